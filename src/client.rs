@@ -1,6 +1,7 @@
-//! The JSON-RPC client over WebSocket, on TCP or the Unix socket, used by the command line and by tests.
+//! JSON-RPC client over WebSocket, on TCP or the Unix socket. Used by the command line and by
+//! tests.
 //!
-//! Finding a daemon and its token is the caller's job; here both come in as values.
+//! Finding a daemon and its token is the caller's job.
 
 pub mod pipe;
 
@@ -21,62 +22,61 @@ use crate::wire::error::WireError;
 use crate::wire::events::{Event, SubscribeEvents};
 use crate::wire::input::WAIT_LIMIT;
 
-/// The largest message in either direction: the server's limits and some room for what
-/// surrounds an answer.
+/// Maximum message size in either direction: the server's limits plus room for the envelope.
 const MESSAGE_LIMIT: u32 = 11 * 1024 * 1024;
-/// How long connecting may take.
+/// Timeout of connecting.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Events that may wait for this program to take them; beyond that the subscription ends.
+/// Maximum number of buffered events per subscription; beyond that the subscription ends.
 const EVENTS: usize = 4096;
-/// Calls in flight, the server's limits for calls and waits together.
+/// Maximum number of calls in flight: the server's limits for calls and waits together.
 const CALLS: usize = 64 + 1024;
 
-/// Why a call did not give an answer.
+/// Why a call returned no result.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// The URL is none that this client can use.
+    /// The URL is not one that this client supports.
     #[error("{url} is not a daemon's URL: {message}")]
     Url {
-        /// What was given.
+        /// The given URL.
         url: String,
         /// What is wrong with it.
         message: String,
     },
-    /// Nobody answers there. Nothing was sent.
+    /// Could not connect. Nothing was sent.
     #[error("no daemon answers at {url}: {message}")]
     NoDaemon {
-        /// Where.
+        /// URL or socket path.
         url: String,
-        /// What the system says.
+        /// Error of the operating system.
         message: String,
     },
-    /// The daemon does not take this token. Nothing was done.
+    /// The daemon does not accept this token. Nothing was done.
     #[error("the daemon at {url} does not accept this token")]
     Unauthorized {
-        /// Where.
+        /// URL or socket path.
         url: String,
     },
     /// The daemon refused the connection for another reason. Nothing was done.
     #[error("the daemon at {url} refused the connection with HTTP status {status}")]
     Refused {
-        /// Where.
+        /// URL or socket path.
         url: String,
-        /// The HTTP status.
+        /// The HTTP status of the refusal.
         status: u16,
     },
-    /// The connection ended before the answer came. The call may have been carried out.
+    /// The connection was lost before the response arrived. The call may have been executed.
     #[error("the link to the daemon was lost before its answer came: {0}")]
     LinkLost(String),
-    /// The daemon's answer is an error.
+    /// The daemon responded with an error.
     #[error("{0}")]
     Rpc(WireError),
-    /// The daemon's answer does not have the shape that this client knows.
+    /// The response does not have the expected shape.
     #[error("the daemon's answer cannot be read: {0}")]
     Answer(String),
 }
 
 impl ClientError {
-    /// The same, with the place that the person knows.
+    /// The same error with `place`, which the user knows, instead of the URL.
     fn at(mut self, place: &str) -> Self {
         if let ClientError::Url { url, .. }
         | ClientError::NoDaemon { url, .. }
@@ -88,7 +88,7 @@ impl ClientError {
         self
     }
 
-    /// The exit code of the command line.
+    /// Exit code of the command line.
     pub fn exit(&self) -> u8 {
         match self {
             ClientError::Url { .. } => 2,
@@ -101,7 +101,7 @@ impl ClientError {
     }
 }
 
-/// A connection to a daemon. Calls may be made at the same time.
+/// A connection to a daemon. Calls may be made concurrently.
 #[derive(Debug)]
 pub struct Client {
     rpc: WsClient,
@@ -113,13 +113,14 @@ impl Client {
         Client::over(reach(url).await?, url, token).await
     }
 
-    /// Connects over the Unix socket at `path`, without a token: the daemon sees who connects.
+    /// Connects over the Unix socket at `path` without a token: the daemon identifies the
+    /// connecting process.
     pub async fn connect_socket(path: &Path) -> Result<Client, ClientError> {
         Client::connect_socket_with(path, None).await
     }
 
-    /// Connects over the Unix socket at `path`. With the token the caller may also decide what
-    /// only a person decides.
+    /// Connects over the Unix socket at `path`. With the token the caller may also make decisions
+    /// that are reserved for users, such as approvals.
     pub async fn connect_socket_with(
         path: &Path,
         token: Option<&str>,
@@ -128,7 +129,7 @@ impl Client {
         opened.map_err(|error| error.at(&path.display().to_string()))
     }
 
-    /// Connects over a stream that is open already; `url` names the host in the upgrade.
+    /// Connects over an open stream; `url` gives the host name for the upgrade request.
     pub async fn over<S>(stream: S, url: &str, token: Option<&str>) -> Result<Client, ClientError>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -161,7 +162,7 @@ impl Client {
             .await
             .map_err(|error| handshake(url, error))?;
         let rpc = WsClientBuilder::default()
-            // The longest call is a wait; the server ends it, this is the net below.
+            // A wait is the longest call and the server ends it; this timeout is only a fallback.
             .request_timeout(WAIT_LIMIT + Duration::from_secs(60))
             .max_concurrent_requests(CALLS)
             .max_buffer_capacity_per_subscription(EVENTS)
@@ -170,7 +171,7 @@ impl Client {
         Ok(Client { rpc })
     }
 
-    /// Makes one call.
+    /// Makes one call and decodes its result.
     pub async fn call<P, R>(&self, method: &str, params: P) -> Result<R, ClientError>
     where
         P: Serialize + Send,
@@ -183,7 +184,7 @@ impl Client {
     }
 }
 
-/// A TCP connection to whoever listens at `url`.
+/// Opens a TCP connection to the host and port of `url`.
 async fn reach(url: &str) -> Result<TcpStream, ClientError> {
     let address = address(url)?;
     let no_daemon = |message: String| ClientError::NoDaemon {
@@ -194,14 +195,14 @@ async fn reach(url: &str) -> Result<TcpStream, ClientError> {
         .await
         .map_err(|_| no_daemon("no connection within 10 s".to_owned()))?
         .map_err(|error| no_daemon(error.to_string()))?;
-    // Requests are small and wait for an answer, so holding them back helps nobody.
+    // Requests are small and awaited, so delaying them (Nagle) helps no client.
     stream
         .set_nodelay(true)
         .map_err(|error| no_daemon(error.to_string()))?;
     Ok(stream)
 }
 
-/// A connection to whoever listens at the Unix socket `path`.
+/// Opens a connection to the Unix socket at `path`.
 async fn reach_socket(path: &Path) -> Result<UnixStream, ClientError> {
     let stream = UnixStream::connect(path).await;
     stream.map_err(|error| ClientError::NoDaemon {
@@ -211,7 +212,7 @@ async fn reach_socket(path: &Path) -> Result<UnixStream, ClientError> {
 }
 
 impl Client {
-    /// Subscribes to events.
+    /// Subscribes to events; the subscription ends when the returned value is dropped.
     pub async fn subscribe(&self, request: &SubscribeEvents) -> Result<Events, ClientError> {
         self.rpc
             .subscribe("events.subscribe", ByName(request), "events.unsubscribe")
@@ -221,20 +222,20 @@ impl Client {
     }
 }
 
-/// A subscription; it ends when it is dropped.
+/// An event subscription; it ends when it is dropped.
 #[derive(Debug)]
 pub struct Events(Subscription<Event>);
 
 impl Events {
-    /// What comes next. `None`: the link was lost, or this program was too slow; either way
-    /// the last cursor that was seen is where to go on.
+    /// The next event. `None` if the connection was lost or this program read too slowly; in both
+    /// cases resume from the last cursor received.
     pub async fn next(&mut self) -> Option<Result<Event, ClientError>> {
         let next = self.0.next().await?;
         Some(next.map_err(|error| ClientError::Answer(error.to_string())))
     }
 }
 
-/// Any request type as parameters of a call.
+/// Serializes any request type as parameters by name.
 struct ByName<P>(P);
 
 impl<P: Serialize> ToRpcParams for ByName<P> {
@@ -243,7 +244,7 @@ impl<P: Serialize> ToRpcParams for ByName<P> {
     }
 }
 
-/// Host and port of a daemon's URL.
+/// Host and port of a daemon's URL; port 80 if it names none.
 fn address(url: &str) -> Result<String, ClientError> {
     let invalid = |message: &str| ClientError::Url {
         url: url.to_owned(),

@@ -1,4 +1,4 @@
-//! The only place that reads time and mints ids, so that tests can hold both.
+//! The only place that reads the time and generates ids, so that tests can control both.
 
 #![expect(
     clippy::disallowed_methods,
@@ -14,7 +14,7 @@ use uuid::Uuid;
 use crate::kernel::ages::Machine;
 use crate::kernel::time::{Moment, Timestamp};
 
-/// Reads time and mints ids. Cheap to clone.
+/// Source of time and ids. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Clock(Source);
 
@@ -22,18 +22,18 @@ pub struct Clock(Source);
 enum Source {
     System {
         start: Instant,
-        /// The clock that runs on while the machine sleeps, at the same moment.
+        /// `CLOCK_BOOTTIME` or its equivalent at `start`; it also counts while the machine sleeps.
         start_with_sleep: Duration,
     },
     Test {
-        /// While it is awake.
+        /// Time while the machine is awake.
         ms: Arc<AtomicI64>,
         asleep_ms: Arc<AtomicI64>,
     },
 }
 
 impl Clock {
-    /// The machine's clock.
+    /// The system clock.
     pub fn system() -> Self {
         Clock(Source::System {
             start: Instant::now(),
@@ -41,7 +41,7 @@ impl Clock {
         })
     }
 
-    /// A clock that stands at `start` until [`Clock::advance`] moves it.
+    /// A test clock that stays at `start` until [`Clock::advance`] or [`Clock::sleep`] moves it.
     pub fn test(start: Timestamp) -> Self {
         Clock(Source::Test {
             ms: Arc::new(AtomicI64::new(start.0)),
@@ -49,7 +49,7 @@ impl Clock {
         })
     }
 
-    /// Wall-clock time, for rows and people. It may jump.
+    /// Wall-clock time, for stored rows and display. It may jump.
     pub fn now(&self) -> Timestamp {
         match &self.0 {
             Source::System { .. } => {
@@ -65,8 +65,8 @@ impl Clock {
         }
     }
 
-    /// Time since this clock was made, as far as the machine was awake. It never jumps: limits
-    /// are measured with it.
+    /// Time since this clock was created, excluding machine sleep. It never jumps; timeouts are
+    /// measured with it.
     pub fn monotonic(&self) -> Duration {
         match &self.0 {
             Source::System { start, .. } => start.elapsed(),
@@ -74,8 +74,8 @@ impl Clock {
         }
     }
 
-    /// How long the machine has slept since this clock was made: what [`Clock::monotonic`]
-    /// leaves out. Exact to a few milliseconds.
+    /// How long the machine has slept since this clock was created, which [`Clock::monotonic`]
+    /// excludes. Precise to a few milliseconds.
     pub fn asleep(&self) -> Duration {
         let asleep = match &self.0 {
             Source::System {
@@ -92,7 +92,7 @@ impl Clock {
         }
     }
 
-    /// The machine since its own start; `None` where the system does not say which start this is.
+    /// The machine's boot id and uptime; `None` if the system provides no boot id.
     pub fn machine(&self) -> Option<Machine> {
         if let Source::Test { .. } = &self.0 {
             return None;
@@ -106,7 +106,7 @@ impl Clock {
         Some(Machine { boot, up_ms })
     }
 
-    /// Both clocks at once, the steady one with the machine's sleep.
+    /// Wall-clock and monotonic time, the latter including machine sleep.
     pub fn moment_with_sleep(&self) -> Moment {
         let moment = self.moment();
         let asleep = u64::try_from(self.asleep().as_millis()).unwrap_or(u64::MAX);
@@ -116,7 +116,7 @@ impl Clock {
         }
     }
 
-    /// Both clocks at once.
+    /// Wall-clock and monotonic time, read together.
     pub fn moment(&self) -> Moment {
         let steady = i64::try_from(self.monotonic().as_millis()).unwrap_or(i64::MAX);
         Moment {
@@ -125,19 +125,19 @@ impl Clock {
         }
     }
 
-    /// A new id, larger than every one minted before by this process.
+    /// A new UUID version 7, larger than every id this process generated before.
     pub fn new_id(&self) -> Uuid {
         Uuid::now_v7()
     }
 
-    /// Moves a test clock; the system clock stands above such orders.
+    /// Advances a test clock; no effect on the system clock.
     pub fn advance(&self, by: Duration) {
         if let Source::Test { ms, .. } = &self.0 {
             add(ms, by);
         }
     }
 
-    /// Lets the machine of a test clock sleep.
+    /// Simulates machine sleep on a test clock; no effect on the system clock.
     pub fn sleep(&self, by: Duration) {
         if let Source::Test { asleep_ms, .. } = &self.0 {
             add(asleep_ms, by);
@@ -145,7 +145,7 @@ impl Clock {
     }
 }
 
-/// The wall clock as a test has set it.
+/// Applies the wall-clock offset that a test has set.
 fn set_otherwise(now: Timestamp) -> Timestamp {
     let ahead = crate::failpoint::given("clock.ahead").unwrap_or(0);
     let behind = crate::failpoint::given("clock.behind").unwrap_or(0);
@@ -161,9 +161,9 @@ fn millis(ms: &AtomicI64) -> Duration {
     Duration::from_millis(u64::try_from(ms.load(Ordering::Relaxed)).unwrap_or(0))
 }
 
-/// A clock that never jumps and runs on while the machine sleeps. `Instant` stands still then.
+/// A clock that never jumps and counts while the machine sleeps. `Instant` does not count then.
 fn with_sleep() -> Duration {
-    // Darwin's monotonic clock counts sleep, and its `Instant` is another one.
+    // On Darwin the monotonic clock counts sleep, and `Instant` uses a different clock.
     #[cfg(not(target_vendor = "apple"))]
     let id = rustix::time::ClockId::Boottime;
     #[cfg(target_vendor = "apple")]

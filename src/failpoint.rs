@@ -1,11 +1,11 @@
-//! Named points at which a test may kill the process, make it panic or hang, or see that it
-//! came by.
-//! They are in builds with debug assertions, as `cargo test` and `cargo run` make them, and in
-//! builds with the feature `failpoints`; in every other build they are compiled to nothing.
+//! Named points at which a test can kill the process, make it panic or hang, or observe that it
+//! passed. They exist in builds with debug assertions, as `cargo test` and `cargo run` make them,
+//! and in builds with the feature `failpoints`; in all other builds they are compiled to nothing.
 //!
-//! `ABIDE_FAILPOINTS="store.spawn.committed=kill@2;drive.performing=panic@1"` acts at the
-//! second and at the first pass, `=hang@1+` at every one from the first on; `clock.asleep=give:5000@2` gives this number from the second
-//! look on. `ABIDE_FAILPOINT_TRACE=FILE` appends the name of every point that is passed.
+//! `ABIDE_FAILPOINTS="store.spawn.committed=kill@2;drive.performing=panic@1"` acts at the second
+//! and at the first pass, `=hang@1+` at every pass from the first on. `clock.asleep=give:5000@2`
+//! substitutes this number from the second read on. `ABIDE_FAILPOINT_TRACE=FILE` appends the name
+//! of every point that is passed.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -13,15 +13,15 @@ use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// Does this build have failpoints?
+/// Whether this build contains failpoints.
 const ARE_BUILT: bool = cfg!(any(debug_assertions, feature = "failpoints"));
 
 static TRACE: OnceLock<Mutex<File>> = OnceLock::new();
 
-/// What a test asks for, by the name of the point.
+/// The configured actions, by point name.
 static ORDERS: OnceLock<HashMap<String, Order>> = OnceLock::new();
 
-/// What happens at a point, and when.
+/// An action at a point, and at which passes it happens.
 struct Order {
     act: Act,
     pass: u64,
@@ -38,21 +38,21 @@ enum Act {
 }
 
 impl Order {
-    /// Counts a pass; does this order act at it?
+    /// Counts a pass and returns whether the action is due.
     fn is_due(&self) -> bool {
         let now = self.passes.fetch_add(1, Ordering::SeqCst) + 1;
         now == self.pass || self.goes_on && now > self.pass
     }
 }
 
-/// Passes the point `name`: acts if a test asked for it.
+/// Passes the point `name` and performs the configured action.
 pub fn reach(name: &str) {
     if !ARE_BUILT {
         return;
     }
     if let Some(trace) = TRACE.get() {
         let mut file = trace.lock().unwrap_or_else(PoisonError::into_inner);
-        // A trace that cannot be written shows as a point that was never passed.
+        // If the trace cannot be written, the test sees a point that was never passed and fails.
         let _ = writeln!(file, "{name}");
     }
     let Some(order) = ORDERS.get().and_then(|orders| orders.get(name)) else {
@@ -65,12 +65,12 @@ pub fn reach(name: &str) {
         Act::Kill => kill(),
         Act::Panic => panic!("a test asked for this panic"),
         Act::Hang => hang(),
-        // A number has its effect where it is looked at.
+        // A number takes effect in [`given`].
         Act::Give(_) => {}
     }
 }
 
-/// What a test puts in place of a number that the system says; `None` in every other build.
+/// The number a test substitutes for one from the system; `None` if there is none.
 pub fn given(name: &str) -> Option<u64> {
     if !ARE_BUILT {
         return None;
@@ -82,15 +82,15 @@ pub fn given(name: &str) -> Option<u64> {
     }
 }
 
-/// Passes one edge of a store command.
+/// Passes the point `store.<command>.<edge>`.
 pub fn reach_edge(command: &str, edge: &str) {
     if ARE_BUILT {
         reach(&format!("store.{command}.{edge}"));
     }
 }
 
-/// Reads what a test asks for. An order that cannot be read is an error: a test must not
-/// pass because of a typing mistake.
+/// Reads the configuration from the environment. An invalid action is an error, so that a test
+/// cannot pass because of a typo.
 pub fn configure_from_env() -> Result<(), String> {
     if !ARE_BUILT {
         return Ok(());
@@ -113,7 +113,7 @@ pub fn configure_from_env() -> Result<(), String> {
     Ok(())
 }
 
-/// An order with the name of its point.
+/// Parses one action with the name of its point.
 fn read(order: &str) -> Result<(String, Order), String> {
     let (name, action) = order.split_once('=').ok_or("no '='")?;
     let (action, pass) = action.split_once('@').unwrap_or((action, "1"));
@@ -132,21 +132,21 @@ fn read(order: &str) -> Result<(String, Order), String> {
     let order = Order {
         act,
         pass,
-        // A number that is given once is given from then on.
+        // A substituted number applies to all later passes.
         goes_on: goes_on || matches!(act, Act::Give(_)),
         passes: AtomicU64::new(0),
     };
     Ok((name.to_owned(), order))
 }
 
-/// Holds this thread for ever, as a disk that answers no more would.
+/// Blocks this thread forever, as a disk that no longer responds would.
 fn hang() -> ! {
     loop {
         std::thread::park();
     }
 }
 
-/// Ends the process as a power cut would: nothing of it runs any more.
+/// Ends the process immediately, as a power failure would: no further code runs.
 fn kill() -> ! {
     let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
     hang();

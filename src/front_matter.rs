@@ -1,21 +1,21 @@
-//! Files that begin with front matter: their bytes as text, the header apart from the body, and
-//! the line of whatever is wrong. The rooms of agents and of skills read their files through it.
+//! Parses files with front matter: decodes the bytes, separates header and body, and reports the
+//! line of an error. Used for agent and skill files.
 
 use std::fmt;
 
 use serde_json::Value;
 
-/// Why a file cannot be taken.
+/// Why a file cannot be loaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Broken {
-    /// The line at fault, counted from 1.
+    /// Line of the error, counted from 1; `None` if the whole file is affected.
     pub line: Option<usize>,
-    /// What is wrong, and what is expected.
+    /// What is wrong and what is expected.
     pub reason: String,
 }
 
 impl Broken {
-    /// Without a line.
+    /// An error that concerns the whole file.
     pub fn whole(reason: impl Into<String>) -> Self {
         Broken {
             line: None,
@@ -23,7 +23,7 @@ impl Broken {
         }
     }
 
-    /// At a line.
+    /// An error at `line`.
     pub fn at(line: usize, reason: impl Into<String>) -> Self {
         Broken {
             line: Some(line),
@@ -41,8 +41,9 @@ impl fmt::Display for Broken {
     }
 }
 
-/// The text without a byte order mark and with plain line ends, and without what a merge has
-/// left. At most `limit` bytes; `what` is what the file is.
+/// Decodes UTF-8 text: removes a byte order mark, normalizes line ends to `
+/// `, and refuses merge conflict markers. `limit` is the maximum number of bytes; `what` names the
+/// file in the error.
 pub fn decode(bytes: &[u8], limit: usize, what: &str) -> Result<String, Broken> {
     if bytes.len() > limit {
         return Err(Broken::whole(format!(
@@ -73,7 +74,7 @@ pub fn decode(bytes: &[u8], limit: usize, what: &str) -> Result<String, Broken> 
     Ok(text)
 }
 
-/// The line on which a byte stands, counted from 1.
+/// The line that contains the byte offset `byte`, counted from 1.
 pub fn line_at(text: &str, byte: usize) -> usize {
     let end = byte.min(text.len());
     text.as_bytes()[..end]
@@ -83,25 +84,25 @@ pub fn line_at(text: &str, byte: usize) -> usize {
         + 1
 }
 
-/// A file taken apart at its two lines `---`.
+/// A file split at its two `---` lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Split {
-    /// So many empty lines stand before the first of them.
+    /// Number of empty lines before the first `---`.
     pub blank: usize,
-    /// What stands between them.
+    /// Text between the two lines.
     pub header: String,
-    /// What stands below, without empty space around it.
+    /// Text after the second line, trimmed.
     pub body: String,
 }
 
 impl Split {
-    /// The line of the file on which the header begins.
+    /// Line number of the first header line in the file, counted from 1.
     pub fn first_line(&self) -> usize {
         self.blank + 2
     }
 }
 
-/// Takes a decoded file apart. Only a whole line `---` ends the header.
+/// Splits a decoded file. Only a line that consists of `---` ends the header.
 pub fn split(text: &str) -> Result<Split, Broken> {
     let blank = text
         .lines()
@@ -138,8 +139,8 @@ pub fn split(text: &str) -> Result<Split, Broken> {
     })
 }
 
-/// The header with plain values at the left margin put in quotes: a colon in a description is
-/// the commonest slip in such files.
+/// The header with unquoted top-level values quoted if they contain a colon, the most common
+/// mistake in such files.
 pub fn quoted(header: &str) -> String {
     let mut out = String::with_capacity(header.len() + 64);
     for line in header.lines() {

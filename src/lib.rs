@@ -1,11 +1,10 @@
 //! A durable session daemon with a persistent subagent registry.
 //!
-//! The rooms, in the order in which a request flows: [`gateway`] translates the wire into
-//! calls of the [`registry`], which writes through the [`store`] what the [`kernel`] decides,
-//! and has the steps of a run carried out by a [`runner`] with a [`provider`]'s answers, the
-//! [`tool`]s of an [`agent`] and the [`skill`]s around it, or by a program of its own; both start
-//! programs through [`process`]. [`daemon`] puts the parts together; [`cli`] is what a person
-//! types.
+//! The modules, in the order of a request: [`gateway`] translates the wire protocol into calls of
+//! the [`registry`], which writes the decisions of the [`kernel`] through the [`store`]. The
+//! registry has a [`runner`] execute the steps of a run with the responses of a [`provider`], the
+//! [`tool`]s of an [`agent`] and the available [`skill`]s, or with an external program. Both start
+//! programs through [`process`]. [`daemon`] assembles the parts; [`cli`] is the command line.
 
 pub use abide_kernel::kernel;
 

@@ -1,4 +1,4 @@
-//! The program: parse, call the command line, answer with its exit code.
+//! The binary: runs the command line and returns its exit code.
 
 use std::process::ExitCode;
 

@@ -1,22 +1,21 @@
-//! How connections to the outside are made: the client over HTTP that providers, tool servers and
-//! the collector of traces are asked with.
+//! The HTTP client for all outgoing connections: to providers, MCP servers and the trace collector.
 //!
-//! The proxy variables of the daemon's environment hold for all of them, but never for an address
-//! of this machine: what listens there would be asked for elsewhere.
+//! The proxy variables of the daemon's environment apply to all of them, but never to addresses of
+//! this machine: a proxy would look for such a server on its own machine.
 
 use std::net::IpAddr;
 
 use reqwest::{Client, ClientBuilder, Url};
 
-/// What clients for the server at `address` have in common.
+/// A client builder with the common settings for the server at `address`.
 pub fn client(address: &str) -> ClientBuilder {
-    // An error says that one is there already.
+    // An error means that a provider is already installed.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut builder = Client::builder()
         .user_agent(concat!("abide/", env!("CARGO_PKG_VERSION")))
         .tcp_nodelay(true);
     if address.starts_with("http:") {
-        // Nothing is to be verified: the certificates of the system need not be read.
+        // Plain HTTP verifies no certificates, so the system's need not be loaded.
         builder = builder.tls_certs_only([]);
     }
     match is_loopback(address) {
@@ -25,7 +24,7 @@ pub fn client(address: &str) -> ClientBuilder {
     }
 }
 
-/// Is this an address of the machine itself?
+/// Whether this is an address of this machine.
 fn is_loopback(address: &str) -> bool {
     let Ok(url) = Url::parse(address) else {
         return false;
@@ -37,7 +36,7 @@ fn is_loopback(address: &str) -> bool {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     bare.parse::<IpAddr>().is_ok_and(|ip| {
         let ip = ip.to_canonical();
-        // A connection to no address in particular is one to this machine.
+        // Connecting to the unspecified address reaches this machine.
         ip.is_loopback() || ip.is_unspecified()
     })
 }

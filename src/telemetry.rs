@@ -1,5 +1,5 @@
-//! The daemon's log: lines for people on a terminal, JSON lines otherwise, always on stderr.
-//! Its numbers are in [`metrics`], its traces in [`spans`], what it does not say is in [`hidden`].
+//! The daemon's log on stderr: lines for users on a terminal, JSON lines otherwise. Metrics are in
+//! [`metrics`], traces in [`spans`], the masking of secrets in [`hidden`].
 
 pub mod hidden;
 pub mod metrics;
@@ -10,8 +10,8 @@ use std::io::IsTerminal;
 
 use tracing_subscriber::EnvFilter;
 
-/// Starts the log. `ABIDE_LOG` filters it (`info`, `abide=debug`, …); a filter that cannot be
-/// read is an error and not a silent default.
+/// Starts the log. `ABIDE_LOG` filters it (`info`, `abide=debug`, …); an invalid filter is an error
+/// and not replaced by the default.
 pub fn start() -> Result<(), String> {
     let filter = match std::env::var("ABIDE_LOG") {
         Ok(text) if !text.is_empty() => {
@@ -30,7 +30,8 @@ pub fn start() -> Result<(), String> {
     started.map_err(|fault| format!("the log cannot be started: {fault}"))
 }
 
-/// Once this returns, spans go to the collector at `endpoint`. Called in a runtime.
+/// Once this returns, spans are sent to the collector at `endpoint`. Must be called within a Tokio
+/// runtime.
 pub fn trace_to(endpoint: &str) -> Result<(), String> {
     otlp::start(endpoint)
 }

@@ -1,6 +1,6 @@
-//! Watches folders for changes: the only user of the file-watching library. What it hears is a
-//! hint and no more, whoever asked looks at the folders again. Rooms whose files may change while
-//! the daemon runs have one.
+//! Watches folders for changes; the only user of the file-watching library. Its events are only
+//! hints: the caller scans the folders again. Used by every module whose files may change while the
+//! daemon runs.
 
 mod above;
 
@@ -23,47 +23,47 @@ use crate::clock::Clock;
 /// How folders are watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// By the system's events.
+    /// By file system events.
     Events,
-    /// By looking again and again, for file systems without events.
+    /// By scanning at this interval, for file systems without events.
     Poll(Duration),
-    /// Not at all.
+    /// Not watched.
     Off,
 }
 
-/// A burst of changes ends when nothing was heard for [`Options::quiet`], and counts as ended
-/// after [`Options::longest`] while changes keep coming.
+/// When a change is reported. A burst of changes ends after [`Options::quiet`] without events, and
+/// at the latest after [`Options::longest`].
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// How.
+    /// How folders are watched.
     pub mode: Mode,
-    /// How long it must be quiet.
+    /// Time without events that ends a burst.
     pub quiet: Duration,
-    /// How long a burst is waited for at most.
+    /// Maximum length of a burst.
     pub longest: Duration,
-    /// Only writes to files of this name count, whatever its case; to any file if unset.
+    /// Only writes to files of this name count, ignoring case; `None` = any file.
     pub file: Option<&'static str>,
 }
 
-/// What a look at the watched folders has found.
+/// The result of scanning the watched folders.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Looked {
-    /// Another one means a change.
+    /// A different value means a change.
     pub signature: u64,
-    /// The folders to watch, each with the files in it and not what lies deeper, and its number
-    /// on its file system: a folder that was swapped for another has a new one.
+    /// The folders to watch, not recursively, each with its inode number: a replaced folder has a
+    /// new one.
     pub folders: BTreeMap<PathBuf, u64>,
-    /// What may appear or be swapped, and is watched from the nearest folder above that is there.
+    /// Paths that may appear or be replaced; watched from their nearest existing ancestor.
     pub awaited: Vec<PathBuf>,
 }
 
-/// Looks at the folders.
+/// Scans the folders; called on a thread that may block.
 pub type Look = Arc<dyn Fn() -> Looked + Send + Sync>;
 
-/// Says why folders are looked at again and again although events were wanted.
+/// Set to the reason if folders are polled although events were requested.
 pub type Notice = Arc<OnceLock<String>>;
 
-/// Watches a set of folders, which may appear later and vanish.
+/// Watches a set of folders, which may appear and vanish.
 pub struct Watcher {
     look: Look,
     options: Options,
@@ -76,31 +76,31 @@ pub struct Watcher {
     seen: Option<u64>,
 }
 
-/// How a folder is watched.
+/// A watch on a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Watch {
-    /// The folder's number.
+    /// The folder's inode number.
     number: u64,
-    /// Where the system gives none, all else is heard all the same.
+    /// Not essential: if the system refuses this watch, the others stay.
     may_fail: bool,
 }
 
-/// What the thread that hears events and the watcher tell each other.
+/// State shared by the event thread and the watcher.
 #[derive(Default)]
 struct Shared {
-    /// Folders that are watched for these paths alone.
+    /// Folders watched only for these paths in them.
     above: Above,
-    /// All that is watched.
+    /// All watched folders.
     held: BTreeSet<PathBuf>,
-    /// Was taken away or swapped: its watch is gone, or on something else, and so are those of
-    /// whatever lies below it.
+    /// Removed or replaced folders. Their watches are gone or point elsewhere, and so do those of
+    /// their descendants.
     lost: BTreeSet<PathBuf>,
-    /// Events were dropped.
+    /// The system dropped events.
     lost_count: bool,
 }
 
 impl Watcher {
-    /// Begins to watch `folders`, each with the files in it and not what lies deeper.
+    /// Starts to watch `folders`, not recursively.
     pub fn new(folders: Vec<PathBuf>, options: Options, clock: Clock) -> Self {
         let look: Look = Arc::new(move || looked(&folders));
         let seen = Some(look().signature);
@@ -108,9 +108,9 @@ impl Watcher {
         Watcher::over(look, seen, heard, options, clock)
     }
 
-    /// Begins to watch what `look` names, at each look anew; `seen` is what is known already.
-    /// Whoever tells `heard` has it look again. Where events cannot be had, it looks again and
-    /// again instead and says so in its notice.
+    /// Starts to watch the folders that `look` names, updated at each scan. `seen` is the known
+    /// signature; notifying `heard` triggers a scan. If events are unavailable, it polls instead
+    /// and sets its notice.
     pub fn over(
         look: Look,
         seen: Option<u64>,
@@ -131,18 +131,18 @@ impl Watcher {
         };
         if options.mode == Mode::Events {
             watcher.listen();
-            // What changed before the watches stood is found by a first look.
+            // The first scan finds changes made before the watches existed.
             watcher.heard.notify_one();
         }
         watcher
     }
 
-    /// Whoever notifies this has it look again.
+    /// A handle whose notification triggers a scan.
     pub fn heard(&self) -> Arc<Notify> {
         Arc::clone(&self.heard)
     }
 
-    /// Where it says why it looks again and again although events were wanted.
+    /// The notice, set if the watcher polls although events were requested.
     pub fn notice(&self) -> Notice {
         Arc::clone(&self.notice)
     }
@@ -177,14 +177,14 @@ impl Watcher {
              instead"
         );
         tracing::warn!("{notice}");
-        // The first reason is the one that counts.
+        // Only the first reason is kept.
         let _ = self.notice.set(notice);
         self.events = None;
         self.watched.clear();
         self.options.mode = Mode::Poll(FALL_BACK);
     }
 
-    /// Watches what must be watched now; whether that is more than before.
+    /// Sets the watches that `looked` requires; returns whether any were added.
     fn arm(&mut self, looked: &Looked) -> bool {
         let Some(events) = &mut self.events else {
             return false;
@@ -218,7 +218,8 @@ impl Watcher {
             let lost = std::mem::take(&mut shared.lost);
             (lost, std::mem::take(&mut shared.lost_count))
         };
-        // Nearly always: one look through both, in place of one for each of thousands.
+        // The usual case: one comparison of both maps instead of a lookup for each of thousands of
+        // folders.
         if lost.is_empty() && !lost_count && is_same {
             return false;
         }
@@ -233,7 +234,7 @@ impl Watcher {
             .watched
             .extract_if(.., |folder, watch| is_gone(folder, watch));
         for (folder, _) in gone {
-            // A folder that is gone took its watch along.
+            // The watch of a removed folder is gone already.
             let _ = events.unwatch(&folder);
         }
         let mut refused = None;
@@ -255,9 +256,9 @@ impl Watcher {
                     is_more = true;
                     self.watched.insert(folder, watch);
                 }
-                // Gone in between: the folder above tells.
+                // Removed in between: the watch on its parent reports it.
                 Err(_) if !folder.exists() => {}
-                // Nobody may have the right to look there.
+                // The daemon may have no permission for an optional folder.
                 Err(fault) if watch.may_fail && matches!(fault.kind, ErrorKind::Io(_)) => {
                     self.watched.insert(folder, watch);
                 }
@@ -274,8 +275,9 @@ impl Watcher {
         is_more
     }
 
-    /// Returns when the folders have changed and it is quiet again. For one loop that always
-    /// waits to the end: what was heard before a cancel is only noticed with the next change.
+    /// Returns once the folders have changed and the burst is over. Meant for one loop that always
+    /// awaits it to the end: after a cancellation, a noticed change is only reported with the next
+    /// one.
     pub async fn changed(&mut self) {
         loop {
             let mut seen = match self.options.mode {
@@ -289,7 +291,7 @@ impl Watcher {
                     self.look_when_quiet().await
                 }
             };
-            // What changed before a new watch stood is found by another look.
+            // Another scan finds changes made before a new watch existed.
             while self.arm(&seen) {
                 seen = self.look_now().await;
             }
@@ -300,7 +302,7 @@ impl Watcher {
         }
     }
 
-    /// A look on a thread that may wait for a disk.
+    /// Starts a scan on a thread that may block.
     fn begin_look(&self) -> JoinHandle<Looked> {
         let look = Arc::clone(&self.look);
         tokio::task::spawn_blocking(move || look())
@@ -314,13 +316,13 @@ impl Watcher {
         match ended {
             Ok(looked) => looked,
             Err(fault) if fault.is_panic() => std::panic::resume_unwind(fault.into_panic()),
-            // The daemon ends.
+            // The runtime is shutting down.
             Err(_) => std::future::pending().await,
         }
     }
 
-    /// A look at the end of a burst. It is begun a little before the silence has lasted long
-    /// enough, so that nobody waits for it, and counts if nothing is heard until then.
+    /// Scans at the end of a burst. The scan starts shortly before the quiet time is over, so that
+    /// it causes no delay, and is discarded if an event arrives until then.
     async fn look_when_quiet(&self) -> Looked {
         let began = self.clock.monotonic();
         let mut in_vain: Option<JoinHandle<Looked>> = None;
@@ -335,7 +337,7 @@ impl Watcher {
             if more.is_ok() && !left.is_zero() {
                 continue;
             }
-            // Looks at a slow disk must not pile up.
+            // Scans of a slow disk must not pile up.
             if let Some(look) = in_vain.take() {
                 self.end_look(look.await).await;
             }
@@ -353,19 +355,19 @@ impl Watcher {
     }
 }
 
-/// A look at a burst's end is begun so long before it at most.
+/// Maximum time by which a scan starts before the end of a burst.
 const AHEAD: Duration = Duration::from_millis(100);
 
-/// How often folders are looked at where events cannot be had.
+/// Poll interval when events are unavailable.
 const FALL_BACK: Duration = Duration::from_secs(5);
 
 fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
-    // Hints: the next look finds what a panic left out.
+    // The data are hints: the next scan finds what a panic left out.
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Shared {
-    /// Notes what an event takes away; whether it can mean a change.
+    /// Records folders that an event removes; returns whether the event may mean a change.
     fn takes(&mut self, event: &notify::Event, file: Option<&str>) -> bool {
         if event.need_rescan() {
             self.lost_count = true;
@@ -373,7 +375,7 @@ impl Shared {
         }
         let mut is_lost = false;
         match event.kind {
-            // Our own reading is no change.
+            // The daemon's own reads are not changes.
             EventKind::Access(_) => return false,
             EventKind::Modify(ModifyKind::Name(_)) | EventKind::Remove(_) => is_lost = true,
             EventKind::Modify(_) => {
@@ -389,7 +391,7 @@ impl Shared {
         }
         let is_awaited = |path: &PathBuf| {
             let above = path.parent().and_then(|above| self.above.get(above));
-            // A folder itself stands in the folder above it.
+            // A watched folder is also an entry of its parent.
             let own = self.above.contains_key(path);
             own || above.is_none_or(|awaited| awaited.contains(path))
         };
@@ -397,7 +399,7 @@ impl Shared {
         if !is_lost {
             return event.paths.is_empty() || paths.any(is_awaited);
         }
-        // The watches of what lies below it go with it.
+        // The watches of its descendants are lost with it.
         let counts = |path: &&PathBuf| is_awaited(path) || self.holds_below(path);
         let lost: Vec<PathBuf> = paths.filter(counts).cloned().collect();
         let matters = event.paths.is_empty() || !lost.is_empty();
@@ -405,7 +407,7 @@ impl Shared {
         matters
     }
 
-    /// Is it watched, or something below it?
+    /// Whether the path or one of its descendants is watched.
     fn holds_below(&self, path: &Path) -> bool {
         let from = (Bound::Included(path), Bound::Unbounded);
         let mut held = self.held.range::<Path, _>(from);
@@ -417,7 +419,7 @@ fn number(folder: &Path) -> u64 {
     std::fs::metadata(folder).map_or(0, |folder| folder.ino())
 }
 
-/// The kind of its file system, if that tells of no changes that others make.
+/// The kind of the folder's file system, if it reports no events for changes by other machines.
 fn without_events(folder: &Path) -> Option<&'static str> {
     const KINDS: &[(u64, &str)] = &[
         (0x6969, "NFS"),
@@ -431,7 +433,7 @@ fn without_events(folder: &Path) -> Option<&'static str> {
     {
         let kind = match crate::failpoint::given("watch.file_system") {
             Some(kind) => kind,
-            // The number has 32 bits, whatever the type's width and sign.
+            // The number has 32 bits, whatever the field's width and sign.
             None => u64::from(rustix::fs::statfs(folder).ok()?.f_type as u32),
         };
         KINDS
@@ -446,7 +448,7 @@ fn without_events(folder: &Path) -> Option<&'static str> {
     }
 }
 
-/// A look at folders with the files in them, and the folders of files that links in them lead to.
+/// Scans `folders`, and names the folders of files that links in them point to.
 fn looked(folders: &[PathBuf]) -> Looked {
     let mut looked = Looked {
         signature: signature(folders),
@@ -472,19 +474,19 @@ fn looked(folders: &[PathBuf]) -> Looked {
     looked
 }
 
-/// A number that changes when a file directly in one of `folders` is added, removed, renamed or
-/// written to. Cheap: no content is read.
+/// A hash that changes when a file directly in one of `folders` is added, removed, renamed or
+/// written to. Cheap: no content is read; 0 if a folder cannot be read.
 pub fn signature(folders: &[PathBuf]) -> u64 {
     readable_signature(folders).unwrap_or_default()
 }
 
-/// As [`signature`]; the fault says what could not be read.
+/// Like [`signature`], but fails if a folder cannot be read.
 pub fn readable_signature(folders: &[PathBuf]) -> std::io::Result<u64> {
     let mut hasher = DefaultHasher::new();
     for folder in folders {
         let mut files = Vec::new();
         for entry in entries(folder)? {
-            // Through links: what counts is the file at the other end.
+            // Links are followed: the target file counts.
             let state = std::fs::metadata(entry.path()).ok().map(|file| {
                 let changed = (
                     file.mtime(),
@@ -502,7 +504,7 @@ pub fn readable_signature(folders: &[PathBuf]) -> std::io::Result<u64> {
     Ok(hasher.finish())
 }
 
-/// What lies in `folder`; nothing where there is none.
+/// The entries of `folder`; empty if it does not exist.
 fn entries(folder: &Path) -> std::io::Result<Vec<std::fs::DirEntry>> {
     use std::io::ErrorKind::{NotADirectory, NotFound};
 

@@ -1,4 +1,4 @@
-//! Watchers over real files.
+//! Tests of watchers on real files.
 
 use super::*;
 use crate::kernel::time::Timestamp;
@@ -100,13 +100,13 @@ fn reading_is_no_change_and_neither_is_what_lies_beside() {
         fs::write(dir.path().join("beside.txt"), "b").unwrap();
         let heard = tokio::time::timeout(Duration::from_millis(150), watcher.changed());
         assert!(heard.await.is_err());
-        // It still hears.
+        // Events still arrive.
         fs::write(folder.join("b.md"), "b").unwrap();
         watcher.changed().await;
     });
 }
 
-/// Watches one skill-like folder below `root` that may not be there.
+/// Watches one skill-like folder under `root` that may not exist.
 fn awaiting(root: &Path, file: Option<&'static str>) -> Watcher {
     let folder = root.join("config/skills");
     let look = move || looked(std::slice::from_ref(&folder));
@@ -130,7 +130,7 @@ fn what_lies_beside_an_awaited_folder_is_not_even_heard() {
     let dir = tempfile::tempdir().unwrap();
     run(async {
         let mut watcher = awaiting(dir.path(), None);
-        // The first look.
+        // The first scan.
         watcher.changed().await;
         for round in 0..20 {
             fs::write(dir.path().join("store.db-wal"), format!("{round}")).unwrap();
@@ -142,7 +142,7 @@ fn what_lies_beside_an_awaited_folder_is_not_even_heard() {
     });
 }
 
-/// What is taken away beside it is not kept in mind either: nobody would ever look for it.
+/// Removals beside the awaited folder are not remembered, since no later scan would clear them.
 #[test]
 fn what_goes_beside_an_awaited_folder_costs_no_memory() {
     let dir = tempfile::tempdir().unwrap();
@@ -181,14 +181,15 @@ fn a_folder_is_missed_that_was_renamed_with_the_one_that_holds_it() {
     });
 }
 
-/// By then the system's watches of it and of all below it are gone, and it is the same as before.
+/// The system's watches of the folder and its descendants are gone by then, although it looks
+/// unchanged.
 #[test]
 fn a_folder_that_was_renamed_away_and_back_at_once_is_still_heard() {
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path().join("project/skills");
     fs::create_dir_all(&folder).unwrap();
     fs::write(folder.join("a.md"), "a").unwrap();
-    // The project is watched, too: more may come there.
+    // The project folder is watched as well, since more may appear there.
     let both = [folder.clone(), dir.path().join("project/others")];
     run(async {
         let look = Arc::new(move || looked(&both));
@@ -200,7 +201,7 @@ fn a_folder_that_was_renamed_away_and_back_at_once_is_still_heard() {
             fs::rename(&there, &aside).unwrap();
             fs::rename(&aside, &there).unwrap();
             let write = async {
-                // By now it has looked, and has found nothing new.
+                // By now it has scanned and found nothing new.
                 tokio::time::sleep(QUICK.longest).await;
                 fs::write(folder.join("a.md"), format!("written {round}")).unwrap();
             };
@@ -211,7 +212,7 @@ fn a_folder_that_was_renamed_away_and_back_at_once_is_still_heard() {
     });
 }
 
-/// The folder that holds it is watched for another one that may come.
+/// The parent is watched because another awaited folder may appear there.
 #[test]
 fn a_folder_is_missed_that_was_renamed_beside_an_awaited_one() {
     let dir = tempfile::tempdir().unwrap();
@@ -289,7 +290,7 @@ fn where_no_events_can_be_had_it_looks_and_says_so() {
     });
 }
 
-/// A watcher by the test's own time, which notes when it looks and takes every look for a change.
+/// A watcher on the test clock that records when it scans and takes every scan for a change.
 struct Looking {
     clock: Clock,
     heard: Arc<Notify>,
@@ -304,7 +305,7 @@ const USUAL: Options = Options {
     file: None,
 };
 
-/// Its first look is over.
+/// A watcher that has finished its first scan.
 fn looking() -> Looking {
     let clock = Clock::test(Timestamp(0));
     let looks = Arc::new(Mutex::new(Vec::new()));
@@ -328,7 +329,7 @@ fn looking() -> Looking {
 }
 
 impl Looking {
-    /// Changes after these pauses, while it watches; when it has looked, once it tells.
+    /// Makes changes after these pauses; returns the times of the scans up to its report.
     async fn while_changing(&mut self, pauses: impl Iterator<Item = u64>) -> Vec<Duration> {
         tokio::time::pause();
         let changes = async {
@@ -344,14 +345,14 @@ impl Looking {
     }
 }
 
-/// A change every 70 ms leaves no pause of 250 ms, and is looked at after two seconds all the
-/// same.
+/// Changes every 70 ms leave no quiet time of 250 ms; they are reported after two seconds
+/// nevertheless.
 #[test]
 fn g6_13_changes_that_never_pause_are_looked_at_after_the_longest_time() {
     let between = Duration::from_millis(70);
     run(async {
         let looks = looking().while_changing((0..60).map(|_| 70)).await;
-        // One when it began, and one for all that came since.
+        // One at the start and one for all changes since.
         assert_eq!(looks.len(), 2, "{looks:?}");
         assert_eq!(looks[0], Duration::ZERO);
         assert!(looks[1] <= USUAL.longest, "{looks:?}");
@@ -362,10 +363,10 @@ fn g6_13_changes_that_never_pause_are_looked_at_after_the_longest_time() {
 #[test]
 fn a_look_that_was_begun_ahead_does_not_count_if_more_is_heard() {
     run(async {
-        // The second change comes when the first has been quiet for long enough to look ahead.
+        // The second change comes after the early scan for the first one has started.
         let looks = looking().while_changing([0, 230].into_iter()).await;
         let at: Vec<u128> = looks.iter().map(Duration::as_millis).collect();
-        // When it began, ahead of the end of the first silence, and for both changes.
+        // At the start, before the end of the first quiet time, and for both changes.
         assert_eq!(at, [0, 0, 230]);
     });
 }
@@ -393,7 +394,7 @@ fn looks_at_a_slow_disk_do_not_pile_up() {
     run(async {
         let clock = Clock::system();
         let mut watcher = Watcher::over(look, None, Arc::clone(&heard), QUICK, clock);
-        // Each comes when a look ahead has just begun.
+        // Each comes when an early scan has just started.
         let changes = async {
             loop {
                 tokio::time::sleep(QUICK.quiet * 9 / 10).await;

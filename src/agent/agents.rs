@@ -1,5 +1,5 @@
-//! The catalog: which agents there are at a place and what a run pins of one. Made once at the
-//! start of the daemon; the registry asks it on every spawn.
+//! The agent catalog: which agents exist at a place, and what a run pins of one. Created once at
+//! daemon start; the registry queries it on every spawn.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -36,49 +36,49 @@ use crate::kernel::overlay;
 use crate::kernel::secret::Given;
 use crate::kernel::text::preview;
 
-/// What the catalog must know.
+/// The inputs of the catalog.
 #[derive(Clone)]
 pub struct Options {
-    /// The agent used where none is named.
+    /// The agent used if a request names none.
     pub default_agent: String,
-    /// The models there are, and the programs; they change with the settings.
+    /// The available models and programs; they change with the settings.
     pub models: watch::Receiver<Models>,
-    /// The schemas of all tools (`{name, description, parameters}`).
+    /// The schemas of all built-in tools (`{name, description, parameters}`).
     pub tools: Vec<Value>,
-    /// The servers of further tools, as they are at each moment.
+    /// The tool servers and their current state.
     pub servers: ServersSeen,
-    /// The skills that agents may name; `None`: nobody knows them.
+    /// The skills that agents may name; `None` = skills are not checked.
     pub skills: Option<Arc<dyn Skills>>,
-    /// This user's agent files; `None`: there are none.
+    /// The folder of this user's agent files; `None` = no such files are read.
     pub config: Option<PathBuf>,
-    /// This user's agent files for Claude Code; `None`: there are none.
+    /// The folder of this user's agent files for Claude Code; `None` = no such files are read.
     pub personal: Option<PathBuf>,
-    /// The folder of runs that name none.
+    /// The working folder of runs that name none.
     pub workspace: Option<PathBuf>,
-    /// The tenants that are always there.
+    /// The tenants that always exist.
     pub orgs: Vec<String>,
-    /// Stored agents and trusted projects; `None`: there are none.
+    /// Stored agents and trusted projects; `None` = there are none.
     pub rows: Option<Arc<dyn AgentRows>>,
-    /// Time.
+    /// The clock.
     pub clock: Clock,
 }
 
-/// Which agents there are.
+/// The catalog of agents.
 pub struct Agents {
     options: Options,
     default_agent: AgentId,
     base: RwLock<Arc<Base>>,
     nearby: Mutex<Nearby>,
-    /// Projects as they were last read whole, for a reading that cannot read them.
+    /// Projects as last read completely, used when a later read fails.
     projects: Mutex<HashMap<PathBuf, Project>>,
 }
 
-/// So many projects are kept.
+/// The maximum number of projects in the cache.
 const PROJECTS: usize = 256;
 
 impl Agents {
-    /// Reads every definition. The fault says which default is not there, or that the rows
-    /// cannot be read; a file that is no definition is no fault.
+    /// Reads every definition. Fails if the default agent does not exist or the rows cannot be
+    /// read; an invalid definition file is not an error.
     pub fn new(options: Options) -> Result<Self, Fault> {
         let default_agent = AgentId::parse(&options.default_agent)
             .map_err(|error| Fault::params("defaults.agent", error))?;
@@ -108,7 +108,7 @@ impl Agents {
     }
 
     fn base(&self) -> Arc<Base> {
-        // A panic while it was written left the old value or the new one.
+        // A panic during the write left either the old or the new value.
         Arc::clone(&self.base.read().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -119,7 +119,7 @@ impl Agents {
         }
     }
 
-    /// The agents that count at a place.
+    /// The agents in effect at a place.
     fn set(&self, place: Place<'_>) -> Arc<Set> {
         let base = self.base();
         let Some(cwd) = self.cwd(place) else {
@@ -129,18 +129,19 @@ impl Agents {
         if let Some(found) = known {
             return found.unwrap_or_else(|| Arc::clone(&base.of(place.org).set));
         }
-        // Read without the lock: others may go on.
+        // Read without the lock, so that other requests proceed.
         let project = project::find(cwd);
         let watched: Vec<PathBuf> = project
             .iter()
             .flat_map(|folder| project::folders(folder, self.options.personal.as_deref()))
             .map(|(inside, _)| inside)
             .collect();
-        // What cannot be read is as it was; nothing is kept of this look, so the next finds out.
+        // Unreadable files count as unchanged; this result is not cached, so the next request
+        // retries.
         let signature = crate::watch::readable_signature(&watched);
         let is_readable = signature.is_ok();
         let mut files = signature.unwrap_or_default();
-        // What is there of the skills that agents name is part of their health.
+        // Whether the named skills exist is part of the health of the agents.
         let skills = self.options.skills.as_ref().filter(|_| place.cwd.is_some());
         if let Some(skills) = skills {
             let mut hasher = DefaultHasher::new();
@@ -171,12 +172,12 @@ impl Agents {
     }
 
     fn nearby(&self) -> std::sync::MutexGuard<'_, Nearby> {
-        // It is a cache: what a panic left in it is looked at again soon.
+        // A cache: an inconsistent entry is refreshed soon.
         self.nearby.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The agents of a tenant with those of a project on top; `None` if it brings none. And
-    /// whether all of it could be read: what could not is as it was last read.
+    /// Returns the tenant's agents with the project's agents on top (`None` if the project has
+    /// none), and whether all files could be read. Unreadable files count as last read.
     fn with_project(
         &self,
         base: &Base,
@@ -221,9 +222,9 @@ impl Agents {
         (Some(Arc::new(self.ready(&layers, place.cwd))), is_whole)
     }
 
-    /// A project as it was read, with what was known before in the place of what could not be.
+    /// The project as read, with unreadable parts replaced by their last known state.
     fn known_of(&self, project: Project, is_whole: bool) -> Project {
-        // It is a cache: what a panic left in it was read once.
+        // A cache: every entry in it was read completely.
         let mut known = self.projects.lock().unwrap_or_else(PoisonError::into_inner);
         if is_whole {
             if known.len() >= PROJECTS {
@@ -246,7 +247,7 @@ impl Agents {
         }
     }
 
-    /// These agents, ready for work in that folder.
+    /// Prepares these agents for work in the folder `cwd`.
     fn ready(&self, layers: &Layers, cwd: Option<&str>) -> Set {
         let ground = Ground {
             models: &self.models(),
@@ -259,7 +260,7 @@ impl Agents {
     }
 }
 
-/// Logs what could not be read, once, and that it can be read again.
+/// Logs each place once when it becomes unreadable, and once when all are readable again.
 fn say_unread(before: &[String], now: &[String]) {
     for place in now.iter().filter(|place| !before.contains(place)) {
         tracing::warn!(
@@ -271,8 +272,8 @@ fn say_unread(before: &[String], now: &[String]) {
     }
 }
 
-/// Refuses of a stored agent's environment what would lie readable in the store, and what a
-/// request may not set.
+/// Rejects environment entries of a stored agent that a request may not set, and plain-text values,
+/// which the store would keep readable.
 fn stored_environment(definition: &AgentDefinition) -> Result<(), Fault> {
     for (name, given) in &definition.env {
         if overlay::is_blocked(name) {
@@ -400,8 +401,8 @@ impl Catalog for Agents {
     }
 
     fn reload(&self) -> Result<(), Fault> {
-        // Read before the lock is taken, so that nobody waits for a slow disk; whoever read
-        // last wins, and the callers come one after another.
+        // Read before the lock is taken, so that no request waits for a slow disk. The last read
+        // wins; callers run one at a time.
         let before = self.base();
         let next = before.generation + 1;
         let base = read_base(&self.options, &self.models(), next, Some(&before))?;
@@ -476,18 +477,18 @@ impl Catalog for Agents {
     }
 }
 
-/// A file as it would be taken: its name and what is to be said of it.
+/// The result of checking one file: the agent's name and its warnings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checked {
     /// The agent's name.
     pub name: String,
-    /// What was put right, left aside or is not in force.
+    /// What was corrected, ignored, or is not in effect.
     pub warnings: Vec<String>,
 }
 
 impl Agents {
-    /// Reads one file as if it stood among this user's agents (or, below `.claude/agents`, among
-    /// those of Claude Code).
+    /// Checks one file as if it were among this user's agents, or, for a file in `.claude/agents`,
+    /// among those of Claude Code.
     pub fn check_file(&self, file: &Path) -> Result<Checked, Broken> {
         let is_claude = file
             .parent()

@@ -1,4 +1,4 @@
-//! Tests of the catalog over real folders.
+//! Tests the catalog with real folders.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -25,7 +25,7 @@ const HERE: Place<'static> = Place {
     cwd: None,
 };
 
-/// Rows that a test writes.
+/// Rows that a test fills.
 #[derive(Default)]
 struct Rows {
     stored: Mutex<Vec<StoredAgent>>,
@@ -42,7 +42,7 @@ impl AgentRows for Rows {
     }
 }
 
-/// A home folder, a project in it, and a catalog over them.
+/// A home folder, a project in it, and a catalog that reads them.
 struct Fixture {
     home: TempDir,
     rows: Arc<Rows>,
@@ -108,7 +108,7 @@ impl Fixture {
         self.root().join("work/project")
     }
 
-    /// Writes a definition to a file below the home folder.
+    /// Writes a definition file relative to the home folder.
     fn write(&self, file: &str, fields: &str) {
         let file = self.root().join(file);
         fs::create_dir_all(file.parent().unwrap()).unwrap();
@@ -139,7 +139,7 @@ impl Fixture {
         self.agents.resolve(place, name, Overrides::default())
     }
 
-    /// The moment is over for which a look at a folder counts.
+    /// Advances the clock beyond the time for which a cached folder state is valid.
     fn later(&self) {
         self.clock.advance(Duration::from_secs(1));
     }
@@ -288,7 +288,7 @@ fn the_list_is_by_name_and_says_what_was_not_taken() {
         (rejected.source.as_str(), rejected.line),
         ("config", Some(1))
     );
-    // Whoever asks for it is told where it is broken.
+    // A request for the agent names the place of the error.
     let fault = fixture.resolve(None, "b").unwrap_err();
     assert!(fault.hint.unwrap().contains("b.md:1: no front matter"));
 }
@@ -336,11 +336,11 @@ fn each_layer_shadows_those_below_it() {
             ("preset", "")
         ]
     );
-    // Elsewhere the project does not count.
+    // Outside of the project its definition does not apply.
     assert_eq!(source(None), "config");
     let elsewhere = fixture.root();
     assert_eq!(source(elsewhere.to_str()), "config");
-    // A project never takes a place in silence.
+    // A project definition always reports what it shadows.
     let warnings = fixture.resolve(cwd, "explore").unwrap().warnings;
     assert!(
         warnings.iter().any(|one| one.contains("shadows")),
@@ -390,7 +390,7 @@ fn what_needs_trust_waits_for_it_and_a_change_ends_it() {
     assert!(fault.message.contains("it states env"), "{fault}");
     assert!(fault.message.contains("abide trust"), "{fault}");
     assert!(!fixture.get(cwd, "deploy").unwrap().problems.is_empty());
-    // Without trust it takes nobody's place, and that is said.
+    // Without trust it does not replace the other agent, and a warning names it.
     let explore = fixture.resolve(cwd, "explore").unwrap();
     assert!(
         explore.warnings[0].contains("is not taken"),
@@ -416,14 +416,14 @@ fn what_needs_trust_waits_for_it_and_a_change_ends_it() {
     fixture.agents.reload().unwrap();
     assert!(fixture.resolve(cwd, "deploy").is_ok());
     assert_eq!(fixture.get(cwd, "explore").unwrap().source, "project");
-    // Nobody else's trust counts.
+    // Trust given by another tenant does not count.
     let other = Place { org: "other", cwd };
     let refused = fixture
         .agents
         .resolve(other, "deploy", Overrides::default());
     assert_eq!(refused.unwrap_err().kind, Kind::Forbidden);
 
-    // A harmless change takes no trust away, another value does.
+    // A harmless change keeps the trust; a changed value revokes it.
     fixture.write("work/project/.abide/agents/plain.md", "title: New\n");
     fixture.later();
     assert!(fixture.resolve(cwd, "deploy").is_ok());
@@ -454,7 +454,7 @@ fn an_agent_that_cannot_run_here_says_why() {
         assert!(said.contains(part), "{part} in {said}");
     }
     assert_eq!(other.tools, [""; 0]);
-    // Another model is no way around the rest.
+    // Another model does not bypass the other checks.
     assert!(
         fixture
             .agents
@@ -566,7 +566,7 @@ fn a_definition_for_the_store_is_checked_as_a_file_is() {
             .message
             .contains("built in")
     );
-    // A stored one below a file can still be changed.
+    // A stored agent that a file shadows can still be changed.
     fixture.write("agents/kept.md", "");
     fixture.agents.reload().unwrap();
     assert!(stored_only("kept").is_ok());
@@ -597,11 +597,11 @@ fn an_agent_that_is_a_program_has_no_model_and_no_tools() {
         (resolved.model.as_str(), &*resolved.tools.body),
         ("command", "[]")
     );
-    // It may be there when its run begins: the run then says so itself.
+    // The program may exist when a run starts; otherwise the run reports it.
     assert!(fixture.resolve(None, "gone").is_ok());
     let gone = fixture.get(None, "gone").unwrap().problems;
     assert!(gone[0].contains("PATH"), "{gone:?}");
-    // A command that nobody runs is said to be left aside.
+    // A command without `runner: command` is reported as ignored.
     let model = fixture.get(None, "model").unwrap();
     assert!(
         model.warnings[0].contains("runner: command"),

@@ -1,5 +1,5 @@
-//! Every definition but those of projects, as it was last read, and how far projects are trusted.
-//! Read by the catalog at its start and at each reload.
+//! All definitions except those of projects, as last read, and the trust in projects. The catalog
+//! reads this at its start and at each reload.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -18,20 +18,20 @@ use super::view::{Models, Set};
 use crate::contract::rows::TrustedProject;
 use crate::kernel::fault::Fault;
 
-/// What was last read of everything but projects.
+/// The result of the last read of all definitions except those of projects.
 pub(super) struct Base {
-    /// Raised by each reading; what was made of an older one is made anew.
+    /// Incremented by each read; cached sets of an older generation are rebuilt.
     pub(super) generation: u64,
     /// By tenant; see [`Base::of`].
     pub(super) sets: BTreeMap<String, OrgBase>,
-    /// For tenants without anything of their own.
+    /// For tenants without their own definitions.
     pub(super) shared: OrgBase,
     pub(super) trusted: Vec<TrustedProject>,
-    /// The user's files, for a reading that cannot read them.
+    /// The user's files as last read, used when a later read fails.
     files: [Vec<Found>; 2],
-    /// What could not be read, and why.
+    /// The places that could not be read, each with the reason.
     pub(super) unread: Vec<String>,
-    /// The state of the user's files before they were read; `None`: it could not be told.
+    /// The state of the user's files before they were read; `None` if it could not be determined.
     pub(super) state: Option<u64>,
 }
 
@@ -47,16 +47,17 @@ impl Base {
     }
 }
 
-/// How far a project is trusted.
+/// The trust in a project.
 pub(super) enum Trust {
     Given,
     Never,
-    /// It has changed since.
+    /// The project has changed since it was trusted.
     Lost,
 }
 
 impl Trust {
-    /// Why an agent of the project in `folder` that needs trust for `needs` cannot be used.
+    /// Why an agent of the project in `folder` that needs trust for `needs` cannot be used; `None`
+    /// if it can.
     pub(super) fn refusal(&self, folder: &Path, needs: &[&str]) -> Option<String> {
         if needs.is_empty() {
             return None;
@@ -92,7 +93,7 @@ impl Base {
     }
 }
 
-/// Is the definition of this tenant, or of all?
+/// True if the definition applies to this tenant or to all tenants.
 pub(super) fn is_of(candidate: &Candidate, org: &str) -> bool {
     let named = candidate.draft.definition.org.as_deref();
     named.is_none_or(|named| named == org)
@@ -104,7 +105,7 @@ pub(super) fn read_base(
     generation: u64,
     before: Option<&Base>,
 ) -> Result<Base, Fault> {
-    // Before they are read: a change after that is seen by the next look.
+    // Taken before reading, so that the next check detects a later change.
     let state = user_files(options);
     let servers = Arc::clone(&options.servers.borrow());
     let ground = Ground {
@@ -179,7 +180,7 @@ pub(super) fn read_base(
             layers,
         }
     };
-    // Most tenants have nothing of their own, and what all have is made ready once.
+    // Most tenants have no definitions of their own and share one prepared set.
     let has_own = |org: &String| {
         let found = files.iter().flatten();
         let mut drafts = found.filter_map(|found| found.outcome.as_ref().ok());
@@ -202,7 +203,7 @@ pub(super) fn read_base(
     })
 }
 
-/// The state of the user's own files, by names, sizes and times.
+/// A hash of the user's own files by name, size and time; `None` if they cannot be read.
 pub(super) fn user_files(options: &Options) -> Option<u64> {
     let folders = [&options.personal, &options.config];
     let folders: Vec<PathBuf> = folders.into_iter().flatten().cloned().collect();

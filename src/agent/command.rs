@@ -1,5 +1,5 @@
-//! An agent that is a program: how it is started, what it is told, and what it has to say.
-//! Read from the field `command` of a definition.
+//! Agents that are programs: how the program is started, and how it receives the task. Parsed from
+//! the field `command` of a definition.
 
 use std::sync::Arc;
 
@@ -10,54 +10,54 @@ use super::values::{no_word, text};
 use crate::kernel::text::preview;
 use crate::kernel::text_enum::text_enum;
 
-/// Says why a program, by name or absolute path, cannot be started.
+/// Returns why a program, by name or absolute path, cannot be started.
 pub type ProgramCheck = Arc<dyn Fn(&str) -> Result<(), String> + Send + Sync>;
 
-/// What stands in an argument for the task.
+/// The placeholder for the task in an argument.
 pub const TASK: &str = "{task}";
 
-/// So many bytes of what it writes are its answer where its definition does not say.
+/// The default of `output_limit`, in bytes.
 const OUTPUT: u64 = 256 * 1024;
-/// The bounds of that.
+/// The bounds of `output_limit`, in bytes.
 const OUTPUT_LEAST: u64 = 1024;
 const OUTPUT_MOST: u64 = 4 << 20;
-/// The most arguments.
+/// The maximum number of arguments, the program included.
 const ARGUMENTS: usize = 256;
 
 text_enum! {
-    /// What a program reads.
+    /// The standard input of the program.
     Stdin {
         /// The task.
         Task = "task",
-        /// Nothing.
+        /// Empty input.
         None = "none",
     }
 }
 
 text_enum! {
-    /// What people who watch see of a program that is at work.
+    /// What observers see of a running program.
     Progress {
-        /// What it writes, as it comes.
+        /// Its output, as it arrives.
         Text = "text",
-        /// Nothing before it has ended.
+        /// Nothing before the program has ended.
         None = "none",
     }
 }
 
-/// How an agent's program is started.
+/// How the program of an agent is started.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommandSpec {
-    /// The program, by name or path, and its arguments; [`TASK`] in one of them stands for the
+    /// The program, by name or path, and its arguments; [`TASK`] in an argument is replaced by the
     /// task.
     pub argv: Vec<String>,
-    /// What it reads.
+    /// The standard input of the program.
     pub stdin: Stdin,
-    /// Its folder, from the run's on; the run's own if unset.
+    /// Its working folder, relative to the run's; the run's folder if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
-    /// What is seen of it while it works.
+    /// What observers see of it while it runs.
     pub progress: Progress,
-    /// So many bytes of what it writes are its answer: the first and the last part.
+    /// The maximum number of output bytes in its answer: the first and the last part are kept.
     pub output_limit: u64,
 }
 
@@ -73,7 +73,7 @@ impl CommandSpec {
     }
 }
 
-/// Reads the field; the error says what is expected.
+/// Parses the field; the error says what is expected.
 pub(super) fn read(value: &Value) -> Result<CommandSpec, String> {
     let Value::Object(fields) = value else {
         return Err("fields such as argv are expected".to_owned());
@@ -135,7 +135,7 @@ fn argv_of(value: &Value) -> Result<Vec<String>, String> {
     for item in items {
         let argument = match item {
             Value::String(text) => text.clone(),
-            // What YAML makes of a bare 8 or true.
+            // YAML reads a bare 8 or true as a number or boolean.
             Value::Number(number) => number.to_string(),
             Value::Bool(flag) => flag.to_string(),
             other => {
@@ -146,8 +146,8 @@ fn argv_of(value: &Value) -> Result<Vec<String>, String> {
         if argument.contains('\0') {
             return Err("an argument cannot hold U+0000".to_owned());
         }
-        // Braces are a program's own business, but for a lone word that looks like a
-        // placeholder and would reach the program as it stands.
+        // Braces are passed on, except for a lone word that looks like a placeholder and would
+        // reach the program literally.
         let inner = argument
             .strip_prefix('{')
             .and_then(|rest| rest.strip_suffix('}'));
@@ -193,7 +193,7 @@ mod tests {
         let both = taken(both);
         assert_eq!(both.stdin, Stdin::Task);
         assert_eq!(both.argv, ["x", "--say={task}", "8"]);
-        // Braces that are no placeholder.
+        // Braces that are not a placeholder.
         taken(json!({ "argv": ["jq", "{a: .b}", "{}", "{A}"] }));
     }
 
@@ -228,7 +228,7 @@ mod tests {
         let problem = |name: &str| taken(json!({ "argv": [name] })).problem(&programs);
         assert_eq!(problem("ls"), None);
         assert!(problem("gone").unwrap().contains("gone"));
-        // Where it lies depends on the run.
+        // Its location depends on the run's folder.
         assert_eq!(problem("./gone"), None);
     }
 }

@@ -1,4 +1,4 @@
-//! A corpus of odd definition files, each with its verdict.
+//! A corpus of unusual definition files, each with its expected result.
 
 use super::fields::Draft;
 use super::folder::{Dialect, Found, parse, read};
@@ -24,7 +24,7 @@ fn taken(format: Format, text: &str) -> Draft {
     })
 }
 
-/// Refused at this line, for this reason.
+/// Asserts that it is refused at this line with this reason.
 fn refused(bytes: &[u8], format: Format, line: Option<usize>, says: &str) {
     let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(200)]).into_owned();
     let broken = parse(Dialect::Own, format, "odd", bytes).expect_err(&shown);
@@ -81,7 +81,7 @@ fn what_is_put_right_is_said_with_its_line() {
         "{:?}",
         draft.warnings
     );
-    // Without any prompt it still knows what it is.
+    // Without any prompt, the default prompt names the agent.
     let draft = markdown("---\ndescription: Looks.\n---\n").unwrap();
     assert_eq!(draft.definition.system_prompt, "You are agent odd. Looks.");
 }
@@ -96,7 +96,7 @@ fn an_unknown_field_is_named_with_its_line_and_the_nearest() {
             "line 4: no field \"zebra\""
         ]
     );
-    // A limit that is misspelled would not hold.
+    // A misspelled limit would have no effect.
     let text = "description = \"d\"\n[execution]\nmax_loop = 3\n";
     refused(
         text.as_bytes(),
@@ -408,7 +408,7 @@ fn a_gate_is_rules_in_their_order() {
         ]
     );
     assert_eq!(draft.definition.write_scope, Some(WriteScope::Own));
-    // What a person would be asked for is not settled by a file that came with a project.
+    // A file of a project cannot grant an approval that the user would be asked for.
     assert_eq!(draft.needs_trust, ["gate: allow"]);
     for (field, says) in [
         ("gate: {shell: [git]}", "a rule has decision"),
@@ -564,7 +564,7 @@ fn each_thing_in_a_folder_has_its_verdict() {
         assert!(broken.contains(says), "{name}: {broken}");
     }
     assert_eq!(found.len(), 9, "{found:?}");
-    // The user's own folder may hold links to wherever the files are kept.
+    // The user's own folder may contain links to any place.
     let own = files(&read(&folder, Dialect::Own, None));
     assert!(own.contains(&("out.md".to_owned(), Ok("out".to_owned()))));
     assert_eq!(files(&read(&root.join("nowhere"), Dialect::Own, None)), []);

@@ -1,4 +1,4 @@
-//! What an agent is. A run pins this as JSON at its spawn, and its runner reads it back from
+//! The definition of an agent. A run pins it as JSON at its spawn, and its runner reads it from
 //! there.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,96 +16,97 @@ use crate::kernel::run::OnUncertain;
 use crate::kernel::secret::Given;
 use crate::kernel::thinking::Thinking;
 
-/// An agent.
+/// The definition of an agent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AgentDefinition {
-    /// Its name.
+    /// Its unique name.
     pub name: String,
     /// A heading for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// What it is for, in one sentence.
+    /// Its purpose, in one sentence.
     pub description: String,
-    /// What it may be used for.
+    /// How it may be used: as primary agent, as subagent, or both.
     pub mode: AgentMode,
     /// The base of every model call.
     pub system_prompt: String,
-    /// Its model, `provider/name`; the default one if unset.
+    /// Its model, `provider/name`; the default model if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// How much its model thinks; the model's own habit if unset.
+    /// The thinking level of its model; the model's own default if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thinking: Option<Thinking>,
-    /// The models asked in its place, in this order, where it has failed for good; the
-    /// default ones if unset.
+    /// The models tried in this order after its model has failed permanently; the default fallbacks
+    /// if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fallback_models: Option<Vec<String>>,
-    /// How freely its model chooses words; the model's own habit if unset.
+    /// The sampling temperature; the model's own default if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temperature: Option<f64>,
-    /// The most tokens of one answer; the provider's own limit if unset.
+    /// The maximum number of tokens of one answer; the provider's own limit if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<u32>,
-    /// Further fields of its model's requests, as the provider's API names them.
+    /// Additional fields of its model requests, as the provider's API names them.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub provider: Map<String, Value>,
     /// The names of its tools.
     pub tools: Vec<String>,
-    /// The servers whose tools it has, by name; unset = every one that is configured.
+    /// The servers whose tools it has, by name; unset = every configured server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mcp_servers: Option<Vec<String>>,
     /// Names and patterns of the skills that it may use; all if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skills: Option<Vec<String>>,
-    /// The most model calls of one run.
+    /// The maximum number of model calls of one run.
     pub max_loops: u32,
-    /// Long transcripts are shortened for its model; unset = unless it is a subagent.
+    /// Whether long transcripts are compressed for its model; unset = yes, unless it is a subagent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compression: Option<bool>,
-    /// Left out of lists for people.
+    /// Whether it is left out of lists for people.
     #[serde(default)]
     pub hidden: bool,
-    /// It is put away: listed, but not used. Unset = it is active.
+    /// Whether it is inactive: listed, but refused for runs.
     #[serde(default, skip_serializing_if = "is_false")]
     pub inactive: bool,
-    /// The tenant that it belongs to; every one if unset.
+    /// The tenant that it belongs to; all tenants if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub org: Option<String>,
-    /// The limit of its runs where the request says nothing, milliseconds.
+    /// The time limit of its runs if the request sets none, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_timeout_ms: Option<u64>,
-    /// Whom it may delegate to, by name; `*` = every configured agent; unset = see
+    /// The agents that it may delegate to, by name; `*` = every configured agent; unset = see
     /// [`AllowList::Unset`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allow_agents: Option<Vec<String>>,
     /// The agents that it is linked with.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub linked_agents: Vec<Link>,
-    /// Levels of spawning below its root sessions, 0 to 5; the default if unset.
+    /// The maximum number of spawn levels among the descendants of its root sessions, 0 to 5; the
+    /// default if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_spawn_depth: Option<u32>,
-    /// What becomes of calls of its tools; see [`Rights::judge`].
+    /// The decision rules for its tool calls; see [`Rights::judge`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gate: Vec<Rule>,
-    /// Rules that hold besides its gate and never open anything: those of a definition that it
-    /// stands in for, and what fields of other programs say.
+    /// Rules that apply in addition to its gate and never grant anything: those of a more trusted
+    /// definition of the same name, and those from fields of other programs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bounds: Vec<Layer>,
     /// Where its file tools may write; anywhere in the workspace if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write_scope: Option<WriteScope>,
-    /// How its model goes about its work.
+    /// The control flow of its runs.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub strategy: Strategy,
     /// The program that does its work; unset = a model does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<CommandSpec>,
-    /// What becomes of an effect that may have happened when the daemon was killed; the model
-    /// is told, if unset.
+    /// How an effect is handled that may have happened before the daemon was killed; if unset, it
+    /// is reported to the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_uncertain: Option<OnUncertain>,
-    /// What its runs have in their environment; nothing for a name that only a request gives.
-    /// Pinned are the names: what they stand for is kept with each run, where nobody sees it.
+    /// The environment of its runs; `None` for a name whose value only a request gives. Only the
+    /// names are pinned; the values are stored with each run and are never shown.
     #[serde(
         default,
         skip_deserializing,
@@ -113,11 +114,12 @@ pub struct AgentDefinition {
         serialize_with = "names"
     )]
     pub env: BTreeMap<String, Option<Given>>,
-    /// The names of `env` that it declares as secrets. Not pinned: each run's values say it.
+    /// The names of `env` that it declares as secrets. Not pinned: the values of each run carry the
+    /// mark.
     #[serde(skip)]
     pub secret_env: BTreeSet<String>,
-    /// What becomes of its runs when an agent has failed that they have called into their session;
-    /// they are told, if unset.
+    /// How its runs proceed after an agent that they called into their session has failed; if
+    /// unset, the failure is reported to the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_child_failure: Option<OnFailure>,
 }
@@ -129,14 +131,14 @@ fn names<S: Serializer>(
     serializer.collect_seq(env.keys())
 }
 
-/// How an agent's model goes about its work.
+/// The control flow of a model's run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Strategy {
     /// It calls tools until it answers.
     #[default]
     React,
-    /// It plans, has the plan carried out, reflects and responds.
+    /// It plans, delegates the plan, reflects and responds.
     Plan,
 }
 
@@ -149,7 +151,7 @@ fn is_false(value: &bool) -> bool {
 }
 
 impl AgentDefinition {
-    /// An agent that only looks, with nothing else set: a base for others.
+    /// Creates a minimal definition without tools, as a base for others.
     pub fn named(name: &str, description: &str, system_prompt: &str) -> Self {
         AgentDefinition {
             name: name.to_owned(),
@@ -187,7 +189,7 @@ impl AgentDefinition {
         }
     }
 
-    /// What its runs may do, below `bundle`.
+    /// The rights of its runs, within the limits of `bundle`.
     pub fn rights(&self, bundle: Bundle) -> Rights {
         let scope = self.write_scope.unwrap_or(WriteScope::Workspace);
         let mut bundle = bundle;
@@ -199,7 +201,7 @@ impl AgentDefinition {
         Rights::new(&self.name, &self.gate, scope, bundle)
     }
 
-    /// Is no call of the tool open to it, whatever its rights are below others?
+    /// True if its own rules deny every call of the tool.
     pub(super) fn closes(&self, tool: &str) -> bool {
         let mut rules = [&self.gate]
             .into_iter()
@@ -207,8 +209,8 @@ impl AgentDefinition {
         rules.any(|rules| is_closed(rules, tool))
     }
 
-    /// Are long transcripts shortened for its model? Sessions of primary agents live for months,
-    /// a subagent is there for one task.
+    /// Whether long transcripts are compressed for its model. Sessions of primary agents last for
+    /// months; a subagent does one task.
     pub fn compresses(&self) -> bool {
         self.compression.unwrap_or(self.mode != AgentMode::Subagent)
     }
@@ -221,14 +223,14 @@ impl AgentDefinition {
             .collect()
     }
 
-    /// Whom it may delegate to.
+    /// The agents that it may delegate to.
     pub fn allow(&self) -> AllowList {
         match &self.allow_agents {
-            // Whom its plans may choose, everything may.
+            // A planner may delegate to every agent.
             None if self.strategy == Strategy::Plan => AllowList::Any,
             None => AllowList::Unset,
             Some(names) if names.iter().any(|name| name == "*") => AllowList::Any,
-            // Names that are no agent's name are nobody's.
+            // Names that are not valid agent names match no agent.
             Some(names) => AllowList::Only(
                 names
                     .iter()
@@ -239,5 +241,5 @@ impl AgentDefinition {
     }
 }
 
-/// The most model calls of one run, where a definition says nothing.
+/// The default maximum number of model calls of one run.
 pub(super) const MAX_LOOPS: u32 = 50;

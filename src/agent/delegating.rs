@@ -1,5 +1,5 @@
-//! The tools of an agent by which others do something for it, as its model is told of them:
-//! which agents there are is written in when the agent is made ready, and pinned with it.
+//! The schemas of the tools with which an agent delegates. The names of the available agents are
+//! filled in when the agent is prepared, and are pinned with it.
 
 use serde_json::{Value, json};
 
@@ -13,13 +13,12 @@ use crate::contract::linked::{
 use crate::contract::reach::{AGENTS_LIST, LISTED};
 use crate::kernel::ids::AgentId;
 
-/// What is to be said of names in a definition that are nobody's: what it may delegate to is the
-/// rest.
+/// Warnings for names in `allow_agents` and `linked_agents` that match no agent.
 pub(super) fn nobodies(definition: &AgentDefinition, agents: &[AgentSummary]) -> Vec<String> {
     let names: Vec<&str> = agents.iter().map(|agent| agent.id.as_str()).collect();
     let allowed = definition.allow_agents.iter().flatten();
     let allowed = allowed.map(|name| ("allow_agents", name.as_str()));
-    // One that is a tool says why it is left out.
+    // A link that is a tool reports itself why it is left out.
     let plain = definition.linked_agents.iter();
     let plain = plain.filter(|link| link.tool().is_none());
     let linked = plain.map(|link| ("linked_agents", link.agent.as_str()));
@@ -34,7 +33,7 @@ pub(super) fn nobodies(definition: &AgentDefinition, agents: &[AgentSummary]) ->
         .collect()
 }
 
-/// What `task` says behind the list of its agents.
+/// Follows the list of agents in the description of `task`.
 const TASK_NOTES: &str = "\
 Notes:
 1. Each task has a session of its own and knows nothing of this conversation. session_id goes \
@@ -44,8 +43,8 @@ on in the session of an earlier one; without it a new one begins.
 4. Tasks that do not need each other may be called at the same time.
 5. Do not count on it handing its work on to others.";
 
-/// The schema of a tool in which arguments that name an agent take those of `allowed`; `None`
-/// for `task` where nobody could do it.
+/// Fills the names in `allowed` into the arguments that name an agent; `None` for `task` if no
+/// agent could do it.
 pub(super) fn described(
     schema: &Value,
     allowed: &[AgentId],
@@ -81,8 +80,8 @@ pub(super) fn described(
     Some(schema)
 }
 
-/// The schema of the tool by which a planner delegates, with those whom it may choose, newest
-/// first; and what is to be said of them. Without anybody there is no such tool.
+/// Returns the schema of the tool with which a planner delegates, with its candidates, newest
+/// first, and their warnings. Without candidates there is no such tool.
 pub(super) fn pool(
     own: &AgentId,
     tools: &[Value],
@@ -109,7 +108,7 @@ pub(super) fn pool(
         description: agent.description.clone(),
     });
     schema["candidates"] = json!(candidates.collect::<Vec<_>>());
-    // It stays: by the time that it is chosen it may be mended.
+    // A candidate with a problem stays: it may be repaired by the time it is chosen.
     let warnings = found.iter().filter_map(|agent| {
         let problem = agent.problems.first()?;
         Some(format!("candidate {}: {problem}", agent.id))
@@ -117,8 +116,8 @@ pub(super) fn pool(
     (Some(schema), warnings.collect())
 }
 
-/// The names of these agents wherever an argument has this format. Without any the argument
-/// stays open: a list of choices must not be empty.
+/// Replaces this format by the names of these agents in every argument. Without names the argument
+/// stays open: an enum must not be empty.
 fn name_agents(schema: &mut Value, format: &str, allowed: &[AgentId]) {
     let properties = schema["parameters"]["properties"].as_object_mut();
     for argument in properties
@@ -138,9 +137,9 @@ fn name_agents(schema: &mut Value, format: &str, allowed: &[AgentId]) {
     }
 }
 
-/// The schema of the tool that a linked agent is, made from the pattern among `tools`. One that
-/// could not work as it was found is no tool, and the error says why; a sealed one of which nobody
-/// sees what it does must have all that it counts on.
+/// Creates the schema of the tool that represents a linked agent, from the template in `tools`. The
+/// error says why a linked agent cannot be a tool. An agent with its own session runs unseen, so it
+/// must also have everything that it depends on.
 pub(super) fn linked(
     link: &Link,
     tools: &[Value],

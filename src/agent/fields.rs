@@ -1,5 +1,5 @@
-//! From the fields of a definition to an agent: each field is checked, what no part of this
-//! version obeys is said, what nobody knows is reported with the nearest known name.
+//! Converts the fields of a definition to an agent. Each field is checked; fields that are not in
+//! effect and unknown fields are reported, the latter with the nearest known name.
 
 mod links;
 mod rights;
@@ -23,9 +23,9 @@ use crate::kernel::gate::{Layer, WriteScope};
 use crate::kernel::options;
 use crate::kernel::text::preview;
 
-/// Fields that the format has and this version does not obey.
+/// Known fields that are not in effect in this version.
 const NOT_IN_FORCE: &[&str] = &["workspace"];
-/// Fields that are obeyed.
+/// Fields that are in effect.
 const IN_FORCE: &[&str] = &[
     "name",
     "title",
@@ -58,12 +58,12 @@ const IN_FORCE: &[&str] = &[
     "env",
 ];
 
-/// Is it a field of the format?
+/// True if it is a field of the format.
 pub(super) fn is_known(name: &str) -> bool {
     IN_FORCE.contains(&name) || NOT_IN_FORCE.contains(&name)
 }
 
-/// What says how a model works, and nothing to a program.
+/// Fields that apply to models only, and are ignored for a program.
 const ONLY_MODELS: &[&str] = &[
     "model",
     "fallback_models",
@@ -78,29 +78,29 @@ const ONLY_MODELS: &[&str] = &[
     "strategy",
 ];
 
-/// The most model calls of one run.
+/// The highest accepted `max_loops`.
 const LOOPS_LIMIT: u32 = 1000;
-/// The most tokens of one answer.
+/// The highest accepted `max_tokens`.
 const TOKENS_LIMIT: u64 = 1_000_000;
 
-/// An agent as its definition describes it, before it is known which tools there are.
+/// An agent as its definition describes it, before the available tools are known.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Draft {
-    /// All but the tools.
+    /// All fields except the tools.
     pub definition: AgentDefinition,
-    /// Which tools it asks for.
+    /// The tools that it asks for.
     pub tools: ToolChoice,
-    /// What was put right or left aside, with its line.
+    /// What was corrected or ignored, with its line.
     pub warnings: Vec<String>,
-    /// Fields that nothing obeys yet.
+    /// Fields that are not in effect yet.
     pub not_in_force: Vec<String>,
-    /// What it states that a project may state only once it is trusted.
+    /// The fields that a project may use only once it is trusted.
     pub needs_trust: Vec<&'static str>,
-    /// Its model is a wish: where nobody offers it, the default one is used.
+    /// The model is a preference: if it is not offered, the default model is used.
     pub soft_model: bool,
 }
 
-/// Reads a definition whose name is `stem` unless it gives another.
+/// Converts a definition; its name is `stem` unless it states another.
 pub(super) fn draft(
     format: Format,
     stem: &str,
@@ -155,10 +155,10 @@ pub(super) fn draft(
     Ok(draft)
 }
 
-/// Takes from the agent what fields of other programs take from it.
+/// Applies the restrictions from fields of other programs.
 fn narrow(definition: &mut AgentDefinition, narrowing: &Narrowing) {
     if let Some(most) = narrowing.loops {
-        // The usual number was not stated.
+        // The default number counts as not stated.
         let is_stated = definition.max_loops != MAX_LOOPS;
         let known = if is_stated {
             definition.max_loops
@@ -203,7 +203,7 @@ fn narrow(definition: &mut AgentDefinition, narrowing: &Narrowing) {
 struct Reader<'a> {
     raw: &'a Raw,
     json: bool,
-    /// It says `runner: command`.
+    /// True for `runner: command`.
     is_program: bool,
     draft: Draft,
 }
@@ -214,7 +214,7 @@ impl Reader<'_> {
             "systemPrompt" if self.json => "system_prompt",
             name => name,
         };
-        // An empty value in front matter says nothing.
+        // An empty value in front matter counts as not set.
         if value.is_null() {
             return Ok(());
         }
@@ -288,7 +288,8 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// An agent is a model's or a program's, and what is only for the other is left aside.
+    /// Settles whether a model or a program does the work, and ignores the fields of the other
+    /// kind.
     fn settle_program(&mut self) -> Result<(), Broken> {
         let line = |name: &str| {
             let line = self.raw.line_of(&[name]);
@@ -341,8 +342,8 @@ impl Reader<'_> {
         self.draft.needs_trust.push(what);
     }
 
-    /// Says that nobody knows the field. One that looks like a restriction is refused: without
-    /// it the agent would get more than its file says.
+    /// Reports an unknown field. A field that looks like a restriction is refused: ignoring it
+    /// would give the agent more rights than its file states.
     fn unknown(&mut self, path: &[&str], value: &Value, known: &[&str]) -> Result<(), String> {
         let is_option = path.first() == Some(&"provider");
         if let Some(name) = path
@@ -362,8 +363,8 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Further fields of requests. What the daemon says itself cannot be said here; a name that
-    /// it does not know is sent, since servers have many of their own, and said.
+    /// Reads additional request fields. Fields that the daemon sets itself are refused. Unknown
+    /// names are sent, since servers have many of their own, and reported.
     fn provider(&mut self, value: &Value) -> Result<(), String> {
         let Value::Object(fields) = value else {
             return Err("fields of a request such as top_p are expected".to_owned());

@@ -1,5 +1,5 @@
-//! Reads a folder of definition files. Whatever stands there, each file gets a verdict of its
-//! own and nothing else suffers.
+//! Reads a folder of definition files. Each file gets its own result; a broken file affects no
+//! other.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -14,30 +14,30 @@ use crate::contract::catalog::AgentMode;
 use crate::file_work::read_regular;
 use crate::file_work::writers::open_for_writing;
 
-/// So many files of one folder are read; more are reported.
+/// The maximum number of files read of one folder; further ones are reported.
 pub(super) const FOLDER_LIMIT: usize = 500;
 
-/// Whose way of writing definitions a folder follows.
+/// The program whose format the definitions in a folder follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dialect {
-    /// Ours.
+    /// The format of this program.
     Own,
-    /// Claude Code's.
+    /// The format of Claude Code.
     Claude,
 }
 
-/// A file and what became of it.
+/// A file and its result.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Found {
-    /// The file, or the folder if the folder itself is at fault.
+    /// The file, or the folder if the folder itself cannot be read.
     pub file: PathBuf,
     /// The agent, or why there is none.
     pub outcome: Result<Draft, Broken>,
-    /// The system did not let it be read, which says nothing about what is in it.
+    /// Reading failed; nothing is known about the current content.
     pub unread: bool,
 }
 
-/// Reads the definition in `bytes`; `stem` is its name unless it gives another.
+/// Parses the definition in `bytes`; `stem` is its name unless it states another.
 pub(super) fn parse(
     dialect: Dialect,
     format: Format,
@@ -53,8 +53,8 @@ pub(super) fn parse(
     draft(format, stem, mode, raw)
 }
 
-/// Reads every definition in `folder`, by file name; a folder that is not there holds none.
-/// With `within`, links that lead out of that folder are refused.
+/// Reads every definition in `folder`, ordered by file name; a missing folder contains none. With
+/// `within`, links that lead out of that folder are refused.
 pub(super) fn read(folder: &Path, dialect: Dialect, within: Option<&Path>) -> Vec<Found> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
@@ -63,7 +63,7 @@ pub(super) fn read(folder: &Path, dialect: Dialect, within: Option<&Path>) -> Ve
             return vec![unread(folder, &fault)];
         }
     };
-    // A listing that breaks off does not say what is there.
+    // A listing that fails midway does not show which files exist.
     let mut files: Vec<PathBuf> = match entries.map(|entry| Ok(entry?.path())).collect() {
         Ok(files) => files,
         Err(fault) => return vec![unread(folder, &fault)],
@@ -108,12 +108,12 @@ fn unread(folder: &Path, fault: &std::io::Error) -> Found {
     }
 }
 
-/// What each file said when it was last whole. Every reader of a folder shares it: a file that is
-/// being saved is broken for all of them at once.
+/// The last valid content of each file. Shared by every reader of a folder: while a file is being
+/// saved, it is broken for all of them.
 static LAST_GOOD: LazyLock<Mutex<HashMap<PathBuf, Draft>>> = LazyLock::new(Mutex::default);
 
-/// In place of files that are broken now what they said before, with a warning; a file that is
-/// gone is forgotten.
+/// Replaces the result of each broken file by its last valid content, with a warning. Files that no
+/// longer exist are forgotten.
 fn last_good(folder: &Path, mut found: Vec<Found>) -> Vec<Found> {
     let mut good = LAST_GOOD.lock().unwrap_or_else(PoisonError::into_inner);
     let is_here: HashSet<&Path> = found.iter().map(|one| one.file.as_path()).collect();
@@ -134,9 +134,9 @@ fn last_good(folder: &Path, mut found: Vec<Found>) -> Vec<Found> {
                 }
                 good.insert(one.file.clone(), draft.clone());
             }
-            // What could not be read says nothing about what is in it.
+            // Its content is unknown.
             Err(_) if one.unread => {}
-            // It says something else now, which is refused: what it said before must not be wider.
+            // Its content is complete and refused: the earlier content might grant more.
             Err(_) if !is_half(&one.file) => {
                 good.remove(&one.file);
             }
@@ -158,7 +158,7 @@ fn canonical(file: &Path) -> PathBuf {
     file.canonicalize().unwrap_or_else(|_| file.to_owned())
 }
 
-/// Is it a file that has no whole form, as one that is being saved?
+/// True if the file is not parseable at all, like a file that is being saved.
 fn is_half(file: &Path) -> bool {
     if file.is_symlink() {
         return false;
@@ -169,13 +169,13 @@ fn is_half(file: &Path) -> bool {
     raw::read(format, &bytes, Some(dialects::begins)).is_err()
 }
 
-/// What editors leave beside the file that they write.
+/// True for temporary files that editors leave beside the file they write.
 fn is_passing(path: &Path) -> bool {
     let name = path.file_name().map(|name| name.to_string_lossy());
     name.is_none_or(|name| name.starts_with(['.', '#']) || name.ends_with('~'))
 }
 
-/// The name that a file gives which is no definition, as far as that can be read.
+/// The name that a broken definition file states, as far as it can be parsed.
 pub(super) fn stated_name(file: &Path) -> Option<String> {
     let bytes = bytes_of(file, None, &mut false).ok()?;
     let raw = raw::read(Format::of(file)?, &bytes, Some(dialects::begins)).ok()?;
@@ -192,7 +192,7 @@ pub(super) fn read_file(
     read_one(file, dialect, within, &mut false)
 }
 
-/// As [`read_file`]; `unread` is set where the system did not let it be read.
+/// Like [`read_file`]; sets `unread` if the file could not be read.
 fn read_one(
     file: &Path,
     dialect: Dialect,
@@ -213,7 +213,7 @@ fn read_one(
 fn bytes_of(file: &Path, within: Option<&Path>, unread: &mut bool) -> Result<Vec<u8>, Broken> {
     let mut unreadable = |fault: std::io::Error| match fault.kind() {
         std::io::ErrorKind::NotFound => Broken::whole("the link leads nowhere"),
-        // What is there is no file, whatever it holds.
+        // It is no regular file, so its content is irrelevant.
         std::io::ErrorKind::Other => Broken::whole(fault.to_string()),
         _ => {
             *unread = true;
@@ -270,7 +270,7 @@ mod tests {
             (draft.definition.description.as_str(), draft.warnings.len()),
             ("second", 0)
         );
-        // What is whole and refused is no file that is being saved.
+        // A parseable file that is refused is not a file being saved.
         write("---\ndescription: third\nmode: none-of-these\n---\nLook.\n");
         assert!(found().is_err());
         write("---\ndescription: second\n---\nLook.\n");

@@ -1,6 +1,6 @@
-//! Whether an agent has all that it counts on: its program, or its model and whoever answers for
-//! that; its tools, its skills, its servers. Looked at once, where a definition is made ready;
-//! nothing is started for it and nobody is asked. Called by `view`.
+//! Checks whether everything that an agent depends on is available: its program, or its model and
+//! provider, its tools, skills and servers. Checked once when a definition is prepared; nothing is
+//! started and no server is contacted. Called by `view`.
 
 use std::sync::Arc;
 
@@ -13,36 +13,36 @@ use crate::contract::catalog::usable_skills;
 use crate::contract::servers::ServerViews;
 use crate::contract::skills::Skills;
 
-/// Says why nobody answers for the models of a provider: its key is missing, for one.
+/// Returns why the models of a provider cannot answer, for example because its key is missing.
 pub type ProviderCheck = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
-/// What the agents of a place can count on.
+/// What the agents of a place can depend on.
 #[derive(Clone, Copy)]
 pub(super) struct Ground<'a> {
-    /// The models, the programs and who answers for the models.
+    /// The models, programs and providers.
     pub models: &'a Models,
     /// The schemas of all tools.
     pub tools: &'a [Value],
-    /// The servers of further tools.
+    /// The tool servers.
     pub servers: &'a ServerViews,
-    /// The skills; `None`: nobody knows them.
+    /// The skills; `None` = skills are not checked.
     pub skills: Option<&'a dyn Skills>,
-    /// The folder of the place; the default one if unset.
+    /// The folder of the place; the default folder if unset.
     pub cwd: Option<&'a str>,
 }
 
-/// What was found of an agent.
+/// The result of checking an agent.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Health {
     /// Why it cannot be used.
     pub problems: Vec<String>,
-    /// What it counts on and would not have. It can be used all the same, by who can see that.
+    /// Missing dependencies; the agent can still be used where its caller can see them.
     pub lacks: Vec<String>,
 }
 
 impl Health {
-    /// Looks at what an agent with these tools counts on. `unknown` says of tools that it names
-    /// and that are not there.
+    /// Checks what an agent with these tools depends on. `unknown` is the message about named tools
+    /// that do not exist.
     pub(super) fn of(
         definition: &AgentDefinition,
         unknown: Option<&String>,
@@ -69,7 +69,7 @@ impl Health {
     }
 }
 
-/// What is to be said of skills that it names and that are not there.
+/// Messages about named skills that do not exist.
 fn missing_skills(definition: &AgentDefinition, ground: Ground<'_>) -> Vec<String> {
     let names = usable_skills(&definition.tools, definition.skills.as_deref()).unwrap_or_default();
     let Some(skills) = ground.skills.filter(|_| !names.is_empty()) else {

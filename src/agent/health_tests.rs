@@ -1,5 +1,5 @@
-//! What agents count on is looked at once a load, whoever asks for what how often: counted at
-//! those who are asked.
+//! Agent dependencies are checked once a load, however often they are requested; the checks are
+//! counted.
 
 use std::fs;
 use std::path::Path;
@@ -20,7 +20,7 @@ const HERE: Place<'static> = Place {
     cwd: None,
 };
 
-/// How often each of those was asked.
+/// The number of checks of each kind.
 #[derive(Default)]
 struct Asked {
     programs: AtomicUsize,
@@ -34,7 +34,7 @@ impl Asked {
     }
 }
 
-/// Of which there are none, but in folders that have a file `skills`.
+/// No skills, except in folders that contain a file `skills`.
 struct NoSkills(Arc<Asked>);
 
 impl Skills for NoSkills {
@@ -115,7 +115,7 @@ fn write(home: &Path, name: &str, fields: &str) {
     fs::write(folder.join(format!("{name}.md")), text).unwrap();
 }
 
-/// Why each linked agent is no tool of `host`.
+/// The reason why each linked agent is not a tool of `host`.
 fn left_out(agents: &Agents) -> Vec<(String, String)> {
     let left_out = agents.tools(HERE, "host").unwrap().left_out;
     let mut left_out: Vec<_> = left_out
@@ -201,7 +201,7 @@ fn c1_skills_are_looked_for_where_the_run_works_and_again_when_they_come() {
     assert_eq!((left_out(HERE), left_out(there)), (1, 0));
     let host = agents.resolve(there, "host", Overrides::default()).unwrap();
     assert!(host.tools.body.contains("subagent_skilled"));
-    // What was found is kept, whoever asks.
+    // The result is cached for all callers.
     let looks = asked.counts();
     clock.advance(Duration::from_secs(1));
     assert_eq!((left_out(there), asked.counts()), (0, looks));

@@ -1,12 +1,12 @@
-//! What was known of files that cannot be read now. A want of descriptors, a right that is
-//! missing or a disk that fails says nothing about what is in them: the last reading counts until
-//! there is a new one.
+//! Keeps the last known content of files that cannot be read now. Exhausted descriptors, missing
+//! permissions or a failing disk say nothing about the content, so the last read stays in effect
+//! until the next successful one.
 
 use super::folder::Found;
 use super::raw::Broken;
 
-/// `now`, with what was found `before` in the place of what could not be read; and of each such
-/// place what is in the way.
+/// Returns `now` with unreadable files replaced by their state in `before`, and one reason for each
+/// unreadable place.
 pub(super) fn keep(now: Vec<Found>, before: &[Found]) -> (Vec<Found>, Vec<String>) {
     let mut unread = Vec::new();
     let mut kept = Vec::with_capacity(now.len());
@@ -72,17 +72,17 @@ mod tests {
         let before = read();
         assert_eq!(names(&before), ["a", "b", "c"]);
 
-        // The whole folder.
+        // The whole folder is unreadable.
         let (kept, unread) = keep(vec![unreadable(dir.path())], &before);
         assert_eq!(names(&kept), ["a", "b", "c"]);
         assert_eq!(unread.len(), 1, "{unread:?}");
         assert!(unread[0].contains("Too many open files"), "{unread:?}");
-        // Again and again.
+        // Repeated reads keep it.
         let (kept, _) = keep(vec![unreadable(dir.path())], &kept);
         assert_eq!(names(&kept), ["a", "b", "c"]);
 
-        // One file, while another is removed and a third is refused; one without a whole form
-        // would be taken for one that is being saved.
+        // One file is unreadable, while another is removed and a third is refused. The third is
+        // parseable, since an unparseable file counts as being saved.
         fs::remove_file(dir.path().join("b.md")).unwrap();
         let refused = "---\ndescription: d\nmode: none-of-these\n---\nLook.\n";
         fs::write(dir.path().join("c.md"), refused).unwrap();
@@ -91,7 +91,7 @@ mod tests {
         let (kept, unread) = keep(now, &before);
         assert_eq!((names(&kept), unread.len()), (vec!["a"], 1));
 
-        // What was never read cannot be kept, and is said.
+        // What was never read cannot be kept, and is reported.
         let (kept, unread) = keep(vec![unreadable(dir.path())], &[]);
         assert_eq!((names(&kept), unread.len()), (vec![], 1));
     }
@@ -99,7 +99,7 @@ mod tests {
     #[test]
     fn a_folder_or_file_without_the_right_to_read_is_unread_and_one_that_is_gone_is_not() {
         if rustix::process::geteuid().is_root() {
-            // Root reads everything; the daemon's tests do this as another user.
+            // Root reads everything; the daemon's tests cover this as another user.
             return;
         }
         let dir = tempfile::tempdir().unwrap();

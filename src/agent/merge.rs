@@ -1,5 +1,5 @@
-//! The order of trust among definitions of one name, and the one function by which a less trusted
-//! one only narrows a more trusted one. Called by `set`.
+//! The order of trust among definitions of one name, and the function by which a less trusted
+//! definition can only narrow a more trusted one. Called by `set`.
 
 use super::AgentDefinition;
 use super::fields::Draft;
@@ -9,29 +9,29 @@ use crate::kernel::gate::{Layer, WriteScope};
 use crate::kernel::pattern::fits;
 use crate::kernel::run::OnUncertain;
 
-/// How far a definition is trusted; later ones more.
+/// The trust in a definition; later variants are more trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Level {
-    /// A file for another program, of a project that is not trusted.
+    /// A file for another program, in an untrusted project.
     UntrustedForeign,
-    /// A file of a project that is not trusted.
+    /// A file in an untrusted project.
     Untrusted,
-    /// A file of this user's for another program.
+    /// This user's file for another program.
     UserForeign,
-    /// What this user has said: files in the configuration, stored agents, what is built in, and
-    /// projects that are trusted. Of two of these the upper layer counts whole.
+    /// Definitions of this user: configuration files, stored agents, presets, and trusted projects.
+    /// Among these the upper layer replaces the lower one completely.
     User,
 }
 
-/// What the last of these definitions comes to, and which of its fields were narrowed; `None` for
-/// no definition. They are in the order of their layers.
+/// Returns the last of these definitions, narrowed by the more trusted ones before it, and the
+/// names of the narrowed fields; `None` if there are none. The input is ordered by layer.
 pub(super) fn effective(
     written: &[(Level, Draft)],
     is_primary: &dyn Fn(&str) -> bool,
 ) -> Option<(Draft, Vec<&'static str>)> {
     let ((level, draft), below) = written.split_last()?;
     let mut draft = draft.clone();
-    // Who has not said which servers has none by that.
+    // An untrusted definition without `mcp_servers` has no servers.
     if *level <= Level::Untrusted {
         draft.definition.mcp_servers.get_or_insert_default();
     }
@@ -46,8 +46,8 @@ pub(super) fn effective(
     }
 }
 
-/// `draft` with no more rights than `bound`, and the fields that were narrowed. Every field is
-/// named here, so that a new one cannot be forgotten.
+/// Returns `draft` with no more rights than `bound`, and the narrowed fields. Every field is named
+/// here, so that a new field cannot be forgotten.
 fn narrowed(
     bound: &Draft,
     draft: Draft,
@@ -64,7 +64,7 @@ fn narrowed(
     } = draft;
     let limit = &bound.definition;
     let AgentDefinition {
-        // What it is and how it goes about its work is its own.
+        // Identity and style are taken from the draft.
         name,
         title,
         description,
@@ -122,7 +122,7 @@ fn narrowed(
         compression,
         temperature,
         thinking,
-        // A model is a place to which everything that is said goes.
+        // The model's provider receives the whole conversation, so this is a matter of trust.
         model: limit.model.clone().or(model),
         fallback_models: limit.fallback_models.clone().or(fallback_models),
         provider: match limit.provider.is_empty() {
@@ -143,7 +143,7 @@ fn narrowed(
         run_timeout_ms: least(limit.run_timeout_ms, run_timeout_ms),
         allow_agents: delegates(limit, allow_agents, is_primary),
         linked_agents: links(&limit.linked_agents, linked_agents),
-        // Unset is the operator's default, above which nobody else raises it.
+        // Unset means the operator's default, which a less trusted definition cannot raise.
         max_spawn_depth: match (limit.max_spawn_depth, max_spawn_depth) {
             (None, Some(0)) => Some(0),
             (None, _) => None,
@@ -156,23 +156,23 @@ fn narrowed(
             (Some(WriteScope::Own), _) | (_, Some(WriteScope::Own)) => Some(WriteScope::Own),
             (stated, own) => own.or(stated),
         },
-        // Plans may choose among all agents.
+        // A planner may delegate to every agent.
         strategy: limit.strategy,
-        // It needs trust, and a model's agent becomes no program without it.
+        // A command needs trust; an agent of a model never becomes a program without it.
         command: command.filter(|command| limit.command.as_ref() == Some(command)),
         on_uncertain: match (limit.on_uncertain, on_uncertain) {
             (Some(OnUncertain::Review), _) => Some(OnUncertain::Review),
             (stated, Some(OnUncertain::Retry)) => stated,
             (stated, own) => own.or(stated),
         },
-        // Names with the values of the more trusted one.
+        // The names that both have, with the values of the more trusted definition.
         env: limit
             .env
             .iter()
             .filter(|(name, _)| env.contains_key(*name))
             .map(|(name, given)| (name.clone(), given.clone()))
             .collect(),
-        // What one of them calls a secret is one.
+        // A secret in either definition is a secret.
         secret_env: limit.secret_env.union(&secret_env).cloned().collect(),
         on_child_failure: limit.on_child_failure.or(on_child_failure),
     };
@@ -188,7 +188,7 @@ fn narrowed(
     (draft, kept)
 }
 
-/// The smaller of two limits; unset is none.
+/// The smaller of two limits; unset = unlimited.
 fn least<T: Ord>(one: Option<T>, other: Option<T>) -> Option<T> {
     match (one, other) {
         (Some(one), Some(other)) => Some(one.min(other)),
@@ -196,7 +196,7 @@ fn least<T: Ord>(one: Option<T>, other: Option<T>) -> Option<T> {
     }
 }
 
-/// What two lists of names and patterns both hold; unset is everything.
+/// The intersection of two lists of names and patterns; unset = everything.
 fn both(one: Option<&[String]>, other: Option<&[String]>) -> Option<Vec<String>> {
     let (one, other) = match (one, other) {
         (Some(one), Some(other)) => (one, other),
@@ -216,7 +216,7 @@ fn both(one: Option<&[String]>, other: Option<&[String]>) -> Option<Vec<String>>
     Some(found)
 }
 
-/// Whom both may delegate to.
+/// The agents that both may delegate to.
 fn delegates(
     limit: &AgentDefinition,
     own: Option<Vec<String>>,
@@ -233,7 +233,7 @@ fn delegates(
                 .collect(),
         ),
         (None, None) => None,
-        // Unset: itself, agents for spawned work, and those that it is linked with.
+        // Unset: itself, agents that can be subagents, and its linked agents.
         (None, Some(own)) => {
             let linked = limit.linked();
             let is_open = |name: &String| {
@@ -246,7 +246,7 @@ fn delegates(
     }
 }
 
-/// Links that both have, each as narrow as the narrower one.
+/// The links that both have, each with the narrower options.
 fn links(limit: &[Link], own: Vec<Link>) -> Vec<Link> {
     let own = own.into_iter().filter_map(|link| {
         let known = limit.iter().find(|known| known.agent == link.agent)?;
@@ -260,7 +260,7 @@ fn links(limit: &[Link], own: Vec<Link>) -> Vec<Link> {
             false => link.write_scope,
         };
         Some(Link {
-            // In which session it works decides what it sees.
+            // The kind of session decides what the linked agent sees.
             session: known.session,
             timeout_ms: least(known.timeout_ms, link.timeout_ms),
             write_scope,
@@ -272,7 +272,7 @@ fn links(limit: &[Link], own: Vec<Link>) -> Vec<Link> {
     own.collect()
 }
 
-/// The fields in which the more trusted definition has taken something from the other.
+/// The fields in which the more trusted definition narrowed the other.
 fn changed(bound: &Draft, before: &Draft, after: &Draft) -> Vec<&'static str> {
     let (was, is, limit) = (&before.definition, &after.definition, &bound.definition);
     let narrows_tools = bound.tools != ToolChoice::default() && bound.tools != before.tools;
@@ -303,7 +303,7 @@ fn changed(bound: &Draft, before: &Draft, after: &Draft) -> Vec<&'static str> {
     .collect()
 }
 
-/// What a definition says of rights, as text: two that differ in it differ in what an agent may do.
+/// The rights in a definition as text: equal texts mean equal rights.
 pub(super) fn rights(draft: &Draft) -> String {
     let definition = AgentDefinition {
         title: None,
@@ -315,7 +315,7 @@ pub(super) fn rights(draft: &Draft) -> String {
         compression: None,
         ..draft.definition.clone()
     };
-    // Plain data with text keys.
+    // Plain data with text keys, so this cannot fail.
     let fields = serde_json::to_string(&definition).unwrap_or_default();
     format!("{fields}\n{:?}", draft.tools)
 }

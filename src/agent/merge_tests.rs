@@ -1,4 +1,4 @@
-//! Every field and every pair of levels.
+//! Tests every field at every pair of trust levels.
 
 use serde_json::json;
 
@@ -62,7 +62,7 @@ fn judged(draft: &Draft, tool: &str, habit: Decision) -> String {
         .to_string()
 }
 
-/// A field with a wide and a narrow value, and what it comes to.
+/// A field with a wide and a narrow value, and its effective value.
 type Case = (
     &'static str,
     fn(&mut Draft),
@@ -117,7 +117,7 @@ const CASES: &[Case] = &[
     ("active", |_| {}, |d| d.definition.inactive = true, |d| d.definition.inactive.to_string()),
 ];
 
-/// Fields of which there is no wide and narrow: the more trusted one counts.
+/// Fields without an order of wide and narrow: the more trusted value wins.
 #[rustfmt::skip]
 const OWNED: &[Case] = &[
     ("model", |d| d.definition.model = Some("a/b".to_owned()), |d| d.definition.model = Some("c/d".to_owned()),
@@ -199,7 +199,7 @@ fn a_layer_between_lifts_nothing_that_a_more_trusted_one_says() {
     assert_eq!(judged(&found, "shell", Decision::Ask), "deny");
     assert_eq!(found.tools.pick(&names(&["read", "write"])).0, ["read"]);
     assert_eq!(found.definition.mcp_servers, Some(Vec::new()));
-    // Another file of the same user counts whole, and binds the project too.
+    // Another file of the same user replaces the first completely, and also narrows the project.
     let other = with(|d| d.definition.gate = vec![rule("read", Decision::Deny)]);
     let found = comes_to(&[(Level::User, bound), (Level::User, other), own]);
     assert_eq!(judged(&found, "shell", Decision::Ask), "ask");

@@ -1,6 +1,6 @@
-//! Who runs: agent definitions and where they come from, and the catalog that the registry asks.
-//! The way of a definition: [`folder`] finds its file, [`raw`] reads it, [`fields`] checks it,
-//! [`set`] decides whether it counts, [`view`] makes it ready for spawns and lists.
+//! Agent definitions, their sources, and the catalog that the registry queries. [`folder`] finds a
+//! definition file, [`raw`] parses it, [`fields`] checks it, [`set`] decides whether it takes
+//! effect, and [`view`] prepares it for spawns and lists.
 
 mod agents;
 mod base;

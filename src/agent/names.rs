@@ -1,14 +1,14 @@
-//! Names of agents: which are allowed, which two are the same to a model, and which known one
-//! somebody may have meant.
+//! Agent names: which are valid, which look the same to a model, and which known name is closest to
+//! an unknown one.
 
 use crate::kernel::ids::AgentId;
 use crate::kernel::text::preview;
 
-/// The longest name: what is left of the 64 characters of a tool's name after the prefix
-/// `subagent_`, with some room.
+/// The maximum length of a name: the 64 characters of a tool name minus the prefix `subagent_`,
+/// with some reserve.
 pub(super) const NAME_LIMIT: usize = 48;
 
-/// Checks a name that a definition gives.
+/// Checks a name that a definition states.
 pub(super) fn check(name: &str) -> Result<AgentId, String> {
     if name.chars().count() > NAME_LIMIT {
         let shown = preview(name, NAME_LIMIT);
@@ -20,13 +20,13 @@ pub(super) fn check(name: &str) -> Result<AgentId, String> {
     AgentId::parse(name).map_err(|_| {
         format!(
             "name {:?} cannot be used: letters, digits, '.', '_' and '-', first a letter or digit",
-            // As it is, with blanks around it.
+            // Shown as written, including blanks around it.
             name.chars().take(NAME_LIMIT).collect::<String>()
         )
     })
 }
 
-/// A name that can be used, made of one that cannot; it may come out empty.
+/// Derives a valid name from an invalid one; the result may be empty.
 pub(super) fn derived(name: &str) -> String {
     if check(name).is_ok() {
         return name.to_owned();
@@ -44,7 +44,7 @@ pub(super) fn derived(name: &str) -> String {
     own.trim_end_matches('-').to_owned()
 }
 
-/// What becomes of a name in the name of a tool: two names with the same slug would be one tool.
+/// The form of a name within a tool name: two names with the same slug would be the same tool.
 pub(super) fn slug(name: &str) -> String {
     name.chars()
         .map(|ch| match ch {
@@ -54,7 +54,7 @@ pub(super) fn slug(name: &str) -> String {
         .collect()
 }
 
-/// The name among `names` that is written almost like `name`, if one is.
+/// The known name in `names` that is closest to `name`, if one is close enough.
 pub(super) fn nearest<'a>(name: &str, names: &[&'a str]) -> Option<&'a str> {
     let wanted: String = name.to_lowercase().chars().take(64).collect();
     names

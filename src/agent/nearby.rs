@@ -1,5 +1,5 @@
-//! What was found around the folders in which runs work. A cache: what is older than a moment
-//! is looked at again, and made anew only if it changed.
+//! A cache of the agents found around working folders. An entry is rechecked after [`FRESH`], and
+//! rebuilt only if the files changed.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -9,15 +9,15 @@ use std::time::Duration;
 use super::view::Set;
 use crate::clock::Clock;
 
-/// So long a look counts: an edit is seen no later than one in a watched folder.
+/// How long an entry is valid without a check; as fast as the detection in watched folders.
 const FRESH: Duration = Duration::from_millis(250);
-/// So many folders are kept; beyond it the one whose last look is oldest goes.
+/// The maximum number of folders; beyond it, the one checked longest ago is evicted.
 const FOLDERS: usize = 256;
 
-/// The project of a folder and the state of its files.
+/// The project of a folder and a hash of its files.
 pub(super) type State = (Option<PathBuf>, u64);
 
-/// The folders that were looked at.
+/// The cache of checked folders.
 pub(super) struct Nearby {
     clock: Clock,
     known: HashMap<(String, PathBuf), Known>,
@@ -27,7 +27,7 @@ struct Known {
     looked: Duration,
     generation: u64,
     state: State,
-    /// `None`: nothing but what counts everywhere.
+    /// `None` = no project: the agents of the tenant apply.
     set: Option<Arc<Set>>,
 }
 
@@ -39,14 +39,14 @@ impl Nearby {
         }
     }
 
-    /// What was found at `cwd` a moment ago, on top of this generation.
+    /// The entry for `cwd`, if it was checked recently and for this generation.
     pub(super) fn fresh(&self, org: &str, cwd: &Path, generation: u64) -> Option<Option<Arc<Set>>> {
         let known = self.known.get(&(org.to_owned(), cwd.to_owned()))?;
         let age = self.clock.monotonic().saturating_sub(known.looked);
         (known.generation == generation && age < FRESH).then(|| known.set.clone())
     }
 
-    /// What was found at `cwd`, if it is still in this state; that counts as a look.
+    /// The entry for `cwd`, if its state is unchanged; this counts as a check.
     pub(super) fn unchanged(
         &mut self,
         org: &str,
@@ -63,12 +63,12 @@ impl Nearby {
         Some(known.set.clone())
     }
 
-    /// Every place is looked at again.
+    /// Drops all entries.
     pub(super) fn forget(&mut self) {
         self.known.clear();
     }
 
-    /// Keeps what was found.
+    /// Stores an entry.
     pub(super) fn keep(
         &mut self,
         org: &str,

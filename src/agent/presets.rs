@@ -1,4 +1,4 @@
-//! The agents that are always there.
+//! The built-in agents.
 
 use super::AgentDefinition;
 use crate::contract::catalog::AgentMode;
@@ -23,11 +23,11 @@ only around the hits that matter, not whole files.
 - End with a clear summary: the answer in a few sentences, then the places that show it, each \
 as file:line with what stands there.";
 
-/// `build` and `explore`.
+/// The presets `build` and `explore`.
 pub(super) fn presets() -> Vec<AgentDefinition> {
     let looking = ["read", "list", "glob", "grep", "skill"];
     let tools: Vec<String> = looking.iter().map(ToString::to_string).collect();
-    // Of these names the tools that there are.
+    // Those of these names that exist take effect.
     let changing = ["write", "edit", "shell", "fetch", "todo", "output"];
     let dealing = [
         "task",
@@ -54,7 +54,7 @@ pub(super) fn presets() -> Vec<AgentDefinition> {
                 .cloned()
                 .chain(changing.map(str::to_owned))
                 .chain(dealing.map(str::to_owned))
-                // Whatever servers have.
+                // All tools of tool servers.
                 .chain(["*__*".to_owned()])
                 .collect(),
             allow_agents: Some(vec!["build".to_owned(), "explore".to_owned()]),

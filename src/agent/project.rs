@@ -1,5 +1,5 @@
-//! The project around a run's folder: where it begins, which definitions it brings, and what of
-//! them takes effect only once somebody trusts it.
+//! The project around a run's folder: its root, the definitions in it, and which of them take
+//! effect only once the user trusts it.
 
 use std::path::{Path, PathBuf};
 
@@ -9,13 +9,13 @@ use super::raw::FILE_LIMIT;
 use super::set::shown;
 use crate::file_work::read_regular;
 
-/// The folders of a project in which agents are defined; the later ones win.
+/// The folders of a project that define agents; later ones win.
 const FOLDERS: [(&str, Dialect); 2] = [
     (".claude/agents", Dialect::Claude),
     (".abide/agents", Dialect::Own),
 ];
 
-/// The nearest folder at or above `cwd` that is a project: one that holds `.abide` or `.git`.
+/// The nearest folder at or above `cwd` that is a project, i.e. contains `.abide` or `.git`.
 pub fn find(cwd: &Path) -> Option<PathBuf> {
     let is_project = |folder: &&Path| {
         [".abide", ".git"]
@@ -23,32 +23,32 @@ pub fn find(cwd: &Path) -> Option<PathBuf> {
             .any(|mark| folder.join(mark).exists())
     };
     let found = cwd.ancestors().find(is_project)?;
-    // One project has one name, whatever links lead to it.
+    // Canonical, so that a project has one name whichever link leads to it.
     found.canonicalize().ok()
 }
 
-/// What a project brings.
+/// The definitions of a project.
 #[derive(Clone)]
 pub(super) struct Project {
-    /// Its folder.
+    /// The root folder, canonical.
     pub folder: PathBuf,
-    /// Its definitions, layer by layer.
+    /// Its definitions, by layer.
     pub layers: Vec<(Dialect, Vec<Found>)>,
-    /// What trust in it covers.
+    /// The scope of trust in it.
     pub covered: Covered,
 }
 
-/// What trust in a project covers.
+/// The scope of trust in a project.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Covered {
-    /// Of the names and contents of the files in `files`.
+    /// A hash of the names and contents of `files`, and of the rights in all other definitions.
     pub hash: String,
-    /// Each file that states something which needs trust, and what.
+    /// Each file with fields that need trust, and these fields.
     pub files: Vec<(String, Vec<&'static str>)>,
 }
 
-/// The folders that hold definitions of the project in `folder`. `personal` is no part of any
-/// project, also where a home folder is one.
+/// The definition folders of the project in `folder`. `personal` never belongs to a project, even
+/// if the home folder is one.
 pub(super) fn folders(folder: &Path, personal: Option<&Path>) -> Vec<(PathBuf, Dialect)> {
     FOLDERS
         .iter()
@@ -57,7 +57,7 @@ pub(super) fn folders(folder: &Path, personal: Option<&Path>) -> Vec<(PathBuf, D
         .collect()
 }
 
-/// Reads a project.
+/// Reads all definitions of a project.
 pub(super) fn read(folder: PathBuf, personal: Option<&Path>) -> Project {
     let layers: Vec<(Dialect, Vec<Found>)> = folders(&folder, personal)
         .into_iter()
@@ -70,8 +70,8 @@ pub(super) fn read(folder: PathBuf, personal: Option<&Path>) -> Project {
     }
 }
 
-/// Trust covers files that state what needs it, whole, and of the others what they say of rights:
-/// a change of a prompt takes no trust away, a further command or agent does.
+/// Trust covers files with fields that need it completely, and only the rights of the other files:
+/// a changed prompt keeps the trust, an added command or agent revokes it.
 fn covered(folder: &Path, layers: &[(Dialect, Vec<Found>)]) -> Covered {
     let mut hasher = blake3::Hasher::new();
     let mut files = Vec::new();
@@ -85,8 +85,8 @@ fn covered(folder: &Path, layers: &[(Dialect, Vec<Found>)]) -> Covered {
         }
         let name = found.file.strip_prefix(folder).unwrap_or(&found.file);
         let name = shown(name);
-        // Read again: an agent keeps of its file only what it understands. A file that is gone
-        // or grew meanwhile gives another hash, and is looked at again.
+        // Read again, because a draft keeps only the parsed part of its file. A file that is gone
+        // or grew meanwhile changes the hash, and trust is checked again.
         let body = read_regular(&found.file, FILE_LIMIT).unwrap_or_default();
         for part in [name.as_bytes(), &body] {
             hasher.update(&(part.len() as u64).to_le_bytes());
@@ -119,7 +119,7 @@ mod tests {
             find(&root.join("outer/inner")),
             Some(root.join("outer/inner"))
         );
-        // A worktree's mark is a file.
+        // The `.git` of a worktree is a file.
         fs::write(root.join("outer/inner/src/.git"), "gitdir: x").unwrap();
         assert_eq!(find(&deep), Some(root.join("outer/inner/src")));
     }

@@ -1,5 +1,5 @@
-//! From the bytes of a definition file to its fields and its body, with the line of whatever is
-//! wrong. Markdown with YAML front matter, TOML and JSON; nothing is known here of agents.
+//! Parses a definition file into fields and body, with the line of each error. Supports Markdown
+//! with YAML front matter, TOML and JSON; knows nothing about agents.
 
 use std::fmt;
 use std::path::Path;
@@ -11,22 +11,22 @@ use super::dialects::{Narrowing, names_a_restriction};
 pub use crate::front_matter::Broken;
 use crate::front_matter::{decode, line_at, quoted, split};
 
-/// The most bytes of one definition.
+/// The maximum size of a definition, in bytes.
 pub(super) const FILE_LIMIT: usize = 256 * 1024;
 
-/// How a definition is written down.
+/// The file format of a definition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// Front matter, then the system prompt.
+    /// Front matter, followed by the system prompt.
     Markdown,
-    /// Fields only.
+    /// Fields only, in TOML.
     Toml,
-    /// Fields only.
+    /// Fields only, in JSON.
     Json,
 }
 
 impl Format {
-    /// By the ending of a file's name; `None` for a file that is no definition.
+    /// The format by file extension; `None` for a file that is no definition.
     pub fn of(file: &Path) -> Option<Format> {
         let ending = file.extension()?.to_str()?.to_ascii_lowercase();
         match ending.as_str() {
@@ -37,7 +37,7 @@ impl Format {
         }
     }
 
-    /// By its name in rows and on the wire.
+    /// The format by its name in rows and on the wire.
     pub fn parse(name: &str) -> Option<Format> {
         match name {
             "markdown" => Some(Format::Markdown),
@@ -48,26 +48,26 @@ impl Format {
     }
 }
 
-/// The fields of a definition as they are written.
+/// The unconverted fields of a definition.
 #[derive(Debug)]
 pub(super) struct Raw {
-    /// Name and value, in their order; no name twice.
+    /// Names and values, in file order; names are unique.
     pub fields: Vec<(String, Value)>,
-    /// What stands below the front matter.
+    /// The text after the front matter.
     pub body: Option<String>,
-    /// What was put right on the way.
+    /// What was corrected while parsing.
     pub warnings: Vec<String>,
-    /// What fields of other programs take from the agent.
+    /// The restrictions from fields of other programs.
     pub narrowing: Narrowing,
-    /// Its model is a wish: where nobody offers it, the default one is used.
+    /// The model is a preference: if it is not offered, the default model is used.
     pub soft_model: bool,
     header: String,
     first_line: usize,
 }
 
 impl Raw {
-    /// The line on which the field at `path` (`["execution", "timeout"]`) stands, as far as it
-    /// can be found.
+    /// The line of the field at `path` (such as `["execution", "timeout"]`), as far as it can be
+    /// found.
     pub(super) fn line_of(&self, path: &[&str]) -> Option<usize> {
         let mut found = None;
         let mut lines = self.header.lines().enumerate();
@@ -81,7 +81,7 @@ impl Raw {
     }
 }
 
-/// Does `line` begin with the key `name`, in any of the three formats?
+/// True if `line` begins with the key `name` in any of the three formats.
 fn is_line_of(line: &str, name: &str) -> bool {
     let start = line.trim_start_matches([' ', '\t', '[', '{', ',', '"', '\'']);
     start
@@ -90,10 +90,10 @@ fn is_line_of(line: &str, name: &str) -> bool {
         .is_some_and(|next| matches!(next, ':' | '=' | ']' | '.'))
 }
 
-/// Says of a name whether it begins a field, where a header is no YAML.
+/// Decides whether a name begins a field, in a header that is not valid YAML.
 pub(super) type Begins = fn(&str, &Value) -> bool;
 
-/// Reads a definition. With `begins` a header that is no YAML is read field by field.
+/// Parses a definition. With `begins`, a header that is not valid YAML is read field by field.
 pub(super) fn read(format: Format, bytes: &[u8], begins: Option<Begins>) -> Result<Raw, Broken> {
     let text = decode(bytes, FILE_LIMIT, "a definition")?;
     match format {
@@ -136,7 +136,7 @@ fn plain(fields: Vec<(String, Value)>, header: String) -> Raw {
     }
 }
 
-/// The message without "at line 1 column 12", which is told apart.
+/// The message without "at line 1 column 12", which is reported separately.
 fn without_place(message: &str) -> &str {
     message
         .rfind(" at line ")
@@ -191,8 +191,8 @@ fn markdown(text: &str, begins: Option<Begins>) -> Result<Raw, Broken> {
     Ok(raw)
 }
 
-/// The fields of a header that is no YAML: each reaches to the next line that begins one. A text
-/// over several lines may hold colons and marks.
+/// Splits a header that is not valid YAML: each field extends to the next line that begins a field.
+/// A multi-line text may contain colons and quotes.
 fn by_fields(
     header: &str,
     first_line: usize,
@@ -212,7 +212,7 @@ fn by_fields(
         };
         let known = sections.iter().any(|(_, known, _)| known == name);
         match sections.last_mut() {
-            // An example in a description may look like one.
+            // An example in a description may look like a field.
             Some((_, _, lines)) if known && !names_a_restriction(name) => lines.push(line),
             _ if known => {
                 return Err(Broken::at(
@@ -235,14 +235,14 @@ fn by_fields(
     Ok(fields.collect())
 }
 
-/// What stands behind a field's name on its own line; a text where it is no YAML.
+/// The value after a field's name on its line; a text if it is not valid YAML.
 fn plain_value(rest: &str) -> Value {
     let alone = yaml(&format!("field: {rest}")).ok();
     let value = alone.and_then(|mut fields| fields.pop());
     value.map_or_else(|| Value::String(bare(rest)), |(_, value)| value)
 }
 
-/// A text without space, block marks and quotes around it.
+/// A text without surrounding blanks, block marks and quotes.
 fn bare(text: &str) -> String {
     let text = text.trim();
     let text = text
@@ -255,7 +255,7 @@ fn bare(text: &str) -> String {
     quoted.unwrap_or(text).to_owned()
 }
 
-/// Front matter that needs more than this is no front matter.
+/// The limit of YAML events in a header.
 const YAML_EVENTS: usize = 5_000;
 
 fn yaml(header: &str) -> Result<Vec<(String, Value)>, Broken> {
@@ -285,7 +285,7 @@ fn yaml(header: &str) -> Result<Vec<(String, Value)>, Broken> {
     Ok(fields.unwrap_or_default().into_iter().collect())
 }
 
-/// The fields of a JSON object; a name that stands twice is refused instead of dropped.
+/// The fields of a JSON object; a duplicate name is refused instead of dropped.
 struct Fields(Vec<(String, Value)>);
 
 impl<'de> Deserialize<'de> for Fields {

@@ -1,6 +1,6 @@
-//! The tools of servers (MCP) that an agent has: those of the servers that its definition names,
-//! or of all where it names none. Asked at each spawn and by the lists, over the servers as they
-//! are at that moment.
+//! The server tools (MCP) of an agent: those of the servers that its definition names, or of all
+//! servers if it names none. Computed at each spawn and for lists, from the current state of the
+//! servers.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,30 +13,30 @@ use crate::contract::catalog::{LeftOut, Pinned};
 use crate::contract::servers::{ServerState, ServerView, ServerViews};
 use crate::kernel::text::preview;
 
-/// So much of what went wrong with a server is said at a spawn, characters.
+/// The maximum number of characters of a server error in a spawn warning.
 const ERROR: usize = 200;
 
-/// All tools of an agent, as things stand.
+/// All tools of an agent at a point in time.
 #[derive(Clone, Debug)]
 pub(super) struct Equipment {
-    /// Of which state of the servers this was made.
+    /// The version of the server state that this was built from.
     version: u64,
     /// The schemas, as a run pins them.
     pub tools: Pinned,
-    /// The names of those that servers have.
+    /// The names of the server tools.
     pub names: Vec<String>,
-    /// What whoever uses the agent should know.
+    /// Warnings for callers that use the agent.
     pub notes: Vec<String>,
-    /// What is not offered.
+    /// Tools and servers that are not offered, with reasons.
     pub left_out: Vec<LeftOut>,
 }
 
-/// The equipment of one agent; made anew when the servers have changed.
+/// The cached equipment of one agent; rebuilt when the servers have changed.
 #[derive(Default)]
 pub(super) struct Equipped(Mutex<Option<Arc<Equipment>>>);
 
 impl Equipped {
-    /// The equipment over `servers`, beside the tools of its own.
+    /// Returns the agent's own tools plus those of `servers`.
     pub(super) fn over(
         &self,
         definition: &AgentDefinition,
@@ -108,7 +108,7 @@ fn equip(
             let takes = choice.takes_served(&tool.name, is_named);
             if takes && !definition.closes(&tool.name) {
                 equipment.names.push(tool.name.clone());
-                // Plain data with text keys.
+                // Plain data with text keys, so this cannot fail.
                 schemas.push(serde_json::to_value(tool).unwrap_or_default());
             }
         }
@@ -117,7 +117,7 @@ fn equip(
     equipment
 }
 
-/// What is to be said of a server that is named, if it is not there.
+/// The message about a named server that is not configured; `None` if it is.
 pub(super) fn no_server(name: &str, servers: &[ServerView]) -> Option<String> {
     let there: Vec<&str> = servers.iter().map(|view| view.name.as_str()).collect();
     if there.contains(&name) {
@@ -132,12 +132,12 @@ pub(super) fn no_server(name: &str, servers: &[ServerView]) -> Option<String> {
     ))
 }
 
-/// What is to be said of a server that does not answer.
+/// The message about a server that does not answer; `None` if it is usable.
 fn state(view: &ServerView) -> Option<String> {
     let name = &view.name;
     match view.state {
         ServerState::Stopped | ServerState::Ready | ServerState::Noisy => None,
-        // What it offered before is there; the first call waits for it.
+        // Its earlier tools are known; the first call waits for it.
         ServerState::Starting if !view.tools.is_empty() => None,
         ServerState::Starting => Some(format!(
             "MCP server {name} is still starting: its tools are there from the next turn on"

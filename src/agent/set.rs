@@ -1,5 +1,5 @@
-//! Puts layers of definitions on top of each other: which agent counts, which are shadowed, and
-//! which cannot be taken because a model could not tell them apart.
+//! Layers definitions: which agent takes effect, which are shadowed, and which are refused because
+//! a model could not distinguish their names.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -15,21 +15,21 @@ use crate::contract::catalog::{AgentMode, Aside};
 use crate::kernel::ids::AgentId;
 use crate::kernel::time::Timestamp;
 
-/// Where a definition comes from; the later ones win.
+/// The source of a definition; later variants win.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Source {
     /// Built in.
     Preset,
-    /// Made over RPC.
+    /// Created over RPC.
     Stored,
     /// A file of this user.
     Config,
-    /// A file of the project in which the work is.
+    /// A file of the project that contains the working folder.
     Project,
 }
 
 impl Source {
-    /// The word in lists.
+    /// The name of the source in lists.
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Source::Preset => "preset",
@@ -40,51 +40,51 @@ impl Source {
     }
 }
 
-/// A definition of some layer.
+/// A definition in a layer.
 #[derive(Clone, Debug)]
 pub(super) struct Candidate {
     /// Its layer.
     pub source: Source,
-    /// How far it is trusted.
+    /// The trust in it.
     pub level: Level,
-    /// Its file, if it comes from one.
+    /// Its file; `None` if it is stored or built in.
     pub file: Option<PathBuf>,
-    /// How often it was written, if it is stored.
+    /// The number of times it was stored; `None` if it is not stored.
     pub revision: Option<i64>,
-    /// Since when it is stored, if it is.
+    /// When it was stored; `None` if it is not stored.
     pub stored_at: Option<Timestamp>,
-    /// What it says.
+    /// Its content.
     pub draft: Draft,
-    /// What it states and may not state before its project is trusted, and why it is not.
+    /// Why its project must be trusted first; `None` if it is usable.
     pub untrusted: Option<String>,
-    /// A file of this user that would take its place and cannot be read, with the reason.
+    /// A user file that would replace it but is broken, with the reason.
     pub replaced_by_broken: Option<String>,
 }
 
-/// The agent that counts under its name.
+/// The agent that takes effect under its name.
 #[derive(Clone, Debug)]
 pub(super) struct Taken {
-    /// The definition.
+    /// The definition in effect.
     pub candidate: Candidate,
-    /// Those that it shadows, the highest layer first.
+    /// The definitions that it shadows, the highest layer first.
     pub shadowed: Vec<Aside>,
-    /// What a caller should know who uses it.
+    /// Warnings for callers that use it.
     pub notes: Vec<String>,
-    /// All definitions of its name that count, as they are written, the lowest layer first.
+    /// All definitions of its name in effect, unmerged, the lowest layer first.
     written: Vec<(Level, Draft)>,
 }
 
-/// The agents that count, and what could not be taken.
+/// The agents in effect, and what was refused.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Layers {
     /// By name.
     pub agents: BTreeMap<AgentId, Taken>,
-    /// Files and rows without effect, each with the reason.
+    /// Refused files and rows, each with the reason.
     pub rejected: Vec<Aside>,
 }
 
 impl Layers {
-    /// Does any agent name skills? Those are others in other folders.
+    /// True if any agent names skills, which can differ by folder.
     pub(super) fn name_skills(&self) -> bool {
         let mut agents = self.agents.values();
         agents.any(|taken| {
@@ -93,7 +93,7 @@ impl Layers {
         })
     }
 
-    /// The built-in agents alone.
+    /// Creates the lowest layer: the built-in agents.
     pub(super) fn presets(presets: Vec<AgentDefinition>) -> Self {
         let mut layers = Layers::default();
         let candidates = presets.into_iter().map(|definition| Candidate {
@@ -120,7 +120,7 @@ impl Layers {
         layers
     }
 
-    /// Puts the definitions of a folder on top.
+    /// Adds the definitions of a folder as the top layer.
     pub(super) fn add_files(&mut self, source: Source, level: Level, found: Vec<Found>) {
         let mut candidates = Vec::new();
         let mut broken_ones = Vec::new();
@@ -152,8 +152,8 @@ impl Layers {
         }
     }
 
-    /// An agent in whose place a file of this user's stands that cannot be taken is not used: it
-    /// may have more than that file says.
+    /// Marks an agent unusable if a broken user file would replace it: the agent may have more
+    /// rights than that file gives.
     fn block(&mut self, file: &Path, broken: &Broken, given: &BTreeSet<String>) {
         let stem = file.file_stem().and_then(|stem| stem.to_str());
         let stem = stem.unwrap_or_default().to_owned();
@@ -169,7 +169,7 @@ impl Layers {
         }
     }
 
-    /// Notes a definition that cannot be taken.
+    /// Records a refused definition.
     pub(super) fn reject(&mut self, source: Source, file: Option<&Path>, broken: &Broken) {
         self.rejected.push(Aside {
             source: source.as_str().to_owned(),
@@ -179,7 +179,7 @@ impl Layers {
         });
     }
 
-    /// Puts one layer on top.
+    /// Adds one layer on top.
     pub(super) fn add(&mut self, layer: Vec<Candidate>) {
         let mut layer = self.without_doubles(layer);
         self.drop_clashes_within(&mut layer);
@@ -188,8 +188,8 @@ impl Layers {
         }
     }
 
-    /// Of several definitions of one name the file that is called like it counts, else the
-    /// first by file name: the same answer at every look.
+    /// Keeps one definition of each name: the file called like the agent, else the first by file
+    /// name, so that the result is deterministic.
     fn without_doubles(&mut self, layer: Vec<Candidate>) -> Vec<Candidate> {
         let mut kept: Vec<Candidate> = Vec::new();
         for candidate in layer {
@@ -218,8 +218,8 @@ impl Layers {
         kept
     }
 
-    /// Two names that a model could not tell apart are both left out: nobody knows which was
-    /// meant, and neither could be called for certain.
+    /// Refuses both of two names that a model could not distinguish: a call of either would be
+    /// ambiguous.
     fn drop_clashes_within(&mut self, layer: &mut Vec<Candidate>) {
         let mut by_slug: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         for candidate in layer.iter() {
@@ -250,7 +250,7 @@ impl Layers {
     fn put(&mut self, candidate: Candidate) {
         let definition = &candidate.draft.definition;
         let Ok(id) = AgentId::parse(&definition.name) else {
-            // Checked where it was read.
+            // The name was checked when it was parsed.
             return;
         };
         let clash = self
@@ -275,7 +275,7 @@ impl Layers {
             self.agents.insert(id, taken);
             return;
         };
-        // Without trust it takes nobody's place.
+        // An untrusted definition does not replace another.
         below.notes.push(format!(
             "{} counts: {} is not taken, {why}",
             origin(&below.candidate),
@@ -286,7 +286,7 @@ impl Layers {
         self.agents.insert(id, below);
     }
 
-    /// The candidate in the place of what was there, with no more rights than any more trusted
+    /// Puts the candidate in the place of `below`, with no more rights than every more trusted
     /// definition of its name gives.
     fn taken(&self, mut candidate: Candidate, below: Option<Taken>) -> Taken {
         let mut written = below
@@ -335,7 +335,7 @@ impl Taken {
                 kept.join(", ")
             ));
         }
-        // A project is somebody else's files: it never takes a place in silence.
+        // A project may be written by others, so shadowing is always reported.
         if self.candidate.source == Source::Project {
             self.notes
                 .push(format!("{here} shadows {}", origin(&below.candidate)));
@@ -366,7 +366,7 @@ fn origin(candidate: &Candidate) -> String {
     }
 }
 
-/// What is said of a field that nothing obeys yet.
+/// The note about a field that is not in effect yet.
 fn later(name: &str) -> String {
     format!("not in force yet: {name}")
 }

@@ -1,37 +1,39 @@
-//! Which tools an agent has: what its definition says, applied to the tools there are.
+//! Selects the tools of an agent: applies its definition to the available tools.
 
 use globset::Glob;
 
-/// Tools that an agent has only if its definition names them: they reach beyond the workspace.
+/// Tools that an agent has only if its definition names them, since they reach beyond the
+/// workspace.
 const ONLY_NAMED: &[&str] = &["shell"];
 
-/// What a definition says of tools. Names may be patterns (`*`, `web_*`).
+/// The tools that a definition asks for. Names may be patterns (`*`, `web_*`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ToolChoice {
-    /// These only; every tool if unset.
+    /// Only these tools; every tool if unset.
     pub allow: Option<Vec<String>>,
-    /// Not these, whatever else is said.
+    /// Never these tools; takes precedence over everything else.
     pub deny: Vec<String>,
-    /// Each of these is on or off; an exact name beats a pattern, a later pattern an earlier one.
+    /// Switches single tools on or off; an exact name beats a pattern, a later pattern an earlier
+    /// one.
     pub switches: Vec<(String, bool)>,
-    /// Only what each of these has, too.
+    /// Additional limits: the tools must be in each of these, too.
     pub within: Vec<Within>,
 }
 
-/// The choice of a more trusted definition, which another one only narrows.
+/// The choice of a more trusted definition, which limits a less trusted one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Within {
-    /// What it chooses.
+    /// The tools that it chooses.
     pub choice: ToolChoice,
-    /// It names servers.
+    /// True if it names servers.
     pub names_servers: bool,
 }
 
 impl ToolChoice {
-    /// Those of `all` that the agent has, and the asked-for names that no tool has.
+    /// Returns the tools of `all` that the agent has, and the requested names that match no tool.
     pub(super) fn pick(&self, all: &[String]) -> (Vec<String>, Vec<String>) {
         let mut chosen: Vec<String> = Vec::new();
-        // A list keeps its order; without one it is that of the tools.
+        // The order of the list, or of `all` without a list.
         let every = ["*".to_owned()];
         let listed = self.allow.as_deref().unwrap_or(&every);
         let on = self
@@ -55,7 +57,7 @@ impl ToolChoice {
         );
         let mut unknown: Vec<String> = Vec::new();
         for name in asked {
-            // Which tools servers have is known only while they run.
+            // The tools of servers are known only while these run.
             let is_served = name.contains("__");
             let is_known = is_served || all.iter().any(|tool| fits(name, tool));
             if !is_known && !unknown.contains(name) {
@@ -65,8 +67,8 @@ impl ToolChoice {
         (chosen, unknown)
     }
 
-    /// Has the agent this tool of a server? Where the definition names the server itself
-    /// (`is_named`), a list of tools that says nothing of it takes nothing away.
+    /// True if the agent has this server tool. If the definition names the server (`is_named`), a
+    /// list of tools that does not mention it takes nothing away.
     pub(super) fn takes_served(&self, tool: &str, is_named: bool) -> bool {
         let within = |one: &Within| one.choice.takes_served(tool, one.names_servers);
         self.within.iter().all(within) && self.serves(tool, is_named)
@@ -85,7 +87,7 @@ impl ToolChoice {
         }
     }
 
-    /// Is it named, itself and not by a pattern?
+    /// True if it is named exactly, not by a pattern.
     fn names(&self, tool: &str) -> bool {
         let mut listed = self.allow.iter().flatten();
         let mut switched = self.switches.iter();
@@ -116,7 +118,7 @@ impl ToolChoice {
     }
 }
 
-/// Is `tool` what `name` stands for? A pattern that makes no sense stands for itself.
+/// True if `tool` matches `name`; an invalid pattern matches only itself.
 fn fits(name: &str, tool: &str) -> bool {
     let is_pattern = name.contains(['*', '?', '[', '{']);
     let matches = || Glob::new(name).is_ok_and(|glob| glob.compile_matcher().is_match(tool));

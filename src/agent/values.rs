@@ -1,5 +1,5 @@
-//! The values of a definition's fields, each with what is expected where it does not fit. Called
-//! by `fields` and `command`.
+//! Parses the values of definition fields; each error says what is expected. Called by `fields` and
+//! `command`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -16,12 +16,12 @@ use crate::kernel::secret::{Given, Reference};
 use crate::kernel::text::preview;
 use crate::kernel::thinking::Thinking;
 
-/// The most characters of a description, a title and the like.
+/// The maximum number of characters of a one-line text, such as a description or title.
 const TEXT_LIMIT: usize = 4096;
-/// The longest limit of a run.
+/// The maximum time limit of a run.
 const RUN_LIMIT: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// One rule of a list: what the call must look like, and what becomes of it.
+/// Parses one rule: an optional pattern for the call, and its decision.
 pub(super) fn matched(item: &Value) -> Result<(Option<String>, Decision), String> {
     let expected = "a rule has decision: allow, deny or ask, and match: a pattern";
     let fields = item.as_object().ok_or(expected)?;
@@ -40,16 +40,16 @@ pub(super) fn decision(value: &Value) -> Result<Decision, String> {
     Decision::parse(&word).ok_or_else(|| no_word(&word, &["allow", "deny", "ask"]))
 }
 
-/// The field `env` of an agent.
+/// The parsed field `env` of an agent.
 #[derive(Default)]
 pub(super) struct EnvField {
-    /// Names with their values, or where these are read from; an empty one is for requests to give.
+    /// Names with their values or references; `None` = only requests give the value.
     pub env: BTreeMap<String, Option<Given>>,
-    /// Those that are declared as secrets.
+    /// The names declared as secrets.
     pub secret: BTreeSet<String>,
 }
 
-/// Reads the field `env`. No refusal repeats a value.
+/// Parses the field `env`. No error repeats a value.
 pub(super) fn environment(value: &Value) -> Result<EnvField, String> {
     let expected = "names are expected, each with a text, {from: env:NAME}, {from: file:/PATH}, \
                     {from: cred:NAME}, or nothing for a value that requests give; secret: true \
@@ -90,13 +90,13 @@ pub(super) fn environment(value: &Value) -> Result<EnvField, String> {
     Ok(read)
 }
 
-/// Says which words there are.
+/// The error for an unknown word, with the known ones.
 pub(super) fn no_word(word: &str, known: &[&str]) -> String {
     let known = known.join(", ");
     format!("{:?} is not one of {known}", preview(word, 64))
 }
 
-/// Text that is not empty.
+/// Parses a non-empty text.
 pub(super) fn text(value: &Value) -> Result<String, String> {
     match value {
         Value::String(text) if !text.trim().is_empty() => Ok(text.clone()),
@@ -108,7 +108,7 @@ pub(super) fn text(value: &Value) -> Result<String, String> {
     }
 }
 
-/// Text of one line, within its limit.
+/// Parses a text as one line, within its limit.
 pub(super) fn line(value: &Value) -> Result<String, String> {
     let text = text(value)?;
     let count = text.chars().count();
@@ -118,7 +118,7 @@ pub(super) fn line(value: &Value) -> Result<String, String> {
     Ok(preview(&text, TEXT_LIMIT))
 }
 
-/// A list of texts, or one text with commas between them.
+/// Parses a list of texts, or one text separated by commas.
 pub(super) fn texts(value: &Value) -> Result<Vec<String>, String> {
     match value {
         Value::Array(items) => items.iter().map(text).collect(),
@@ -148,7 +148,7 @@ pub(super) fn count(value: &Value, least: u64, most: u64) -> Result<u32, String>
         })
 }
 
-/// Milliseconds, from `"90s"` or a number of seconds.
+/// Parses `"90s"` or a number of seconds to milliseconds.
 pub(super) fn duration(value: &Value) -> Result<u64, String> {
     let found = match value {
         Value::String(text) => humantime::parse_duration(text).ok(),
@@ -176,7 +176,7 @@ pub(super) fn mode(value: &Value) -> Result<AgentMode, String> {
 
 pub(super) fn thinking(value: &Value) -> Result<Thinking, String> {
     let word = match value {
-        // What YAML of old makes of a bare `off`.
+        // YAML 1.1 reads a bare `off` as false.
         Value::Bool(false) => "off".to_owned(),
         value => text(value)?,
     };
@@ -195,7 +195,7 @@ pub(super) fn on_uncertain(value: &Value) -> Result<OnUncertain, String> {
     OnUncertain::parse(&word).ok_or_else(|| no_word(&word, &words))
 }
 
-/// `provider/name`, or both apart.
+/// Parses one model or a list of models, each as `provider/name` or as `{provider, model}`.
 pub(super) fn models(value: &Value) -> Result<Vec<String>, String> {
     match value {
         Value::Array(items) => items.iter().map(model).collect(),

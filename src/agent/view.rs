@@ -1,5 +1,5 @@
-//! The agents of one place, made ready: what a spawn pins of each, what lists show, and the
-//! refusals that name what there is.
+//! The prepared agents of one place: what a spawn pins, what lists show, and the errors that name
+//! the available agents.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,29 +27,29 @@ use crate::kernel::text::preview;
 use crate::kernel::thinking::Thinking;
 use crate::kernel::time::Timestamp;
 
-/// Which models there are, and which programs.
+/// The available models and programs.
 #[derive(Clone)]
 pub struct Models {
-    /// Says why a program, by name or absolute path, cannot be started.
+    /// Returns why a program, by name or absolute path, cannot be started.
     pub programs: ProgramCheck,
-    /// Says why nobody answers for the models of a provider.
+    /// Returns why the models of a provider cannot answer.
     pub providers: ProviderCheck,
-    /// Of agents that name none.
+    /// The model of agents that name none.
     pub default: String,
-    /// `provider/name`, or `provider/*` for any name.
+    /// The offered models: `provider/name`, or `provider/*` for any name.
     pub offered: Vec<String>,
-    /// Those with thinking levels, written likewise.
+    /// The models with thinking levels, in the same form.
     pub thinking: Vec<String>,
 }
 
 impl Models {
-    /// Are the models the same?
+    /// True if both have the same models; programs and providers are not compared.
     pub fn is_like(&self, other: &Models) -> bool {
         (&self.default, &self.offered, &self.thinking)
             == (&other.default, &other.offered, &other.thinking)
     }
 
-    /// Refuses a model that nobody offers; `path` names who asked for it.
+    /// Refuses a model that is not offered; `path` names the field of the request.
     pub fn check(&self, path: &str, model: &str) -> Result<(), Fault> {
         if self.offers(model) {
             return Ok(());
@@ -67,7 +67,7 @@ impl Models {
         self.offered.iter().any(|offer| stands_for(offer, model))
     }
 
-    /// What a caller should know who asks a model without levels to think.
+    /// A warning if a thinking level is requested of a model without levels.
     fn thinking_warning(&self, model: &str, level: Thinking) -> Option<String> {
         let has_levels = self.thinking.iter().any(|offer| stands_for(offer, model));
         (level != Thinking::Off && !has_levels).then(|| {
@@ -75,7 +75,7 @@ impl Models {
         })
     }
 
-    /// Why the agent's model gives no answer.
+    /// Why the agent's model cannot answer; `None` if it can.
     pub(super) fn problem(&self, definition: &AgentDefinition) -> Option<String> {
         let model = self.of(definition);
         if !self.offers(model) {
@@ -94,7 +94,7 @@ impl Models {
     }
 }
 
-/// What stands in the place of a program's model.
+/// Shown instead of a model for an agent that is a program.
 const NO_MODEL: &str = "command";
 
 fn stands_for(offer: &str, model: &str) -> bool {
@@ -110,44 +110,44 @@ pub(super) struct Set {
     rejected: Vec<Aside>,
 }
 
-/// One agent, made ready so that a spawn only copies it.
+/// One agent, prepared so that a spawn only copies it.
 pub(super) struct Entry {
     /// Its layer.
     pub source: Source,
-    /// Its file.
+    /// Its file; `None` if it is stored or built in.
     pub file: Option<String>,
     revision: Option<i64>,
     definition: AgentDefinition,
     pinned_definition: Pinned,
-    /// The schemas of its own tools.
+    /// The schemas of its own tools, without those of servers.
     tools: Vec<Value>,
-    /// Which tools it asks for.
+    /// The tools that it asks for.
     choice: ToolChoice,
     equipped: Equipped,
     shadowed: Vec<Aside>,
     made_at: Timestamp,
-    /// As it was found when it was made ready.
+    /// Checked when it was prepared.
     health: Health,
-    /// Agents that it is linked with and that are no tools of it.
+    /// Linked agents that cannot be tools of it, with reasons.
     left_out: Vec<LeftOut>,
-    /// For lists.
+    /// Shown in lists only.
     warnings: Vec<String>,
-    /// For lists and for whoever uses it.
+    /// Shown in lists and to callers that use it.
     notes: Vec<String>,
     /// Why it cannot be used before its project is trusted.
     untrusted: Option<String>,
-    /// Why it cannot be used before a file of this user's is put right.
+    /// Why it cannot be used before a broken file of this user is repaired.
     replaced_by_broken: Option<String>,
 }
 
 impl Set {
-    /// Makes the agents of `layers` ready, over what there is.
+    /// Prepares the agents of `layers`.
     pub(super) fn new(layers: &Layers, ground: Ground<'_>) -> Self {
         let Ground { models, tools, .. } = ground;
         let names: Vec<String> = tools
             .iter()
             .filter_map(|schema| schema["name"].as_str())
-            // They stand for as many tools as there are links, and for what plans come to.
+            // These are templates for the tools of links and planners.
             .filter(|name| ![linked::SEALED, linked::CALLED, linked::DELEGATE].contains(name))
             .map(str::to_owned)
             .collect();
@@ -155,7 +155,7 @@ impl Set {
         let mut entries: BTreeMap<AgentId, Entry> = entries
             .map(|(id, taken)| (id.clone(), Entry::new(taken, ground, &names)))
             .collect();
-        // Whom each may delegate to is known once all are.
+        // Delegation targets can be resolved once all agents are known.
         let none = ServerViews::default();
         let summaries: Vec<AgentSummary> = entries
             .iter()
@@ -170,8 +170,8 @@ impl Set {
         }
     }
 
-    /// The agent called `name`; the fault lists those there are, and names a broken file that
-    /// may have been meant.
+    /// Finds the agent called `name`. The error lists the available agents, and names a broken file
+    /// of that name.
     pub(super) fn entry(&self, name: &str) -> Result<(&AgentId, &Entry), Fault> {
         let id = AgentId::given(name).and_then(|name| AgentId::parse(name).ok());
         id.and_then(|id| self.entries.get_key_value(&id))
@@ -202,13 +202,13 @@ impl Set {
         }
     }
 
-    /// The names, in order.
+    /// All names, sorted.
     pub(super) fn names(&self) -> Vec<&str> {
         self.entries.keys().map(AgentId::as_str).collect()
     }
 
-    /// By name the hash of what is its own of what a run would pin, and of what decides whether
-    /// it may. Of its tools those are their names: the agents that they may name are others'.
+    /// Maps each name to a hash of the source and pinned definition. Of its tools only the names
+    /// count: the agent names in their schemas depend on other agents.
     pub(super) fn hashes(&self) -> BTreeMap<String, String> {
         let hash = |entry: &Entry| {
             let parts = [entry.source.as_str(), &entry.pinned_definition.hash];
@@ -222,7 +222,7 @@ impl Set {
             .collect()
     }
 
-    /// What a run pins of the agent called `name`.
+    /// Returns what a run pins of the agent called `name`.
     pub(super) fn resolve(
         &self,
         models: &Models,
@@ -273,7 +273,7 @@ impl Set {
         })
     }
 
-    /// As lists show it.
+    /// Lists all agents as clients see them.
     pub(super) fn list(&self, models: &Models, servers: &ServerViews) -> Listing {
         Listing {
             agents: self
@@ -286,7 +286,7 @@ impl Set {
     }
 }
 
-/// File, line and reason.
+/// File, line and reason as one text.
 fn place_of(aside: &Aside) -> String {
     let file = aside.file.as_deref().unwrap_or(&aside.source);
     match aside.line {
@@ -296,13 +296,13 @@ fn place_of(aside: &Aside) -> String {
 }
 
 impl Entry {
-    /// Ready but for its tools.
+    /// Prepares everything except the tool schemas.
     fn new(taken: &Taken, ground: Ground<'_>, names: &[String]) -> Self {
         let models = ground.models;
         let draft = &taken.candidate.draft;
         let mut definition = draft.definition.clone();
         let (mut chosen, unknown) = draft.tools.pick(names);
-        // A tool of which no call is open is not shown to models either.
+        // A tool without any permitted call is not shown to models.
         chosen.retain(|tool| !definition.closes(tool));
         let mut warnings = draft.warnings.clone();
         if draft.soft_model
@@ -312,7 +312,8 @@ impl Entry {
                 "model {model} is not offered: the default model is used"
             ));
         }
-        // A preset names what it would take; another definition what it counts on.
+        // A preset may name tools that do not exist; any other definition depends on the tools it
+        // names.
         let is_preset = taken.candidate.source == Source::Preset;
         let unknown = (!unknown.is_empty() && !is_preset).then(|| {
             let (unknown, names) = (unknown.join(", "), names.join(", "));
@@ -359,8 +360,8 @@ impl Entry {
         }
     }
 
-    /// Takes the schemas of its own tools, in which arguments that name an agent take those to whom
-    /// it may delegate, and those of the agents that are tools of its own.
+    /// Sets the schemas of its own tools, with the allowed agents filled in, and adds those of the
+    /// linked agents that are its tools.
     fn take_tools(&mut self, id: &AgentId, agents: &[AgentSummary], tools: &[Value]) {
         let definition = &self.definition;
         let allowed = definition.allow().allowed(id, &definition.linked(), agents);
@@ -393,22 +394,22 @@ impl Entry {
         let names = schemas.iter().filter_map(|schema| schema["name"].as_str());
         self.definition.tools = names.map(str::to_owned).collect();
         self.tools = schemas;
-        // What was made without them does not count.
+        // Drops the cached equipment without these tools.
         self.equipped = Equipped::default();
     }
 
-    /// All its tools, over the servers as they are.
+    /// All its tools at the current state of the servers.
     pub(super) fn equipment(&self, servers: &ServerViews) -> Arc<Equipment> {
         let (definition, choice) = (&self.definition, &self.choice);
         self.equipped.over(definition, choice, &self.tools, servers)
     }
 
-    /// What of its tools is not offered, over the servers as they are.
+    /// All tools that are not offered at the current state of the servers.
     pub(super) fn left_out(&self, equipment: &Equipment) -> Vec<LeftOut> {
         [self.left_out.as_slice(), &equipment.left_out].concat()
     }
 
-    /// Does it shadow a definition of that layer?
+    /// True if it shadows a definition of that layer.
     pub(super) fn shadows(&self, source: Source) -> bool {
         self.shadowed
             .iter()
@@ -440,7 +441,7 @@ impl Entry {
         }
     }
 
-    /// As lists show it.
+    /// Returns the agent as lists show it.
     pub(super) fn summary(
         &self,
         id: &AgentId,
@@ -481,7 +482,7 @@ impl Entry {
     }
 }
 
-/// When the definition was stored, or its file was written; what is built in is older than all.
+/// When the definition was stored or its file was modified; 0 for presets.
 fn made_at(candidate: &Candidate) -> Timestamp {
     let written = candidate.file.as_ref().and_then(|file| {
         let modified = std::fs::metadata(file).and_then(|about| about.modified());

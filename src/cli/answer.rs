@@ -1,4 +1,4 @@
-//! `abide answer`: what runs ask people, and the answers.
+//! `abide answer`: lists the open questions of runs and answers them.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -17,18 +17,18 @@ use crate::kernel::time::Timestamp;
 use crate::wire::input::{PAGE_LIMIT, PageSize};
 use crate::wire::questions::{AnswerQuestion, ListQuestions, Question, Questions, State};
 
-/// Answer what a run asks, or list what waits for an answer
+/// Answer a run's question, or list the open questions
 ///
-/// Without a question: everything that waits, with where it comes from. The answer goes back
-/// to the run that asked, which goes on with it.
+/// Without arguments it lists every open question with its origin. The answer goes to the run that
+/// asked, which then continues.
 #[derive(Debug, Args)]
 #[command(after_help = r#"abide answer
 abide answer 4f2a91c3 "yes""#)]
 pub(crate) struct Answer {
-    /// A question's id or its last digits; may be left away when only one waits
+    /// Question id or its last digits; optional when only one question is open
     question: Option<String>,
 
-    /// The answer: one of the choices, or your own words
+    /// The answer: one of the choices, or free text
     text: Option<String>,
 }
 
@@ -79,7 +79,7 @@ impl Answer {
     }
 }
 
-/// What waits for an answer, in the tree of this session or anywhere, as it came and read.
+/// Open questions in the session's tree, or of all sessions: the raw reply and the parsed list.
 pub(crate) async fn waiting(
     link: &Link,
     session: Option<&SessionKey>,
@@ -95,7 +95,7 @@ pub(crate) async fn waiting(
     Ok((raw, page.questions))
 }
 
-/// The one of these that is meant: by its whole id or its last digits.
+/// Finds the open id that `wanted` names: a whole id, or its last digits (four or more).
 pub(crate) fn find_open<I: Copy + Display + FromStr>(
     open: &[I],
     wanted: &str,
@@ -126,7 +126,7 @@ pub(crate) fn find_open<I: Copy + Display + FromStr>(
     }
 }
 
-/// A question with where it comes from and when it runs out.
+/// Formats a question with its origin and the time until it expires.
 pub(crate) fn show(question: &Question, now: Timestamp) -> String {
     let name = question.label.as_deref().unwrap_or(&question.title);
     let head = format!(
@@ -155,7 +155,7 @@ pub(crate) fn show(question: &Question, now: Timestamp) -> String {
     out
 }
 
-/// One line for a list of what goes on.
+/// Formats a question on one line for lists of open work.
 pub(crate) fn in_short(question: &Question, now: Timestamp, columns: usize) -> String {
     let text = format!(
         "? {} {} (run {}) asks, {} left: {}",

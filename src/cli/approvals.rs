@@ -1,4 +1,5 @@
-//! `abide approvals`: calls of tools that wait for a person's leave, and what is said to them.
+//! `abide approvals`: lists and resolves tool calls that need approval, and manages remembered
+//! decisions.
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
@@ -20,10 +21,10 @@ use crate::wire::approvals::{
 use crate::wire::input::{PAGE_LIMIT, PageSize};
 use crate::wire::shapes::Word;
 
-/// Allow or deny what runs may not do without you, or list what waits
+/// Allow or deny tool calls that need approval, or list the open ones
 ///
-/// A call that waits is not begun: its run holds still until somebody decides, or until the
-/// call runs out as denied.
+/// A call that needs approval is not started. Its run is paused until a user decides, or until the
+/// approval expires, which denies the call.
 #[derive(Debug, Args)]
 #[command(after_help = "abide approvals
 abide approvals show 4f2a91c3
@@ -37,38 +38,37 @@ pub(crate) struct Approvals {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Show one call that waits
+    /// Show one open approval
     Show(Show),
-    /// Let a call be made
+    /// Allow the call
     Allow(Resolve),
-    /// Let a call not be made; the run is told so and goes on without it
+    /// Deny the call; the run is notified and goes on without it
     Deny(Resolve),
-    /// List the decisions that count for later calls, too
+    /// List the decisions that also apply to later calls
     Remembered,
-    /// Let such a decision count no more: next time you are asked again
+    /// Delete a remembered decision; you are asked again next time
     Forget(Forget),
 }
 
 #[derive(Debug, Args)]
 struct Resolve {
-    /// An approval or the run that waits for it, by id or its last digits; may be left away when
-    /// only one waits
+    /// Approval or waiting run, by id or its last digits; optional when only one is open
     approval: Option<String>,
 
-    /// Decide so for later calls like it, too: those in this session, or those of this agent
+    /// Also apply the decision to later calls like it: in this session, or of this agent
     #[arg(long, value_name = "SCOPE", value_parser = PossibleValuesParser::new(["session", "agent"]))]
     remember: Option<String>,
 }
 
 #[derive(Debug, Args)]
 struct Show {
-    /// An approval or the run that waits for it, by id or its last digits
+    /// Approval or waiting run, by id or its last digits
     approval: String,
 }
 
 #[derive(Debug, Args)]
 struct Forget {
-    /// The id, or its last digits, as `remembered` shows it
+    /// Id or its last digits, as shown by `remembered`
     approval: String,
 }
 
@@ -149,7 +149,7 @@ impl Resolve {
         let digest = open.iter().find(|one| one.id == id).and_then(digest);
         let raw = match resolve(link, id, decision, remember, digest).await {
             Err(refused) if refused.kind == "conflict" => {
-                // What it would do now, for the next decision.
+                // Show what the call would do now, for the next decision.
                 let (_, open) = waiting(link, None, true).await?;
                 if let Some(now) = open.iter().find(|one| one.id == id) {
                     let width = print::notes_width();
@@ -188,7 +188,7 @@ impl Resolve {
     }
 }
 
-/// The approval that is meant: its own id, or that of the run which waits for it.
+/// Finds an approval by its own id or by the id of the run that waits for it.
 fn find(open: &[Approval], wanted: &str) -> Result<ApprovalId, Failure> {
     let digits = wanted.to_ascii_lowercase();
     let of_run = |one: &&Approval| digits.len() >= 4 && one.run_id.to_string().ends_with(&digits);
@@ -200,7 +200,7 @@ fn find(open: &[Approval], wanted: &str) -> Result<ApprovalId, Failure> {
     find_open(&ids, wanted, "approval", "abide approvals")
 }
 
-/// Decides on a call, as the daemon answers it.
+/// The daemon has recorded the decision once this returns; the value is its raw reply.
 pub(crate) async fn resolve(
     link: &Link,
     id: ApprovalId,
@@ -217,7 +217,7 @@ pub(crate) async fn resolve(
     link.raw("approvals.resolve", &request).await
 }
 
-/// What was seen of an approval, so that nothing else is allowed.
+/// Digest of the previewed change; an `allow` fails with `conflict` if the change differs by then.
 pub(crate) fn digest(approval: &Approval) -> Option<String> {
     approval.change.as_ref()?.digest.clone()
 }
@@ -289,8 +289,8 @@ impl Forget {
     }
 }
 
-/// What waits for leave, in the tree of this session or anywhere, as it came and read; with what the
-/// calls would do, if that is wanted.
+/// Open approvals in the session's tree, or of all sessions: the raw reply and the parsed list.
+/// `previews` includes what each call would do.
 pub(crate) async fn waiting(
     link: &Link,
     session: Option<&SessionKey>,
@@ -308,7 +308,7 @@ pub(crate) async fn waiting(
     Ok((raw, page.approvals))
 }
 
-/// The present state of an approval that was open before.
+/// Current state of an approval that was open when `before` was read.
 pub(crate) async fn state(link: &Link, before: &Approval) -> Result<Option<Word>, Failure> {
     let request = ListApprovals {
         session_key: Some(before.session_key.clone()),

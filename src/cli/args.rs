@@ -1,4 +1,4 @@
-//! The command line as clap sees it, and the way from a parsed command to an exit code.
+//! The command line as clap parses it, and its execution up to the exit code.
 
 use std::pin::Pin;
 use std::process::ExitCode;
@@ -35,11 +35,11 @@ pub struct Arguments {
     command: Command,
 }
 
-/// The versions of the program and of the database library in it.
+/// Versions of the program and of its database library.
 fn version() -> &'static str {
     static TEXT: LazyLock<String> = LazyLock::new(|| {
         let versions = daemon::versions();
-        // Clap puts the program's name in front by itself.
+        // Clap adds the program's name itself.
         versions.trim_start_matches("abide ").to_owned()
     });
     &TEXT
@@ -56,10 +56,10 @@ Exit codes: 0 ok, 1 error, 2 usage, 3 not found, 4 not ended yet, 5 timeout,
 serve: 74 store, 75 folder, port or store held, 77 permissions,
 78 configuration, 79 to be started again";
 
-/// What every command takes.
+/// Options that every command takes.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct Common {
-    /// Answer as JSON, one object a line
+    /// Print JSON, one object per line
     #[arg(long, global = true, display_order = 900)]
     pub(crate) json: bool,
 
@@ -109,7 +109,7 @@ enum Command {
     Demo(demo::Demo),
 }
 
-/// Carries out the command line that this process was called with.
+/// Runs the command line of this process and returns its exit code.
 pub fn main() -> ExitCode {
     if let Some(code) = crate::process::launched() {
         return code;
@@ -121,22 +121,23 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// A page of help, or what is wrong where the command line is for no command.
+/// Prints a help page or a usage error when no command was parsed.
 fn no_command(error: &clap::Error) -> ExitCode {
     let is_page = error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
-    // A program that asks for JSON gets it, also where the rest cannot be read.
+    // A client that passes --json gets JSON even if the rest of the command line is invalid.
     let json = std::env::args_os().any(|argument| argument == "--json");
     if json && error.use_stderr() && !is_page {
         let failure = misread(&error.render().to_string());
         report(&failure, true);
         return ExitCode::from(failure.code);
     }
-    // If even this cannot be printed, the exit code still says it.
+    // If printing fails, the exit code still reports the error.
     let _ = error.print();
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(exit::USAGE))
 }
 
-/// What is wrong with a command line: the first paragraph says it, the others help.
+/// Turns clap's error text into a usage failure: the first paragraph is the message, the others are
+/// hints.
 fn misread(said: &str) -> Failure {
     let mut paragraphs = said.trim().split("\n\n").map(one_line);
     let what = paragraphs.next().unwrap_or_default();
@@ -149,7 +150,7 @@ fn one_line(paragraph: &str) -> String {
     words.join(" ")
 }
 
-/// Carries out a command and prints why it failed, if it did.
+/// Runs a command and prints its failure, if any.
 fn execute(arguments: Arguments) -> ExitCode {
     let Arguments { common, command } = arguments;
     let code = match carry_out(&common, command) {
@@ -162,13 +163,12 @@ fn execute(arguments: Arguments) -> ExitCode {
     ExitCode::from(code)
 }
 
-/// A command at work. Behind a pointer each is compiled once, not again wherever one of them
-/// is awaited.
+/// Future of a running command. Boxed, so that each is compiled once instead of at every await.
 type Work<'a> = Pin<Box<dyn Future<Output = Result<u8, Failure>> + 'a>>;
 
 fn carry_out(common: &Common, command: Command) -> Result<u8, Failure> {
     let work: Work<'_> = match command {
-        // The daemon brings a runtime of its own; these two need none.
+        // The daemon creates its own runtime; the other two need none.
         Command::Serve(command) if !command.detach => return command.run(common),
         Command::Restore(command) => return command.run(common),
         Command::Completions(command) => return command.run(),
@@ -221,7 +221,7 @@ fn report(failure: &Failure, json: bool) {
         return;
     }
     if json {
-        // If even this cannot be printed, the exit code still says it.
+        // If printing fails, the exit code still reports the error.
         let _ = print::object(&failure.json());
     } else {
         let text = super::text::clean(&failure.to_string());
@@ -230,7 +230,7 @@ fn report(failure: &Failure, json: bool) {
     }
 }
 
-/// A length of time as people type it: `90s`, `10m`, or a number of seconds.
+/// Parses a duration: `90s`, `10m`, or a number of seconds.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     if let Ok(seconds) = text.parse() {
         return Ok(Duration::from_secs(seconds));

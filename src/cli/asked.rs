@@ -1,6 +1,5 @@
-//! What runs ask people while a person follows them: questions, calls that need leave, and values
-//! that are missing in a run's environment.
-//! Used where a person is there to answer.
+//! Requests of runs that need a user: questions, approvals, and missing environment values.
+//! Used by the commands that follow runs with an interactive user.
 
 use std::collections::VecDeque;
 
@@ -21,21 +20,21 @@ use crate::wire::questions::{AnswerQuestion, Question};
 use crate::wire::runs::{ListRuns, Runs, State};
 use crate::wire::shapes::Run;
 
-/// Lines of a screen that stay for what stands below a page.
+/// Screen rows reserved below a page.
 const BELOW: usize = 6;
-/// A page has so many lines at least.
+/// Minimum number of lines of a page.
 const PAGE: usize = 10;
 
-/// Something that is put to a person.
+/// A request that is being shown to the user.
 pub(crate) struct Put {
-    /// What.
+    /// The request.
     pub(crate) asked: Asked,
-    /// What of it was not shown yet.
+    /// Its pages that were not shown yet.
     pub(crate) rest: VecDeque<String>,
 }
 
 impl Put {
-    /// What a person is asked for.
+    /// The input prompt: the request's own, or the number of lines that were not shown yet.
     pub(crate) fn prompt(&self) -> String {
         match self.rest.iter().map(|page| page.lines().count()).sum() {
             0 => self.asked.prompt().to_owned(),
@@ -44,41 +43,42 @@ impl Put {
         }
     }
 
-    /// Why these words cannot be taken yet: a yes is about all of it.
+    /// True if this reply must not be accepted yet, because not all of an approval was shown. A
+    /// denial is always accepted.
     pub(crate) fn is_too_early(&self, said: &str) -> bool {
         !self.rest.is_empty() && decision(said) != Some(Decision::Deny)
     }
 }
 
-/// Something that a run asks people.
+/// A request of a run to the user.
 #[derive(Clone)]
 pub(crate) enum Asked {
-    /// In its own words.
+    /// A question in free text.
     Question(Box<Question>),
-    /// Whether it may call a tool.
+    /// An approval for a tool call.
     Approval(Box<Approval>),
-    /// A value that is missing in its environment.
+    /// A value that is missing in the run's environment.
     Value(Missing),
 }
 
-/// A value that a run waits for.
+/// A missing environment value that a run waits for.
 #[derive(Clone)]
 pub(crate) struct Missing {
     run: RunId,
-    /// Who it is, for people.
+    /// Label of the run, or its agent.
     who: String,
     name: String,
     why: String,
 }
 
 impl Asked {
-    /// Its id.
+    /// Id of the request; for a missing value a hash of the run and the name.
     pub(crate) fn id(&self) -> Uuid {
         match self {
             Asked::Question(question) => question.id.0,
             Asked::Approval(approval) => approval.id.0,
             Asked::Value(missing) => {
-                // It has no id of its own; the same run and name are the same one.
+                // A missing value has no id; the run and the name identify it.
                 let text = format!("{} {}", missing.run, missing.name);
                 let hash = blake3::hash(text.as_bytes());
                 let mut bytes = [0; 16];
@@ -88,7 +88,7 @@ impl Asked {
         }
     }
 
-    /// The run that asks.
+    /// The run that made the request.
     pub(crate) fn run(&self) -> RunId {
         match self {
             Asked::Question(question) => question.run_id,
@@ -97,7 +97,7 @@ impl Asked {
         }
     }
 
-    /// The first value that the run waits for.
+    /// The first missing value of the run, if there is one.
     pub(crate) fn value_of(run: &Run) -> Option<Asked> {
         let one = missing(run).next()?;
         Some(Asked::Value(Missing {
@@ -108,7 +108,7 @@ impl Asked {
         }))
     }
 
-    /// Does a run of this session ask it, or one that works for it?
+    /// True if a run of this session or one of its descendants made the request.
     async fn is_at_or_below(&self, link: &Link, session: &SessionKey) -> Result<bool, Failure> {
         let (own, root) = match self {
             Asked::Question(question) => (&question.session_key, &question.root_session_key),
@@ -125,7 +125,7 @@ impl Asked {
         }
     }
 
-    /// All of it as people read it.
+    /// The full text for display.
     pub(crate) fn text(&self, now: Timestamp) -> String {
         match self {
             Asked::Question(question) => answer::show(question, now),
@@ -134,13 +134,13 @@ impl Asked {
         }
     }
 
-    /// Is what a person says to it not to be seen?
+    /// True if the reply must not be echoed.
     pub(crate) fn is_secret(&self) -> bool {
         matches!(self, Asked::Value(_))
     }
 
-    /// As people read it, in parts that a screen takes. A call is whole in them: what a yes covers
-    /// has been shown to its end before it is taken.
+    /// The text in pages that fit the screen. An approval is never cut: all its pages are shown
+    /// before the call can be allowed.
     pub(crate) fn pages(&self, now: Timestamp) -> VecDeque<String> {
         match self {
             Asked::Question(_) | Asked::Value(_) => [self.text(now)].into(),
@@ -156,8 +156,7 @@ impl Asked {
         }
     }
 
-    /// On one line, with who asks and how long it may be answered; cut to so many columns, if the
-    /// screen has a width.
+    /// One line with the requester and, if it expires, the time left; cut to `columns` if given.
     pub(crate) fn in_short(&self, now: Timestamp, columns: Option<usize>) -> String {
         let most = columns.unwrap_or(usize::MAX);
         match self {
@@ -167,7 +166,7 @@ impl Asked {
         }
     }
 
-    /// What it is, of which run, and the command that answers it.
+    /// Kind of the request, its run, and the command that answers it.
     pub(crate) fn kind_run_command(&self) -> (&'static str, RunId, String) {
         match self {
             Asked::Question(question) => {
@@ -185,7 +184,7 @@ impl Asked {
         }
     }
 
-    /// What a person is asked for.
+    /// The input prompt for this kind of request.
     pub(crate) fn prompt(&self) -> &'static str {
         match self {
             Asked::Question(_) => "your answer (empty: later)",
@@ -194,7 +193,7 @@ impl Asked {
         }
     }
 
-    /// What a person has decided by these words, as it stays on the screen.
+    /// The line that stays on the screen after the user's reply.
     pub(crate) fn decided(&self, said: &str) -> String {
         let text = match self {
             Asked::Question(_) => format!("answered: {said}"),
@@ -216,8 +215,8 @@ impl Asked {
         print::styled(print::DIM, line(&text, columns))
     }
 
-    /// Passes on what a person has said; `false`: that is no answer to it, and nothing was
-    /// decided.
+    /// The daemon has the reply once this returns `true`; `false` means that the text is no valid
+    /// decision and nothing was sent.
     pub(crate) async fn answer(&self, link: &Link, said: &str) -> Result<bool, Failure> {
         match self {
             Asked::Question(question) => {
@@ -248,7 +247,7 @@ impl Asked {
     }
 }
 
-/// Only these words: a sentence that begins with one may mean something else.
+/// Accepts only exact words: a sentence that begins with one may mean something else.
 fn decision(said: &str) -> Option<Decision> {
     match said.to_ascii_lowercase().as_str() {
         "y" | "yes" | "allow" => Some(Decision::Allow),
@@ -257,24 +256,26 @@ fn decision(said: &str) -> Option<Decision> {
     }
 }
 
-/// What waits for a person, in the tree of this session or anywhere.
+/// Open requests in this session's subtree, including missing values, or the questions and
+/// approvals of all sessions.
 pub(crate) async fn open(link: &Link, session: Option<&SessionKey>) -> Result<Vec<Asked>, Failure> {
     all(link, session, true).await
 }
 
-/// The same without what calls would do: for telling that something waits.
+/// Like [`open`] for one session but without previews of the calls: enough to announce that
+/// requests are open.
 pub(crate) async fn in_brief(link: &Link, session: &SessionKey) -> Result<Vec<Asked>, Failure> {
     all(link, Some(session), false).await
 }
 
-/// The same approval as it is now, if it waits still.
+/// The current version of an approval, if it is still open.
 pub(crate) async fn again(link: &Link, id: Uuid) -> Result<Option<Asked>, Failure> {
     let (_, open) = approvals::waiting(link, None, true).await?;
     let same = open.into_iter().find(|one| one.id.0 == id);
     Ok(same.map(|one| Asked::Approval(Box::new(one))))
 }
 
-/// How something that another client has closed was decided, as people are told.
+/// How a request that was closed elsewhere was decided, as text for the user.
 pub(crate) async fn how_closed(link: &Link, asked: &Asked) -> Result<&'static str, Failure> {
     let state = match asked {
         Asked::Approval(approval) => approvals::state(link, approval).await?,
@@ -305,7 +306,7 @@ async fn all(
     let Some(session) = session else {
         return Ok(all.collect());
     };
-    // The daemon lists the whole tree of sessions; what ancestors and siblings ask stays out.
+    // The daemon lists the whole session tree; requests of ancestors and siblings are dropped.
     let mut found = Vec::new();
     for one in all {
         if one.is_at_or_below(link, session).await? {
@@ -333,7 +334,7 @@ impl Missing {
     }
 }
 
-/// The values that runs in the tree of this session wait for: the first of each run.
+/// Missing values that runs in this session's subtree wait for: the first of each run.
 async fn values(link: &Link, session: &SessionKey) -> Result<Vec<Asked>, Failure> {
     let request = ListRuns {
         states: vec![State::Paused],
@@ -353,7 +354,7 @@ async fn values(link: &Link, session: &SessionKey) -> Result<Vec<Asked>, Failure
     Ok(found)
 }
 
-/// Does this run work in the session, or does a run of the session wait for it?
+/// True if the run belongs to the session or descends from one of its runs.
 pub(crate) async fn is_below(
     link: &Link,
     session: &SessionKey,

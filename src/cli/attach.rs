@@ -1,4 +1,4 @@
-//! `abide attach`: looks at a run or a session while it works.
+//! `abide attach`: follows a run or a session live.
 
 use clap::Args;
 use serde_json::json;
@@ -23,17 +23,16 @@ use crate::wire::input::PageSize;
 use crate::wire::runs::{ListRuns, Runs};
 use crate::wire::sessions::{GetHistory, History};
 
-/// So many turns of a session are shown.
+/// Maximum number of turns of a session that are shown.
 const TURNS: u32 = 5;
 
-/// Look at a run or a session while it works
+/// Follow a run or a session live
 ///
-/// Shows the runs with their last tool calls, and what they say while they say it. Looking
-/// never starts or changes anything; what they ask can be answered here. Ctrl-C stops looking,
-/// and the work goes on. A run's answer is printed on standard output once it has ended. A link
-/// that is lost is found again, for 60 s. Without a terminal, what the work needs of a person is
-/// named with the command that gives it, and the exit code is 8. With --json each event is one
-/// line.
+/// Shows the runs with their last tool calls, and streams their output. Attaching never starts or
+/// changes anything; requests of the runs can be answered here. Ctrl-C detaches, and the work goes
+/// on. A run's answer is printed to standard output when it ends. A lost connection is retried for
+/// 60 s. Without a terminal, each request that needs a user is printed with the command that
+/// answers it, and the exit code is 8. With --json each event is one line.
 #[derive(Debug, Args)]
 #[command(after_help = "abide attach @last
 abide attach agent:build:chat")]
@@ -44,7 +43,7 @@ pub(crate) struct Attach {
 }
 
 impl Attach {
-    /// At this run or session.
+    /// The command that attaches to this run or session.
     pub(crate) fn to(what: String) -> Attach {
         Attach { what }
     }
@@ -93,7 +92,7 @@ impl Attach {
     }
 }
 
-/// The events of what is looked at.
+/// The subscription for the target: a run's subtree, or a session.
 fn watched(target: &Named) -> SubscribeEvents {
     let all = SubscribeEvents {
         deltas: true,
@@ -111,8 +110,7 @@ fn watched(target: &Named) -> SubscribeEvents {
     }
 }
 
-/// Prints each event, until the run that is looked at has ended; a session has no end. `None`:
-/// nobody wants to see more.
+/// Prints each event until the run has ended; a session never ends. Returns `None` after Ctrl-C.
 async fn events(
     link: Link,
     common: &Common,
@@ -163,7 +161,7 @@ async fn events(
     }
 }
 
-/// Prints what a run has come to.
+/// Prints the outcome of a run and returns its exit code.
 async fn end(common: &Common, id: RunId) -> Result<u8, Failure> {
     let link = Link::open(&common.place).await?;
     let run = ids::details(&link, id).await?;
@@ -172,7 +170,7 @@ async fn end(common: &Common, id: RunId) -> Result<u8, Failure> {
     Ok(exit::of_run(&run.state, run.needs_review))
 }
 
-/// After Ctrl-C: how to come back.
+/// Prints how to attach again after Ctrl-C and returns the exit code.
 fn detached(target: &Named) -> u8 {
     let (what, code) = match target {
         Named::Run(id) => (short(id), exit::WINDOW),
@@ -184,7 +182,7 @@ fn detached(target: &Named) -> u8 {
     code
 }
 
-/// A look at a session that goes on.
+/// A live view of a session.
 struct Look<'a> {
     key: &'a SessionKey,
     live: Live<'a>,
@@ -192,7 +190,7 @@ struct Look<'a> {
 }
 
 impl Look<'_> {
-    /// Goes on until a person is needed and none is there: a session has no end.
+    /// Runs until a user is needed and none is present; a session never ends by itself.
     async fn on(&mut self) -> Result<u8, Failure> {
         self.live.session = Some(self.key.clone());
         self.live.next().await?;
@@ -217,7 +215,7 @@ impl Look<'_> {
         }
     }
 
-    /// Reads how it stands; `true`: it does not go on without a person, and none is there.
+    /// Refreshes the view; `true` if the session is blocked until a user acts and none is present.
     async fn is_blocked(&mut self) -> Result<bool, Failure> {
         match self.turns().await? {
             Some(open) if open.waits() => {
@@ -233,8 +231,8 @@ impl Look<'_> {
         }
     }
 
-    /// Prints what was said in the session. A run's last text is its answer and comes with its
-    /// end.
+    /// Prints a new message of the session. A run's last text is its answer and is printed when it
+    /// ends.
     async fn said(&mut self, event: &Event) -> Result<(), Failure> {
         let (Some(seq), Some("text" | "announce" | "restart_notice")) =
             (event.data["seq"].as_i64(), event.data["kind"].as_str())
@@ -257,10 +255,11 @@ impl Look<'_> {
         Ok(())
     }
 
-    /// Reads how the last turns of the session stand, and what they have others do.
+    /// Reads the session's last turns and their subtrees into the view; `None` while the daemon is
+    /// unreachable.
     async fn turns(&mut self) -> Result<Option<UnderWay>, Failure> {
         match self.read_turns().await {
-            // The subscription finds the daemon again; until then the picture stands.
+            // The subscription reconnects; until then the last view stays on the screen.
             Err(failure) if link::is_broken(&failure) || failure.kind == "unavailable" => Ok(None),
             read => read.map(Some),
         }

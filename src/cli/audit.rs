@@ -21,11 +21,11 @@ pub(crate) struct Audit {
     #[arg(long, value_name = "METHOD")]
     method: Option<String>,
 
-    /// How many at most
+    /// Maximum number of entries
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=500))]
     limit: u32,
 
-    /// Where the page before ended
+    /// Cursor of the previous page
     #[arg(long, value_name = "CURSOR")]
     cursor: Option<String>,
 }
@@ -72,7 +72,7 @@ impl Audit {
     }
 }
 
-/// An id by the digits that people type, any other name as it is.
+/// Shortens a run id to the digits that users type; any other name stays unchanged.
 fn about(object: String) -> String {
     match object.parse::<RunId>() {
         Ok(id) => short(id),

@@ -11,22 +11,21 @@ use super::print::{self, GOOD, styled};
 use super::text::{clean, size, span};
 use crate::wire::care::{Backup as Request, BackupMade};
 
-/// Copy the store into a file, while the daemon works on
+/// Copy the store into a file while the daemon keeps running
 ///
-/// The copy is of one moment, is read through and checked before it gets its name, and is for
-/// its owner alone. A file that is there already is never overwritten.
+/// The copy is a consistent snapshot. It is read and checked before it gets its final name, and
+/// only its owner can access it. An existing file is never overwritten.
 #[derive(Debug, Args)]
 #[command(after_help = "abide backup ~/abide.db")]
 pub(crate) struct Backup {
-    /// The file to make [default: one in the state folder's backups, with the
-    /// time in its name]
+    /// Target file [default: one in the state folder's backups, with the time in its name]
     #[arg(value_name = "PATH")]
     path: Option<PathBuf>,
 }
 
 impl Backup {
     pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
-        // The daemon has a working folder of its own.
+        // The daemon's working directory differs from the client's.
         let path = self
             .path
             .map(|path| {

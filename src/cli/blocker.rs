@@ -1,5 +1,5 @@
-//! What a run waits for that a person can give, where it is another run that needs it. Used where
-//! runs are waited for and shown.
+//! The user action that a run waits for, directly or through another run. Used by the commands that
+//! wait for runs and show them.
 
 use super::failure::Failure;
 use super::link::Link;
@@ -9,7 +9,7 @@ use crate::wire::input::{PAGE_LIMIT, PageSize};
 use crate::wire::runs::{ListRuns, Runs, State};
 use crate::wire::shapes::Run;
 
-/// What a run needs of a person, by why it is paused.
+/// The user action that a paused run needs, by its pause reason.
 fn need(run: &Run) -> Option<&'static str> {
     match run.pause_reason.as_deref()? {
         "approval" => Some("your approval"),
@@ -20,7 +20,7 @@ fn need(run: &Run) -> Option<&'static str> {
     }
 }
 
-/// Which run below a paused one needs a person, in words.
+/// Which descendant of a paused run needs a user, as text; `None` if the run itself needs one.
 pub(crate) async fn below(link: &Link, run: &Run) -> Result<Option<String>, Failure> {
     if &*run.state != "paused" || need(run).is_some() {
         return Ok(None);
@@ -31,7 +31,7 @@ pub(crate) async fn below(link: &Link, run: &Run) -> Result<Option<String>, Fail
     Ok(others.find_map(|one| Some(waits_for(one, need(one)?))))
 }
 
-/// Which turn of the same session a queued one stands behind, in words.
+/// Which other turn of the same session blocks a queued run, as text.
 pub(crate) async fn of_queued(link: &Link, run: &Run) -> Result<Option<String>, Failure> {
     let request = ListRuns {
         session_key: Some(run.session_key.clone()),
@@ -56,7 +56,7 @@ fn waits_for(run: &Run, need: &str) -> String {
     format!("waits for run {}, which needs {need}", short(run.run_id))
 }
 
-/// How a run that holds still stands: by the run that it waits for, where that is known.
+/// Describes a paused run by the run that blocks it, if known, else by its pause reason.
 pub(crate) async fn standing(link: &Link, run: &Run) -> String {
     match below(link, run).await {
         Ok(Some(text)) => text,

@@ -1,8 +1,8 @@
-//! What `--budget` says: tokens, money, or both.
+//! Parser of `--budget`: tokens, cost, or both.
 
 use crate::wire::budget::Budget;
 
-/// Reads `200000`, `200k`, `1.5M`, `cost=2.50` or `200k,cost=2.50`.
+/// Parses `200000`, `200k`, `1.5M`, `cost=2.50` or `200k,cost=2.50`.
 pub(super) fn budget(text: &str) -> Result<Budget, String> {
     let expected = "tokens such as 200k, cost=2.50, or both: 200k,cost=2.50";
     let mut budget = Budget {
@@ -35,7 +35,7 @@ fn tokens(text: &str) -> Option<u64> {
         },
     };
     let tokens = number.parse::<f64>().ok()? * factor;
-    // A fraction of a token is none; beyond 2^53 no model goes.
+    // Less than one token is invalid, and so is about 2^53 or more.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,

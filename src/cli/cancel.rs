@@ -1,4 +1,4 @@
-//! `abide cancel`: ends runs, or what goes on in a session, with everything below.
+//! `abide cancel`: cancels runs, or everything in a session, with all descendants.
 
 use clap::Args;
 
@@ -11,11 +11,11 @@ use crate::kernel::ids::RunId;
 use crate::wire::lifecycle::{CancelRun, CancelSession, Cancelled};
 use crate::wire::shapes::Run;
 
-/// End runs before their time, with everything below them
+/// Cancel runs and all their descendants
 ///
-/// What they have done so far is kept. A session key ends whatever goes on in that session.
-/// Answers once nothing of them is at work any more. Until you begin new work in a session that
-/// you cancelled, no agent is asked there and none begins any.
+/// Work done so far is kept. A session key cancels everything that is open in that session. Returns
+/// once none of it is running any more. In a cancelled session no agent is called and no run starts
+/// until you start new work there.
 #[derive(Debug, Args)]
 #[command(after_help = r#"abide cancel @last --reason "no longer needed"
 abide cancel agent:build:chat
@@ -25,12 +25,12 @@ pub(crate) struct Cancel {
     #[arg(required = true, value_name = "RUN|SESSION")]
     what: Vec<String>,
 
-    /// Everything of the conversation of a session or run: all sessions below it, what waits
-    /// there, and what it has asked other sessions
+    /// Cancel the whole conversation of a session or run: all sessions below it, pending work
+    /// there, and requests it has sent to other sessions
     #[arg(long)]
     all: bool,
 
-    /// Why, for whoever looks at them later
+    /// Reason, for those who inspect the runs later
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
 }
@@ -77,7 +77,7 @@ impl Cancel {
     }
 }
 
-/// Cancels a run that a person no longer wants, and says what came of that.
+/// The run is cancelled, or marked to end, once this returns; prints a summary.
 pub(super) async fn after_second_thoughts(link: &Link, run_id: RunId) -> Result<Run, Failure> {
     let reason = Some("Ctrl-C".to_owned());
     let done: Cancelled = link
@@ -87,7 +87,7 @@ pub(super) async fn after_second_thoughts(link: &Link, run_id: RunId) -> Result<
     ids::details(link, run_id).await
 }
 
-/// What was done, on a line or two.
+/// Summary of a cancellation, one line for each group of runs.
 fn summary(what: &str, done: &Cancelled) -> String {
     let list = |runs: &[RunId]| {
         let shown: Vec<String> = runs.iter().take(6).map(text::short).collect();

@@ -1,4 +1,4 @@
-//! `abide sessions delete|reset|compact|patch`: changes a session that is there.
+//! `abide sessions delete|reset|compact|patch`: changes an existing session.
 
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, Subcommand};
@@ -23,18 +23,17 @@ pub(crate) enum Change {
     ///
     /// The results of its runs stay (abide ps --all); its key is free at once.
     Delete(Clear),
-    /// Begin a session anew: what was said is kept, and no model sees it any more
+    /// Reset a session: its transcript is kept, but the model no longer sees it
     Reset(Reset),
-    /// Shorten what the model sees of a session; nothing of the transcript is lost
+    /// Compact what the model sees of a session; the transcript is kept
     ///
-    /// A run does it, after the turns that wait there. Waits for it and prints what has come of
-    /// it.
+    /// A run does this after the turns that are queued there. Waits for it and prints its result.
     Compact(Compact),
-    /// Give a session other names, another model, thinking level or folder; "" takes a value away
+    /// Change a session's title, label, model, thinking level or folder; "" clears a value
     Patch(Patch),
 }
 
-/// Which session.
+/// The session to delete or reset.
 #[derive(Debug, Args)]
 pub(crate) struct Clear {
     /// The session
@@ -46,19 +45,19 @@ pub(crate) struct Clear {
     force: bool,
 }
 
-/// Which session, and from where.
+/// The session to reset, with an optional precondition.
 #[derive(Debug, Args)]
 #[group(skip)]
 pub(crate) struct Reset {
     #[command(flatten)]
     clear: Clear,
 
-    /// Only if its generation is still this one; a repeat then resets nothing twice
+    /// Only if its generation is still this one, so that a retry does not reset twice
     #[arg(long, value_name = "NUMBER")]
     if_generation: Option<i64>,
 }
 
-/// Which session to shorten.
+/// The session to compact.
 #[derive(Debug, Args)]
 #[group(skip)]
 pub(crate) struct Compact {
@@ -67,7 +66,7 @@ pub(crate) struct Compact {
     session: String,
 }
 
-/// What changes.
+/// The values to change.
 #[derive(Debug, Args)]
 #[group(skip)]
 pub(crate) struct Patch {
@@ -75,11 +74,11 @@ pub(crate) struct Patch {
     #[arg(value_name = "SESSION")]
     session: String,
 
-    /// A heading for people
+    /// Title for display
     #[arg(long, value_name = "TEXT")]
     title: Option<String>,
 
-    /// A name for look-ups
+    /// Label for look-ups
     #[arg(long, value_name = "NAME")]
     label: Option<String>,
 
@@ -87,11 +86,11 @@ pub(crate) struct Patch {
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
 
-    /// How much that model thinks
+    /// Thinking level of that model
     #[arg(long, value_name = "LEVEL", value_parser = levels())]
     thinking: Option<String>,
 
-    /// The folder that its tools see
+    /// Working folder of its tools
     #[arg(long, value_name = "DIR")]
     cwd: Option<String>,
 
@@ -205,7 +204,7 @@ impl Patch {
     }
 }
 
-/// The levels; an empty text takes the level away.
+/// Thinking levels as clap values; a hidden empty value clears the level.
 fn levels() -> PossibleValuesParser {
     let levels = Thinking::ALL.iter().map(|level| level.as_str().into());
     levels

@@ -1,4 +1,4 @@
-//! `abide completions`: what a shell needs to complete this program's commands.
+//! `abide completions`: generates shell completion scripts.
 
 use std::io::Write;
 
@@ -18,7 +18,7 @@ abide completions bash > ~/.local/share/bash-completion/completions/abide
 abide completions fish > ~/.config/fish/completions/abide.fish
 abide completions zsh > ~/.zfunc/_abide")]
 pub(crate) struct Completions {
-    /// Which shell
+    /// The shell
     shell: Shell,
 }
 

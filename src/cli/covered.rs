@@ -1,5 +1,5 @@
-//! What an approval covers, as text for people: the call, its folder, the names in its environment
-//! and what it would do to a file. Nothing of it is cut. Used by everything that shows an approval.
+//! Formats what an approval covers: the call, its folder, the names in its environment and its
+//! change of a file. Nothing is cut. Used by every command that shows an approval.
 
 use anstyle::Style;
 use serde_json::Value;
@@ -10,16 +10,16 @@ use super::whole;
 use crate::kernel::time::Timestamp;
 use crate::wire::approvals::{Approval, Change};
 
-/// Tools whose calls are more than the line that names them.
+/// Tools whose summary line does not show everything that they write.
 const WRITE: [&str; 2] = ["write", "edit"];
-/// The first lines of a diff name the files.
+/// Number of header lines of a diff, which name the files.
 const HEADERS: usize = 2;
 
-/// Arguments that a diff shows in their stead.
+/// Arguments that are left out because the diff shows them.
 const IN_DIFF: [&str; 3] = ["content", "old_text", "new_text"];
 
-/// A call with where it comes from and when it is denied, whole. Wrapped to so many columns, if
-/// the screen has a width.
+/// Formats the complete call with its origin and the time until it is denied, wrapped to `columns`
+/// if given.
 pub(crate) fn show(approval: &Approval, now: Timestamp, columns: Option<usize>) -> String {
     let mut out = String::new();
     for (style, text) in lines(approval, now, columns) {
@@ -29,7 +29,7 @@ pub(crate) fn show(approval: &Approval, now: Timestamp, columns: Option<usize>) 
     out
 }
 
-/// The same as lines, each with its style.
+/// The lines of [`show`], each with its style.
 pub(crate) fn lines(
     approval: &Approval,
     now: Timestamp,
@@ -85,7 +85,7 @@ pub(crate) fn lines(
         out.extend(indented(&told(change), 2, Style::new()));
     }
     for (at, said) in diff.into_iter().flat_map(diff_lines).enumerate() {
-        // By its place: a line of a file may look like a header.
+        // Headers are found by position: a line of a file may look like one.
         let style = if at < HEADERS { DIM } else { colour(said) };
         out.extend(indented(said, 4, style));
     }
@@ -97,7 +97,7 @@ pub(crate) fn lines(
     out
 }
 
-/// What is said of a change beside its diff.
+/// Describes the effect of a change, beside its diff.
 fn told(change: &Change) -> String {
     let path = &change.path;
     let reason = change.reason.as_deref().unwrap_or("no reason is given");
@@ -119,7 +119,7 @@ fn without_texts(arguments: &Value) -> Value {
     arguments
 }
 
-/// The lines of a diff. A carriage return at the end of one belongs to it, and is shown.
+/// The lines of a diff. A carriage return at the end of a line belongs to it and is shown.
 fn diff_lines(diff: &str) -> impl Iterator<Item = &str> {
     diff.strip_suffix('\n').unwrap_or(diff).split('\n')
 }
@@ -133,8 +133,8 @@ fn colour(line: &str) -> Style {
     }
 }
 
-/// One line for a list of what goes on. On a screen of so many columns it is cut behind the tool's
-/// name, and a cut one names the command that shows it whole; elsewhere nothing is cut.
+/// Formats a call on one line for lists of open work. With `columns` it is cut after the tool's
+/// name, and a cut line names the command that shows all of it; without `columns` nothing is cut.
 pub(crate) fn in_short(approval: &Approval, now: Timestamp, columns: Option<usize>) -> String {
     let who = approval.label.as_deref().unwrap_or(approval.agent.as_str());
     let covers = approval.covers.clone();
@@ -150,7 +150,7 @@ pub(crate) fn in_short(approval: &Approval, now: Timestamp, columns: Option<usiz
         "{head}, {left} left: {}",
         whole::visible(&what).replace('\n', "⏎")
     );
-    // What is written is not on the line, however short the path is.
+    // The line does not show the written content, however short the path is.
     let is_part = approval.change.is_some() || WRITE.contains(&approval.tool.as_str());
     let hint = match is_part {
         true => format!(" whole: abide approvals show {id}"),

@@ -1,4 +1,4 @@
-//! Where the daemon is and which token opens it: flags, then environment, then the default
+//! Resolves which daemon to use and with which token: flags, then environment, then the default
 //! state folder. Used by every command that talks to a daemon, and by those that start one.
 
 use std::env;
@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 use super::failure::{Failure, exit};
 use crate::daemon::Endpoint;
 
-/// The flags by which any command finds its daemon.
+/// Flags that select the daemon.
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Which daemon")]
 pub(crate) struct Where {
-    /// Its address, such as http://127.0.0.1:7777
+    /// URL of the daemon, such as http://127.0.0.1:7777
     #[arg(long, global = true, value_name = "URL", conflicts_with_all = ["state_dir", "socket"])]
     url: Option<String>,
 
@@ -25,50 +25,50 @@ pub(crate) struct Where {
     #[arg(long, global = true, value_name = "DIR")]
     state_dir: Option<PathBuf>,
 
-    /// The token [default: the one in its state folder]
+    /// File with the token [default: the one in its state folder]
     #[arg(long, global = true, value_name = "FILE")]
     token_file: Option<PathBuf>,
 }
 
-/// A daemon that may be there.
+/// A daemon that may be running.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
-    /// How to reach it, the best way first; at least one.
+    /// Ways to reach it, best first; never empty.
     pub(crate) ways: Vec<Way>,
-    /// What the daemon wrote about itself; `None` if it was found by its address alone.
+    /// The endpoint file that the daemon wrote; `None` if it was found by its address alone.
     pub(crate) endpoint: Option<Endpoint>,
 }
 
 impl Target {
-    /// Is it known to be a process of this machine?
+    /// True if it is known to run on this machine.
     pub(crate) fn is_here(&self) -> bool {
         let local = |way: &Way| matches!(way, Way::Socket { .. });
         self.endpoint.is_some() || self.ways.iter().any(local)
     }
 }
 
-/// A way to a daemon.
+/// A transport to a daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// Its Unix socket: the daemon sees who connects, and takes a person's decisions from
-    /// callers that show the token.
+    /// Its Unix socket. The daemon identifies the peer by its user, and accepts a user's decisions
+    /// from callers that present the token.
     Socket {
-        /// Where it is.
+        /// Path of the socket.
         path: PathBuf,
-        /// The file with the token, if one is known; it may be missing.
+        /// Token file, if one is known; it may be missing.
         token_file: Option<PathBuf>,
     },
-    /// Its address.
+    /// Its HTTP address.
     Tcp {
-        /// `http://host:port`.
+        /// Base URL, `http://host:port`.
         url: String,
-        /// The file with the token, read only when this way is taken.
+        /// Token file, read only when this transport is used.
         token_file: PathBuf,
     },
 }
 
 impl Where {
-    /// Looks for a daemon below this state folder only.
+    /// Selects the daemon of this state folder only.
     pub(crate) fn folder(folder: &Path) -> Self {
         Where {
             state_dir: Some(folder.to_owned()),
@@ -76,7 +76,7 @@ impl Where {
         }
     }
 
-    /// The state folder in force.
+    /// The effective state folder.
     pub(crate) fn state_dir(&self) -> Result<PathBuf, Failure> {
         if let Some(folder) = &self.state_dir {
             return std::path::absolute(folder)
@@ -85,7 +85,7 @@ impl Where {
         if let Some(folder) = variable("ABIDE_STATE_DIR") {
             return std::path::absolute(&folder).map_err(|error| Failure::local(folder, error));
         }
-        // The specification of these folders says that a relative path is to be ignored.
+        // The XDG specification says that relative paths are to be ignored.
         let state = variable("XDG_STATE_HOME")
             .map(PathBuf::from)
             .filter(|path| path.is_absolute())
@@ -99,11 +99,12 @@ impl Where {
         }
     }
 
-    /// The state folder of a daemon that runs in this process. A service manager may have made
-    /// one for it; that folder says nothing to a client, which may be a service of its own.
+    /// State folder of a daemon in this process. A service manager may have created one for it
+    /// (`STATE_DIRECTORY`); clients ignore that variable, because a client may be a service of its
+    /// own.
     pub(crate) fn state_dir_to_serve(&self) -> Result<PathBuf, Failure> {
         let named = self.state_dir.is_some() || variable("ABIDE_STATE_DIR").is_some();
-        // Of several the first is meant for state.
+        // Of several folders the first is for state.
         let given = variable("STATE_DIRECTORY")
             .and_then(|list| list.split(':').next().map(PathBuf::from))
             .filter(|folder| folder.is_absolute());
@@ -113,11 +114,11 @@ impl Where {
         }
     }
 
-    /// The daemon that these flags and the environment name. It was there when it wrote its
-    /// endpoint; whether it still answers is found out by asking.
+    /// The daemon that flags and environment select. Its endpoint file may be stale: only a request
+    /// shows whether the daemon still answers.
     pub(crate) fn target(&self) -> Result<Target, Failure> {
         let folder = self.state_dir()?;
-        // A flag goes before any variable, also before one of another name.
+        // A flag overrides every variable, even one for another transport.
         if let Some(socket) = &self.socket {
             return self.at_socket(socket, &folder);
         }
@@ -131,7 +132,7 @@ impl Where {
         match (variable("ABIDE_SOCKET"), url) {
             (Some(socket), Some(url)) => {
                 let mut target = self.at_socket(Path::new(&socket), &folder)?;
-                // An address that cannot be used matters only where the socket is lost.
+                // An invalid address matters only if the socket fails.
                 if let Ok(other) = self.at_address(&url, &folder) {
                     target.ways.truncate(1);
                     target.ways.extend(other.ways);
@@ -144,8 +145,8 @@ impl Where {
         }
     }
 
-    /// Can there be a daemon although none answers? Not where no process of it runs on its folder,
-    /// or nothing listens at a socket of this machine.
+    /// True if a daemon may be running although it does not answer. False if no process runs for
+    /// its folder, or if nothing listens on a local socket.
     pub(crate) fn may_be_there(&self) -> bool {
         match self.target() {
             Ok(target) => target.endpoint.is_some() || !target.is_here(),
@@ -153,8 +154,8 @@ impl Where {
         }
     }
 
-    /// The folder of the daemon that these flags and the environment name by its folder, where it
-    /// was stopped in an orderly way or has never run: one that was killed leaves its endpoint.
+    /// State folder of the selected daemon if it was stopped gracefully or never ran; a killed
+    /// daemon leaves its endpoint file.
     pub(crate) fn stopped(&self) -> Option<PathBuf> {
         let missing = self.target().err()?;
         let folder = self.state_dir().ok()?;
@@ -162,7 +163,7 @@ impl Where {
         is_stopped.then_some(folder)
     }
 
-    /// Where a daemon that is started shall have its socket, if that was said.
+    /// Socket that a new daemon shall listen on, if one was given.
     pub(crate) fn socket_to_listen(&self) -> Result<Option<PathBuf>, Failure> {
         let absolute = |path: &PathBuf| {
             std::path::absolute(path).map_err(|error| Failure::local(path.display(), error))
@@ -170,7 +171,7 @@ impl Where {
         self.socket.as_ref().map(absolute).transpose()
     }
 
-    /// For a command that an address means nothing to.
+    /// Usage error for a command to which an address means nothing.
     pub(crate) fn refuse_address(&self, command: &str, instead: &str) -> Result<(), Failure> {
         match &self.url {
             None => Ok(()),
@@ -180,7 +181,7 @@ impl Where {
         }
     }
 
-    /// For a command that has a daemon of its own.
+    /// Usage error for a command that starts its own daemon.
     pub(crate) fn refuse_all(&self, command: &str) -> Result<(), Failure> {
         let named = [
             ("--url", self.url.is_some()),
@@ -204,7 +205,7 @@ impl Where {
         };
         let named = self.named_token();
         let mut ways = Vec::new();
-        // Whoever names a token wants to be seen with it and not by the user's own rights.
+        // A caller that names a token wants to be identified by it and not by its user.
         if let (Some(socket), None) = (&endpoint.socket, &named) {
             ways.push(Way::Socket {
                 path: PathBuf::from(socket),
@@ -224,7 +225,7 @@ impl Where {
     fn at_socket(&self, socket: &Path, folder: &Path) -> Result<Target, Failure> {
         let socket =
             std::path::absolute(socket).map_err(|error| Failure::local(socket.display(), error))?;
-        // The folder's daemon is this one only if it says so.
+        // The folder's endpoint counts only if it names this socket.
         let endpoint = endpoint(folder)
             .ok()
             .flatten()
@@ -233,7 +234,7 @@ impl Where {
             url: endpoint.url.clone(),
             token_file: self.named_token().unwrap_or_else(|| folder.join("token")),
         });
-        // Beside a socket that is in its state folder is the token of that folder.
+        // A socket in its state folder has that folder's token next to it.
         let beside = || socket.parent().map(|folder| folder.join("token"));
         let token_file = match (self.named_token(), &endpoint) {
             (Some(named), _) => Some(named),
@@ -256,7 +257,7 @@ impl Where {
             )));
         }
         let endpoint = endpoint(folder)?.filter(|endpoint| endpoint.url == url);
-        // The folder's token is for the folder's daemon and is shown to no other address.
+        // The folder's token is sent only to the folder's own daemon.
         let token_file = match (self.named_token(), &endpoint) {
             (Some(file), _) => file,
             (None, Some(_)) => folder.join("token"),
@@ -282,7 +283,7 @@ impl Where {
     }
 }
 
-/// What the daemon of `folder` wrote about itself; `None` if none has been ready there.
+/// Reads the endpoint file of `folder`; `None` if no daemon has been ready there.
 pub(crate) fn endpoint(folder: &Path) -> Result<Option<Endpoint>, Failure> {
     let path = folder.join("endpoint.json");
     let text = match fs::read_to_string(&path) {
@@ -298,35 +299,35 @@ pub(crate) fn endpoint(folder: &Path) -> Result<Option<Endpoint>, Failure> {
     })
 }
 
-/// Does a process of this number run? One that has ended counts as gone although whoever
-/// started it has not taken note yet.
+/// True if a process with this id is running. An ended process that its parent has not reaped yet
+/// counts as gone.
 pub(crate) fn process_exists(pid: u32) -> bool {
     let number = i32::try_from(pid).ok();
     let Some(number) = number.and_then(rustix::process::Pid::from_raw) else {
         return false;
     };
-    // Not being allowed to signal it means that it exists.
+    // A permission error means that it exists.
     rustix::process::test_kill_process(number) != Err(rustix::io::Errno::SRCH) && !is_zombie(pid)
 }
 
-/// Linux tells; elsewhere an ended process is taken note of at once.
+/// Detects zombies on Linux; elsewhere ended processes are assumed to be reaped at once.
 fn is_zombie(pid: u32) -> bool {
     let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else {
         return false;
     };
-    // The program's name stands in parentheses and may hold anything, also parentheses.
+    // The program's name is in parentheses and may contain any character, parentheses included.
     let first_ended = stat
         .rsplit_once(')')
         .is_some_and(|(_, rest)| rest.trim_start().starts_with('Z'));
-    // Other threads may still be ending, and till then the locks of the process are held.
+    // Other threads may still be ending; until then the process holds its locks.
     let threads = fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
     first_ended && threads <= 1
 }
 
-/// The kind of a failure where no daemon runs on a folder.
+/// Failure kind if no daemon runs on a folder.
 pub(crate) const NO_DAEMON: &str = "no_daemon";
 
-/// Nothing answers for `folder`.
+/// Failure if no daemon runs on `folder`.
 pub(crate) fn no_daemon(folder: &Path) -> Failure {
     Failure::new(
         exit::NO_DAEMON,
@@ -349,7 +350,7 @@ fn gone(folder: &Path, endpoint: &Endpoint) -> Failure {
     .hint(format!("its runs go on when you {}", start_command(folder)))
 }
 
-/// How to start a daemon on `folder`, as a sentence with the command to type.
+/// How to start a daemon on `folder`, as a sentence with the command.
 pub(crate) fn start_command(folder: &Path) -> String {
     let named = Where::default()
         .state_dir()

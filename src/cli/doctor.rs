@@ -1,5 +1,5 @@
-//! `abide doctor`: looks at the configuration, the state folder, the store and the system,
-//! with the daemon up or down.
+//! `abide doctor`: checks the configuration, the state folder, the store and the system, with or
+//! without a running daemon.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -21,22 +21,22 @@ use crate::wire::care::Examined;
 use crate::wire::gateway::NoParams;
 use crate::wire::input::{PAGE_LIMIT, PageSize};
 
-/// Columns of a finding beside its status.
+/// Columns of a finding after its status.
 const FINDING: usize = 75;
 
-/// Look at everything that could be wrong, and say what to do
+/// Check everything that could be wrong, and print how to fix it
 ///
-/// Works with the daemon up and down. With it down the whole store is read. Ends with 1 if
-/// something has failed.
+/// Works with and without a running daemon. Without one, the whole store is read. Exits with 1 if a
+/// check has failed.
 #[derive(Debug, Args)]
 #[command(after_help = "abide doctor
 abide doctor --fix")]
 pub(crate) struct Doctor {
-    /// The configuration [default: the usual one]
+    /// The configuration file [default: the usual one]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// Set right what can be without any harm: permissions of the state folder
+    /// Fix what is safe to fix: permissions of the state folder
     #[arg(long)]
     fix: bool,
 }
@@ -70,7 +70,7 @@ impl Doctor {
     }
 }
 
-/// The settings in force, and whether they can be used.
+/// Loads the effective settings, with a finding about them.
 fn configuration(file: Option<PathBuf>) -> (Config, Vec<Finding>) {
     let id = "config";
     match serve::settings(file) {
@@ -98,7 +98,7 @@ fn configuration(file: Option<PathBuf>) -> (Config, Vec<Finding>) {
     }
 }
 
-/// What the daemon that holds the folder says.
+/// Findings of the daemon that holds the folder.
 async fn from_inside(common: &Common) -> Vec<Finding> {
     let asked = async {
         let link = Link::open(&common.place).await?;
@@ -121,7 +121,8 @@ async fn from_inside(common: &Common) -> Vec<Finding> {
     }
 }
 
-/// The models that agents name. A daemon that does not answer has a finding of its own.
+/// Models that active agents name; empty if the daemon does not answer, which has a finding of its
+/// own.
 async fn of_agents(common: &Common) -> Vec<String> {
     let asked = async {
         let link = Link::open(&common.place).await?;
@@ -136,7 +137,7 @@ async fn of_agents(common: &Common) -> Vec<String> {
     active.map(|agent| agent.model).collect()
 }
 
-/// A finding as lines of 80 columns.
+/// Formats a finding as lines of 80 columns.
 fn shown(finding: &Finding) -> String {
     let (style, word) = match finding.status {
         Health::Ok => (GOOD, "ok  "),
@@ -157,7 +158,7 @@ fn shown(finding: &Finding) -> String {
     out
 }
 
-/// Lines that fit stay as they are: an excerpt of a file points at a place in it.
+/// Wraps only lines that do not fit, so that markers in excerpts of files keep their column.
 fn lines(text: &str) -> Vec<String> {
     let fit = |line: &str| match line.width() <= FINDING {
         true => vec![line.to_owned()],

@@ -1,5 +1,5 @@
-//! `abide env`: what runs have in their environment, by name, and values for those that hold
-//! still for one. Also how `run` and `spawn` read `--env`.
+//! `abide env`: shows the names in a run's environment, and provides values that paused runs wait
+//! for. Also parses `--env` of `run` and `spawn`.
 
 use std::collections::BTreeMap;
 
@@ -17,11 +17,11 @@ use crate::wire::input::{PAGE_LIMIT, PageSize};
 use crate::wire::runs::{ListRuns, Runs, State};
 use crate::wire::shapes::{EnvName, Run};
 
-/// Show what a run has in its environment, or give it a value
+/// Show a run's environment, or provide a value
 ///
-/// Names and who has set them, never values. A run whose value cannot be read any more holds
-/// still before it starts a program; give the value, and it goes on. Without a run: every run
-/// that holds still for one.
+/// Shows names and their origins, never values. A run whose value can no longer be read is paused
+/// before it starts a program; it continues once the value is provided. Without a run: every run
+/// that waits for a value.
 #[derive(Debug, Args)]
 #[command(after_help = r#"abide env
 abide env @last
@@ -32,8 +32,8 @@ pub(crate) struct EnvOf {
     #[arg(value_name = "RUN")]
     run: Option<String>,
 
-    /// NAME=VALUE, NAME=@env:OTHER, NAME=@file:/PATH or NAME=@cred:NAME as the daemon reads
-    /// them, or NAME for this shell's value
+    /// NAME=VALUE, or NAME for this shell's value, or NAME=@env:OTHER, NAME=@file:/PATH or
+    /// NAME=@cred:NAME, which the daemon reads
     #[arg(value_name = "NAME[=VALUE]")]
     given: Vec<String>,
 }
@@ -85,12 +85,12 @@ impl EnvOf {
     }
 }
 
-/// The names that have no value.
+/// Names in the run's environment that have no value.
 pub(crate) fn missing(run: &Run) -> impl Iterator<Item = &EnvName> {
     run.env.iter().filter(|one| one.missing.is_some())
 }
 
-/// A line for each name.
+/// One line per name, with its origin.
 fn rows(run: &Run) -> Vec<String> {
     let width = run.env.iter().map(|one| one.name.len()).max().unwrap_or(0);
     let row = |one: &EnvName| {
@@ -140,7 +140,7 @@ async fn lacking(link: &Link, common: &Common) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// What is given on the command line; no refusal repeats a value.
+/// Parses `--env` arguments; no error message contains a value.
 pub(crate) fn given(items: &[String]) -> Result<Option<Env>, Failure> {
     let mut env = BTreeMap::new();
     for item in items {
@@ -149,7 +149,7 @@ pub(crate) fn given(items: &[String]) -> Result<Option<Env>, Failure> {
             None => (item.as_str(), None),
         };
         if !overlay::is_name(name) {
-            // Without a = the word may be a value that was put into the wrong place.
+            // Without = the word may be a misplaced value, so the message does not repeat it.
             return Err(Failure::usage("--env: NAME=VALUE or NAME is expected")
                 .hint("a name has letters, digits and _, and does not begin with a digit"));
         }
@@ -158,7 +158,7 @@ pub(crate) fn given(items: &[String]) -> Result<Option<Env>, Failure> {
                 Failure::usage(format!("{name} is not set in this shell"))
                     .hint(format!("give it: {name}=VALUE"))
             })?),
-            // An @ that is meant is written twice.
+            // @@ escapes a leading @.
             Some(text) if text.starts_with("@@") => Given::text(&text[1..]),
             Some(text) => match text.strip_prefix('@') {
                 None => Given::text(text),

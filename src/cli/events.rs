@@ -1,4 +1,4 @@
-//! `abide events`: what happens, as it happens.
+//! `abide events`: prints events as they happen.
 
 use clap::Args;
 use serde_json::Value;
@@ -12,16 +12,16 @@ use super::watch::{Seen, Watch};
 use super::{ids, print};
 use crate::wire::events::{Event, SubscribeEvents};
 
-/// Show what happens, as it happens
+/// Show events as they happen
 ///
-/// Begins with what is live now, or with --since after that cursor: everything after it is
-/// shown exactly once and in order, also over restarts of the daemon. Times are UTC. Ctrl-C
-/// ends it and says with which cursor to go on. With --json each event is one line.
+/// Begins with the current state, or with --since after that cursor: every later event is shown
+/// exactly once and in order, even across restarts of the daemon. Times are UTC. Ctrl-C ends it and
+/// prints the cursor to continue from. With --json each event is one line.
 #[derive(Debug, Args)]
 #[command(after_help = r#"abide events --kind "run.*"
 abide events --since 0 --session agent:build:chat"#)]
 pub(crate) struct Events {
-    /// Everything after this cursor; 0 = all that is kept
+    /// Start after this cursor; 0 = all events that are kept
     #[arg(long, value_name = "CURSOR")]
     since: Option<u64>,
 
@@ -29,19 +29,19 @@ pub(crate) struct Events {
     #[arg(long = "kind", value_name = "KIND")]
     kinds: Vec<String>,
 
-    /// Only in this session
+    /// Only events of this session
     #[arg(long, value_name = "SESSION")]
     session: Option<String>,
 
-    /// Only about this run
+    /// Only events of this run
     #[arg(long, value_name = "RUN")]
     run: Option<String>,
 
-    /// Only about this root run and those under it
+    /// Only events of this root run and its descendants
     #[arg(long, value_name = "RUN")]
     tree: Option<String>,
 
-    /// Answers while they come, too
+    /// Include answers while they are written
     #[arg(long)]
     deltas: bool,
 }
@@ -109,7 +109,7 @@ impl Events {
     }
 }
 
-/// An event on one line: when, what, to whom, and what is worth saying of it.
+/// Formats an event on one line: time, kind, run or session, and details.
 fn on_a_line(event: &Event, columns: usize) -> String {
     let at = event.at.to_string();
     let clock = at.get(11..19).unwrap_or(&at);
@@ -125,8 +125,7 @@ fn on_a_line(event: &Event, columns: usize) -> String {
         .to_owned()
 }
 
-/// What is worth saying of an event of any kind. Kinds that this program does not know are
-/// shown by their plain fields.
+/// Details of an event of any kind. Unknown kinds are shown by their plain fields.
 fn details(data: &Value) -> String {
     let field = |name: &str| data.get(name).and_then(Value::as_str);
     let mut said = Vec::new();

@@ -1,41 +1,41 @@
-//! Why a command failed: a message for people, a kind for programs, an exit code for scripts.
-//! Every command returns one; `cli::run` prints it.
+//! Errors of commands: a message for users, a kind for programs, an exit code for scripts.
+//! Every command returns a [`Failure`]; `args` prints it.
 
 use std::fmt;
 
 use serde_json::{Value, json};
 
-/// Exit codes of the command line. Those of runs that ended badly and of refusals by the
-/// daemon come from the wire's table.
+/// Exit codes of the command line. The codes of failed runs and of refusals by the daemon come from
+/// the wire's table.
 pub(crate) mod exit {
-    /// The command line makes no sense.
+    /// The command line is invalid.
     pub(crate) const USAGE: u8 = 2;
-    /// Nothing has that id.
+    /// No object has that id.
     pub(crate) const NOT_FOUND: u8 = 3;
-    /// The wait is over, the run goes on.
+    /// The wait ended before the run, which goes on.
     pub(crate) const WINDOW: u8 = 4;
-    /// A run holds still until a person decides.
+    /// A run is paused until a user decides.
     pub(crate) const PERSON: u8 = 8;
-    /// It was refused, and nothing was changed.
+    /// The request was refused; nothing was changed.
     pub(crate) const REFUSED: u8 = 9;
-    /// No daemon answers.
+    /// Cannot connect to a daemon.
     pub(crate) const NO_DAEMON: u8 = 10;
-    /// What `serve` answers when whoever supervises it is to start it again.
+    /// `serve`: the supervisor shall start it again.
     pub(crate) const RESTART: u8 = 79;
-    /// What `serve` answers where the store cannot be used.
+    /// `serve`: the store is unusable.
     pub(crate) const STORE: u8 = 74;
-    /// What `serve` answers where the folder, port or store is another process's.
+    /// `serve`: another process uses the folder, port or store.
     pub(crate) const HELD: u8 = 75;
-    /// What `serve` answers where it may not write.
+    /// `serve`: it has no permission to write.
     pub(crate) const PERMISSION: u8 = 77;
-    /// What `serve` answers to a configuration that makes no sense.
+    /// `serve`: the configuration is invalid.
     pub(crate) const CONFIG: u8 = 78;
-    /// No token, or the wrong one.
+    /// The token is missing or wrong.
     pub(crate) const AUTH: u8 = 11;
-    /// Something that should work did not.
+    /// Any other error.
     pub(crate) const FAILED: u8 = 1;
 
-    /// The code for how a run ended, or for one that has not.
+    /// Exit code of a run by its final state, or of one that has not ended.
     pub(crate) fn of_run(state: &str, needs_person: bool) -> u8 {
         match state {
             "ok" => 0,
@@ -49,23 +49,23 @@ pub(crate) mod exit {
     }
 }
 
-/// Why a command failed.
+/// Error of a command.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Failure {
-    /// What the process answers.
+    /// Exit code of the process.
     pub code: u8,
-    /// A stable name for programs, such as `no_daemon`.
+    /// Stable name for programs, such as `no_daemon`.
     pub kind: &'static str,
-    /// What happened, and what was kept.
+    /// What happened and what was kept.
     pub message: String,
-    /// What to do; one line each.
+    /// What to do, one line each.
     pub hints: Vec<String>,
-    /// Fields of the daemon's own error.
+    /// Data of the daemon's own error, if it was one.
     pub data: Option<Box<Value>>,
 }
 
 impl Failure {
-    /// A failure without a hint.
+    /// A failure without hints.
     pub(crate) fn new(code: u8, kind: &'static str, message: impl Into<String>) -> Self {
         Failure {
             code,
@@ -76,24 +76,24 @@ impl Failure {
         }
     }
 
-    /// The command line makes no sense.
+    /// A failure for an invalid command line.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Failure::new(exit::USAGE, "usage", message)
     }
 
-    /// Something on this machine did not work.
+    /// A failure of an operation on this machine.
     pub(crate) fn local(what: impl fmt::Display, error: impl fmt::Display) -> Self {
         Failure::new(exit::FAILED, "local", format!("{what}: {error}"))
     }
 
-    /// Says what to do.
+    /// Adds a hint that says what to do.
     #[must_use]
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hints.push(hint.into());
         self
     }
 
-    /// The failure as `--json` prints it.
+    /// The object that `--json` prints.
     pub(crate) fn json(&self) -> Value {
         let mut error = json!({
             "kind": self.kind,

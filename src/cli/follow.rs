@@ -1,7 +1,6 @@
-//! Waiting for runs and showing how they go on. Used by `run`, `chat`, `attach`, `wait` and
-//! `setup`.
+//! Waits for runs and shows their progress. Used by `run`, `chat`, `attach`, `wait` and `setup`.
 //!
-//! The rows say whether the runs have ended; a subscription says when to look at them.
+//! The rows tell whether the runs have ended; an event subscription tells when to read them.
 
 use std::cell::Cell;
 use std::pin::{Pin, pin};
@@ -26,32 +25,33 @@ use crate::wire::lifecycle::CancelRun;
 use crate::wire::runs::{ListSteps, Steps, Wait, WaitMode, Waited, WaitedRun};
 use crate::wire::shapes::Step;
 
-/// So long after Ctrl-C a turn is stopped: pressed once more until then, it is left at work.
+/// Delay between Ctrl-C and cancelling a turn; a second Ctrl-C within it detaches instead.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// How long after Ctrl-C a second one counts.
+/// Time within which a second Ctrl-C counts.
 const SECOND_THOUGHTS: Duration = Duration::from_secs(2);
 
-/// How long the events of a run that has ended already may take.
+/// Deadline for the remaining events of a run that has ended.
 const REST: Duration = Duration::from_secs(2);
 
-/// Ctrl-C. From the moment that this is made, it no longer ends the program.
+/// The Ctrl-C signal. Once this exists, Ctrl-C no longer ends the program.
 pub(crate) struct Interrupt(Signal);
 
 impl Interrupt {
-    /// Made before there is anything that a person would want to come back to.
+    /// Installs the handler. Call it before there is work that the user may want to attach to
+    /// again.
     pub(crate) fn new() -> Result<Interrupt, Failure> {
         signal(SignalKind::interrupt())
             .map(Interrupt)
             .map_err(|error| Failure::local("Ctrl-C cannot be watched for", error))
     }
 
-    /// Returns when it was pressed.
+    /// Waits until Ctrl-C is pressed.
     pub(crate) async fn pressed(&mut self) {
         self.0.recv().await;
     }
 
-    /// After it was pressed: is it pressed once more within two seconds?
+    /// After Ctrl-C: true if it is pressed again within two seconds.
     pub(crate) async fn pressed_again(&mut self) -> bool {
         print::note("press Ctrl-C once more within 2 s to cancel it");
         tokio::time::timeout(SECOND_THOUGHTS, self.pressed())
@@ -60,52 +60,51 @@ impl Interrupt {
     }
 }
 
-/// What to wait for.
+/// What to wait for, and how.
 pub(crate) struct Task<'a> {
-    /// The runs.
+    /// The runs to wait for.
     pub(crate) ids: &'a [RunId],
-    /// One of them is enough.
+    /// Wait for any one of them instead of all.
     pub(crate) any: bool,
-    /// How long; `None` = until they have ended.
+    /// Timeout of the wait; `None` waits until the runs have ended.
     pub(crate) window: Option<Duration>,
-    /// Show how they go on.
+    /// Show their progress.
     pub(crate) show: bool,
-    /// What they need of a person is announced as JSON.
+    /// Announce requests for a user as JSON.
     pub(crate) json: bool,
-    /// Whoever is there to be asked what the only run, and those of its session and below it,
-    /// ask.
+    /// The user, if present, who is asked about requests of the only run, its session and its
+    /// descendants.
     pub(crate) person: Option<&'a mut Person>,
-    /// The only run is a turn of a conversation, begun after this place in the log: what it says
-    /// and does is shown as it comes and stays on the screen, and Ctrl-C cancels it.
+    /// Set if the only run is a conversation turn that began after this log position: its output is
+    /// streamed and stays on the screen, and Ctrl-C cancels it.
     pub(crate) conversation: Option<Position>,
 }
 
-/// How the waiting ended.
+/// Outcome of the wait.
 pub(crate) enum End {
-    /// What was waited for has ended; the daemon's last answer.
+    /// The awaited runs have ended; the daemon's last reply.
     Done(Value),
-    /// The window passed; the daemon's last answer.
+    /// The timeout passed; the daemon's last reply.
     Window(Value),
-    /// They need something of a person, as was announced, and none is at the terminal; the
-    /// daemon's last answer.
+    /// The runs need a user, which was announced, and none is present; the daemon's last reply.
     NeedsPerson(Value),
-    /// The person wants to do something else. The runs go on.
+    /// The user stopped waiting. The runs go on.
     Detached(Why),
 }
 
-/// Why a person does not wait any more.
+/// Why the user stopped waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Why {
-    /// They leave the runs at work.
+    /// Detach from the runs, which continue.
     Leave,
-    /// They go on with the conversation; the turn waits for an answer.
+    /// Return to the conversation; the turn waits for an answer.
     Later,
-    /// They leave while the turn is being stopped.
+    /// Quit while the turn is being cancelled.
     Stopping,
 }
 
-/// Waits for runs, re-attaching when the link is lost. Changes nothing about the runs, apart
-/// from what the person decides.
+/// Waits for runs, reconnecting when the connection is lost. Changes nothing about the runs, apart
+/// from the user's decisions.
 pub(crate) async fn follow(
     link: Link,
     place: &Where,
@@ -134,7 +133,7 @@ pub(crate) async fn follow(
     let mut follow = Follow {
         ids: task.ids,
         any: task.any,
-        // A subscription that goes on somewhere begins with what happened after it.
+        // A resumed subscription starts with later events, so the rows must be read first.
         is_behind: turn.is_some(),
         has_heard_end: false,
         needs,
@@ -191,10 +190,10 @@ pub(crate) async fn follow(
     })
 }
 
-/// A cancel that was asked for; it answers once nothing of the run is at work any more.
+/// A pending cancel; it resolves once nothing of the run is running any more.
 type Cancelling<'a> = Pin<Box<dyn Future<Output = Result<(), Failure>> + 'a>>;
 
-/// Over a link of its own, so that the run is followed meanwhile.
+/// Cancels over a separate connection, so that the run can be followed meanwhile.
 async fn cancel(place: &Where, run_id: RunId, is_sent: &Cell<bool>) -> Result<(), Failure> {
     tokio::time::sleep(GRACE).await;
     is_sent.set(true);
@@ -204,7 +203,7 @@ async fn cancel(place: &Where, run_id: RunId, is_sent: &Cell<bool>) -> Result<()
     link.raw("runs.cancel", request).await.map(|_| ())
 }
 
-/// What a cancel has come to; only once.
+/// Result of the pending cancel, returned only once.
 async fn heard(cancelling: &mut Option<Cancelling<'_>>) -> Result<(), Failure> {
     let Some(cancel) = cancelling else {
         return std::future::pending().await;
@@ -214,7 +213,7 @@ async fn heard(cancelling: &mut Option<Cancelling<'_>>) -> Result<(), Failure> {
     answer
 }
 
-/// The events after which the runs stand otherwise.
+/// Subscription to the events after which the runs must be read again.
 fn news_of(task: &Task<'_>) -> SubscribeEvents {
     let kinds: &[&str] = match (task.show, &task.person) {
         (true, _) => &[
@@ -227,7 +226,7 @@ fn news_of(task: &Task<'_>) -> SubscribeEvents {
         ],
         (false, _) => &["run.ended", "run.paused", "question.*", "approval.*"],
     };
-    // What runs below it do belongs to the picture.
+    // The view includes the run's descendants.
     let tree = match task.ids {
         [only] => Some(*only),
         _ => None,
@@ -240,34 +239,34 @@ fn news_of(task: &Task<'_>) -> SubscribeEvents {
     }
 }
 
-/// Why a wait is over.
+/// Why `until_done` returned.
 enum Until {
-    /// What was waited for has ended; the daemon's last answer.
+    /// The awaited runs have ended; the daemon's last reply.
     Done(Value),
-    /// It needs a person, and none is there.
+    /// A run needs a user, and none is present.
     NeedsPerson,
-    /// The person does not want to look any more.
+    /// The user detached.
     Left(Left),
 }
 
 struct Follow<'a> {
     ids: &'a [RunId],
     any: bool,
-    /// The rows were not looked at yet.
+    /// The rows must be read again.
     is_behind: bool,
-    /// The event of an end was heard.
+    /// The `run.ended` event of an awaited run has arrived.
     has_heard_end: bool,
     needs: Needs,
     live: Live<'a>,
 }
 
 impl Follow<'_> {
-    /// Returns when there is nothing more to wait for.
+    /// Returns when the runs have ended, need a user who is not present, or the user detached.
     async fn until_done(&mut self) -> Result<Until, Failure> {
         loop {
-            // The first news is that the subscription was begun.
+            // The first news reports that the subscription has started.
             while !self.is_behind {
-                // Stays so until the rows were looked at, also where this is dropped meanwhile.
+                // Stays set until the rows were read, even if this future is dropped meanwhile.
                 self.is_behind = self.news().await?;
                 if let Some(left) = self.live.left {
                     return Ok(Until::Left(left));
@@ -279,19 +278,19 @@ impl Follow<'_> {
             match self.look().await {
                 Ok((raw, waited)) if waited.done => return Ok(Until::Done(raw)),
                 Ok(_) => self.is_behind = false,
-                // The subscription has ended too, and finds the daemon again.
+                // The subscription has ended too, and reconnects.
                 Err(lost) if link::is_broken(&lost) => self.is_behind = false,
                 Err(failure) => return Err(failure),
             }
         }
     }
 
-    /// Announces what the runs that do not go on by themselves need of a person. `true`: no
-    /// person is there, and with `any` none of the runs goes on.
+    /// Announces what blocked runs need from a user. `true`: no user is present, and with `any`
+    /// none of the runs is running.
     async fn need_person(&mut self) -> Result<bool, Failure> {
         let waited = match self.rows().await {
             Ok((_, waited)) => waited,
-            // The subscription has ended too, and finds the daemon again.
+            // The subscription has ended too, and reconnects.
             Err(lost) if link::is_broken(&lost) || lost.kind == "unavailable" => return Ok(false),
             Err(failure) => return Err(failure),
         };
@@ -317,9 +316,9 @@ impl Follow<'_> {
         Ok(is_alone && !(self.any && goes_on))
     }
 
-    /// Shows what a turn has come to, to its end.
+    /// Shows the rest of a turn up to its end.
     async fn end(&mut self, run: RunId) -> Result<(), Failure> {
-        // It was over before it was looked at: what happened is still on its way.
+        // The turn ended before the rows were read: its last events are still on their way.
         let rest = async {
             while !self.has_heard_end {
                 self.news().await?;
@@ -337,7 +336,7 @@ impl Follow<'_> {
         }
     }
 
-    /// How the runs stand; shows it.
+    /// Reads the state of the runs and shows it.
     async fn look(&mut self) -> Result<(Value, Waited), Failure> {
         let (raw, waited) = self.rows().await?;
         if let Some(view) = &mut self.live.view {
@@ -366,7 +365,7 @@ impl Follow<'_> {
         Ok((raw, waited))
     }
 
-    /// Returns when the runs may have ended; `false`: when they may need something.
+    /// Waits for news: `true` if the runs may have ended, `false` if they may need a user.
     async fn news(&mut self) -> Result<bool, Failure> {
         loop {
             match self.live.next().await? {
@@ -385,14 +384,14 @@ impl Follow<'_> {
                         return Ok(false);
                     }
                 }
-                // Of runs below another one no event is heard where several are waited for.
+                // When several runs are awaited, no events of their descendants arrive.
                 News::Quiet | News::Left => return Ok(false),
             }
         }
     }
 }
 
-/// Every step of a run, oldest first.
+/// All steps of a run, oldest first.
 pub(crate) async fn steps(link: &Link, id: RunId) -> Result<Vec<Step>, Failure> {
     let mut all = Vec::new();
     let mut cursor = None;

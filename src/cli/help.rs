@@ -1,5 +1,5 @@
-//! How the help looks: the commands in groups, and for each command one page, the same for
-//! `-h` and `--help`. Used where the command line is parsed and where completions are made.
+//! Layout of the help: the commands in groups, and one page for each command, the same for `-h` and
+//! `--help`. Used to parse the command line and to generate completions.
 
 use std::fmt::Write;
 
@@ -10,7 +10,7 @@ use unicode_width::UnicodeWidthStr;
 use super::args::Arguments;
 use super::text::{COLUMNS, wrap};
 
-/// Every command under the word that a person would look for it by.
+/// All commands, grouped by purpose.
 const GROUPS: [(&str, &[&str]); 4] = [
     (
         "Give work",
@@ -57,7 +57,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
     ),
 ];
 
-/// The command line with its help as it is to be read.
+/// The clap command with its final help pages.
 pub(crate) fn dressed() -> Command {
     let command = Arguments::command();
     let page = overview(&command);
@@ -66,7 +66,7 @@ pub(crate) fn dressed() -> Command {
         .help_template(StyledStr::from(page))
 }
 
-/// The first page: what there is to be typed.
+/// The overview page with all commands.
 fn overview(command: &Command) -> String {
     let head = command.get_styles().get_header();
     let word = command.get_styles().get_literal();
@@ -112,13 +112,13 @@ fn overview(command: &Command) -> String {
         let about = help.unwrap_or_default();
         push(&mut page, &row(&name, &plain, 22, &about));
     }
-    // It stands behind an empty line of its own.
+    // The after-help brings its own empty line.
     page.truncate(page.trim_end().len());
     page.push_str("{after-help}");
     page
 }
 
-/// The page of one command: what it does, how it is typed, what it takes, examples.
+/// Help page of one command: purpose, usage, arguments, examples.
 fn page_of(command: Command) -> Command {
     let head = *command.get_styles().get_header();
     let about = command.get_about().map(ToString::to_string);
@@ -142,12 +142,12 @@ fn page_of(command: Command) -> Command {
     command
         .mut_subcommands(page_of)
         .after_help(Resettable::Reset)
-        // Without a long form of anything there is one page, whatever it is asked for by.
+        // Without long texts, `-h` and `--help` show the same page.
         .long_about(Resettable::Reset)
         .help_template(StyledStr::from(page))
 }
 
-/// A name and what it means, in columns; `plain` is the name without its colours.
+/// A row of name and description; `plain` is the name without colours.
 fn row(name: &str, plain: &str, width: usize, about: &str) -> String {
     let indent = width + 2;
     let text = wrap(about, COLUMNS - indent).join(&format!("\n{:indent$}", ""));
@@ -155,7 +155,7 @@ fn row(name: &str, plain: &str, width: usize, about: &str) -> String {
     format!("  {name}{:gap$}{text}\n", "")
 }
 
-/// Writing to a string cannot fail.
+/// Appends text; writing to a string cannot fail.
 fn push(page: &mut String, text: &str) {
     let _ = page.write_str(text);
 }
@@ -180,7 +180,7 @@ mod tests {
         assert_eq!(once, there);
     }
 
-    /// The words that lead to every page.
+    /// Collects the command words that lead to each page.
     fn pages(command: &Command, words: &[String], pages: &mut Vec<Vec<String>>) {
         let mut words = words.to_vec();
         words.push(command.get_name().to_owned());
@@ -236,7 +236,7 @@ mod tests {
         }
     }
 
-    /// The words of a line, as a shell would part them.
+    /// Splits a line into words as a shell does.
     fn words(line: &str) -> Vec<String> {
         let (mut words, mut quote) = (vec![String::new()], None);
         for ch in line.chars() {

@@ -1,4 +1,4 @@
-//! `abide history`: what was said in a session.
+//! `abide history`: prints the messages of a session.
 
 use std::fmt::Write;
 
@@ -17,7 +17,7 @@ use crate::wire::input::PageSize;
 use crate::wire::sessions::{GetHistory, History as Page};
 use crate::wire::shapes::Message;
 
-/// Show what was said in a session
+/// Show the messages of a session
 #[derive(Debug, Args)]
 #[command(after_help = "abide history @last
 abide history agent:build:chat --limit 5 --full")]
@@ -26,19 +26,19 @@ pub(crate) struct History {
     #[arg(value_name = "SESSION")]
     session: String,
 
-    /// How many messages, the last ones
+    /// Maximum number of messages, the newest ones
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=500))]
     limit: u32,
 
-    /// Only messages before this number
+    /// Only messages before this sequence number
     #[arg(long, value_name = "SEQ")]
     before: Option<i64>,
 
-    /// Without tool calls and their results
+    /// Leave out tool calls and their results
     #[arg(long)]
     no_tools: bool,
 
-    /// The results of tools as a whole, not only their first lines
+    /// Show complete tool results, not only their first lines
     #[arg(long, conflicts_with = "no_tools")]
     full: bool,
 }
@@ -77,12 +77,12 @@ impl History {
     }
 }
 
-/// So many lines of a tool's result are shown where not all of it was asked for.
+/// Number of lines of a tool result that are shown without `--full`.
 const FIRST: usize = 6;
 
-/// A message with its head, for people. Of tools' results the first lines, or all with `full`.
+/// Formats a message with its head. Tool results are cut to their first lines unless `full`.
 pub(crate) fn show(message: &Message, now: Timestamp, full: bool) -> String {
-    // Most of what is said is text, and the rest says more by its kind than by who said it.
+    // Most messages are text; for the others the kind says more than the role.
     let what = match &*message.kind {
         "text" => message.role.to_string(),
         kind => kind.replace('_', " "),
@@ -124,7 +124,7 @@ pub(crate) fn show(message: &Message, now: Timestamp, full: bool) -> String {
     text
 }
 
-/// The first lines of a tool's result, each on one line of the screen.
+/// First lines of a tool result, each cut to one line of the screen.
 fn beginning(said: &str) -> String {
     let mut lines: Vec<String> = said
         .lines()
@@ -141,7 +141,7 @@ fn beginning(said: &str) -> String {
     lines.join("\n  ")
 }
 
-/// The arguments of a call as people write them: `path: README.md, limit: 60`.
+/// Formats the arguments of a call: `path: README.md, limit: 60`.
 fn plain(arguments: &Value) -> String {
     let Value::Object(fields) = arguments else {
         return arguments.to_string();

@@ -1,6 +1,6 @@
-//! From what a person types to a run or a session: a whole id or key, `@last`, a label, or the
-//! beginning or end of an id. Every command that takes a run or a session asks here, so that a
-//! name means the same everywhere.
+//! Resolves what a user types to a run or a session: a whole id or key, `@last`, a label, or the
+//! beginning or end of an id. Used by every command that takes a run or a session, so that a name
+//! means the same everywhere.
 
 use std::collections::HashSet;
 
@@ -15,29 +15,29 @@ use crate::wire::runs::{GetRun, ListRuns, Runs};
 use crate::wire::sessions::{GetSession, ListSessions, SessionKind, Sessions};
 use crate::wire::shapes::{Run, Session};
 
-/// How many of the most recent runs are searched for digits.
+/// Number of most recent runs that are searched for digits.
 const SEARCHED: usize = 5_000;
-/// So many of those that a name may mean are listed.
+/// Maximum number of candidates that are listed for an ambiguous name.
 const LISTED: usize = 8;
-/// So many of the most recent runs are named where none was meant.
+/// Number of most recent runs that are listed when nothing matches.
 const RECENT: usize = 3;
-/// Names at least so alike may have been confused; 1 = the same.
+/// Minimum Jaro-Winkler similarity for a "did you mean" suggestion; 1 = equal.
 const LIKE: f64 = 0.85;
-/// The run that was started last from here.
+/// Name of the newest run that was started from this terminal.
 const LAST: &str = "@last";
 
-/// What a name stands for.
+/// What a name resolves to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Named {
-    /// A run.
+    /// A run, by its id.
     Run(RunId),
-    /// A session.
+    /// A session, by its key.
     Session(SessionKey),
 }
 
-/// The run that `text` means; a session stands for its newest run.
+/// Resolves `text` to a run; a session resolves to its newest run.
 pub(crate) async fn run(link: &Link, text: &str) -> Result<RunId, Failure> {
-    // Whether there is a run with a whole id says the command itself.
+    // Existence is not checked here: the command itself reports a missing run.
     if let Ok(id) = text.parse() {
         return Ok(id);
     }
@@ -47,7 +47,7 @@ pub(crate) async fn run(link: &Link, text: &str) -> Result<RunId, Failure> {
     }
 }
 
-/// The session that `text` means; a run stands for the session that it works in.
+/// Resolves `text` to a session; a run resolves to its session.
 pub(crate) async fn session(link: &Link, text: &str) -> Result<SessionKey, Failure> {
     if let Some(key) = by_key(link, text).await? {
         return Ok(key);
@@ -61,8 +61,7 @@ pub(crate) async fn session(link: &Link, text: &str) -> Result<SessionKey, Failu
     only(link, text, found).await.map(|one| one.session)
 }
 
-/// The run or session that `text` means; where a run and the session that it works in bear the
-/// same name, the run.
+/// Resolves `text` to a run or a session; if a run and its session share the name, to the run.
 pub(crate) async fn either(link: &Link, text: &str) -> Result<Named, Failure> {
     if let Some(key) = by_key(link, text).await? {
         return Ok(Named::Session(key));
@@ -74,12 +73,12 @@ pub(crate) async fn either(link: &Link, text: &str) -> Result<Named, Failure> {
     only(link, text, found).await.map(|one| one.named)
 }
 
-/// A run with its whole result.
+/// The run with its complete result.
 pub(crate) async fn details(link: &Link, id: RunId) -> Result<Run, Failure> {
     link.ask("runs.get", GetRun { run_id: id }).await
 }
 
-/// The session whose whole key this is.
+/// The session with exactly this key, if it exists.
 async fn by_key(link: &Link, text: &str) -> Result<Option<SessionKey>, Failure> {
     let Ok(session_key) = SessionKey::parse(text) else {
         return Ok(None);
@@ -93,7 +92,7 @@ async fn by_key(link: &Link, text: &str) -> Result<Option<SessionKey>, Failure> 
     }
 }
 
-/// The run whose whole id this is, or the last one.
+/// The run with exactly this id, which is not checked to exist, or the one of `@last`.
 async fn by_id(link: &Link, text: &str) -> Result<Option<RunId>, Failure> {
     if text == LAST {
         return last(link).await.map(Some);
@@ -140,17 +139,17 @@ async fn newest(link: &Link, key: SessionKey) -> Result<RunId, Failure> {
     }
 }
 
-/// Something that a name may mean.
+/// A candidate for a name.
 struct Match {
     named: Named,
-    /// The session that it is, or that it works in.
+    /// The session itself, or the session of the run.
     session: SessionKey,
-    /// What it is, for people.
+    /// Description for display.
     about: String,
 }
 
-/// All that bears this label, or whose id begins or ends with these digits; of a session and a
-/// run in it the run alone.
+/// Runs and sessions with this label, or whose id begins or ends with these digits. A session is
+/// left out if one of its runs matches.
 async fn search(link: &Link, text: &str) -> Result<Vec<Match>, Failure> {
     let now = Clock::system().now();
     let request = ListRuns {
@@ -216,7 +215,7 @@ async fn runs_by_digits(link: &Link, digits: &str) -> Result<Vec<Run>, Failure> 
     }
 }
 
-/// The sessions whose keys end with these digits, as lists show the keys that were made up.
+/// Sessions whose keys end with these digits, as lists shorten generated keys.
 async fn sessions_by_digits(link: &Link, digits: &str) -> Result<Vec<Session>, Failure> {
     let request = ListSessions {
         kind: Some(SessionKind::All),
@@ -230,12 +229,12 @@ async fn sessions_by_digits(link: &Link, digits: &str) -> Result<Vec<Session>, F
     Ok(page.sessions)
 }
 
-/// Can this be the beginning or end of an id?
+/// True if the text can be the beginning or end of an id.
 fn are_digits(text: &str) -> bool {
     (4..=36).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-')
 }
 
-/// What was found, if it is one.
+/// The single match; otherwise a failure with suggestions or with the candidates.
 async fn only(link: &Link, text: &str, mut found: Vec<Match>) -> Result<Match, Failure> {
     match found.len() {
         0 => Err(missing(link, text).await?),
@@ -275,7 +274,7 @@ fn about_run(run: &Run, now: Timestamp) -> String {
 fn about_session(session: &Session, now: Timestamp) -> String {
     let name = session.label.as_ref().or(session.title.as_ref());
     let name = name.map(|name| format!(": {name}")).unwrap_or_default();
-    // Its key is what is to be typed, so it is whole.
+    // The key is never cut, because the user has to type it.
     let key = &session.key;
     let age = text::age(session.updated_at, now);
     format!(
@@ -285,7 +284,7 @@ fn about_session(session: &Session, now: Timestamp) -> String {
     )
 }
 
-/// Nothing bears the name: what may have been meant.
+/// The failure for an unknown name, with suggestions.
 async fn missing(link: &Link, text: &str) -> Result<Failure, Failure> {
     let failure = Failure::new(
         exit::NOT_FOUND,
@@ -332,7 +331,7 @@ async fn missing(link: &Link, text: &str) -> Result<Failure, Failure> {
     Ok(failure.hint("see what there is: abide ps --all, abide sessions --all"))
 }
 
-/// The name that is most like `wanted`, if one is like it at all.
+/// The name that is most similar to `wanted`, if one is similar enough.
 fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     names
         .map(|name| (strsim::jaro_winkler(wanted, name), name))

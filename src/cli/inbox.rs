@@ -1,4 +1,4 @@
-//! `abide inbox`: how the runs ended that a session asked for.
+//! `abide inbox`: shows, acknowledges, retries and dismisses announcements of ended runs.
 
 use clap::Args;
 
@@ -14,9 +14,9 @@ use crate::wire::input::PageSize;
 use crate::wire::sessions::{Ack, GetInbox, Inbox as Page};
 use crate::wire::shapes::Announce;
 
-/// Show how the runs ended that a session asked for
+/// Show the announcements of ended runs that a session has asked for
 ///
-/// Each end is told once and waits here until it is acknowledged.
+/// Each end is announced once and stays here until it is acknowledged.
 #[derive(Debug, Args)]
 #[command(after_help = "abide inbox client:bot --ack
 abide inbox --undelivered")]
@@ -25,23 +25,23 @@ pub(crate) struct Inbox {
     #[arg(value_name = "SESSION", required_unless_present_any = ["undelivered", "retry", "dismiss"])]
     session: Option<String>,
 
-    /// Acknowledge what is shown, so that it is not shown again
+    /// Acknowledge the announcements that are shown, so that they are not shown again
     #[arg(long, conflicts_with = "acked")]
     ack: bool,
 
-    /// Those that were acknowledged, in place of those that wait
+    /// Show acknowledged announcements instead of open ones
     #[arg(long)]
     acked: bool,
 
-    /// List the runs of all sessions whose end nobody has taken note of
+    /// List the runs of all sessions whose end is not delivered or not acknowledged yet
     #[arg(long, conflicts_with = "session")]
     undelivered: bool,
 
-    /// Tell the end of this run again
+    /// Deliver the announcement of this run again
     #[arg(long, value_name = "RUN", conflicts_with_all = ["session", "undelivered", "dismiss"])]
     retry: Vec<String>,
 
-    /// Tell the end of this run to nobody any more; its result stays
+    /// Stop delivering the announcement of this run; its result is kept
     #[arg(long, value_name = "RUN", conflicts_with_all = ["session", "undelivered"])]
     dismiss: Vec<String>,
 }
@@ -78,7 +78,7 @@ impl Inbox {
                 }
             }
             shown += page.announces.len();
-            // Acknowledged only once it has been printed: what was not seen stays.
+            // Acknowledged only after it was printed: what was not printed stays open.
             if self.ack && !page.announces.is_empty() {
                 acknowledge(&link, common, &key, &page).await?;
             }

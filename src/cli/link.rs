@@ -1,5 +1,5 @@
-//! A connection to the daemon, and what its errors mean to a person. Used by every command
-//! that asks a daemon.
+//! A connection to the daemon, and the translation of its errors into failures. Used by every
+//! command that calls a daemon.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use crate::wire::events::SubscribeEvents;
 /// A connection to the daemon.
 pub(crate) struct Link {
     client: Client,
-    /// Where it leads.
+    /// The daemon that this is connected to.
     pub(crate) target: Target,
 }
 
@@ -32,17 +32,17 @@ impl Link {
         Ok(Link { client, target })
     }
 
-    /// Asks, and leaves it to the caller what an error means.
+    /// Calls a method and returns the client's error unchanged.
     pub(crate) async fn call(&self, method: &str, params: Value) -> Result<Value, ClientError> {
         self.client.call(method, params).await
     }
 
-    /// What an error of [`Link::call`] means to a person.
+    /// The failure for an error of [`Link::call`].
     pub(crate) fn explain(&self, error: ClientError) -> Failure {
         failure(error, &self.target)
     }
 
-    /// Asks, and gives the answer as it came.
+    /// Calls a method and returns the reply unparsed.
     pub(crate) async fn raw(
         &self,
         method: &str,
@@ -57,12 +57,12 @@ impl Link {
         events.map_err(|error| self.failure(error))
     }
 
-    /// What an error of this link means.
+    /// The failure for a client error of this connection.
     pub(crate) fn failure(&self, error: ClientError) -> Failure {
         failure(error, &self.target)
     }
 
-    /// Asks, and reads the answer.
+    /// Calls a method and parses the reply.
     pub(crate) async fn ask<R: DeserializeOwned>(
         &self,
         method: &str,
@@ -75,7 +75,7 @@ impl Link {
     }
 }
 
-/// A daemon of another protocol would be misunderstood, or would misunderstand.
+/// Refuses a daemon of another protocol version: one of both would misread the other.
 fn speaks(endpoint: &Endpoint) -> Result<(), Failure> {
     if endpoint.protocol == PROTOCOL {
         return Ok(());
@@ -97,7 +97,7 @@ fn speaks(endpoint: &Endpoint) -> Result<(), Failure> {
     )))
 }
 
-/// Finds the daemon and connects to it by the first way that leads there.
+/// Connects by the first transport that reaches the daemon.
 pub(crate) async fn by_any_way<C>(
     place: &Where,
     connect: impl AsyncFn(&Way) -> Result<Result<C, ClientError>, Failure>,
@@ -110,7 +110,7 @@ pub(crate) async fn by_any_way<C>(
     for way in &target.ways {
         match connect(way).await? {
             Ok(connection) => return Ok((connection, target)),
-            // A socket whose file is gone says nothing about the daemon's address.
+            // An unreachable socket says nothing about the daemon's address.
             Err(error @ ClientError::NoDaemon { .. }) => lost = Some(error),
             Err(error) => return Err(failure(error, &target)),
         }
@@ -119,7 +119,8 @@ pub(crate) async fn by_any_way<C>(
     Err(failure(lost, &target))
 }
 
-/// Takes one way; the outer failure is about the way itself.
+/// Connects by one transport; the outer failure comes before connecting, such as an unreadable
+/// token file.
 async fn connect(way: &Way) -> Result<Result<Client, ClientError>, Failure> {
     Ok(match way {
         Way::Socket { path, token_file } => {
@@ -133,7 +134,7 @@ async fn connect(way: &Way) -> Result<Result<Client, ClientError>, Failure> {
     })
 }
 
-/// Reads an answer that came with [`Link::raw`].
+/// Parses a reply of [`Link::raw`].
 pub(crate) fn read<R: DeserializeOwned>(answer: &Value) -> Result<R, Failure> {
     R::deserialize(answer).map_err(|error| {
         Failure::local("the daemon's answer cannot be read", error)
@@ -141,13 +142,13 @@ pub(crate) fn read<R: DeserializeOwned>(answer: &Value) -> Result<R, Failure> {
     })
 }
 
-/// Was the link lost, so that nobody knows what became of the request?
+/// True if the connection was lost, so that the outcome of the request is unknown.
 pub(crate) fn is_broken(failure: &Failure) -> bool {
     failure.kind == LOST
 }
 
-/// Looks for the daemon until it answers again, for at most [`SEARCH`]. `say` is told that this
-/// goes on, and that the daemon was stopped where that is so.
+/// Reconnects to the daemon, retrying for at most [`SEARCH`]. `say` gets a note that this is going
+/// on, and one if the daemon was stopped.
 pub(crate) async fn find_again(
     place: &Where,
     _lost: Failure,
@@ -180,7 +181,7 @@ pub(crate) async fn find_again(
     }
 }
 
-/// The daemon has not come back in time: why, and what to do.
+/// The failure for a daemon that has not come back in time.
 fn given_up(gone: Failure) -> Failure {
     let said = |text: &str| text.contains("is kept");
     let is_said = said(&gone.message) || gone.hints.iter().any(|hint| said(hint));
@@ -195,14 +196,14 @@ fn given_up(gone: Failure) -> Failure {
         gone.message
     );
     let mut failure = Failure::new(exit::NO_DAEMON, NO_DAEMON, message);
-    // What the lost link advises is for where a daemon answers.
+    // The hints of the lost connection apply only while a daemon answers.
     failure.hints = gone.hints;
     failure
 }
 
-/// How long a lost daemon is looked for.
+/// How long a connection to a lost daemon is retried.
 const SEARCH: Duration = Duration::from_secs(60);
-/// How often.
+/// Interval between two attempts.
 pub(crate) const RETRY: Duration = Duration::from_millis(250);
 
 const LOST: &str = "link_lost";
@@ -251,8 +252,7 @@ fn failure(error: ClientError, target: &Target) -> Failure {
     with_versions(failure, target)
 }
 
-/// A daemon of another version may not know what this program asks for: say so where that is
-/// what happened.
+/// Adds a hint if a version difference may explain why the request was refused.
 fn with_versions(failure: Failure, target: &Target) -> Failure {
     let own = env!("CARGO_PKG_VERSION");
     let Some(theirs) = target.endpoint.as_ref().map(|endpoint| &endpoint.version) else {
@@ -312,7 +312,7 @@ mod tests {
         assert!(told.contains(env!("CARGO_PKG_VERSION")), "{told}");
         assert!(told.contains("abide stop && abide serve"), "{told}");
 
-        // Of the same version, or for another reason, the version is not to blame.
+        // For the same version, or another kind of error, no hint is added.
         let same = target(env!("CARGO_PKG_VERSION"));
         assert_eq!(with_versions(unknown(), &same), unknown());
         let missing = || Failure::new(3, "not_found", "no run");

@@ -1,8 +1,8 @@
-//! Looking at runs as they go on: events go into the view, what was missed is read, and what the
-//! runs ask is put to the person who is there. Used by `follow.rs` and `attach`.
+//! Live display of runs: feeds events into the view, reads what was missed, and asks the present
+//! user about requests of the runs. Used by `follow.rs` and `attach`.
 //!
-//! Events say what happened, so a restart of the daemon is gone on from where the last one was
-//! seen; rows are read where a picture begins, and where events do not say enough.
+//! After a restart of the daemon, events continue from the last one that was seen. Rows are read at
+//! each snapshot, and where events do not carry enough.
 
 use std::time::Duration;
 
@@ -21,55 +21,54 @@ use crate::clock::Clock;
 use crate::kernel::ids::SessionKey;
 use crate::wire::events::{Event, SubscribeEvents};
 
-/// What stands in front of what is typed while nothing is asked for.
+/// Prompt of a line that is typed ahead.
 const NEXT: &str = "next> ";
-/// How often it is asked what people are asked, where nobody is told of it.
+/// Interval of polling for open requests of which no event arrives.
 const QUIET: Duration = Duration::from_secs(2);
 
-/// Runs that are looked at.
+/// Live state of the followed runs.
 pub(crate) struct Live<'a> {
     pub(crate) watch: Watch<'a>,
-    /// `None`: nothing is shown.
+    /// `None` if nothing is shown.
     pub(crate) view: Option<View>,
-    /// What the runs in and below this session ask is looked for.
+    /// Session whose subtree is searched for open requests.
     pub(crate) session: Option<SessionKey>,
     person: Option<&'a mut Person>,
-    /// What is put to the person right now.
+    /// The request that the user is being asked now.
     open: Option<Put>,
     asked: Vec<Asked>,
-    /// Something may be asked that is not known yet.
+    /// The open requests must be read again.
     asks_anew: bool,
     frames: Interval,
     quiet: Interval,
     clock: Clock,
-    /// The person does not want to look any more.
+    /// Set once the user stops following.
     pub(crate) left: Option<Left>,
 }
 
-/// Why a person does not look at a turn of a conversation any more; it goes on.
+/// Why the user stops following a conversation turn, which continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Left {
-    /// They want to end the conversation.
+    /// Quit the conversation.
     Conversation,
-    /// They want to answer later what is asked.
+    /// Answer the open request later.
     Question,
 }
 
-/// What came.
+/// Result of [`Live::next`].
 pub(crate) enum News {
-    /// This has happened.
+    /// An event arrived.
     Event(Box<Event>),
-    /// Anything may have happened: the subscription was begun or came back.
+    /// The subscription has started or resumed: anything may have happened.
     Anew,
-    /// Nothing was said for a while.
+    /// No event arrived for a while.
     Quiet,
-    /// The person does not want to look any more: [`Live::left`].
+    /// The user stopped following: see [`Live::left`].
     Left,
 }
 
 impl<'a> Live<'a> {
-    /// Subscribes. From here on every move is an event, so none falls between a look at the
-    /// rows and the next.
+    /// Subscribes. Every later change is an event, so none is missed between two reads of the rows.
     pub(crate) async fn open(
         link: Link,
         place: &'a Where,
@@ -97,8 +96,8 @@ impl<'a> Live<'a> {
         })
     }
 
-    /// What comes next. Meanwhile the picture is drawn, and what is asked is put to the person.
-    /// Nothing is lost when this is dropped.
+    /// Waits for the next news. Meanwhile it draws the view and asks the user about requests.
+    /// Cancel-safe.
     pub(crate) async fn next(&mut self) -> Result<News, Failure> {
         let keys = self.view.as_ref().is_some_and(View::takes_keys);
         let talks = self.is_conversation();
@@ -135,12 +134,12 @@ impl<'a> Live<'a> {
         }
     }
 
-    /// Is it a turn of a conversation, in which a person may type at any time?
+    /// True for a conversation turn, in which the user may type at any time.
     fn is_conversation(&self) -> bool {
         self.view.as_ref().is_some_and(View::is_of_conversation)
     }
 
-    /// A line that is no answer: it is sent after this turn.
+    /// Queues a line that is not an answer; it is sent after this turn.
     fn types_ahead(&mut self, line: Option<String>) {
         if let (Some(line), Some(person)) = (line, &mut self.person) {
             person.types_ahead(line);
@@ -148,7 +147,7 @@ impl<'a> Live<'a> {
         self.prompt();
     }
 
-    /// Is anybody there to be shown or asked something?
+    /// True if there is a view or a user.
     fn is_watched(&self) -> bool {
         self.view.is_some() || self.person.is_some()
     }
@@ -158,7 +157,7 @@ impl<'a> Live<'a> {
             view.hear(event);
         }
         let kind = event.kind.as_str();
-        // A run that is paused may wait for a value.
+        // A paused run may wait for a value.
         self.asks_anew |=
             kind.starts_with("question.") || kind.starts_with("approval.") || kind == "run.paused";
     }
@@ -173,10 +172,10 @@ impl<'a> Live<'a> {
         self.watch.come_back(say).await
     }
 
-    /// Reads what is to be read, and shows how things stand.
+    /// Reads missing rows, asks the user about the next request, and draws the view.
     async fn show(&mut self) -> Result<(), Failure> {
         match self.read().await {
-            // The subscription finds the daemon again; until then the picture stands.
+            // The subscription reconnects; until then the last view stays on the screen.
             Err(lost) if link::is_broken(&lost) || lost.kind == "unavailable" => {}
             read => read?,
         }
@@ -203,7 +202,7 @@ impl<'a> Live<'a> {
         if let Some(gone) = self.open.take_if(|open| !is_open(open)) {
             let what = asked::how_closed(&self.watch.link, &gone.asked).await?;
             self.unprompt();
-            // Where the terminal draws what is typed, the line with the prompt is not over.
+            // If the terminal echoes the typed text itself, the prompt's line must be ended first.
             let keys = self.view.as_ref().is_some_and(View::takes_keys);
             let end = if keys { "" } else { "\n" };
             self.note(&format!("{end}{what}"));
@@ -211,12 +210,12 @@ impl<'a> Live<'a> {
         Ok(())
     }
 
-    /// Puts to the person what was not put yet.
+    /// Asks the user about the next request that was not asked yet.
     async fn put(&mut self) {
         if self.open.is_some() {
             return;
         }
-        // From a pipe nobody answers: its lines were written before anything was asked.
+        // A pipe never answers: its lines were written before any request was made.
         let Some(person) = self.person.as_mut().filter(|person| person.is_there) else {
             return;
         };
@@ -228,8 +227,8 @@ impl<'a> Live<'a> {
         self.turn_page().await;
     }
 
-    /// Shows what comes next of what is open, and asks for it. What was typed before is no answer to
-    /// what nobody has seen.
+    /// Shows the next page of the open request and prompts for it. Input typed before is set aside:
+    /// it cannot answer an unseen page.
     async fn turn_page(&mut self) {
         if let Some(page) = self.open.as_mut().and_then(|open| open.rest.pop_front()) {
             self.note(&page);
@@ -240,7 +239,7 @@ impl<'a> Live<'a> {
         self.prompt();
     }
 
-    /// Asks for what is open.
+    /// Draws the prompt of the open request, or the typed-ahead line of a conversation.
     fn prompt(&mut self) {
         let talks = self.is_conversation();
         let (Some(open), Some(person)) = (&self.open, &self.person) else {
@@ -264,7 +263,7 @@ impl<'a> Live<'a> {
         }
     }
 
-    /// Nothing is asked for any more.
+    /// Removes the prompt of a request that is no longer asked.
     fn unprompt(&mut self) {
         if let Some(person) = &mut self.person {
             person.goes_on();
@@ -277,7 +276,7 @@ impl<'a> Live<'a> {
         }
     }
 
-    /// Passes on what the person has said to what is open; an empty line leaves it open.
+    /// Sends the user's reply to the open request; an empty line leaves it open.
     async fn answer(&mut self, line: Option<String>) -> Result<(), Failure> {
         let Some(open) = self.open.take() else {
             return Ok(());
@@ -330,8 +329,8 @@ impl<'a> Live<'a> {
                 self.note("say yes or no");
                 self.ask_again(open).await;
             }
-            // It ran out, another client was first, or the file is another one now: what waits
-            // still is put again, as it is now.
+            // It expired, another client answered first, or the file has changed since: if it is
+            // still open, it is asked again with its current content.
             Err(refused) if refused.kind == "conflict" || open.asked.is_secret() => {
                 self.note(&refused.to_string());
                 let id = open.asked.id();
@@ -342,7 +341,7 @@ impl<'a> Live<'a> {
                     }
                 }
             }
-            // The daemon went away in this moment: it is put again.
+            // The daemon went away just now: it is asked again.
             Err(lost) if link::is_broken(&lost) || lost.kind == "unavailable" => {
                 self.note("that was not heard; it is asked again");
                 if let Some(person) = &mut self.person {
@@ -355,7 +354,7 @@ impl<'a> Live<'a> {
         Ok(())
     }
 
-    /// Asks once more for what was open.
+    /// Prompts once more for the open request.
     async fn ask_again(&mut self, open: Put) {
         self.open = Some(open);
         if let Some(person) = &mut self.person {
@@ -364,7 +363,7 @@ impl<'a> Live<'a> {
         self.prompt();
     }
 
-    /// What is open stays so. In a conversation the person goes on with something else.
+    /// Leaves the request open; a conversation turn is then no longer followed.
     fn postpone(&mut self, open: &Put) {
         if !self.is_conversation() {
             return;
@@ -375,7 +374,7 @@ impl<'a> Live<'a> {
         self.left = Some(Left::Question);
     }
 
-    /// Tells people something; it stays on the screen.
+    /// Prints a note that stays on the screen.
     pub(crate) fn note(&mut self, text: &str) {
         match &mut self.view {
             Some(view) => view.note(text),
@@ -383,7 +382,7 @@ impl<'a> Live<'a> {
         }
     }
 
-    /// Prints a text as a part of the answer.
+    /// Prints text as a part of the answer.
     pub(crate) fn says(&mut self, text: &str) -> Result<(), Failure> {
         match &mut self.view {
             Some(view) => view.says(text),
@@ -392,7 +391,7 @@ impl<'a> Live<'a> {
     }
 }
 
-/// What the person types: key by key, or whole lines.
+/// Reads the user's input, key by key or as whole lines.
 async fn typed(person: &mut Option<&mut Person>, keys: bool) -> Typed {
     match person {
         Some(person) if keys => person.key().await,

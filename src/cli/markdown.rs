@@ -1,6 +1,6 @@
-//! Markdown for a terminal, a line at a time, so that it can be shown while it is still written:
+//! Renders Markdown for a terminal line by line, so that it can be shown while it is streamed:
 //! headings, lists, quotes, fenced code, bold, italic and inline code. Used where the answer of a
-//! model is shown. The text is cleaned here; nothing in it can steer the terminal.
+//! model is shown. The text is cleaned here, so that it cannot control the terminal.
 
 use anstyle::{AnsiColor, Style};
 use unicode_width::UnicodeWidthStr;
@@ -8,21 +8,21 @@ use unicode_width::UnicodeWidthStr;
 use super::print::{DIM, HEAD, styled};
 use super::text::{clean, fitting};
 
-/// For code.
+/// Style of code.
 const CODE: Style = AnsiColor::Cyan.on_default();
-/// A horizontal rule is no wider than this.
+/// Maximum width of a horizontal rule.
 const RULE: usize = 40;
-/// The most characters of one line for each of its columns: some have no width.
+/// Maximum number of characters per column of a line; some characters have no width.
 const MARKS: usize = 16;
-/// What a mark encloses has at most so many bytes.
+/// Maximum number of bytes between a mark and its end.
 const REACH: usize = 500;
-/// A line is never wrapped narrower than this.
+/// Minimum width for wrapping.
 const NARROW: usize = 8;
 
-/// What was opened by earlier lines.
+/// State that earlier lines have set.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Markdown {
-    /// The fence that code stands between, where one is open.
+    /// The opening fence while in a code block.
     fence: Option<String>,
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct Markdown {
 type Cell = (char, Style);
 
 impl Markdown {
-    /// A whole text as styled lines of at most so many columns. Lines of code are not wrapped.
+    /// Renders a whole text as styled lines of at most `columns`. Lines of code are not wrapped.
     pub(crate) fn render(text: &str, columns: usize) -> String {
         let mut markdown = Markdown::default();
         let lines = text.trim_end().lines();
@@ -40,8 +40,8 @@ impl Markdown {
         shown.join("\n")
     }
 
-    /// The next line of the source as styled lines of at most so many columns. Code is wrapped
-    /// only with `hard`: a terminal that wraps it itself gives it back whole when it is copied.
+    /// Renders the next source line as styled lines of at most `columns`. Code is wrapped only with
+    /// `hard`: lines that the terminal wraps itself are copied without line breaks.
     pub(crate) fn line(&mut self, source: &str, columns: usize, hard: bool) -> Vec<String> {
         let source = clean(source).replace('\t', "    ");
         let columns = columns.max(NARROW);
@@ -60,7 +60,7 @@ impl Markdown {
         if bare.is_empty() {
             return vec![String::new()];
         }
-        // Columns of a table stand below each other only as they are written.
+        // The columns of a table align only if it is printed as written.
         if bare.starts_with('|') {
             return code_like(&source, columns, hard);
         }
@@ -78,7 +78,7 @@ impl Markdown {
         }
         let (mark, rest) = match bullet(bare) {
             Some((mark, rest)) => (mark, rest),
-            // Four blanks in front are code, too.
+            // Four leading blanks are code, too.
             None if indent >= 4 => return code_like(&source, columns, hard),
             None => (String::new(), bare),
         };
@@ -93,7 +93,7 @@ impl Markdown {
 fn fence_of(bare: &str) -> Option<String> {
     let mark = bare.chars().next().filter(|ch| matches!(ch, '`' | '~'))?;
     let count = bare.chars().take_while(|ch| *ch == mark).count();
-    // Three in a line of prose are inline code.
+    // Three backticks within a line of prose are inline code.
     let is_alone = !bare[count..].contains('`');
     (count >= 3 && is_alone).then(|| bare[..count].to_owned())
 }
@@ -110,7 +110,7 @@ fn heading(bare: &str) -> Option<&str> {
     is_one.then(|| rest.trim())
 }
 
-/// What stands in front of the item of a list, and the item.
+/// Splits a list item into its mark and its text.
 fn bullet(bare: &str) -> Option<(String, &str)> {
     let (mark, rest) = bare.split_once(' ')?;
     if matches!(mark, "-" | "*" | "+" | "•") {
@@ -132,7 +132,7 @@ fn code_like(source: &str, columns: usize, hard: bool) -> Vec<String> {
     parts(source, columns, hard).map(str::to_owned).collect()
 }
 
-/// `text` in parts that fit; in one where it need not.
+/// Splits `text` into parts that fit if `hard`; otherwise returns it as one part.
 fn parts(text: &str, columns: usize, hard: bool) -> impl Iterator<Item = &str> {
     let mut rest = Some(text);
     std::iter::from_fn(move || {
@@ -151,7 +151,7 @@ fn cells(text: &str, style: Style) -> Vec<Cell> {
     text.chars().map(|ch| (ch, style)).collect()
 }
 
-/// Prose with what is marked in it: `code`, **bold**, *italic*. A mark without its end is text.
+/// Styles inline marks: `code`, **bold**, *italic*. A mark without an end stays text.
 fn inline(text: &str, base: Style) -> Vec<Cell> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -173,7 +173,8 @@ fn inline(text: &str, base: Style) -> Vec<Cell> {
     out
 }
 
-/// What a mark at the beginning of `rest` encloses, its style (none for code), and what follows.
+/// The text that a mark at the beginning of `rest` encloses, its style (`None` for code), and the
+/// rest.
 fn marked(rest: &str, before: Option<char>, base: Style) -> Option<(&str, Option<Style>, &str)> {
     for (mark, style) in [
         ("**", base.bold()),
@@ -184,7 +185,7 @@ fn marked(rest: &str, before: Option<char>, base: Style) -> Option<(&str, Option
         let Some(inner) = rest.strip_prefix(mark) else {
             continue;
         };
-        // In the middle of a word an underscore is a part of a name.
+        // Within a word an underscore is part of a name.
         if mark.starts_with('_') && before.is_some_and(char::is_alphanumeric) {
             return None;
         }
@@ -207,7 +208,8 @@ fn marked(rest: &str, before: Option<char>, base: Style) -> Option<(&str, Option
     (!inside.is_empty()).then_some((inside, None, &inner[end + ticks..]))
 }
 
-/// Where the end of a mark is looked for: a long line full of marks costs no more than its length.
+/// The range that is searched for the end of a mark, limited so that a long line full of marks
+/// stays cheap.
 fn near(text: &str) -> &str {
     let mut end = text.len().min(REACH);
     while !text.is_char_boundary(end) {
@@ -216,15 +218,14 @@ fn near(text: &str) -> &str {
     &text[..end]
 }
 
-/// Cells as lines of at most so many columns, parted between words; those after the first stand
-/// behind `hang` blanks.
+/// Wraps cells between words to at most `columns`; lines after the first are indented by `hang`.
 fn wrap(line: Vec<Cell>, hang: usize, columns: usize) -> Vec<String> {
     if width(&line) <= columns {
         return vec![paint(&line)];
     }
     let mut rows: Vec<Vec<Cell>> = Vec::new();
     let mut row: Vec<Cell> = Vec::new();
-    // The blanks in front of the first word stay.
+    // Keep the blanks before the first word.
     let lead = line.iter().take_while(|(ch, _)| *ch == ' ').count();
     row.extend(&line[..lead]);
     let mut is_first = true;
@@ -242,7 +243,7 @@ fn wrap(line: Vec<Cell>, hang: usize, columns: usize) -> Vec<String> {
             row.push((' ', row.last().map_or(Style::new(), |last| last.1)));
         }
         is_first = false;
-        // A word that is wider than a line is parted inside.
+        // Break a word that is wider than a line.
         for cell in word {
             row.push(*cell);
             if width(&row) > columns || row.len() > columns * MARKS {
@@ -264,7 +265,7 @@ fn width(cells: &[Cell]) -> usize {
     text.width()
 }
 
-/// Cells as text, each run of one style set once.
+/// Formats cells as text, setting the style once per run of equal cells.
 fn paint(cells: &[Cell]) -> String {
     let mut out = String::with_capacity(cells.len() + 16);
     for run in cells.chunk_by(|one, other| one.1 == other.1) {

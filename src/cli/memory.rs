@@ -1,4 +1,4 @@
-//! `abide memory`: what agents keep beyond a conversation.
+//! `abide memory`: lists, searches and deletes the long-term memories of agents.
 
 use clap::{Args, Subcommand};
 use serde_json::Value;
@@ -18,13 +18,13 @@ use crate::wire::memory::{
     SearchMemories,
 };
 
-/// The most lines of a memory that a list shows; `--json` has all.
+/// Maximum number of lines of a memory in a list; `--json` has all.
 const LINES: usize = 4;
 
-/// See what agents remember beyond a conversation, and take out what they should not
+/// List, search and delete what agents remember across conversations
 ///
-/// An agent keeps things under its own name, a subagent under that of the agent it works for
-/// (build/explore). What fits a task is given to the model with it.
+/// An agent's memories are in the namespace of its own name, a subagent's in that of the agent that
+/// it works for (build/explore). Memories that match a task are given to the model with it.
 #[derive(Debug, Args)]
 #[command(after_help = "abide memory
 abide memory search deploy friday
@@ -38,9 +38,9 @@ pub(crate) struct Memory {
 enum What {
     /// List memories, newest first
     List(List),
-    /// Find memories by words, the best match first
+    /// Search memories by words, best match first
     Search(Search),
-    /// Take memories out for good
+    /// Delete memories permanently
     Delete {
         /// Ids, or their last digits, as the list shows them
         #[arg(value_name = "ID", required = true)]
@@ -50,22 +50,22 @@ enum What {
 
 #[derive(Debug, Args)]
 struct List {
-    /// Only those of this name space, such as build or build/explore
+    /// Only this namespace, such as build or build/explore
     #[arg(long, value_name = "NAME")]
     namespace: Option<String>,
 
-    /// How many
+    /// Maximum number of memories
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=i64::from(PAGE_LIMIT)))]
     limit: u32,
 }
 
 #[derive(Debug, Args)]
 struct Search {
-    /// What to look for; a memory with any of these words is found
+    /// Words to search for; a memory with any of them matches
     #[arg(value_name = "WORD", required = true)]
     words: Vec<String>,
 
-    /// Only in this name space, such as build or build/explore
+    /// Only in this namespace, such as build or build/explore
     #[arg(long, value_name = "NAME")]
     namespace: Option<String>,
 }
@@ -201,7 +201,7 @@ fn show(memories: &[Kept]) -> Result<(), Failure> {
     print::answer(shown.concat().trim_end())
 }
 
-/// A memory under its id, name space and age.
+/// Formats a memory under its id, namespace and age.
 fn lines(memory: &Kept, now: Timestamp) -> String {
     let from = match &*memory.source {
         "compaction" => ", of a shortened conversation",

@@ -1,5 +1,5 @@
-//! What a person types: one file a command. Commands talk to a daemon only through the
-//! client; `main.rs` calls [`main`].
+//! The command line: one file per command. Commands talk to a daemon only through the client;
+//! `main.rs` calls [`main`].
 
 mod agents;
 mod answer;

@@ -1,5 +1,5 @@
-//! What runs wait for that only a person can give, with the command that gives it. Used where
-//! runs are waited for, so that no wait is silent.
+//! What runs need from a user, with the commands that provide it. Used by the commands that wait
+//! for runs, so that no wait blocks silently.
 
 use std::collections::HashSet;
 
@@ -18,16 +18,16 @@ use crate::wire::input::{PAGE_LIMIT, PageSize};
 use crate::wire::runs::{ListRuns, Runs};
 use crate::wire::shapes::Run;
 
-/// What was announced so far, and to whom.
+/// What was announced during one wait, and how.
 pub(crate) struct Needs {
     announced: HashSet<Uuid>,
     json: bool,
-    /// Questions, approvals and values are put to the person in another way.
+    /// Questions, approvals and values are prompted for elsewhere, so they are not announced.
     has_prompts: bool,
     is_attended: bool,
 }
 
-/// Something that a person must give.
+/// Something that a user must provide.
 struct Need {
     id: Uuid,
     is_prompted: bool,
@@ -36,7 +36,7 @@ struct Need {
 }
 
 impl Needs {
-    /// With `json` each is an object on standard output, otherwise a note.
+    /// With `json` each announcement is an object on standard output, otherwise a note.
     pub(crate) fn new(json: bool, has_prompts: bool) -> Needs {
         Needs {
             announced: HashSet::new(),
@@ -46,8 +46,8 @@ impl Needs {
         }
     }
 
-    /// Announces what the runs in and below these sessions need and was not announced yet.
-    /// `true`: they need something, and no person is at the terminal who could give it.
+    /// Announces what the runs in and below these sessions need, unless it was announced before.
+    /// `true`: they need something, and no user is at the terminal.
     pub(crate) async fn announce(
         &mut self,
         link: &Link,
@@ -57,7 +57,7 @@ impl Needs {
         let mut found = Vec::new();
         for session in sessions {
             match open(link, session).await {
-                // The subscription finds the daemon again.
+                // The subscription reconnects.
                 Err(lost) if link::is_broken(&lost) || lost.kind == "unavailable" => {}
                 open => found.extend(open?),
             }

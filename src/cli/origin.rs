@@ -1,4 +1,4 @@
-//! Where a run was started from: the runs of a terminal bear its mark in their `meta`, by which
+//! Origin of a run: a run that was started from a terminal carries its mark in `meta`, by which
 //! `@last` finds the newest. Used by the commands that start runs, and by `ids.rs`.
 
 use std::collections::BTreeMap;
@@ -9,15 +9,15 @@ use crate::process::RUN_ID;
 use crate::wire::input::META_LIMIT;
 use crate::wire::runs::MetaValue;
 
-/// The field of a run's `meta` that has the mark.
+/// The `meta` field with the mark.
 const FIELD: &str = "abideTerminal";
-/// Names a terminal in place of the system, for scripts.
+/// Environment variable that names a terminal, for scripts.
 const NAMED: &str = "ABIDE_TERMINAL";
-/// So many digits of the hash are the mark.
+/// Number of hash digits in a mark.
 const DIGITS: usize = 16;
 
-/// `meta` with the mark of where this process runs. Other JSON than an object cannot bear one, nor
-/// one that has a field of that name or would become too long by it.
+/// Adds this process's mark to `meta`. Leaves `meta` unchanged if it is not an object, already has
+/// the field, or would exceed the size limit.
 pub(crate) fn marked(meta: Option<Value>) -> Option<Value> {
     match meta.unwrap_or_else(|| Value::Object(Map::new())) {
         Value::Object(fields) if fields.contains_key(FIELD) => Some(Value::Object(fields)),
@@ -37,13 +37,13 @@ pub(crate) fn marked(meta: Option<Value>) -> Option<Value> {
     }
 }
 
-/// The `meta` of the runs that were started from here.
+/// `meta` filter for runs that were started from this origin.
 pub(crate) fn filter() -> BTreeMap<String, MetaValue> {
     let mark = MetaValue::Text(mark(&origin()));
     BTreeMap::from([(FIELD.to_owned(), mark)])
 }
 
-/// The place in words, for an error.
+/// The origin in words, for an error message.
 pub(crate) fn here() -> &'static str {
     match origin() {
         Origin::Run(_) => "by this run",
@@ -53,15 +53,15 @@ pub(crate) fn here() -> &'static str {
     }
 }
 
-/// What starts runs.
+/// Where this process runs.
 enum Origin {
-    /// A program of this run: what it starts is not the person's.
+    /// Within a run, by its id: runs that its programs start are not the user's.
     Run(String),
-    /// The name that the caller gave.
+    /// Under the name that the caller has set in `ABIDE_TERMINAL`.
     Named(String),
-    /// A terminal, by what tells it from any other, earlier ones of the same device included.
+    /// On a terminal, with an identity that differs from earlier terminals on the same device.
     Terminal(String),
-    /// A process without a terminal, such as a service or a job of cron.
+    /// Without a terminal, such as a service or a cron job.
     None,
 }
 
@@ -82,13 +82,13 @@ fn mark(origin: &Origin) -> String {
         Origin::Terminal(terminal) => format!("terminal {terminal}"),
         Origin::None => "none".to_owned(),
     };
-    // Hashed: the name of a terminal is not for every client that may list runs.
+    // Hashed, because not every client that may list runs is to learn a terminal's name.
     let user = rustix::process::getuid().as_raw();
     let hash = blake3::hash(format!("{user} {place}").as_bytes());
     hash.to_hex()[..DIGITS].to_owned()
 }
 
-/// The controlling terminal: its device, its session, and when that session began.
+/// Identity of the controlling terminal: its device, its session, and the session's start.
 #[cfg(target_os = "linux")]
 fn terminal() -> Option<String> {
     let own = std::fs::read_to_string("/proc/self/stat").ok()?;
@@ -96,7 +96,7 @@ fn terminal() -> Option<String> {
     if device == "0" {
         return None;
     }
-    // A session's number is given again, also by the next boot.
+    // Session numbers are reused, also by the next boot.
     let leader = std::fs::read_to_string(format!("/proc/{session}/stat"));
     let began = leader
         .ok()
@@ -109,10 +109,10 @@ fn terminal() -> Option<String> {
     ))
 }
 
-/// A field of a process's `stat`, counted from the state.
+/// A field of `/proc/PID/stat`, counted from the state.
 #[cfg(target_os = "linux")]
 fn field(stat: &str, index: usize) -> Option<&str> {
-    // The program's name stands in parentheses and may hold anything, also parentheses.
+    // The program's name is in parentheses and may contain any character, parentheses included.
     let (_, rest) = stat.rsplit_once(')')?;
     rest.split_whitespace().nth(index)
 }

@@ -1,5 +1,5 @@
-//! The person at the terminal: what they type, and what they were asked already. Used where a
-//! conversation goes on, and where runs that are followed ask something.
+//! The user at the terminal: reads their input, and records which requests they were asked. Used by
+//! conversations and by the commands that follow runs interactively.
 
 use std::collections::HashSet;
 use std::io::{IsTerminal, Read, Write, stdin};
@@ -15,53 +15,53 @@ use uuid::Uuid;
 use super::asked::Asked;
 use super::print;
 
-/// Whoever types, or a pipe that stands in for them.
+/// The user who types, or a pipe in their place.
 pub(crate) struct Person {
-    /// Somebody types and sees what is asked for.
+    /// True if a user types and sees the prompts.
     pub(crate) is_there: bool,
     wants: mpsc::UnboundedSender<()>,
     reads: mpsc::UnboundedReceiver<Came>,
-    /// A byte here makes the reader stop waiting for input.
+    /// A byte written here stops the reader's wait for input.
     rest: Option<UnixStream>,
     is_reading: bool,
-    /// What was read and not taken yet.
+    /// Bytes that were read and not consumed yet.
     pending: Vec<u8>,
     typing: Typing,
-    /// What was typed is an answer, and this was typed before it was asked for.
+    /// While a request is prompted: the unfinished line that was typed before it.
     aside: Option<String>,
-    /// Lines that were typed while nothing was asked for.
+    /// Complete lines that were typed while no request was prompted.
     ahead: Vec<String>,
-    /// What was put to them, answered or not.
+    /// Requests that the user was asked, answered or not.
     put: HashSet<Uuid>,
 }
 
-/// What the reader has.
+/// Result of one read by the reader thread.
 enum Came {
-    /// What was read; nothing: the input has ended.
+    /// The bytes that were read; empty at the end of the input.
     Bytes(Vec<u8>),
-    /// It does not wait any more, and has taken nothing.
+    /// The wait was stopped, and nothing was read.
     Rests,
 }
 
-/// What comes of a key.
+/// Effect of a key.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Typed {
-    /// The line is another one now.
+    /// The line has changed and is not complete.
     More,
-    /// The line is whole; `None` at the end of the input.
+    /// The line is complete; `None` at the end of the input.
     Line(Option<String>),
 }
 
 impl Person {
-    /// Reads nothing until it is wanted: what stands in standard input may be another program's.
+    /// Reads nothing until input is requested: standard input may be meant for another program.
     pub(crate) fn new() -> Person {
         let (wants, mut wanted) = mpsc::unbounded_channel();
         let (said, reads) = mpsc::unbounded_channel();
-        // A thread of its own, which ends with the program, so that Ctrl-C is heard while
-        // nobody types.
+        // A separate thread, which ends with the program, so that Ctrl-C works while no input
+        // arrives.
         let (rest, mut bell) = match UnixStream::pair() {
             Ok((rest, bell)) => (Some(rest), Some(bell)),
-            // Without it what is typed after a question ran out is taken with the next one.
+            // Without it, what is typed after a question has expired is taken for the next one.
             Err(_) => (None, None),
         };
         std::thread::spawn(move || {
@@ -87,13 +87,13 @@ impl Person {
         }
     }
 
-    /// The person, if one can be asked.
+    /// The user, if one can be asked.
     pub(crate) fn if_there() -> Option<Person> {
         (is_at_the_terminal() && print::notes_are_watched()).then(Person::new)
     }
 
-    /// The next line, as the terminal or a pipe gives it; `None` at the end of the input. What
-    /// is not waited for any more comes the next time.
+    /// The next line of a terminal or a pipe; `None` at the end of the input. Cancel-safe: an
+    /// abandoned line is returned by the next call.
     pub(crate) async fn line(&mut self) -> Option<String> {
         loop {
             if let Some(end) = self.pending.iter().position(|byte| *byte == b'\n') {
@@ -107,8 +107,8 @@ impl Person {
         }
     }
 
-    /// The bytes of the keys that are pressed next, on a terminal in raw mode; `None` at the end of
-    /// the input. Nothing is lost when this is dropped.
+    /// Bytes of the next keys, on a terminal in raw mode; `None` at the end of the input.
+    /// Cancel-safe.
     pub(crate) async fn bytes(&mut self) -> Option<Vec<u8>> {
         if self.pending.is_empty() && !self.read().await {
             return None;
@@ -116,7 +116,7 @@ impl Person {
         Some(std::mem::take(&mut self.pending))
     }
 
-    /// What comes of the keys that are pressed next, on a terminal that gives them as they are.
+    /// Effect of the next keys, on a terminal without line editing of its own.
     pub(crate) async fn key(&mut self) -> Typed {
         if self.pending.is_empty() && !self.read().await {
             return Typed::Line(None);
@@ -131,18 +131,18 @@ impl Person {
         Typed::More
     }
 
-    /// What was typed of a line that is not whole yet.
+    /// Text of the unfinished line.
     pub(crate) fn typed(&self) -> &str {
         &self.typing.text
     }
 
-    /// Nothing is asked any more: the line that was typed before goes on.
+    /// Ends a prompt: the unfinished line that was typed before it is restored.
     pub(crate) fn goes_on(&mut self) {
         self.forget_typed();
         self.typing.text = self.aside.take().unwrap_or_default();
     }
 
-    /// This was typed already of the next line.
+    /// Sets the text of the unfinished line.
     pub(crate) fn has_typed(&mut self, text: String) {
         self.typing = Typing {
             text,
@@ -150,15 +150,15 @@ impl Person {
         };
     }
 
-    /// A line that was typed while nothing was asked for.
+    /// Queues a line that was typed while no request was prompted.
     pub(crate) fn types_ahead(&mut self, line: String) {
         if !line.trim().is_empty() {
             self.ahead.push(line);
         }
     }
 
-    /// Reads no more until it is wanted again: the lines that were typed while nothing was asked
-    /// for, and what was typed of the next one.
+    /// Stops reading; returns the lines that were typed while no request was prompted, and the
+    /// unfinished next one.
     pub(crate) async fn typed_ahead(&mut self) -> (Vec<String>, String) {
         if self.aside.is_some() {
             self.goes_on();
@@ -173,7 +173,7 @@ impl Person {
         (std::mem::take(&mut self.ahead), typing.text)
     }
 
-    /// Drops what was typed of a line that is not wanted any more.
+    /// Drops the unfinished line.
     pub(crate) fn forget_typed(&mut self) {
         self.typing = Typing::default();
     }
@@ -182,7 +182,7 @@ impl Person {
     async fn read(&mut self) -> bool {
         loop {
             if !self.is_reading {
-                // Where nobody reads any more, the input has ended.
+                // If the reader thread has ended, so has the input.
                 let _ = self.wants.send(());
                 self.is_reading = true;
             }
@@ -193,24 +193,24 @@ impl Person {
                     self.pending.extend(&bytes);
                     return !bytes.is_empty();
                 }
-                // That was for an earlier one.
+                // This stop was meant for an earlier read.
                 Some(Came::Rests) => {}
                 None => return false,
             }
         }
     }
 
-    /// Reads no more until it is wanted again, so that others may; what was read already and not
-    /// taken.
+    /// Stops reading, so that other code may read the input; returns what was read and not
+    /// consumed.
     pub(crate) async fn rest(&mut self) -> String {
         self.stop().await;
         self.forget_typed();
         text(&std::mem::take(&mut self.pending))
     }
 
-    /// Sets aside what was typed until now: it was typed before the person has seen what is put to
-    /// them next, so it is no answer to that. Whole lines of it are typed ahead, and the rest goes on
-    /// once nothing is asked any more.
+    /// Sets aside what was typed so far: it was typed before the user saw the next request, so it
+    /// cannot answer it. Complete lines become typed-ahead lines; the rest is restored when the
+    /// prompt ends.
     pub(crate) async fn set_aside(&mut self) {
         self.stop().await;
         let mut keys = std::mem::take(&mut self.pending);
@@ -232,7 +232,7 @@ impl Person {
         self.aside = Some(typing.text);
     }
 
-    /// Stops the reader; what it has read comes before what is typed later.
+    /// Stops the reader; what it has read is kept in front of later input.
     async fn stop(&mut self) {
         let bell = self.rest.as_mut();
         if self.is_reading && bell.is_some_and(|bell| bell.write_all(&[0]).is_ok()) {
@@ -243,20 +243,20 @@ impl Person {
         }
     }
 
-    /// The first of these that was not put to them yet.
+    /// The first of these requests that the user was not asked yet; it now counts as asked.
     pub(crate) fn next_of(&mut self, asked: &[Asked]) -> Option<Asked> {
         let next = asked.iter().find(|one| !self.put.contains(&one.id()))?;
         self.put.insert(next.id());
         Some(next.clone())
     }
 
-    /// What they said to this did not arrive: it is put to them again.
+    /// The reply to this request did not arrive, so it will be asked again.
     pub(crate) fn was_not_heard(&mut self, asked: Uuid) {
         self.put.remove(&asked);
     }
 }
 
-/// Returns when there is something to read, or when the bell rings.
+/// Waits for input, or for the bell, which stops the wait.
 fn wait(bell: Option<&mut UnixStream>) -> Came {
     if let Some(bell) = bell {
         let input = stdin();
@@ -266,12 +266,12 @@ fn wait(bell: Option<&mut UnixStream>) -> Came {
         ];
         while matches!(poll(&mut both, None), Err(rustix::io::Errno::INTR)) {}
         if !both[0].revents().is_empty() {
-            // The other end is open as long as somebody wants something.
+            // The other end stays open as long as input can be requested.
             let _ = bell.read(&mut [0]);
             return Came::Rests;
         }
     }
-    // Past the standard library's buffer, which the poll above knows nothing of.
+    // Bypasses the standard library's buffer, which the poll above does not know of.
     let mut bytes = [0; 4096];
     loop {
         match rustix::io::read(stdin(), &mut bytes) {
@@ -281,7 +281,7 @@ fn wait(bell: Option<&mut UnixStream>) -> Came {
     }
 }
 
-/// Takes what the terminal has of input that nobody has read yet.
+/// Reads the terminal's pending input without waiting.
 fn waiting_input() -> Vec<u8> {
     let input = stdin();
     let mut typed = Vec::new();
@@ -301,7 +301,7 @@ fn waiting_input() -> Vec<u8> {
             _ => break,
         }
     }
-    // The beginning of a line that the terminal would give as a whole.
+    // Discards the start of a line that the terminal would deliver as a whole.
     let _ = tcflush(&input, QueueSelector::IFlush);
     typed
 }
@@ -312,10 +312,10 @@ fn text(bytes: &[u8]) -> String {
         .to_owned()
 }
 
-/// May standard input be read and set up by this program? A shell's job in the background would
-/// be stopped by it.
+/// True if this program may read and configure standard input. A background job of a shell would be
+/// stopped by doing so.
 pub(crate) fn is_at_the_terminal() -> bool {
-    // Where the terminal is not this session's, nobody is stopped.
+    // If the terminal is not this session's, no job is stopped.
     let in_front = || tcgetpgrp(stdin()).map_or(true, |group| group == getpgrp());
     stdin().is_terminal() && in_front()
 }
@@ -324,12 +324,12 @@ pub(crate) fn is_at_the_terminal() -> bool {
 #[derive(Default)]
 struct Typing {
     text: String,
-    /// The beginning of a character.
+    /// Bytes of an incomplete UTF-8 character.
     part: Vec<u8>,
     escape: Escape,
 }
 
-/// How far a sequence has come that a key without a character sends.
+/// State within an escape sequence, which a key without a character sends.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Escape {
     #[default]
@@ -339,7 +339,7 @@ enum Escape {
 }
 
 impl Typing {
-    /// Takes a key; the line once it is whole, `None` inside where the input was ended.
+    /// Takes a key; returns the line once it is complete, `Some(None)` at the end of the input.
     fn take(&mut self, key: u8) -> Option<Option<String>> {
         match (self.escape, key) {
             (Escape::Begun, b'[' | b'O') => self.escape = Escape::Inside,
@@ -393,7 +393,7 @@ mod tests {
         assert_eq!(typed("子代\u{7f}理é\n"), line("子理é"));
         assert_eq!(typed("one two  \u{17}3\n"), line("one 3"));
         assert_eq!(typed("one\u{15}two\n"), line("two"));
-        // Arrows and the like are no characters.
+        // Arrow keys and the like produce no characters.
         assert_eq!(typed("a\u{1b}[1;5C\u{1b}OA\u{1b}b\u{7}c\n"), line("ac"));
         assert_eq!(typed("\u{4}"), (String::new(), Some(None)));
         assert_eq!(typed("ab\u{4}"), ("ab".to_owned(), None));

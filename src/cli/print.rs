@@ -1,5 +1,5 @@
-//! Writing to the terminal: the answer to standard output, notes to standard error. Colours
-//! follow `NO_COLOR` and whether a terminal is there.
+//! Writes to the terminal: answers to standard output, notes to standard error. Colours follow
+//! `NO_COLOR` and whether the stream is a terminal.
 
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::os::fd::AsFd;
@@ -11,23 +11,23 @@ use super::failure::Failure;
 use super::markdown::Markdown;
 use super::text::{clean, flow, fold};
 
-/// For what went well.
+/// Style of success.
 pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
-/// For what went wrong.
+/// Style of failure.
 pub(crate) const BAD: Style = AnsiColor::Red.on_default();
-/// For what goes on.
+/// Style of running work.
 pub(crate) const BUSY: Style = AnsiColor::Cyan.on_default();
-/// For what matters less.
+/// Style of secondary text.
 pub(crate) const DIM: Style = Style::new().dimmed();
-/// For heads.
+/// Style of headings.
 pub(crate) const HEAD: Style = Style::new().bold();
 
-/// `text` in a style.
+/// Formats `text` in a style.
 pub(crate) fn styled(style: Style, text: impl std::fmt::Display) -> String {
     format!("{style}{text}{style:#}")
 }
 
-/// Prints a part of the answer, with a line end.
+/// Prints a part of the answer and a line end.
 pub(crate) fn answer(text: &str) -> Result<(), Failure> {
     let mut out = anstream::stdout().lock();
     writeln!(out, "{text}")
@@ -35,9 +35,8 @@ pub(crate) fn answer(text: &str) -> Result<(), Failure> {
         .map_err(failed)
 }
 
-/// Prints a text that was written by a model or a person. On a terminal its long lines are
-/// parted between words, and its Markdown is shown as such where there are colours; anywhere
-/// else it stays as it is.
+/// Prints a text of a model or a user. On a terminal, long lines are wrapped between words, and
+/// Markdown is rendered if colours are on; otherwise the text keeps its lines.
 pub(crate) fn prose(text: &str) -> Result<(), Failure> {
     let has_styles = anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never;
     match screen_width().filter(|_| has_styles) {
@@ -46,8 +45,7 @@ pub(crate) fn prose(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// A text as [`prose`] prints it, to be a part of something in which it stands behind `indent`
-/// columns.
+/// Formats a text like [`prose`] without Markdown, for a position behind `indent` columns.
 pub(crate) fn for_screen(text: &str, indent: usize) -> String {
     let clean = clean(text);
     let text = clean.trim_end();
@@ -57,7 +55,7 @@ pub(crate) fn for_screen(text: &str, indent: usize) -> String {
     }
 }
 
-/// A note, whose first line stands behind `indent` columns, as lines that a terminal takes whole.
+/// Wraps a note for the terminal; its first line starts behind `indent` columns.
 pub(crate) fn note_for_screen(text: &str, indent: usize) -> String {
     match notes_width() {
         Some(columns) => fold(text, columns, indent),
@@ -65,7 +63,7 @@ pub(crate) fn note_for_screen(text: &str, indent: usize) -> String {
     }
 }
 
-/// Prints lines of the answer that are no table; a terminal gets them parted between words.
+/// Prints lines of the answer that are not a table; on a terminal they are wrapped between words.
 pub(crate) fn folded(text: &str) -> Result<(), Failure> {
     match screen_width() {
         Some(columns) => answer(&fold(text, columns, 0)),
@@ -73,28 +71,28 @@ pub(crate) fn folded(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// How wide the terminal is that the answer goes to, if it goes to one.
+/// Width of the answer's terminal; `None` without one, or if it is narrower than 20 columns.
 pub(crate) fn screen_width() -> Option<usize> {
     width_of(io::stdout())
 }
 
-/// How wide the terminal is that the notes go to, if they go to one.
+/// Width of the notes' terminal; `None` without one, or if it is narrower than 20 columns.
 pub(crate) fn notes_width() -> Option<usize> {
     width_of(io::stderr())
 }
 
-/// How many columns a line of the answer may have behind so many that are taken: as many as the
-/// terminal has, and any number where it goes to none, so that nothing is cut for a program.
+/// Columns that are left in a line of the answer after `taken`; unlimited without a terminal, so
+/// that nothing is cut for a program.
 pub(crate) fn room(taken: usize) -> usize {
     screen_width().map_or(usize::MAX, |columns| columns.saturating_sub(taken))
 }
 
-/// The same of a note.
+/// Like [`room`], for a note.
 pub(crate) fn note_room(taken: usize) -> usize {
     notes_width().map_or(usize::MAX, |columns| columns.saturating_sub(taken))
 }
 
-/// Columns and lines of the terminal that the notes go to, if they go to one that says so.
+/// Columns and rows of the notes' terminal, if there is one that reports its size.
 pub(crate) fn notes_size() -> Option<(usize, usize)> {
     let size = rustix::termios::tcgetwinsize(io::stderr()).ok()?;
     let size = (usize::from(size.ws_col), usize::from(size.ws_row));
@@ -106,10 +104,10 @@ fn width_of(stream: impl AsFd) -> Option<usize> {
     Some(usize::from(size.ws_col)).filter(|columns| *columns >= NARROW)
 }
 
-/// A screen that is narrower than this is left to part lines itself.
+/// Minimum width; a narrower terminal wraps lines itself.
 const NARROW: usize = 20;
 
-/// Prints an object of the answer on a line of its own.
+/// Prints a JSON object of the answer on its own line.
 pub(crate) fn object(value: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string(value)
         .map_err(|error| Failure::local("the answer cannot be written as JSON", error))?;
@@ -119,25 +117,25 @@ pub(crate) fn object(value: &impl Serialize) -> Result<(), Failure> {
         .map_err(failed)
 }
 
-/// Prints a note; lines that a terminal would break are parted between words. Notes are a courtesy:
-/// where they cannot be read, the work goes on.
+/// Prints a note; long lines are wrapped between words. Notes are optional: a failed write is
+/// ignored.
 pub(crate) fn note(text: &str) {
     let text = note_for_screen(text, 0);
     let _ = writeln!(anstream::stderr().lock(), "{text}");
 }
 
-/// Asks for a line, which is typed behind the text.
+/// Prints a prompt; the user types behind it.
 pub(crate) fn prompt(text: &str) {
     let mut err = anstream::stderr().lock();
     let _ = write!(err, "{text}").and_then(|()| err.flush());
 }
 
-/// Is somebody looking at the notes?
+/// True if the notes go to a terminal.
 pub(crate) fn notes_are_watched() -> bool {
     io::stderr().is_terminal()
 }
 
-/// A reader that has seen enough is no failure of the command.
+/// The failure for a failed write of the answer; a closed pipe exits with 0.
 pub(crate) fn failed(error: io::Error) -> Failure {
     match error.kind() {
         ErrorKind::BrokenPipe => Failure::new(0, CLOSED, ""),
@@ -145,5 +143,5 @@ pub(crate) fn failed(error: io::Error) -> Failure {
     }
 }
 
-/// The kind of the failure that ends a command because nobody reads it any more.
+/// Failure kind for output whose reader has closed it.
 pub(crate) const CLOSED: &str = "closed";

@@ -1,4 +1,4 @@
-//! `abide restore`: puts a backup in the place of the store, while no daemon runs.
+//! `abide restore`: replaces the store with a backup while no daemon runs.
 
 use std::path::PathBuf;
 
@@ -11,19 +11,19 @@ use super::print::{self, GOOD, styled};
 use super::text::clean;
 use crate::daemon::offline::{self, NotRestored};
 
-/// Put a backup in the place of the store
+/// Replace the store with a backup
 ///
-/// The daemon must be stopped. The backup is checked first. The store that is there is
-/// renamed and lies beside the new one; nothing is deleted. What was not told when the backup
-/// was made is told again by the next start, and runs that were open then go on.
+/// The daemon must be stopped. The backup is checked first. The existing store is renamed and kept
+/// beside the new one; nothing is deleted. The next start resumes the runs that were open in the
+/// backup, and delivers its undelivered announcements again.
 #[derive(Debug, Args)]
 #[command(after_help = "abide stop && abide restore ~/abide.db --force")]
 pub(crate) struct Restore {
-    /// The backup
+    /// The backup file
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
-    /// Also where there is a store already: it is set aside
+    /// Replace an existing store, which is set aside
     #[arg(long)]
     force: bool,
 }

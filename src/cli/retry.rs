@@ -1,4 +1,4 @@
-//! `abide retry`: does an ended run again.
+//! `abide retry`: repeats an ended run as a new run.
 
 use clap::Args;
 
@@ -9,9 +9,9 @@ use super::{ids, print, text};
 use crate::clock::Clock;
 use crate::wire::lifecycle::{Retried, RetryRun};
 
-/// Do a run that has ended again, as a new run
+/// Repeat an ended run as a new run
 ///
-/// A spawned run gets a fresh session, a turn is said once more in its own. Prints the new
+/// A spawned run gets a fresh session; a turn is sent again in its own session. Prints the new
 /// run's id.
 #[derive(Debug, Args)]
 #[command(after_help = "abide retry 4f2a91c3")]

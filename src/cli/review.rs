@@ -1,5 +1,4 @@
-//! `abide review`: calls of which nobody is certain whether they have happened, and what a
-//! person says of them.
+//! `abide review`: lists calls whose outcome is unknown, and records the user's decision on them.
 
 use clap::{Args, ValueEnum};
 
@@ -16,11 +15,11 @@ use crate::wire::lifecycle::{Decision, ResolveRun};
 use crate::wire::runs::{ListRuns, Runs};
 use crate::wire::shapes::{OpenReview, Run};
 
-/// Settle calls that were cut off by a kill
+/// Resolve calls that were cut off by a kill
 ///
-/// When the daemon is killed while a call is at work that must not be repeated, nobody knows
-/// whether it has happened. An agent with `on_uncertain: review` then holds still. Look for
-/// yourself, and say it. Without a run: everything that waits, with the exact call.
+/// If the daemon is killed during a call that must not be repeated, the outcome of the call is
+/// unknown. A run of an agent with `on_uncertain: review` is then paused. Check what has happened
+/// and record it. Without a run: every open review, with the exact call.
 #[derive(Debug, Args)]
 #[command(after_help = r#"abide review
 abide review 4f2a91c3 done --result "3 rows written"
@@ -30,15 +29,15 @@ pub(crate) struct Review {
     #[arg(value_name = "RUN", requires = "said")]
     run: Option<String>,
 
-    /// It has happened; it has not, and is carried out now; or the run ends
+    /// done: it has happened; not-done: it has not, and is executed now; abort: the run ends
     #[arg(value_name = "DECISION", value_enum)]
     said: Option<Said>,
 
-    /// With done: its result, for the model
+    /// With done: the call's result, for the model
     #[arg(long, value_name = "TEXT")]
     result: Option<String>,
 
-    /// Which step, where several wait
+    /// Number of the step, if several need a review
     #[arg(long, value_name = "N")]
     step: Option<u32>,
 }
@@ -90,7 +89,7 @@ impl Review {
     }
 }
 
-/// The step that is meant: the only one, or the one that was named.
+/// The step to resolve: the only open one, or the named one.
 fn step(run: &Run, named: Option<u32>) -> Result<StepId, Failure> {
     let waiting = || {
         let steps: Vec<String> = run.reviews.iter().map(|one| one.seq.to_string()).collect();
@@ -151,7 +150,7 @@ async fn list(link: &Link, common: &Common) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// A run with the calls that wait, and what can be said of them.
+/// Formats a run with its open reviews and the command that resolves them.
 fn show(run: &Run, now: Timestamp) -> String {
     let what = run.label.as_deref().unwrap_or(&run.title);
     let head = format!("{} of {}: {what}", short(run.run_id), run.agent);
@@ -166,7 +165,7 @@ fn show(run: &Run, now: Timestamp) -> String {
     out
 }
 
-/// One call, with its arguments as they are.
+/// Formats one call with its exact arguments.
 fn call(review: &OpenReview, now: Timestamp) -> String {
     let what = format!(
         "step {}, {}, was at work when the daemon was killed; begun {} ago",

@@ -1,5 +1,4 @@
-//! `abide run`: does one task and prints its answer, like a program that has never heard of
-//! a daemon.
+//! `abide run`: runs one task and prints its answer, as if there were no daemon.
 
 use clap::Args;
 
@@ -13,15 +12,15 @@ use super::{cancel, ids, print, start, text, tree, view, wait};
 use crate::kernel::ids::RunId;
 use crate::wire::shapes;
 
-/// Do a task and print its answer
+/// Run a task and print its answer
 ///
-/// Shows on standard error how it goes on, and prints the answer on standard output. What it
-/// asks meanwhile is asked here; without a terminal the command that answers it is named, the
-/// run stays, and the exit code is 8. Ctrl-C only stops watching: the run goes on, and abide wait
-/// comes back to it; twice within 2 s cancels it. A lost link is found again and never starts
-/// the work twice.
-/// Without a daemon one is started, if a person is there to be told so. With --json two lines
-/// are printed: what was accepted, and the run when it has ended.
+/// Shows progress on standard error and prints the answer to standard output. Requests of the run
+/// can be answered here. Without a terminal, each request is printed with the command that answers
+/// it, the run stays open, and the exit code is 8. Ctrl-C only detaches: the run goes on, and abide
+/// wait attaches to it again; twice within 2 s cancels it. A lost connection is retried and never
+/// starts the work twice. If no daemon is running, one is started, provided that a user is there to
+/// see the note. With --json two lines are printed: the accepted request, and the run when it has
+/// ended.
 #[derive(Debug, Args)]
 #[command(after_help = r#"abide run "Where are errors reported?"
 abide run --agent explore --run-timeout 5m "How is the cache kept small?"
@@ -31,7 +30,7 @@ pub(crate) struct Run {
     #[command(flatten)]
     work: Work,
 
-    /// Fail if no daemon is there, in place of starting one
+    /// Fail if no daemon is running, instead of starting one
     #[arg(long)]
     no_start: bool,
 }
@@ -89,7 +88,7 @@ impl Run {
     }
 }
 
-/// After Ctrl-C the run goes on, unless it is pressed once more.
+/// Detaches from the run after Ctrl-C; a second Ctrl-C cancels the run.
 async fn leave(common: &Common, interrupt: &mut Interrupt, run_id: RunId) -> Result<u8, Failure> {
     let code = wait::detached(&[run_id]);
     if !interrupt.pressed_again().await {
@@ -103,7 +102,7 @@ async fn leave(common: &Common, interrupt: &mut Interrupt, run_id: RunId) -> Res
     Ok(exit::of_run(&run.state, run.needs_review))
 }
 
-/// Says what goes on of that which an ended run asked others to do.
+/// Prints how many descendants of an ended run are still open.
 pub(crate) async fn below(link: &Link, run: &shapes::Run) -> Result<(), Failure> {
     let open = view::tree_of(link, run.run_id)
         .await?

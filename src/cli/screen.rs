@@ -1,6 +1,6 @@
-//! The live part of the terminal: lines on standard error that are redrawn in place, and a
-//! prompt below them. Where no terminal is there, or one that cannot do it, nothing is drawn and
-//! the callers print plain lines instead. `view.rs` says what is to be seen.
+//! Live display on standard error: lines that are redrawn in place, and a prompt below them.
+//! Without a suitable terminal nothing is drawn, and the callers print plain lines instead.
+//! `view.rs` decides what is shown.
 
 use std::io::Write;
 
@@ -19,21 +19,21 @@ use super::person;
 use super::print;
 use super::text::fold;
 
-/// What a terminal is taken for that does not say how large it is.
+/// Assumed columns and rows of a terminal that does not report its size.
 const USUAL: (usize, usize) = (80, 24);
 
-/// So many columns stay for what is typed behind a prompt.
+/// Number of columns that are reserved for what is typed behind a prompt.
 const TYPED: usize = 10;
 
 /// Lines that are redrawn in place.
 pub(crate) struct Screen {
     canvas: Canvas,
-    /// Ends with the screen.
+    /// Restores the terminal's mode when the screen is dropped.
     _silence: Option<Silence>,
 }
 
 impl Screen {
-    /// A screen on standard error; `None` where nobody would see it.
+    /// A screen on standard error; `None` if it would not be visible.
     pub(crate) fn new() -> Option<Screen> {
         Screen::is_possible().then(|| Screen {
             canvas: Canvas::default(),
@@ -41,20 +41,20 @@ impl Screen {
         })
     }
 
-    /// Would somebody see it?
+    /// True if standard error is a terminal that can be drawn on.
     pub(crate) fn is_possible() -> bool {
         let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
         print::notes_are_watched() && !is_dumb
     }
 
-    /// How many columns and lines a picture may have.
+    /// Maximum number of columns and lines of a picture.
     pub(crate) fn room() -> (usize, usize) {
         let (columns, rows) = print::notes_size().unwrap_or(USUAL);
-        // Below it are the prompt's line and the cursor's.
+        // The prompt's line and the cursor's line are below it.
         (columns, rows.saturating_sub(2).max(1))
     }
 
-    /// Shows `lines` in place of those before.
+    /// Replaces the drawn lines.
     pub(crate) fn draw(&mut self, lines: Vec<String>) {
         if self.canvas.lines != lines {
             self.canvas.lines = lines;
@@ -62,7 +62,7 @@ impl Screen {
         }
     }
 
-    /// Does something with the live part out of the way.
+    /// Runs `work` while the live part is removed from the screen, and draws it again afterwards.
     pub(crate) fn aside<T>(&mut self, work: impl FnOnce() -> T) -> T {
         let before = std::mem::take(&mut self.canvas);
         self.canvas.drawn = before.drawn;
@@ -75,20 +75,19 @@ impl Screen {
         done
     }
 
-    /// Prints a text above the live part; it stays.
+    /// Prints a text above the live part, where it stays.
     pub(crate) fn keep(&mut self, text: &str) {
         let text = print::note_for_screen(text, 0);
         self.paint(text.trim_end_matches('\n'));
     }
 
-    /// The same, and shows `lines` in place of those before at once.
+    /// Like [`Screen::keep`], and replaces the drawn lines at the same time.
     pub(crate) fn keep_above(&mut self, text: &str, lines: Vec<String>) {
         self.canvas.lines = lines;
         self.paint(text.trim_end_matches('\n'));
     }
 
-    /// What a person is asked for, with what they have typed so far, stands below the picture;
-    /// `None`: nothing any more.
+    /// Shows a prompt with the text typed so far below the picture; `None` removes it.
     pub(crate) fn ask(&mut self, prompt: Option<(&str, &str)>) {
         let (columns, _) = print::notes_size().unwrap_or(USUAL);
         let room = columns.saturating_sub(TYPED).max(TYPED);
@@ -119,20 +118,20 @@ impl Drop for Screen {
     }
 }
 
-/// What stands on the terminal, and what is to stand there.
+/// Content of the live part, and what is drawn of it.
 #[derive(Default)]
 struct Canvas {
     lines: Vec<String>,
-    /// Where the prompt does not fit one line: all of it but the last one.
+    /// All lines but the last of a prompt that does not fit one line.
     lead: Vec<String>,
-    /// The widths of the lines that stand above the cursor's.
+    /// Widths of the drawn lines above the cursor's line.
     drawn: Vec<usize>,
-    /// What a person is asked for and what they have typed, on the cursor's line.
+    /// The prompt and the typed text, on the cursor's line.
     prompt: Option<(String, String)>,
 }
 
 impl Canvas {
-    /// What puts `above`, then the lines and the prompt, in place of what stands there now.
+    /// Terminal sequence that replaces the drawn picture by `above`, the lines and the prompt.
     fn paint(&mut self, above: &str, columns: usize) -> String {
         let mut out = String::new();
         add(&mut out, BeginSynchronizedUpdate);
@@ -140,7 +139,8 @@ impl Canvas {
         let height = self.height(columns);
         up(&mut out, height);
         if self.lines.is_empty() || !above.is_empty() {
-            // Line by line: some terminals keep what is cleared from the top of the screen on.
+            // Line by line: some terminals keep text that is cleared from the top of the screen
+            // down.
             for _ in 0..height {
                 add(&mut out, Clear(ClearType::CurrentLine));
                 add(&mut out, MoveDown(1));
@@ -152,12 +152,12 @@ impl Canvas {
             out.push_str(&above.replace('\n', "\r\n"));
             out.push_str("\r\n");
         }
-        // A terminal that thinks a character wider than it is meant to be shows less of a line,
-        // and not a line more than is counted here.
+        // If a terminal takes a character for wider than it is, it then cuts the line instead of
+        // using one more row than is counted here.
         add(&mut out, DisableLineWrap);
         self.drawn.clear();
         for line in self.lines.iter().chain(&self.lead) {
-            // Before the text: at the end of a full line it would take its last character.
+            // Clear before the text: at the end of a full line it would erase the last character.
             add(&mut out, Clear(ClearType::UntilNewLine));
             out.push_str(line);
             out.push_str("\r\n");
@@ -168,7 +168,7 @@ impl Canvas {
         }
         if let Some((prompt, typed)) = &self.prompt {
             out.push_str(prompt);
-            // Of a long line its end is seen.
+            // Of a long input only the end is shown.
             let room = columns.saturating_sub(plain(prompt).width() + 1);
             let mut shown = typed.as_str();
             while shown.width() > room {
@@ -182,15 +182,15 @@ impl Canvas {
         out
     }
 
-    /// How many lines the cursor stands below the first one that is drawn. Lines that were
-    /// drawn on a wider screen take more of a narrow one.
+    /// Number of rows from the first drawn line to the cursor. Lines that were drawn on a wider
+    /// screen take more rows on a narrow one.
     fn height(&self, columns: usize) -> usize {
         let rows = |width: &usize| width.div_ceil(columns.max(1)).max(1);
         self.drawn.iter().map(rows).sum()
     }
 }
 
-/// Some terminals take a move by nothing for one by one.
+/// Moves the cursor up, unless by 0, which some terminals treat as 1.
 fn up(out: &mut String, lines: usize) {
     if let Ok(lines @ 1..) = u16::try_from(lines) {
         add(out, MoveUp(lines));
@@ -198,11 +198,11 @@ fn up(out: &mut String, lines: usize) {
 }
 
 fn add(out: &mut String, command: impl Command) {
-    // A text takes whatever is written to it.
+    // Writing to a string cannot fail.
     let _ = command.write_ansi(out);
 }
 
-/// A terminal that takes no more text is no reason to stop the work.
+/// Writes to the terminal; a failure is ignored, because it must not stop the work.
 fn write(text: &str) {
     let mut err = std::io::stderr().lock();
     let _ = err.write_all(text.as_bytes()).and_then(|()| err.flush());
@@ -212,7 +212,8 @@ fn plain(text: &str) -> String {
     anstream::adapter::strip_str(text).to_string()
 }
 
-/// What goes to the terminal past the stream that would know whether it may have colours.
+/// Removes colours if standard error must have none: this output bypasses the stream that checks
+/// it.
 fn coloured(text: String) -> String {
     match anstream::AutoStream::choice(&std::io::stderr()) {
         anstream::ColorChoice::Never => without_styles(&text),
@@ -220,7 +221,7 @@ fn coloured(text: String) -> String {
     }
 }
 
-/// Text without colours and weights; what moves the cursor stays.
+/// Removes colours and weights; cursor movements stay.
 fn without_styles(text: &str) -> String {
     let mut parts = text.split("\u{1b}[");
     let mut out = parts.next().unwrap_or_default().to_owned();
@@ -237,8 +238,8 @@ fn without_styles(text: &str) -> String {
     out
 }
 
-/// Takes keys as they are pressed, and keeps them from being shown in the middle of the picture.
-/// The terminal is as before once this ends.
+/// Terminal mode without echo and line editing: keys arrive at once and do not appear in the
+/// picture. The previous mode is restored when this is dropped.
 struct Silence(Termios);
 
 impl Silence {
@@ -269,7 +270,7 @@ mod tests {
     use super::*;
     use crate::cli::print::{GOOD, styled};
 
-    /// A terminal of eight lines, and what is painted on it.
+    /// A terminal of eight rows that shows what is painted.
     struct Watched {
         canvas: Canvas,
         terminal: vt100::Parser,
@@ -337,7 +338,7 @@ mod tests {
         ask(&mut watched, "");
         assert_eq!(watched.paint("", &["tree"]), "tree\nallow it? ");
         ask(&mut watched, "ye");
-        // Something is told meanwhile, and something happens.
+        // A note and a change of the lines arrive meanwhile.
         assert_eq!(watched.paint("told", &["tree"]), "told\ntree\nallow it? ye");
         ask(&mut watched, "yes, 子代理恢复运行");
         let shown = "told\ntree\nof two\nallow it? 恢复运行";

@@ -1,4 +1,4 @@
-//! `abide send`: says something in a session and prints the reply.
+//! `abide send`: sends a message to a session and prints the reply.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -17,13 +17,13 @@ use crate::kernel::ids::SessionKey;
 use crate::wire::input::WaitTimeout;
 use crate::wire::sessions::{Send as Request, Sent};
 
-/// How often it is asked whether the session needs a person.
+/// Interval of checking whether the session needs a user.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Say something in a session and print the reply
+/// Send a message to a session and print the reply
 ///
-/// The session's agent answers in a turn of its own. When the wait is over without a reply,
-/// the message stays and is answered all the same: do not send it again.
+/// The session's agent answers in a turn of its own. If the wait ends without a reply, the message
+/// is kept and still answered: do not send it again.
 #[derive(Debug, Args)]
 #[command(after_help = r#"abide send agent:build:chat "What did you find?"
 abide send --wait 0 reviewer "Look at it once more""#)]
@@ -31,14 +31,14 @@ pub(crate) struct Send {
     /// The session
     session: String,
 
-    /// What is said; - reads it from standard input
+    /// The message; - reads it from standard input
     message: String,
 
-    /// The session of yours that says it, and gets a late reply into its inbox
+    /// Your own session as the sender, which gets a late reply into its inbox
     #[arg(long, value_name = "SESSION")]
     from: Option<String>,
 
-    /// How long to wait for the reply; 0 = not at all
+    /// How long to wait for the reply; 0 = do not wait
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "30s")]
     wait: Duration,
 }
@@ -55,7 +55,7 @@ impl Send {
             message: spawn::task(self.message)?,
             from,
             wait_timeout: WaitTimeout(self.wait),
-            // A lost answer is asked for again, never a second message.
+            // With the key, a retry after a lost answer is never a second message.
             idempotency_key: Some(Clock::system().new_id().to_string()),
             ..Request::default()
         };
@@ -73,8 +73,8 @@ impl Send {
     }
 }
 
-/// The answer of the daemon; `None`: the session needs something of a person, as was announced,
-/// and none is at the terminal.
+/// The daemon's reply; `None` if the session needs a user, which was announced, and none is at the
+/// terminal.
 async fn reply(link: &Link, common: &Common, request: &Request) -> Result<Option<Value>, Failure> {
     let mut needs = Needs::new(common.json, false);
     let keys: Vec<SessionKey> = request.session_key.clone().into_iter().collect();
@@ -130,7 +130,7 @@ fn show(sent: &Sent) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What the process answers for how far a message has come.
+/// Exit code for the status of a sent message.
 fn code(sent: &Sent) -> u8 {
     match &*sent.status {
         "ok" | "delivered" | "accepted" => 0,

@@ -1,4 +1,4 @@
-//! `abide serve`: runs the daemon, in this terminal or in the background.
+//! `abide serve`: runs the daemon in this terminal or in the background.
 
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
@@ -23,45 +23,46 @@ use crate::wire::gateway::{NoParams, Status};
 
 /// Run the daemon
 ///
-/// It ends on SIGTERM, on Ctrl-C or with abide stop. Whatever it was told is kept, also when
-/// it is killed, and goes on with the next start.
+/// It stops on SIGTERM, on Ctrl-C or with abide stop. All accepted work is kept, also when the
+/// daemon is killed, and continues with the next start.
 #[derive(Debug, Args)]
 #[command(after_help = "abide serve --detach
 abide serve --listen 127.0.0.1:0 --state-dir ./state")]
 pub(crate) struct Serve {
-    /// The configuration [default: $ABIDE_CONFIG or ~/.config/abide/abide.toml]
+    /// The configuration file [default: $ABIDE_CONFIG or ~/.config/abide/abide.toml]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// Where to listen; port 0 picks a free one [default: 127.0.0.1:7777]
+    /// Address to listen on; port 0 picks a free one [default: 127.0.0.1:7777]
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
 
-    /// Go into the background once it is ready; where one runs on the state folder already,
-    /// that one stays
+    /// Run in the background and return once it is ready; a daemon that already runs on the state
+    /// folder is kept
     #[arg(long)]
     pub(crate) detach: bool,
 
-    /// This is the process in the background
+    /// Set for the background process itself
     #[arg(long, hide = true, conflicts_with = "detach")]
     background: bool,
 
-    /// This start follows one that found the store damaged
+    /// Set for a restart after the store was found damaged
     #[arg(long, hide = true, conflicts_with = "detach")]
     again: bool,
 }
 
 impl Serve {
-    /// Runs the daemon until it is told to stop.
+    /// Runs the daemon until it is stopped.
     pub(crate) fn run(self, common: &Common) -> Result<u8, Failure> {
         common.place.refuse_address("serve", "--listen")?;
         if self.background {
-            // The caller's files and pipes: a lock or the end of a pipe waits for the last holder.
+            // Close the caller's files and pipes: a lock or a pipe is released only by its last
+            // holder.
             process::close_inherited();
-            // Away from the terminal, so that its end is not this process's end. A process that
-            // leads a group already is refused: after a restart it leads its session, and then
-            // nothing is left to do. Who leads the session is not asked: in a container it may
-            // be a process that has no number here.
+            // Detach from the terminal, so that its end does not end this process. `setsid` refuses
+            // a process that already leads a group: after a restart it leads its session, and
+            // nothing is left to do. The session's leader is not queried: in a container it may
+            // have no process id here.
             match rustix::process::setsid() {
                 Ok(_) | Err(rustix::io::Errno::PERM) => {}
                 Err(error) => return Err(Failure::local("no session of its own", error)),
@@ -89,7 +90,7 @@ impl Serve {
         });
         let ending = match ending {
             Ok(ending) => ending,
-            // In the background the process that started this one starts the next.
+            // In the background, the process that started this one starts the next.
             Err(daemon::Failure::Store(why))
                 if !self.background && !self.again && offline::is_to_be_repaired(&state) =>
             {
@@ -110,7 +111,7 @@ impl Serve {
         }
     }
 
-    /// Where the settings come from; flags go before everything else.
+    /// The sources of the settings; flags override everything else.
     fn source(&self, common: &Common) -> Result<Source, Failure> {
         let mut source = Source::find(self.config.clone());
         if let Some(address) = self.listen {
@@ -130,7 +131,7 @@ impl Serve {
         Ok(source)
     }
 
-    /// What is asked for is so already.
+    /// Reports a daemon that is already running.
     fn there_already(&self, common: &Common, endpoint: &Endpoint) -> Result<u8, Failure> {
         if common.json {
             print::object(endpoint)?;
@@ -149,7 +150,7 @@ impl Serve {
         Ok(0)
     }
 
-    /// Starts the daemon in the background and returns once it is ready.
+    /// The daemon is ready in the background once this returns.
     pub(crate) async fn detach(self, common: &Common) -> Result<u8, Failure> {
         common.place.refuse_address("serve", "--listen")?;
         let plan = Plan {
@@ -187,7 +188,7 @@ impl Serve {
     }
 }
 
-/// Says what goes on again. A courtesy: the daemon is up, whatever it answers now.
+/// Prints the number of runs that continue. Optional: errors are ignored, because the daemon is up.
 async fn going_on(place: &Where) {
     let Ok(link) = Link::open(place).await else {
         return;
@@ -205,8 +206,8 @@ async fn going_on(place: &Where) {
     }
 }
 
-/// This program anew in the place of this process, as it was called: what an upgrade has put
-/// there is what runs from now on. Returns only if that fails.
+/// Replaces this process by a new start of the program with the same arguments, so that an upgraded
+/// binary takes over. Returns only on failure.
 fn start_again(with: Option<&str>) -> Failure {
     let mut words = std::env::args_os();
     let program = words.next().unwrap_or_else(|| "abide".into());
@@ -219,7 +220,8 @@ fn start_again(with: Option<&str>) -> Failure {
     .hint("what it was told is kept and goes on with the next start: abide serve --detach")
 }
 
-/// The settings in force: those of the file `named`, else of the usual one, below the variables.
+/// The effective settings: those of the file `named`, else of the default one, overridden by
+/// variables.
 pub(crate) fn settings(named: Option<PathBuf>) -> Result<Loaded, Failure> {
     load(&Source::find(named))
 }
@@ -230,10 +232,11 @@ fn load(source: &Source) -> Result<Loaded, Failure> {
     })
 }
 
-/// What a person in front of a terminal wants to know of a daemon that is ready.
+/// Announces a ready daemon: with `json` on standard output, and to a user at the terminal as a
+/// summary.
 fn announce(ready: &Ready, config: Option<&Path>, json: bool) {
     if json {
-        // Whoever reads this pipe may have left; the daemon is for others too.
+        // The reader of this pipe may be gone; the daemon serves other clients, too.
         let _ = print::object(&json!({ "ready": ready.endpoint }));
     }
     if !print::notes_are_watched() {

@@ -1,4 +1,4 @@
-//! `abide sessions`: which conversations there are.
+//! `abide sessions`: lists sessions, or changes one.
 
 use anstyle::Style;
 use clap::Args;
@@ -16,7 +16,7 @@ use crate::wire::input::{PAGE_LIMIT, PageSize};
 use crate::wire::sessions::{ListSessions, SessionKind, Sessions as Page};
 use crate::wire::shapes::Session;
 
-/// A key that is longer than this is shown by its end.
+/// Maximum length of a key that is shown completely; of a longer one the end is shown.
 const SHOWN: usize = 24;
 
 /// List sessions, or change one
@@ -28,19 +28,19 @@ pub(crate) struct Sessions {
     #[command(subcommand)]
     change: Option<Change>,
 
-    /// Those that were spawned from others
+    /// Only sessions that were spawned from others
     #[arg(long, conflicts_with = "all")]
     children: bool,
 
-    /// Root sessions and children
+    /// Root sessions and spawned ones
     #[arg(long)]
     all: bool,
 
-    /// Only those whose key, label or title contains this
+    /// Only sessions whose key, label or title contains this
     #[arg(long, value_name = "TEXT")]
     search: Option<String>,
 
-    /// The archived ones, too
+    /// Include archived sessions
     #[arg(long)]
     archived: bool,
 }
@@ -125,7 +125,7 @@ impl Sessions {
     }
 }
 
-/// `stopped` where a person has cancelled the work and none has begun since.
+/// State for display: `stopped` if a user has cancelled the work and none has started since.
 fn state(session: &Session) -> String {
     let by_person = session.stopped.as_ref();
     let by_person = by_person.is_some_and(|stopped| &*stopped.by == "person");
@@ -135,7 +135,7 @@ fn state(session: &Session) -> String {
     }
 }
 
-/// What people type for a session: its key, or the last digits of one that nobody made up.
+/// Name that users type for a session: its key, or the last digits of a generated or long one.
 fn name(key: &SessionKey) -> String {
     let key = key.as_str();
     let made_up = |last: &str| last.parse::<RunId>().is_ok();

@@ -1,5 +1,5 @@
-//! The signals that end a command at a terminal in order: `abide top`, and those that follow runs. What
-//! the terminal was set to is put back, and the exit code is the one that shells give for the signal.
+//! Signals that end an interactive command: `abide top`, and those that follow runs. The terminal's
+//! mode is restored, and the exit code is the one that shells give for the signal.
 
 use std::io::{IsTerminal, Write, stdin, stdout};
 
@@ -9,10 +9,10 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use super::failure::Failure;
 use super::person::is_at_the_terminal;
 
-/// Text that is pasted is marked no more, and the cursor is seen.
+/// Ends bracketed paste mode and shows the cursor.
 const AS_USUAL: &str = "\u{1b}[?2004l\u{1b}[?25h";
 
-/// Signals that ask the program to end.
+/// Signals that ask the program to end, and changes of the window's size.
 pub(crate) struct Ends {
     interrupt: Signal,
     terminate: Signal,
@@ -25,13 +25,13 @@ fn listen(kind: SignalKind) -> Result<Signal, Failure> {
     signal(kind).map_err(|error| Failure::local("signals cannot be watched for", error))
 }
 
-/// The exit code of shells for a program that a signal has ended.
+/// Exit code of shells for a program that was ended by this signal: 128 + its number.
 fn code(kind: SignalKind) -> u8 {
     u8::try_from(kind.as_raw_value()).map_or(u8::MAX, |number| 128 + number)
 }
 
 impl Ends {
-    /// From here on these signals do not end the process by themselves.
+    /// Installs the handlers; from here on these signals do not end the process by themselves.
     pub(crate) fn new() -> Result<Ends, Failure> {
         Ok(Ends {
             interrupt: listen(SignalKind::interrupt())?,
@@ -42,7 +42,7 @@ impl Ends {
         })
     }
 
-    /// Returns at any of them: the exit code, or `None` where only the window has another size.
+    /// Waits for a signal: its exit code, or `None` if only the window's size has changed.
     pub(crate) async fn next(&mut self) -> Option<u8> {
         let kind = tokio::select! {
             _ = self.interrupt.recv() => SignalKind::interrupt(),
@@ -54,7 +54,7 @@ impl Ends {
         Some(code(kind))
     }
 
-    /// Returns at those that a view of one run leaves to others: the exit code.
+    /// Waits for the signals that a view of one run does not handle itself; returns the exit code.
     pub(crate) async fn terminated(&mut self) -> u8 {
         tokio::select! {
             _ = self.terminate.recv() => code(SignalKind::terminate()),
@@ -62,7 +62,7 @@ impl Ends {
         }
     }
 
-    /// A Ctrl-C that was meant for another view does not count.
+    /// Drops a pending Ctrl-C that was meant for another view.
     pub(crate) fn forget_interrupt(&mut self) -> Result<(), Failure> {
         self.interrupt = listen(SignalKind::interrupt())?;
         self.quit = listen(SignalKind::quit())?;
@@ -70,8 +70,8 @@ impl Ends {
     }
 }
 
-/// Carries out a command that may set the terminal up for itself. Where a signal ends it, the terminal
-/// is put back before.
+/// Runs a command that may change the terminal's mode. If a signal ends the command, the mode is
+/// restored first.
 pub(crate) async fn in_order(
     work: impl Future<Output = Result<u8, Failure>>,
 ) -> Result<u8, Failure> {
@@ -79,7 +79,7 @@ pub(crate) async fn in_order(
         true => tcgetattr(stdin()).ok(),
         false => None,
     };
-    // Elsewhere there is nothing to put back, and the signal ends the process by itself.
+    // Without a terminal there is nothing to restore, and the signal ends the process by itself.
     let Some(before) = before else {
         return work.await;
     };
@@ -98,10 +98,10 @@ pub(crate) async fn in_order(
     Ok(code(kind))
 }
 
-/// Also where a thread that goes on reading has set it up.
+/// Restores the terminal, even if a reader thread that still runs has changed its mode.
 fn put_back(before: &Termios) {
     let mut out = stdout().lock();
-    // A terminal that is gone cannot be put back, and needs not be.
+    // A terminal that is gone cannot be restored, and need not be.
     if out.is_terminal() {
         let _ = out
             .write_all(AS_USUAL.as_bytes())

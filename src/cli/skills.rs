@@ -1,4 +1,4 @@
-//! `abide skills`: which skills there are, what one says, and whether a file is one.
+//! `abide skills`: lists, shows, checks and reloads skills.
 
 use std::path::{Path, PathBuf};
 
@@ -16,11 +16,11 @@ use crate::wire::agents::Aside;
 use crate::wire::input::{PAGE_LIMIT, PageSize};
 use crate::wire::skills::{ListSkills, RefreshSkills, Refreshed, Skill, Skills as Listing};
 
-/// See what agents know how to do, and check skills that you write
+/// List the skills of agents, and check skills that you write
 ///
-/// Without a further word it lists the skills that count in the current folder: those that came
-/// with the program, your own (~/.agents/skills, abide/skills in your configuration folder), the
-/// project's (.agents/skills, .abide/skills) and the folder's (skills).
+/// Without a subcommand it lists the skills that apply in the current folder: those built into the
+/// program, your own (~/.agents/skills, abide/skills in your configuration folder), the project's
+/// (.agents/skills, .abide/skills) and the folder's (skills).
 #[derive(Debug, Args)]
 #[command(after_help = "abide skills
 abide skills show delegate
@@ -32,11 +32,11 @@ pub(crate) struct Skills {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// List the skills that count in the current folder
+    /// List the skills that apply in the current folder
     List,
-    /// Show one skill: where it comes from, whether runs have it, what it says
+    /// Show one skill: its source, whether runs get it, and its text
     Show {
-        /// Its name
+        /// The skill's name
         name: String,
     },
     /// Check skills; needs no daemon
@@ -44,13 +44,13 @@ enum What {
         /// Skills, or folders of skills [default: skills in the current folder]
         #[arg(value_name = "PATH")]
         paths: Vec<PathBuf>,
-        /// Refuse what departs from the Agent Skills specification
+        /// Reject what deviates from the Agent Skills specification
         #[arg(long)]
         strict: bool,
     },
-    /// Look at skills again, and show the version before and after
+    /// Reload skills, and show the version before and after
     Refresh {
-        /// Only those of this session's folder [default: every known folder]
+        /// Only skills of this session's folder [default: every known folder]
         #[arg(value_name = "SESSION")]
         session: Option<String>,
     },
@@ -72,7 +72,7 @@ impl Skills {
     }
 }
 
-/// The current folder, whose skills are meant; a name that is not UTF-8 has none.
+/// The current folder, which selects the skills; `None` if its path is not UTF-8.
 fn here() -> Option<String> {
     std::env::current_dir()
         .ok()?
@@ -224,8 +224,8 @@ async fn refresh(link: &Link, session: Option<String>, common: &Common) -> Resul
     Ok(0)
 }
 
-/// Exit code 0: every file is a skill and, with `strict`, departs from the specification in
-/// nothing.
+/// Checks skills; exit code 0 if every file is a valid skill and, with `strict`, none deviates from
+/// the specification.
 fn check(paths: &[PathBuf], strict: bool, common: &Common) -> Result<u8, Failure> {
     let usual = [PathBuf::from("skills")];
     let paths = match paths.is_empty() {
@@ -255,7 +255,7 @@ fn nothing_at(path: &Path, why: &str) -> Failure {
         .hint("name a skill's folder, its SKILL.md, or a folder of skills")
 }
 
-/// Says what became of a file; whether it passes.
+/// Prints the result for one file; returns whether it passes.
 fn told(found: &Found, strict: bool, host: &Host, common: &Common) -> Result<bool, Failure> {
     let file = found.file.display().to_string();
     let passes = match &found.outcome {
@@ -284,7 +284,7 @@ fn told(found: &Found, strict: bool, host: &Host, common: &Common) -> Result<boo
                     print::answer(&format!("   {line}"))?;
                 }
             }
-            // No fault of the file: another machine may have them.
+            // Not an error of the file: another machine may have them.
             for missing in skill.requires.missing_programs(host) {
                 for line in wrap(&clean(&wanted(&missing)), COLUMNS - 3) {
                     print::answer(&format!("   {line}"))?;
@@ -295,7 +295,7 @@ fn told(found: &Found, strict: bool, host: &Host, common: &Common) -> Result<boo
     Ok(passes)
 }
 
-/// Programs that are not on the PATH, and how to get them.
+/// Programs that are missing on the PATH, and how to install them.
 fn wanted(missing: &MissingPrograms<'_>) -> String {
     let names = missing.any_of.join(" or ");
     let hints: Vec<String> = missing.hints.iter().map(|hint| hint.words()).collect();

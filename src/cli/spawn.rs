@@ -1,4 +1,4 @@
-//! `abide spawn`: hands work to the daemon and returns as soon as it is stored.
+//! `abide spawn`: submits work to the daemon and returns as soon as it is stored.
 
 use std::io::Read;
 use std::time::Duration;
@@ -19,9 +19,9 @@ use crate::wire::input::RunTimeout;
 use crate::wire::runs::TurnAccepted;
 use crate::wire::sessions::{AnnouncePolicy, Cleanup, Context, Mode, Spawn as Request, Spawned};
 
-/// Hand work to the daemon and return at once
+/// Submit work to the daemon and return at once
 ///
-/// Prints the run's id. The work goes on whatever becomes of this terminal.
+/// Prints the run's id. The work goes on even if this terminal is closed.
 #[derive(Debug, Args)]
 #[command(after_help = r#"abide spawn --label docs "What is not documented?"
 abide spawn --parent client:bot --idempotency-key question-1 "Where is main?"
@@ -30,19 +30,19 @@ pub(crate) struct Spawn {
     #[command(flatten)]
     work: Work,
 
-    /// The session that asks and is told of the end
+    /// The session that requests the run and is notified of its end
     #[arg(long, value_name = "SESSION", conflicts_with = "session")]
     parent: Option<String>,
 
-    /// How the parent is told [default: wake, or inbox where no agent answers]
+    /// How the parent is notified [default: wake, or inbox where no agent answers]
     #[arg(long, value_name = "HOW", conflicts_with = "session", value_parser = PossibleValuesParser::new(["wake", "inbox", "steer", "none"]))]
     announce: Option<String>,
 
-    /// Delete its session once all is told
+    /// Delete its session once everything was announced
     #[arg(long, conflicts_with = "session")]
     cleanup: bool,
 
-    /// Begin with the parent's conversation as it is now
+    /// Start with a copy of the parent's current conversation
     #[arg(long, requires = "parent")]
     fork: bool,
 
@@ -50,28 +50,28 @@ pub(crate) struct Spawn {
     #[arg(long, conflicts_with_all = ["cleanup", "session"])]
     keep_open: bool,
 
-    /// JSON that comes back with the result: an object, beside whose fields stands the mark
-    /// of this terminal; @last does not find runs with other JSON
+    /// JSON that is returned with the result: an object, to which a mark of this terminal is added;
+    /// @last does not find runs with other JSON
     #[arg(long, value_name = "JSON", value_parser = json)]
     meta: Option<Value>,
 }
 
-/// What `spawn` and `run` have in common.
+/// Options that `spawn` and `run` have in common.
 #[derive(Debug, Args)]
 pub(crate) struct Work {
-    /// What is to be done; - reads it from standard input
+    /// The task; - reads it from standard input
     task: String,
 
-    /// Who does it [default: the default agent]
+    /// The agent that does it [default: the default agent]
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
 
-    /// Do it as a turn of this session, which knows what was said there: a key or label; a key that
-    /// is not there yet makes a new session [default: a session of its own]
+    /// Run it as a turn of this session, with its conversation: a key or label; an unknown key
+    /// creates a session [default: a session of its own]
     #[arg(long, value_name = "SESSION", conflicts_with_all = ["label", "cwd"])]
     session: Option<String>,
 
-    /// A name for the run
+    /// Label of the run
     #[arg(long, value_name = "NAME")]
     label: Option<String>,
 
@@ -79,39 +79,38 @@ pub(crate) struct Work {
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
 
-    /// How much its model thinks [default: the agent's]
+    /// Thinking level of its model [default: the agent's]
     #[arg(long, value_name = "LEVEL", value_parser = chat::levels())]
     thinking: Option<String>,
 
-    /// What it and all runs below it may use: tokens such as 200k, cost=2.50, or both
+    /// Budget of the run and all its descendants: tokens such as 200k, cost=2.50, or both
     #[arg(long, value_name = "AMOUNT", value_parser = budget)]
     budget: Option<Budget>,
 
-    /// The folder that its tools see [default: the current one]
+    /// Working folder of its tools [default: the current folder]
     #[arg(long, value_name = "DIR")]
     cwd: Option<std::path::PathBuf>,
 
-    /// End the run when it has run this long, such as 90s or 10m
-    /// [default: defaults.run_timeout, 1h if not set]
+    /// Time limit of the run, such as 90s or 10m [default: defaults.run_timeout, 1h if not set]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     run_timeout: Option<Duration>,
 
-    /// A variable for its programs: NAME=VALUE, NAME=@env:OTHER as the daemon reads it (also
-    /// @file:/PATH, @cred:NAME), or NAME for this shell's value; may be given again
+    /// A variable for its programs: NAME=VALUE, or NAME for this shell's value, or NAME=@env:OTHER,
+    /// NAME=@file:/PATH or NAME=@cred:NAME, which the daemon reads; may be given again
     #[arg(long, value_name = "NAME[=VALUE]")]
     env: Vec<String>,
 
-    /// Repeat the call with the same key and nothing is done twice
+    /// Idempotency key: repeated calls with the same key start only one run
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
 }
 
-/// Work that the daemon has taken.
+/// A run that the daemon has accepted.
 pub(crate) struct Accepted {
-    /// What it answered.
+    /// The daemon's reply, unparsed.
     pub(crate) raw: Value,
     pub(crate) run_id: RunId,
-    /// Who does it, for people.
+    /// Agent and model, or the session of the turn, for display.
     pub(crate) about: String,
     warnings: Vec<String>,
 }
@@ -146,12 +145,12 @@ impl Spawn {
 }
 
 impl Work {
-    /// The session that it is to be a turn of.
+    /// The session that the run shall be a turn of.
     pub(crate) fn session(&self) -> Option<String> {
         self.session.clone()
     }
 
-    /// The request, under an id and a key of its own, so that it can be sent again.
+    /// The request with its own run id and idempotency key, so that it can be sent again.
     pub(crate) fn request(self) -> Result<Request, Failure> {
         let id = RunId(Clock::system().new_id());
         let folder = match self.cwd {
@@ -166,7 +165,8 @@ impl Work {
                 folder.display()
             ))
         })?;
-        // A key that is given stands for the first call's run, so this one must not name another.
+        // A given key may belong to the run of an earlier call, so this call must not name another
+        // run.
         let (run_id, key) = match self.idempotency_key {
             Some(key) => (None, key),
             None => (Some(id), id.to_string()),
@@ -191,8 +191,8 @@ impl Work {
     }
 }
 
-/// Sends the request until it is answered. A request that was accepted and whose answer was
-/// lost is recognised by its key, so this never makes a second run.
+/// The daemon has accepted the run once this returns. A retry after a lost reply is recognised by
+/// its key, so it never creates a second run.
 pub(crate) async fn send(
     link: &Link,
     common: &Common,
@@ -207,7 +207,8 @@ pub(crate) async fn send(
     }
 }
 
-/// Hands the work over: as a turn of `session`, or in a session of its own.
+/// The daemon has accepted the run once this returns: as a turn of `session`, or in a session of
+/// its own.
 pub(crate) async fn hand_over(
     link: &Link,
     common: &Common,
@@ -240,7 +241,7 @@ pub(crate) async fn hand_over(
 }
 
 impl Accepted {
-    /// Shows what the daemon wants the caller to know.
+    /// Prints the daemon's warnings.
     pub(crate) fn warn(&self) {
         for warning in &self.warnings {
             print::note(&format!("note: {}", text::clean(warning)));

@@ -1,5 +1,5 @@
-//! Starting a daemon in the background: for `serve --detach`, for `run` where none is there,
-//! and for the demo.
+//! Starts a daemon in the background: for `serve --detach`, for commands that need one and find
+//! none, and for the demo.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{IsTerminal, Read, Seek, SeekFrom};
@@ -18,39 +18,40 @@ use crate::daemon::{Endpoint, offline};
 use crate::kernel::fault::Kind;
 use crate::wire::gateway::{NoParams, Status};
 
-/// The log of a daemon in the background, in its state folder.
+/// Name of the log of a background daemon, in its state folder.
 pub(crate) const LOG: &str = "abide.log";
-/// How often the new process is looked at.
+/// Polling interval of the new process.
 const LOOK: Duration = Duration::from_millis(20);
-/// After this time the person is told that it still goes on.
+/// Time after which a note says that the daemon is still starting; also the limit for finding the
+/// daemon of a concurrent start.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What a start says whose folder another daemon has.
+/// Part of the error of a start whose state folder another daemon holds.
 const HELD: &str = "is held by another abide";
 
 /// How to start a daemon.
 pub(crate) struct Plan {
-    /// Where it keeps its state.
+    /// Its state folder.
     pub(crate) state_dir: PathBuf,
-    /// Its configuration; else the usual one.
+    /// Its configuration file; `None` for the default one.
     pub(crate) config: Option<PathBuf>,
-    /// Where it listens; else as configured.
+    /// Address to listen on; `None` as configured.
     pub(crate) listen: Option<SocketAddr>,
-    /// Where its socket is; else as configured.
+    /// Path of its socket; `None` as configured.
     pub(crate) socket: Option<PathBuf>,
-    /// Nothing from this terminal's `ABIDE_*` variables.
+    /// Pass on none of this terminal's `ABIDE_*` variables.
     pub(crate) alone: bool,
 }
 
-/// A daemon in the background that answers.
+/// A background daemon that is ready.
 pub(crate) struct Started {
-    /// The process; the daemon goes on when this is dropped.
+    /// The process; the daemon keeps running when this is dropped.
     pub(crate) process: Child,
-    /// What it says about itself.
+    /// What the daemon has written about itself.
     pub(crate) endpoint: Endpoint,
 }
 
-/// A daemon is there: the one that was, or one in the background.
+/// A daemon is running once this returns: the existing one, or a new one in the background.
 pub(crate) async fn if_none(place: &Where) -> Result<(), Failure> {
     match Link::open(place).await {
         Err(failure) if failure.code == exit::NO_DAEMON => usual(place).await.map(drop),
@@ -58,8 +59,9 @@ pub(crate) async fn if_none(place: &Where) -> Result<(), Failure> {
     }
 }
 
-/// A link to the daemon, for a command that a person gives work with: where none is there, one
-/// is started and the person is told so. A script gets the failure, which it can handle.
+/// Connects to the daemon for a command that submits work. If none is running and a user is
+/// present, one is started and the user gets a note. A script gets the failure, which it can
+/// handle.
 pub(crate) async fn link(place: &Where, forbidden: bool) -> Result<Link, Failure> {
     let may = !forbidden && std::io::stdin().is_terminal() && print::notes_are_watched();
     match Link::open(place).await {
@@ -76,7 +78,7 @@ pub(crate) async fn link(place: &Where, forbidden: bool) -> Result<Link, Failure
     }
 }
 
-/// Starts a daemon on the state folder in force, configured as usual.
+/// Starts a daemon on the effective state folder with the default configuration.
 async fn usual(place: &Where) -> Result<Endpoint, Failure> {
     let plan = Plan {
         state_dir: place.state_dir()?,
@@ -88,9 +90,9 @@ async fn usual(place: &Where) -> Result<Endpoint, Failure> {
     Ok(start(&plan).await?.endpoint)
 }
 
-/// Starts a daemon in a session of its own, so that it outlives this terminal. Once this
-/// returns it is ready. If it ends first, the failure is its own, exit code included. A life
-/// that found its store damaged ends so that the next one repairs it: that one is started, too.
+/// The daemon is ready once this returns; it has a session of its own, so that it outlives this
+/// terminal. If it ends first, its own failure and exit code are returned. A process that finds the
+/// store damaged exits so that the next one repairs it; that one is started, too.
 pub(crate) async fn start(plan: &Plan) -> Result<Started, Failure> {
     if let Some(note) = empty_store(&plan.state_dir) {
         print::note(&note);
@@ -108,7 +110,7 @@ pub(crate) async fn start(plan: &Plan) -> Result<Started, Failure> {
     }
 }
 
-/// What to say before a start that makes a new store where there was one.
+/// Note for a start that creates a new store where the old one is missing.
 pub(crate) fn empty_store(state: &Path) -> Option<String> {
     offline::is_bereft(state).then(|| {
         let backup = offline::newest_copy(state);
@@ -123,7 +125,7 @@ pub(crate) fn empty_store(state: &Path) -> Option<String> {
 
 async fn start_once(plan: &Plan) -> Result<Started, Failure> {
     let log = plan.state_dir.join(LOG);
-    // The log is written before the daemon can look at the folder.
+    // The log is written before the daemon can check the folder.
     offline::check_folder(&plan.state_dir)
         .map_err(|failure| Failure::new(failure.exit_code(), "serve", failure.to_string()))?;
     DirBuilder::new()
@@ -172,7 +174,7 @@ async fn start_once(plan: &Plan) -> Result<Started, Failure> {
     }
 }
 
-/// The daemon that runs on this folder and takes work.
+/// The daemon that runs on this folder and is ready.
 pub(crate) async fn running(state: &Path) -> Option<Endpoint> {
     let link = Link::open(&Where::folder(state)).await.ok()?;
     let status = link
@@ -183,7 +185,7 @@ pub(crate) async fn running(state: &Path) -> Option<Endpoint> {
     endpoint.filter(|_| status.phase == "ready")
 }
 
-/// After a start that failed because another one was first: the daemon of that one.
+/// After a start that failed because a concurrent one was faster: the daemon of that one.
 pub(crate) async fn overtaken(state: &Path, failure: &Failure) -> Option<Endpoint> {
     let clock = Clock::system();
     let began = clock.monotonic();
@@ -203,7 +205,7 @@ fn command(plan: &Plan) -> Result<Command, Failure> {
     let mut command = Command::new(program);
     command.arg("serve").arg("--background");
     command.arg("--state-dir").arg(&plan.state_dir);
-    // Not in the folder that it was started in, which could not be removed or unmounted then.
+    // Otherwise the folder that it was started in could not be removed or unmounted.
     command.current_dir(&plan.state_dir);
     let named = std::env::var_os("ABIDE_CONFIG").filter(|_| !plan.alone);
     if let Some(config) = plan.config.clone().or(named.map(PathBuf::from)) {
@@ -217,7 +219,7 @@ fn command(plan: &Plan) -> Result<Command, Failure> {
     if let Some(socket) = &plan.socket {
         command.arg("--socket").arg(socket);
     }
-    // Whoever supervises this process does not supervise that one.
+    // The supervisor of this process does not supervise the new one.
     for name in [
         "NOTIFY_SOCKET",
         "WATCHDOG_USEC",
@@ -236,7 +238,7 @@ fn command(plan: &Plan) -> Result<Command, Failure> {
     Ok(command)
 }
 
-/// The endpoint of that process, once it takes work.
+/// Endpoint of this process; `None` until it is ready.
 async fn ready(plan: &Plan, pid: u32) -> Result<Option<Endpoint>, Failure> {
     let written = discover::endpoint(&plan.state_dir)?;
     let Some(endpoint) = written.filter(|endpoint| endpoint.pid == pid) else {
@@ -258,7 +260,7 @@ fn ended_early(log: &Path, before: u64, code: Option<i32>) -> Failure {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     });
     let said = text::clean(&said.unwrap_or_default());
-    // Its last words come after whatever it logged.
+    // Its error message comes after its log lines.
     let said = said
         .rsplit_once("abide: ")
         .map_or("", |(_, last)| last.trim());

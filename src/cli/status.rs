@@ -1,4 +1,4 @@
-//! `abide status`: which daemon is there and what it does.
+//! `abide status`: shows the daemon and its state.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use super::text::{COLUMNS, clean, span, wrap};
 use crate::clock::Clock;
 use crate::wire::gateway::{ModelProvider, NoParams, Status as Answer};
 
-/// Show which daemon is there and what it does
+/// Show the daemon and its state
 #[derive(Debug, Args)]
 pub(crate) struct Status {}
 

@@ -1,4 +1,4 @@
-//! `abide steer`: says something to a run in the middle of its turn.
+//! `abide steer`: sends a message to a run in the middle of its turn.
 
 use clap::Args;
 
@@ -10,11 +10,10 @@ use crate::clock::Clock;
 use crate::kernel::ids::MessageId;
 use crate::wire::lifecycle::{Steer as Request, Steered};
 
-/// Say something to a run that is at work
+/// Send a message to a run that is working
 ///
-/// Its next model call sees it; what is going on until then goes on. A run that has not begun or
-/// has ended takes nothing and is left as it is (exit code 9): abide send says something in its
-/// session instead.
+/// Its next model call sees the message; current steps are not interrupted. A run that has not
+/// started or has ended is left unchanged (exit code 9): use abide send for its session instead.
 #[derive(Debug, Args)]
 #[command(after_help = r#"abide steer @last "Look into the tests, too""#)]
 pub(crate) struct Steer {
@@ -22,7 +21,7 @@ pub(crate) struct Steer {
     #[arg(value_name = "RUN")]
     run: String,
 
-    /// What is said
+    /// The message
     #[arg(value_name = "TEXT")]
     text: String,
 }
@@ -33,7 +32,7 @@ impl Steer {
         let request = Request {
             run_id: ids::run(&link, &self.run).await?,
             message: self.text,
-            // Sent twice it is still said once.
+            // With the id, a retry adds the message only once.
             message_id: Some(MessageId(Clock::system().new_id())),
         };
         let raw = match link.raw("runs.steer", &request).await {

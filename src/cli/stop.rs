@@ -1,4 +1,4 @@
-//! `abide stop`: ends the daemon in an orderly way and returns once it is gone, or is up again.
+//! `abide stop`: stops the daemon gracefully and returns once it is gone, or is up again.
 
 use std::time::Duration;
 
@@ -19,25 +19,25 @@ use crate::wire::gateway::{Drain, Draining, NoParams, Status, Then};
 use crate::wire::input::{DrainTimeout, PageSize};
 use crate::wire::runs::{ListRuns, Runs, State};
 
-/// How often the process is looked for.
+/// Polling interval of the process.
 const LOOK: Duration = Duration::from_millis(20);
 /// How long a daemon that has ended may take to be up again.
 const UP_AGAIN: Duration = Duration::from_secs(60);
-/// So many of the runs that are waited for are named.
+/// Maximum number of awaited runs that are named.
 const NAMED: usize = 5;
 
-/// End the daemon in an orderly way
+/// Stop the daemon gracefully
 ///
-/// Returns once its process is gone, or with --restart once it is up again. Runs stop at a step
-/// and go on with the next start. Where no daemon runs there is nothing to do, which is no error.
+/// Returns once its process is gone, or with --restart once it is up again. Runs stop at a step and
+/// continue with the next start. If no daemon runs, there is nothing to do, which is not an error.
 #[derive(Debug, Args)]
 #[command(after_help = "abide stop --timeout 10s")]
 pub(crate) struct Stop {
-    /// How long steps in flight may go on, such as 30s [default: as configured]
+    /// Deadline for steps in flight, such as 30s [default: as configured]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     timeout: Option<Duration>,
 
-    /// Start it again: by its supervisor, or else by itself
+    /// Restart it: by its supervisor, or else by itself
     #[arg(long)]
     restart: bool,
 }
@@ -45,7 +45,7 @@ pub(crate) struct Stop {
 impl Stop {
     pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
         let link = match Link::open(&common.place).await {
-            // One that does not answer, or speaks another protocol, may run.
+            // A daemon that does not answer, or speaks another protocol, may be running.
             Err(none)
                 if none.kind == NO_DAEMON && !self.restart && !common.place.may_be_there() =>
             {
@@ -71,7 +71,7 @@ impl Stop {
                 }
                 Duration::from_millis(draining.timeout_ms)
             }
-            // Somebody else has asked for the end already: then both wait.
+            // Another client has already requested the stop: wait for it, too.
             Err(failure) if failure.kind == Kind::Conflict.as_str() && !self.restart => {
                 Duration::MAX
             }
@@ -110,7 +110,7 @@ impl Stop {
     }
 }
 
-/// What is asked for is so already.
+/// Reports that no daemon is running.
 fn not_running(common: &Common, none: &Failure) -> Result<u8, Failure> {
     if common.json {
         print::object(&json!({ "stopped": false, "message": none.message }))?;
@@ -120,7 +120,7 @@ fn not_running(common: &Common, none: &Failure) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// Says what the drain waits for. A courtesy: where it cannot be found out, the end goes on.
+/// Prints the runs that the drain waits for. Optional: if they cannot be read, the stop goes on.
 async fn name_runs(link: &Link, running: u64, timeout_ms: u64) {
     let filter = ListRuns {
         states: vec![State::Running],
@@ -153,7 +153,8 @@ async fn name_runs(link: &Link, running: u64, timeout_ms: u64) {
     )));
 }
 
-/// The lock of the state folder ends with the process, so a new start may follow at once.
+/// Waits until the process is gone. Its lock on the state folder ends with it, so a new start may
+/// follow at once.
 async fn wait_until_gone(common: &Common, here: bool, pid: u32) -> Result<(), Failure> {
     loop {
         let gone = if here {
@@ -171,7 +172,7 @@ async fn wait_until_gone(common: &Common, here: bool, pid: u32) -> Result<(), Fa
     }
 }
 
-/// Another life of the daemon takes work.
+/// Waits until a new process of the daemon is ready.
 async fn wait_until_up_again(
     common: &Common,
     before: BootId,
@@ -180,7 +181,7 @@ async fn wait_until_up_again(
     let clock = Clock::system();
     let began = clock.monotonic();
     loop {
-        // While one life is gone and the next not yet up, every kind of fault is to be expected.
+        // While one process is gone and the next is not up yet, any error is to be expected.
         if let Ok(link) = Link::open(&common.place).await
             && let Ok(status) = link.ask::<Status>("gateway.status", NoParams {}).await
             && status.boot_id != before

@@ -1,7 +1,7 @@
-//! The answer of a run as it comes, for a conversation: whole lines and finished tool calls go to
-//! the screen for good, in the order in which they happened; the line that is still written stands
-//! below them. Events say what comes; the stored messages are the truth, so that text that was
-//! missed while the link was lost is shown, and nothing twice. `view.rs` draws it.
+//! Streams the answer of a run for a conversation: complete lines and finished tool calls are
+//! printed permanently, in the order in which they happened; the line that is still being written
+//! is shown below them. Events announce the text; the stored messages are authoritative, so that
+//! text that was missed during a lost connection is shown, and nothing twice. `view.rs` draws it.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -20,35 +20,35 @@ use crate::wire::input::PageSize;
 use crate::wire::sessions::{GetHistory, History};
 use crate::wire::shapes::{Message, Run};
 
-/// The answer of one run.
+/// Streaming state of one run's answer.
 pub(crate) struct Stream {
     run: RunId,
     news: VecDeque<News>,
-    /// The message that is written now.
+    /// The message that is being written.
     coming: Option<Coming>,
-    /// Messages and calls that stand on the screen to their end.
+    /// Messages, and below them calls, that were printed completely.
     messages: HashSet<MessageId>,
     calls: HashSet<StepId>,
-    /// Messages before which every call that had ended then is told.
+    /// Messages for which [`Stream::calls_before`] was called.
     begun: HashSet<MessageId>,
-    /// What goes to the screen next.
+    /// What to print next.
     ready: Vec<Shown>,
-    /// The text of the last whole message.
+    /// Text of the last complete message.
     last: String,
-    /// Nothing was shown yet.
+    /// True until something was shown.
     is_empty_yet: bool,
 }
 
-/// A message that is written.
+/// A message that is being written.
 struct Coming {
     id: MessageId,
     text: String,
-    /// How many bytes of the text stand on the screen: whole lines.
+    /// Number of bytes of the text that were printed: complete lines.
     shown: usize,
     markdown: Markdown,
 }
 
-/// What was heard and not taken in yet.
+/// An event that was not processed yet.
 enum News {
     Text(MessageText, TextKind),
     Stored(SessionKey, MessageAdded),
@@ -62,17 +62,17 @@ enum TextKind {
     Anew,
 }
 
-/// What goes to the screen for good.
+/// Output that stays on the screen.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Shown {
     /// Lines of text.
     Lines(Vec<String>),
-    /// A call that has ended.
+    /// A tool call that has ended.
     Call(StepId),
 }
 
 impl Stream {
-    /// Nothing was heard of this run yet.
+    /// The initial state for a run.
     pub(crate) fn of(run: RunId) -> Stream {
         Stream {
             run,
@@ -87,22 +87,22 @@ impl Stream {
         }
     }
 
-    /// The run.
+    /// The run whose answer is streamed.
     pub(crate) fn run(&self) -> RunId {
         self.run
     }
 
-    /// The calls that stand on the screen.
+    /// The calls that were printed.
     pub(crate) fn calls(&self) -> &HashSet<StepId> {
         &self.calls
     }
 
-    /// This call does not stand on the screen after all.
+    /// Marks a call as not printed.
     pub(crate) fn forget_call(&mut self, call: StepId) {
         self.calls.remove(&call);
     }
 
-    /// Notes an event; it is taken in by [`Stream::catch_up`].
+    /// Queues an event for [`Stream::catch_up`].
     pub(crate) fn hear(&mut self, event: &Event) {
         if event.run_id != Some(self.run) {
             return;
@@ -119,7 +119,8 @@ impl Stream {
                 return;
             }
             "tool.completed" => {
-                // Steps of a plan's delegates are told with their source.
+                // Steps of a plan's delegates carry a source, and are not part of this run's
+                // answer.
                 if let Ok(moved) = StepMoved::deserialize(&event.data)
                     && moved.source.is_none()
                 {
@@ -137,18 +138,18 @@ impl Stream {
         }
     }
 
-    /// Calls that have ended, of which no event was heard.
+    /// Queues calls that have ended and of which no event arrived.
     pub(crate) fn hear_calls(&mut self, calls: impl Iterator<Item = StepId>) {
         self.news.extend(calls.map(News::Call));
     }
 
-    /// What goes to the screen for good now.
+    /// Takes what is to be printed now.
     pub(crate) fn ready(&mut self) -> Vec<Shown> {
         std::mem::take(&mut self.ready)
     }
 
-    /// Calls that have ended before the message that comes next: the model has seen their ends,
-    /// whether an event of them was heard yet or not.
+    /// Queues calls that ended before the next message: the model has seen their results, whether
+    /// their events have arrived or not.
     pub(crate) fn calls_before(&mut self, calls: impl DoubleEndedIterator<Item = StepId>) {
         self.begun.extend(self.begins());
         for call in calls.rev() {
@@ -156,8 +157,7 @@ impl Stream {
         }
     }
 
-    /// The message that comes next, if nothing of it was taken in and the calls before it were
-    /// not asked for.
+    /// The next message, if none of it was processed and the calls before it were not queued yet.
     fn begins(&self) -> Option<MessageId> {
         let id = match self.news.front()? {
             News::Text(text, _) => text.message_id,
@@ -167,9 +167,8 @@ impl Stream {
         (!self.messages.contains(&id) && !self.begun.contains(&id)).then_some(id)
     }
 
-    /// Takes in what was heard; `false`: first [`Stream::calls_before`] is due. What cannot be
-    /// read yet, because the link is lost, is taken in the next time; so is the rest where this is
-    /// dropped.
+    /// Processes the queued events; `false`: [`Stream::calls_before`] must be called first. Events
+    /// that cannot be processed because the connection is lost stay queued. Cancel-safe.
     pub(crate) async fn catch_up(&mut self, link: &Link, columns: usize) -> Result<bool, Failure> {
         loop {
             if self.begins().is_some() {
@@ -180,7 +179,7 @@ impl Stream {
                 Some(News::Stored(key, added)) => Some((key.clone(), added.clone())),
                 Some(News::Text(..) | News::Call(_)) => None,
             };
-            // Results of tools have lines of their own.
+            // Tool results are shown on lines of their own.
             if let Some((key, added)) = stored
                 && matches!(&*added.kind, "text" | "tool_call")
                 && !self.messages.contains(&added.message_id)
@@ -231,9 +230,9 @@ impl Stream {
                     .checked_sub(coming.text.len())
                 {
                     Some(0) => coming.text.push_str(text),
-                    // Something is missing in between: the stored message will have it.
+                    // Text in between is missing: the stored message will have it.
                     Some(_) => {}
-                    // It, or a part of it, was heard already.
+                    // All or a part of it has arrived before.
                     None => {
                         let known = coming.text.len() - at.unwrap_or(0);
                         coming.text.push_str(text.get(known..).unwrap_or_default());
@@ -244,7 +243,7 @@ impl Stream {
         self.show_lines(columns, false);
     }
 
-    /// Takes over the text of the message as far as it has come, or as it is stored.
+    /// Replaces the text of the message by its current or its stored text.
     fn replace(&mut self, text: &str) {
         let Some(coming) = &mut self.coming else {
             return;
@@ -261,7 +260,7 @@ impl Stream {
         }
     }
 
-    /// A message is whole: what of it does not stand on the screen yet is shown.
+    /// Completes a message: what was not printed yet is printed.
     fn store(&mut self, id: MessageId, text: &str, columns: usize) {
         if !self.messages.insert(id) {
             return;
@@ -279,7 +278,7 @@ impl Stream {
         self.last = text.trim().to_owned();
     }
 
-    /// The run has ended: its answer, if it was not shown as a message.
+    /// Prints the run's result at its end, if it was not shown as a message.
     pub(crate) fn end(&mut self, run: &Run, columns: usize) {
         let result = run.result.as_deref().unwrap_or_default().trim();
         let stands = self.last.as_str();
@@ -298,19 +297,19 @@ impl Stream {
                 }
             }
         } else if let Some(coming) = &self.coming {
-            // It ended in the middle of a message, which stays as far as it had come.
+            // The run ended in the middle of a message, of which the text that has arrived is kept.
             let (id, text) = (coming.id, coming.text.clone());
             self.store(id, &text, columns);
         }
     }
 
-    /// Puts whole lines on the screen; with `whole` also the last one.
+    /// Prints complete lines; with `whole` also the last one.
     fn show_lines(&mut self, columns: usize, whole: bool) {
         let Some(coming) = &mut self.coming else {
             return;
         };
         let rest = &coming.text[coming.shown..];
-        // Blank lines come with the text behind them.
+        // Blank lines are printed together with the text after them.
         let lines_end = rest.rfind('\n').map_or(0, |at| at + 1);
         let part = if whole { rest } else { &rest[..lines_end] }.trim_end();
         let end = match rest[part.len()..].find('\n') {
@@ -322,7 +321,7 @@ impl Stream {
         let is_first = coming.shown == 0;
         let mut lines = Vec::new();
         for line in part.lines() {
-            // A message begins with its first word.
+            // Blank lines before the first word of a message are skipped.
             if !(is_first && lines.is_empty() && line.trim().is_empty()) {
                 lines.extend(coming.markdown.line(line, columns, false));
             }
@@ -345,7 +344,7 @@ impl Stream {
         self.push(vec![styled(DIM, text)]);
     }
 
-    /// The line that is still written, as the last lines of a screen that has room for so many.
+    /// The line that is still being written, cut to its last `rows` lines on the screen.
     pub(crate) fn tail(&self, columns: usize, rows: usize) -> Vec<String> {
         let Some(coming) = &self.coming else {
             return Vec::new();
@@ -377,7 +376,7 @@ impl Coming {
     }
 }
 
-/// The message at this place of a session.
+/// The message with this sequence number in a session.
 async fn read(link: &Link, key: &SessionKey, seq: i64) -> Result<Option<Message>, Failure> {
     let request = GetHistory {
         session_key: key.clone(),
@@ -429,7 +428,7 @@ mod tests {
         stream.take(&said(Some(0), "one\ntw"), TextKind::More, 80);
         assert_eq!(stream.tail(80, 5), ["tw"]);
         stream.take(&said(Some(6), "o\nthree"), TextKind::More, 80);
-        // It is heard again.
+        // The same text arrives again.
         stream.take(&said(Some(0), "one\ntw"), TextKind::More, 80);
         stream.store(MESSAGE.parse().unwrap(), "one\ntwo\nthree", 80);
         assert_eq!(lines(stream.ready()), ["one", "two", "three"]);

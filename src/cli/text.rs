@@ -1,4 +1,4 @@
-//! What a terminal may show: cleaned text, tables, short ids, ages.
+//! Text for terminals: cleaning, wrapping, tables, short ids, ages.
 //! Used by every command that prints.
 
 use unicode_width::UnicodeWidthStr;
@@ -6,11 +6,11 @@ use unicode_width::UnicodeWidthStr;
 use super::print::{self, HEAD, styled};
 use crate::kernel::time::Timestamp;
 
-/// The width of help and of texts that say nothing else.
+/// Width of the help, and of texts for which no other width is known.
 pub(crate) const COLUMNS: usize = 80;
 
-/// `text` without what could steer a terminal: escape sequences, control characters and marks
-/// that turn the direction of writing. Line ends and tabs stay.
+/// Removes what could control a terminal: escape sequences, control characters and marks that
+/// change the direction of writing. Line ends and tabs stay.
 pub(crate) fn clean(text: &str) -> String {
     let plain = anstream::adapter::strip_str(text).to_string();
     plain
@@ -24,7 +24,7 @@ fn steers(ch: char) -> bool {
         || matches!(ch, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// `text` cleaned, on one line, at most `columns` wide; a cut is shown by `…`.
+/// Cleans `text` and joins it to one line, at most `columns` wide; a cut is shown by `…`.
 pub(crate) fn line(text: &str, columns: usize) -> String {
     let joined = clean(text).split_whitespace().collect::<Vec<_>>().join(" ");
     if joined.width() <= columns {
@@ -35,8 +35,7 @@ pub(crate) fn line(text: &str, columns: usize) -> String {
     cut
 }
 
-/// A line of a text that was cleaned, at most `columns` wide, with the spaces that it has; a cut
-/// is shown by `…`.
+/// Cuts a cleaned line to at most `columns`, keeping its spaces; a cut is shown by `…`.
 pub(crate) fn cut(text: &str, columns: usize) -> String {
     let text = text.replace('\t', "    ");
     if text.width() <= columns {
@@ -45,12 +44,12 @@ pub(crate) fn cut(text: &str, columns: usize) -> String {
     format!("{}…", &text[..fitting(&text, columns.saturating_sub(1))])
 }
 
-/// The most characters of one line for each of its columns: marks without a width could be any
-/// number.
+/// Maximum number of characters per column of a line: characters without a width would otherwise be
+/// unlimited.
 const MARKS: usize = 16;
 
-/// Where the longest beginning of `text` ends that is at most `columns` wide. A sequence of
-/// characters may be wider than they are one by one, so it is measured as a whole.
+/// Byte length of the longest prefix of `text` that is at most `columns` wide. A sequence of
+/// characters may be wider than the sum of them, so it is measured as a whole.
 pub(crate) fn fitting(text: &str, columns: usize) -> usize {
     let mut fits = 0;
     for (at, ch) in text.char_indices().take(columns * MARKS) {
@@ -63,7 +62,7 @@ pub(crate) fn fitting(text: &str, columns: usize) -> usize {
     fits
 }
 
-/// The part of an id that people type: its last eight digits.
+/// The last eight digits of an id, which is what users type.
 pub(crate) fn short(id: impl std::fmt::Display) -> String {
     let text = id.to_string();
     match text.char_indices().rev().nth(7) {
@@ -72,8 +71,8 @@ pub(crate) fn short(id: impl std::fmt::Display) -> String {
     }
 }
 
-/// A time span as people say it: `0.4s`, `12s`, `3m`, `5h`, `9d`. Rounded: what is left of ten
-/// minutes a moment later is still `10m`.
+/// Formats a time span: `0.4s`, `12s`, `3m`, `5h`, `9d`. It is rounded, so that a moment less than
+/// ten minutes is still `10m`.
 pub(crate) fn span(ms: u64) -> String {
     let rounded = |unit: u64| ms.saturating_add(unit / 2) / unit;
     match ms {
@@ -85,12 +84,12 @@ pub(crate) fn span(ms: u64) -> String {
     }
 }
 
-/// How long ago `at` was, seen from `now`.
+/// Formats the time from `at` to `now`.
 pub(crate) fn age(at: Timestamp, now: Timestamp) -> String {
     span(now.since(at))
 }
 
-/// A number of bytes as people say it.
+/// Formats a number of bytes.
 pub(crate) fn size(bytes: u64) -> String {
     match bytes {
         0..=9_999 => format!("{bytes} B"),
@@ -100,7 +99,7 @@ pub(crate) fn size(bytes: u64) -> String {
     }
 }
 
-/// Text as lines of at most so many columns, parted between words where that is possible.
+/// Wraps text to lines of at most `columns`, between words where that is possible.
 pub(crate) fn wrap(text: &str, columns: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {
@@ -116,7 +115,7 @@ pub(crate) fn wrap(text: &str, columns: usize) -> Vec<String> {
                 lines.push(String::new());
                 continue;
             }
-            // A word that is wider than a line is parted inside.
+            // Break a word that is wider than a line.
             let first = rest.chars().next().map_or(0, char::len_utf8);
             let end = fitting(rest, columns).max(first);
             push_word(&mut lines, &rest[..end]);
@@ -138,9 +137,8 @@ fn push_word(lines: &mut [String], word: &str) {
     }
 }
 
-/// Text of which no line is wider than a screen so wide, of whose first one so many columns are
-/// `taken`: wider lines are parted between words and go on two columns further in. Styles and what
-/// else does not take room stay.
+/// Wraps lines that are wider than `columns` between words, indenting the rest by two more columns.
+/// `taken` columns of the first line are in use. Styles and other characters without a width stay.
 pub(crate) fn fold(text: &str, columns: usize, taken: usize) -> String {
     let lines = text.split('\n').enumerate();
     let folded = lines.map(|(at, line)| fold_line(line, columns, if at == 0 { taken } else { 0 }));
@@ -167,7 +165,7 @@ fn fold_line(line: &str, columns: usize, taken: usize) -> String {
         }
         out.extend(std::iter::repeat_n(' ', gap));
         at += gap;
-        // A word that is wider than a line is parted inside.
+        // Break a word that is wider than a line.
         while at + width > columns && !word.contains('\u{1b}') {
             let first = word.chars().next().map_or(0, char::len_utf8);
             let end = fitting(word, columns.saturating_sub(at)).max(first);
@@ -189,8 +187,8 @@ fn fold_line(line: &str, columns: usize, taken: usize) -> String {
     out
 }
 
-/// Text for a screen so wide: lines of prose that are wider are parted between words. Lines that
-/// are indented or stand between fences are code, whose line ends mean something.
+/// Wraps lines of prose that are wider than `columns`. Lines that are indented or between fences
+/// are code, and keep their line ends.
 pub(crate) fn flow(text: &str, columns: usize) -> String {
     let mut lines: Vec<String> = Vec::new();
     let mut is_code = false;
@@ -201,7 +199,7 @@ pub(crate) fn flow(text: &str, columns: usize) -> String {
             lines.push(line.to_owned());
             continue;
         }
-        // The text of an item of a list stands below its beginning.
+        // Continuation lines of a list item are indented to its text.
         let hang = match line.split_once(' ') {
             Some((mark, _)) if is_bullet(mark) => mark.width() + 1,
             _ => 0,
@@ -223,24 +221,24 @@ fn is_bullet(mark: &str) -> bool {
     matches!(mark, "-" | "*" | "•") || mark.strip_suffix(['.', ')']).is_some_and(numbered)
 }
 
-/// A table whose last column takes what the others leave of its width: that of the terminal which
-/// the answer goes to, if nothing else is said. Where it goes to none, nothing is cut.
+/// A table whose last column gets the width that the others leave. The default width is that of the
+/// answer's terminal; without a terminal nothing is cut.
 pub(crate) struct Table {
     heads: Vec<&'static str>,
     rows: Vec<Vec<String>>,
     paint: Option<(usize, Paint)>,
-    /// `None`: as wide as it is.
+    /// Maximum width; `None` for unlimited.
     width: Option<usize>,
 }
 
-/// The most columns of a cell that is not the last, where the table has a width.
+/// Maximum width of a cell that is not the last, if the table has a width.
 const WIDEST: usize = 24;
 
-/// The colour of a cell, by what stands in it.
+/// Style of a cell, by its content.
 type Paint = fn(&str) -> anstyle::Style;
 
 impl Table {
-    /// An empty table with these heads.
+    /// An empty table with these headings, as wide as the answer's terminal.
     pub(crate) fn new(heads: &[&'static str]) -> Self {
         Table {
             heads: heads.to_vec(),
@@ -250,26 +248,26 @@ impl Table {
         }
     }
 
-    /// At most so wide; `None`: nothing is cut, however wide it becomes.
+    /// Sets the maximum width; `None` for unlimited.
     #[must_use]
     pub(crate) fn fit(mut self, width: Option<usize>) -> Self {
         self.width = width;
         self
     }
 
-    /// Gives the cells of a column colours.
+    /// Sets the styles of a column's cells.
     #[must_use]
     pub(crate) fn painted(mut self, column: usize, paint: Paint) -> Self {
         self.paint = Some((column, paint));
         self
     }
 
-    /// Adds a row; its cells are cleaned here.
+    /// Adds a row; [`Table::lines`] cleans its cells.
     pub(crate) fn row(&mut self, cells: Vec<String>) {
         self.rows.push(cells);
     }
 
-    /// The table as lines of at most its width. A cell that is too wide is cut.
+    /// Formats the table as lines of at most its width. A cell that is too wide is cut.
     pub(crate) fn lines(&self) -> Vec<String> {
         let last = self.heads.len().saturating_sub(1);
         let mut widths: Vec<usize> = self.heads.iter().map(|head| head.width()).collect();
@@ -321,7 +319,7 @@ mod tests {
     #[test]
     fn g14_text_of_models_cannot_steer_the_terminal() {
         let text = "a\u{1b}[31mb\u{1b}]0;title\u{7}c\u{9b}2Jd\u{8}e\rf\u{202e}g\n\th";
-        // The rest of a sequence whose start is gone is plain text.
+        // The rest of a sequence whose start was removed is plain text.
         assert_eq!(clean(text), "abc2Jdefg\n\th");
     }
 

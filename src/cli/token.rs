@@ -1,4 +1,4 @@
-//! The token that opens a daemon, read from its file. Used where a connection is made.
+//! Reads the daemon's token from its file. Used to open connections.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use super::failure::{Failure, exit};
 use super::print;
 use crate::config::{self, Rule, Unusable};
 
-/// The token in `file`.
+/// Reads the token in `file`.
 pub(crate) fn read_token(file: &Path) -> Result<String, Failure> {
     config::read_secret(file, Rule::Named)
         .inspect(|_| note_readable(file))
@@ -24,8 +24,8 @@ pub(crate) fn read_token(file: &Path) -> Result<String, Failure> {
         })
 }
 
-/// The token to show over a socket, where most calls need none: a file that cannot be used is
-/// only spoken of.
+/// The token to present over a socket, where most calls need none: an unusable file only causes a
+/// note.
 pub(crate) fn token_for_socket(file: Option<&Path>) -> Option<String> {
     let file = file?;
     match config::read_secret(file, Rule::Named) {
@@ -44,7 +44,7 @@ pub(crate) fn token_for_socket(file: Option<&Path>) -> Option<String> {
     }
 }
 
-/// Tells a person in front of a terminal that others may read a secret.
+/// Warns a user at the terminal if other users can read a secret.
 fn note_readable(file: &Path) {
     if print::notes_are_watched() && config::is_readable_by_others(file) {
         let file = file.display();

@@ -1,4 +1,4 @@
-//! `abide trust`: projects whose commands, servers and environment may take effect.
+//! `abide trust`: manages projects whose commands, servers and environment may take effect.
 
 use std::path::PathBuf;
 
@@ -14,16 +14,16 @@ use crate::clock::Clock;
 use crate::wire::input::{PAGE_LIMIT, PageSize};
 use crate::wire::trust::{ListProjects, OneProject, Project, Projects, Revoked};
 
-/// Trust a project, list trusted ones, take the trust back
+/// Trust a project, list trusted ones, or revoke the trust
 ///
-/// A project's agents may state commands, an environment and tool servers. They take effect only
-/// once you trust the project, and no longer when those files change.
+/// A project's agents may define commands, an environment and MCP servers. They take effect only
+/// once you trust the project, and no longer after those files have changed.
 #[derive(Debug, Args)]
 #[command(after_help = "abide trust .
 abide trust . --revoke
 abide trust")]
 pub(crate) struct Trust {
-    /// The project's folder: the one that holds .abide or .git [default: list the trusted ones]
+    /// The project's folder: the one that contains .abide or .git [default: list trusted projects]
     #[arg(value_name = "DIR")]
     folder: Option<PathBuf>,
 
@@ -31,7 +31,7 @@ pub(crate) struct Trust {
     #[arg(long, conflicts_with_all = ["revoke", "folder"])]
     list: bool,
 
-    /// Take the trust back
+    /// Revoke the trust
     #[arg(long)]
     revoke: bool,
 }

@@ -1,4 +1,4 @@
-//! Work that goes into a session: `--session` of `run` and `spawn`.
+//! Work as a turn of a session: `--session` of `run` and `spawn`.
 
 use serde_json::Value;
 
@@ -10,8 +10,8 @@ use super::print;
 use crate::wire::runs::Turn;
 use crate::wire::sessions::Spawn;
 
-/// The turn of this session that does what `asked` says. A key that no session has yet makes one
-/// that sees the current folder.
+/// The request for a turn of this session, with the options of `asked`. An unknown key creates a
+/// session in the current folder.
 pub(super) async fn of(link: &Link, session: &str, asked: Spawn) -> Result<Turn, Failure> {
     let session = chat::open(link, session, asked.agent).await?;
     Ok(Turn {
@@ -29,7 +29,8 @@ pub(super) async fn of(link: &Link, session: &str, asked: Spawn) -> Result<Turn,
     })
 }
 
-/// Sends it until it is answered; its key keeps a repeat from being a second turn.
+/// The daemon has accepted the turn once this returns; its key keeps a retry from being a second
+/// turn.
 pub(super) async fn send(link: &Link, common: &Common, turn: &Turn) -> Result<Value, Failure> {
     match link.raw("agent.run", turn).await {
         Err(lost) if link::is_broken(&lost) && turn.idempotency_key.is_some() => {

@@ -1,4 +1,4 @@
-//! What is under way in a session, turns and what they had others do. Used by `attach`.
+//! Open work of a session: its turns, and the runs that it has requested. Used by `attach`.
 
 use super::failure::Failure;
 use super::link::Link;
@@ -6,16 +6,16 @@ use crate::kernel::ids::SessionKey;
 use crate::wire::input::{PAGE_LIMIT, PageSize};
 use crate::wire::runs::{ListRuns, Runs, State};
 
-/// The open runs in and of a session.
+/// Counts of the open runs in a session and of those that it has requested.
 pub(crate) struct UnderWay {
     turns: usize,
-    /// In other sessions, asked for by this one.
+    /// Open runs in other sessions that this one has requested.
     children: usize,
     is_running: bool,
 }
 
 impl UnderWay {
-    /// In this session, as of now.
+    /// Reads the current counts.
     pub(crate) async fn of(link: &Link, key: &SessionKey) -> Result<UnderWay, Failure> {
         let open = ListRuns {
             states: State::OPEN.into(),
@@ -40,12 +40,12 @@ impl UnderWay {
         })
     }
 
-    /// Something is to be done, and none of it goes on by itself.
+    /// True if there is open work and none of it is running.
     pub(crate) fn waits(&self) -> bool {
         self.turns + self.children > 0 && !self.is_running
     }
 
-    /// Where no turn is under way: that this is so, and what to do.
+    /// If no turn is open: a note about it, with what to do.
     pub(crate) fn idle(&self, key: &SessionKey) -> Option<String> {
         let work = match self.children {
             _ if self.turns > 0 => return None,

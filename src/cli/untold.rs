@@ -1,4 +1,4 @@
-//! `abide inbox --undelivered`, `--retry` and `--dismiss`: ends that nobody could be told of.
+//! `abide inbox --undelivered`, `--retry` and `--dismiss`: undelivered announcements.
 
 use serde_json::Value;
 
@@ -12,7 +12,7 @@ use crate::wire::input::{PAGE_LIMIT, PageSize};
 use crate::wire::lifecycle::{AnnounceDecided, OfAnnounce};
 use crate::wire::runs::{ListRuns, Runs};
 
-/// Lists the runs whose end waits for somebody.
+/// Lists the runs whose announcement is not delivered or not acknowledged yet.
 pub(crate) async fn list(link: &Link, common: &Common) -> Result<u8, Failure> {
     let mut request = ListRuns {
         undelivered: true,
@@ -41,7 +41,7 @@ pub(crate) async fn list(link: &Link, common: &Common) -> Result<u8, Failure> {
                     tree::name(run).to_owned(),
                     run.ended_at.map_or_else(String::new, |at| age(at, now)),
                     why,
-                    // The key goes last: it is the part that may be cut.
+                    // The key is last, because that column may be cut.
                     run.parent
                         .as_ref()
                         .map_or("nobody", |key| key.as_str())
@@ -69,7 +69,8 @@ pub(crate) async fn list(link: &Link, common: &Common) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// Tells the ends of these runs again, or to nobody any more.
+/// The announcements of these runs are retried or dismissed, depending on `method`, once this
+/// returns.
 pub(crate) async fn decide(
     link: &Link,
     common: &Common,

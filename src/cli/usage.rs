@@ -1,4 +1,4 @@
-//! `abide usage`: what was done, and what it took and cost.
+//! `abide usage`: counts, durations and costs of runs.
 
 use std::time::Duration;
 
@@ -15,16 +15,16 @@ use crate::kernel::time::Timestamp;
 use crate::wire::input::{PAGE_LIMIT, PageSize};
 use crate::wire::usage::{By, Row, Summarize, Summary};
 
-/// See how many runs there were, how they ended, how long they took and what they cost
+/// Show how many runs there were, how they ended, how long they took and what they cost
 ///
-/// Times are from accepted to ended; P50 and P95 are told to a sixteenth. Costs are in the
+/// Durations are from accepted to ended; P50 and P95 are accurate to a sixteenth. Costs are in the
 /// currency of the prices in the configuration ([prices]).
 #[derive(Debug, Args)]
 #[command(after_help = "abide usage
 abide usage --by model --since 7d
 abide usage --by agent --tree @last")]
 pub(crate) struct Usage {
-    /// What to sum by
+    /// What to group by
     #[arg(long, value_name = "WHAT", default_value = "agent", value_parser = PossibleValuesParser::new(["agent", "user", "model", "session", "tree", "org"]))]
     by: String,
 
@@ -32,19 +32,19 @@ pub(crate) struct Usage {
     #[arg(long, value_name = "AGE", default_value = "24h", value_parser = duration)]
     since: Duration,
 
-    /// Only of this agent
+    /// Only runs of this agent
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
 
-    /// Only of this user
+    /// Only runs of this user
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
 
-    /// Only of this model
+    /// Only runs of this model
     #[arg(long, value_name = "PROVIDER/NAME")]
     model: Option<String>,
 
-    /// Only of this root run and of what is below it
+    /// Only this root run and its descendants
     #[arg(long, value_name = "RUN")]
     tree: Option<String>,
 }
@@ -119,10 +119,10 @@ fn cells(row: &Row, name: &str) -> Vec<String> {
     ]
 }
 
-/// The most columns that are left for a name.
+/// Maximum number of characters of a name.
 const NAME: usize = 30;
 
-/// A name of which the end is there: keys of sessions differ in that alone.
+/// Shortens a name but keeps its end, because keys of sessions differ only there.
 fn told_apart(name: &str) -> String {
     if name.chars().count() <= NAME {
         return name.to_owned();
@@ -131,7 +131,7 @@ fn told_apart(name: &str) -> String {
     format!("{}{end}", text::line(name, NAME - end.len()))
 }
 
-/// A number of tokens in a few signs: 950, 12k, 3.4M.
+/// Formats a number of tokens: 950, 12k, 3.4M.
 pub(crate) fn short(count: u64) -> String {
     match count {
         0..10_000 => count.to_string(),
@@ -140,7 +140,7 @@ pub(crate) fn short(count: u64) -> String {
     }
 }
 
-/// Millionths as an amount, to the cent or, of less, to the third digit that says something.
+/// Formats millionths as an amount: to the cent, or below one cent with six decimals.
 pub(crate) fn money(micros: u64) -> String {
     match micros {
         0 => "-".to_owned(),
@@ -152,7 +152,7 @@ pub(crate) fn money(micros: u64) -> String {
     }
 }
 
-/// So many model calls, in words.
+/// A number of model calls, in words.
 pub(crate) fn model_calls(count: u64) -> String {
     match count {
         1 => "1 model call".to_owned(),

@@ -1,5 +1,5 @@
-//! What is shown of runs that go on: a tree that is redrawn, a line for each thing that
-//! happened, or the same as JSON. Used by everything that follows runs.
+//! Display of followed runs: a live tree, notes, or JSON events. Used by everything that follows
+//! runs.
 
 use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
@@ -23,30 +23,30 @@ use crate::wire::input::PageSize;
 use crate::wire::runs::{ListRuns, Runs, Waited, WaitedRun};
 use crate::wire::shapes::{Run, Step};
 
-/// So many runs of a tree are shown.
+/// Maximum number of runs of a tree that are shown.
 const TREE: u32 = 100;
-/// How long one picture of a spinner stands.
+/// Duration of one frame of a spinner.
 pub(crate) const FRAME: Duration = Duration::from_millis(80);
-/// A picture is so wide at least and at most, whatever the screen is.
+/// Minimum and maximum width of a picture, whatever the screen is.
 const COLUMNS_DRAWN: (usize, usize) = (20, 120);
 
-/// Runs that are followed, and where they are shown.
+/// Followed runs, and their display.
 pub(crate) struct View {
     tree: Tree,
     told: Told,
     shown: Shown,
-    /// In a conversation: the answer of the run that it is about.
+    /// In a conversation: the streamed answer of its run.
     stream: Option<Stream>,
     clock: Clock,
 }
 
-/// Steps, ends and questions that were told already.
+/// Steps, ends and requests that were already printed.
 #[derive(Default)]
 struct Told {
     steps: HashSet<StepId>,
     ends: HashSet<RunId>,
     asked: HashSet<Uuid>,
-    /// Runs that are waited for: whoever waits says at the end how they have failed.
+    /// Runs that are waited for: the waiting command itself reports at the end how they failed.
     waited: HashSet<RunId>,
 }
 
@@ -57,7 +57,7 @@ enum Shown {
 }
 
 impl View {
-    /// An empty view for people, on standard error.
+    /// An empty view for users, on standard error.
     pub(crate) fn for_people() -> View {
         View::of(match Screen::new() {
             Some(screen) => Shown::Tree(screen),
@@ -65,8 +65,8 @@ impl View {
         })
     }
 
-    /// An empty view for a turn of a conversation: what is said and done goes to the screen for
-    /// good, as it comes, and what goes on is drawn below it.
+    /// An empty view for a conversation turn: its output is streamed and stays on the screen, and
+    /// open work is drawn below it.
     pub(crate) fn of_conversation(run: RunId) -> View {
         let mut view = View::for_people();
         if view.takes_keys() {
@@ -75,7 +75,7 @@ impl View {
         view
     }
 
-    /// An empty view for programs: an object for each thing that happened, as the answer.
+    /// An empty view for programs: a JSON object for each event, as the answer.
     pub(crate) fn for_programs() -> View {
         View::of(Shown::Json)
     }
@@ -90,12 +90,12 @@ impl View {
         }
     }
 
-    /// The runs as they were last seen.
+    /// The runs as they were last read.
     pub(crate) fn runs(&self) -> &[Followed] {
         self.tree.runs()
     }
 
-    /// Reads what changed since the last time, of these runs and those below them, and shows
+    /// Reads what has changed of these runs and their descendants since the last time, and shows
     /// it.
     pub(crate) async fn update(&mut self, link: &Link, waited: &Waited) -> Result<(), Failure> {
         if let [WaitedRun::Known { run, .. }] = &waited.runs[..] {
@@ -115,8 +115,8 @@ impl View {
         self.draw()
     }
 
-    /// Takes over these runs as they are now; what changed of them is read. Others are not
-    /// looked at any more, unless one of these has asked for them.
+    /// Takes over these runs, reading what has changed of them. Other runs are dropped, unless they
+    /// descend from one of these.
     pub(crate) async fn take(&mut self, link: &Link, runs: Vec<Run>) -> Result<(), Failure> {
         let ids: BTreeSet<RunId> = runs.iter().map(|run| run.run_id).collect();
         for run in runs {
@@ -126,7 +126,7 @@ impl View {
         Ok(())
     }
 
-    /// Takes over an event.
+    /// Applies an event.
     pub(crate) fn hear(&mut self, event: &Event) {
         self.tree.hear(event);
         if let Some(stream) = &mut self.stream {
@@ -134,7 +134,7 @@ impl View {
         }
     }
 
-    /// Reads the runs of which there is more to know than events have said.
+    /// Reads the rows and messages that events did not carry completely.
     pub(crate) async fn catch_up(&mut self, link: &Link) -> Result<(), Failure> {
         loop {
             self.read_tree(link).await?;
@@ -151,8 +151,8 @@ impl View {
         }
     }
 
-    /// Before a message begins: the calls that the run has made until now. Text comes quicker
-    /// than the events of calls.
+    /// Reads the calls that the run has made before a message begins: text arrives faster than the
+    /// events of calls.
     async fn read_calls(&mut self, link: &Link) -> Result<(), Failure> {
         let Some(id) = self.stream.as_ref().map(Stream::run) else {
             return Ok(());
@@ -189,8 +189,7 @@ impl View {
         Ok(())
     }
 
-    /// A run of a conversation has ended as this row says: all of its answer stands on the
-    /// screen once this returns.
+    /// The complete answer of a conversation's run is on the screen once this returns.
     pub(crate) async fn end(&mut self, link: &Link, run: &Run) -> Result<(), Failure> {
         self.catch_up(link).await?;
         let look = self.look();
@@ -211,7 +210,7 @@ impl View {
         Ok(())
     }
 
-    /// Puts on the screen for good what the run has said and done.
+    /// Prints permanently what the run has written and done.
     fn keep(&mut self, look: &Look) {
         let Some(stream) = &mut self.stream else {
             return;
@@ -223,7 +222,7 @@ impl View {
                 stream::Shown::Call(step) => {
                     match self.tree.told_call(stream.run(), step, look) {
                         Some(call) => lines.push(call),
-                        // It is not read yet; the journal has it at the end.
+                        // It was not read yet; the journal has it at the end.
                         None => stream.forget_call(step),
                     }
                 }
@@ -238,11 +237,11 @@ impl View {
         }
     }
 
-    /// How the picture is looked at now.
+    /// Parameters for drawing now.
     fn look(&self) -> Look {
         let (columns, rows) = Screen::room();
         let frame = self.clock.monotonic().as_millis() / FRAME.as_millis();
-        // What is said in a conversation has the whole width.
+        // A conversation uses the whole width.
         let widest = match self.stream {
             Some(_) => usize::MAX,
             None => COLUMNS_DRAWN.1,
@@ -255,12 +254,12 @@ impl View {
         }
     }
 
-    /// What people are asked now.
+    /// Replaces the open requests.
     pub(crate) fn asks(&mut self, asked: Vec<Asked>) {
         self.tree.asks(asked);
     }
 
-    /// Prints a text as a part of the answer.
+    /// Prints text as a part of the answer.
     pub(crate) fn says(&mut self, text: &str) -> Result<(), Failure> {
         match &mut self.shown {
             Shown::Tree(screen) => screen.aside(|| print::answer(text)),
@@ -268,17 +267,17 @@ impl View {
         }
     }
 
-    /// Does the terminal give keys as they are pressed, which are drawn here?
+    /// True if the terminal delivers keys as they are pressed, and this view draws them.
     pub(crate) fn takes_keys(&self) -> bool {
         matches!(self.shown, Shown::Tree(_))
     }
 
-    /// Is it of a turn in a conversation, at a terminal?
+    /// True for a conversation turn at a terminal.
     pub(crate) fn is_of_conversation(&self) -> bool {
         self.stream.is_some()
     }
 
-    /// What a person is asked for, with what they have typed so far.
+    /// Shows a prompt with the text typed so far.
     pub(crate) fn ask(&mut self, prompt: &str, typed: &str) {
         match &mut self.shown {
             Shown::Tree(screen) => screen.ask(Some((prompt, typed))),
@@ -286,14 +285,14 @@ impl View {
         }
     }
 
-    /// A person is not asked any more.
+    /// Removes the prompt.
     pub(crate) fn asked(&mut self) {
         if let Shown::Tree(screen) = &mut self.shown {
             screen.ask(None);
         }
     }
 
-    /// Shows how things stand.
+    /// Draws the current state.
     pub(crate) fn draw(&mut self) -> Result<(), Failure> {
         let picture = self.picture();
         let Shown::Tree(screen) = &mut self.shown else {
@@ -303,14 +302,14 @@ impl View {
         Ok(())
     }
 
-    /// The lines of the live part: what is still written, and what goes on.
+    /// Lines of the live part: the text that is being written, and the tree.
     fn picture(&self) -> Vec<String> {
         let mut look = self.look();
         let rows = look.rows;
         let said = self.stream.as_ref().map_or_else(Vec::new, |stream| {
             stream.tail(look.columns, rows.saturating_sub(1).max(1))
         });
-        // The picture gets half of the screen at least, what is written the rest of it.
+        // The tree gets at least half of the screen, the text the rest of it.
         look.rows = rows - (said.len() + 1).min(rows / 2);
         if self.stream.is_none() {
             look.rows = rows;
@@ -325,7 +324,7 @@ impl View {
         lines
     }
 
-    /// Takes over a run as it is now; its journal is read only if it moved.
+    /// Takes over the current row of a run; its journal is read only if the run has changed.
     async fn refresh(&mut self, link: &Link, run: Run) -> Result<(), Failure> {
         let mut run = run;
         if &*run.state == "queued" && run.held_up.is_none() {
@@ -339,7 +338,7 @@ impl View {
         Ok(())
     }
 
-    /// Tells people `text`, and programs `event`. It stays on the screen.
+    /// Prints `text` for users, or `event` for programs. It stays on the screen.
     pub(crate) fn tell(
         &mut self,
         text: &str,
@@ -348,7 +347,7 @@ impl View {
         tell(&mut self.shown, text, event)
     }
 
-    /// Tells people `text`, which cannot fail.
+    /// Prints a note for users, which cannot fail.
     pub(crate) fn note(&mut self, text: &str) {
         match &mut self.shown {
             Shown::Tree(screen) => screen.keep(text),
@@ -356,10 +355,11 @@ impl View {
         }
     }
 
-    /// Each finished tool call once, each end once, and once what people are asked.
+    /// Prints each finished tool call, each end and each request once.
     fn tell_news(&mut self) -> Result<(), Failure> {
         let now = self.clock.now();
-        // Those who follow runs say themselves what these need, with the command that gives it.
+        // Commands that follow runs announce requests themselves, with the command that answers
+        // them.
         let asked = match self.shown {
             Shown::Json => self.tree.asked(),
             Shown::Tree(_) | Shown::Notes => &[],
@@ -418,7 +418,7 @@ fn tell(shown: &mut Shown, text: &str, event: impl FnOnce() -> Value) -> Result<
     Ok(())
 }
 
-/// A run and those below it, oldest first.
+/// A run and its descendants, oldest first.
 pub(crate) async fn tree_of(link: &Link, run: RunId) -> Result<Vec<Run>, Failure> {
     let request = ListRuns {
         tree: Some(run),
@@ -433,7 +433,7 @@ pub(crate) async fn tree_of(link: &Link, run: RunId) -> Result<Vec<Run>, Failure
 impl Drop for View {
     fn drop(&mut self) {
         if let Shown::Tree(_) = self.shown {
-            // The live lines go, the last picture stays.
+            // The live lines are removed, and the last picture stays.
             self.shown = Shown::Notes;
             if self.stream.is_some() {
                 return;

@@ -17,29 +17,29 @@ use crate::wire::shapes::Run;
 
 /// Wait for runs and print their answers
 ///
-/// A wait changes nothing about a run: when it is over, or after Ctrl-C, the run goes on and
-/// can be waited for again. What a run needs of a person is announced with the command that
-/// gives it; without a terminal the wait then ends with exit code 8. A daemon that is lost is
-/// looked for for 60 s.
+/// A wait changes nothing about a run: after a timeout or Ctrl-C the run goes on and can be waited
+/// for again. Each request that needs a user is printed with the command that answers it; without a
+/// terminal the wait then ends with exit code 8. A lost connection to the daemon is retried for 60
+/// s.
 #[derive(Debug, Args)]
 #[command(after_help = "abide wait @last
 abide wait --any --timeout 30s 4f2a91c3 docs")]
 pub(crate) struct Wait {
-    /// The runs
+    /// The runs to wait for
     #[arg(required = true, value_name = "RUN")]
     runs: Vec<String>,
 
-    /// One that has ended is enough
+    /// Return once one of them has ended
     #[arg(long)]
     any: bool,
 
-    /// Wait no longer than this, such as 30s [default: until they have ended]
+    /// Timeout of the wait, such as 30s [default: until they have ended]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     timeout: Option<Duration>,
 }
 
 impl Wait {
-    /// For this run, however long it takes.
+    /// A wait for this run without a timeout.
     pub(crate) fn of(run: RunId) -> Wait {
         Wait {
             runs: vec![run.to_string()],
@@ -104,7 +104,7 @@ impl Wait {
     }
 }
 
-/// Prints what a run has come to: its text as the answer, all else as notes.
+/// Prints the outcome of a run: its text as the answer, everything else as notes.
 pub(crate) fn result(run: &Run, with_head: bool) -> Result<(), Failure> {
     let who = format!("{} {}", tree::name(run), text::short(run.run_id));
     if with_head && tree::is_ended(&run.state) {
@@ -117,7 +117,7 @@ pub(crate) fn result(run: &Run, with_head: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Says of a run that holds still what it waits for, and how to come back.
+/// Prints what a paused run waits for, and how to wait for it again.
 pub(crate) async fn standing(place: &Where, run: &Run) {
     if &*run.state != "paused" || run.error.is_some() {
         return;
@@ -134,7 +134,7 @@ pub(crate) async fn standing(place: &Where, run: &Run) {
     ));
 }
 
-/// Says how a run ended, unless it ended well, and what of its text is elsewhere.
+/// Prints how a run ended, unless it ended ok, and where the rest of a truncated text is.
 pub(crate) fn outcome(run: &Run) {
     let who = format!("{} {}", tree::name(run), text::short(run.run_id));
     let digits = text::short(run.run_id);
@@ -151,7 +151,7 @@ pub(crate) fn outcome(run: &Run) {
                 text::line(&who, 40)
             ));
         }
-        // How that stands was said already.
+        // `standing` has already printed its state.
         ("paused", None) => {}
         (state, None) => print::note(&format!(
             "{}: {state}, goes on; wait again: abide wait {digits}",
@@ -165,7 +165,7 @@ pub(crate) fn outcome(run: &Run) {
     }
 }
 
-/// After Ctrl-C: nothing was ended, and how to come back.
+/// Prints how to wait again after Ctrl-C, and returns the exit code.
 pub(crate) fn detached(runs: &[RunId]) -> u8 {
     let digits: Vec<String> = runs.iter().map(text::short).collect();
     print::note(&format!(
@@ -175,7 +175,7 @@ pub(crate) fn detached(runs: &[RunId]) -> u8 {
     exit::WINDOW
 }
 
-/// The run that a wait for one run ended with.
+/// The run in the reply of a wait for one run.
 pub(crate) fn only(raw: &Value) -> Result<Run, Failure> {
     let waited: Waited = link::read(raw)?;
     match waited.runs.into_iter().next() {

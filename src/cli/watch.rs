@@ -1,5 +1,5 @@
-//! A subscription that outlives links and daemons: it comes back with the last cursor that it
-//! saw. Used by everything that follows what happens.
+//! An event subscription that survives lost connections and restarts of the daemon: it resumes from
+//! the last cursor. Used by everything that follows events.
 
 use serde_json::Value;
 
@@ -9,18 +9,18 @@ use super::link::{self, Link};
 use crate::client::Events;
 use crate::wire::events::{Event, LAGGED, Lagged, SNAPSHOT, Snapshot, SubscribeEvents};
 
-/// A subscription and the link that it runs over.
+/// A subscription and its connection.
 pub(crate) struct Watch<'a> {
-    /// The link, for calls beside it; another one after the daemon was gone.
+    /// The connection, also for other calls; replaced after the daemon was gone.
     pub(crate) link: Link,
     place: &'a Where,
     request: SubscribeEvents,
     events: Events,
-    /// The setting by which the last subscription was ended because it was read too slowly.
+    /// The setting whose limit ended the last subscription because it was read too slowly.
     lagged: Option<String>,
 }
 
-/// A place in the log of events; what follows it is heard from there.
+/// A position in the event log, from which a subscription can resume.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Position {
     since: Option<u64>,
@@ -28,7 +28,7 @@ pub(crate) struct Position {
 }
 
 impl Position {
-    /// This subscription, from here on.
+    /// The subscription `request`, resumed from this position.
     pub(crate) fn onward(self, request: SubscribeEvents) -> SubscribeEvents {
         SubscribeEvents {
             since: self.since,
@@ -38,17 +38,17 @@ impl Position {
     }
 }
 
-/// What a watch gives.
+/// An item of a watch.
 pub(crate) enum Seen {
-    /// What is live; the first thing without a cursor, and again where the log that was to
-    /// be gone on with is not kept any more.
+    /// A snapshot of the live state: the first item without a cursor, and again if the log after
+    /// the cursor is no longer kept.
     Picture(Box<Snapshot>, Value),
-    /// Something has happened.
+    /// An event.
     Event(Box<Event>),
 }
 
 impl<'a> Watch<'a> {
-    /// Subscribes. A link that is lost at this very moment is found again, as later.
+    /// Subscribes. A connection that is lost in this moment is restored, as it is later.
     pub(crate) async fn open(
         mut link: Link,
         place: &'a Where,
@@ -77,7 +77,7 @@ impl<'a> Watch<'a> {
         })
     }
 
-    /// Where it is in the log.
+    /// The current position in the log.
     pub(crate) fn position(&self) -> Position {
         Position {
             since: self.request.since,
@@ -85,7 +85,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// What comes next. A lost link is found again, of which `say` is told.
+    /// The next item. A lost connection is restored, with notes to `say`.
     pub(crate) async fn next(&mut self, say: impl Fn(&str)) -> Result<Seen, Failure> {
         loop {
             match self.seen().await? {
@@ -103,8 +103,8 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// What comes next over this subscription; `None`: it has ended, and [`Watch::come_back`]
-    /// is due. Nothing is lost when this is dropped.
+    /// The next item of this subscription; `None`: it has ended, and [`Watch::come_back`] must be
+    /// called. Cancel-safe.
     pub(crate) async fn seen(&mut self) -> Result<Option<Seen>, Failure> {
         let Some(event) = self.events.next().await else {
             return Ok(None);
@@ -134,14 +134,14 @@ impl<'a> Watch<'a> {
         })
     }
 
-    /// Takes a new link where a daemon answers already, of which there is nothing to be said.
+    /// Replaces the connection if a daemon answers already, so that no note is needed.
     pub(crate) async fn relink(&mut self) {
         if let Ok(link) = Link::open(self.place).await {
             self.link = link;
         }
     }
 
-    /// Subscribes again where it was, to the daemon that answers then.
+    /// Subscribes again from the last position, to the daemon that answers then.
     pub(crate) async fn come_back(&mut self, mut say: impl FnMut(&str)) -> Result<(), Failure> {
         let mut is_announced = false;
         loop {
@@ -168,7 +168,7 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// A pause where the daemon starts or stops; the first is announced.
+/// Waits while the daemon starts or stops; the first wait is announced.
 async fn on_its_way(is_announced: &mut bool, mut say: impl FnMut(&str)) {
     if !std::mem::replace(is_announced, true) {
         say("the daemon is starting or stopping; waiting for it");

@@ -1,19 +1,18 @@
-//! What a person decides on, shown whole: nothing of it is cut, and what a terminal would hide or
-//! obey is made visible. Used where a yes lets a call be made.
+//! Shows completely what a user decides on: nothing of it is cut, and what a terminal would hide or
+//! interpret is made visible. Used where an approval lets a call be made.
 
 use serde_json::Value;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use super::text::fitting;
 
-/// Stands at the end of a line that the text itself ends, where longer ones are wrapped.
+/// Marks the end of a line of the text itself, where longer lines are wrapped.
 const LINE_END: char = '⏎';
-/// A text is never wrapped narrower than this.
+/// Minimum width for wrapping.
 const NARROW: usize = 16;
 
-/// `text` with everything that has no shape of its own written out as `\u{…}`: control
-/// characters, marks that turn the direction of writing, and blanks other than the space. Line
-/// ends stay.
+/// Writes out everything in `text` that has no shape of its own as `\u{…}`: control characters,
+/// marks that change the direction of writing, and blanks other than the space. Line ends stay.
 pub(crate) fn visible(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for ch in text.chars() {
@@ -33,12 +32,12 @@ fn is_hidden(ch: char) -> bool {
         || ch == LINE_END
         || ch != ' ' && ch.is_whitespace()
         || ch.width().unwrap_or(0) == 0
-        // Drawn as nothing, though they have a width.
+        // Drawn as nothing, although they have a width.
         || matches!(ch, '\u{ad}' | '\u{115f}' | '\u{1160}' | '\u{2800}' | '\u{3164}' | '\u{ffa0}')
 }
 
-/// `text` made visible, as lines of at most so many columns; `None`: only where it ends them
-/// itself. Put together again they are the text.
+/// Makes `text` visible and wraps it to `columns`; with `None` it is broken only at its own line
+/// ends. The concatenated lines are the complete text.
 pub(crate) fn lines(text: &str, columns: Option<usize>) -> Vec<String> {
     let text = visible(text);
     let mut parts = text.split('\n').peekable();
@@ -56,7 +55,8 @@ pub(crate) fn lines(text: &str, columns: Option<usize>) -> Vec<String> {
     out
 }
 
-/// Parts a line behind a space where one is near the edge, else anywhere; every character stays.
+/// Breaks a line after a space if there is one in its second half, else anywhere; every character
+/// is kept.
 fn wrap(mut rest: &str, columns: usize, out: &mut Vec<String>) {
     let columns = columns.max(NARROW);
     while rest.width() > columns {
@@ -70,7 +70,7 @@ fn wrap(mut rest: &str, columns: usize, out: &mut Vec<String>) {
     out.push(rest.to_owned());
 }
 
-/// The arguments of a call, each under its name, whole.
+/// Formats all arguments of a call, each under its name, without cutting.
 pub(crate) fn arguments(arguments: &Value, columns: Option<usize>) -> String {
     let shown = |value: &Value| match value {
         Value::String(text) => text.clone(),

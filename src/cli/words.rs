@@ -1,7 +1,7 @@
-//! What the daemon advises, in the words of the command line: its errors name methods, people
-//! type commands. Used where an error of the daemon becomes a message.
+//! Translates the daemon's hints to the command line: its errors name methods, users type commands.
+//! Used where an error of the daemon becomes a message.
 
-/// What a person types for a method. A method that is not here has no command of its own.
+/// The command for each method. A method that is missing here has no command of its own.
 const COMMANDS: [(&str, &str); 50] = [
     ("agent.run", "abide chat"),
     ("agent.wait", "abide wait"),
@@ -55,12 +55,12 @@ const COMMANDS: [(&str, &str); 50] = [
     ("usage.summary", "abide usage"),
 ];
 
-/// A hint of the daemon, with commands in the place of methods.
+/// Replaces methods by commands in a hint of the daemon.
 pub(crate) fn in_commands(hint: &str) -> String {
     let mut told = String::with_capacity(hint.len());
     let mut word = String::new();
     for ch in hint.chars().chain([' ']) {
-        // What a method's name is made of.
+        // The characters of a method's name.
         if ch.is_ascii_lowercase() || matches!(ch, '.' | '_') {
             word.push(ch);
             continue;
@@ -73,7 +73,7 @@ pub(crate) fn in_commands(hint: &str) -> String {
     told
 }
 
-/// The command for a word that is a method; any other word as it is.
+/// The command for a method; any other word is unchanged.
 fn command(word: &str) -> String {
     let bare = word.trim_end_matches('.');
     match COMMANDS.iter().find(|(method, _)| *method == bare) {

@@ -1,5 +1,5 @@
-//! Whole messages to and from a daemon, as they are: for programs that speak the protocol
-//! themselves and only need a way to it. The command line's `rpc --stdio` uses it.
+//! Exchanges raw messages with a daemon, for programs that implement the protocol themselves. Used
+//! by `rpc --stdio` of the command line.
 
 use std::path::Path;
 
@@ -14,20 +14,20 @@ use tokio_tungstenite::tungstenite::protocol::{Message, WebSocketConfig};
 
 use super::{ClientError, MESSAGE_LIMIT, address, reach, reach_socket};
 
-/// Any stream that a daemon may be at the other end of.
+/// A TCP or Unix socket stream to a daemon.
 trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 
 type Socket = WebSocketStream<Box<dyn Stream>>;
 
-/// The way to the daemon.
+/// Sends messages to the daemon.
 pub struct Up(SplitSink<Socket, Message>);
 
-/// The way from the daemon.
+/// Receives messages from the daemon.
 pub struct Down(SplitStream<Socket>);
 
-/// Connects over TCP to `url`. The halves are used at the same time: a daemon whose answers
-/// are not taken reads nothing either.
+/// Connects over TCP to `url`. Use both halves concurrently: a daemon whose responses are not read
+/// stops reading requests.
 pub async fn connect(url: &str, token: &str) -> Result<(Up, Down), ClientError> {
     let stream = reach(url).await?;
     over(Box::new(stream), url, Some(token)).await
@@ -72,8 +72,8 @@ impl Up {
 }
 
 impl Down {
-    /// The next message; `LinkLost` when there is none any more. Dropping the future loses
-    /// nothing.
+    /// The next message; `LinkLost` once the connection has ended. Cancel-safe: dropping the future
+    /// loses no message.
     pub async fn next(&mut self) -> Result<String, ClientError> {
         loop {
             match self.0.next().await {

@@ -1,35 +1,35 @@
-//! Changes settings in the text of a file and leaves everything else as a person wrote it:
-//! comments, order, quotes. Used by the commands that write settings.
+//! Edits settings in the text of a TOML file. Everything else stays as the user wrote it: comments,
+//! order, quotes. Used by the commands that write settings.
 
 use toml_edit::{DocumentMut, Item, Table, TableLike, Value};
 
 use super::named;
 
-/// What some editors put in front of a file in UTF-8.
+/// The UTF-8 byte order mark that some editors write at the start of a file.
 const MARK: &str = "\u{feff}";
 
-/// What becomes of a setting.
+/// A change of one setting.
 #[derive(Clone, Debug)]
 pub enum Change {
-    /// It has this value.
+    /// Sets this value.
     Set(Value),
-    /// It stands in the file no more.
+    /// Removes the setting from the file.
     Unset,
 }
 
 impl Change {
-    /// It has this text as its value.
+    /// Sets this string.
     pub fn text(text: &str) -> Change {
         Change::Set(Value::from(text))
     }
 
-    /// It has these texts as its value.
+    /// Sets a list of these strings.
     pub fn texts<'a>(texts: impl IntoIterator<Item = &'a str>) -> Change {
         Change::Set(Value::from_iter(texts))
     }
 
-    /// The values that the words of a command line may mean, the likeliest first: what TOML reads
-    /// in them, the text itself, a list of it.
+    /// The values that command-line words may mean, likeliest first: the TOML value they spell, the
+    /// text itself, a list of it.
     pub fn meant(words: &[String]) -> Vec<Change> {
         let texts = || Change::texts(words.iter().map(String::as_str));
         let [word] = words else {
@@ -43,8 +43,8 @@ impl Change {
     }
 }
 
-/// The names on the way to a setting: those of tables, then its own. The name that a user has given
-/// to a table may hold dots.
+/// The path of a setting in the document: the names of its tables, then its own. A table name
+/// chosen by the user may contain dots.
 pub fn path(key: &str) -> Vec<&str> {
     match named::parts(key) {
         Some((section, name, field)) if named::is_key(key) => {
@@ -54,9 +54,9 @@ pub fn path(key: &str) -> Vec<&str> {
     }
 }
 
-/// The text with each of these changes; a key is the names on the way to it.
+/// Returns the text with each change applied; a key is the path of its setting.
 pub fn edit(text: &str, changes: &[(Vec<&str>, Change)]) -> Result<String, String> {
-    // Ends of lines and the mark of its encoding stay, too.
+    // Line endings and the byte order mark are kept, too.
     let (mark, text) = match text.strip_prefix(MARK) {
         Some(rest) => (MARK, rest),
         None => ("", text),
@@ -65,7 +65,7 @@ pub fn edit(text: &str, changes: &[(Vec<&str>, Change)]) -> Result<String, Strin
     let mut document: DocumentMut = text
         .parse()
         .map_err(|fault: toml_edit::TomlError| fault.to_string())?;
-    // New settings come behind a file that holds nothing but comments.
+    // New settings are appended to a file that holds nothing but comments.
     let mut before = String::new();
     if document.is_empty() && !text.trim().is_empty() {
         before = format!("{}\n", text.trim_end());
@@ -98,7 +98,7 @@ pub fn edit(text: &str, changes: &[(Vec<&str>, Change)]) -> Result<String, Strin
         let mut new = new.clone();
         match table.get_mut(field).and_then(Item::as_value_mut) {
             Some(old) => {
-                // With the comment behind it.
+                // Keep the comment after the value.
                 *new.decor_mut() = old.decor().clone();
                 *old = new;
             }
@@ -117,7 +117,7 @@ pub fn edit(text: &str, changes: &[(Vec<&str>, Change)]) -> Result<String, Strin
     Ok(format!("{mark}{new}"))
 }
 
-/// Removes the tables on this path that hold nothing any more, not even a comment.
+/// Removes the tables on this path that are empty and carry no comment.
 fn remove_empty(table: &mut dyn TableLike, path: &[&str]) {
     let Some((name, rest)) = path.split_first() else {
         return;
@@ -141,7 +141,7 @@ fn remove_empty(table: &mut dyn TableLike, path: &[&str]) {
     }
 }
 
-/// Does a table or setting stand in this text? In one that is not TOML none does.
+/// Is this table or setting present in the text? Always false for text that is not TOML.
 pub fn has(text: &str, key: &[&str]) -> bool {
     text.parse().is_ok_and(|document| is_in(&document, key))
 }
@@ -201,7 +201,7 @@ mod tests {
         let absent = edit(before, &[(path("lanes.global"), Change::Unset)]).unwrap();
         assert_eq!(absent, before);
 
-        // A table that is empty then goes, unless a comment stands at it.
+        // An emptied table is removed, unless it carries a comment.
         for (before, after) in [
             ("[lanes]\nmain = 2\n\n[wait]\na = 1\n", "\n[wait]\na = 1\n"),
             ("lanes = { main = 2 }\n", ""),

@@ -1,5 +1,5 @@
-//! The forms that a setting's value can have: how each is read, checked and shown. Named by
-//! the table of the settings.
+//! The formats of setting values: how each is parsed, validated and displayed. Referenced by the
+//! table of settings.
 
 mod remote;
 
@@ -16,37 +16,37 @@ use crate::kernel::text_enum::text_enum;
 pub use remote::*;
 
 text_enum! {
-    /// How changes of files are noticed.
+    /// How file changes are detected.
     FileWatch {
-        /// By the system's events.
+        /// File system events of the operating system.
         Events = "events",
-        /// By looking again and again.
+        /// Periodic scans.
         Poll = "poll",
-        /// Only at the start and when somebody asks.
+        /// Only at start and on request.
         Off = "off",
     }
 }
 
 text_enum! {
-    /// What a provider of models speaks.
+    /// The API protocol of a model provider.
     ProviderKind {
-        /// Chat Completions, as OpenAI and many others have it.
+        /// Chat Completions, as in OpenAI's API and many compatible ones.
         OpenAi = "openai",
-        /// Messages, as Anthropic has it.
+        /// Messages, as in Anthropic's API.
         Anthropic = "anthropic",
     }
 }
 
-/// How the text of a file or variable becomes a `T` and is shown again.
+/// Converts a value from a file or variable to a `T` and back.
 pub trait Form<T> {
-    /// Checks and takes a value; the fault says what is expected.
+    /// Validates and converts a value; the error says what is expected.
     fn read(&self, value: &Value) -> Result<T, String>;
 
-    /// The value, so that [`Form::read`] would take it; `None` where there is none.
+    /// The value in a form that [`Form::read`] accepts; `None` if there is none.
     fn show(&self, value: &T) -> Option<Value>;
 }
 
-/// A whole number from the first to the second.
+/// A whole number within this inclusive range.
 pub struct Count(pub u32, pub u32);
 
 impl Form<u32> for Count {
@@ -107,7 +107,7 @@ fn bytes(text: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
-/// Text that is not empty.
+/// Non-empty text.
 pub struct Text;
 
 impl Form<String> for Text {
@@ -123,14 +123,14 @@ impl Form<String> for Text {
     }
 }
 
-/// A list of texts; in a variable, divided by commas.
+/// A list of texts; in an environment variable, separated by commas.
 pub struct Texts;
 
 impl Form<Vec<String>> for Texts {
     fn read(&self, value: &Value) -> Result<Vec<String>, String> {
         match value {
             Value::Array(items) => items.iter().map(|item| Text.read(item)).collect(),
-            // The one form that a variable can have.
+            // An environment variable can hold only this form.
             Value::String(list) => Ok(list
                 .split(',')
                 .map(|item| item.trim().to_owned())
@@ -152,7 +152,7 @@ impl Form<bool> for Flag {
     fn read(&self, value: &Value) -> Result<bool, String> {
         let found = match value {
             Value::Boolean(flag) => Some(*flag),
-            // The one form that a variable can have.
+            // An environment variable can hold only this form.
             Value::String(word) => word.parse().ok(),
             _ => None,
         };
@@ -164,7 +164,7 @@ impl Form<bool> for Flag {
     }
 }
 
-/// A list of folders; in a variable, divided by commas.
+/// A list of absolute folder paths; in an environment variable, separated by commas.
 pub struct Folders;
 
 impl Form<Vec<PathBuf>> for Folders {
@@ -179,7 +179,7 @@ impl Form<Vec<PathBuf>> for Folders {
     }
 }
 
-/// Where to listen.
+/// A socket address to listen on.
 pub struct Address;
 
 impl Form<SocketAddr> for Address {
@@ -194,7 +194,7 @@ impl Form<SocketAddr> for Address {
     }
 }
 
-/// A file or folder.
+/// An absolute path of a file or folder.
 pub struct Folder;
 
 impl Form<PathBuf> for Folder {
@@ -211,7 +211,7 @@ impl Form<PathBuf> for Folder {
     }
 }
 
-/// `"90s"`, `"10m"`, or a plain number of seconds.
+/// A duration: `"90s"`, `"10m"`, or a plain number of seconds.
 pub struct Span;
 
 impl Form<Duration> for Span {
@@ -232,7 +232,7 @@ impl Form<Duration> for Span {
     }
 }
 
-/// A [`Span`] after which something is done again, so more than none.
+/// A [`Span`] greater than 0, for intervals and timeouts.
 pub struct Period;
 
 impl Form<Duration> for Period {
@@ -248,7 +248,7 @@ impl Form<Duration> for Period {
     }
 }
 
-/// A [`Span`] up to the given one.
+/// A [`Span`] not longer than the given one.
 pub struct UpTo(pub Duration);
 
 impl Form<Duration> for UpTo {
@@ -266,7 +266,7 @@ impl Form<Duration> for UpTo {
     }
 }
 
-/// A [`Span`]; no time at all stands for "never".
+/// A [`Span`] where 0 means "never".
 pub struct OrNever;
 
 impl Form<Option<Duration>> for OrNever {
@@ -293,31 +293,31 @@ impl<T, F: Form<T>> Form<Option<T>> for Optional<F> {
     }
 }
 
-/// One word of a list.
+/// One word of a fixed list.
 pub struct Word<T: 'static> {
     all: &'static [T],
     text: fn(T) -> &'static str,
 }
 
-/// How far a session sees.
+/// The visibility of sessions; see [`Visibility`].
 pub const VISIBILITY: Word<Visibility> = Word {
     all: Visibility::ALL,
     text: Visibility::as_str,
 };
 
-/// What becomes of a transcript that is too long.
+/// The overflow strategy of transcripts; see [`Overflow`].
 pub const OVERFLOW: Word<Overflow> = Word {
     all: Overflow::ALL,
     text: Overflow::as_str,
 };
 
-/// How files are watched.
+/// How files are watched; see [`FileWatch`].
 pub const FILE_WATCH: Word<FileWatch> = Word {
     all: FileWatch::ALL,
     text: FileWatch::as_str,
 };
 
-/// What a provider speaks.
+/// The API protocol of a provider; see [`ProviderKind`].
 pub const PROVIDER_KIND: Word<ProviderKind> = Word {
     all: ProviderKind::ALL,
     text: ProviderKind::as_str,

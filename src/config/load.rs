@@ -1,4 +1,4 @@
-//! Reads the file and the variables, checks each setting, and says what it does not know.
+//! Reads the settings from file and variables, validates each, and warns about unknown ones.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -13,7 +13,7 @@ use super::source::{Flag, Origin};
 use crate::file_work::read_regular;
 use crate::kernel::fault::Fault;
 
-/// The most bytes of a file of settings.
+/// Maximum size of a settings file in bytes.
 const LIMIT: usize = 4 << 20;
 
 /// A configuration that was read.
@@ -23,25 +23,24 @@ pub struct Loaded {
     pub config: Config,
     /// The file, if there is one.
     pub file: Option<PathBuf>,
-    /// What was not understood, each with the nearest known name. Nothing is dropped from
-    /// the file.
+    /// Settings that are unknown, each with the nearest known name. They stay in the file.
     pub warnings: Vec<String>,
-    /// From where each value comes that is not the default.
+    /// The origin of each value that is not the default.
     origins: BTreeMap<String, Origin>,
 }
 
 impl Loaded {
-    /// From where the value of `key` comes.
+    /// The origin of the value of `key`.
     pub fn origin(&self, key: &str) -> Origin {
         self.origins.get(key).cloned().unwrap_or_default()
     }
 
-    /// The file, as text.
+    /// The path of the file, as text.
     pub fn file_name(&self) -> Option<String> {
         self.file.as_ref().map(|file| file.display().to_string())
     }
 
-    /// Takes the value of `key`, and where it comes from, over from `other`.
+    /// Copies the value of `key` and its origin from `other`.
     pub fn take_from(&mut self, other: &Loaded, key: &str) -> Result<(), Fault> {
         if let Some(value) = other.config.value(key) {
             self.config.set(key, &value).map_err(Fault::internal)?;
@@ -53,8 +52,8 @@ impl Loaded {
         Ok(())
     }
 
-    /// Takes the tables that the user has named over from `other`: all of them, since one may
-    /// be gone.
+    /// Copies the user-named tables from `other`. All are replaced, since a table may have been
+    /// removed.
     pub fn take_named_from(&mut self, other: &Loaded) {
         self.config.named = other.config.named.clone();
         self.origins.retain(|key, _| !named::is_key(key));
@@ -63,7 +62,7 @@ impl Loaded {
             .extend(named.map(|(key, origin)| (key.clone(), origin.clone())));
     }
 
-    /// Takes a flag, which goes before everything else.
+    /// Applies a command-line flag, which takes precedence over file and variables.
     pub(super) fn flag(&mut self, flag: &Flag) -> Result<(), ConfigError> {
         take(flag.key, &flag.value, &Origin::Flag(flag.name), self)
     }
@@ -72,38 +71,38 @@ impl Loaded {
 /// A configuration that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
-    /// The file that was named cannot be read.
+    /// The named file cannot be read.
     #[error("{path}: {reason}")]
     Unreadable {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// The system's words.
+        /// The system's error message.
         reason: String,
     },
-    /// The file is no TOML.
+    /// The file is not valid TOML.
     #[error("{path} is not TOML: {reason}")]
     Syntax {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// What and where.
+        /// The parser's message with the position.
         reason: String,
     },
-    /// A setting has a value that it cannot have.
+    /// A setting has an invalid value.
     #[error("{source_name}: {key} = {value}: {reason}")]
     Value {
-        /// The file or the variable.
+        /// The file or variable that sets it.
         source_name: String,
-        /// Which setting.
+        /// The key of the setting.
         key: String,
-        /// What was found.
+        /// The value found, or `[secret]`.
         value: String,
         /// What is expected.
         reason: String,
     },
 }
 
-/// Reads `file` (a missing one is an error only when `required`) and the `ABIDE_*`
-/// variables among `variables`, which win.
+/// Reads `file` (a missing one is an error only when `required`) and the `ABIDE_*` variables among
+/// `variables`, which take precedence.
 pub fn load(
     file: Option<&Path>,
     required: bool,
@@ -117,7 +116,7 @@ pub fn load(
     Ok(loaded)
 }
 
-/// As [`load`] if `text` stood in the file at `path`.
+/// Like [`load`], as if the file at `path` contained `text`.
 pub fn load_text(
     path: &Path,
     text: &str,
@@ -129,7 +128,7 @@ pub fn load_text(
     Ok(loaded)
 }
 
-/// What is wrong with a key that no setting has; `None`: there is one.
+/// What is wrong with a key that is not a setting; `None` if it is one.
 pub fn unknown(key: &str) -> Option<String> {
     if is_key(key) {
         return None;
@@ -169,7 +168,7 @@ fn read_text(path: &Path, text: &str, loaded: &mut Loaded) -> Result<(), ConfigE
     walk("", &Value::Table(table), &origin, loaded)
 }
 
-/// Settings name programs that are started: a file that others could have written is refused.
+/// Settings name programs to start, so a file that other users could have written is refused.
 fn check_writers(path: &Path, loaded: &mut Loaded) -> io::Result<()> {
     let about = std::fs::metadata(path)?;
     let own = rustix::process::geteuid();
@@ -191,7 +190,7 @@ fn check_writers(path: &Path, loaded: &mut Loaded) -> io::Result<()> {
              Look at what is in it, then: chmod go-w {shown}"
         )));
     }
-    // Where each user has a group of its own, nobody else is in that.
+    // With one group per user, no other user is in this group.
     if mode & 0o020 != 0 && about.gid() != about.uid() {
         loaded.warnings.push(format!(
             "{shown}: its group may write to it (mode {mode:o}), and so name any command: chmod \
@@ -201,7 +200,7 @@ fn check_writers(path: &Path, loaded: &mut Loaded) -> io::Result<()> {
     Ok(())
 }
 
-/// Takes each setting of a table and of the tables in it.
+/// Applies each setting of a table and of the tables in it.
 fn walk(key: &str, value: &Value, origin: &Origin, loaded: &mut Loaded) -> Result<(), ConfigError> {
     if let (Value::Table(table), false) = (value, is_key(key)) {
         for (name, value) in table {
@@ -267,7 +266,7 @@ fn read_variable(name: &str, text: &str, loaded: &mut Loaded) -> Result<(), Conf
     take(&key, &value, &Origin::Variable(name.to_owned()), loaded)
 }
 
-/// The known key that is most like `key`, if any is at all.
+/// The known key closest to `key`, if one is close enough.
 fn nearest(key: &str) -> Option<String> {
     KEYS.iter()
         .map(|known| (*known).to_owned())

@@ -1,5 +1,5 @@
-//! Every setting, its default and its check. TOML file, then `ABIDE_<SECTION>__<KEY>`
-//! variables. The daemon reads them at start and at a reload.
+//! All settings with defaults and validation, read from a TOML file and then from
+//! `ABIDE_<SECTION>__<KEY>` variables. The daemon reads them at start and at a reload.
 
 mod edit;
 mod form;

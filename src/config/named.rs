@@ -1,5 +1,5 @@
-//! Tables that users name themselves, such as `[providers.NAME]`: which there may be, what may
-//! stand in each, and its check. A field's key is `section.NAME.field`.
+//! Tables that users name themselves, such as `[providers.NAME]`: their sections, fields and
+//! validation. A field's key is `section.NAME.field`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,8 +14,8 @@ use super::form::{
 };
 use crate::kernel::secret::{Given, Secret};
 
-/// One block a section: its name, the check of its tables' names, and one line a field as in
-/// the table of the settings. All of them are applied at a reload.
+/// One block per section: its name, the validation of its table names, and one line per field as in
+/// the table of settings. All of them are applied at a reload.
 macro_rules! named {
     ($(
         $(#[doc = $about:literal])+
@@ -86,7 +86,7 @@ macro_rules! named {
                 keys
             }
 
-            /// Is there a table with this field?
+            /// Does this table exist, and does it have this field?
             pub(super) fn has(&self, key: &str) -> bool {
                 match parts(key) {
                     $(
@@ -98,7 +98,7 @@ macro_rules! named {
                 }
             }
 
-            /// The value in force.
+            /// The value in force of a field.
             pub(super) fn value(&self, key: &str) -> Option<Value> {
                 let (section, name, field) = parts(key)?;
                 match section {
@@ -107,7 +107,7 @@ macro_rules! named {
                 }
             }
 
-            /// Takes one setting; the fault says what is expected.
+            /// Sets one field; the error says what is expected.
             pub(super) fn set(&mut self, key: &str, value: &Value) -> Result<(), String> {
                 let unknown = || "no setting of that name".to_owned();
                 let (section, name, field) = parts(key).ok_or_else(unknown)?;
@@ -125,7 +125,8 @@ macro_rules! named {
                 Ok(())
             }
 
-            /// A variable's name has no capitals and no hyphens: the table that it means.
+            /// The existing table that a variable's name means: variables have no capitals and no
+            /// hyphens.
             pub(super) fn meant_by(&self, key: &str) -> Option<String> {
                 let (section, name, field) = parts(key)?;
                 let meant = match section {
@@ -136,7 +137,7 @@ macro_rules! named {
             }
         }
 
-        /// Is it the key of a field of a table, whatever the table's name?
+        /// Is it the key of a field of some section, for any table name?
         pub(super) fn is_key(key: &str) -> bool {
             match parts(key) {
                 $(Some(($section, _, field)) => $table::FIELDS.contains(&field),)+
@@ -144,7 +145,7 @@ macro_rules! named {
             }
         }
 
-        /// The keys that a field of this table can have, if it is a table of a section.
+        /// The field keys of this table, if its section exists.
         pub(super) fn keys_like(key: &str) -> Vec<String> {
             match parts(key) {
                 $(
@@ -160,87 +161,88 @@ macro_rules! named {
 }
 
 named! {
-    /// A provider of models over HTTP.
+    /// A model provider that is called over HTTP.
     "providers" providers: ProviderTable, provider_name {
-        /// What it speaks: `openai` or `anthropic`. Tables of these names, and `ollama`, need
-        /// not say.
+        /// API protocol: `openai` or `anthropic`. Not needed for tables with these names or
+        /// `ollama`.
         "kind" => kind: Option<ProviderKind> = None, Optional(PROVIDER_KIND);
-        /// Where it is, up to the path of the API; if unset the usual address of the kind.
+        /// Base URL up to the path of the API. Unset: the usual address of the kind.
         "base_url" => base_url: Option<String> = None, Optional(HttpUrl);
-        /// The variable of the daemon's environment that has its key. Without any of these
-        /// three no key is sent.
+        /// Variable of the daemon's environment that holds the API key. If none of `api_key_env`,
+        /// `api_key_file` and `api_key_cred` is set, no key is sent.
         "api_key_env" => api_key_env: Option<String> = None, Optional(Text);
-        /// The file that has its key, read at each call.
+        /// File that holds the API key; it is read at each call.
         "api_key_file" => api_key_file: Option<PathBuf> = None, Optional(Folder);
-        /// The supervisor's credential that is its key (`$CREDENTIALS_DIRECTORY`).
+        /// Name of the supervisor's credential that holds the API key, a file in
+        /// `$CREDENTIALS_DIRECTORY`.
         "api_key_cred" => api_key_cred: Option<String> = None, Optional(Text);
-        /// How long one try of a call may take; if unset `runner.model_timeout`.
+        /// Time limit of one attempt of a call. Unset: `runner.model_timeout`.
         "timeout" => timeout: Option<Duration> = None, Optional(Period);
-        /// The longest pause before and within an answer; if unset 1 minute, and 5 for `ollama`.
+        /// Longest silence before and within an answer. Unset: 1 minute, 5 minutes for `ollama`.
         "stall_timeout" => stall_timeout: Option<Duration> = None, Optional(Period);
-        /// So often a call that failed in passing is tried again.
+        /// Maximum number of retries of a call after transient failures. 0: no retries.
         "retries" => retries: u32 = 4, Count(0, 20);
-        /// The pause before the first of them; it doubles each time, up to 30 s, and up to as
-        /// much again is added by chance.
+        /// Wait before the first retry. It doubles each time, up to 30 s; a random jitter of up to
+        /// the same length is added.
         "retry_wait" => retry_wait: Duration = Duration::from_millis(500), Period;
-        /// How long a call may wait in all for a provider that takes no requests; its run is
+        /// Total time that a call may wait for a provider that accepts no requests. The run is
         /// paused meanwhile. 0: it never waits.
         "max_wait" => max_wait: Duration = Duration::from_secs(3600), Span;
-        /// Headers that go with each call. Their values are not shown.
+        /// Headers sent with each call. Their values are never displayed.
         "headers" => headers: BTreeMap<String, Secret> = BTreeMap::new(), Headers;
-        /// The models that are offered; if empty any.
+        /// Models on offer. Empty: any model.
         "models" => models: Vec<String> = Vec::new(), Texts;
     }
-    /// A server of tools (MCP): a program that is talked with over its pipes, or an address.
+    /// A tool server (MCP): a program that speaks over stdin and stdout, or an HTTP address.
     "mcp" mcp: ServerTable, server_name {
-        /// The program, by name or path.
+        /// Program to start, by name or path.
         "command" => command: Option<String> = None, Optional(Text);
-        /// Its arguments.
+        /// Arguments of the program.
         "args" => args: Vec<String> = Vec::new(), Texts;
-        /// What it gets beside what every program gets of the environment: texts, or where a
-        /// value is read from at each of its starts, `{ from = "env:NAME" }`. The values are not
-        /// shown.
+        /// Variables of the server's environment, in addition to those of every program: texts, or
+        /// references that are resolved at each start, `{ from = "env:NAME" }`. The values are
+        /// never displayed.
         "env" => env: BTreeMap<String, Given> = BTreeMap::new(), GivenVariables;
-        /// For whom it is started: once for everybody (`shared`), or for each run that calls it,
-        /// in the environment of that run (`run`).
+        /// `shared`: one process for all runs. `run`: one process per run that calls it, in that
+        /// run's environment.
         "scope" => scope: ServerScope = ServerScope::Shared, SERVER_SCOPE;
-        /// Its folder; if unset the folder of runs that name none.
+        /// Working folder of the program. Unset: the default workspace.
         "cwd" => cwd: Option<PathBuf> = None, Optional(Folder);
-        /// Where it is, in place of a program: streamable HTTP.
+        /// Address of a server over streamable HTTP, instead of a program.
         "url" => url: Option<String> = None, Optional(HttpUrl);
-        /// Headers that go with each call. Their values are not shown.
+        /// Headers sent with each call. Their values are never displayed.
         "headers" => headers: BTreeMap<String, Secret> = BTreeMap::new(), Headers;
-        /// By what it knows its caller: `bearer_env` and `header_envs` name variables of the
-        /// daemon's environment.
+        /// Credentials: `bearer_env` and `header_envs` name variables of the daemon's environment.
         "auth" => auth: Auth = Auth::default(), AuthNames;
-        /// How long its start may take; then it is ended.
+        /// Time limit for the server's start. After that it is stopped.
         "start_timeout" => start_timeout: Duration = Duration::from_secs(60), Period;
-        /// How long a call may take without any progress.
+        /// Time limit of a call without progress.
         "call_timeout" => call_timeout: Duration = Duration::from_secs(60), Period;
     }
-    /// What is said of a skill, by its name or its key.
+    /// Settings of one skill, by its name or key.
     "skills.entries" skills: SkillTable, skill_name {
-        /// Do runs have it?
+        /// Whether runs can use the skill.
         "enabled" => enabled: bool = true, Flag;
-        /// What it gives to the environment of runs that have it: texts, or where a value is
-        /// read from, `{ from = "env:NAME" }`. The values are not shown.
+        /// Variables that the skill adds to the environment of runs that have it: texts, or
+        /// references, `{ from = "env:NAME" }`. The values are never displayed.
         "env" => env: BTreeMap<String, Given> = BTreeMap::new(), GivenVariables;
-        /// Its key, which its `primaryEnv` gets: a text, which is not shown, or
-        /// `{ from = "file:/PATH" }`.
+        /// Value of the skill's `primaryEnv` variable: a text, which is never displayed, or `{ from
+        /// = "file:/PATH" }`.
         "api_key" => api_key: Option<Given> = None, Optional(GivenText);
-        /// The variable of the daemon's environment that has its key.
+        /// Variable of the daemon's environment that holds the value of `primaryEnv`; `api_key`
+        /// takes precedence.
         "api_key_env" => api_key_env: Option<String> = None, Optional(Text);
     }
-    /// What a model costs, in any one currency, for a million tokens.
+    /// Prices of a model per million tokens. All prices must be in one currency.
     "prices" prices: PriceTable, model_name {
-        /// Of what it is sent.
+        /// Price of a million input tokens.
         "input" => input: f64 = 0.0, Amount;
-        /// Of what it answers.
+        /// Price of a million output tokens.
         "output" => output: f64 = 0.0, Amount;
     }
 }
 
-/// Section, name and field. A name may have dots, as models' names do.
+/// Splits a key into section, name and field. The name may contain dots, as model names do.
 pub(super) fn parts(key: &str) -> Option<(&str, &str, &str)> {
     let (section, rest) = match key.strip_prefix("skills.entries.") {
         Some(rest) => ("skills.entries", rest),
@@ -274,7 +276,7 @@ fn server_name(name: &str) -> Result<(), String> {
     let begins = name.starts_with(|c: char| c.is_ascii_lowercase());
     match begins && name.len() <= 32 && name.chars().all(fits) && !name.contains("__") {
         true => Ok(()),
-        // What follows `__` in the name of a tool is the server's own name for it.
+        // In a tool's name, `__` separates the server's name from its own name for the tool.
         false => Err(
             "a server's name begins with a small letter and has small letters, digits, - and \
              single _, 32 of them at most"

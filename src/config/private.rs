@@ -1,44 +1,44 @@
-//! Files that hold a secret of this machine's user: the token, keys. What cannot be one, or could
-//! have been put there by another user, is refused with what to do.
+//! Reads files that hold a secret of this user, such as the token and keys. A file that cannot be a
+//! secret, or that another user could have written, is refused with the reason.
 
 use std::fs::{File, Metadata, Permissions};
 use std::io::{ErrorKind, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
-/// The most bytes of such a file.
+/// Maximum size of such a file in bytes.
 pub const LARGEST: u64 = 4096;
-/// Fewer characters could be guessed.
+/// Minimum length of a secret in characters; a shorter one could be guessed.
 pub const SHORTEST: usize = 16;
 
 /// Why a secret file is not used.
 #[derive(Debug, thiserror::Error)]
 pub enum Unusable {
-    /// There is none.
+    /// The file does not exist.
     #[error("it is not there")]
     Missing,
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("it cannot be read: {0}")]
     Unreadable(std::io::Error),
-    /// It is no file, or its contents are no secret.
+    /// It is not a regular file, or its contents are not a secret.
     #[error("{0}")]
     Impossible(String),
-    /// Others could have written it.
+    /// Another user could have written it.
     #[error("{0}")]
     Foreign(String),
 }
 
-/// What a secret in a file must be like.
+/// Which checks a secret file must pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// A file that the daemon made in its own folder: no link, this user's, long enough. One that
-    /// others may read is closed to them.
+    /// A file that the daemon made in its own folder: no link, owned by this user, long enough. If
+    /// others may read it, its mode is changed to 600.
     Own,
-    /// A file that the user names: links are followed, and a supervisor may have made it.
+    /// A file that the user names: links are followed, and root, as a supervisor, may own it.
     Named,
 }
 
-/// The secret in `path`, without blanks at its ends.
+/// The secret in `path`, with surrounding whitespace removed.
 pub fn read_secret(path: &Path, rule: Rule) -> Result<String, Unusable> {
     use rustix::fs::OFlags;
 
@@ -52,7 +52,7 @@ pub fn read_secret(path: &Path, rule: Rule) -> Result<String, Unusable> {
         }
         flags |= OFlags::NOFOLLOW;
     }
-    // A pipe without a writer would be waited for.
+    // Opening a pipe without a writer would block.
     let flags = i32::try_from(flags.bits()).unwrap_or_default();
     let mut file = File::options()
         .read(true)
@@ -86,7 +86,7 @@ pub fn read_secret(path: &Path, rule: Rule) -> Result<String, Unusable> {
     Ok(text.to_owned())
 }
 
-/// May others read it?
+/// May other users read it?
 pub fn is_readable_by_others(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|about| about.mode() & 0o044 != 0)
 }
@@ -102,7 +102,7 @@ fn check_owner(about: &Metadata, rule: Rule) -> Result<(), Unusable> {
     let own = rustix::process::geteuid();
     let trusted = match rule {
         Rule::Own => about.uid() == own.as_raw(),
-        // Root acts for other users, and supervisors are root.
+        // Root acts for other users, and supervisors run as root.
         Rule::Named => about.uid() == own.as_raw() || about.uid() == 0 || own.is_root(),
     };
     if !trusted {
@@ -133,7 +133,7 @@ fn read_text(file: &mut File) -> Result<String, Unusable> {
     String::from_utf8(bytes).map_err(|_| Unusable::Impossible("it is no text".to_owned()))
 }
 
-/// Others may read it, in a folder that they cannot enter: nothing was lost yet.
+/// Others may read the file, but they cannot enter its folder, so the secret is not exposed yet.
 fn close(file: &File, path: &Path, about: &Metadata) -> Result<(), Unusable> {
     file.set_permissions(Permissions::from_mode(0o600))
         .map_err(Unusable::Unreadable)?;
@@ -189,7 +189,7 @@ mod tests {
                 assert!(said.contains(says), "{bytes:?}: {said}");
             }
         }
-        // A user may name what another daemon takes.
+        // A secret in a file that the user names may be short, since another service may define it.
         let (_folder, path) = written(0o600, b"short");
         let [own, named] = refused(&path);
         assert!(own.contains("can be guessed"), "{own}");

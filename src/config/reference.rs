@@ -1,6 +1,5 @@
-//! Reads a value from where it is kept: a variable of the daemon's environment, a file, a
-//! credential of the supervisor's. Providers read their keys so, and the registry what runs have
-//! in their environment.
+//! Resolves references to values: a variable of the daemon's environment, a file, or a credential
+//! of the supervisor. Used for the API keys of providers and for the environment of runs.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -8,13 +7,13 @@ use std::path::{Path, PathBuf};
 use crate::file_work::read_regular;
 use crate::kernel::secret::{Reference, Secret};
 
-/// The variable in which a supervisor says where its credentials are.
+/// The variable in which a supervisor names its folder of credentials.
 const CREDENTIALS: &str = "CREDENTIALS_DIRECTORY";
-/// The most bytes of a file.
+/// Maximum size of a file in bytes.
 const LIMIT: usize = 64 * 1024;
 
-/// The value, as it is now, without blanks at its ends. The refusal names the place, and never
-/// what is in it.
+/// The current value, with surrounding whitespace removed. The error names the reference, never its
+/// contents.
 pub fn read(reference: &Reference) -> Result<Secret, String> {
     let found = match reference {
         Reference::Variable(name) => match std::env::var_os(name) {
@@ -33,7 +32,7 @@ pub fn read(reference: &Reference) -> Result<Secret, String> {
     }
 }
 
-/// Where the supervisor keeps the credential of this name.
+/// The path of the supervisor's credential of this name.
 fn credential(name: &str) -> Result<PathBuf, String> {
     let folder = std::env::var_os(CREDENTIALS)
         .ok_or_else(|| format!("credential {name} needs a supervisor that sets {CREDENTIALS}"))?;
@@ -43,7 +42,7 @@ fn credential(name: &str) -> Result<PathBuf, String> {
 fn file(path: &Path) -> Result<String, String> {
     let refused = |fault: std::io::Error| format!("{}: {fault}", path.display());
     let shown = path.display();
-    // A pipe would be waited for, and a device has no end.
+    // Reading a pipe would block, and a device has no end.
     let bytes = read_regular(path, LIMIT).map_err(refused)?;
     if bytes.len() > LIMIT {
         return Err(format!(

@@ -1,4 +1,4 @@
-//! The settings themselves, each declared once. A setting that nothing reads does not exist.
+//! All settings, each declared once. A setting that nothing reads does not exist.
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -15,10 +15,10 @@ use super::named::{self, Named};
 use crate::kernel::policy::Visibility;
 use crate::kernel::session::Overflow;
 
-/// The most of `process.grace`.
+/// Upper limit of `process.grace`.
 pub const MOST_GRACE: Duration = Duration::from_millis(1500);
 
-/// When a change of a setting is applied.
+/// When a changed setting takes effect.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Applied {
     /// At a reload.
@@ -27,14 +27,14 @@ enum Applied {
     Start,
 }
 
-/// One line a setting: when a change is applied, its key, its field with type and default, and
-/// the form in which it is read, checked and shown.
+/// One line per setting: when a change is applied, its key, its field with type and default, and
+/// the form that parses, validates and displays it.
 macro_rules! settings {
     ($(
         $(#[doc = $doc:literal])+
         $applied:ident $key:literal => $field:ident: $type:ty = $default:expr, $form:expr;
     )+) => {
-        /// Every setting in force.
+        /// All settings in force.
         #[derive(Clone, Debug, PartialEq)]
         pub struct Config {
             $(
@@ -52,7 +52,7 @@ macro_rules! settings {
             }
         }
 
-        /// The keys that always exist, as `section.key`, in the order in which they are shown.
+        /// The keys that always exist, as `section.key`, in display order.
         pub(super) const KEYS: &[&str] = &[$($key),+];
 
         /// Does a reload apply a change of this setting?
@@ -65,8 +65,7 @@ macro_rules! settings {
         }
 
         impl Config {
-            /// The keys that exist: those that always do, and those of the tables that the
-            /// user has named.
+            /// The keys that exist: the fixed ones and those of the user-named tables.
             pub fn keys(&self) -> Vec<Cow<'static, str>> {
                 let always = KEYS.iter().map(|key| Cow::Borrowed(*key));
                 always.chain(self.named.keys().into_iter().map(Cow::Owned)).collect()
@@ -77,8 +76,8 @@ macro_rules! settings {
                 KEYS.contains(&key) || self.named.has(key)
             }
 
-            /// The value in force of one of [`Config::keys`], in the form in which
-            /// [`Config::set`] takes it; `None` where nothing is set and nothing is the default.
+            /// The value in force of one of [`Config::keys`], in the form that [`Config::set`]
+            /// accepts; `None` if it is unset and has no default.
             pub fn value(&self, key: &str) -> Option<Value> {
                 match key {
                     $($key => $form.show(&self.$field),)+
@@ -86,8 +85,7 @@ macro_rules! settings {
                 }
             }
 
-            /// Takes one setting; the fault says what is expected. The key must be one that
-            /// [`is_key`] knows.
+            /// Sets one setting; the error says what is expected. [`is_key`] must hold for the key.
             pub(super) fn set(&mut self, key: &str, value: &Value) -> Result<(), String> {
                 match key {
                     $($key => self.$field = $form.read(value)?,)+
@@ -100,199 +98,208 @@ macro_rules! settings {
 }
 
 settings! {
-    /// Where the daemon listens.
+    /// TCP address that the daemon listens on. Port 0 picks a free port.
     Start "gateway.listen" =>
         listen: SocketAddr = SocketAddr::from(([127, 0, 0, 1], 7777)), Address;
-    /// Where the Unix socket is; in the state folder if unset.
+    /// Path of the Unix socket. Unset: `abide.sock` in the state folder.
     Start "gateway.socket" => socket: Option<PathBuf> = None, Optional(Folder);
-    /// Further names that a `Host` header may give.
+    /// Additional host names that clients may send in the `Host` header.
     Reload "gateway.allowed_hosts" => allowed_hosts: Vec<String> = Vec::new(), Texts;
-    /// Further origins that a browser page may have.
+    /// Additional origins that browser pages may connect from.
     Reload "gateway.allowed_origins" => allowed_origins: Vec<String> = Vec::new(), Texts;
-    /// How long steps in flight may go on after a stop was asked for; if unset as long as the
-    /// supervisor allows, 20 s where nobody says.
+    /// How long running steps may continue after a stop request, at most as long as the
+    /// supervisor's stop timeout allows. Unset: that long, or 20 s without a supervisor's timeout.
     Start "gateway.drain_timeout" => drain_timeout: Option<Duration> = None, Optional(Span);
-    /// A subscriber that had caught up may fall so many numbers behind the event log.
+    /// Maximum number of events that a live subscription may lag behind the event log. A slower
+    /// subscription is ended.
     Reload "gateway.max_events_behind" => max_events_behind: u32 = 50_000, Count(1, 10_000_000);
-    /// A client that takes nothing of what is written to it is given up after so long.
+    /// Time limit for a client that reads nothing of what is written to it. After that its
+    /// connection is closed.
     Start "gateway.write_timeout" => write_timeout: Duration = Duration::from_mins(1), Period;
-    /// The agent where none is named.
+    /// Agent to use when a request names none.
     Start "defaults.agent" => agent: String = "build".to_owned(), Text;
-    /// The model where neither request, session nor agent names one.
+    /// Model to use when neither request, session nor agent names one, as `provider/name`.
     Reload "defaults.model" => model: String = "offline/search".to_owned(), Text;
-    /// The models that are asked in its place, in this order, where one has failed for good;
-    /// for agents that name none of their own.
+    /// Models to try, in order, when a model has failed permanently. Used for agents without a list
+    /// of their own. Empty: no fallback.
     Reload "defaults.fallback_models" => fallback_models: Vec<String> = Vec::new(), Texts;
-    /// The limit of a run that names none; `None` (`0`) = no limit.
+    /// Time limit of a run when neither request nor agent sets one. 0: no limit.
     Reload "defaults.run_timeout" =>
         run_timeout: Option<Duration> = Some(Duration::from_hours(1)), OrNever;
-    /// Levels of spawning below a root session, 0 to 5.
+    /// Maximum depth of spawned sessions below a root session, 0 to 5. 0: no spawning.
     Reload "defaults.max_spawn_depth" => max_spawn_depth: u32 = 1, Count(0, 5);
-    /// Open runs that one session may have asked for.
+    /// Maximum number of open runs that clients may have requested from one session.
     Reload "defaults.max_client_children" => max_client_children: u32 = 200, Count(1, 10_000);
-    /// Open runs that the runs of one session may have asked for.
+    /// Maximum number of open runs that the runs of one session may have requested.
     Reload "defaults.max_children" => max_children: u32 = 5, Count(1, 20);
-    /// Runs spawned and messages sent below one root run.
+    /// Maximum number of runs spawned and messages sent below one root run, ended ones included.
     Reload "defaults.max_total_children" => max_total_children: u32 = 100, Count(1, 10_000);
-    /// Tokens that a run which nobody's run has asked for may use, with all runs below it; no
-    /// limit if unset. A request's own budget narrows it.
+    /// Token budget of a root run with all its descendants. A request's own budget can only lower
+    /// it. Unset: no limit.
     Reload "budgets.tree_tokens" =>
         budget_tree_tokens: Option<u32> = None, Optional(Count(1, u32::MAX));
-    /// The same in money, in the currency of `[prices]`.
+    /// Cost budget of a root run with all its descendants, in the currency of `[prices]`. Unset: no
+    /// limit.
     Reload "budgets.tree_cost" => budget_tree_cost: Option<f64> = None, Optional(Amount);
-    /// How long a call may take that another agent carries out, where neither says otherwise.
+    /// Time limit of a delegated call when neither the call nor its agent sets one.
     Reload "delegation.timeout" =>
         delegation_timeout: Duration = Duration::from_mins(2), Period;
-    /// So many calls of an agent that fail in a row, within `delegation.breaker.window`, and it is
-    /// not called any more for `delegation.breaker.cool_off`; 0 = it always is.
+    /// Circuit breaker: after this many failed calls of an agent in a row within
+    /// `delegation.breaker.window`, the agent is not called for `delegation.breaker.cool_off`. 0:
+    /// the breaker is off.
     Reload "delegation.breaker.failures" => breaker_failures: u32 = 0, Count(0, 50);
-    /// How close together these failures are.
+    /// Time window in which the failures must occur to open the circuit breaker.
     Reload "delegation.breaker.window" =>
         breaker_window: Duration = Duration::from_mins(5), Period;
-    /// How long after the last of them it is not called; then it is tried again.
+    /// How long the circuit breaker stays open after the last failure. Then the agent is tried
+    /// again.
     Reload "delegation.breaker.cool_off" =>
         breaker_cool_off: Duration = Duration::from_mins(1), Period;
-    /// Turns that may wait in one session.
+    /// Maximum number of turns that may wait in one session.
     Reload "defaults.max_queued_turns" => max_queued_turns: u32 = 20, Count(1, 1000);
-    /// Runs at once in the lane `main`; 0 = closed.
+    /// Maximum number of concurrent runs in lane `main`. 0: the lane is closed.
     Reload "lanes.main" => lane_main: usize = 8, Count(0, 10_000);
-    /// Runs at once in the lane `subagent`; 0 = closed.
+    /// Maximum number of concurrent runs in lane `subagent`. 0: the lane is closed.
     Reload "lanes.subagent" => lane_subagent: usize = 8, Count(0, 10_000);
-    /// Runs at once in the lane `nested`; 0 = closed.
+    /// Maximum number of concurrent runs in lane `nested`. 0: the lane is closed.
     Reload "lanes.nested" => lane_nested: usize = 8, Count(0, 10_000);
-    /// Runs at once in all lanes together; 0 = closed.
+    /// Maximum number of concurrent runs in all lanes together. 0: all lanes are closed.
     Reload "lanes.global" => lane_global: usize = 16, Count(0, 10_000);
-    /// How far an agent's session sees.
+    /// Sessions that an agent's session may access: `self`, `tree` (also its descendants), `agent`
+    /// (also those of the same agent) or `all`.
     Reload "sessions.visibility" => visibility: Visibility = Visibility::Tree, VISIBILITY;
-    /// In place of `sessions.visibility` for sending.
+    /// Visibility for sending messages. Unset: `sessions.visibility`.
     Start "sessions.rights.send" => right_send: Option<Visibility> = None, Optional(VISIBILITY);
-    /// In place of `sessions.visibility` for listing.
+    /// Visibility for listing sessions. Unset: `sessions.visibility`.
     Start "sessions.rights.list" => right_list: Option<Visibility> = None, Optional(VISIBILITY);
-    /// In place of `sessions.visibility` for reading histories.
+    /// Visibility for reading histories. Unset: `sessions.visibility`.
     Start "sessions.rights.history" =>
         right_history: Option<Visibility> = None, Optional(VISIBILITY);
-    /// Patterns of agents that may deal with each other.
+    /// Name patterns of agents that may access each other's sessions; the names of both must match.
+    /// `*` matches any text. Empty: no access between different agents.
     Reload "sessions.agent_to_agent.allow" => agent_to_agent: Vec<String> = Vec::new(), Texts;
-    /// Turns of an exchange after the first answer; 0 = none.
+    /// Maximum number of reply turns in an exchange after the first answer. 0: none.
     Reload "sessions.max_ping_pong" => max_ping_pong: u32 = 5, Count(0, 5);
-    /// A request to a model may have so many tokens; see `sessions.overflow`. What a provider has
-    /// counted counts, else four bytes of the Latin alphabet or one other character are a token.
+    /// Maximum number of tokens of a model request; `sessions.overflow` applies beyond it. Counted
+    /// by the provider where possible, otherwise estimated: a token is four ASCII characters or one
+    /// other character.
     Reload "sessions.window" => window: u32 = 100_000, Count(500, 100_000_000);
-    /// What becomes of a transcript that has outgrown `sessions.window`: its model sees a summary
-    /// of the older part (`summarize`), no more of it (`slide`), or all of it (`none`).
+    /// What the model sees when a transcript outgrows `sessions.window`: a summary of the older
+    /// part (`summarize`), only the newer part (`slide`), or all of it (`none`).
     Reload "sessions.overflow" => overflow: Overflow = Overflow::Summarize, OVERFLOW;
-    /// The most tokens of its long-term memory that a model is given with what it is asked; 0 =
-    /// none.
+    /// Maximum number of tokens of long-term memory added to a model request. 0: none.
     Reload "memory.budget" => memory_budget: u32 = 1000, Count(0, 100_000);
-    /// So many memories one name space may have.
+    /// Maximum number of memories per namespace.
     Reload "memory.max_entries" => max_memories: u32 = 1000, Count(1, 100_000);
-    /// Once more than this was spent in an hour (in the currency of the prices), `usage.alert`
-    /// says so; 0 = never.
+    /// Emits the event `usage.alert` when the cost of an hour exceeds this amount, in the currency
+    /// of `[prices]`. 0: never.
     Reload "alerts.cost_per_hour" => alert_cost: f64 = 0.0, Amount;
-    /// Once so many percent of the runs of an hour have failed (of ten at least), `usage.alert`
-    /// says so; 0 = never.
+    /// Emits the event `usage.alert` when this percentage of the runs of an hour has failed, given
+    /// at least ten runs. 0: never.
     Reload "alerts.failure_rate" => alert_failures: u32 = 0, Count(0, 100);
-    /// How long a person's leave for a call of a tool is waited for; then it is a no.
+    /// How long a tool call waits for a user's approval. After that it is denied.
     Reload "approvals.timeout" =>
         approval_timeout: Duration = Duration::from_mins(10), Period;
-    /// The command that notifies a person when something waits or has ended: a program and its
-    /// arguments, without a shell; notifications are off if empty.
+    /// Command that notifies a user when something waits for them or has ended: a program and its
+    /// arguments, run without a shell. Empty: notifications are off.
     Reload "notify.command" => notify_command: Vec<String> = Vec::new(), Texts;
-    /// Is it run where a person is needed: for an approval, a question, a value or a review?
+    /// Notify when a user is needed: for an approval, a question, a missing value or a review.
     Reload "notify.needs_person" => notify_needs_person: bool = true, Flag;
-    /// Is it run where a run has ended that no other run has asked for?
+    /// Notify when a run ends that no other run has requested.
     Reload "notify.ended" => notify_ended: bool = true, Flag;
-    /// How long it may take; then it is ended.
+    /// Time limit of the notification command. After that it is stopped.
     Reload "notify.timeout" => notify_timeout: Duration = Duration::from_secs(10), Period;
-    /// Hosts, addresses and networks that fetch may reach although they are not public.
+    /// Hosts, addresses and networks that the tool `fetch` may reach although they are not public.
     Start "fetch.allow_private" => fetch_private: Vec<String> = Vec::new(), Texts;
-    /// Open runs that were at work and without activity for longer are closed at a start; those
-    /// that wait for a person never are.
+    /// At a start, open runs without activity for longer than this are closed. Runs that wait for a
+    /// user are kept.
     Reload "recovery.max_age" => max_age: Duration = Duration::from_hours(7 * 24), Span;
-    /// Kills in the middle of the same step that a run survives.
+    /// How many times a run is recovered after the daemon was killed in the middle of the same
+    /// step. Then the run fails.
     Reload "recovery.max_attempts" => max_attempts: u32 = 5, Count(1, 100);
-    /// How often open rows are compared with live tasks.
+    /// How often open rows in the store are compared with live tasks.
     Reload "recovery.compare_each" => compare_each: Duration = Duration::from_secs(30), Period;
-    /// How often the used time of live runs is written; a kill loses no more of it.
+    /// How often the elapsed time of live runs is written to the store. A kill loses at most this
+    /// much of it.
     Reload "recovery.touch_each" => touch_each: Duration = Duration::from_secs(1), Period;
-    /// So many rows of the audit table are kept, the newest.
+    /// Maximum number of rows in the audit table. Older ones are removed.
     Reload "retention.audit_rows" => audit_rows: u32 = 100_000, Count(1, 10_000_000);
-    /// With less room on the disk, bytes, no new work is taken and nothing is started; what is
-    /// at work may use it to end.
+    /// Minimum free disk space in bytes. Below it no new work is accepted and nothing is started;
+    /// running work may use the rest to finish.
     Start "storage.min_free" => min_free: u64 = 64 << 20, Bytes;
-    /// From when on, after a start, the whole store is checked beside the work; `None` (`0`) =
-    /// never.
+    /// Delay after a start until the whole store is checked in the background. 0: never.
     Start "storage.check_after" =>
         check_after: Option<Duration> = Some(Duration::from_mins(1)), OrNever;
-    /// How changes of agent files are noticed: `events`, `poll` or `off`.
+    /// How changes of agent files are detected: `events`, `poll` or `off`.
     Start "agents.watch" => agents_watch: FileWatch = FileWatch::Events, FILE_WATCH;
-    /// How often they are looked at with `poll`.
+    /// Interval between scans of agent files with `agents.watch = "poll"`.
     Start "agents.poll_each" => agents_poll_each: Duration = Duration::from_secs(2), Period;
-    /// How long it must be quiet before changes are taken.
+    /// How long agent files must be unchanged before a change is read.
     Start "agents.debounce" => agents_debounce: Duration = Duration::from_millis(250), Span;
-    /// Folders of skills beside the usual ones, which win over them.
+    /// Additional folders of skills. Skills of the same name in the standard folders take
+    /// precedence.
     Reload "skills.extra_dirs" => skills_extra: Vec<PathBuf> = Vec::new(), Folders;
-    /// Do the skills count that are part of the program?
+    /// Whether the skills that are built into the program are used.
     Reload "skills.bundled" => skills_bundled: bool = true, Flag;
-    /// The daemon's own folder of skills; in the state folder if unset.
+    /// The daemon's own folder of skills. Unset: `skills` in the state folder.
     Reload "skills.managed_dir" => skills_managed: Option<PathBuf> = None, Optional(Folder);
-    /// Do folders `.claude/skills` count, too?
+    /// Whether skills in `.claude/skills` folders are used.
     Reload "skills.claude_dirs" => skills_claude: bool = true, Flag;
-    /// Folders to which links in a project's skills may lead, beside its own.
+    /// Folders outside a project that links in its skills may point to.
     Reload "skills.link_targets" => skills_links: Vec<PathBuf> = Vec::new(), Folders;
-    /// How changes of skills are noticed: `events`, `poll` or `off`.
+    /// How changes of skills are detected: `events`, `poll` or `off`.
     Start "skills.watch" => skills_watch: FileWatch = FileWatch::Events, FILE_WATCH;
-    /// How often they are looked at with `poll`.
+    /// Interval between scans of skills with `skills.watch = "poll"`.
     Start "skills.poll_each" => skills_poll_each: Duration = Duration::from_secs(2), Period;
-    /// How long it must be quiet before changes are taken.
+    /// How long skill files must be unchanged before a change is read.
     Start "skills.debounce" => skills_debounce: Duration = Duration::from_millis(250), Span;
-    /// So many skills of one folder are read.
+    /// Maximum number of skills read from one folder.
     Reload "skills.max_per_root" => skills_most: usize = 10_000, Count(1, 100_000);
-    /// The most bytes of one `SKILL.md`.
+    /// Maximum size of one `SKILL.md` in bytes.
     Reload "skills.max_file_bytes" => skills_bytes: u64 = 1 << 20, Bytes;
-    /// So many skills a model is told of.
+    /// Maximum number of skills listed in a model's prompt. 0: none.
     Reload "skills.max_in_prompt" => skills_in_prompt: usize = 150, Count(0, 10_000);
-    /// The most characters of what it is told of them.
+    /// Maximum length of the skill list in a model's prompt, in characters.
     Reload "skills.prompt_characters" =>
         skills_characters: usize = 18_000, Count(500, 1_000_000);
-    /// A spawned session leaves the lists so long after its last run ended; `None` (`0`) =
-    /// never.
+    /// How long after its last run a spawned session is archived and leaves the lists. 0: never.
     Reload "retention.archive_after" =>
         archive_after: Option<Duration> = Some(Duration::from_hours(1)), OrNever;
-    /// Ended runs are removed after this long, with their journals; `None` (`0`) = never.
+    /// How long ended runs are kept, with their journals. 0: forever.
     Reload "retention.runs" =>
         retain_runs: Option<Duration> = Some(Duration::from_hours(30 * 24)), OrNever;
-    /// Events are removed after this long; `None` (`0`) = never.
+    /// How long events are kept. 0: forever.
     Reload "retention.events" =>
         retain_events: Option<Duration> = Some(Duration::from_hours(7 * 24)), OrNever;
-    /// An idempotency key is known for so long at least.
+    /// Minimum time that an idempotency key is remembered.
     Reload "retention.keys" => retain_keys: Duration = Duration::from_hours(24), Span;
-    /// How often is looked for what is old enough.
+    /// How often the store is searched for rows past their retention.
     Reload "retention.sweep_each" => sweep_each: Duration = Duration::from_mins(1), Period;
-    /// The folder of sessions that name none.
+    /// Working folder of sessions that name none. Unset: `abide/workspace` in the user's data
+    /// folder.
     Start "workspace.root" => workspace: Option<PathBuf> = None, Optional(Folder);
-    /// A pause before each step, so that a person can watch.
+    /// Pause before each step, so that a user can follow. 0: none.
     Reload "runner.pace" => pace: Duration = Duration::ZERO, Span;
-    /// How long one call of a model may take; for a provider over HTTP, one try of it, unless
-    /// its table has a `timeout`.
+    /// Time limit of one model call; for a provider over HTTP, of one attempt, unless its table has
+    /// a `timeout`.
     Reload "runner.model_timeout" => model_timeout: Duration = Duration::from_mins(10), Span;
-    /// How long one call of a tool may take.
+    /// Time limit of one tool call, for tools without a limit of their own.
     Reload "runner.tool_timeout" => tool_timeout: Duration = Duration::from_mins(1), Span;
-    /// Further names of the daemon's environment that programs get which runs start; one that
-    /// ends in `*` stands for all that begin so.
+    /// Additional variables of the daemon's environment that are passed to programs started by
+    /// runs. A name that ends in `*` matches every name with that prefix.
     Start "env.pass" => env_pass: Vec<String> = Vec::new(), Texts;
-    /// How long a program that was asked to end may take before it is forced. A call returns
-    /// within two seconds of its end, so there is a most.
+    /// How long a program may take to end after SIGTERM before it is killed, at most 1.5 s: a call
+    /// must return within two seconds of its end.
     Start "process.grace" =>
         process_grace: Duration = Duration::from_secs(1), UpTo(MOST_GRACE);
-    /// A program that has written more bytes than this is ended.
+    /// Maximum output of a program in bytes. A program that writes more is stopped.
     Start "process.output_limit" => process_output: u64 = 64 << 20, Bytes;
-    /// How long a command of tool `shell` may take where the model does not say.
+    /// Time limit of a command of the tool `shell` when the model sets none.
     Start "shell.timeout" => shell_timeout: Duration = Duration::from_mins(2), Period;
-    /// Where spans are sent over OTLP/HTTP, such as `http://127.0.0.1:4318/v1/traces`; nowhere if
-    /// unset.
+    /// Collector that spans are sent to over OTLP/HTTP, such as `http://127.0.0.1:4318/v1/traces`.
+    /// Unset: spans are not sent.
     Start "telemetry.otlp_endpoint" => otlp_endpoint: Option<String> = None, Optional(HttpUrl);
-    /// Answers for the provider `script`, which exists for tests.
+    /// File with scripted answers for the provider `script`, which exists for tests.
     Start "providers.script.file" => script: Option<PathBuf> = None, Optional(Folder);
 
 }
@@ -302,7 +309,7 @@ pub(super) fn is_key(key: &str) -> bool {
     KEYS.contains(&key) || named::is_key(key)
 }
 
-/// A value as people are shown it: null where there is none, and never a secret.
+/// A value as displayed to users: null if there is none, and never a secret.
 pub fn shown(key: &str, value: Option<&Value>) -> serde_json::Value {
     let Some(value) = value else {
         return serde_json::Value::Null;
@@ -314,17 +321,17 @@ pub fn shown(key: &str, value: Option<&Value>) -> serde_json::Value {
     if is_secret(key) {
         return "[secret]".into();
     }
-    // Texts, numbers and lists of them: they have a JSON form.
+    // Texts, numbers and lists of them always have a JSON form.
     serde_json::to_value(value).unwrap_or_default()
 }
 
-/// Is it a table of which only the names are shown?
+/// Is it a table of which only the names are displayed?
 pub(super) fn hides_values(key: &str) -> bool {
     key.ends_with(".headers") || key.ends_with(".env")
 }
 
-/// Does the name say that the value is not for everybody's eyes? One that only says where the
-/// secret is (`…_env`, `…_file`) is.
+/// Does the name say that the value is secret? A name that only locates the secret (`…_env`,
+/// `…_file`) does not.
 pub(super) fn is_secret(key: &str) -> bool {
     let name = key.rsplit('.').next().unwrap_or(key);
     ["key", "token", "secret", "password"]
@@ -345,7 +352,7 @@ mod tests {
         };
         for key in KEYS {
             let Some(value) = config.value(key) else {
-                // Unset: a path or a time. Set, it is shown.
+                // Unset: a path or a duration. Once set, it is displayed.
                 let values = [Value::from("/somewhere"), Value::from("7s")];
                 let value = values.iter().find(|value| config.set(key, value).is_ok());
                 assert_eq!(config.value(key).as_ref(), value, "{key}");

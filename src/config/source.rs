@@ -1,5 +1,5 @@
-//! Where the settings come from: a file, this process's variables, flags. Read at start, at a
-//! reload, and by `abide config check`.
+//! Sources of the settings: a file, this process's environment variables, and command-line flags.
+//! Read at start, at a reload, and by `abide config check`.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -10,17 +10,17 @@ use toml::Value;
 use super::load::{ConfigError, Loaded, load, load_text};
 use super::settings::{is_live, shown};
 
-/// From where one value comes.
+/// The origin of a value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Origin {
-    /// Nobody has set it.
+    /// The built-in default.
     #[default]
     Default,
-    /// It stands in this file.
+    /// The file at this path.
     File(String),
-    /// This variable has it.
+    /// The environment variable of this name.
     Variable(String),
-    /// It was given on the command line.
+    /// The command-line flag of this name.
     Flag(&'static str),
 }
 
@@ -35,7 +35,7 @@ impl Origin {
         }
     }
 
-    /// Which file, variable or flag.
+    /// The path of the file, or the name of the variable or flag; `None` for a default.
     pub fn name(&self) -> Option<&str> {
         match self {
             Origin::Default => None,
@@ -45,35 +45,35 @@ impl Origin {
     }
 }
 
-/// A value given on the command line; it goes before file and variables.
+/// A value given on the command line; it takes precedence over file and variables.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Flag {
-    /// Which setting.
+    /// The key of the setting.
     pub key: &'static str,
     /// The flag's name, such as `--listen`.
     pub name: &'static str,
-    /// The value.
+    /// The value to set.
     pub value: Value,
 }
 
-/// Where the settings come from.
+/// The sources of the settings.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Source {
-    /// The file, if one was named or one is usual.
+    /// The file, if one was named or a standard path exists for this user.
     pub file: Option<PathBuf>,
-    /// The file was named: it must be there.
+    /// The user named the file, so it must exist.
     pub named: bool,
-    /// What the command line says.
+    /// The values given on the command line.
     pub flags: Vec<Flag>,
 }
 
 impl Source {
     /// The file `named` on the command line, else the one that `ABIDE_CONFIG` names, else
-    /// `abide/abide.toml` in the configuration folder, where it may be missing.
+    /// `abide/abide.toml` in the configuration folder, which may be missing.
     pub fn find(named: Option<PathBuf>) -> Source {
         let named = named.or_else(|| std::env::var_os("ABIDE_CONFIG").map(PathBuf::from));
         let is_named = named.is_some();
-        // What a daemon says of it must be found from any folder.
+        // The daemon displays this path, so it must not depend on the current folder.
         let named = named.map(|path| std::path::absolute(&path).unwrap_or(path));
         Source {
             file: named.or_else(usual_file),
@@ -82,12 +82,12 @@ impl Source {
         }
     }
 
-    /// Reads everything anew.
+    /// Reads all sources again.
     pub fn load(&self) -> Result<Loaded, ConfigError> {
         self.with_flags(load(self.file.as_deref(), self.named, variables())?)
     }
 
-    /// What [`Source::load`] would give if `text` stood in its file.
+    /// What [`Source::load`] would return if its file contained `text`.
     pub fn load_with(&self, text: &str) -> Result<Loaded, ConfigError> {
         let path = self.file.as_deref().unwrap_or(Path::new("abide.toml"));
         self.with_flags(load_text(path, text, variables())?)
@@ -101,7 +101,7 @@ impl Source {
     }
 }
 
-/// Those of this process; one that is not UTF-8 is none of ours.
+/// This process's variables. Those that are not UTF-8 cannot be settings.
 fn variables() -> impl Iterator<Item = (String, String)> {
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
@@ -115,14 +115,14 @@ fn usual_file() -> Option<PathBuf> {
         .map(|folder| folder.join("abide/abide.toml"))
 }
 
-/// One setting as people and programs are shown it.
+/// One setting as displayed to users and programs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shown {
-    /// Its name.
+    /// The key of the setting.
     pub key: Cow<'static, str>,
-    /// Its value; null if there is none, `[secret]` for one that is not shown.
+    /// Its value; null if there is none, `[secret]` if it is never displayed.
     pub value: Json,
-    /// Where that comes from.
+    /// The origin of the value.
     pub origin: Origin,
     /// A reload applies a change of it.
     pub live: bool,

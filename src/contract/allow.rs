@@ -1,30 +1,30 @@
-//! Whom an agent may delegate to: one resolved value, from which refusals, listings and the
-//! schemas of tools are made alike. The catalog fills it in; the registry asks it.
+//! Agents that an agent may delegate to, as one resolved value. Refusals, listings and tool schemas
+//! are all made from it. The catalog creates it; the registry queries it.
 
 use super::catalog::{AgentMode, AgentSummary};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::AgentId;
 
-/// The `format` of a tool's argument that names an agent to delegate to. Where an agent is made
-/// ready, those that it may name take the place of the format.
+/// The `format` of a tool argument that names an agent to delegate to. When an agent is resolved,
+/// it is replaced by an `enum` of the agents that it may name.
 pub const AGENT_FORMAT: &str = "agent";
 
-/// Whom an agent may delegate to.
+/// The agents that an agent may delegate to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum AllowList {
-    /// Its definition says nothing: itself, every agent that is made for spawned work, and
-    /// those that it is linked with.
+    /// Its definition sets no list: itself, every agent made for spawned work, and its linked
+    /// agents.
     #[default]
     Unset,
-    /// `*`: every agent that is configured.
+    /// `*`: every configured agent.
     Any,
-    /// These, as far as they are configured.
+    /// These agents, if they are configured.
     Only(Vec<AgentId>),
 }
 
 impl AllowList {
-    /// The agents among `configured` to which agent `own`, linked with `linked`, may delegate,
-    /// in their order. Agents that are not active are nobody's.
+    /// The agents among `configured`, in their order, to which agent `own`, linked with `linked`,
+    /// may delegate. Inactive agents are excluded.
     pub fn allowed(
         &self,
         own: &AgentId,
@@ -48,7 +48,7 @@ impl AllowList {
     }
 }
 
-/// Refuses a delegation by `own` to an agent outside `allowed`; the fault lists those within.
+/// Refuses a delegation by `own` to an agent outside `allowed`; the fault lists the allowed ones.
 pub fn check_allowed(own: &AgentId, target: &AgentId, allowed: &[AgentId]) -> Result<(), Fault> {
     if allowed.contains(target) {
         return Ok(());

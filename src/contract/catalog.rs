@@ -1,4 +1,5 @@
-//! Which agents there are, and what a run pins of them.
+//! The catalog of agents, and what a run pins of its agent. Implemented by the `agent` module,
+//! called by the registry.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use crate::kernel::run::OnUncertain;
 use crate::kernel::thinking::Thinking;
 use crate::kernel::time::Timestamp;
 
-/// What an agent may be used for.
+/// The roles that an agent may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AgentMode {
@@ -22,12 +23,12 @@ pub enum AgentMode {
     Primary,
     /// Spawned work.
     Subagent,
-    /// Both.
+    /// Turns of root sessions and spawned work.
     All,
 }
 
 impl AgentMode {
-    /// The text in files and on the wire.
+    /// The word in definition files and on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
             AgentMode::Primary => "primary",
@@ -36,92 +37,92 @@ impl AgentMode {
         }
     }
 
-    /// May it hold a root session's turn?
+    /// May it run a root session's turn?
     pub fn is_primary(self) -> bool {
         matches!(self, AgentMode::Primary | AgentMode::All)
     }
 }
 
-/// Whose agents are asked for, and where the work is: both decide which definitions count.
+/// The tenant and folder of a lookup; both decide which definitions are in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place<'a> {
     /// The tenant.
     pub org: &'a str,
-    /// The folder of the run or session, absolute; the default workspace if unset. Never the
-    /// daemon's own working folder.
+    /// The absolute folder of the run or session; the default workspace if unset. Never the
+    /// daemon's working directory.
     pub cwd: Option<&'a str>,
 }
 
-/// A definition of the same name that does not count, or a file that is no definition.
+/// A definition that is not in force: shadowed by one of the same name, or invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Aside {
     /// Its layer, as in [`AgentSummary::source`].
     pub source: String,
-    /// Its file, if it comes from one.
+    /// Path of its file, if it comes from one.
     pub file: Option<String>,
-    /// The line that is at fault, counted from 1.
+    /// The faulty line, counted from 1.
     pub line: Option<usize>,
-    /// Why it does not count.
+    /// Why it is not in force.
     pub reason: String,
 }
 
-/// An agent as lists show it.
+/// An agent as shown in lists.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AgentSummary {
-    /// Its name.
+    /// Its unique name.
     pub id: AgentId,
-    /// A heading for people.
+    /// Display name for users.
     pub title: Option<String>,
-    /// What it is for.
+    /// Its purpose, shown to users and to delegating models.
     pub description: String,
-    /// What it may be used for.
+    /// The roles that it may take.
     pub mode: AgentMode,
-    /// May it be used at all?
+    /// Whether it may be used at all.
     pub active: bool,
-    /// Its model, `provider/name`; `command` where a program does its work.
+    /// Its model, `provider/name`; `command` if a program does its work.
     pub model: String,
-    /// That program, with its arguments.
+    /// The program that does its work, with its arguments.
     pub program: Option<Vec<String>>,
-    /// Its thinking level, if it names one.
+    /// Its thinking level, if its definition sets one.
     pub thinking: Option<Thinking>,
     /// The names of its tools.
     pub tools: Vec<String>,
     /// Names and patterns of the skills that it may use; `None` = all.
     pub skills: Option<Vec<String>>,
-    /// Left out of lists for people.
+    /// Whether it is omitted from lists for users.
     pub hidden: bool,
-    /// Where its definition comes from: `preset`, `stored`, `config` or `project`.
+    /// The source of its definition: `preset`, `stored`, `config` or `project`.
     pub source: String,
-    /// The file of its definition, if it comes from one.
+    /// Path of its definition file, if it comes from one.
     pub file: Option<String>,
-    /// How often a stored definition was written.
+    /// Number of writes of a stored definition.
     pub revision: Option<i64>,
-    /// The most model calls of one run.
+    /// Maximum number of model calls of one run.
     pub max_loops: u32,
-    /// How long its runs may take if the request says nothing, milliseconds.
+    /// Time limit of its runs if the request sets none, milliseconds.
     pub run_timeout_ms: Option<u64>,
-    /// Whom it may delegate to.
+    /// The agents that it may delegate to.
     pub allow: AllowList,
     /// The agents that it is linked with.
     pub linked: Vec<AgentId>,
-    /// Levels of spawning below its root sessions, if it has its own limit.
+    /// Maximum depth of spawned sessions below its root sessions, if it sets its own limit.
     pub max_spawn_depth: Option<u32>,
-    /// The base of every model call.
+    /// The base of the system prompt of every model call.
     pub system_prompt: String,
-    /// What its definition asks for and does not get.
+    /// Requests of its definition that are not granted.
     pub warnings: Vec<String>,
-    /// Why it cannot be used as things stand; empty if it can.
+    /// Why it cannot be used at present; empty if it can.
     pub problems: Vec<String>,
-    /// What its definition counts on and what is not there: tools, skills, servers.
+    /// Missing tools, skills and servers that its definition refers to.
     pub lacks: Vec<String>,
-    /// When it was stored, or its file was written.
+    /// When it was stored, or its file was modified.
     pub made_at: Timestamp,
     /// Definitions of the same name in lower layers.
     pub shadowed: Vec<Aside>,
 }
 
 impl AgentSummary {
-    /// An active agent for everything, with nothing else set: a base for others.
+    /// An active agent with mode [`AgentMode::All`] and nothing else set, as a base for others.
     pub fn named(id: AgentId) -> Self {
         AgentSummary {
             id,
@@ -152,17 +153,18 @@ impl AgentSummary {
         }
     }
 
-    /// Names and patterns of the skills that its runs may use; `None` = all. Without the tool
-    /// that loads them it has none.
+    /// Names and patterns of the skills that its runs may use; `None` = all. Empty without the tool
+    /// that loads skills.
     pub fn usable_skills(&self) -> Option<Vec<String>> {
         usable_skills(&self.tools, self.skills.as_deref())
     }
 }
 
-/// The tool that loads skills.
+/// The name of the tool that loads skills.
 pub const SKILL_TOOL: &str = "skill";
 
-/// What an agent with these tools may use of the skills that it names.
+/// The skills of an agent with these tools and this skill list; see
+/// [`AgentSummary::usable_skills`].
 pub fn usable_skills(tools: &[String], skills: Option<&[String]>) -> Option<Vec<String>> {
     match tools.iter().any(|tool| tool == SKILL_TOOL) {
         true => skills.map(<[String]>::to_vec),
@@ -170,26 +172,26 @@ pub fn usable_skills(tools: &[String], skills: Option<&[String]>) -> Option<Vec<
     }
 }
 
-/// The agents of one place.
+/// The agents of one [`Place`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Listing {
     /// Every agent, hidden ones too, by name.
     pub agents: Vec<AgentSummary>,
-    /// Definitions that could not be taken.
+    /// Invalid definitions.
     pub rejected: Vec<Aside>,
 }
 
 /// Text that is stored by its hash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pinned {
-    /// BLAKE3 of the body, hexadecimal.
+    /// BLAKE3 hash of the body, hexadecimal.
     pub hash: String,
-    /// The body; shared, since every run of an agent pins the same.
+    /// The body; shared, since every run of an agent pins the same one.
     pub body: Arc<str>,
 }
 
 impl Pinned {
-    /// This text.
+    /// Hashes this text.
     pub fn of(body: Arc<str>) -> Self {
         Pinned {
             hash: blake3::hash(body.as_bytes()).to_hex().to_string(),
@@ -198,108 +200,107 @@ impl Pinned {
     }
 }
 
-/// What a caller may set for one run in place of the agent's own.
+/// Values that a caller sets for one run instead of the agent's own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Overrides<'a> {
     /// The model, `provider/name`.
     pub model: Option<&'a str>,
     /// The thinking level.
     pub thinking: Option<Thinking>,
-    /// Names that the caller gives to the run's environment.
+    /// Names of variables that the caller adds to the run's environment.
     pub given: &'a [String],
 }
 
 /// An agent as one run pins it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Resolved {
-    /// Its name.
+    /// Its unique name.
     pub id: AgentId,
-    /// What people call it, if that is not its id.
+    /// Its display name, if that differs from its id.
     pub title: Option<String>,
-    /// What it may be used for.
+    /// The roles that it may take.
     pub mode: AgentMode,
     /// The model in force, `provider/name`.
     pub model: String,
-    /// The thinking level in force; `None` = the model's own habit.
+    /// The thinking level in force; `None` = the model's default.
     pub thinking: Option<Thinking>,
-    /// How long its runs may take if the request says nothing, milliseconds; `None` = the
-    /// default.
+    /// Time limit of its runs if the request sets none, milliseconds; `None` = the default.
     pub run_timeout_ms: Option<u64>,
-    /// What becomes of an effect of its runs that may have happened.
+    /// How its runs treat an effect that may have happened.
     pub on_uncertain: OnUncertain,
     /// Its definition as JSON.
     pub definition: Pinned,
-    /// Its tools' schemas as JSON.
+    /// The schemas of its tools as JSON.
     pub tools: Pinned,
     /// Names and patterns of the skills that it may use; `None` = all.
     pub skill_names: Option<Vec<String>>,
-    /// Those of them that are there; the registry fills it in.
+    /// The pinned skills among these; filled in by the registry.
     pub skills: Option<SkillPin>,
-    /// What it says of its runs' environment.
+    /// The environment that its definition sets.
     pub env: OfAgent,
-    /// The environment above the base; the registry fills it in.
+    /// The environment on top of the base; filled in by the registry.
     pub overlay: Overlay,
-    /// What the caller should know.
+    /// Warnings for the caller.
     pub warnings: Vec<String>,
 }
 
 impl Resolved {
-    /// What people call it.
+    /// The display name, or the id if there is none.
     pub fn name(&self) -> &str {
         self.title.as_deref().unwrap_or(self.id.as_str())
     }
 }
 
-/// A tool or a server of tools that an agent does not have, though it might.
+/// A tool or tool server that an agent could have but does not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftOut {
-    /// Its name.
+    /// The name of the tool or server.
     pub name: String,
-    /// Why not.
+    /// Why it is omitted.
     pub reason: String,
 }
 
-/// The exact tools of an agent, as a spawn at this moment would pin them.
+/// The exact tools of an agent, as a spawn would pin them now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolSet {
     /// The agent.
     pub agent: AgentId,
-    /// Their schemas as JSON.
+    /// The tools' schemas as JSON.
     pub tools: Pinned,
-    /// What is not among them.
+    /// Tools and servers that are not included.
     pub left_out: Vec<LeftOut>,
 }
 
-/// A definition as a client gives it.
+/// A definition as a client sends it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Definition {
-    /// The agent's name, unless the text gives another.
+    /// The agent's name, unless the text sets another.
     pub name: Option<String>,
-    /// How it is written: `markdown`, `toml` or `json`.
+    /// The format of the text: `markdown`, `toml` or `json`.
     pub format: String,
-    /// What a file would hold.
+    /// The content that a definition file would have.
     pub text: String,
 }
 
-/// The agents of each tenant: by name the hash of the definition that counts.
+/// For each tenant, agent name to the hash of the definition in force.
 pub type Sets = BTreeMap<String, BTreeMap<String, String>>;
 
 /// What trust in a project covers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Covers {
-    /// The project's folder, without links.
+    /// The project's folder, with links resolved.
     pub folder: String,
-    /// Of the names and contents of `files`.
+    /// Hash of the names and contents of `files`.
     pub hash: String,
-    /// Each file that states what needs trust, and what it states.
+    /// Each file with settings that need trust, and those settings.
     pub files: Vec<(String, Vec<String>)>,
 }
 
-/// Which agents there are. A boundary: the registry asks, the agent room answers.
+/// The catalog of agents. Implemented by the `agent` module, called by the registry.
 pub trait Catalog: Send + Sync + 'static {
-    /// The agent called `name` as it counts at `place`, with `overrides` in place of its own.
-    /// The fault is `not_found` with the known names, `forbidden` for an agent that may not be
-    /// used, or `invalid_params` for a model nobody offers.
+    /// The agent called `name` as it is in force at `place`, with `overrides` applied. The fault is
+    /// `not_found` with the known names, `forbidden` for an agent that may not be used, or
+    /// `invalid_params` for a model that no provider offers.
     fn resolve(
         &self,
         place: Place<'_>,
@@ -307,47 +308,46 @@ pub trait Catalog: Send + Sync + 'static {
         overrides: Overrides<'_>,
     ) -> Result<Resolved, Fault>;
 
-    /// The agent used where none is named.
+    /// The agent used when none is named.
     fn default_agent(&self) -> AgentId;
 
-    /// The agents of a place, and what could not be taken there.
+    /// The agents of a place, and its invalid definitions.
     fn list(&self, place: Place<'_>) -> Listing;
 
-    /// One agent as lists show it.
+    /// One agent as shown in lists.
     fn get(&self, place: Place<'_>, name: &str) -> Result<AgentSummary, Fault>;
 
     /// The exact tools of an agent.
     fn tools(&self, place: Place<'_>, name: &str) -> Result<ToolSet, Fault>;
 
-    /// Can it answer for `place` without touching a disk? If not, ask it where waiting is
-    /// allowed.
+    /// Can it answer for `place` without disk access? If not, call it where blocking is allowed.
     fn is_ready(&self, place: Place<'_>) -> bool;
 
-    /// The name of an agent that may be stored with this definition; the fault says what is
-    /// wrong with it and where.
+    /// The name under which this definition may be stored; the fault says what is wrong with it and
+    /// where.
     fn check(&self, org: &str, definition: &Definition) -> Result<AgentId, Fault>;
 
-    /// Refuses a change over RPC of an agent that is no stored one; the fault names its file.
-    /// An unknown name is no fault.
+    /// Refuses a change over RPC of an agent that is not a stored one; the fault names its file. An
+    /// unknown name is no fault.
     fn stored_only(&self, org: &str, name: &str) -> Result<(), Fault>;
 
-    /// Once this returns, files and rows as they are now count. Touches the disk.
+    /// Once this returns, the current files and rows are in force. Reads the disk.
     fn reload(&self) -> Result<(), Fault>;
 
-    /// Has one of the user's files changed since they were read? Earlier looks at projects count no
-    /// more after this. Touches the disk, and is cheap beside a reading.
+    /// Has one of the user's files changed since they were read? Invalidates cached lookups of
+    /// projects. Reads the disk, but is much cheaper than a reload.
     fn is_outdated(&self) -> bool;
 
-    /// Which of this user's files could not be read at the last reading, and why: what was known
-    /// of them counts, and another reading is due.
+    /// Files of this user that could not be read at the last reload, each with the reason. Their
+    /// last known contents stay in force, and another reload is due.
     fn unread(&self) -> Vec<String>;
 
-    /// What counts outside projects.
+    /// The definitions in force outside projects.
     fn sets(&self) -> Sets;
 
-    /// What would count if nothing but the built-in agents were there: by name its hash.
+    /// Agent name to the hash of its built-in definition.
     fn built_in(&self) -> BTreeMap<String, String>;
 
-    /// What trust in the project at `folder` would cover. Touches the disk.
+    /// What trust in the project at `folder` would cover. Reads the disk.
     fn covers(&self, folder: &str) -> Result<Covers, Fault>;
 }

@@ -1,4 +1,4 @@
-//! What a door may ask of the process itself.
+//! Operations on the daemon process that the gateway may call.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -10,74 +10,74 @@ use super::finding::Finding;
 use crate::kernel::fault::Fault;
 use crate::kernel::provider_health::Seen;
 
-/// How far the daemon has come.
+/// The startup and shutdown phase of the daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Restoring rows; nothing runs yet.
+    /// Restoring rows; no run is executed yet.
     Starting {
         /// Rows restored.
         done: u64,
         /// Rows to restore.
         total: u64,
     },
-    /// The disk is full, and rows are not restored yet: what only reads is answered, and the
-    /// rest comes by itself when there is room.
+    /// The disk is full, and rows are not restored yet. Read-only calls are answered; the restore
+    /// continues by itself when there is space.
     Full,
-    /// At work.
+    /// Accepting and executing work.
     Ready,
-    /// Takes no work, and lets what is under way come to rest.
+    /// Accepts no work; running steps may finish.
     Draining,
 }
 
 /// The settings in force.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settings {
-    /// The file that was read.
+    /// The path of the settings file that was read.
     pub file: Option<String>,
-    /// Every setting, by key.
+    /// All settings, in display order.
     pub settings: Vec<Setting>,
-    /// What was not understood.
+    /// Warnings about unknown settings.
     pub warnings: Vec<String>,
 }
 
 /// One setting in force; secrets are hidden.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setting {
-    /// Its name, `section.key`.
+    /// Its key, `section.key`.
     pub key: Cow<'static, str>,
     /// Its value.
     pub value: Value,
-    /// Where it comes from: `default`, `file`, `variable` or `flag`.
+    /// Its origin: `default`, `file`, `variable` or `flag`.
     pub source: &'static str,
-    /// Which file, variable or flag that is.
+    /// The file, variable or flag that sets it.
     pub from: Option<String>,
     /// A reload applies a change of it.
     pub live: bool,
-    /// What the next start will take in its place.
+    /// The value that the next start will apply, if it differs.
     pub pending: Option<Value>,
 }
 
-/// What a reload did.
+/// The result of a reload.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reloaded {
     /// Changes that are in force now.
     pub applied: Vec<Change>,
-    /// Changes that wait for the next start.
+    /// Changes that take effect at the next start.
     pub needs_restart: Vec<Change>,
-    /// How many settings are as they were.
+    /// Number of unchanged settings.
     pub unchanged: u32,
-    /// What was not understood.
+    /// Warnings about unknown settings.
     pub warnings: Vec<String>,
 }
 
 /// A setting that was changed; secrets are hidden.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
-    /// Its name.
+    /// Its key.
     pub key: Cow<'static, str>,
-    /// The value before.
+    /// The previous value.
     pub before: Value,
-    /// The value after.
+    /// The new value.
     pub after: Value,
 }
 
@@ -86,15 +86,15 @@ pub struct Change {
 pub struct ModelProvider {
     /// Its name, the part of `provider/name` before the slash.
     pub name: String,
-    /// What it speaks: `openai`, `anthropic` or `built-in`.
+    /// Its API protocol: `openai`, `anthropic` or `built-in`.
     pub kind: &'static str,
     /// The models it offers; `name/*` stands for any.
     pub models: Vec<String>,
-    /// Why no call can succeed as things are; never a secret.
+    /// Why no call can succeed at present; never contains a secret.
     pub problem: Option<String>,
-    /// How it is with its key; `None`: it was not asked yet, or needs no network.
+    /// Its last observed health with its key; `None` if it was not called yet, or needs no network.
     pub health: Option<Seen>,
-    /// What its models were found not to take, a line each.
+    /// Request features that its models were found to reject, one line each.
     pub learned: Vec<String>,
 }
 
@@ -105,7 +105,7 @@ pub enum Then {
     Stop,
     /// The process ends and is started again.
     Restart,
-    /// Work is taken again.
+    /// The daemon accepts work again.
     Resume,
 }
 
@@ -120,37 +120,37 @@ impl Then {
     }
 }
 
-/// An order to drain.
+/// A request to drain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Drain {
-    /// How long steps in flight may go on; as configured if unset.
+    /// How long running steps may continue; as configured if unset.
     pub timeout: Option<Duration>,
-    /// What follows.
+    /// What follows the drain.
     pub then: Then,
 }
 
-/// What a door may ask of the process itself.
+/// Operations on the daemon process that the gateway may call. Implemented by the daemon.
 pub trait Control: Send + Sync + 'static {
-    /// How far the daemon has come.
+    /// The current phase.
     fn phase(&self) -> Phase;
 
-    /// What there is to say about the folder, the disk and the system around the process.
+    /// Findings about the state folder, the disk, the system, providers and tool servers.
     fn surroundings(&self) -> Vec<Finding>;
 
-    /// What works otherwise than the settings say, in a line each.
+    /// What differs at present from the settings, one line each.
     fn notices(&self) -> Vec<String>;
 
-    /// Begins a drain; returns at once, with how long steps in flight may go on. While one is
-    /// under way already, only one that would resume can be turned into one that ends.
+    /// Starts a drain and returns at once with the time limit of running steps. During a drain the
+    /// only accepted request turns one that would resume into one that ends the process.
     fn drain(&self, order: Drain) -> Result<Duration, Fault>;
 
     /// The settings in force.
     fn settings(&self) -> Settings;
 
-    /// Who answers for models.
+    /// The model providers.
     fn providers(&self) -> Vec<ModelProvider>;
 
-    /// Reads file and variables again and applies what can be applied without a restart. What
-    /// cannot be read or used changes nothing and is a fault that says why.
+    /// Reads file and variables again and applies what needs no restart. If they are unreadable or
+    /// invalid, nothing changes and the fault says why.
     fn reload(&self) -> BoxFuture<'_, Result<Reloaded, Fault>>;
 }

@@ -1,9 +1,8 @@
-//! What a tool may ask of the registry on behalf of the run that calls it. The registry
-//! answers; tools never see it.
+//! Operations of the registry that a tool may call on behalf of its run. The registry implements
+//! them; tools never see it directly.
 //!
-//! Each call names the run's step, which is its idempotency key: a repeat after a kill makes
-//! nothing new and gives the same answer. A refusal is a [`Fault`], which the tool puts into
-//! words for the model.
+//! Each call carries the run's step as its idempotency key: a repeat after a kill creates nothing
+//! new and returns the same answer. A refusal is a [`Fault`], which the tool rewords for the model.
 
 use std::sync::{Arc, OnceLock};
 
@@ -23,150 +22,150 @@ use crate::kernel::thinking::Thinking;
 pub struct Site {
     /// The run.
     pub run: RunId,
-    /// The step, the idempotency key of its effect.
+    /// The step, which is the idempotency key of its effect.
     pub id: StepId,
-    /// The step's place in the run.
+    /// The step's sequence number in the run.
     pub step: u32,
-    /// Its try.
+    /// The attempt number of the step.
     pub attempt: u32,
 }
 
-/// What a tool is told.
+/// The result that a tool gets.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Told {
-    /// This, as JSON for the model; a text is told as it is.
+    /// This value, as JSON for the model; a string is passed on unquoted.
     Now(Value),
-    /// Nothing yet: the step waits, and gets its outcome from elsewhere.
+    /// No result yet: the step waits, and the registry delivers its outcome later.
     Waits,
 }
 
-/// A session as models name it: empty texts stand for nothing.
+/// A session as named by a model; empty strings count as unset.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Named {
-    /// By its key.
+    /// The session key.
     pub key: Option<String>,
-    /// By its label.
+    /// The session's label.
     pub label: Option<String>,
 }
 
-/// A spawn by a run.
+/// A spawn requested by a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SpawnAsk {
-    /// What is to be done.
+    /// The task text.
     pub task: String,
-    /// Who does it; the run's own agent if unset.
+    /// The agent to run; the requester's own agent if unset.
     pub agent: Option<String>,
-    /// A name for it.
+    /// A label for the child.
     pub label: Option<String>,
-    /// How long it may run, milliseconds.
+    /// Time limit of the child run, milliseconds.
     pub run_timeout_ms: Option<u64>,
-    /// In place of the agent's model, `provider/name`.
+    /// Overrides the agent's model, `provider/name`.
     pub model: Option<String>,
-    /// In place of the agent's thinking level.
+    /// Overrides the agent's thinking level.
     pub thinking: Option<Thinking>,
-    /// What becomes of its session once all is told.
+    /// Whether the child's session is kept or deleted once its end has been delivered.
     pub cleanup: Cleanup,
-    /// How long its session stays open for messages.
+    /// How long the child's session accepts messages.
     pub mode: SessionMode,
-    /// Its transcript begins with the caller's as it is now.
+    /// The child's transcript starts as a copy of the caller's current one.
     pub fork: bool,
-    /// What its runs may do at most.
+    /// Upper bound of the child's permissions.
     pub bundle: Bundle,
 }
 
-/// A call of a tool that another agent carries out, while its caller waits.
+/// A tool call that another agent carries out while the caller waits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DelegateAsk {
-    /// Which tool.
+    /// Which delegation tool is called.
     pub face: Face,
-    /// Who carries it out.
+    /// The agent that carries it out.
     pub agent: String,
-    /// What is to be done.
+    /// The task text.
     pub task: String,
-    /// What it is about, on one line; the start of the task if unset.
+    /// One-line title; the start of the task if unset.
     pub title: Option<String>,
-    /// The key of the session of an earlier one that goes on.
+    /// Session key of an earlier delegation to continue.
     pub goes_on: Option<String>,
-    /// How long it may run, milliseconds; as its agent or the setting `delegation.timeout` says
-    /// if unset, and never longer than its caller.
+    /// Time limit, milliseconds. Unset: that of its agent, else the setting `delegation.timeout`.
+    /// Never longer than the caller's own limit.
     pub timeout_ms: Option<u64>,
-    /// How much of what it says is shown while it comes, if it is called.
+    /// How much of the child's text is streamed while it works, for a `call_` tool.
     pub stream: Option<Stream>,
-    /// What its runs may do at most.
+    /// Upper bound of the child's permissions.
     pub bundle: Bundle,
 }
 
-/// A message by a run.
+/// A message sent by a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SendAsk {
-    /// To whom.
+    /// The receiving session.
     pub to: Named,
-    /// What is said.
+    /// The message text.
     pub message: String,
-    /// How long the reply is waited for, milliseconds; 0 = not at all.
+    /// How long to wait for the reply, milliseconds; 0 = do not wait.
     pub window_ms: u64,
 }
 
 /// A wait for runs that the session has spawned.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WaitAsk {
-    /// Which, as ids; all that are open if empty.
+    /// Run ids to wait for; all open runs if empty.
     pub runs: Vec<String>,
-    /// One is enough.
+    /// Return when the first of them ends.
     pub any: bool,
-    /// How long, milliseconds.
+    /// Timeout, milliseconds.
     pub window_ms: u64,
 }
 
-/// A question to a person.
+/// A question to a user.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QuestionAsk {
-    /// What is asked.
+    /// The question.
     pub text: String,
-    /// Answers that are proposed.
+    /// Suggested answers.
     pub choices: Vec<String>,
-    /// How long it stands, milliseconds.
+    /// How long the question stays open, milliseconds.
     pub window_ms: u64,
 }
 
-/// What a run looks for in its long-term memory.
+/// A query of a run on its long-term memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecallAsk {
-    /// Words; may be empty.
+    /// Search words; may be empty.
     pub query: String,
-    /// Memories by their ids.
+    /// Ids of memories to return.
     pub ids: Vec<String>,
-    /// How many at most.
+    /// Maximum number of results.
     pub limit: u32,
 }
 
-/// A skill as the caller's run has pinned it.
+/// A skill as pinned by the caller's run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PinnedText {
-    /// What is known of it.
+    /// Its metadata.
     pub skill: PinnedSkill,
     /// Its body.
     pub body: String,
 }
 
-/// What tools may ask of the registry.
+/// Operations of the registry that tools may call.
 pub trait Delegate: Send + Sync + 'static {
     /// Spawns a run below the caller's session; it is in the store once this returns.
     fn spawn(&self, site: Site, ask: SpawnAsk) -> BoxFuture<'static, Result<Told, Fault>>;
 
-    /// Has another agent carry out this call; it is in the store once this returns.
+    /// Delegates this call to another agent; it is in the store once this returns.
     fn delegate(&self, site: Site, ask: DelegateAsk) -> BoxFuture<'static, Result<Told, Fault>>;
 
-    /// Says something in another session; it is in the store once this returns.
+    /// Sends a message to another session; it is in the store once this returns.
     fn send(&self, site: Site, ask: SendAsk) -> BoxFuture<'static, Result<Told, Fault>>;
 
     /// Waits for runs that the caller's session has spawned.
     fn wait(&self, site: Site, ask: WaitAsk) -> BoxFuture<'static, Result<Told, Fault>>;
 
-    /// Asks a person.
+    /// Asks a user a question; the step waits for the answer.
     fn ask(&self, site: Site, ask: QuestionAsk) -> BoxFuture<'static, Result<Told, Fault>>;
 
-    /// Ends a run that lies below the caller's session, and all below it.
+    /// Ends a run below the caller's session, with all its descendants.
     fn cancel(
         &self,
         site: Site,
@@ -174,25 +173,25 @@ pub trait Delegate: Send + Sync + 'static {
         reason: Option<String>,
     ) -> BoxFuture<'static, Result<Told, Fault>>;
 
-    /// Whether something will be told to the caller's session by itself, so that its turn may
+    /// Whether something will be delivered to the caller's session by itself, so that its turn may
     /// end and wait for that.
     fn awaits(&self, site: Site) -> BoxFuture<'static, Result<Told, Fault>>;
 
-    /// The sessions within the caller's reach.
+    /// The sessions that the caller may list.
     fn sessions(&self, site: Site) -> BoxFuture<'static, Result<Told, Fault>>;
 
-    /// The last messages of a session.
+    /// The last `limit` messages of a session.
     fn history(&self, site: Site, of: Named, limit: u32)
     -> BoxFuture<'static, Result<Told, Fault>>;
 
-    /// How a session and its open runs are; the caller's own if it names none.
+    /// The state of a session and its open runs; the caller's own session if none is named.
     fn status(&self, site: Site, of: Named) -> BoxFuture<'static, Result<Told, Fault>>;
 
-    /// Keeps all that a call has answered, which is too long to be shown whole; it is in the
-    /// store once this returns.
+    /// Keeps the full answer of a call that is too long to be shown; it is in the store once this
+    /// returns.
     fn keep(&self, site: Site, text: String) -> BoxFuture<'static, Result<(), Fault>>;
 
-    /// At most `most` bytes of a long answer of a call in the caller's session, from `offset` on.
+    /// At most `most` bytes, from `offset` on, of a long answer of a call in the caller's session.
     fn output(
         &self,
         site: Site,
@@ -204,19 +203,19 @@ pub trait Delegate: Send + Sync + 'static {
     /// The skills that the caller's run has pinned.
     fn skills(&self, site: Site) -> BoxFuture<'static, Result<SkillSet, Fault>>;
 
-    /// One of them.
+    /// The skill of this name, with its body.
     fn skill(&self, site: Site, name: String) -> BoxFuture<'static, Result<PinnedText, Fault>>;
 
     /// Keeps a text in the caller's long-term memory; it is in the store once this returns.
     fn remember(&self, site: Site, text: String) -> BoxFuture<'static, Result<Told, Fault>>;
 
-    /// Looks into the memory that the caller may read.
+    /// Searches the memories that the caller may read.
     fn recall(&self, site: Site, ask: RecallAsk) -> BoxFuture<'static, Result<Told, Fault>>;
 
     /// The agents that the caller may spawn.
     fn agents(&self, site: Site) -> BoxFuture<'static, Result<Told, Fault>>;
 }
 
-/// Where the registry is put once it is there: tools are made before it, since it needs a
-/// runner and the runner needs them.
+/// Slot for the registry, filled after it is created. Tools are made before the registry, since it
+/// needs a runner and the runner needs tools.
 pub type DelegateSlot = Arc<OnceLock<Arc<dyn Delegate>>>;

@@ -1,38 +1,38 @@
-//! What a look at the daemon and its surroundings finds.
+//! Results of a health check of the daemon and its environment.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How a thing is.
+/// The result of one check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Health {
-    /// As it should be.
+    /// Works as intended.
     Ok,
-    /// It works, and a person should look at it.
+    /// Works, but needs an operator's attention.
     Warn,
-    /// It does not work.
+    /// Does not work.
     Fail,
-    /// It could not be looked at, or there is no such thing here.
+    /// Could not be checked, or does not exist here.
     Skip,
 }
 
-/// One thing that was looked at.
+/// The finding of one check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {
-    /// A stable name, such as `store.integrity`.
+    /// Stable id of the check, such as `store.integrity`.
     pub id: String,
-    /// How it is.
+    /// The result of the check.
     pub status: Health,
     /// What was found, in one sentence.
     pub message: String,
-    /// What to do about it.
+    /// How to fix it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fix: Option<String>,
 }
 
 impl Finding {
-    /// A thing of this name and state.
+    /// A finding without a fix.
     pub fn new(id: &str, status: Health, message: impl Into<String>) -> Self {
         Finding {
             id: id.to_owned(),
@@ -42,7 +42,7 @@ impl Finding {
         }
     }
 
-    /// Says what to do about it.
+    /// Adds how to fix it.
     #[must_use]
     pub fn fix(mut self, fix: impl Into<String>) -> Self {
         self.fix = Some(fix.into());

@@ -1,5 +1,5 @@
-//! What a runner sees of the journal: the run, its session's transcript, its steps. It sees
-//! a copy; only store commands write.
+//! The runner's view of the journal: the run, its session's transcript, its steps. It is a copy;
+//! only store commands write.
 
 use std::sync::Arc;
 
@@ -10,22 +10,22 @@ use crate::kernel::redact::Redactor;
 use crate::kernel::run::Run;
 use crate::kernel::step::Step;
 
-/// A run as its runner sees it. Everything that a runner decides, it decides from this, so
-/// that after a restart it decides the same.
+/// A run as its runner sees it. A runner decides from this view alone, so that it decides the same
+/// after a restart.
 #[derive(Clone, Debug)]
 pub struct RunView {
     /// The run.
     pub run: Run,
-    /// The agent's definition as pinned at spawn: the JSON that the catalog gave.
+    /// The agent's definition as pinned at spawn: the catalog's JSON.
     pub agent: Pin,
-    /// The tools' schemas as pinned at spawn: the JSON that the catalog gave.
+    /// The tools' schemas as pinned at spawn: the catalog's JSON.
     pub tools: Pin,
-    /// Its skills as pinned at spawn: JSON of [`super::skills::SkillSet`]; `None`: it has none.
+    /// Its skills as pinned at spawn: JSON of [`super::skills::SkillSet`]; `None` if it has none.
     pub skills: Option<Pin>,
-    /// What its session may do at most, as pinned at spawn: JSON of
-    /// [`crate::kernel::gate::Bundle`]; `None`: it is bound by its own definition alone.
+    /// The upper bound of its session's permissions as pinned at spawn: JSON of
+    /// [`crate::kernel::gate::Bundle`]; `None` if only its own definition limits it.
     pub bundle: Option<Pin>,
-    /// What its programs have in their environment.
+    /// The environment of its programs.
     pub environment: Arc<RunEnvironment>,
     /// The transcript, oldest first.
     pub messages: Vec<Arc<Message>>,
@@ -33,15 +33,15 @@ pub struct RunView {
     pub steps: Vec<Arc<Step>>,
 }
 
-/// What the programs of a run have in their environment, with the values: made when the run
-/// takes a slot, the same for everything that it starts, and stored nowhere.
+/// The environment of a run's programs, with values. Made when the run takes a slot, the same for
+/// everything that it starts, and never stored.
 #[derive(Clone, Debug, Default)]
 pub struct RunEnvironment {
-    /// All of it, the base included.
+    /// All variables, the base included.
     pub variables: Environment,
-    /// Names without a value, each with the reason: nothing is started before they have one.
+    /// Names without a value, each with the reason; nothing is started while there are any.
     pub lacks: Vec<(String, String)>,
-    /// Takes its secrets out of what the run says.
+    /// Masks the run's secrets in its output.
     pub redactor: Redactor,
 }
 

@@ -1,5 +1,5 @@
-//! The agents that an agent is linked with, and the names of the tools by which it has them do
-//! something. Definitions state the links, tools and registry carry them out.
+//! Links between agents, and the names of the delegation tools. Agent definitions declare the
+//! links; tools and registry carry them out.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,62 +7,62 @@ use crate::kernel::delegation::Stream;
 use crate::kernel::gate::WriteScope;
 use crate::kernel::ids::AgentId;
 
-/// The tool that has any agent for spawned work do something.
+/// The tool that delegates to any agent made for spawned work.
 pub const TASK: &str = "task";
-/// What the name of a tool begins with that is one agent, in a session of its own.
+/// Name prefix of a tool that is one agent in a session of its own.
 pub const SEALED: &str = "subagent_";
-/// What the name of a tool begins with that is one agent, in its caller's session.
+/// Name prefix of a tool that is one agent in its caller's session.
 pub const CALLED: &str = "call_";
 
-/// The tool by which a plan has another agent do something. No model calls it by itself.
+/// The tool by which a plan delegates to another agent. It is never offered to a model.
 pub const DELEGATE: &str = "delegate";
-/// So many agents a plan may choose from.
+/// Maximum number of agents that a plan may choose from.
 pub const MOST_CANDIDATES: usize = 20;
 
-/// An agent that a plan may choose, as a run has pinned it.
+/// An agent that a plan may choose, as pinned by a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Candidate {
-    /// By which it is told apart.
+    /// Its unique id.
     pub id: AgentId,
-    /// What people call it.
+    /// Its display name.
     pub name: String,
     /// What it is for.
     pub description: String,
 }
 
 impl Candidate {
-    /// As the planner is told of it.
+    /// Its line in the planner's prompt.
     pub fn line(&self) -> String {
         format!("{} (id: {}): {}", self.name, self.id, self.description)
     }
 }
 
-/// The `format` of a tool's argument that names an agent for spawned work. Where an agent is
-/// made ready, those that it may delegate to take its place.
+/// The `format` of a tool argument that names an agent for spawned work. When an agent is resolved,
+/// it is replaced by an `enum` of the agents that it may delegate to.
 pub const HELPER_FORMAT: &str = "helper";
 
-/// Where a linked agent works that is a tool.
+/// The session in which a linked agent works that is offered as a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LinkSession {
-    /// In one of its own, sealed: nothing is seen of it but its result.
+    /// A session of its own, sealed: the caller sees only its result.
     Own,
-    /// In its caller's.
+    /// Its caller's session.
     Shared,
 }
 
-/// What becomes of a run when an agent has failed that it has called into its session.
+/// What happens to a run when an agent that it has called into its session fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnFailure {
-    /// It is told, and goes on.
+    /// The failure is returned as the tool result, and the run continues.
     Continue,
-    /// It fails too.
+    /// The run fails, too.
     Abort,
 }
 
 impl OnFailure {
-    /// Reads the text of definitions.
+    /// Parses the word used in definitions.
     pub fn parse(text: &str) -> Option<Self> {
         match text {
             "continue" => Some(OnFailure::Continue),
@@ -76,27 +76,28 @@ impl OnFailure {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Written")]
 pub struct Link {
-    /// To whom.
+    /// The linked agent.
     pub agent: AgentId,
-    /// It is a tool that works there; unset = it may be delegated to by the other tools.
+    /// The link is a tool that works in this session; unset = the other delegation tools may name
+    /// the agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<LinkSession>,
-    /// How long a call may take, milliseconds.
+    /// Time limit of a call, milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
-    /// Where it may write.
+    /// Where the agent may write.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write_scope: Option<WriteScope>,
-    /// How much of what it says is shown while it comes, if it is called.
+    /// How much of the agent's text is streamed while it works, for a `call_` tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stream: Option<Stream>,
-    /// What becomes of the caller when it fails that is called; as the caller says for all, if
+    /// What happens to the caller when the called agent fails; the caller's `on_child_failure` if
     /// unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_failure: Option<OnFailure>,
 }
 
-/// As a pinned definition holds it: older ones have the name alone.
+/// The format in pinned definitions: older ones contain only the name.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Written {
@@ -135,7 +136,7 @@ impl From<Written> for Link {
 }
 
 impl Link {
-    /// A link that says no more than to whom.
+    /// A link with no options set.
     pub fn to(agent: AgentId) -> Self {
         Link {
             agent,
@@ -147,7 +148,7 @@ impl Link {
         }
     }
 
-    /// What the name of the tool begins with that it is, if it is one.
+    /// The name prefix of its tool, if it is one.
     pub fn prefix(&self) -> Option<&'static str> {
         Some(match self.session? {
             LinkSession::Own => SEALED,
@@ -155,16 +156,17 @@ impl Link {
         })
     }
 
-    /// The name of the tool that it is, if it is one. Providers take no dots in names of tools.
+    /// The name of its tool, if it is one. Dots are replaced, since providers reject them in tool
+    /// names.
     pub fn tool(&self) -> Option<String> {
         let prefix = self.prefix()?;
         Some(format!("{prefix}{}", self.agent.as_str().replace('.', "_")))
     }
 }
 
-/// The prefix of a tool's name that is an agent.
+/// The prefix of this tool's name, if the tool is a linked agent.
 pub fn prefix_of(tool: &str) -> Option<&'static str> {
-    // A server's tools have two underscores behind the server's name.
+    // In the name of a tool server's tool, the server's name is followed by two underscores.
     let begins = |prefix: &&str| {
         let rest = tool.strip_prefix(prefix);
         rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with('_'))
@@ -172,12 +174,12 @@ pub fn prefix_of(tool: &str) -> Option<&'static str> {
     [SEALED, CALLED].into_iter().find(begins)
 }
 
-/// Does another agent carry out a call of this tool, while its caller waits?
+/// Does another agent carry out a call of this tool while its caller waits?
 pub fn is_waited_for(tool: &str) -> bool {
     tool == TASK || tool == DELEGATE || prefix_of(tool).is_some()
 }
 
-/// Does a call of this tool make a run below its caller's?
+/// Does a call of this tool create a child run of its caller?
 pub fn delegates(tool: &str) -> bool {
     tool == "sessions_spawn" || is_waited_for(tool)
 }

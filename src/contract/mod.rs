@@ -1,4 +1,4 @@
-//! The traits by which rooms meet. They use the kernel and nothing else.
+//! The traits between the modules of the daemon. They depend on the kernel only.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -19,5 +19,5 @@ pub mod runner;
 pub mod servers;
 pub mod skills;
 
-/// A boxed future, so that the traits here can be used as objects.
+/// A boxed future, so that the traits here are usable as trait objects.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

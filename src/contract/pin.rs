@@ -1,11 +1,11 @@
-//! What a run has pinned: JSON as the catalog gave it, which is read once by whoever understands
-//! it. Runs of one agent share their pins, and a run's view is asked at every step.
+//! JSON that a run has pinned, parsed once by its consumer. Runs of one agent share their pins, and
+//! a run's view is read at every step.
 
 use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-/// A pinned body. A copy of it is the same body.
+/// A pinned body. Clones share the same body.
 #[derive(Clone)]
 pub struct Pin(Arc<Body>);
 
@@ -15,12 +15,12 @@ struct Body {
 }
 
 impl Pin {
-    /// The JSON.
+    /// The JSON text.
     pub fn json(&self) -> &str {
         &self.0.json
     }
 
-    /// What `read` makes of the JSON, the first time that it is asked for; an error is not kept.
+    /// The parsed JSON, cached after the first call; an error is not cached.
     pub fn read<T, E>(&self, read: impl FnOnce(&str) -> Result<T, E>) -> Result<Arc<T>, E>
     where
         T: Send + Sync + 'static,
@@ -30,8 +30,8 @@ impl Pin {
             return Ok(known);
         }
         let new = Arc::new(read(&self.0.json)?);
-        // Another one may have read it meanwhile, or as something else: what is kept is one of
-        // them, and right either way.
+        // Another thread may have parsed it meanwhile, or as another type. Either value may be
+        // cached, and the result is correct.
         let _ = self
             .0
             .read
@@ -39,7 +39,7 @@ impl Pin {
         Ok(new)
     }
 
-    /// Does nobody have it but whoever asks?
+    /// Is this the only reference to the body?
     pub fn is_idle(&self) -> bool {
         Arc::strong_count(&self.0) == 1
     }
@@ -77,7 +77,7 @@ mod tests {
             assert_eq!(*read.unwrap(), 7);
         }
         assert_eq!(times, 1);
-        // Whoever reads it as something else gets that.
+        // A reader of another type gets its own value.
         let text = pin.read(|json| Ok::<_, ()>(json.to_owned()));
         assert_eq!(*text.unwrap(), "7");
     }

@@ -1,5 +1,5 @@
-//! What a person sees of a call that waits for approval, beside its arguments: the folder in which
-//! it works, and what it would change. The registry asks for it whenever approvals are read.
+//! What a user sees of a call that waits for approval, beside its arguments: its working folder and
+//! the change it would make. The registry requests it whenever approvals are read.
 
 use serde_json::Value;
 
@@ -13,47 +13,47 @@ pub struct Waiting {
     pub agent: Pin,
     /// The run's folder, if it has one of its own.
     pub cwd: Option<String>,
-    /// The tool.
+    /// The name of the tool.
     pub tool: String,
-    /// The arguments that the call is made with.
+    /// The arguments of the call.
     pub arguments: Value,
     /// Masks values of the run's environment.
     pub redactor: Redactor,
-    /// What was worked out before is not to be taken.
+    /// Ignore cached previews and compute a fresh one.
     pub anew: bool,
 }
 
-/// What the call works on, as it is now.
+/// The current target and effect of the call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Preview {
-    /// The folder in which the call works, absolute.
+    /// The absolute folder in which the call works.
     pub folder: Option<String>,
-    /// What it would do to a file, for tools that write one.
+    /// Its change to a file, for tools that write one.
     pub change: Option<FileChange>,
 }
 
-/// What a call would do to a file.
+/// The change that a call would make to a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileChange {
-    /// The file, from the folder on.
+    /// The file's path relative to the folder.
     pub path: String,
     /// The change.
     pub effect: ChangeEffect,
-    /// Another one once the change is another one; `None` where it is not known.
+    /// Digest that differs whenever the change differs; `None` if it is unknown.
     pub digest: Option<String>,
 }
 
-/// The change itself.
+/// The kind of change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChangeEffect {
     /// Creates the file. A unified diff.
     Creates(String),
-    /// Changes the file. A unified diff.
+    /// Modifies the file. A unified diff.
     Changes(String),
-    /// Leaves the file as it is: it holds this already.
+    /// No change: the file already has this content.
     Nothing,
-    /// The call would fail as the file is now, for this reason.
+    /// The call would fail on the current file, for this reason.
     Fails(String),
-    /// The diff is not shown, for this reason; the arguments hold all of the call.
+    /// The diff is not shown, for this reason; the arguments describe the whole call.
     NotShown(String),
 }

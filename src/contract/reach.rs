@@ -1,6 +1,6 @@
-//! Whom a run may delegate to: what it has pinned, read back. The agents that the schemas of its
-//! tools name are the ones that its model was told of, so refusals and listings come to the same
-//! while it lives, whatever becomes of agent files. The registry asks it for each call.
+//! The agents that a run may delegate to, read from what it has pinned. They are the ones named in
+//! its tool schemas, so refusals and listings agree for the life of the run, even when agent files
+//! change. The registry checks each call against it.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -9,31 +9,31 @@ use super::linked::{DELEGATE, Link, TASK};
 use crate::kernel::delegation::Face;
 use crate::kernel::ids::AgentId;
 
-/// The tool that lists whom a run may delegate to.
+/// The tool that lists the agents a run may delegate to.
 pub const AGENTS_LIST: &str = "agents_list";
-/// The field of that tool's schema, as runs pin it, in which they stand.
+/// The field of that tool's pinned schema that holds the list.
 pub const LISTED: &str = "agents";
-/// The tool by which runs spawn others that they do not wait for.
+/// The tool that spawns a run without waiting for it.
 const SPAWN: &str = "sessions_spawn";
 
-/// Whom a run may delegate to.
+/// The agents that a run may delegate to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reach {
-    /// By `sessions_spawn`.
+    /// Agents allowed by `sessions_spawn`.
     spawned: Vec<AgentId>,
-    /// By `task`.
+    /// Agents allowed by `task`.
     tasked: Vec<AgentId>,
-    /// By its plans.
+    /// Agents allowed in its plans.
     planned: Vec<AgentId>,
-    /// By tools that are one agent each.
+    /// Agents that are tools of their own.
     linked: Vec<AgentId>,
-    /// As `agents_list` shows them, if it has that tool.
+    /// The list of `agents_list`, if the run has that tool.
     listed: Option<Vec<AgentId>>,
-    /// Levels of spawning below its root session, if its agent has a limit of its own.
+    /// Maximum depth of spawned sessions below its root session, if its agent sets its own limit.
     pub max_depth: Option<u32>,
 }
 
-/// What counts here of an agent's definition.
+/// The fields of an agent's definition that matter here.
 #[derive(Deserialize)]
 struct Definition {
     #[serde(default)]
@@ -42,7 +42,7 @@ struct Definition {
     max_spawn_depth: Option<u32>,
 }
 
-/// What counts here of a tool's schema.
+/// The fields of a tool's schema that matter here.
 #[derive(Deserialize)]
 struct Tool {
     name: String,
@@ -53,7 +53,7 @@ struct Tool {
 }
 
 impl Tool {
-    /// The agents that this argument may name. Without any it is left open, and may name none.
+    /// The agents that this argument may name. None if the schema has no `enum`.
     fn named_by(&self, argument: &str) -> Vec<AgentId> {
         let names = self.parameters["properties"][argument]["enum"].as_array();
         names
@@ -65,7 +65,7 @@ impl Tool {
 }
 
 impl Reach {
-    /// Out of the definition and the tools that a run has pinned, both JSON.
+    /// Builds the reach from the definition and the tools that a run has pinned, both JSON.
     pub fn of(definition: &str, tools: &str) -> Result<Reach, serde_json::Error> {
         let definition: Definition = serde_json::from_str(definition)?;
         let tools: Vec<Tool> = serde_json::from_str(tools)?;
@@ -89,7 +89,8 @@ impl Reach {
         Ok(reach)
     }
 
-    /// By a tool of this face; `None`: by a spawn that is not waited for.
+    /// The agents allowed by a delegation tool of this face; `None` = by a spawn that is not waited
+    /// for.
     pub fn by(&self, face: Option<Face>) -> &[AgentId] {
         match face {
             None => &self.spawned,
@@ -99,7 +100,7 @@ impl Reach {
         }
     }
 
-    /// Is it within reach by any tool, as lists of them show it?
+    /// Is the agent shown by `agents_list`, or allowed by any tool if the run lacks that one?
     pub fn lists(&self, agent: &AgentId) -> bool {
         match &self.listed {
             Some(listed) => listed.contains(agent),

@@ -1,5 +1,5 @@
-//! Rows that rooms besides the registry read. The store implements it; who makes the parts hands
-//! it in.
+//! Rows that modules other than the registry read. The store implements the traits; the daemon
+//! passes it in when it creates the parts.
 
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::MemoryId;
@@ -11,34 +11,34 @@ use crate::kernel::time::Timestamp;
 pub struct StoredAgent {
     /// The tenant.
     pub org: String,
-    /// Its name.
+    /// Its name, unique in the tenant.
     pub name: String,
-    /// How its definition is written: `markdown`, `toml` or `json`.
+    /// The format of its definition: `markdown`, `toml` or `json`.
     pub format: String,
-    /// The definition as the client gave it.
+    /// The definition as the client sent it.
     pub text: String,
-    /// How often it was written, from 1.
+    /// Number of writes, starting at 1.
     pub revision: i64,
-    /// When it was stored first.
+    /// When it was first stored.
     pub created_at: Timestamp,
 }
 
-/// A project that somebody trusts, as far as its content is still the same.
+/// A project that a user trusts as long as its content hash is the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrustedProject {
     /// The tenant.
     pub org: String,
     /// Its folder.
     pub folder: String,
-    /// Hash of what the trust covers.
+    /// Hash of the content that the trust covers.
     pub hash: String,
-    /// Who trusts it.
+    /// The user who trusts it.
     pub user: String,
-    /// Since when.
+    /// When trust was granted.
     pub at: Timestamp,
 }
 
-/// What the room of agents reads.
+/// The rows that the `agent` module reads.
 pub trait AgentRows: Send + Sync + 'static {
     /// Every stored agent, by tenant and name.
     fn stored_agents(&self) -> Result<Vec<StoredAgent>, Fault>;
@@ -47,8 +47,8 @@ pub trait AgentRows: Send + Sync + 'static {
     fn trusted_projects(&self) -> Result<Vec<TrustedProject>, Fault>;
 }
 
-/// What runners read of the long-term memory.
+/// The rows of long-term memory that runners read.
 pub trait MemoryRows: Send + Sync + 'static {
-    /// These memories of a tenant, in this order, without those that are gone.
+    /// The memories with these ids in this tenant, in this order; missing ones are omitted.
     fn memories(&self, org: &str, ids: &[MemoryId]) -> Result<Vec<Memory>, Fault>;
 }

@@ -1,5 +1,5 @@
-//! How a run is carried out. The registry asks for the next step and journals it; the runner
-//! carries it out.
+//! How a run is executed. The registry asks the runner for the next step, journals it, and has the
+//! runner carry it out.
 
 use std::sync::Arc;
 
@@ -16,74 +16,74 @@ use crate::kernel::time::Timestamp;
 /// What a run does next.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Next {
-    /// These steps, at the same time. Never empty.
+    /// Carry out these steps concurrently. Never empty.
     Steps(Vec<Intent>),
-    /// Nothing: its turn is over, with this final text (`None`: it has no answer).
+    /// End the turn with this final text; `None` = it has no answer.
     EndTurn(Option<String>),
-    /// Nothing: it cannot go on.
+    /// End the run as failed.
     Fail(RunError),
-    /// Nothing: it cannot go on, and what it has found so far is its result.
+    /// End the run as failed, with its findings so far as the result.
     Cut {
-        /// Why.
+        /// The error.
         error: RunError,
-        /// What it has found.
+        /// The findings so far.
         found: String,
     },
 }
 
-/// What came out of a step.
+/// The outcome of a step.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StepOutcome {
-    /// An answer, of a model or of the agent's program.
+    /// An answer of a model or of the agent's program.
     Answer {
-        /// Text and tool calls, in the order in which they came.
+        /// Text and tool calls, in the order received.
         blocks: Vec<Block>,
-        /// What it cost; `None`: no model was asked.
+        /// Model usage; `None` if no model was called.
         used: Option<Used>,
-        /// What whoever asked for the run should know: another model answered, for one.
+        /// Warnings for the requester of the run, such as that another model answered.
         warnings: Vec<String>,
     },
-    /// A tool's answer. A failure of the tool is an answer too: the model is told.
+    /// A tool's answer. A failure of the tool is an answer, too: the model sees it.
     ToolResult {
-        /// What it says.
+        /// The text of the result.
         text: String,
-        /// It says that it failed.
+        /// Whether the tool reports a failure.
         is_error: bool,
     },
-    /// The transcript is shorter for the model, or needs not be.
+    /// The transcript was compacted for the model, or needs no compaction.
     Shortened {
-        /// What stands for the entries that it names; `None`: there was nothing to shorten.
+        /// The summary that replaces the entries it names; `None` if there was nothing to compact.
         summary: Option<(String, Compacted)>,
-        /// What has come of it, on one line, for people.
+        /// A one-line report for users.
         told: String,
-        /// What of it is worth keeping in the long-term memory.
+        /// Memories to keep from the dropped part.
         remember: Vec<String>,
-        /// What it cost; `None`: no model was asked.
+        /// Model usage; `None` if no model was called.
         used: Option<Used>,
     },
-    /// The provider has refused the request as too long. The run may go on with a shorter one.
+    /// The provider has refused the request as too long. The run may continue with a shorter one.
     TooLong(RunError),
-    /// None yet: the step waits for something, and gets its outcome from elsewhere.
+    /// No outcome yet: the step waits, and gets its outcome from elsewhere.
     Waits,
-    /// None yet: the provider of the model takes no requests. The step is to be carried out once
-    /// more at `until`.
+    /// No outcome yet: the model's provider accepts no requests. The step is to be repeated at
+    /// `until`.
     AwaitsProvider {
-        /// When.
+        /// The earliest time of the next attempt.
         until: Timestamp,
-        /// What the provider has said.
+        /// The provider's reason.
         reason: String,
     },
-    /// The run cannot go on.
+    /// The run cannot continue.
     Failed {
-        /// It ends with this error.
+        /// The error that ends the run.
         error: RunError,
-        /// What an answer cost that was of no use.
+        /// Usage of a model answer that was discarded.
         used: Option<Used>,
     },
 }
 
 impl StepOutcome {
-    /// The run cannot go on, and no model was asked.
+    /// The run cannot continue, and no model was called.
     pub fn failed(error: RunError) -> Self {
         StepOutcome::Failed { error, used: None }
     }
@@ -92,56 +92,56 @@ impl StepOutcome {
 /// Whether the effect of a step may begin.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Admission {
-    /// It may.
+    /// It may begin.
     Goes,
-    /// Once a person allows it.
+    /// It may begin once a user approves it.
     Asks(Consent),
-    /// It may not; the step is told so in these words, and nothing is done.
+    /// It may not begin. The model gets this text as the result, and nothing is done.
     Refused(String),
 }
 
-/// Takes the text of a model's answer while it comes, for those who listen. Nothing of it is
-/// stored: what counts is the outcome.
+/// Receives the text of a model's answer as it is streamed. Nothing of it is stored: only the
+/// outcome counts.
 pub trait TextSink: Send + Sync + 'static {
-    /// More of the text; all pieces of an answer together are its text.
+    /// The next piece of the text; all pieces of an answer joined are its text.
     fn text(&self, piece: &str);
 
-    /// More of what the model thinks before it answers.
+    /// The next piece of the model's reasoning before its answer.
     fn thinking(&self, _piece: &str) {}
 
-    /// What has come so far does not count: the answer begins anew.
+    /// Discards everything received so far: the answer starts over.
     fn reset(&self) {}
 }
 
-/// Takes no text: nobody listens.
+/// A sink that discards all text.
 pub struct Nobody;
 
 impl TextSink for Nobody {
     fn text(&self, _: &str) {}
 }
 
-/// Carries out runs of one kind.
+/// Executes runs of one kind.
 pub trait Runner: Send + Sync + 'static {
-    /// What comes next. Judged from `view` alone and without effects: the same view gives the
-    /// same answer (apart from fresh step ids), also after a restart. Called only when no
-    /// step of the view is open.
+    /// What the run does next. Decided from `view` alone and without effects: the same view gives
+    /// the same answer (apart from fresh step ids), also after a restart. Called only when no step
+    /// of the view is open.
     fn next(&self, view: &RunView) -> Next;
 
-    /// Whether the effect of a tool's step may begin. Asked before each try, and before anything
-    /// is begun.
+    /// Whether the effect of a tool's step may begin. Called before each attempt, before any
+    /// effect.
     fn admit(&self, view: Arc<RunView>, step: Arc<Step>) -> BoxFuture<'static, Admission>;
 
-    /// What a person sees of a call that waits for approval, beside its arguments. Reads files and
+    /// What a user sees of a call that waits for approval, beside its arguments. Reads files and
     /// changes nothing.
     fn preview(&self, call: Waiting) -> BoxFuture<'static, Preview>;
 
-    /// The run has ended: once this resolves, nothing is left of what it was lent; what went wrong
-    /// with that, as warnings of the run. Called for every run, in every outcome.
+    /// Once this resolves, every resource leased to the ended run is released; failures to do so
+    /// are returned as warnings of the run. Called for every run, with every outcome.
     fn ended(&self, run: RunId) -> BoxFuture<'static, Vec<String>>;
 
-    /// Carries out one step whose intent is committed. Dropping the future stops it. May be
-    /// called again for the same step after a kill, as the step's effect class allows. What a
-    /// model says goes to `sink` while it comes.
+    /// Carries out one step whose intent is committed. Dropping the future stops it. May be called
+    /// again for the same step after a kill, as the step's effect class allows. Text of a model is
+    /// streamed to `sink`.
     fn perform(
         &self,
         view: Arc<RunView>,

@@ -1,5 +1,5 @@
-//! Servers of tools (MCP), as everybody but the tool room sees them: which there are, how each
-//! is, and what it offers. One value says all of it, so that what is listed can be called.
+//! Tool servers (MCP) as seen by the rest of the daemon: their states and the tools they offer. All
+//! of it is one value, so that every listed tool can be called.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,18 +13,18 @@ use crate::kernel::fault::Fault;
 use crate::kernel::step::Effect;
 use crate::kernel::time::Timestamp;
 
-/// How a server is.
+/// The state of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerState {
-    /// Nobody has started it yet, or it was stopped.
+    /// Not started yet, or stopped.
     Stopped,
-    /// Its start is under way.
+    /// The start is in progress.
     Starting,
-    /// It answers.
+    /// Connected and answering calls.
     Ready,
-    /// It answers, and writes much besides that is no message.
+    /// Connected, but it also writes many lines that are not protocol messages.
     Noisy,
-    /// It could not be started, or it has ended; the next call tries once more.
+    /// Could not be started, or has ended; the next call tries again.
     Failed,
 }
 
@@ -40,30 +40,30 @@ impl ServerState {
         }
     }
 
-    /// Does it answer calls?
+    /// Can it be called?
     pub fn is_connected(self) -> bool {
         matches!(self, ServerState::Ready | ServerState::Noisy)
     }
 }
 
-/// Whose tool it is; a run pins this with the tool's schema.
+/// The server that provides a tool; a run pins this with the tool's schema.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Served {
-    /// The server.
+    /// The server's name.
     pub server: String,
     /// The server's own name for the tool.
     pub tool: String,
-    /// What a repeat of a call would do, as far as the server says.
+    /// The effect class of a call, as declared by the server.
     pub effect: Effect,
-    /// The server is a program of this machine, which may write where it likes.
+    /// The server is a program on this machine, which may write anywhere.
     pub local: bool,
-    /// Arguments that models know by another name: theirs to the server's own.
+    /// Renamed arguments: the name shown to models, to the server's own name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub renamed: BTreeMap<String, String>,
 }
 
 impl Served {
-    /// A model's arguments under the server's own names.
+    /// Renames a model's arguments to the server's own names.
     pub fn given(&self, arguments: Map<String, Value>) -> Map<String, Value> {
         let own = arguments
             .into_iter()
@@ -75,16 +75,16 @@ impl Served {
     }
 }
 
-/// A tool of a server, as models see it and as it is pinned.
+/// A tool of a server, as shown to models and pinned by runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ServedTool {
     /// The name by which models call it.
     pub name: String,
-    /// What it does, in the server's words.
+    /// The server's description of it.
     pub description: String,
     /// The JSON Schema of its arguments.
     pub parameters: Value,
-    /// Whose it is.
+    /// The server that provides it.
     pub served: Served,
 }
 
@@ -93,70 +93,70 @@ pub struct ServedTool {
 pub struct Skipped {
     /// The server's own name for it.
     pub tool: String,
-    /// Why not.
+    /// Why it is not offered.
     pub reason: String,
 }
 
-/// A server.
+/// One tool server with its current state.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServerView {
     /// Its name, that of its table under `[mcp]`.
     pub name: String,
     /// `stdio` or `http`.
     pub transport: &'static str,
-    /// `shared` or `run`: for whom it is started.
+    /// `shared` (one process for all runs) or `run` (one per run).
     pub scope: &'static str,
-    /// How it is.
+    /// Its current state.
     pub state: ServerState,
-    /// Its process, while it has one.
+    /// Its process id, while it runs as a process.
     pub pid: Option<u32>,
-    /// The revision of the protocol that it speaks.
+    /// The protocol revision that it speaks.
     pub protocol: Option<String>,
-    /// Its tools, by name: those of its latest start, while it answers its own.
+    /// Its tools by name; until it has answered, those of its latest start.
     pub tools: Arc<[ServedTool]>,
     /// Its tools that are not offered.
     pub skipped: Arc<[Skipped]>,
-    /// What went wrong last.
+    /// The last error.
     pub last_error: Option<String>,
-    /// How often it was started.
+    /// Number of starts.
     pub starts: u32,
-    /// How many lines it wrote, since its start, that are no messages.
+    /// Number of lines written since its start that are not protocol messages.
     pub noise: u64,
-    /// The latest of them.
+    /// The latest of those lines.
     pub noise_lines: Vec<String>,
-    /// When its state changed last.
+    /// When its state last changed.
     pub since: Timestamp,
 }
 
-/// Every server, by name.
+/// All servers with a version number.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ServerViews {
-    /// Raised by every change.
+    /// Incremented by every change.
     pub version: u64,
-    /// The servers.
+    /// The servers, by name.
     pub servers: Vec<ServerView>,
 }
 
-/// Where the servers of the moment are seen.
+/// A watch channel with the current servers.
 pub type ServersSeen = watch::Receiver<Arc<ServerViews>>;
 
-/// The tools of a server as an earlier start of it gave them, so that a restart of the daemon
-/// takes no tool away.
+/// The tools of a server as known from an earlier start, so that a restart of the daemon removes no
+/// tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownServer {
-    /// Its name.
+    /// The server's name.
     pub name: String,
-    /// Hash of how it is started or reached: that of another server says nothing.
+    /// Hash of its command or address; rows with another hash are ignored.
     pub digest: String,
-    /// What it offered and how it is greeted, as JSON.
+    /// Its tools and its greeting, as JSON.
     pub tools: String,
 }
 
-/// The rows of servers. The store implements it.
+/// The rows of tool servers. The store implements it.
 pub trait ServerRows: Send + Sync + 'static {
     /// Every known server, by name.
     fn known_servers(&self) -> Result<Vec<KnownServer>, Fault>;
 
-    /// Once this resolves, that is what is known of the server.
+    /// Once this resolves, `known` is stored as the latest knowledge of its server.
     fn keep_server(&self, known: KnownServer) -> BoxFuture<'static, Result<(), Fault>>;
 }

@@ -1,5 +1,5 @@
-//! Which skills there are, and what a run pins of them. The skill room answers; the registry
-//! asks at every run, and the runner reads what was pinned.
+//! The available skills, and what a run pins of them. Implemented by the `skill` module; the
+//! registry calls it for every run, and the runner reads what was pinned.
 
 use std::sync::Arc;
 
@@ -9,7 +9,8 @@ use super::catalog::{Aside, Pinned};
 use crate::kernel::run::PinnedSkills;
 use crate::kernel::text_enum::text_enum;
 
-/// The sources of skills; of two skills of one name the later source's counts.
+/// The sources of skills, in ascending precedence: of two skills of one name, the later source
+/// wins.
 pub const SOURCES: [&str; 6] = [
     "extra",
     "bundled",
@@ -19,116 +20,116 @@ pub const SOURCES: [&str; 6] = [
     "workspace",
 ];
 
-/// A skill as a run pins it; its body stands beside it under its hash.
+/// A skill as a run pins it; its body is stored separately under its hash.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PinnedSkill {
-    /// Its name.
+    /// Its unique name.
     pub name: String,
     /// What it does and when to use it.
     pub description: String,
-    /// Whose it is, as in [`ListedSkill::source`].
+    /// Its source, as in [`ListedSkill::source`].
     pub source: String,
-    /// Its file; `bundled/NAME/SKILL.md` for one that is part of the program.
+    /// Path of its file; `bundled/NAME/SKILL.md` for one that is built into the program.
     pub path: String,
-    /// Its folder, where its other files lie.
+    /// The folder with its other files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub folder: Option<String>,
-    /// Under this name it stands in the settings, where that is not its own.
+    /// Its key in the settings, if that differs from its name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// The name whose value its key is.
+    /// The variable that is set to the skill's API key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub primary_env: Option<String>,
-    /// The names in the environment that it needs.
+    /// The environment variables that it needs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub required_env: Vec<String>,
-    /// BLAKE3 of its body.
+    /// BLAKE3 hash of its body.
     pub hash: String,
 }
 
 /// The skills that a run may use. Pinned as JSON.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SkillSet {
-    /// The list for models; empty if there are none.
+    /// The skill list in the model's prompt; empty if there are none.
     pub prompt: String,
-    /// By name.
+    /// The skills, by name.
     pub skills: Vec<PinnedSkill>,
-    /// Those for which the list had no room; they can be used all the same.
+    /// Skills for which the list had no room; they are still usable.
     pub omitted: Vec<String>,
 }
 
-/// A set made ready: a spawn only copies it.
+/// A prepared skill set: a spawn only copies it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PickedSkills {
     /// The set.
     pub set: SkillSet,
-    /// It as it is stored. Its hash changes with whatever of it changes, bodies included.
+    /// The set as stored. Its hash changes with any part of it, bodies included.
     pub pinned: Pinned,
-    /// The bodies.
+    /// The bodies of the skills.
     pub bodies: Vec<Pinned>,
-    /// Names and patterns of the agent's list that fit no skill.
+    /// Names and patterns of the agent's list that match no skill.
     pub unknown: Vec<String>,
 }
 
-/// What a run pins of its skills.
+/// The skills that a run pins.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SkillPin {
-    /// What is there now.
+    /// The skills that are present now.
     Now(SkillsNow),
-    /// What a run before it has pinned, which is still there.
+    /// The skills that an earlier run has pinned, which are still present.
     AsBefore(PinnedSkills, Pinned),
 }
 
-/// The skills of a folder as they were found a moment ago.
+/// The skills of a folder as found at the latest scan.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SkillsNow {
-    /// The folder whose skills they are.
+    /// The folder.
     pub workspace: String,
-    /// Of everything that can be used in that folder.
+    /// Hash of all usable skills in the folder.
     pub hash: String,
-    /// How many skills that are.
+    /// Number of usable skills in the folder.
     pub count: usize,
-    /// The part of it that the agent may use.
+    /// The subset that the agent may use.
     pub picked: Arc<PickedSkills>,
 }
 
 text_enum! {
-    /// By what a program is installed.
+    /// The installer of a program.
     InstallKind {
-        /// Homebrew, a formula.
+        /// Homebrew; a formula.
         Brew = "brew",
-        /// Debian's, a package.
+        /// APT; a Debian package.
         Apt = "apt",
-        /// npm, a package.
+        /// npm; a package.
         Node = "node",
-        /// Go, a module.
+        /// Go; a module.
         Go = "go",
-        /// uv, a Python package.
+        /// uv; a Python package.
         Uv = "uv",
-        /// By hand, from an address.
+        /// Manual download from an address.
         Download = "download",
     }
 }
 
-/// How programs that a skill needs can be installed, as the skill says. It is shown to people;
-/// nothing carries it out.
+/// How to install programs that a skill needs, as declared by the skill. Shown to users; the daemon
+/// never executes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InstallHint {
-    /// By what.
+    /// The installer.
     pub kind: InstallKind,
     /// The formula, package, module or address.
     pub what: String,
-    /// What its author calls it.
+    /// The author's label.
     pub label: Option<String>,
-    /// The programs that are there then.
+    /// The programs that it installs.
     pub bins: Vec<String>,
-    /// The platforms for which it is meant: `linux`, `macos`, `windows`. Empty = any.
+    /// The platforms it applies to: `linux`, `macos`, `windows`. Empty = any.
     pub os: Vec<String>,
 }
 
 impl InstallHint {
-    /// What a person would type, or where they would look.
+    /// The command that a user would type, or the address to download from.
     pub fn words(&self) -> String {
         let what = &self.what;
         match self.kind {
@@ -143,78 +144,79 @@ impl InstallHint {
     }
 }
 
-/// A skill as lists show it.
+/// A skill as shown in lists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedSkill {
-    /// Its name.
+    /// Its unique name.
     pub name: String,
     /// What it does and when to use it.
     pub description: String,
     /// `extra`, `bundled`, `managed`, `personal`, `project` or `workspace`.
     pub source: String,
-    /// Its file.
+    /// Path of its file.
     pub path: String,
-    /// Why runs do not have it; `None`: they do.
+    /// Why runs cannot use it; `None` if they can.
     pub unfit: Option<String>,
-    /// Runs that have these names in their environment have it all the same.
+    /// Missing variables: runs that have them in their environment can use the skill despite
+    /// `unfit`.
     pub lacks_env: Vec<String>,
-    /// Under this name it stands in the settings, where that is not its own.
+    /// Its key in the settings, if that differs from its name.
     pub key: Option<String>,
-    /// The license that it names.
+    /// The license that it declares.
     pub license: Option<String>,
-    /// What it says that it needs.
+    /// The requirements that it declares, as free text.
     pub compatibility: Option<String>,
     /// Patterns of tools that it was made for.
     pub allowed_tools: Vec<String>,
-    /// The name whose value its key is.
+    /// The variable that is set to the skill's API key.
     pub primary_env: Option<String>,
-    /// The names in the environment that it needs.
+    /// The environment variables that it needs.
     pub required_env: Vec<String>,
-    /// How the programs that it needs can be installed.
+    /// How to install the programs that it needs.
     pub install: Vec<InstallHint>,
-    /// Its body and the body's hash.
+    /// Its body with the body's hash.
     pub body: Pinned,
-    /// What was put right, left aside or departs from the specification.
+    /// Parts of the file that were corrected, ignored or deviate from the specification.
     pub warnings: Vec<String>,
-    /// Where this is what it said before: why its file does not count now, as a clause
-    /// (`changed on disk, not valid yet (…)`, `it cannot be read: …`).
+    /// Set if this is an earlier version of the skill: why the current file is not in force, as a
+    /// clause (`changed on disk, not valid yet (…)`, `it cannot be read: …`).
     pub stale: Option<String>,
-    /// Skills of the same name that it hides.
+    /// Skills of the same name that it shadows.
     pub shadowed: Vec<Aside>,
 }
 
-/// The skills of one place.
+/// The skills of one folder.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SkillsHere {
-    /// The folder, by which its versions are counted.
+    /// The folder, by which versions are counted.
     pub workspace: String,
-    /// Of everything that can be used here: same content, same hash.
+    /// Hash of all usable skills: same content, same hash.
     pub hash: String,
-    /// Every skill, by name.
+    /// All skills, by name.
     pub skills: Vec<ListedSkill>,
-    /// Files that could not be taken.
+    /// Invalid skill files.
     pub rejected: Vec<Aside>,
 }
 
 impl SkillsHere {
-    /// How many skills runs have here.
+    /// Number of skills that runs can use.
     pub fn usable(&self) -> usize {
         let usable = self.skills.iter().filter(|skill| skill.unfit.is_none());
         usable.count()
     }
 }
 
-/// Which skills there are. A boundary: the registry asks, the skill room answers.
+/// The available skills. Implemented by the `skill` module, called by the registry.
 pub trait Skills: Send + Sync + 'static {
-    /// Can [`Skills::here`] answer for work in `cwd` without touching a disk?
+    /// Can [`Skills::here`] answer for work in `cwd` without disk access?
     fn is_ready(&self, cwd: Option<&str>) -> bool;
 
-    /// The skills of work in `cwd` (the default workspace if unset) as their files are now, to a
-    /// moment; with `fresh` at this moment.
+    /// The skills for work in `cwd` (the default workspace if unset). Slightly stale results are
+    /// possible unless `fresh` is set.
     fn here(&self, cwd: Option<&str>, fresh: bool) -> Arc<SkillsHere>;
 
-    /// What an agent with this list of names and patterns may use of them; `None` = all. `env`
-    /// are names that its runs have in their environment beside what every run has, in order.
+    /// The subset that an agent with this list of names and patterns may use; `None` = all. `env`
+    /// are the sorted names of variables that its runs have in addition to the base environment.
     fn pick(
         &self,
         here: &SkillsHere,
@@ -222,6 +224,6 @@ pub trait Skills: Send + Sync + 'static {
         env: &[String],
     ) -> Arc<PickedSkills>;
 
-    /// The folders that were asked for of late.
+    /// The folders that were queried recently.
     fn known(&self) -> Vec<String>;
 }

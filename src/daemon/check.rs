@@ -1,4 +1,5 @@
-//! Checks agent files as the daemon would read them, without a daemon. The command line calls it.
+//! Validates agent files as the daemon would read them, without a running daemon. Called by the
+//! command line.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,11 +11,11 @@ use crate::config::Config;
 use crate::provider::{self, Providers};
 use crate::tool::{self, Catalogue};
 
-/// Reads agent files as if they stood among this user's agents.
+/// Validates agent files with the same rules as this user's own agents.
 pub struct AgentCheck(Agents);
 
 impl AgentCheck {
-    /// Models and tools are those that the settings bring.
+    /// Uses the models and tools of these settings.
     pub fn new(config: &Config) -> Result<Self, Failure> {
         let failure = |fault: &dyn std::fmt::Display| Failure::Config(fault.to_string());
         let providers = Providers::new(provider::Options {
@@ -25,7 +26,7 @@ impl AgentCheck {
         })
         .map_err(|fault| failure(&fault))?;
         let clock = Clock::system();
-        // Nothing is started; its name and where programs are looked for count.
+        // Nothing is started: only the shell's tool name and its program lookup are used.
         let shell = parts::shell(Path::new("/"), None, &clock, config, None);
         let environment = parts::environment(config);
         let programs = parts::programs(&environment);
@@ -37,7 +38,7 @@ impl AgentCheck {
         });
         let models = parts::models(config, &Arc::new(providers), programs);
         let agents = Agents::new(agent::Options {
-            // Always there; which one the settings name is not asked here.
+            // Always present; the configured default agent is not needed here.
             default_agent: "build".to_owned(),
             models: tokio::sync::watch::channel(models).1,
             tools: tools.schemas(),
@@ -54,7 +55,7 @@ impl AgentCheck {
         Ok(AgentCheck(agents))
     }
 
-    /// The agent in `file` and what is to be said of it, or the line at fault and the reason.
+    /// The name of the agent in `file` with warnings, or the faulty line and the reason.
     pub fn check(&self, file: &Path) -> Result<(String, Vec<String>), (Option<usize>, String)> {
         match self.0.check_file(file) {
             Ok(Checked { name, warnings }) => Ok((name, warnings)),

@@ -15,33 +15,33 @@ use crate::kernel::time::Timestamp;
 
 const FILE: &str = "endpoint.json";
 
-/// How local clients find a daemon that is ready.
+/// The contents of `endpoint.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Endpoint {
     /// The program's version.
     pub version: String,
-    /// The protocol it speaks.
+    /// The protocol version it speaks.
     pub protocol: u32,
-    /// The process.
+    /// The process id.
     pub pid: u32,
-    /// This life of it.
+    /// The id of this boot.
     pub boot_id: BootId,
-    /// Where it listens.
+    /// The HTTP base URL it listens on.
     pub url: String,
     /// The path of its Unix socket, if there is one and it is UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub socket: Option<String>,
-    /// Since when.
+    /// When the daemon was started.
     pub started_at: Timestamp,
 }
 
 impl Endpoint {
-    /// Once this returns, whoever looks finds this daemon; nobody ever sees half a file.
+    /// Once this returns, clients find this daemon. The file is replaced atomically.
     pub fn write(&self, folder: &Path) -> Result<(), Failure> {
         let path = folder.join(FILE);
         let aside = folder.join(".endpoint.new");
-        // Strings and numbers only: it has a JSON form.
+        // Strings and numbers only, so it always has a JSON form.
         let text = serde_json::to_string_pretty(self).expect("an endpoint is plain data");
         OpenOptions::new()
             .write(true)
@@ -54,17 +54,17 @@ impl Endpoint {
             .map_err(|fault| refused(&path, fault))
     }
 
-    /// What a daemon has written there; `None` where there is nothing that can be read.
+    /// The endpoint in this state folder; `None` if the file is missing or unreadable.
     pub fn read(folder: &Path) -> Option<Endpoint> {
         serde_json::from_str(&read_small(&folder.join(FILE))?).ok()
     }
 
-    /// Where it listens, as an address.
+    /// The TCP address it listens on.
     pub fn address(&self) -> Option<SocketAddr> {
         self.url.strip_prefix("http://")?.parse().ok()
     }
 
-    /// The daemon is gone. A file that stays behind is recognised by its process id.
+    /// Removes the file. A file left behind is recognized by its process id.
     pub fn remove(folder: &Path) {
         if let Err(fault) = fs::remove_file(folder.join(FILE))
             && fault.kind() != ErrorKind::NotFound

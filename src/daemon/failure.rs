@@ -1,4 +1,4 @@
-//! Why the daemon did not start or did not end well, with its exit code.
+//! Errors that prevent a start or a clean stop of the daemon, with their exit codes.
 
 use std::io;
 use std::net::SocketAddr;
@@ -8,7 +8,7 @@ use tokio::task::JoinError;
 
 use crate::store::OpenError;
 
-/// Why the daemon did not start or did not end well.
+/// Why the daemon did not start or did not stop cleanly.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
     /// Another daemon holds the state folder.
@@ -19,10 +19,10 @@ pub enum Failure {
     Held {
         /// The state folder.
         folder: PathBuf,
-        /// What the lock file says about the holder.
+        /// The holder, as written in the lock file.
         holder: String,
     },
-    /// The daemon that held the state folder is ending, but has not ended in time.
+    /// The daemon that held the state folder is ending, but did not end in time.
     #[error(
         "{folder} is still held by an abide that is ending ({holder}). Nothing was changed. Start \
          again when its process is gone"
@@ -30,28 +30,28 @@ pub enum Failure {
     Ending {
         /// The state folder.
         folder: PathBuf,
-        /// What the lock file says about the holder.
+        /// The holder, as written in the lock file.
         holder: String,
     },
-    /// Somebody listens on the address.
+    /// Another program listens on the TCP address.
     #[error(
         "{0} is in use by another program. Nothing was started. Free it, or choose another with \
          --listen (port 0 picks a free one)"
     )]
     AddressTaken(SocketAddr),
-    /// Somebody answers at the Unix socket.
+    /// Another daemon listens on the Unix socket.
     #[error(
         "another daemon answers at {0}. Nothing was started. End it, or choose another socket \
          with --socket"
     )]
     SocketTaken(PathBuf),
-    /// Something else is where the Unix socket should be.
+    /// The socket's path exists and is not a socket.
     #[error("{0} is no socket and was left as it is. Choose another path with --socket")]
     NoSocket(PathBuf),
-    /// The system does not allow it.
+    /// The operating system denied an operation: what, and its error.
     #[error("{0}: {1}. Nothing was changed")]
     NotPermitted(String, io::Error),
-    /// The folder is in use for something else.
+    /// The folder holds other files, so it is not taken over as a state folder.
     #[error(
         "{folder} holds other files and is open to others (mode {mode:o}): not taken over as a \
          state folder. Name another with --state-dir, or close it with: chmod 700"
@@ -62,7 +62,7 @@ pub enum Failure {
         /// Its mode.
         mode: u32,
     },
-    /// Others could have put something there.
+    /// Another user could have written the folder or file.
     #[error("{path} is not used: {why}. Nothing was started. {advice}")]
     Unsafe {
         /// The folder or file.
@@ -72,7 +72,7 @@ pub enum Failure {
         /// What to do.
         advice: String,
     },
-    /// The system failed.
+    /// The operating system failed: the operation, and its error.
     #[error("{0}: {1}")]
     System(String, io::Error),
     /// The disk is full.
@@ -84,7 +84,7 @@ pub enum Failure {
     /// The store cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// The store failed while it was open: why, what was kept, and what to do.
+    /// The store failed while it was open: the cause, what was kept, and what to do.
     #[error("the store failed: {0}")]
     Store(String),
     /// A setting cannot be used.
@@ -93,7 +93,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// A loop that must not end has ended.
+    /// A background loop that must not end has ended.
     pub(super) fn loop_ended(what: &str, how: Result<(), JoinError>) -> Self {
         let why = match how {
             Ok(()) => "it returned".to_owned(),
@@ -102,14 +102,14 @@ impl Failure {
         Failure::store(&format!("the {what}'s loop ended: {why}"))
     }
 
-    /// The store failed, and has all that was accepted.
+    /// The store failed; everything accepted is in it.
     pub(super) fn store(why: &str) -> Self {
         Failure::Store(format!(
             "{why}. What was accepted is kept; the next start goes on with it"
         ))
     }
 
-    /// Nobody can call any more.
+    /// The gateway has ended, so no client can connect any more.
     pub(super) fn doors_ended(how: Result<io::Result<()>, JoinError>) -> Self {
         match how {
             Ok(Err(fault)) => {
@@ -120,8 +120,8 @@ impl Failure {
         }
     }
 
-    /// The exit code, after `sysexits.h`: 74 store, 75 held, taken or locked, 77 permissions, 78
-    /// configuration, 71 the system.
+    /// The exit code, based on `sysexits.h`: 74 store, 75 in use or locked, 77 permissions, 78
+    /// configuration, 71 operating system.
     pub fn exit_code(&self) -> u8 {
         match self {
             Failure::Held { .. }

@@ -1,4 +1,4 @@
-//! The state folder: 0700, its files 0600, and the token in it.
+//! The state folder: mode 0700, its files 0600, and the token in it.
 
 use std::fs::{self, DirBuilder, Metadata, OpenOptions};
 use std::io::{self, Read, Write};
@@ -10,16 +10,16 @@ use crate::config::{self, Rule, Unusable};
 
 pub(super) const TOKEN: &str = "token";
 
-/// The token and where it is kept.
+/// The token and its file.
 pub struct Token {
-    /// The text that clients show.
+    /// The text that clients send.
     pub text: String,
-    /// The file.
+    /// The path of the file.
     pub path: PathBuf,
 }
 
-/// Once this returns, the folder is there and open to its owner alone. A folder that others
-/// use as well is refused and not taken over.
+/// Once this returns, the folder exists and only its owner can access it. A folder in use for
+/// something else is refused and not taken over.
 pub fn prepare(folder: &Path) -> Result<PathBuf, Failure> {
     let refused = |fault: io::Error| refused(folder, fault);
     DirBuilder::new()
@@ -34,7 +34,7 @@ pub fn prepare(folder: &Path) -> Result<PathBuf, Failure> {
     if mode & 0o077 == 0 {
         return Ok(folder);
     }
-    // A service manager makes its folder 0755 and hands it over empty.
+    // A service manager creates its folder with mode 0755 and hands it over empty.
     let is_ours = [super::lock::FILE, "abide.db"]
         .iter()
         .any(|file| folder.join(file).exists());
@@ -45,7 +45,7 @@ pub fn prepare(folder: &Path) -> Result<PathBuf, Failure> {
             mode: mode & 0o777,
         });
     }
-    // What others could write into it is not known to be ours.
+    // Files that others could write are not trusted.
     if !is_empty && mode & 0o022 != 0 {
         return Err(writable(folder, mode));
     }
@@ -53,8 +53,8 @@ pub fn prepare(folder: &Path) -> Result<PathBuf, Failure> {
     Ok(folder)
 }
 
-/// Refuses a state folder that another user could have filled, as [`prepare`] does. Nothing is
-/// made or changed; a folder that is not there, or cannot be looked at, passes: its use says why.
+/// Refuses a state folder that another user could have filled, as [`prepare`] does. Changes
+/// nothing. A folder that is missing or cannot be inspected passes: its later use reports why.
 pub fn check(folder: &Path) -> Result<(), Failure> {
     let Ok(about) = fs::metadata(folder) else {
         return Ok(());
@@ -68,14 +68,14 @@ pub fn check(folder: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Refuses a state folder in which something would be waited for or written by others: a pipe or
-/// device, or a file of the store that another user owns or may write. Nothing is changed.
+/// Refuses a state folder with a pipe or device, which would block, or with a file of the store
+/// that another user owns or may write. Changes nothing.
 pub fn check_files(folder: &Path) -> Result<(), Failure> {
     for path in entries(folder) {
         let Ok(about) = fs::metadata(&path) else {
             continue;
         };
-        // Those have rules, and advice, of their own.
+        // These have checks, and advice, of their own.
         if [TOKEN, super::key::FILE]
             .iter()
             .any(|name| path.ends_with(name))
@@ -115,8 +115,8 @@ pub fn check_files(folder: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Closes files of the store that others may read, in a folder that they cannot enter: a backup
-/// that was copied by hand, for one.
+/// Restricts the mode of store files that others may read, such as a backup copied by hand. Others
+/// could not enter the folder, so nothing was exposed.
 pub fn close_files(folder: &Path) {
     for path in entries(folder).filter(|path| is_of_store(path)) {
         let is_open = |about: &Metadata| about.is_file() && about.mode() & 0o077 != 0;
@@ -179,14 +179,14 @@ fn writable(folder: PathBuf, mode: u32) -> Failure {
     }
 }
 
-/// The admin token, made at the first start. It is never logged.
+/// The admin token, created at the first start. It is never logged.
 pub fn token(folder: &Path) -> Result<Token, Failure> {
     let advice = "Remove it, and the next start makes a new one";
     kept(folder, TOKEN, advice)
 }
 
-/// The secret in the file of this name, which is made of random bytes where there is none.
-/// `advice`: what to do about one that cannot be used.
+/// The secret in this file, created from random bytes if missing. `advice` says what to do about an
+/// unusable file.
 pub(super) fn kept(folder: &Path, name: &str, advice: &str) -> Result<Token, Failure> {
     let path = folder.join(name);
     match config::read_secret(&path, Rule::Own) {
@@ -203,8 +203,8 @@ pub(super) fn kept(folder: &Path, name: &str, advice: &str) -> Result<Token, Fai
     }
     let refused = |fault: io::Error| refused(&path, fault);
     let text = fresh()?;
-    // Written aside and renamed: a kill in between leaves no half of it behind. What is left of
-    // such a kill, or lies there as a link, is not written through.
+    // Written to a temporary file and renamed, so that a kill leaves no partial secret. A leftover
+    // of such a kill, or a link at that path, is removed and not written through.
     let aside = folder.join(format!(".{name}.new"));
     match fs::remove_file(&aside) {
         Err(fault) if fault.kind() != io::ErrorKind::NotFound => return Err(refused(fault)),
@@ -234,7 +234,7 @@ fn fresh() -> Result<String, Failure> {
     Ok(blake3::Hash::from(bytes).to_hex().to_string())
 }
 
-/// Reads a small file of the state folder; `None` where it cannot be read.
+/// Reads at most 4096 bytes of a file in the state folder; `None` if it cannot be read.
 pub fn read_small(path: &Path) -> Option<String> {
     let mut text = String::new();
     fs::File::open(path)
@@ -245,7 +245,7 @@ pub fn read_small(path: &Path) -> Option<String> {
     Some(text)
 }
 
-/// A fault of the state folder as a failure: what is not permitted has its own exit code.
+/// Converts an I/O error on the state folder; missing permissions have their own exit code.
 pub fn refused(path: &Path, fault: io::Error) -> Failure {
     let what = format!("the state folder cannot be used: {}", path.display());
     match fault.kind() {

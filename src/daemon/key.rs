@@ -1,5 +1,5 @@
-//! The key with which values that callers give to runs are sealed: a credential of the
-//! supervisor's, or a file beside the store that no backup takes along.
+//! The key that encrypts the variables which callers give to runs: a credential of the supervisor,
+//! or a file beside the store that backups do not include.
 
 use std::path::Path;
 
@@ -9,23 +9,23 @@ use crate::config;
 use crate::kernel::secret::Reference;
 use crate::store::Seal;
 
-/// Its name among the credentials.
+/// Name of the supervisor's credential.
 const CREDENTIAL: &str = "abide-env-key";
-/// Its file in the state folder.
+/// Name of the file in the state folder.
 pub(super) const FILE: &str = "env.key";
-/// What to do about a file that cannot be used.
+/// What to do about an unusable key file.
 const ADVICE: &str = "Put the right key back, or remove it: the next start makes a new one, and \
                       values that were sealed with the old one are lost";
-/// Any text can be a key; this is what makes one of it.
+/// The key derivation context: any text can be the secret.
 const PURPOSE: &str = "abide 2026 key for values of environments";
 
-/// The supervisor's key, or else the one in the state folder, which is made at the first start.
+/// The key from the supervisor's credential, else from the state folder's file, created if missing.
 pub fn seal(state: &Path) -> Result<Seal, Failure> {
     let given = std::env::var_os("CREDENTIALS_DIRECTORY")
         .map(|folder| Path::new(&folder).join(CREDENTIAL))
         .filter(|path| path.exists());
     let text = match given {
-        // One that is there and cannot be read is not replaced by another in silence.
+        // An unreadable credential is an error, so that no other key silently replaces it.
         Some(_) => config::read(&Reference::Credential(CREDENTIAL.to_owned()))
             .map_err(Failure::Config)?
             .expose()

@@ -1,5 +1,5 @@
-//! The Unix socket: where it is, who may open it, and that none is taken from somebody else.
-//! Called at start, while the state folder's lock is held, and by the doctor.
+//! The Unix socket: its path, its access mode, and the protection of another daemon's socket.
+//! Called at start, while the state folder's lock is held, and by `abide doctor`.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -13,21 +13,21 @@ use super::Failure;
 use crate::clock::Clock;
 use crate::contract::finding::{Finding, Health};
 
-/// The socket's name in the state folder.
+/// The socket's file name in the state folder.
 const FILE: &str = "abide.sock";
-/// Bytes that the path of a socket may have. The systems' own limits are 108 and 104, the zero
-/// at the end included.
+/// Maximum length of a socket path in bytes. The limits of the systems are 108 and 104, including
+/// the terminating zero.
 const LONGEST: usize = 103;
 
-/// A socket that is listened on; its file goes when this is dropped.
+/// A listening socket; its file is removed when this is dropped.
 pub struct Local {
     path: PathBuf,
-    /// Device and number of the file, so that only this one is ever removed.
+    /// Device and inode of the file, so that only this one is ever removed.
     identity: (u64, u64),
 }
 
 impl Local {
-    /// Where clients find it.
+    /// The path to connect to.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -43,8 +43,8 @@ impl Drop for Local {
     }
 }
 
-/// Listens at `named`, or in the state folder, or where a path in the state folder would be
-/// too long, in the folder for sockets of this login. `None`: there is no place for one.
+/// Listens at `named`, else in the state folder, else, if that path is too long, in this login's
+/// runtime folder. `None` if no path is short enough.
 pub async fn listen(
     folder: &Path,
     named: Option<&Path>,
@@ -62,8 +62,8 @@ pub async fn listen(
         private_folder(parent)?;
     }
     clear(&path, clock).await?;
-    // Made in the runtime, which takes care of it from now on. Between this and the next line
-    // others can connect, and are refused by who they are.
+    // The runtime owns the listener from here on. Clients that connect before the mode is set are
+    // rejected by their user id.
     let listener = UnixListener::bind(&path).map_err(|fault| refused(&path, fault))?;
     let identity = fs::set_permissions(&path, fs::Permissions::from_mode(0o600))
         .and_then(|()| identity(&path))
@@ -71,8 +71,8 @@ pub async fn listen(
     Ok(Some((listener, Local { path, identity })))
 }
 
-/// What the doctor finds at the socket of this state folder. `is_running`: a daemon holds the
-/// folder; `told`: which socket it says that it has, if it says so.
+/// The doctor's finding on the socket of this state folder. `is_running`: a daemon holds the
+/// folder. `told`: the socket in its `endpoint.json`, if there is one.
 pub fn look(
     folder: &Path,
     named: Option<&Path>,
@@ -170,7 +170,7 @@ fn place(
     if fits(&usual) {
         return Ok(Some(usual));
     }
-    // One for each state folder, the same at every start.
+    // One path per state folder, the same at every start.
     let digest = blake3::hash(folder.as_os_str().as_bytes()).to_hex();
     let other = runtime.map(|runtime| {
         runtime
@@ -190,7 +190,7 @@ fn runtime_folder() -> Option<PathBuf> {
         .filter(|path| path.is_absolute())
 }
 
-/// The folder is there, and nobody else can put another socket in this one's place.
+/// Once this returns, the folder exists, and no other user can replace the socket in it.
 fn private_folder(folder: &Path) -> Result<(), Failure> {
     DirBuilder::new()
         .recursive(true)
@@ -218,9 +218,9 @@ fn private_folder(folder: &Path) -> Result<(), Failure> {
         })
 }
 
-/// Once this returns nothing is at `path`; the failure says that a daemon answers there. A daemon
-/// that was killed leaves its socket behind, and a program that it has just forked may listen on
-/// it for a moment.
+/// Once this returns, nothing is at `path`; the failure says that a daemon listens there. A killed
+/// daemon leaves its socket behind, and a program that it has just forked may hold it open for a
+/// moment.
 async fn clear(path: &Path, clock: &Clock) -> Result<(), Failure> {
     let began = clock.monotonic();
     loop {
@@ -239,8 +239,8 @@ async fn clear(path: &Path, clock: &Clock) -> Result<(), Failure> {
                 }
                 tokio::time::sleep(super::lock::LOOK).await;
             }
-            // Its daemon is ending (reset), or does not come to take connections (its queue is
-            // full): what it is shows in a moment.
+            // The daemon is ending (reset), or does not accept connections (its queue is full):
+            // which one becomes clear soon.
             Err(fault)
                 if matches!(
                     fault.kind(),
@@ -266,12 +266,12 @@ async fn clear(path: &Path, clock: &Clock) -> Result<(), Failure> {
     }
 }
 
-/// Has the process ended that made the socket at the other end, or is it about to?
+/// Has the process that created the socket at the other end ended, or is it about to?
 fn is_left_behind(stream: &UnixStream) -> bool {
     let made_by = stream.peer_cred().ok().and_then(|peer| peer.pid());
     made_by
         .and_then(|pid| u32::try_from(pid).ok())
-        // 0: in another name space of processes, of which nothing is known here.
+        // 0: a process in another pid namespace, whose state is unknown here.
         .is_some_and(|pid| pid != 0 && crate::process::is_ending(pid))
 }
 
@@ -308,7 +308,7 @@ mod tests {
         assert_ne!(at(&long.join("b"), Some(runtime)), Some(other));
         assert_eq!(at(&long, None), None);
         assert_eq!(at(&long, Some(&long)), None);
-        // Just as long as may be.
+        // Exactly the maximum length.
         let most = PathBuf::from(format!("/{}", "x".repeat(LONGEST - 1)));
         assert_eq!(place(short, Some(&most), None).unwrap(), Some(most.clone()));
         let refused = place(short, Some(&most.join("y")), None).unwrap_err();

@@ -1,9 +1,8 @@
-//! One daemon for each state folder, by a record lock of the operating system. Such a lock
-//! belongs to the process alone: a program that was just forked does not hold it on after a
-//! kill, and the system says which process has it.
+//! One daemon per state folder, by a POSIX record lock. Such a lock belongs to one process: a
+//! forked child does not keep it after a kill, and the system reports which process holds it.
 //!
 //! The system drops a record lock when its process closes any descriptor of the file, so nothing
-//! else in this process may open it. [`Lock::keep`] takes it again should that happen.
+//! else in this process may open it. [`Lock::keep`] acquires it again if that happens.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -24,30 +23,30 @@ use crate::kernel::ids::BootId;
 use crate::kernel::time::Timestamp;
 use crate::process;
 
-/// The lock file; where it is, the folder is a state folder.
+/// The lock file; its presence marks a state folder.
 pub const FILE: &str = "abide.lock";
-/// What a process that is about to end adds to what it wrote there.
+/// Suffix that a process writes into the file when it is about to end.
 const ENDING: &str = "ending\n";
 
-/// How long a start waits for a process that is going away.
+/// How long a start waits for a process that is ending.
 pub const GOING: Duration = Duration::from_secs(3);
-/// How long it waits for a process that stays, so far as can be seen: of a kill that came just
-/// now nothing may be seen yet.
+/// How long a start waits for a process that shows no sign of ending. A kill that has just happened
+/// may not be visible yet.
 pub const STAYING: Duration = Duration::from_millis(500);
-/// How often it looks again.
+/// Interval between attempts.
 pub const LOOK: Duration = Duration::from_millis(5);
-/// How long a process may take to accept a connection on this machine.
+/// Timeout of a connection to a process on this machine.
 const CONNECT: Duration = Duration::from_millis(100);
 
 /// The lock; held until it is dropped.
 pub struct Lock {
     file: File,
     path: PathBuf,
-    /// What the file says of this process.
+    /// The line about this process in the file.
     text: String,
 }
 
-/// Takes the folder's lock, or says who holds it. A holder that is going away is waited for.
+/// Takes the folder's lock, or returns the holder. Waits for a holder that is ending.
 pub fn take(folder: &Path, boot: BootId, pid: u32, started_at: Timestamp) -> Result<Lock, Failure> {
     let text = format!("pid {pid}, since {started_at}, boot {boot}\n");
     take_as(folder, text)
@@ -66,7 +65,7 @@ fn take_as(folder: &Path, text: String) -> Result<Lock, Failure> {
             .open(&path)
             .map_err(|fault| refused(&path, fault))?;
         match fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive) {
-            // A file that was replaced meanwhile locks nobody out.
+            // The lock of a file that was replaced meanwhile excludes no other process.
             Ok(()) if is_at(&file, &path) => {
                 let mut lock = Lock { file, path, text };
                 lock.say().map_err(|fault| refused(&lock.path, fault))?;
@@ -85,7 +84,7 @@ fn take_as(folder: &Path, text: String) -> Result<Lock, Failure> {
     }
 }
 
-/// The failure that names the holder by what it wrote into the lock file.
+/// The failure that names the holder by the text of the lock file.
 fn held(folder: &Path, said: &str, is_going: bool) -> Failure {
     let folder = folder.to_owned();
     let holder = match said.lines().next().map(str::trim) {
@@ -98,17 +97,17 @@ fn held(folder: &Path, said: &str, is_going: bool) -> Failure {
     }
 }
 
-/// Is the process that holds the lock of this file about to end, or ended already?
+/// Is the process that holds the lock about to end, or has it ended?
 fn is_going(file: &File, folder: &Path, said: &str) -> bool {
     match fcntl_getlk(file, &Flock::from(FlockType::WriteLock)) {
-        // Let go of meanwhile.
+        // Released meanwhile.
         Ok(None) => true,
         Ok(Some(lock)) => match lock.pid {
             Some(pid) => {
                 said.ends_with(ENDING)
                     || process::is_ending(pid.as_raw_nonzero().get().unsigned_abs())
             }
-            // In another name space of processes, whose numbers mean nothing here.
+            // The holder is in another pid namespace, so its pid is unknown.
             None => !answers(folder),
         },
         Err(_) => !answers(folder),
@@ -137,8 +136,8 @@ fn is_at(file: &File, path: &Path) -> bool {
 }
 
 impl Lock {
-    /// Once this returns the lock is held by the file that others look for, whatever became of
-    /// the one that was there; the failure names the process that holds it instead.
+    /// Once this returns, the lock is held on the file at the expected path, recreated if it was
+    /// removed. The failure names a process that holds the lock instead.
     pub fn keep(&mut self) -> Result<(), Failure> {
         if !is_at(&self.file, &self.path) {
             tracing::error!(path = %self.path.display(), "the lock file is gone; it is made anew");
@@ -157,19 +156,19 @@ impl Lock {
         }
     }
 
-    /// From now on a start waits for the end of this process.
+    /// From now on, a start waits for this process to end.
     pub fn ending(&mut self) {
         if let Err(fault) = self.file.write_all(ENDING.as_bytes()) {
             tracing::debug!(%fault, "the lock file does not say that this process ends");
         }
     }
 
-    /// Writes whose it is into the file.
+    /// Writes this process's line into the file.
     fn say(&mut self) -> std::io::Result<()> {
         let length = self.text.len() as u64;
         let written = self.file.write_all(self.text.as_bytes());
         match written.and_then(|()| self.file.set_len(length)) {
-            // The lock is held all the same; only whom to name is not known to others.
+            // The lock is held anyway; other processes only cannot name the holder.
             Err(fault)
                 if matches!(
                     fault.kind(),

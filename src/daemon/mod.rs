@@ -1,5 +1,5 @@
-//! The daemon's story from start to stop: the only place where the parts are put together.
-//! The command line calls [`serve`].
+//! The daemon from start to stop: the only place where its parts are put together. The command line
+//! calls [`serve`].
 
 mod check;
 mod endpoint;
@@ -59,45 +59,45 @@ use untouched::AtStart;
 
 /// How the daemon is started.
 pub struct Options {
-    /// Where it keeps its state.
+    /// The state folder.
     pub state_dir: PathBuf,
-    /// Where its settings come from, for a reload.
+    /// The sources of the settings, for reloads.
     pub source: Source,
-    /// The settings as they were read from there.
+    /// The settings as read from there.
     pub loaded: Loaded,
-    /// Called once it is ready, with what clients need to know.
+    /// Called once the daemon is ready, with what clients need to know.
     pub on_ready: Box<dyn FnOnce(&Ready) + Send>,
 }
 
-/// A daemon that is ready.
+/// Facts about a daemon that is ready.
 #[derive(Clone, Debug)]
 pub struct Ready {
-    /// What stands in `endpoint.json`.
+    /// The contents of `endpoint.json`.
     pub endpoint: Endpoint,
-    /// Where the token is.
+    /// The path of the token file.
     pub token_file: PathBuf,
-    /// The model where nothing else is named.
+    /// The default model.
     pub model: String,
     /// The names of the agents.
     pub agents: Vec<String>,
-    /// Open runs that were found.
+    /// Number of open runs that were restored.
     pub restored: usize,
-    /// Those of them that were in the middle of a turn.
+    /// Number of restored runs that were in the middle of a turn.
     pub resumed: usize,
 }
 
-/// How the daemon has ended: in order.
+/// How a clean stop continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// For good.
+    /// The daemon stays stopped.
     Stopped,
-    /// To be started again by whoever supervises it.
+    /// The supervisor starts it again.
     Restart,
-    /// To be started again by whoever called [`serve`]: nobody supervises it.
+    /// The caller of [`serve`] starts it again, since there is no supervisor.
     StartAgain,
 }
 
-/// The versions of this program and of the SQLite library in it, for `--version`.
+/// The versions of this program and of its SQLite library, for `--version`.
 pub fn versions() -> String {
     format!(
         "abide {} (SQLite {}, store schema {})",
@@ -107,8 +107,8 @@ pub fn versions() -> String {
     )
 }
 
-/// Runs the daemon until it is told to stop. On return everything that was accepted is in
-/// the store, and the write-ahead file is empty.
+/// Runs the daemon until it is stopped. On return everything that was accepted is in the store, and
+/// the write-ahead log is empty.
 pub fn serve(options: Options) -> Result<Ending, Failure> {
     crate::failpoint::configure_from_env().map_err(Failure::Config)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -116,10 +116,10 @@ pub fn serve(options: Options) -> Result<Ending, Failure> {
         .thread_name("abide")
         .build()
         .map_err(|fault| Failure::System("no threads could be started".to_owned(), fault))?;
-    // Behind a pointer: the whole of the daemon's life is compiled into `block_on` once.
+    // Boxed, so that the large future is compiled into `block_on` only once.
     let life: Pin<Box<dyn Future<Output = _>>> = Box::pin(run(options));
     let ended = runtime.block_on(life);
-    // A thread that waits for a file system that does not answer is not waited for.
+    // Threads blocked on an unresponsive file system are not waited for.
     runtime.shutdown_timeout(LAST_THREADS);
     ended
 }
@@ -154,7 +154,7 @@ async fn run(options: Options) -> Result<Ending, Failure> {
     let mut signals = Signals::catch()?;
     let hangups = signals::hangups()?;
     let supervisor = Supervisor::from_env()?;
-    // Nothing is touched before it is certain that nobody else works here.
+    // Change nothing until the lock proves that no other daemon uses this folder.
     let folder = folder::prepare(&options.state_dir)?;
     folder::check_files(&folder)?;
     folder::close_files(&folder);
@@ -195,7 +195,7 @@ async fn run(options: Options) -> Result<Ending, Failure> {
         {
             let told = Arc::clone(&told);
             Arc::new(move |name, seen| {
-                // Runs ask providers only once it is there.
+                // Runs call providers only after it is set.
                 if let Some(registry) = told.get() {
                     registry.provider_changed(name, seen);
                 }
@@ -225,11 +225,11 @@ async fn run(options: Options) -> Result<Ending, Failure> {
     });
 
     told.get_or_init(|| registry.clone());
-    // Runs start later than this, so no tool finds the place empty.
+    // Runs start later than this, so no tool finds the slot empty.
     delegate.get_or_init(|| Arc::new(registry.clone()));
 
-    // Accepting begins before the rows are restored, so that clients are told how far it is
-    // instead of being refused; every call answers `unavailable` until then.
+    // Clients are accepted before the rows are restored, so that they see the progress instead of a
+    // refused connection. Every call answers `unavailable` until then.
     let (names, followed) = watch::channel(parts::names(&config));
     let (notifications, notified) = watch::channel(notifications::Settings::of(&config));
     let notifier = notifications::Notifier {
@@ -330,7 +330,7 @@ async fn run(options: Options) -> Result<Ending, Failure> {
     let unreadable = |fault: Fault| Failure::store(&fault.to_string());
     let at_once = tokio::select! {
         restored = &mut restoring => Some(restored.map_err(unreadable)?),
-        // What only reads is answered while the rest waits for room.
+        // Read-only calls are answered while the rest waits for disk space.
         () = registry.lacks_room() => None,
         () = registry.hurried() => return Ok(Ending::Stopped),
         never = supervisor.tell_progress(progress) => match never {},
@@ -360,7 +360,7 @@ async fn run(options: Options) -> Result<Ending, Failure> {
             supervisor.full();
             tokio::select! {
                 restored = &mut restoring => restored.map_err(unreadable)?,
-                // Rows that wait must not keep the process.
+                // Rows that wait for disk space must not block a stop.
                 () = registry.ending() => {
                     drop(findable);
                     Endpoint::remove(&folder);
@@ -414,14 +414,14 @@ async fn run(options: Options) -> Result<Ending, Failure> {
         worked = &mut working => {
             worked.map_err(|fault| Failure::loop_ended("registry", Err(fault)))?
         }
-        // Without one of these the daemon would accept and never act, or act and never
-        // answer: better to end and let the next start recover.
+        // Without one of these the daemon would accept work and never execute it, or execute it and
+        // never answer. It is better to end and let the next start recover.
         served = &mut doors => return Err(Failure::doors_ended(served)),
         _ = writer_ended => return Err(Failure::store("its writer ended")),
     };
     locked(&lock).ending();
     drop(notifying);
-    // A reading under way is told of before the store closes.
+    // A reload in progress is recorded before the store closes.
     stop_watching.cancel();
     let watched = async { watching.await.is_ok() && keeping.await.is_ok() };
     if tokio::time::timeout(LAST_LOOK, watched).await != Ok(true) {
@@ -430,7 +430,7 @@ async fn run(options: Options) -> Result<Ending, Failure> {
     life.abort();
     reloads.abort();
     shutdown.cancel();
-    // Calls in flight have been answered or are refused by now; nobody is waited for longer.
+    // Calls in progress have been answered or refused by now; slow readers get no more time.
     let _ = tokio::time::timeout(LAST_ANSWERS, doors).await;
     drop(findable);
     Endpoint::remove(&folder);
@@ -452,8 +452,8 @@ async fn run(options: Options) -> Result<Ending, Failure> {
     })
 }
 
-/// Local clients find the daemon, or will as soon as there is room on a full disk: what is
-/// returned sees to that until it is dropped.
+/// Once this returns, local clients find the daemon, or will as soon as a full disk has space: the
+/// returned task retries until it is dropped.
 fn make_findable(
     endpoint: &Endpoint,
     folder: &Path,
@@ -476,21 +476,21 @@ fn make_findable(
     }
 }
 
-/// With fewer open files the tools of a full set of lanes may run out of them.
+/// Below this limit on open files the tools of a full set of lanes may run out of them.
 const FEW_FILES: u64 = 512;
-/// What found a full disk is tried again after this long.
+/// Retry interval after a full disk.
 const ROOM_AGAIN: Duration = Duration::from_secs(1);
-/// How often the lock of the state folder is looked at.
+/// How often the lock of the state folder is checked.
 const KEEP_LOCK: Duration = Duration::from_secs(1);
-/// How long a last look at the files of agents and skills may take.
+/// Time limit for the last reload of agents and skills.
 const LAST_LOOK: Duration = Duration::from_secs(2);
-/// How long threads may take to end that wait for a disk.
+/// Time limit for threads that wait for a disk.
 const LAST_THREADS: Duration = Duration::from_secs(1);
-/// How long clients may take to read their last answers.
+/// Time limit for clients to read their last answers.
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
 
-/// Sees to it that the folder stays this process's own. Where another one has taken it, this one
-/// ends at once: two of them would do everything twice.
+/// Keeps the lock of the state folder. If another process has taken it, this one ends at once: two
+/// daemons would do all work twice.
 async fn keep_lock(lock: Arc<Mutex<Lock>>) {
     let mut ticks = tokio::time::interval(KEEP_LOCK);
     loop {
@@ -498,19 +498,19 @@ async fn keep_lock(lock: Arc<Mutex<Lock>>) {
         match locked(&lock).keep() {
             Ok(()) => {}
             Err(failure @ Failure::Held { .. }) => parts::end_now(&failure),
-            // The lock is held, only its file could not be looked at.
+            // The lock is held; only its file could not be checked.
             Err(failure) => tracing::error!(%failure, "the lock file could not be looked at"),
         }
     }
 }
 
 fn locked(lock: &Mutex<Lock>) -> MutexGuard<'_, Lock> {
-    // A lock whose file could not be made anew is tried again at the next tick.
+    // A lock file that could not be recreated is retried at the next tick.
     lock.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Listens at `address`. Where the process before has listened there and left no clean end, it
-/// may still be ending: that is waited for. `left` is what that process has left behind.
+/// Listens at `address`. Waits while the address is in use, longer if `left`, the endpoint of the
+/// previous process, names the same address: that process may still be ending.
 async fn bind(
     address: SocketAddr,
     left: Option<Endpoint>,

@@ -1,5 +1,5 @@
-//! What can be done with a store while no daemon runs on it: look at it, and put a backup in
-//! its place. Both take the folder's lock first. The command line calls this.
+//! Operations on a store while no daemon runs on it: check it, and restore a backup. Both take the
+//! folder's lock first. Called by the command line.
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -11,44 +11,44 @@ use crate::contract::finding::{Finding, Health};
 use crate::kernel::ids::BootId;
 use crate::store::{self, DATABASE, Placed, Unplaced, findings};
 
-/// Refuses a state folder that another user could have filled, or with files in it that another
-/// user could have written, or that are none. Nothing is made or changed.
+/// Refuses a state folder that another user could have filled, or whose files another user could
+/// have written or are not regular files. Changes nothing.
 pub fn check_folder(state: &Path) -> Result<(), Failure> {
     folder::check(state)?;
     folder::check_files(state)
 }
 
-/// Has a daemon worked on this folder whose store is gone? A start would make an empty one.
+/// Was this state folder used by a daemon, but its store is gone? A start would create an empty
+/// one.
 pub fn is_bereft(state: &Path) -> bool {
-    // With what is left of it, or with a folder that is refused, the start makes none.
+    // With remains of the store, or with a refused folder, a start creates none.
     let is_there = |ending: &str| state.join(format!("{DATABASE}{ending}")).exists();
     state.join(folder::TOKEN).exists()
         && !["", "-wal", ".saved"].into_iter().any(is_there)
         && check_folder(state).is_ok()
 }
 
-/// The newest copy of the store in this state folder that is whole.
+/// The newest intact copy of the store in this state folder.
 pub fn newest_copy(state: &Path) -> Option<PathBuf> {
     store::newest_copy(&state.join(DATABASE))
 }
 
-/// Has a life of the daemon marked the store as one that the next start is to look through and
-/// repair?
+/// Has an earlier boot marked the store for a check and repair at the next start?
 pub fn is_to_be_repaired(state: &Path) -> bool {
     store::suspect(&state.join(DATABASE)).exists()
 }
 
-/// What was found from outside.
+/// The result of [`look`].
 #[derive(Clone, Debug)]
 pub struct Look {
-    /// What was found.
+    /// The findings.
     pub findings: Vec<Finding>,
-    /// A daemon holds the folder: how its store is, only it can say.
+    /// A daemon holds the folder; only that daemon can report on its store.
     pub is_held: bool,
 }
 
-/// Looks at a state folder and what is around it. Nothing is changed, but for permissions
-/// with `mend`.
+/// Checks a state folder and its environment. Changes nothing, except for permissions if `mend` is
+/// set.
 pub fn look(state: &Path, config: &Config, mend: bool) -> Look {
     let clock = Clock::system();
     if !state.exists() {
@@ -100,7 +100,7 @@ pub fn look(state: &Path, config: &Config, mend: bool) -> Look {
     Look { findings, is_held }
 }
 
-/// Can the next start listen where it is told to?
+/// The finding on whether the next start can listen on its address.
 fn port(address: SocketAddr) -> Finding {
     let id = "gateway.port";
     match TcpListener::bind(address) {
@@ -122,10 +122,10 @@ fn port(address: SocketAddr) -> Finding {
     }
 }
 
-/// Why a backup was not put in place.
+/// Why a backup was not restored.
 #[derive(Debug, thiserror::Error)]
 pub enum NotRestored {
-    /// The folder cannot be used now.
+    /// The folder cannot be used at present.
     #[error(transparent)]
     Folder(#[from] Failure),
     /// The store was not replaced.
@@ -133,8 +133,8 @@ pub enum NotRestored {
     Store(#[from] Unplaced),
 }
 
-/// Once this returns, a copy of `file` is the store of this state folder, and the one that was
-/// there lies beside it.
+/// Once this returns, a copy of `file` is the store of this state folder, and the previous one is
+/// kept beside it.
 pub fn restore(state: &Path, file: &Path, force: bool) -> Result<Placed, NotRestored> {
     crate::failpoint::configure_from_env().map_err(Failure::Config)?;
     let clock = Clock::system();

@@ -1,5 +1,5 @@
-//! What the doctor finds at Ollama servers whose models are in use: the traps that models on
-//! one's own machine have. `abide doctor` looks; `abide setup` uses the same server.
+//! The doctor's findings on Ollama servers whose models are in use: common problems of models on
+//! one's own machine. Called by `abide doctor`; `abide setup` uses the same server.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,13 +9,13 @@ pub use crate::provider::ollama::{ADDRESS, Server, address};
 
 /// The name of the provider that needs no table.
 pub const NAME: &str = "ollama";
-/// Below this many tokens an agent's instruction, its tools and one file do not fit.
+/// Minimum context in tokens: an agent's prompt, its tools and one file do not fit in less.
 const WINDOW: u64 = 16_384;
 /// The first version that streams tool calls.
 const STREAMS_CALLS: (u64, u64) = (0, 8);
 
-/// What there is to say about the servers of those of `models` (`provider/name`) that are
-/// Ollama's. Without such a model nothing is asked.
+/// Findings on the servers of those of `models` (`provider/name`) that are Ollama's. Sends no
+/// request if there are none.
 pub async fn look(config: &Config, models: &BTreeSet<String>) -> Vec<Finding> {
     let mut used: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for model in models {
@@ -34,8 +34,8 @@ pub async fn look(config: &Config, models: &BTreeSet<String>) -> Vec<Finding> {
     findings
 }
 
-/// Where an Ollama provider is; `None`: it is none. A table of another name is one if it is at
-/// Ollama's port.
+/// The base URL of an Ollama provider; `None` if the provider is not one. A table with another name
+/// counts if it uses Ollama's port.
 pub fn base_url(config: &Config, provider: &str) -> Option<String> {
     let table = config.named.providers.get(provider);
     let url = table.and_then(|table| table.base_url.clone());
@@ -61,7 +61,7 @@ async fn provider_of(provider: &str, url: &str, models: &[&str]) -> Vec<Finding>
     findings
 }
 
-/// The server and its version, or what is wrong with its address.
+/// The server and its version, or a finding on its address.
 async fn reach(provider: &str, url: &str) -> Result<(Server, String), Finding> {
     let failed = |why| Finding::new("ollama.server", Health::Fail, why);
     let server = Server::at(url).map_err(failed)?;
@@ -69,7 +69,7 @@ async fn reach(provider: &str, url: &str) -> Result<(Server, String), Finding> {
         Ok(version) => return Ok((server, version)),
         Err(why) => why,
     };
-    // The path may be the fault: too much of it, or another API's.
+    // The path may be wrong: too long, or that of another API.
     let root = root(server.base());
     if root != server.base()
         && let Ok(other) = Server::at(root)
@@ -87,7 +87,7 @@ async fn reach(provider: &str, url: &str) -> Result<(Server, String), Finding> {
     )))
 }
 
-/// The address without any path.
+/// The address without its path.
 fn root(base: &str) -> &str {
     let host = base.find("://").map_or(0, |at| at + 3);
     let end = base[host..].find('/').map_or(base.len(), |at| host + at);
@@ -135,7 +135,7 @@ async fn of_model(server: &Server, name: &str) -> Result<Vec<Finding>, String> {
         .fix("install a newer Ollama, or try it: abide setup"),
     };
     let loaded = server.loaded_window(name).await?;
-    // What is loaded now counts most, then what the definition asks for.
+    // The context of the loaded model counts first, then that of its definition.
     let window = loaded.or(model.window);
     let longest = model.longest.unwrap_or(u64::MAX);
     let context = match window.map(|window| window.min(longest)) {

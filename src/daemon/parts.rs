@@ -1,4 +1,4 @@
-//! Makes the parts from the settings.
+//! Creates the daemon's parts from the settings.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -37,41 +37,41 @@ use crate::store::{self, OpenOptions, Store};
 use crate::tool::{self, Catalogue, ServerOptions, Servers, Shell};
 use crate::watch::{self, Watcher};
 
-/// Announces that one client-owned session may leave unacknowledged.
+/// Maximum number of announces that one client-owned session may leave unacknowledged.
 const MAX_UNACKED: u32 = 1000;
-/// Announces that may wait to be told to one agent-owned session.
+/// Maximum number of undelivered announces of one agent-owned session.
 const MAX_UNTOLD: u32 = 50;
 
 /// The tenant of this machine's own users.
 pub const ORG: &str = "default";
 
-/// Who runs, and how.
+/// The parts that execute runs.
 pub struct Workers {
-    /// Which agents there are.
+    /// The agents.
     pub catalog: Arc<dyn Catalog>,
-    /// Who carries out their runs.
+    /// Executes their runs.
     pub runner: Arc<dyn Runner>,
-    /// Who answers for models.
+    /// The model providers.
     pub providers: Arc<Providers>,
-    /// Tells the catalog of other models.
+    /// Sends changed models to the catalog.
     pub models: tokio::sync::watch::Sender<agent::Models>,
-    /// What they start.
+    /// Controls the processes of runs and of tool servers.
     pub processes: Arc<dyn contract::processes::Processes>,
-    /// The programs among that.
+    /// Starts and controls programs; part of `processes`.
     pub programs: Processes,
-    /// The servers of tools.
+    /// The tool servers.
     pub servers: Servers,
-    /// What they know how to do.
+    /// The skills.
     pub skills: Skills,
-    /// What programs get of the environment.
+    /// The base environment of programs.
     pub environment: Environment,
-    /// Gives them other times.
+    /// Sends changed settings to the runner.
     pub times: tokio::sync::watch::Sender<runner::Options>,
     /// The agents' names.
     pub names: Vec<String>,
 }
 
-/// How the store is opened.
+/// The options for opening the store.
 pub fn store_options(folder: &Path, clock: &Clock, config: &Config) -> OpenOptions {
     OpenOptions {
         folder: folder.to_owned(),
@@ -81,7 +81,7 @@ pub fn store_options(folder: &Path, clock: &Clock, config: &Config) -> OpenOptio
     }
 }
 
-/// What the store's commands obey.
+/// The settings that store commands apply.
 pub fn store_settings(config: &Config) -> store::Settings {
     store::Settings {
         limits: SpawnLimits {
@@ -117,7 +117,7 @@ pub fn store_settings(config: &Config) -> store::Settings {
     }
 }
 
-/// An amount of money in millionths; none at all stands for none.
+/// An amount of money in millionths; 0 becomes `None`.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -127,7 +127,7 @@ fn micros(amount: f64) -> Option<u64> {
     (amount > 0.0).then_some((amount * 1e6).ceil() as u64)
 }
 
-/// The names by which callers may know the daemon.
+/// The host names and origins that clients may use.
 pub fn names(config: &Config) -> gateway::Names {
     gateway::Names {
         hosts: config.allowed_hosts.clone(),
@@ -135,7 +135,7 @@ pub fn names(config: &Config) -> gateway::Names {
     }
 }
 
-/// How long steps take and may take.
+/// The runner's settings.
 pub fn times(config: &Config) -> runner::Options {
     runner::Options {
         pace: config.pace,
@@ -149,7 +149,7 @@ pub fn times(config: &Config) -> runner::Options {
     }
 }
 
-/// The models that agents may have.
+/// The models that agents may use.
 pub fn models(
     config: &Config,
     providers: &Arc<Providers>,
@@ -165,7 +165,7 @@ pub fn models(
     }
 }
 
-/// Refuses settings whose default model nobody would offer.
+/// Refuses settings whose default model no provider offers.
 pub fn check_models(config: &Config, clock: &Clock) -> Result<(), Fault> {
     let providers = Providers::new(provider::Options {
         script: config.script.clone(),
@@ -178,8 +178,8 @@ pub fn check_models(config: &Config, clock: &Clock) -> Result<(), Fault> {
     models(config, &Arc::new(providers), programs).check("defaults.model", &config.model)
 }
 
-/// Ends the process: after a commit that cannot be trusted, or when another process has taken
-/// the state folder. Nothing may run on: what is on disk is only known after a fresh start.
+/// Ends the process: after a commit that cannot be trusted, or when another process has taken the
+/// state folder. Nothing may continue, since only a fresh start can tell what is on disk.
 #[expect(
     clippy::disallowed_methods,
     reason = "destructors would write on, and nothing after a failed sync can be trusted"
@@ -219,7 +219,7 @@ pub fn registry_options(config: &Config, drain_timeout: Duration) -> registry::O
     }
 }
 
-/// What the settings give to the environment of runs that have a skill, by its name or key.
+/// The environment that the settings add to runs with a skill, by the skill's name or key.
 pub fn skill_environments(config: &Config) -> BTreeMap<String, SkillEnvironment> {
     let entries = config.named.skills.iter();
     entries
@@ -235,7 +235,7 @@ pub fn skill_environments(config: &Config) -> BTreeMap<String, SkillEnvironment>
         .collect()
 }
 
-/// What sessions may do with each other.
+/// The access policy between sessions.
 fn policy(config: &Config) -> Policy {
     let reach = |right: Option<Visibility>| right.unwrap_or(config.visibility);
     Policy {
@@ -244,9 +244,9 @@ fn policy(config: &Config) -> Policy {
     }
 }
 
-/// Agents, providers, tools and what programs are started with, over the rows of `store`;
-/// `delegate` is where tools find the registry once it is there, `socket` where programs find the
-/// daemon, with how many files they may open; `on_change` is told how providers are.
+/// Creates agents, providers, tools and program runners over the rows of `store`. `delegate` is the
+/// slot in which tools find the registry later, `socket` the path by which programs find the
+/// daemon, with its limit of open files; `on_change` is called when a provider's health changes.
 pub fn workers(
     folder: &Path,
     (socket, descriptors): (Option<&str>, Option<Descriptors>),
@@ -340,23 +340,22 @@ pub fn workers(
     })
 }
 
-/// The setting keeps what the process room promises.
+/// The setting's maximum stays within what the `process` module guarantees.
 const _: () = assert!(MOST_GRACE.as_millis() <= process::LONGEST_GRACE.as_millis());
 
-/// What every program gets of the daemon's environment.
+/// The part of the daemon's environment that every program gets.
 pub fn environment(config: &Config) -> Environment {
     Environment::base(std::env::vars_os(), &config.env_pass)
 }
 
-/// What the command of a notification gets of this process's environment: it shows something on
-/// the desktop of its user.
+/// The environment of the notification command: it also gets the variables of the user's desktop.
 pub fn desktop_environment(config: &Config) -> Environment {
     let desktop = super::notifications::DESKTOP.map(str::to_owned);
     let pass = [&config.env_pass[..], &desktop[..]].concat();
     Environment::base(std::env::vars_os(), &pass)
 }
 
-/// With what commands are started.
+/// The shell that starts commands.
 pub fn shell(
     folder: &Path,
     socket: Option<&str>,
@@ -377,8 +376,8 @@ pub fn shell(
     }
 }
 
-/// The servers of tools that the settings describe, none of them started; `known` is what is known
-/// of them from before.
+/// The tool servers of these settings, none of them started; `known` has the rows of earlier
+/// starts.
 pub fn servers(
     processes: Processes,
     environment: Environment,
@@ -397,14 +396,14 @@ pub fn servers(
     Servers::new(options, &config.named.mcp)
 }
 
-/// Finds programs where those of agents are looked for.
+/// Looks up programs the way agents' programs are looked up.
 pub fn programs(environment: &Environment) -> ProgramCheck {
     let path = environment.get("PATH").map(ToOwned::to_owned);
     Arc::new(move |name| process::find(name, path.as_deref(), Path::new("/")).map(|_| ()))
 }
 
-/// The folder of runs that name none: never the daemon's own working folder, which is
-/// whatever happened to be open when it was started.
+/// The folder of runs that name none: never the daemon's working directory, which depends on how it
+/// was started.
 fn workspace(config: &Config) -> Result<PathBuf, Failure> {
     let folder = config.workspace.clone().unwrap_or_else(default_workspace);
     let made = std::fs::create_dir_all(&folder).and_then(|()| folder.canonicalize());
@@ -420,19 +419,19 @@ fn default_workspace() -> PathBuf {
         .join("abide/workspace")
 }
 
-/// This user's agent files.
+/// The folder of this user's agent files.
 pub fn agent_files() -> Option<PathBuf> {
     config_folder().map(|folder| folder.join("agents"))
 }
 
-/// This user's agent files for Claude Code.
+/// The folder of this user's agent files for Claude Code.
 pub fn personal_files() -> Option<PathBuf> {
     let home = std::env::var_os("HOME").map(PathBuf::from)?;
     let folder = home.join(".claude/agents");
     folder.is_absolute().then_some(folder)
 }
 
-/// How the agent files are watched.
+/// The watcher of the agent files.
 pub fn watcher(clock: &Clock, config: &Config) -> Watcher {
     let folders = agent_files().into_iter().chain(personal_files()).collect();
     let options = watch::Options {
@@ -448,8 +447,8 @@ pub fn watcher(clock: &Clock, config: &Config) -> Watcher {
     Watcher::new(folders, options, clock.clone())
 }
 
-/// Reads the agents again at the start, whenever their files have changed, and as long as some
-/// cannot be read, until it is told to stop; what it has begun then is finished.
+/// Reloads the agents at start, whenever their files change, and repeatedly while some cannot be
+/// read, until `stop`. A reload in progress is finished.
 pub async fn keep_agents(registry: Registry, mut files: Watcher, stop: CancellationToken) {
     let mut reason = ReloadReason::Start;
     let heard = files.heard();
@@ -470,13 +469,13 @@ pub async fn keep_agents(registry: Registry, mut files: Watcher, stop: Cancellat
     }
 }
 
-/// What could not be read is tried again after this long.
+/// Retry interval for files that could not be read.
 pub(super) const UNREAD_AGAIN: Duration = Duration::from_secs(1);
 
-/// Changes that keep coming are taken after this long.
+/// Changes that keep coming are read after this long.
 pub(super) const LONGEST_BURST: Duration = Duration::from_secs(2);
 
-/// The folders that no tool may look into: state and configuration.
+/// The folders that tools may not access: state and configuration.
 fn denied(state: &Path) -> Vec<PathBuf> {
     std::iter::once(state.to_owned())
         .chain(config_folder())

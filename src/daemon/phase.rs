@@ -1,4 +1,5 @@
-//! How far the process has come, for the doors, and its drains, whoever asks for them.
+//! The phase of the daemon process, its drains and its reloads, as offered to the gateway and to
+//! signals.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -12,7 +13,7 @@ use crate::contract::finding::Finding;
 use crate::kernel::fault::Fault;
 use crate::registry::Registry;
 
-/// The process as its doors see it.
+/// The process as the gateway sees it.
 pub struct Process {
     registry: Registry,
     in_force: InForce,
@@ -38,13 +39,13 @@ impl Process {
         }
     }
 
-    /// Every row is restored, or waits for room on a full disk: calls may come.
+    /// Marks the start as complete: every row is restored, or waits for space on a full disk.
     pub fn ready(&self) {
         self.ready.store(true, Ordering::Release);
     }
 
-    /// A signal asks for the end. The first one drains; where a drain to the end is under way
-    /// already, its patience is over.
+    /// Handles a signal to end. The first one starts a drain; if a drain that ends the process is
+    /// in progress, it is cut short.
     pub fn terminate(&self) {
         let stop = Drain {
             timeout: None,

@@ -1,5 +1,5 @@
-//! Whether the file of the program that runs is still the one that was started: an upgrade puts
-//! another one in its place, and the daemon goes on with the old one until its next start.
+//! Detects that the running program's file was replaced: after an upgrade the daemon still executes
+//! the old program until its next start.
 
 use std::fs::{self, Metadata};
 use std::io;
@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 
 use crate::contract::finding::{Finding, Health};
 
-/// What leads to the program that runs, also where its file was replaced.
+/// Refers to the running program, even if its file was replaced.
 const RUNNING: &str = "/proc/self/exe";
-/// What the system puts behind the path of a file that is gone.
+/// Suffix that the system adds to the path of a deleted file.
 const GONE: &str = " (deleted)";
 
-/// What there is to say; `None`: it is the same, or that cannot be told here.
+/// The finding on the program's file; `None` if it is unchanged or this system cannot tell.
 pub(super) fn replaced() -> Option<Finding> {
     let link = fs::read_link(RUNNING).ok()?;
     let path = link.to_str().map_or(link.clone(), |text| {
@@ -31,7 +31,7 @@ pub(super) fn replaced() -> Option<Finding> {
     )
 }
 
-/// What has become of the file of the running program.
+/// What happened to the file of the running program.
 fn change(path: &Path, running: &Metadata) -> Option<&'static str> {
     match fs::metadata(path) {
         Ok(now) if (now.dev(), now.ino()) == (running.dev(), running.ino()) => None,

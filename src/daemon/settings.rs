@@ -1,4 +1,4 @@
-//! The settings in force, and how a reload brings new ones to the parts that obey them.
+//! The settings in force, and how a reload passes new ones to the parts that follow them.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,53 +23,53 @@ use crate::skill;
 use crate::store::Store;
 use crate::tool::Servers;
 
-/// The settings in force and the parts that obey them.
+/// The settings in force and the parts that follow them.
 pub struct InForce {
     source: Source,
     state: Mutex<State>,
-    /// One reload after another.
+    /// Serializes reloads.
     turn: tokio::sync::Mutex<()>,
     followers: Followers,
 }
 
 struct State {
     running: Loaded,
-    /// As the next start would take them.
+    /// The settings that the next start would apply.
     next: Config,
 }
 
-/// The parts that take new settings while they work.
+/// The parts that accept new settings at run time.
 pub struct Followers {
-    /// Limits and recovery.
+    /// Spawn limits, recovery and other settings of store commands.
     pub store: Store,
-    /// What a person is told of, and by which command.
+    /// What is notified, and by which command.
     pub notifications: watch::Sender<notifications::Settings>,
-    /// Lanes and times.
+    /// Lanes, limits and timeouts.
     pub registry: Registry,
-    /// How long its drains take, which only a start decides.
+    /// The drain timeout, which only a start changes.
     pub drain_timeout: Duration,
-    /// Names that callers may use.
+    /// Host names and origins that clients may use.
     pub names: watch::Sender<gateway::Names>,
-    /// Times of steps.
+    /// Timeouts and other settings of steps.
     pub runner: watch::Sender<runner::Options>,
-    /// Who answers for models.
+    /// The model providers.
     pub providers: Arc<Providers>,
-    /// The servers of tools.
+    /// The tool servers.
     pub servers: Servers,
-    /// Which models agents may have.
+    /// The models that agents may use.
     pub models: watch::Sender<agent::Models>,
-    /// Which skills there are.
+    /// The settings of skills.
     pub skills: watch::Sender<skill::Settings>,
     /// The state folder.
     pub folder: PathBuf,
-    /// What programs get of the environment.
+    /// The base environment of programs.
     pub environment: Environment,
-    /// For checks of settings that are to be.
+    /// Used to validate new settings.
     pub clock: Clock,
 }
 
 impl InForce {
-    /// `running` was read from `source` and handed to the parts.
+    /// `running` was read from `source` and is already applied to the parts.
     pub fn new(source: Source, running: Loaded, followers: Followers) -> Self {
         let next = running.config.clone();
         InForce {
@@ -80,7 +80,7 @@ impl InForce {
         }
     }
 
-    /// What is in force, and what waits for the next start.
+    /// The settings in force, and those that take effect at the next start.
     pub fn show(&self) -> Settings {
         let state = self.lock();
         let waiting = |key: &str| {
@@ -103,17 +103,17 @@ impl InForce {
         }
     }
 
-    /// Who answers for models.
+    /// The model providers.
     pub fn providers(&self) -> Vec<ModelProvider> {
         self.followers.providers.shown()
     }
 
-    /// The servers of tools.
+    /// The tool servers.
     pub fn servers(&self) -> Arc<ServerViews> {
         Arc::clone(&self.followers.servers.seen().borrow())
     }
 
-    /// Reads the source again. Once this returns, what needs no restart is obeyed.
+    /// Reads the source again. Once this returns, every change that needs no restart is applied.
     pub async fn reload(&self) -> Result<Reloaded, Fault> {
         let _turn = self.turn.lock().await;
         let fresh = self.source.load().map_err(|fault| {
@@ -132,7 +132,7 @@ impl InForce {
             warnings: fresh.warnings.clone(),
             ..Reloaded::default()
         };
-        // A table may be new, and it may be gone.
+        // A table may be new, or may have been removed.
         let mut keys = running.config.keys();
         let new = fresh.config.keys();
         keys.extend(new.into_iter().filter(|key| !running.config.has(key)));
@@ -171,7 +171,7 @@ impl InForce {
     async fn hand_on(&self, config: &Config) -> Result<(), Fault> {
         let parts = &self.followers;
         let others = {
-            // An agent may count on them.
+            // Agents may depend on providers and tool servers.
             let known = self.lock();
             let (known, named) = (&known.running.config.named, &config.named);
             (&known.providers, &known.mcp) != (&named.providers, &named.mcp)
@@ -213,14 +213,14 @@ impl InForce {
             parts.registry.skills_changed(SkillsReason::Config).await?;
         }
         if changed || others || other {
-            // What was found of each agent may not hold any more.
+            // The cached state of each agent may be outdated.
             parts.registry.reload_agents(ReloadReason::Manual).await?;
         }
         Ok(())
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
-        // Replaced as a whole, so it is whole at every moment.
+        // The state is replaced as a whole, so it is consistent even if the lock is poisoned.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

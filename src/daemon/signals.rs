@@ -1,9 +1,9 @@
-//! SIGTERM and SIGINT: the first begins the drain, a second ends its patience. SIGXCPU, which
-//! says that little processor time is left, counts like them. SIGHUP: the configuration is read
-//! again. SIGXFSZ, SIGUSR1 and SIGUSR2 would end the process without a word, and do nothing here:
-//! a write past the limit on file sizes fails, as on a full disk.
+//! Signal handling. SIGTERM and SIGINT: the first starts a drain, a second cuts it short; SIGXCPU,
+//! a warning of the processor time limit, counts like them. SIGHUP reloads the configuration.
+//! SIGXFSZ, SIGUSR1 and SIGUSR2 would kill the process and do nothing here: a write past the file
+//! size limit fails, as on a full disk.
 //!
-//! They are caught and not ignored: programs that the daemon starts get back what the system does.
+//! They are caught and not ignored, so that programs started by the daemon get the default actions.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::Failure;
 use super::phase::Process;
 use crate::contract::control::{Change, Control};
 
-/// The signals that end the daemon, caught from the moment this is made.
+/// The signals that end the daemon, caught from the moment this is created.
 pub struct Signals {
     terminate: Signal,
     interrupt: Signal,
@@ -22,15 +22,15 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Catches them. Made before anybody can know of the daemon: a signal that comes right
-    /// after "ready" must drain and not kill.
+    /// Installs the handlers. Called before clients can find the daemon: a signal right after
+    /// "ready" must drain and not kill.
     pub fn catch() -> Result<Self, Failure> {
         let watch = |kind| {
             signal(kind)
                 .map_err(|fault| Failure::System("signals cannot be received".to_owned(), fault))
         };
         for unused in [Number::XFSZ, Number::USR1, Number::USR2] {
-            // Caught for as long as the process lives, whether anybody listens or not.
+            // The handler stays installed for the life of the process, even without a listener.
             watch(SignalKind::from_raw(unused.as_raw())).map(drop)?;
         }
         Ok(Signals {
@@ -40,7 +40,7 @@ impl Signals {
         })
     }
 
-    /// Returns at the next one.
+    /// Returns at the next of these signals.
     pub async fn next(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}
@@ -52,13 +52,13 @@ impl Signals {
     }
 }
 
-/// Hang-ups, caught from now on.
+/// Catches SIGHUP from now on.
 pub fn hangups() -> Result<Signal, Failure> {
     signal(SignalKind::hangup())
         .map_err(|fault| Failure::System("signals cannot be received".to_owned(), fault))
 }
 
-/// Reads the configuration again at each hang-up, and says in the log what that changed.
+/// Reloads the configuration at each SIGHUP and logs the changes.
 pub async fn reload_at_hangups(mut hangups: Signal, process: Arc<Process>) {
     while hangups.recv().await.is_some() {
         match process.reload().await {

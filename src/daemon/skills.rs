@@ -1,5 +1,5 @@
-//! Puts the skills together: what the settings and the surroundings say of them, who keeps them,
-//! and the loop that notices changes.
+//! Assembles the skills: their settings, the library that holds them, and the loop that detects
+//! changes.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,17 +20,17 @@ use crate::registry::{Registry, ReloadReason, SkillsReason};
 use crate::skill::{self, GivenNames, Host, Library, Limits, PromptLimits};
 use crate::watch::{self, Notice, Watcher};
 
-/// The skills, and what they are kept with.
+/// The skill library with its settings and its watcher.
 pub struct Skills {
-    /// Which there are.
+    /// The skills that exist.
     pub library: Arc<Library>,
-    /// Tells it of other settings.
+    /// Sends changed settings to the library.
     pub settings: channel::Sender<skill::Settings>,
-    /// Notices changes.
+    /// Detects changes.
     pub watcher: Watcher,
 }
 
-/// What the settings and the surroundings say of skills.
+/// The settings of skills, from the configuration and the environment.
 pub fn settings(state: &Path, config: &Config, environment: &Environment) -> skill::Settings {
     let names = environment.iter().filter_map(|(name, _)| name.to_str());
     let is_on = |key: &str| {
@@ -58,7 +58,7 @@ pub fn settings(state: &Path, config: &Config, environment: &Environment) -> ski
             .map(|(name, _)| name.clone())
             .collect(),
         given: given(config),
-        // A look at the end of a burst is begun a little before that.
+        // A scan at the end of a burst starts slightly before the debounce is over.
         settle: config.skills_debounce * 3 / 4,
         limits: Limits {
             skills: config.skills_most,
@@ -73,13 +73,14 @@ pub fn settings(state: &Path, config: &Config, environment: &Environment) -> ski
             path: environment.get("PATH").map(ToOwned::to_owned),
             env: names.map(str::to_owned).collect(),
             config: keys.filter(|key| is_on(key)).collect(),
-            // Machines are not connected yet.
+            // Remote machines are not connected yet.
             remotes: Vec::new(),
         },
     }
 }
 
-/// What can be read now of what the settings give to skills, without the values.
+/// The names of the variables that the settings give to skills and that are readable now, without
+/// values.
 fn given(config: &Config) -> BTreeMap<String, GivenNames> {
     let readable = |given: &Given| match given {
         Given::Text(_) => true,
@@ -104,8 +105,8 @@ fn managed(state: &Path, config: &Config) -> PathBuf {
     config.skills_managed.clone().unwrap_or_else(own)
 }
 
-/// Makes the parts. The state folder's own folder of skills is made, too: watching for it from
-/// above would hear every write of the store.
+/// Creates the parts. Also creates the managed folder of skills in the state folder: watching its
+/// parent would report every write of the store.
 pub fn parts(
     state: &Path,
     workspace: PathBuf,
@@ -135,7 +136,7 @@ pub fn parts(
     })
 }
 
-/// How their folders are watched.
+/// The options of the watcher for skill folders.
 fn watching(config: &Config) -> watch::Options {
     watch::Options {
         mode: match config.skills_watch {
@@ -149,8 +150,8 @@ fn watching(config: &Config) -> watch::Options {
     }
 }
 
-/// Looks at the skills at the start, whenever something was heard of them, and as long as some
-/// cannot be read, until it is told to stop; what it has begun then is finished.
+/// Scans the skills at start, whenever the watcher reports a change, and repeatedly while some
+/// cannot be read, until `stop`. A scan in progress is finished.
 pub async fn keep(
     registry: Registry,
     library: Arc<Library>,
@@ -164,7 +165,7 @@ pub async fn keep(
             tracing::error!(%fault, "a change of skills could not be noted; the next one notes it");
             false
         });
-        // Agents may count on what has come or gone.
+        // Agents may depend on added or removed skills.
         if changed && let Err(fault) = registry.reload_agents(ReloadReason::Watch).await {
             tracing::error!(%fault, "the agents could not be read again; the last ones count");
         }
@@ -174,7 +175,7 @@ pub async fn keep(
             let unread = !library.unread().is_empty();
             tokio::select! {
                 () = &mut changed => break,
-                // The watcher looks, and says if that has found anything new.
+                // The watcher scans, and reports if it found changes.
                 () = tokio::time::sleep(UNREAD_AGAIN), if unread => heard.notify_one(),
                 () = stop.cancelled() => return,
             }
@@ -182,7 +183,7 @@ pub async fn keep(
     }
 }
 
-/// What doctors say of watchers that hear nothing.
+/// The notices of watchers that get no events, by what they watch.
 pub type Notices = Vec<(&'static str, Notice)>;
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Everything that the daemon has started, as the registry ends it: the programs of runs, and the
-//! servers of tools.
+//! All processes that the daemon has started, for the registry to end: programs of runs and tool
+//! servers.
 
 use crate::contract::BoxFuture;
 use crate::contract::processes;
@@ -7,11 +7,11 @@ use crate::kernel::ids::RunId;
 use crate::process::Processes;
 use crate::tool::Servers;
 
-/// Programs and servers.
+/// Programs and tool servers.
 pub struct Started {
-    /// Every process.
+    /// All processes.
     pub processes: Processes,
-    /// Those among them that are servers.
+    /// The tool servers among them.
     pub servers: Servers,
 }
 
@@ -23,7 +23,7 @@ impl processes::Processes for Started {
     fn end_all(&self) -> BoxFuture<'static, Vec<u32>> {
         let (processes, servers) = (self.processes.clone(), self.servers.clone());
         Box::pin(async move {
-            // First, so that none of them is taken for one that has failed.
+            // Ended first, so that no server counts as failed.
             servers.end().await;
             processes.end_all().await
         })

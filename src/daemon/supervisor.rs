@@ -1,6 +1,6 @@
-//! What the daemon tells whoever supervises it, and what it knows of them. systemd is told how
-//! it is over `NOTIFY_SOCKET`; any other supervisor names itself in `ABIDE_SUPERVISOR`, so that
-//! restarts go through it. `ABIDE_STOP_TIMEOUT` is how long either waits before it kills.
+//! Communication with the supervisor. systemd is notified over `NOTIFY_SOCKET`; any other
+//! supervisor sets `ABIDE_SUPERVISOR`, so that restarts go through it. `ABIDE_STOP_TIMEOUT` is how
+//! long the supervisor waits before it kills.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -10,17 +10,17 @@ use sd_notify::NotifyState;
 use super::Failure;
 use crate::contract::control::Then;
 
-/// How long steps in flight may go on where neither settings nor supervisor say.
+/// Drain timeout if neither settings nor supervisor set one.
 const DRAIN: Duration = Duration::from_secs(20);
-/// What is kept of the supervisor's limit for the end after the drain: last answers, and the
-/// write-ahead file.
+/// The part of the supervisor's stop timeout that is reserved for the end after the drain: last
+/// answers and the write-ahead log.
 const AFTER_DRAIN: Duration = Duration::from_secs(10);
-/// How long the supervisor is asked to wait for the next message while something takes long.
+/// Timeout extension requested from systemd during long operations.
 const EXTENSION: Duration = Duration::from_secs(60);
-/// How often it is told how far the start has come.
+/// Interval of progress reports during the start.
 const PROGRESS: Duration = Duration::from_millis(250);
 
-/// Whoever supervises this process, if anybody does.
+/// The supervisor of this process, if there is one.
 #[derive(Clone, Debug, Default)]
 pub struct Supervisor {
     notified: bool,
@@ -30,7 +30,7 @@ pub struct Supervisor {
 }
 
 impl Supervisor {
-    /// As the environment says.
+    /// Reads the environment.
     pub fn from_env() -> Result<Self, Failure> {
         let text = |name| std::env::var(name).ok().filter(|text| !text.is_empty());
         let stop_timeout = text("ABIDE_STOP_TIMEOUT")
@@ -48,13 +48,13 @@ impl Supervisor {
         })
     }
 
-    /// Will somebody start the daemon again?
+    /// Will a supervisor start the daemon again?
     pub fn is_there(&self) -> bool {
         self.notified || self.named
     }
 
-    /// How long steps in flight may go on: as configured, but never so long that the
-    /// supervisor would kill before the end.
+    /// How long running steps may continue: as configured, but short enough that the supervisor
+    /// does not kill before the end.
     pub fn drain_timeout(&self, configured: Option<Duration>) -> Duration {
         let most = self
             .stop_timeout
@@ -65,8 +65,8 @@ impl Supervisor {
         }
     }
 
-    /// Tells again and again how far the start has come, until it is dropped. Time is asked for
-    /// as long as something moves: a start that hangs is the supervisor's to end.
+    /// Reports the progress of the start until dropped. More time is requested only while there is
+    /// progress: a start that hangs is left to the supervisor to end.
     pub async fn tell_progress(&self, progress: impl Fn() -> (u64, u64)) -> Infallible {
         if !self.notified {
             return std::future::pending().await;
@@ -84,7 +84,7 @@ impl Supervisor {
         }
     }
 
-    /// The store is being opened, which after an upgrade can take a while.
+    /// Reports that the store is being opened, which can take a while after an upgrade.
     pub fn opening(&self) {
         self.tell(&[
             NotifyState::Status("opening the store"),
@@ -92,13 +92,13 @@ impl Supervisor {
         ]);
     }
 
-    /// Work is taken; `restored` open runs go on.
+    /// Reports that work is accepted and `restored` open runs continue.
     pub fn ready(&self, restored: usize) {
         let text = format!("ready; {restored} open runs were restored");
         self.tell(&[NotifyState::Ready, NotifyState::Status(&text)]);
     }
 
-    /// The start is over as far as a full disk lets it; who waits for it should not end it.
+    /// Reports ready on a full disk, so that the supervisor does not end the start.
     pub fn full(&self) {
         self.tell(&[
             NotifyState::Ready,
@@ -106,13 +106,13 @@ impl Supervisor {
         ]);
     }
 
-    /// Work is taken again after a drain.
+    /// Reports that work is accepted again after a drain.
     pub fn resumed(&self) {
         self.tell(&[NotifyState::Status("ready")]);
     }
 
-    /// A drain has begun. Once it returns nothing more is told: by then the process should be
-    /// gone.
+    /// Reports a drain and requests time for it. Once this returns, no more time is requested: by
+    /// then the process should be gone.
     pub async fn draining(&self, then: Then, timeout: Duration) {
         let text = match then {
             Then::Stop => "draining, then the end",
@@ -130,7 +130,7 @@ impl Supervisor {
         while !left.is_zero() {
             let step = left.min(EXTENSION);
             self.tell(&[extension(step)]);
-            // Early enough that no gap is left between two of them.
+            // Half a step early, so that two extensions overlap.
             tokio::time::sleep(step / 2).await;
             left = left
                 .saturating_sub(step / 2)
@@ -138,8 +138,8 @@ impl Supervisor {
         }
     }
 
-    /// Tells that the daemon lives as long as `answers` does, at half the time that the
-    /// supervisor waits for it. Returns at once where nobody does.
+    /// Sends the watchdog signal at half the watchdog period while `answers` completes in time.
+    /// Returns at once if no watchdog is set.
     pub async fn tell_life<F>(&self, answers: impl Fn() -> F)
     where
         F: Future<Output = ()>,

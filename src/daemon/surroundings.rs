@@ -1,5 +1,5 @@
-//! What the doctor finds around a daemon: its folder, the disk, the clock, the system's limits.
-//! The daemon looks from inside, `abide doctor` from outside.
+//! Findings on a daemon's environment: its folder, the disk, the clock, system limits. The daemon
+//! checks from inside, `abide doctor` from outside.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -16,7 +16,7 @@ use crate::file_work;
 use crate::store::findings::bytes;
 use crate::watch::Notice;
 
-/// Files that must be their owner's alone.
+/// Files that only their owner may access.
 const PRIVATE: &[&str] = &[
     "abide.db",
     "abide.db-wal",
@@ -25,39 +25,39 @@ const PRIVATE: &[&str] = &[
     "endpoint.json",
     "abide.lock",
 ];
-/// A disk with less room than this is worth a word.
+/// Free space below this is reported as a warning.
 const ROOM: u64 = 1 << 30;
-/// What limits watches: in the whole system, and in the name space of users that this is in.
+/// Limits on watches: of the system, and of this user namespace.
 const WATCH_LIMITS: [&str; 2] = [
     "/proc/sys/fs/inotify/max_user_watches",
     "/proc/sys/user/max_inotify_watches",
 ];
-/// So many watches are enough for a few folders of skills.
+/// Number of watches that is enough for a few folders of skills.
 const WATCHES: u64 = 8192;
-/// A file from the future by so much says that the clock was set back.
+/// A file this many seconds in the future shows that the clock was set back.
 const AHEAD_S: i64 = 120;
 
-/// Gives the places that cannot be read now, each with the reason.
+/// Returns the paths that cannot be read now, each with the reason.
 pub type Unread = Box<dyn Fn() -> Vec<String> + Send + Sync>;
 
-/// Where a running daemon looks.
+/// What a running daemon checks.
 pub struct Surroundings {
     /// The state folder.
     pub folder: PathBuf,
-    /// `storage.min_free`.
+    /// `storage.min_free` in bytes.
     pub min_free: u64,
-    /// The time.
+    /// The daemon's clock.
     pub clock: Clock,
-    /// What watchers of files have to say, by what they watch.
+    /// Notices of file watchers, by what they watch.
     pub watchers: Notices,
-    /// What cannot be read now, by what it is part of.
+    /// Unreadable files, by what they are part of.
     pub unread: Vec<(&'static str, Unread)>,
     /// The daemon's environment at its start.
     pub untouched: AtStart,
 }
 
 impl Surroundings {
-    /// What of it works otherwise than the settings say.
+    /// The messages of findings where behaviour differs from the settings.
     pub fn notices(&self) -> Vec<String> {
         let findings = self.watchers.iter().filter_map(heard_nothing);
         let findings = findings.chain(self.unread.iter().filter_map(cannot_be_read));
@@ -66,7 +66,7 @@ impl Surroundings {
         findings.map(|finding| finding.message).collect()
     }
 
-    /// What there is to say.
+    /// All findings.
     pub fn look(&self, mend: bool) -> Vec<Finding> {
         let mut findings = look(&self.folder, self.min_free, &self.clock, mend);
         findings.extend(self.watchers.iter().filter_map(heard_nothing));
@@ -78,7 +78,8 @@ impl Surroundings {
     }
 }
 
-/// What there is to say. With `mend` permissions are set right where they are too wide.
+/// The findings that need no running daemon. With `mend`, permissions that are too wide are
+/// corrected.
 pub fn look(folder: &Path, min_free: u64, clock: &Clock, mend: bool) -> Vec<Finding> {
     vec![
         permissions(folder, mend),
@@ -198,7 +199,7 @@ fn watches() -> Finding {
     }
 }
 
-/// What is to be said of files that are looked at again and again although events were wanted.
+/// The finding on files that are polled although events are configured.
 fn heard_nothing((what, notice): &(&'static str, Notice)) -> Option<Finding> {
     let id = format!("watch.{what}");
     let message = format!("changes of {what} are noticed late: {}", notice.get()?);
@@ -209,7 +210,7 @@ fn heard_nothing((what, notice): &(&'static str, Notice)) -> Option<Finding> {
     )))
 }
 
-/// What is to be said of files that cannot be read although they were found.
+/// The finding on files that exist but cannot be read.
 fn cannot_be_read((what, unread): &(&'static str, Unread)) -> Option<Finding> {
     let places = unread();
     let (first, more) = places.split_first()?;
@@ -225,7 +226,7 @@ fn cannot_be_read((what, unread): &(&'static str, Unread)) -> Option<Finding> {
     Some(Finding::new(&format!("unread.{what}"), Health::Warn, message).fix(fix))
 }
 
-/// Threads that wait for file systems, where some do not come back.
+/// Findings on threads that wait for unresponsive file systems.
 fn files_do_not_answer() -> impl Iterator<Item = Finding> {
     file_work::notices().into_iter().map(|message| {
         Finding::new("files.answer", Health::Warn, message).fix(
@@ -235,7 +236,7 @@ fn files_do_not_answer() -> impl Iterator<Item = Finding> {
     })
 }
 
-/// Whether the providers of models that the settings describe can be used.
+/// Findings on configured model providers that cannot be used.
 pub fn of_providers(providers: &[ModelProvider]) -> Vec<Finding> {
     let findings = providers.iter().filter_map(|provider| {
         let problem = provider.problem.as_ref()?;
@@ -250,7 +251,7 @@ pub fn of_providers(providers: &[ModelProvider]) -> Vec<Finding> {
     findings.collect()
 }
 
-/// Whether the servers of tools answer.
+/// Findings on tool servers that have failed or are noisy.
 pub fn of_servers(views: &ServerViews) -> Vec<Finding> {
     let findings = views.servers.iter().filter_map(|view| {
         let id = format!("mcp.{}", view.name);
@@ -308,7 +309,7 @@ mod tests {
         let found = space(folder.path(), u64::MAX);
         assert_eq!(found.status, Health::Fail);
         assert!(found.message.contains("storage.min_free"), "{found:?}");
-        // A folder that is yet to be made lies on some disk all the same.
+        // A folder that does not exist yet is still on some disk.
         let later = folder.path().join("a/b");
         assert_ne!(space(&later, 0).status, Health::Skip);
     }

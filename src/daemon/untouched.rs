@@ -1,20 +1,20 @@
-//! Whether the daemon's own environment is as it was at its start: no run, whatever becomes of
-//! it, may change it. Part of what doctors look at.
+//! Verifies that the daemon's own environment is unchanged since its start: no run may change it.
+//! Part of the doctor's checks.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
 use crate::contract::finding::{Finding, Health};
 
-/// The daemon's environment at its start: by name a digest of the value, by a key of chance that
-/// nobody keeps.
+/// The daemon's environment at its start: variable name to a digest of the value, keyed with a
+/// random key that is never stored.
 pub struct AtStart {
     key: [u8; 32],
     digests: BTreeMap<OsString, blake3::Hash>,
 }
 
 impl AtStart {
-    /// As it is now. The failure says that there is no chance to be had.
+    /// Captures the current environment. Fails if no random bytes are available.
     pub fn note() -> Result<Self, String> {
         let mut key = [0; 32];
         getrandom::fill(&mut key).map_err(|fault| fault.to_string())?;
@@ -22,7 +22,7 @@ impl AtStart {
         Ok(AtStart { key, digests })
     }
 
-    /// Whether it is still the same; what differs is named, never shown.
+    /// The finding on whether it is unchanged; changed variables are named without values.
     pub fn look(&self) -> Finding {
         let now = digests(&self.key);
         let names = self.digests.keys().chain(now.keys());
@@ -69,11 +69,11 @@ fn digests(key: &[u8; 32]) -> BTreeMap<OsString, blake3::Hash> {
 mod tests {
     use super::*;
 
-    /// Says that this process is the one in which a variable is planted.
+    /// Marks the process in which a variable is planted.
     const PLANTED: &str = "ABIDE_TEST_PLANTED";
 
-    /// The process in which a test runs has threads that read its environment, so that nothing
-    /// may be planted there: another one is started for this test alone.
+    /// This process has threads that read the environment, so nothing may be planted here: a
+    /// process is started for this test alone.
     #[test]
     fn g7_1_a_variable_that_somebody_plants_is_found_and_named() {
         let name =

@@ -1,7 +1,6 @@
-//! File work that may never return: threads of its own, few and counted, so that a mount that no
-//! longer answers or a pipe without a writer takes nothing else with it; and opening files without
-//! waiting for one. Used wherever files are read that a workspace, an agent or a person has put
-//! there.
+//! Thread pools for file operations that may never return, and opening files without blocking. The
+//! pools are bounded, so an unresponsive mount or a pipe without a writer blocks nothing else. Used
+//! wherever the daemon reads files that a workspace, an agent or a user has put there.
 
 pub mod writers;
 
@@ -21,12 +20,13 @@ use tokio::sync::{Notify, oneshot};
 use crate::clock::Clock;
 use crate::failpoint::reach;
 
-/// For calls of tools.
+/// The pool for tool calls: 32 threads, up to 64 stuck ones on top.
 pub static TOOLS: LazyLock<Pool> = LazyLock::new(|| Pool {
     point: "file_work.calls",
     ..Pool::new("calls of tools", (32, 64), TIMES)
 });
-/// For the files of agents, skills and values, at a request or after a change.
+/// The pool for files of agents, skills and values, read on a request or after a change: 16
+/// threads, up to 32 stuck ones on top.
 pub static DEFINITIONS: LazyLock<Pool> =
     LazyLock::new(|| Pool::new("files of agents and skills", (16, 32), TIMES));
 
@@ -37,14 +37,14 @@ const TIMES: Times = Times {
 
 #[derive(Clone, Copy)]
 struct Times {
-    /// Work that finds every thread taken waits so long for one.
+    /// How long work waits for a free thread before it fails with [`Busy`].
     wait: Duration,
-    /// Work that is no longer wanted has so long to notice; then its thread is written off.
+    /// How long work may continue once its result is unwanted; then its thread is written off.
     grace: Duration,
 }
 
-/// Says whether work is still wanted. A thread cannot be stopped from outside, so long work asks
-/// this once for each file.
+/// Tells running work whether its result is still wanted. A thread cannot be stopped from outside,
+/// so long work checks this once for each file.
 #[derive(Clone, Debug, Default)]
 pub struct Stop(Arc<AtomicBool>);
 
@@ -58,14 +58,14 @@ impl Stop {
     }
 }
 
-/// A bounded number of threads.
+/// A bounded pool of threads for blocking file operations.
 pub struct Pool {
     about: &'static str,
-    /// The failpoint that each of its threads passes.
+    /// The failpoint that each thread passes before its work.
     point: &'static str,
-    /// So many threads may be at work.
+    /// The maximum number of threads at work.
     seats: usize,
-    /// So many more may be written off before the pool stays full.
+    /// The maximum number of written-off threads; beyond it, stuck threads occupy seats.
     spare: usize,
     times: Times,
     shared: Arc<Shared>,
@@ -84,16 +84,16 @@ struct Jobs {
     open: BTreeMap<u64, Job>,
 }
 
-/// Work on a thread.
+/// One running job, which occupies one thread.
 #[derive(Default)]
 struct Job {
-    /// Since then its result is no longer wanted.
+    /// Since when its result is unwanted; `None` while the caller waits for it.
     unwanted_since: Option<Duration>,
-    /// Its thread no longer counts as one of the pool's.
+    /// Its thread is stuck and no longer counts towards the limit of the pool.
     written_off: bool,
 }
 
-/// Why work was not done.
+/// Why the pool did not run the work; the text is an error message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Busy(String);
 
@@ -105,7 +105,7 @@ impl std::fmt::Display for Busy {
 
 impl Shared {
     fn jobs(&self) -> MutexGuard<'_, Jobs> {
-        // Whole at every moment, also where a thread panicked.
+        // The map is consistent at every point, so a poisoned lock is usable.
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -123,8 +123,8 @@ impl Pool {
         }
     }
 
-    /// Runs `work` on a thread of the pool. Dropping the future stops the work if it asks, and
-    /// gives its thread up if it does not.
+    /// Runs `work` on a thread of the pool. Dropping the future sets `Stop`; work that never checks
+    /// it keeps its thread until the thread is written off.
     pub async fn run<T, F>(&self, work: F) -> Result<T, Busy>
     where
         T: Send + 'static,
@@ -132,7 +132,7 @@ impl Pool {
     {
         let id = self.seat().await?;
         let stop = Stop::default();
-        // From here on whatever happens gives the seat back.
+        // From here on every path frees the seat.
         let wanted = Wanted {
             pool: self,
             id,
@@ -151,7 +151,7 @@ impl Pool {
                 let _runtime = runtime.enter();
                 reach(point);
                 let result = catch_unwind(AssertUnwindSafe(|| work(&stop)));
-                // Where it is not wanted any more, it is dropped.
+                // The receiver is gone if the result is unwanted; the result is dropped.
                 let _ = done.send(result);
             });
         started.map_err(|fault| Busy(format!("busy: no thread could be started ({fault})")))?;
@@ -164,7 +164,7 @@ impl Pool {
         }
     }
 
-    /// Takes a seat, or waits for one.
+    /// Reserves a seat; waits for one at most `times.wait`.
     async fn seat(&self) -> Result<u64, Busy> {
         let since = self.clock.monotonic();
         loop {
@@ -180,7 +180,7 @@ impl Pool {
                     self.seats, self.about
                 )));
             }
-            // What is written off meanwhile wakes nobody.
+            // Writing off a stuck thread sends no notification, so poll.
             let _ = tokio::time::timeout(self.times.grace / 4, freed).await;
         }
     }
@@ -200,7 +200,7 @@ impl Pool {
         Some(id)
     }
 
-    /// How many threads do not come back although their results are no longer wanted.
+    /// The number of threads still running after their results were unwanted for the grace period.
     pub fn stuck(&self) -> usize {
         let now = self.clock.monotonic();
         let jobs = self.shared.jobs();
@@ -211,7 +211,7 @@ impl Pool {
         stuck.count()
     }
 
-    /// What people should know of the pool, if anything.
+    /// A notice for the operator about stuck threads; `None` if there are none.
     pub fn notice(&self) -> Option<String> {
         let stuck = self.stuck();
         (stuck > 0).then(|| {
@@ -225,7 +225,7 @@ impl Pool {
     }
 }
 
-/// What both pools have to say.
+/// The notices of both pools.
 pub fn notices() -> Vec<String> {
     let pools = [&*TOOLS, &*DEFINITIONS];
     pools.into_iter().filter_map(Pool::notice).collect()
@@ -237,7 +237,7 @@ impl Jobs {
         counted.count()
     }
 
-    /// Gives up threads that do not come back, as far as there may be more.
+    /// Writes off stuck threads, until `spare` of them are written off.
     fn write_off(&mut self, now: Duration, grace: Duration, spare: usize) {
         let mut written_off = self.open.values().filter(|job| job.written_off).count();
         for job in self.open.values_mut() {
@@ -256,7 +256,7 @@ impl Job {
     }
 }
 
-/// Somebody waits for the result of a job.
+/// Held by the caller while it waits; its drop marks the result as unwanted.
 struct Wanted<'a> {
     pool: &'a Pool,
     id: u64,
@@ -273,7 +273,7 @@ impl Drop for Wanted<'_> {
     }
 }
 
-/// A thread's place in the pool.
+/// Held by the thread; its drop frees the seat in the pool.
 struct Seat {
     shared: Arc<Shared>,
     id: u64,
@@ -286,10 +286,10 @@ impl Drop for Seat {
     }
 }
 
-/// Opens a regular file for reading; links are followed. A pipe, device or socket is refused and
-/// not waited for.
+/// Opens a regular file for reading and follows links. A pipe, device or socket is refused without
+/// blocking.
 pub fn open_regular(path: &Path) -> io::Result<File> {
-    // Looked at first: to open some devices does something.
+    // Checked before opening: opening some devices has side effects.
     if !std::fs::metadata(path)?.is_file() {
         return Err(not_regular());
     }
@@ -297,7 +297,7 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
     regular(rustix::fs::open(path, flags, Mode::empty())?)
 }
 
-/// What was opened without waiting, if it is a regular file.
+/// Converts a descriptor that was opened without blocking; the error is that it is no regular file.
 pub fn regular(opened: OwnedFd) -> io::Result<File> {
     let file = File::from(opened);
     match file.metadata()?.is_file() {
@@ -310,8 +310,8 @@ fn not_regular() -> io::Error {
     io::Error::other("it is no regular file")
 }
 
-/// A regular file's bytes, up to one more than `limit`, which tells a longer file from one that
-/// just fits.
+/// Reads a regular file, at most `limit` + 1 bytes. More than `limit` bytes mean that the file is
+/// longer than `limit`.
 pub fn read_regular(path: &Path, limit: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let most = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
@@ -377,7 +377,7 @@ mod tests {
             assert!(call.await.unwrap_err().is_cancelled());
             held.push(hold);
         }
-        // The third has the seat of one that was written off; no more may be.
+        // The third has the seat of a written-off thread; no further thread may be written off.
         assert_eq!(pool.shared.jobs().open.len(), 3);
         let refused = pool.run(|_| ()).await.unwrap_err();
         assert!(

@@ -1,11 +1,11 @@
-//! Which files are open for writing: one that a program still has open may be half written,
-//! however long nothing was added to it. Linux tells; elsewhere no file counts as open.
+//! Finds files that are open for writing: such a file may be incomplete, however old its last
+//! change. Implemented on Linux; elsewhere no file counts as open.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-/// The files among those that are `wanted` that a process has open for writing, each with the
-/// name and number of one such process. Those of other users are seen by root alone.
+/// Returns the `wanted` files that a process has open for writing, each with the name and pid of
+/// one such process. Only root sees the files of other users.
 #[cfg(target_os = "linux")]
 pub fn open_for_writing(wanted: impl Fn(&Path) -> bool) -> HashMap<PathBuf, String> {
     use std::fs;
@@ -20,7 +20,7 @@ pub fn open_for_writing(wanted: impl Fn(&Path) -> bool) -> HashMap<PathBuf, Stri
     };
     for process in numbers(Path::new("/proc")) {
         for descriptor in numbers(&process.join("fd")) {
-            // Not opened and not followed, so that no dead file system is asked.
+            // The link is read but not followed, so an unresponsive file system cannot block this.
             let Some(file) = fs::read_link(&descriptor).ok().filter(|file| wanted(file)) else {
                 continue;
             };
@@ -36,14 +36,14 @@ pub fn open_for_writing(wanted: impl Fn(&Path) -> bool) -> HashMap<PathBuf, Stri
     found
 }
 
-/// No file: the system does not tell.
+/// Returns no files: the system does not expose open files.
 #[cfg(not(target_os = "linux"))]
 pub fn open_for_writing(_: impl Fn(&Path) -> bool) -> HashMap<PathBuf, String> {
     HashMap::new()
 }
 
-/// Does `/proc/PID/fdinfo/N` say so? Its flags are octal, and the last two bits the way it was
-/// opened: 0 to read.
+/// Parses `/proc/PID/fdinfo/N`: its flags are octal, and their last two bits are the access mode, 0
+/// for read-only.
 #[cfg(target_os = "linux")]
 fn is_for_writing(fdinfo: &str) -> bool {
     let flags = fdinfo.lines().find_map(|line| line.strip_prefix("flags:"));

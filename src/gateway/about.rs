@@ -1,38 +1,37 @@
-//! What `rpc.discover` says of each method besides its schemas: a sentence, an example, and
-//! whether it changes anything,
-//! which also decides what the audit table keeps.
+//! What `rpc.discover` states about each method in addition to its schemas: a summary, an example,
+//! and whether it changes anything. The latter also decides which calls are audited.
 
-/// What is said of a method.
+/// Description of a method.
 pub(super) struct About {
-    /// Its name.
+    /// Name of the method.
     pub(super) name: &'static str,
-    /// Whether it changes anything.
+    /// Whether calls change anything.
     pub(super) effect: Effect,
-    /// One sentence.
+    /// One-sentence summary.
     pub(super) summary: &'static str,
-    /// Parameters with which it can be called, as JSON. Those of all methods belong together:
-    /// the session and the run that some of them name are made by others.
+    /// Example parameters as JSON. The examples of all methods belong together: the session and run
+    /// that some name are created by others.
     pub(super) example: &'static str,
 }
 
-/// What a call may do.
+/// Whether a method changes state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Effect {
-    /// It only looks.
+    /// It only reads.
     Reads,
-    /// It makes, moves or removes something.
+    /// It creates, changes or removes something.
     Changes,
 }
 
 use Effect::{Changes, Reads};
 
-/// What is said of the method `name`.
+/// Description of the method `name`; `None` if unknown.
 pub(super) fn about(name: &str) -> Option<&'static About> {
     METHODS.iter().find(|about| about.name == name)
 }
 
-/// Does a call of `name` change anything? Of a method that is not known here it is assumed.
+/// Whether a call of `name` changes anything; true for unknown methods.
 pub(super) fn changes(name: &str) -> bool {
     about(name).is_none_or(|about| about.effect == Changes)
 }
@@ -51,7 +50,7 @@ const fn row(
     }
 }
 
-/// Every method. A new one has its row here.
+/// All methods. Every new method needs a row here.
 pub(super) const METHODS: &[About] = &[
     row("rpc.discover", Reads, "Gives this document.", "{}"),
     row(

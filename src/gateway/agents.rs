@@ -1,4 +1,4 @@
-//! `agents.*`.
+//! Handlers of `agents.*`.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ async fn list(context: Arc<Context>, params: wire::ListAgents) -> Result<wire::A
             agents.retain(|agent| agent.active && agent.mode != AgentMode::Primary);
         }
     }
-    // A name is a cursor: the list is in the order of names.
+    // The list is sorted by name, so the last name serves as the cursor.
     if let Some(last) = &params.cursor {
         agents.retain(|agent| agent.id.as_str() > last.as_str());
     }
@@ -93,7 +93,7 @@ async fn reload(context: Arc<Context>, _: NoParams) -> Result<wire::Agents, Faul
     list(context, wire::ListAgents::default()).await
 }
 
-/// An agent with its prompt.
+/// The agent including its system prompt.
 fn whole(mut agent: AgentSummary) -> wire::Agent {
     let prompt = std::mem::take(&mut agent.system_prompt);
     wire::Agent {

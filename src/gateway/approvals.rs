@@ -1,4 +1,4 @@
-//! `approvals.*`.
+//! Handlers of `approvals.*`.
 
 use std::sync::Arc;
 
@@ -97,7 +97,6 @@ async fn forget(
     Ok(wire::Forgotten { forgotten })
 }
 
-/// A call that waits for leave, with where it comes from.
 fn approval(view: ApprovalView) -> wire::Approval {
     let ApprovalView {
         approval,
@@ -131,7 +130,6 @@ fn approval(view: ApprovalView) -> wire::Approval {
     }
 }
 
-/// What a call that waits for approval would do to a file.
 fn change(change: FileChange) -> wire::Change {
     let (effect, diff, reason) = match change.effect {
         ChangeEffect::Creates(diff) => ("creates", Some(diff), None),
@@ -149,7 +147,6 @@ fn change(change: FileChange) -> wire::Change {
     }
 }
 
-/// A decision that counts for later calls.
 fn remembered_one(one: Remembered) -> wire::Remembered {
     wire::Remembered {
         id: one.id,

@@ -1,4 +1,4 @@
-//! Who may come in: the token, the daemon's own names, and what failed tries cost.
+//! Authentication: the token, accepted host names and origins, and the rate limit on failures.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -13,14 +13,15 @@ use super::Names;
 use crate::clock::Clock;
 use crate::kernel::fault::{Fault, Kind};
 
-/// Failed tries from one place in one window that are still answered as such.
+/// Failed attempts per source and window that are answered with `unauthorized`; further ones are
+/// rate-limited.
 const TRIES: u32 = 20;
-/// How long a window is.
+/// Length of the rate-limit window.
 const WINDOW: Duration = Duration::from_secs(60);
-/// Places that are told apart.
+/// Maximum number of sources counted separately; further ones share one counter.
 const PLACES: usize = 1024;
 
-/// Checks requests before anything of them is read.
+/// Checks a request before any of its body is read.
 pub(crate) struct Guard {
     token: blake3::Hash,
     names: watch::Receiver<Names>,
@@ -33,7 +34,7 @@ struct Window {
     count: u32,
 }
 
-/// What a request shows of a token.
+/// Result of comparing the token of a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shown {
     Nothing,
@@ -43,19 +44,19 @@ enum Shown {
 
 const WRONG: &str = "the token is not the daemon's";
 
-/// The two ends of a connection.
+/// The endpoints of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ends {
-    /// Who calls.
+    /// Address of the peer.
     pub(crate) peer: IpAddr,
-    /// The address that was called; one of the daemon's own names.
+    /// Local address that was called; it counts as one of the daemon's own names.
     pub(crate) local: IpAddr,
-    /// The port that was called.
+    /// Local port that was called.
     pub(crate) port: u16,
 }
 
 impl Guard {
-    /// Only a digest of `token` is kept.
+    /// Keeps only a digest of `token`.
     pub(crate) fn new(token: &str, names: watch::Receiver<Names>, clock: Clock) -> Self {
         Guard {
             token: blake3::hash(token.as_bytes()),
@@ -65,8 +66,8 @@ impl Guard {
         }
     }
 
-    /// Refuses requests that a foreign web page could have sent: its host name may point
-    /// here, but it is none of the daemon's own.
+    /// Refuses requests that a foreign web page could have sent (DNS rebinding): its host name may
+    /// resolve to this address, but is not one of the daemon's own.
     pub(crate) fn check_names(&self, headers: &HeaderMap, ends: Ends) -> Result<(), Fault> {
         let host = headers.get(HOST).and_then(|value| value.to_str().ok());
         let named = host.and_then(|host| host.parse::<Uri>().ok());
@@ -95,7 +96,7 @@ impl Guard {
         self.knows(host) || address(host) == Some(ends.local)
     }
 
-    /// Is the host this machine's loopback, or a configured name?
+    /// Whether the host is loopback or a configured name.
     pub(crate) fn knows(&self, host: &str) -> bool {
         address(host).is_some_and(|address| address.is_loopback())
             || host.eq_ignore_ascii_case("localhost")
@@ -105,14 +106,14 @@ impl Guard {
             }
     }
 
-    /// Is it one of the origins that are configured?
+    /// Whether the origin is configured.
     pub(crate) fn is_configured(&self, origin: &HeaderValue) -> bool {
         let names = self.names.borrow();
         names.origins.iter().any(|allowed| allowed == origin)
     }
 
-    /// A page that the daemon itself could have served. Another port of the same machine is
-    /// another program.
+    /// Whether the daemon itself could have served the page. Another port of the same machine
+    /// belongs to another program.
     fn is_page(&self, origin: &str, ends: Ends) -> bool {
         let Ok(uri) = origin.parse::<Uri>() else {
             return false;
@@ -120,8 +121,8 @@ impl Guard {
         uri.host().is_some_and(|host| self.is_own(host, ends)) && uri.port_u16() == Some(ends.port)
     }
 
-    /// Refuses requests without the token. The right one always passes: failed tries of one
-    /// program must not lock out its neighbours on the same machine.
+    /// Refuses requests without the token. The right token always passes: failed attempts of one
+    /// program must not lock out others on the same machine.
     pub(crate) fn check_token(&self, headers: &HeaderMap, ends: Ends) -> Result<(), Fault> {
         let shown = self.shown(headers);
         if shown == Shown::Right {
@@ -144,8 +145,8 @@ impl Guard {
         ))
     }
 
-    /// Is there a token in the request, and is it the daemon's? For peers whose user is known, who
-    /// need none for most of what they do.
+    /// Whether the request carries the daemon's token; a wrong one is an error. For local peers,
+    /// which need no token for most calls.
     pub(crate) fn has_token(&self, headers: &HeaderMap) -> Result<bool, Fault> {
         match self.shown(headers) {
             Shown::Right => Ok(true),
@@ -162,18 +163,18 @@ impl Guard {
         });
         match given {
             None => Shown::Nothing,
-            // Hashes compare in constant time, whatever the lengths of the tokens.
+            // Comparing hashes takes constant time, regardless of the tokens' lengths.
             Some(token) if blake3::hash(token.trim_ascii()) == self.token => Shown::Right,
             Some(_) => Shown::Wrong,
         }
     }
 
-    /// Counts one; how long to wait, once there were too many.
+    /// Counts a failed attempt; `Some` is the time to wait if there were too many.
     fn count_failure(&self, peer: IpAddr) -> Option<Duration> {
         let now = self.clock.monotonic();
         let mut failures = match self.failures.lock() {
             Ok(failures) => failures,
-            // The map is whole after a panic too: each change is one insertion or addition.
+            // The map is consistent after a panic: each change is one insertion or addition.
             Err(poisoned) => poisoned.into_inner(),
         };
         let mut place = place(peer);
@@ -199,7 +200,7 @@ impl Guard {
     }
 }
 
-/// The address that the host part of a URL is, if it is none of names.
+/// The IP address in the host part of a URL; `None` for a name.
 fn address(host: &str) -> Option<IpAddr> {
     host.trim_start_matches('[')
         .trim_end_matches(']')
@@ -207,7 +208,8 @@ fn address(host: &str) -> Option<IpAddr> {
         .ok()
 }
 
-/// One IPv4 address, or one IPv6 network, whose owner has all its addresses.
+/// Source for the rate limit: an IPv4 address, or an IPv6 /64 network, since its owner has all its
+/// addresses.
 fn place(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V6(address) => {
@@ -270,7 +272,7 @@ mod tests {
             "evil.example@localhost",
         ] {
             let headers = headers(&[(HOST, foreign)]);
-            // User information before the name is no part of it.
+            // User information before the host is not part of the host.
             let passes = guard.check_names(&headers, ends()).is_ok();
             assert_eq!(passes, foreign.ends_with("@localhost"), "{foreign}");
         }

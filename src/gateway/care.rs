@@ -1,4 +1,4 @@
-//! `gateway.backup` and `gateway.doctor`.
+//! Handlers of `gateway.backup` and `gateway.doctor`.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! From what the registry answers to what clients see.
+//! Conversion of registry results to wire types.
 
 use std::borrow::Cow;
 
@@ -18,12 +18,12 @@ use crate::registry::{InboxEntry, QuestionView, RunDetail, SessionView, Waited};
 use crate::wire::input::ThinkingLevel;
 use crate::wire::{agents, questions, runs, shapes};
 
-/// The most bytes of a result in a list.
+/// Maximum number of bytes of a result in a list.
 pub(super) const RESULT_PREVIEW: usize = 1024;
-/// The most bytes of results in one answer of a wait; each has at least its preview.
+/// Maximum number of bytes of all results in one `agent.wait`; each run gets at least its preview.
 const WAIT_TEXT: usize = 4 * 1024 * 1024;
 
-/// A run; `most` bytes of its result at most.
+/// A run with its result truncated to `most` bytes.
 pub(super) fn run(detail: RunDetail, most: usize) -> shapes::Run {
     let RunDetail {
         run,
@@ -111,7 +111,7 @@ pub(super) fn run(detail: RunDetail, most: usize) -> shapes::Run {
     }
 }
 
-/// The names of a run's environment, with what is missing of it.
+/// Names of a run's environment, with the reasons for those that have no value.
 fn environment(names: Vec<EnvName>, lacks: &[(String, String)]) -> Vec<shapes::EnvName> {
     let missing = |name: &str| lacks.iter().find(|(lacking, _)| lacking == name);
     let names = names.into_iter();
@@ -134,7 +134,7 @@ fn open_question(question: Question) -> shapes::OpenQuestion {
     }
 }
 
-/// The entries of a list as `todo` was called with; what a later version wrote is left out.
+/// Entries of the list that the `todo` tool stored; empty if its format is unknown.
 fn todo_items(mut list: serde_json::Value) -> Vec<shapes::TodoItem> {
     serde_json::from_value(list["items"].take()).unwrap_or_default()
 }
@@ -162,7 +162,6 @@ fn open_review(step: Step) -> shapes::OpenReview {
     }
 }
 
-/// A question with where it comes from.
 pub(super) fn question(view: QuestionView) -> questions::Question {
     let QuestionView {
         question,
@@ -189,7 +188,7 @@ pub(super) fn question(view: QuestionView) -> questions::Question {
     }
 }
 
-/// The runs of a wait; long results are cut so that the answer stays within its size.
+/// The runs of a wait; long results are truncated to keep the response within its limit.
 pub(super) fn waited(entries: Vec<Waited>) -> Vec<runs::WaitedRun> {
     let mut left = WAIT_TEXT;
     let entries = entries.into_iter();
@@ -219,7 +218,6 @@ pub(super) fn waited(entries: Vec<Waited>) -> Vec<runs::WaitedRun> {
         .collect()
 }
 
-/// A thinking level.
 pub(super) fn thinking(level: ThinkingLevel) -> Thinking {
     match level {
         ThinkingLevel::Off => Thinking::Off,
@@ -232,7 +230,6 @@ pub(super) fn thinking(level: ThinkingLevel) -> Thinking {
     }
 }
 
-/// What a run may use.
 pub(super) fn budget(budget: crate::wire::budget::Budget) -> Budget {
     Budget {
         tokens: budget.tokens,
@@ -240,7 +237,6 @@ pub(super) fn budget(budget: crate::wire::budget::Budget) -> Budget {
     }
 }
 
-/// What a run may use, and what is used of it.
 fn budget_use(budget: Budget, spent: Spent) -> crate::wire::budget::BudgetUse {
     crate::wire::budget::BudgetUse {
         tokens: budget.tokens,
@@ -250,7 +246,6 @@ fn budget_use(budget: Budget, spent: Spent) -> crate::wire::budget::BudgetUse {
     }
 }
 
-/// A session.
 pub(super) fn session(view: SessionView) -> shapes::Session {
     let SessionView {
         session,
@@ -288,7 +283,6 @@ pub(super) fn session(view: SessionView) -> shapes::Session {
     }
 }
 
-/// An entry of an inbox.
 pub(super) fn announce(entry: InboxEntry) -> shapes::Announce {
     shapes::Announce {
         announce_id: entry.announce,
@@ -310,7 +304,6 @@ pub(super) fn announce(entry: InboxEntry) -> shapes::Announce {
     }
 }
 
-/// A step.
 pub(super) fn step((step, child): (Step, Option<RunId>)) -> shapes::Step {
     let (model, usage) = match step.used {
         Some(used) => (Some(used.model), Some(used.usage)),
@@ -339,7 +332,7 @@ pub(super) fn step((step, child): (Step, Option<RunId>)) -> shapes::Step {
     }
 }
 
-/// An agent.
+/// The agent without its system prompt.
 pub(super) fn agent(agent: AgentSummary) -> agents::Agent {
     let names = |ids: &[AgentId]| ids.iter().map(ToString::to_string).collect();
     agents::Agent {
@@ -376,7 +369,6 @@ pub(super) fn agent(agent: AgentSummary) -> agents::Agent {
     }
 }
 
-/// A definition without effect.
 pub(super) fn aside(aside: Aside) -> agents::Aside {
     agents::Aside {
         source: aside.source,

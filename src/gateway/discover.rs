@@ -1,5 +1,5 @@
-//! `rpc.discover`: the OpenRPC document of everything that can be asked for, made from the
-//! types that are really decoded and encoded.
+//! `rpc.discover`: the OpenRPC document of all methods and events, generated from the types that
+//! are actually decoded and encoded.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::kernel::fault::{Fault, Kind};
 use crate::wire::gateway::NoParams;
 use crate::wire::{PROTOCOL, error, event_data};
 
-/// Where the document keeps the schemas that others refer to.
+/// JSON pointer to the shared schemas in the document.
 const SCHEMAS: &str = "/components/schemas";
 
 pub(super) fn register(table: &mut Table) {
@@ -30,13 +30,14 @@ async fn discover(context: Arc<Context>, _: NoParams) -> Result<Document, Fault>
     if let Some(document) = context.document.get() {
         return Ok(document.clone());
     }
-    // Made when somebody asks: the schemas of everything cost a start more than the rest of it.
+    // Generated on the first request: the schemas would take more time at startup than everything
+    // else.
     let methods = context.described.get().map_or(&[][..], Vec::as_slice);
     let document = document(methods, &context.url, status::VERSION).map_err(Fault::internal)?;
     Ok(context.document.get_or_init(|| document).clone())
 }
 
-/// An OpenRPC document as it is sent.
+/// A serialized OpenRPC document.
 #[derive(Clone, Debug)]
 pub(super) struct Document(Arc<RawValue>);
 
@@ -73,7 +74,7 @@ impl JsonSchema for Document {
     }
 }
 
-/// A method as it was registered.
+/// A registered method with its schema generators.
 pub(super) struct Described {
     name: &'static str,
     params: fn(&mut SchemaGenerator) -> Schema,
@@ -81,7 +82,7 @@ pub(super) struct Described {
 }
 
 impl Described {
-    /// The method `name` from `P` to `R`.
+    /// Describes the method `name` with parameters `P` and result `R`.
     pub(super) fn new<P: JsonSchema, R: JsonSchema>(name: &'static str) -> Self {
         Described {
             name,
@@ -91,13 +92,13 @@ impl Described {
     }
 }
 
-/// The document for these methods, served at `url`.
+/// Generates the document for these methods, served at `url`.
 fn document(
     methods: &[Described],
     url: &str,
     version: &str,
 ) -> Result<Document, serde_json::Error> {
-    // What clients send may leave out more than what they are sent.
+    // Separate generators: requests may omit fields that responses always contain.
     let mut takes = generator(SchemaSettings::for_deserialize);
     let mut gives = generator(SchemaSettings::for_serialize);
     let mut methods: Vec<&Described> = methods.iter().collect();
@@ -139,7 +140,7 @@ fn document(
     Ok(Document(text.into()))
 }
 
-/// Examples without a result would say that the method is a notification.
+/// Adds a result to each example; an example without one would describe a notification.
 fn give_results(method: &mut Value, schemas: &Map<String, Value>) {
     let result = sample(&method["result"]["schema"], schemas);
     let examples = method.get_mut("examples").and_then(Value::as_array_mut);
@@ -148,8 +149,8 @@ fn give_results(method: &mut Value, schemas: &Map<String, Value>) {
     }
 }
 
-/// Formats of numbers are no formats of JSON Schema, and strict readers refuse what they do not
-/// know; others want to be told of every list what is in it.
+/// Makes a schema strict draft 7. Number formats are not part of JSON Schema and strict readers
+/// refuse them; other readers require `items` for every array.
 fn plain(schema: &mut Schema) {
     let Some(object) = schema.as_object_mut() else {
         return;
@@ -168,7 +169,7 @@ fn plain(schema: &mut Schema) {
 }
 
 fn generator(contract: fn(SchemaSettings) -> SchemaSettings) -> SchemaGenerator {
-    // OpenRPC's schemas are of draft 7.
+    // OpenRPC uses JSON Schema draft 7.
     let settings = SchemaSettings::draft07().with(|settings| {
         settings.definitions_path = SCHEMAS.into();
         settings.meta_schema = None;
@@ -203,7 +204,7 @@ fn method(
             param
         })
         .collect();
-    // Required ones stand first, as the specification wants it.
+    // The specification requires that required parameters come first.
     params.sort_by_key(|param| param["required"] != true);
     let about = about(described.name);
     let mut method = json!({
@@ -222,7 +223,7 @@ fn method(
 }
 
 fn example(about: &About) -> Option<Value> {
-    // The examples are part of this program; a test reads every one.
+    // The examples are part of this program; a test parses each of them.
     let given: Map<String, Value> = serde_json::from_str(about.example).ok()?;
     let params: Vec<Value> = given
         .into_iter()
@@ -231,8 +232,7 @@ fn example(about: &About) -> Option<Value> {
     Some(json!({ "name": about.name, "params": params }))
 }
 
-/// Errors of calls that were understood, by their code: OpenRPC allows one entry for a code,
-/// and some kinds share theirs.
+/// Error kinds grouped by code: OpenRPC allows one entry per code, and some kinds share a code.
 fn by_code() -> Vec<(i32, Vec<Kind>)> {
     let mut codes: Vec<(i32, Vec<Kind>)> = Vec::new();
     for kind in Kind::ALL {

@@ -1,4 +1,4 @@
-//! Entries of transcripts as clients see them. Called by the history of a session.
+//! Converts transcript entries to their wire form, for `sessions.history`.
 
 use serde_json::value::RawValue;
 
@@ -9,12 +9,12 @@ use crate::kernel::said::{self, Passed, Said};
 use crate::kernel::text;
 use crate::wire::shapes;
 
-/// The most bytes of text in one message of a page.
+/// Maximum number of text bytes of one message in a page.
 const MESSAGE_TEXT: usize = 512 * 1024;
 const _: () = assert!(said::SHORT <= MESSAGE_TEXT, "no short text has to be cut");
 
-/// An entry of a transcript; very long texts are cut, so that a page with it can be sent. What
-/// has become of its calls is found among `delegated`.
+/// Wire form of a transcript entry. Long texts are truncated so that the page can be sent. The
+/// status of its delegated calls is taken from `delegated`.
 pub(super) fn message(
     message: Passed,
     delegated: &[(Run, Vec<ChildCall>)],
@@ -29,7 +29,7 @@ pub(super) fn message(
     let truncated = match &mut content {
         Said::Text(_) => false,
         Said::Blocks(blocks) => {
-            // They are between the store and the provider.
+            // These blocks are only exchanged between the store and the provider.
             blocks.retain(|block| !matches!(block, Block::Native { .. } | Block::Note { .. }));
             shorten(blocks)
         }

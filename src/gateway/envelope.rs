@@ -1,5 +1,5 @@
-//! The outside of JSON-RPC messages, read without looking into parameters: who asks for what,
-//! what a batch holds, and what can be said of a message that is no request.
+//! The outer structure of JSON-RPC messages, parsed without their parameters: requests, batches,
+//! and error responses to invalid messages.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ use super::rpc::error_text;
 use crate::kernel::fault::{Fault, Kind};
 use crate::wire::error::WireError;
 
-/// A message as it comes. `id` and `params` tell absent and null apart.
+/// A request as received. For `id` and `params`, absent and null are distinct.
 #[derive(Deserialize)]
 pub(super) struct Envelope<'a> {
     #[serde(borrow)]
@@ -25,7 +25,7 @@ pub(super) struct Envelope<'a> {
     pub(super) params: Option<&'a RawValue>,
 }
 
-/// What can be saved of a message that is no request.
+/// The id of a message that is not a valid request.
 #[derive(Deserialize)]
 pub(super) struct OnlyId<'a> {
     #[serde(borrow, default, deserialize_with = "present")]
@@ -36,14 +36,13 @@ fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<&'de RawValue>, 
     <&RawValue>::deserialize(from).map(Some)
 }
 
-/// The entries of a batch, as far as the limit goes that [`MOST_ENTRIES`] sets; the rest is
-/// counted and not kept.
+/// The entries of a batch, up to [`MOST_ENTRIES`]; further ones are counted but not kept.
 pub(super) struct Entries<'a> {
     pub(super) list: Vec<&'a RawValue>,
     pub(super) count: usize,
 }
 
-/// More entries than any limit lets through are not held in memory.
+/// Maximum number of batch entries kept in memory; above every configurable limit.
 const MOST_ENTRIES: usize = 1024;
 
 impl<'de> Deserialize<'de> for Entries<'de> {
@@ -78,7 +77,8 @@ impl<'de> Deserialize<'de> for Entries<'de> {
     }
 }
 
-/// The answer to a message that is no request: is it JSON at all, and whose is it?
+/// The error response to an invalid message: `parse_error` if it is not JSON, otherwise
+/// `invalid_request` with its id if that can be read.
 pub(super) fn broken(text: &str, what: &str) -> String {
     if let Err(error) = serde_json::from_str::<IgnoredAny>(text) {
         let fault = Fault::new(
@@ -99,8 +99,8 @@ pub(super) fn broken(text: &str, what: &str) -> String {
     };
     match serde_json::from_str::<Id>(id) {
         Ok(id) => error_text(id, fault),
-        // A number that is no valid id comes back all the same, so that its sender can tell
-        // which call was refused.
+        // A number that is not a valid id is returned as it is, so that the sender can tell which
+        // call was refused.
         Err(_) if id.parse::<f64>().is_ok() => {
             let error = serde_json::to_string(&WireError::from(fault)).unwrap_or_default();
             format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#)

@@ -1,4 +1,4 @@
-//! `events.*`: the subscriptions of WebSocket connections, and how events are written.
+//! Handlers of `events.*`: subscriptions of WebSocket connections, and the serialization of events.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ async fn subscribe(
     let place = subscriptions.reserve(context.clock.new_id().to_string())?;
     let registry = &context.registry;
     let subscription = registry.subscribe(&context.principal, request).await?;
-    // Nothing is awaited from here on: the answer with the id goes out before the first item.
+    // No await from here on: the response with the id is sent before the first event.
     Ok(place.begin(subscription, context.clock.clone()))
 }
 
@@ -66,7 +66,7 @@ fn request(params: wire::SubscribeEvents) -> Result<Subscribe, Fault> {
             kinds,
             ..EventFilter::default()
         },
-        // A number that no log can reach is one that this log has not reached.
+        // A number beyond the cursor range is a cursor that this log has not reached.
         since: params
             .since
             .map(|since| i64::try_from(since).unwrap_or(i64::MAX)),
@@ -75,7 +75,7 @@ fn request(params: wire::SubscribeEvents) -> Result<Subscribe, Fault> {
     })
 }
 
-/// The refusal of a subscription where only one answer can be given.
+/// Error for a subscription over a transport with a single response.
 pub(super) fn needs_websocket() -> Fault {
     Fault::new(
         Kind::InvalidRequest,
@@ -84,7 +84,7 @@ pub(super) fn needs_websocket() -> Fault {
     .hint("open a WebSocket at /, or read GET /events")
 }
 
-/// An item as a notification of a subscription.
+/// Serializes an item as a notification of the subscription `id`.
 pub(super) fn notification(id: &str, item: &Item, clock: &Clock) -> String {
     let text = text(item, clock);
     let method = wire::NOTIFICATION;
@@ -93,7 +93,7 @@ pub(super) fn notification(id: &str, item: &Item, clock: &Clock) -> String {
     )
 }
 
-/// The cursor with which a reader goes on after this item.
+/// Cursor with which a reader resumes after this item; `None` if the item is not stored.
 pub(super) fn cursor(item: &Item) -> Option<i64> {
     match item {
         Item::Event(event) => Some(event.event.cursor),
@@ -103,7 +103,7 @@ pub(super) fn cursor(item: &Item) -> Option<i64> {
     }
 }
 
-/// An item as JSON on one line.
+/// Serializes an item as one line of JSON.
 pub(super) fn text<'a>(item: &'a Item, clock: &Clock) -> Cow<'a, str> {
     match item {
         Item::Event(event) => Cow::Borrowed(event.text(stored)),
@@ -194,6 +194,6 @@ fn said(clock: &Clock, text: &TextEvent) -> String {
 }
 
 fn to_json(value: &impl Serialize) -> String {
-    // These types hold only strings, numbers, lists and maps with text keys.
+    // These types contain only strings, numbers, lists and maps with string keys.
     serde_json::to_string(value).expect("plain data has a JSON form")
 }

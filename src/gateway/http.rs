@@ -1,5 +1,5 @@
-//! The HTTP routes in front of JSON-RPC: health and readiness for anybody, calls and the
-//! WebSocket for those with the token.
+//! The HTTP routes: public health and readiness; authenticated calls, events, metrics and WebSocket
+//! upgrades.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -33,13 +33,14 @@ use crate::registry::Principal;
 use crate::telemetry::metrics;
 use crate::wire::gateway::{Readiness, Restoring};
 
-/// The most of a refused body that is read, so that its sender comes to read why.
+/// Maximum number of bytes of a refused body that are read and discarded, so that the client gets
+/// to read the error.
 const LINGER_BYTES: u64 = 64 * 1024 * 1024;
 
-/// How long a body may stay without a further byte.
+/// Maximum time between two chunks of a body.
 const QUIET: Duration = Duration::from_secs(30);
 
-/// What every request needs.
+/// State shared by all requests.
 pub(crate) struct Door {
     pub(crate) gate: Gate,
     pub(crate) dispatcher: Arc<Dispatcher>,
@@ -89,7 +90,8 @@ pub(crate) async fn handle(
     Ok(answered)
 }
 
-/// On whose behalf a request is made, once its connection has a seat of theirs.
+/// Authenticates a request and returns its principal; the connection then holds a seat of that
+/// principal's kind.
 fn admit(
     door: &Door,
     peer: &Peer,
@@ -101,7 +103,7 @@ fn admit(
     Ok(who)
 }
 
-/// The daemon's numbers, for those who may call.
+/// `GET /metrics`, for principals other than runs.
 async fn numbers(
     door: &Door,
     peer: &Peer,
@@ -139,7 +141,7 @@ async fn enter(
     }
 }
 
-/// What happens, as server-sent events.
+/// `GET /events`: events as server-sent events.
 async fn events(
     door: &Arc<Door>,
     peer: &Peer,
@@ -159,7 +161,7 @@ async fn events(
     }
 }
 
-/// One message by HTTP POST.
+/// Answers one JSON-RPC message sent by HTTP POST.
 async fn call(
     door: &Door,
     connection: Arc<Connection>,
@@ -184,7 +186,7 @@ async fn call(
         }
         return Err(too_large(most));
     }
-    // What is announced is reserved before it is read.
+    // The declared size is reserved before the body is read.
     let announced = body.size_hint().upper().unwrap_or(most as u64);
     let held = door
         .dispatcher
@@ -214,7 +216,7 @@ async fn call(
     Ok(json(StatusCode::OK, text))
 }
 
-/// From HTTP to a WebSocket, which goes on in a task of its own.
+/// Upgrades the request to a WebSocket, which is served in its own task.
 fn upgrade(
     door: &Arc<Door>,
     who: Arc<Principal>,
@@ -291,7 +293,7 @@ fn ready(phase: Phase) -> Answered {
     }
 }
 
-/// A whole body; one that stays away is not waited for.
+/// Reads a whole body of at most `most` bytes; an error if no data arrives for [`QUIET`].
 async fn read(body: Incoming, most: usize) -> Result<Vec<u8>, Fault> {
     let mut body = Limited::new(body, most);
     let mut bytes = Vec::new();
@@ -346,7 +348,7 @@ fn wrong_method(allowed: &'static str) -> Answered {
     answered
 }
 
-/// A refusal before anything was parsed: the kind's own HTTP status.
+/// Error response before the message was parsed, with the HTTP status of the error kind.
 pub(crate) fn refused(fault: Fault) -> Answered {
     let status = match fault.kind {
         Kind::Unauthorized => StatusCode::UNAUTHORIZED,

@@ -1,4 +1,4 @@
-//! What ends, changes, repeats and removes runs and sessions.
+//! Handlers that cancel, steer, resolve and retry runs and change existing sessions.
 
 use std::sync::Arc;
 

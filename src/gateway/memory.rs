@@ -1,4 +1,4 @@
-//! `memory.*`.
+//! Handlers of `memory.*`.
 
 use std::sync::Arc;
 

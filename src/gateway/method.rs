@@ -1,5 +1,5 @@
-//! How a method is put into the table: a name, a request type, and a function from one to an
-//! answer.
+//! Registration of methods: a name, a request type, and an async function from the request to its
+//! result.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::kernel::fault::Fault;
 use crate::registry::Idempotency;
 use crate::wire::decode::{Params, decode};
 
-/// Every method.
+/// Registers all methods.
 pub(super) fn table(shared: Shared) -> Methods {
     let shared = Arc::new(shared);
     let mut table = Table {
@@ -48,29 +48,30 @@ pub(super) fn table(shared: Shared) -> Methods {
     table.methods
 }
 
-/// The methods registered so far.
+/// The method table under construction.
 pub(super) struct Table {
     methods: Methods,
     shared: Arc<Shared>,
     described: Vec<Described>,
 }
 
-/// A call whose parameters were read, ready to be carried out.
+/// A call with decoded parameters, ready to execute.
 struct Prepared {
-    /// What it is about, for the audit table.
+    /// Object of the call for the audit log: the id or key it names.
     object: Option<String>,
     work: Work,
 }
 
 type Work = BoxFuture<'static, Answered>;
 
-/// Reads the parameters of a call. Behind this type all methods share what surrounds a call,
-/// which is compiled once; of their own they have the reading, the work and the answer's text.
+/// Decodes the parameters of a call. This boxed type keeps the code around a call out of the
+/// generic functions, so it is compiled once rather than per method.
 type Prepare =
     dyn Fn(Arc<Context>, Arc<Connection>, Option<&str>) -> Result<Prepared, Fault> + Send + Sync;
 
 impl Table {
-    /// Adds the method `name`: its parameters are read as `P`, its faults become errors.
+    /// Adds the method `name`: its parameters are decoded as `P`, and faults become error
+    /// responses.
     pub(super) fn method<P, R, F, Fut>(&mut self, name: &'static str, handler: F)
     where
         P: Params + Send + 'static,
@@ -81,7 +82,7 @@ impl Table {
         self.connected(name, move |context, _, params: P| handler(context, params));
     }
 
-    /// As [`Table::method`], for methods that belong to the connection that calls them.
+    /// As [`Table::method`], for methods that need the calling connection.
     pub(super) fn connected<P, R, F, Fut>(&mut self, name: &'static str, handler: F)
     where
         P: Params + Send + 'static,
@@ -136,8 +137,8 @@ fn work<R: Reply>(answer: impl Future<Output = Result<R, Fault>> + Send + 'stati
     Box::pin(async move { answer.await?.into_text() })
 }
 
-/// The idempotency of a request: its key, and its other parameters in one canonical text,
-/// without `meta`, which may differ between repeats.
+/// The idempotency key of a request, with its other parameters as canonical JSON. `meta` is
+/// excluded because it may differ between repeats.
 pub(super) fn idempotency<P: Serialize>(
     key: Option<&str>,
     params: &P,

@@ -1,5 +1,4 @@
-//! The table of methods: by its name, what answers a call. The dispatcher looks methods up in
-//! it; `method` fills it.
+//! The table of method handlers by name. `method` fills it; the dispatcher looks methods up in it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,42 +10,42 @@ use crate::contract::BoxFuture;
 use crate::kernel::fault::Fault;
 use crate::registry::Principal;
 
-/// A call as its message gives it.
+/// A call with undecoded parameters.
 pub(crate) struct Call {
-    /// On whose behalf it is made.
+    /// Principal that makes the call.
     pub(crate) who: Arc<Principal>,
-    /// The connection that it came by.
+    /// Connection the call arrived on.
     pub(crate) connection: Arc<Connection>,
-    /// The text of its parameters, if it has some.
+    /// Raw JSON of the parameters; `None` if absent.
     pub(crate) params: Option<Box<str>>,
 }
 
-/// The answer's text, or why there is none.
+/// JSON text of the result, or the fault.
 pub(crate) type Answered = Result<Text, Fault>;
 
-/// JSON as it is sent.
+/// Serialized JSON.
 pub(crate) struct Text(String);
 
 impl Text {
-    /// What `value` is in JSON.
+    /// Serializes `value`.
     pub(crate) fn of(value: &impl Serialize) -> Result<Self, Fault> {
         serde_json::to_string(value)
             .map(Text)
             .map_err(Fault::internal)
     }
 
-    /// The text.
+    /// The JSON text.
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// What a method answers with.
+/// A method result that can be serialized.
 pub(super) trait Reply {
-    /// The shape that its text has.
+    /// Wire type that the JSON represents.
     type Shape;
 
-    /// Its text.
+    /// Serializes the result.
     fn into_text(self) -> Answered;
 }
 
@@ -58,20 +57,19 @@ impl<T: Serialize> Reply for T {
     }
 }
 
-/// Answers calls of one method. What a future gives was written once, and is sent as it is.
+/// Answers calls of one method. The result is serialized once and sent unchanged.
 pub(super) type Handler = dyn Fn(Call) -> BoxFuture<'static, Answered> + Send + Sync;
 
-/// Every method that can be called.
+/// Table of all methods.
 ///
-/// jsonrpsee's own table would serve as well, but for its cost: it copies each answer into
-/// another buffer and then parses it to see that it is JSON, which a long page pays for with
-/// every seventh part of its time; and an error that it has put into words must be parsed again
-/// to know its kind.
+/// jsonrpsee's own table is not used because of its cost: it copies each response into another
+/// buffer and parses it to check that it is JSON, which takes a seventh of the time of a long page.
+/// It also serializes errors, which would have to be parsed again to learn their kind.
 #[derive(Default)]
 pub(crate) struct Methods(BTreeMap<&'static str, Arc<Handler>>);
 
 impl Methods {
-    /// Adds a method. Two of one name are a defect that every start would show.
+    /// Adds a method. A duplicate name is a defect and panics at startup.
     pub(crate) fn add(
         &mut self,
         name: &'static str,
@@ -81,13 +79,13 @@ impl Methods {
         assert!(before.is_none(), "{name} is registered twice");
     }
 
-    /// The method called `name`, with that name for as long as there are methods.
+    /// The method named `name`, with its static name.
     pub(super) fn find(&self, name: &str) -> Option<(&'static str, Arc<Handler>)> {
         let (name, handler) = self.0.get_key_value(name)?;
         Some((name, Arc::clone(handler)))
     }
 
-    /// Every name, in order.
+    /// All names, sorted.
     pub(super) fn names(&self) -> impl Iterator<Item = &'static str> {
         self.0.keys().copied()
     }

@@ -1,4 +1,4 @@
-//! `GET /metrics`: the daemon's numbers, for those who may call.
+//! `GET /metrics`: the daemon's metrics.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use crate::kernel::fault::Fault;
 use crate::registry::Registry;
 use crate::telemetry::metrics::metrics;
 
-/// Gives the numbers as text.
+/// Renders the metrics as text.
 pub(crate) type Scrape = Box<dyn Fn() -> BoxFuture<'static, Result<String, Fault>> + Send + Sync>;
 
-/// The numbers of a daemon with this registry.
+/// A renderer for the metrics of the daemon with this registry.
 pub(super) fn of(registry: Registry) -> Scrape {
     let registry = Arc::new(registry);
     Box::new(move || {

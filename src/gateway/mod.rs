@@ -1,5 +1,6 @@
-//! The doors: JSON-RPC over HTTP and WebSocket, on a TCP port and a Unix socket. Methods translate the wire into calls of the
-//! registry and its answers back; nothing is decided here. The daemon calls [`serve`].
+//! The network entry points: JSON-RPC over HTTP and WebSocket, on a TCP port and a Unix socket.
+//! Methods translate requests into calls of the registry and results back; no decisions are made
+//! here. The daemon calls [`serve`].
 
 mod about;
 mod agents;
@@ -61,71 +62,71 @@ use crate::registry::{Principal, Registry};
 pub use peer::Origins;
 pub use seats::Connections;
 
-/// What the doors need of the rest of the daemon.
+/// What the gateway needs from the rest of the daemon.
 pub struct State {
-    /// Where calls go.
+    /// Executes the calls.
     pub registry: Registry,
-    /// The process itself.
+    /// Controls the daemon process: phase, drain, settings.
     pub control: Arc<dyn Control>,
-    /// Time.
+    /// Source of time and ids.
     pub clock: Clock,
-    /// The token that clients must show.
+    /// Token that clients must send.
     pub token: String,
-    /// On whose behalf its holders speak, and processes of this process's own user over the Unix
+    /// Principal of clients with the token, and of processes of the daemon's own user on the Unix
     /// socket.
     pub principal: Principal,
-    /// Where the token is, for those who must show it.
+    /// Path of the token file, named in the hint of errors that require the token.
     pub token_file: PathBuf,
-    /// Where a process comes from.
+    /// Determines the origin of a process that connects to the Unix socket.
     pub origins: Origins,
-    /// This life of the process.
+    /// Id of the daemon's current boot.
     pub boot: BootId,
-    /// When it began.
+    /// When this boot began.
     pub started_at: Timestamp,
-    /// Where clients reach it, for `gateway.status`.
+    /// URL of the daemon, for `gateway.status`.
     pub url: String,
-    /// The path of its Unix socket, for `gateway.status`.
+    /// Path of the Unix socket, for `gateway.status`.
     pub socket: Option<String>,
-    /// The servers of tools, as they are at each moment.
+    /// Live view of the MCP servers.
     pub servers: ServersSeen,
-    /// Names by which callers may know it; they may change.
+    /// Accepted host names and origins; a reload may change them.
     pub names: watch::Receiver<Names>,
-    /// How much clients may ask for.
+    /// Limits for clients.
     pub limits: Limits,
 }
 
-/// Names by which callers may know the daemon, besides its own.
+/// Names under which callers may address the daemon, in addition to its own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Names {
-    /// Host names under which it is reached, besides those of this machine's loopback and the
-    /// address that was called; any case.
+    /// Accepted host names, in addition to loopback and the address that was called;
+    /// case-insensitive.
     pub hosts: Vec<String>,
-    /// Origins of web pages that may call it, besides its own; `scheme://host[:port]`.
+    /// Origins of web pages that may call it, in addition to its own; `scheme://host[:port]`.
     pub origins: Vec<String>,
 }
 
-/// How much clients may ask for.
+/// Limits for clients.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Connections at the same time.
+    /// Maximum number of simultaneous connections, per kind of peer.
     pub connections: Connections,
-    /// Bytes of one message.
+    /// Maximum size of a message in bytes.
     pub payload: usize,
-    /// Bytes of one answer.
+    /// Maximum size of a response in bytes.
     pub reply: usize,
-    /// Bytes of all requests being worked on, over all connections.
+    /// Maximum number of bytes of all requests in progress, over all connections.
     pub request_bytes: usize,
-    /// The same of programs of runs and of processes of unknown origin.
+    /// The same limit for programs of runs and processes of unknown origin.
     pub program_bytes: usize,
-    /// Calls in flight on one connection, without waits.
+    /// Maximum number of calls in flight per connection, waits excluded.
     pub in_flight: u32,
-    /// Waits in flight on one connection.
+    /// Maximum number of waits in flight per connection.
     pub waits: u32,
-    /// Event subscriptions of one connection.
+    /// Maximum number of event subscriptions per connection.
     pub subscriptions: u32,
-    /// Entries of a batch.
+    /// Maximum number of entries in a batch.
     pub batch: u32,
-    /// A client that takes nothing of what is written to it is given up after so long.
+    /// A connection is closed if its client reads nothing of a pending write for this long.
     pub write_timeout: Duration,
 }
 
@@ -146,10 +147,10 @@ impl Default for Limits {
     }
 }
 
-/// What one call works with.
+/// Context of one call.
 struct Context {
     shared: Arc<Shared>,
-    /// On whose behalf it is made.
+    /// Principal that makes the call.
     principal: Arc<Principal>,
 }
 
@@ -161,7 +162,7 @@ impl Deref for Context {
     }
 }
 
-/// What all calls work with.
+/// State shared by all calls.
 struct Shared {
     token_file: PathBuf,
     registry: Registry,
@@ -178,17 +179,17 @@ struct Shared {
     document: OnceLock<discover::Document>,
 }
 
-/// Where clients come in.
+/// The sockets that accept clients.
 pub struct Listeners {
-    /// For those with the token.
+    /// TCP; requires the token.
     pub tcp: TcpListener,
-    /// For this process's own user.
+    /// Unix socket for the daemon's own user; `None` if there is none.
     pub unix: Option<UnixListener>,
 }
 
-/// Serves clients on `listeners` until `shutdown` is called and every call in flight has been
-/// answered. The registry ends open waits when the daemon drains; a caller that wants a bound
-/// on the rest puts one around this.
+/// Serves clients on `listeners` until `shutdown` is cancelled and every call in flight has been
+/// answered. The registry ends open waits when the daemon drains; a caller that needs a deadline
+/// for the remaining calls wraps this in a timeout.
 pub async fn serve(
     listeners: Listeners,
     state: State,
@@ -233,7 +234,7 @@ pub async fn serve(
     open(listeners, gate, dispatcher, metrics, shutdown).await
 }
 
-/// The doors around any table of methods.
+/// Serves any table of methods; the tests use it with methods of their own.
 async fn open(
     listeners: Listeners,
     gate: peer::Gate,

@@ -1,4 +1,4 @@
-//! `gateway.audit`, `gateway.config` and `gateway.reload`: what an operator asks for.
+//! Handlers of `gateway.audit`, `gateway.config` and `gateway.reload`.
 
 use std::sync::Arc;
 

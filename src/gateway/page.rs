@@ -1,5 +1,5 @@
-//! Pages that stay within their size: a page that is too large is asked for again, smaller,
-//! so that its cursor is right.
+//! Size-limited pages: a page that is too large is fetched again with a smaller limit, so that its
+//! cursor is right.
 
 use std::borrow::Cow;
 use std::marker::PhantomData;
@@ -10,11 +10,10 @@ use serde::Serialize;
 use super::methods::{Answered, Reply, Text};
 use crate::kernel::fault::Fault;
 
-/// The most bytes of a page, unless one entry alone is larger.
+/// Maximum size of a page in bytes, unless a single entry is larger.
 const PAGE_BYTES: usize = 1024 * 1024;
 
-/// A page of the shape `T` as it is sent. To know its size is to write it, and it is not
-/// written twice.
+/// A serialized page of type `T`. Its size is only known by serializing it, so the text is kept.
 pub(super) struct Written<T> {
     text: Text,
     page: PhantomData<fn() -> T>,
@@ -28,7 +27,7 @@ impl<T> Reply for Written<T> {
     }
 }
 
-/// The text of a page of the shape `T`.
+/// Serializes a page of type `T`.
 pub(super) fn write<T>(page: &impl Serialize) -> Result<Written<T>, Fault> {
     Ok(Written {
         text: Text::of(page)?,
@@ -54,8 +53,7 @@ impl<T: JsonSchema> JsonSchema for Written<T> {
     }
 }
 
-/// The page that `fetch` gives for a limit of `limit` entries, or for fewer if that one is too
-/// large.
+/// Fetches a page of `limit` entries, or of fewer if that page exceeds [`PAGE_BYTES`].
 pub(super) async fn fit<R, Fut>(
     limit: u32,
     fetch: impl Fn(u32) -> Fut,
@@ -76,7 +74,7 @@ where
     }
 }
 
-/// A limit that would fit if all entries were of one size, and at most the half.
+/// A limit that would fit if all entries were of equal size; at most half of `limit`, at least 1.
 fn smaller(limit: u32, size: usize) -> u32 {
     let share = u64::from(limit) * PAGE_BYTES as u64 / size as u64;
     u32::try_from(share).unwrap_or(limit).min(limit / 2).max(1)
@@ -99,7 +97,8 @@ mod tests {
         assert_eq!(page_of(10, 500).await.len(), 500);
         let page = page_of(100 * 1024, 50).await;
         assert!(!page.is_empty());
-        // What is too large alone still comes, so that nobody is stuck before it.
+        // A single entry that is too large is still returned; otherwise no reader could get past
+        // it.
         assert_eq!(page_of(2 * PAGE_BYTES, 8).await.len(), 1);
     }
 }

@@ -1,9 +1,9 @@
-//! Who is at the other end of a connection, and on whose behalf it speaks: the one place where
-//! a peer becomes a principal. The HTTP routes ask before anything of a request is read.
+//! Identifies the peer of a connection and the principal of each request; no other place turns a
+//! peer into a principal. The HTTP routes call it before they read a request's body.
 //!
-//! Over TCP anybody can connect, so the token decides, and the names keep out web pages. Over
-//! the Unix socket the system says who connected, and no browser can open it. Which process that
-//! was is settled at accept: later it may have ended, or have handed the stream on.
+//! Any program can connect over TCP, so the token decides, and the host and origin checks keep out
+//! web pages. Over the Unix socket the system reports the connecting process, and no browser can
+//! open it. The process is identified at accept: later it may have ended or passed the stream on.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,28 +17,28 @@ use crate::contract::processes::Origin;
 use crate::kernel::fault::{Fault, Kind};
 use crate::registry::Principal;
 
-/// How long the system may take to say where a process comes from.
+/// Timeout of looking up the origin of a process.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// The other end of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Peer {
-    /// A program that reached the TCP port.
+    /// A program that connected to the TCP port.
     Tcp(Ends),
-    /// A program of this machine that opened the Unix socket.
+    /// A program on this machine that connected to the Unix socket.
     Local(Local),
 }
 
-/// The process that opened the Unix socket.
+/// The process that connected to the Unix socket.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Local {
-    /// Its user.
+    /// User id of the process.
     pub(crate) uid: u32,
-    /// Where it comes from.
+    /// Which run or service started the process, if any.
     pub(crate) origin: Origin,
 }
 
-/// Lets peers in, each as the principal that it is.
+/// Admits peers and determines their principals.
 pub(crate) struct Gate {
     guard: Guard,
     owner: Arc<Principal>,
@@ -46,11 +46,11 @@ pub(crate) struct Gate {
     origins: Origins,
 }
 
-/// Where the process of this number comes from; `None`: it has no number here.
+/// Looks up the origin of the process with this id; `None` means it has no id in this namespace.
 pub type Origins = Arc<dyn Fn(Option<u32>) -> Origin + Send + Sync>;
 
 impl Gate {
-    /// Peers that hold the guard's token, or are of this process's own user, speak for `owner`.
+    /// Peers with the guard's token, or of this process's own user, act as `owner`.
     pub(crate) fn new(guard: Guard, owner: Principal) -> Self {
         Gate {
             guard,
@@ -60,13 +60,12 @@ impl Gate {
         }
     }
 
-    /// Peers that a run has started, by what `origins` knows, speak for their run and not for
-    /// the owner.
+    /// Peers that a run started, according to `origins`, act as that run and not as the owner.
     pub(crate) fn knowing(self, origins: Origins) -> Self {
         Gate { origins, ..self }
     }
 
-    /// Who has just connected to the Unix socket.
+    /// Identifies the process that has just connected to the Unix socket.
     pub(crate) async fn look(&self, credentials: UCred) -> Local {
         let uid = credentials.uid();
         let mut local = Local {
@@ -76,11 +75,12 @@ impl Gate {
         if !self.knows_user(local) {
             return local;
         }
-        // Zero: a process of another container, which has no number here.
+        // Zero: a process of another container, which has no id in this namespace.
         let pid = credentials.pid().and_then(|pid| u32::try_from(pid).ok());
         let pid = pid.filter(|pid| *pid > 0);
         let origins = Arc::clone(&self.origins);
-        // Reading about a process can block, and one that blocks it proves nothing.
+        // Reading process information can block; a process for which it does is treated as
+        // unproven.
         let looking = tokio::task::spawn_blocking(move || origins(pid));
         if let Ok(Ok(origin)) = tokio::time::timeout(LOOK, looking).await {
             local.origin = origin;
@@ -88,13 +88,13 @@ impl Gate {
         local
     }
 
-    /// Is it of the daemon's own user, or root, from whom nothing on this machine could be kept
-    /// anyway?
+    /// Whether the peer has the daemon's user id or is root, from which nothing on this machine
+    /// could be protected anyway.
     pub(crate) fn knows_user(&self, peer: Local) -> bool {
         peer.uid == self.uid || peer.uid == 0
     }
 
-    /// On whose behalf this request is made, or why it is refused.
+    /// The principal of a request, or why it is refused.
     pub(crate) fn admit(&self, peer: &Peer, headers: &HeaderMap) -> Result<Arc<Principal>, Fault> {
         match peer {
             Peer::Tcp(ends) => {
@@ -118,7 +118,8 @@ impl Gate {
             )
         };
         match origin {
-            // A program can read the token as its user can: over the socket it gains nothing by it.
+            // A program can read the token as its user can; over the socket the token gives it no
+            // further rights.
             Origin::Run(run) => Ok(Arc::new(Principal {
                 run: Some(run),
                 ..Principal::clone(&self.owner)
@@ -169,8 +170,8 @@ impl Gate {
         .hint("run as that user, or use the TCP address with a token"))
     }
 
-    /// No browser opens a Unix socket. A program that forwards a port to it does, and then web
-    /// pages could come that way, with the rights of whoever forwards.
+    /// No browser opens a Unix socket, but a program that forwards a port to it does. Web pages
+    /// could then use the rights of the forwarding user.
     fn check_not_forwarded(&self, headers: &HeaderMap) -> Result<(), Fault> {
         if let Some(origin) = headers.get(ORIGIN)
             && !self.guard.is_configured(origin)
@@ -184,7 +185,7 @@ impl Gate {
         let Some(host) = headers.get(HOST).and_then(|host| host.to_str().ok()) else {
             return Ok(());
         };
-        // Names with a dot can be made to point anywhere by whoever owns them.
+        // The owner of a domain can make its names resolve to any address.
         let named = host.parse::<Uri>().ok();
         let name = named.as_ref().and_then(Uri::host);
         if host.is_empty() || name.is_some_and(|name| !name.contains('.') || self.guard.knows(name))
@@ -245,7 +246,7 @@ mod tests {
         let run = RunId(uuid::Uuid::from_u128(1));
         let right = [(http::header::AUTHORIZATION, "Bearer secret")];
         let wrong = [(http::header::AUTHORIZATION, "Bearer other")];
-        // Without, with the right, and with a wrong token.
+        // Without a token, with the right token, with a wrong token.
         let all = |origin| {
             [&[][..], &right, &wrong].map(|headers| match admitted(1000, origin, headers) {
                 Ok(who) => Ok((who.run, who.with_token)),
@@ -273,7 +274,7 @@ mod tests {
         let refused = local(1001, &[]).unwrap_err();
         assert_eq!(refused.kind, Kind::Forbidden);
         assert!(refused.message.contains("1001"), "{refused}");
-        // A token does not change whose socket it is.
+        // A token gives another user no access to the socket.
         let token = [(http::header::AUTHORIZATION, "Bearer secret")];
         assert!(local(1001, &token).is_err());
     }

@@ -1,4 +1,4 @@
-//! `questions.*`.
+//! Handlers of `questions.*`.
 
 use std::sync::Arc;
 

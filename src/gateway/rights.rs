@@ -1,15 +1,14 @@
-//! What a caller over the Unix socket may do that shows no token: look, and give work. What a
-//! person decides (approvals, answers, trust, agents, secrets) needs the token, because the
-//! system says which user calls and not whether a person does. The table of methods asks before
-//! each call.
+//! Rights of callers on the Unix socket without a token: read, and request work. A user's decisions
+//! (approvals, answers, trust, agents, secrets) need the token, because the system reports which
+//! user calls but not whether it is a person. The method table checks this before each call.
 
 use std::path::Path;
 
 use super::about;
 use crate::kernel::fault::{Fault, Kind};
 
-/// Methods that change something and need no token. A drain and a reload do what a signal of the
-/// same user does, too. Every other one that changes something needs it, a new one as well.
+/// Changing methods that need no token. A drain and a reload do what a signal of the same user can
+/// do, too. Every other changing method, new ones included, needs the token.
 const ORDINARY: &[&str] = &[
     "agent.run",
     "agents.reload",
@@ -33,7 +32,7 @@ const ORDINARY: &[&str] = &[
     "skills.refresh",
 ];
 
-/// Refuses `method` to a caller without the token, where it needs that.
+/// Refuses `method` if it needs the token; the caller has none.
 pub(super) fn check(method: &str, token_file: &Path) -> Result<(), Fault> {
     if !about::changes(method) || ORDINARY.contains(&method) {
         return Ok(());

@@ -1,9 +1,9 @@
-//! JSON-RPC messages: from the text of one message to the text of its answer. Both doors,
-//! HTTP and WebSocket, go through here; methods are looked up in one table.
+//! Dispatch of JSON-RPC messages: from the text of a message to the text of its response, for both
+//! HTTP and WebSocket.
 //!
-//! The message is read here and not by jsonrpsee's own server, because that one takes an id
-//! such as -1 for a notification and never answers it, answers broken messages without
-//! `data.kind`, and holds a whole batch before it counts it.
+//! Messages are not parsed by jsonrpsee's own server because it treats an id such as -1 as a
+//! notification and never answers it, answers invalid messages without `data.kind`, and holds a
+//! whole batch before it counts its entries.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -29,11 +29,11 @@ use crate::registry::Principal;
 use crate::telemetry::metrics::{self, metrics};
 use crate::wire::error::WireError;
 
-/// The methods that wait, which have a limit of their own.
+/// Methods that wait; they have a separate limit.
 const WAITS: [&str; 2] = ["agent.wait", "sessions.send"];
-/// Methods that belong to the connection that calls them, and to a message of their own.
+/// Methods bound to the calling connection; not allowed in a batch.
 const OF_CONNECTION: [&str; 2] = ["events.subscribe", "events.unsubscribe"];
-/// Methods that make work; refused while the daemon drains.
+/// Methods that create work; refused while the daemon drains.
 const MAKES_WORK: [&str; 6] = [
     "agent.run",
     "runs.retry",
@@ -42,38 +42,39 @@ const MAKES_WORK: [&str; 6] = [
     "sessions.send",
     "sessions.spawn",
 ];
-/// Methods that answer also while the daemon starts.
+/// Methods that are answered while the daemon starts.
 const ANSWERS_ALWAYS: [&str; 3] = ["gateway.hello", "gateway.ping", "gateway.status"];
-/// Methods that change nothing in the store, and so need no room on a full disk.
+/// Changing methods that do not write to the store and so work on a full disk.
 const NEEDS_NO_ROOM: [&str; 2] = ["gateway.drain", "gateway.reload"];
-/// When a refused call may be tried again, milliseconds.
+/// `retryAfterMs` of a refused call.
 const RETRY_AFTER_MS: u64 = 200;
-/// The same on a full disk.
+/// `retryAfterMs` of a call refused because the disk is full.
 const ROOM_AFTER_MS: u64 = 5000;
 
-/// Answers messages. One for all connections.
+/// Answers messages of all connections.
 pub(crate) struct Dispatcher {
     methods: Methods,
     control: Arc<dyn Control>,
     clock: Clock,
     limits: Limits,
     bytes: Arc<AtomicUsize>,
-    /// Of those that programs of runs make: they take nothing of what is the owner's.
+    /// Bytes of requests of programs of runs, counted separately so that they do not reduce the
+    /// owner's limit.
     bytes_of_programs: Arc<AtomicUsize>,
 }
 
-/// What is in flight on one connection.
+/// State of one connection: its calls in flight and its subscriptions.
 #[derive(Default)]
 pub(crate) struct Connection {
     calls: AtomicU32,
     waits: AtomicU32,
-    /// Its peer is a program of a run, or of unknown origin.
+    /// The peer is a program of a run, or of unknown origin.
     is_program: AtomicBool,
     subscriptions: Option<Arc<Subscriptions>>,
 }
 
 impl Connection {
-    /// A connection that can carry subscriptions.
+    /// A connection that supports subscriptions.
     pub(crate) fn with(subscriptions: Arc<Subscriptions>) -> Self {
         Connection {
             subscriptions: Some(subscriptions),
@@ -81,28 +82,28 @@ impl Connection {
         }
     }
 
-    /// From now on the requests of this connection count as those of programs.
+    /// Sets whether the requests of this connection count towards the limit of programs.
     pub(crate) fn has_seat_of_program(&self, is_program: bool) {
         self.is_program.store(is_program, Ordering::Relaxed);
     }
 
-    /// Its subscriptions, if it can have some.
+    /// Its subscriptions; an error if the transport does not support any.
     pub(crate) fn subscriptions(&self) -> Result<&Arc<Subscriptions>, Fault> {
         self.subscriptions.as_ref().ok_or_else(needs_websocket)
     }
 }
 
-/// The way to the answer of one message.
+/// Answer to one message.
 pub(crate) enum Answer {
-    /// There is none: a notification.
+    /// No response, because the message is a notification.
     None,
-    /// It is here already.
+    /// The response.
     Now(String),
-    /// It comes. Dropping the future gives the call up.
+    /// The pending response. Dropping the future abandons the call.
     Later(BoxFuture<'static, String>),
 }
 
-/// A place among the calls or the waits of a connection, until it is dropped.
+/// A slot among the calls or waits of a connection, released on drop.
 struct Held {
     connection: Arc<Connection>,
     waits: bool,
@@ -119,15 +120,15 @@ impl Drop for Held {
     }
 }
 
-/// Where a request stands.
+/// Position of a request: alone or in a batch.
 enum Place {
-    /// In a message of its own, which holds so many bytes.
+    /// A message of its own, holding its bytes.
     Alone(HeldBytes),
-    /// In a batch, which holds place and bytes for all its entries.
+    /// A batch, which holds the call slot and the bytes for all its entries.
     Batch,
 }
 
-/// Bytes of requests in flight, until it is dropped.
+/// Reserved bytes of requests in flight, released on drop.
 pub(crate) struct HeldBytes(Arc<AtomicUsize>, usize);
 
 impl Drop for HeldBytes {
@@ -153,17 +154,17 @@ impl Dispatcher {
         }
     }
 
-    /// What a client may ask for.
+    /// Limits for clients.
     pub(crate) fn limits(&self) -> &Limits {
         &self.limits
     }
 
-    /// How far the daemon has come.
+    /// Current phase of the daemon.
     pub(crate) fn phase(&self) -> Phase {
         self.control.phase()
     }
 
-    /// Takes `bytes` out of the budget for requests in flight, or says that it is used up.
+    /// Reserves `bytes` of the limit for requests in flight; `busy` if it is exhausted.
     pub(crate) fn hold_bytes(
         &self,
         connection: &Connection,
@@ -181,7 +182,7 @@ impl Dispatcher {
         Ok(held)
     }
 
-    /// Begins to answer one message.
+    /// Starts to answer one message.
     pub(crate) fn answer(
         self: &Arc<Self>,
         connection: &Arc<Connection>,
@@ -211,8 +212,8 @@ impl Dispatcher {
             Ok(_) => return Answer::Now(broken(text, "jsonrpc must be \"2.0\"")),
             Err(error) => return Answer::Now(broken(text, &error.to_string())),
         };
-        // A notification has no way to be refused or answered, and no method here makes sense
-        // without its answer: it is not carried out.
+        // A notification cannot be refused or answered, and no method here makes sense without its
+        // result, so it is not executed.
         let Some(raw) = message.id else {
             tracing::debug!(method = %text::prefix(&message.method, 80), "notification ignored");
             return Answer::None;
@@ -250,7 +251,7 @@ impl Dispatcher {
         began.inspect_err(|fault| metrics().refused(name, fault.kind.as_str()))
     }
 
-    /// Begins a call of a method that there is.
+    /// Starts a call of an existing method.
     fn begin(
         &self,
         name: &'static str,
@@ -291,7 +292,7 @@ impl Dispatcher {
             });
             let answer = match answer.catch_unwind().await {
                 Ok(answer) => answer,
-                // The panic hook has logged where it was.
+                // The panic hook has logged the location.
                 Err(_) => Err(Fault::internal(format_args!("{name} failed by a defect"))),
             };
             let answer = answer.and_then(|result| {
@@ -355,7 +356,7 @@ impl Dispatcher {
                 if out.len() > 1 {
                     out.push(',');
                 }
-                // What was done stays done; only its answer does not fit any more.
+                // The call was executed; only its response does not fit.
                 if out.len() + answer.len() > dispatcher.limits.reply {
                     let fault = reply_too_large(dispatcher.limits.reply);
                     out.push_str(&dispatcher.refusal(entry.get(), fault));
@@ -432,7 +433,7 @@ impl Dispatcher {
         }
     }
 
-    /// The answer to a message that is not looked into any further than its id.
+    /// Error response to a message of which only the id is parsed.
     fn refusal(&self, text: &str, fault: Fault) -> String {
         let id = serde_json::from_str::<OnlyId>(text).ok();
         let id = id.and_then(|only| only.id.and_then(|id| serde_json::from_str(id.get()).ok()));
@@ -454,8 +455,8 @@ fn reply_too_large(most: usize) -> Fault {
     .with("value", most)
 }
 
-/// Writes a defect into the log, under a reference that its answer carries too. Other faults
-/// are the client's to look at and pass unchanged.
+/// Logs a defect under a reference id and adds that id to the fault. Other faults are the client's
+/// to handle and pass unchanged.
 pub(crate) fn logged(method: &str, fault: Fault, clock: &Clock) -> Fault {
     if fault.kind != Kind::Internal {
         return fault;
@@ -465,19 +466,19 @@ pub(crate) fn logged(method: &str, fault: Fault, clock: &Clock) -> Fault {
     fault.with("reference", reference)
 }
 
-/// A fault as jsonrpsee's error object.
+/// Converts a fault to jsonrpsee's error object.
 pub(crate) fn error_object(fault: Fault) -> ErrorObjectOwned {
     let error = WireError::from(fault);
     ErrorObjectOwned::owned(error.code, error.message, Some(error.data))
 }
 
-/// A fault as the text of an answer.
+/// Serializes a fault as a response.
 pub(crate) fn error_text(id: Id, fault: Fault) -> String {
     let error = ResponsePayload::<()>::error(error_object(fault));
     json(&Response::new(error, id))
 }
 
-/// A result as the text of an answer, if that has no more than `most` bytes.
+/// Serializes a result as a response; `None` if it exceeds `most` bytes.
 fn result_text(id: &Id, result: &Text, most: usize) -> Option<String> {
     let id = json(id);
     let before = r#"{"jsonrpc":"2.0","id":"#;
@@ -486,7 +487,7 @@ fn result_text(id: &Id, result: &Text, most: usize) -> Option<String> {
     (bytes <= most).then(|| parts.concat())
 }
 
-/// The JSON of texts and numbers.
+/// Serializes a value of strings and numbers.
 fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).expect("texts and numbers have a JSON form")
 }

@@ -1,4 +1,4 @@
-//! `agent.*` and `runs.*`.
+//! Handlers of `agent.*` and `runs.*`.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub(super) fn register(table: &mut Table) {
     table.method("runs.steps", steps);
 }
 
-/// The most bytes of one part of a tool's answer.
+/// Maximum number of bytes in one `runs.output` result.
 const OUTPUT_PART: usize = 256 * 1024;
 
 async fn output(context: Arc<Context>, params: wire::GetOutput) -> Result<wire::Output, Fault> {

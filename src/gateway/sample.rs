@@ -1,14 +1,13 @@
-//! The least value that a schema of the protocol's document takes: what an example there shows for
-//! a result. Used by `discover`.
+//! Generates a minimal value for a schema, as the example result of a method. Used by `discover`.
 
 use serde_json::{Map, Value, json};
 
-/// An id as all ids of the document's examples look.
+/// Id used in all examples of the document.
 const ID: &str = "01936f0e-0000-7000-8000-000000000001";
-/// Deeper no schema of the protocol goes but by a circle.
+/// Maximum nesting depth; only a recursive schema exceeds it.
 const DEEPEST: u32 = 32;
 
-/// The least value that `schema` takes; `schemas` are those that it may refer to by name.
+/// A minimal value for `schema`; `schemas` are the shared schemas it may refer to by name.
 pub(super) fn sample(schema: &Value, schemas: &Map<String, Value>) -> Value {
     of(schema, schemas, DEEPEST)
 }
@@ -60,7 +59,7 @@ fn of(schema: &Value, schemas: &Map<String, Value>, depth: u32) -> Value {
     made
 }
 
-/// The type of what the schema takes; null where it takes that, too.
+/// The type of the schema; `null` if it allows null.
 fn kind(schema: &Value) -> &str {
     match &schema["type"] {
         Value::String(one) => one,
@@ -74,7 +73,7 @@ fn kind(schema: &Value) -> &str {
     }
 }
 
-/// With what must be there and nothing else.
+/// An object with only its required fields.
 fn object(schema: &Value, next: impl Fn(&Value) -> Value) -> Value {
     let required = schema["required"].as_array().into_iter().flatten();
     let names = required.filter_map(Value::as_str);

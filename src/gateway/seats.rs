@@ -1,10 +1,10 @@
-//! How many connections there may be, of whom. Each kind of peer has seats of its own, so that
-//! none can take those of another, and all together are a part of the descriptors that the
-//! process may open: the rest is for the store, tools and providers.
+//! Connection limits per kind of peer. Each kind has its own seats, so that none can take those of
+//! another. All together use only a part of the file descriptors of the process; the rest is for
+//! the store, tools and providers.
 //!
-//! A peer that has shown no token is a stranger. Strangers have few seats and little time. Where
-//! all are taken, the one that has been there longest makes room: the owner, too, comes in over
-//! TCP as a stranger, and must not be kept out by others who only wait.
+//! A peer that has not sent the token is a stranger. Strangers have few seats and a short deadline.
+//! If all are taken, the oldest is closed: the owner, too, connects over TCP as a stranger and must
+//! not be kept out by idle connections.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,29 +18,28 @@ use crate::kernel::fault::{Fault, Kind};
 use crate::registry::Principal;
 use crate::telemetry::metrics::{self, metrics};
 
-/// How long a stranger has to show the token.
+/// Deadline for a stranger to send the token.
 pub(super) const STRANGER: Duration = Duration::from_secs(5);
-/// The most connections, whatever the system allows.
+/// Maximum number of connections, regardless of the descriptor limit.
 const MOST: u64 = 4096;
 
-/// How many connections there may be at the same time.
+/// Maximum number of simultaneous connections per kind of peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Connections {
-    /// Over TCP with the token.
+    /// TCP connections with the token.
     pub tcp: usize,
-    /// Over the Unix socket, of the owner.
+    /// Unix socket connections of the owner.
     pub local: usize,
-    /// Over the Unix socket, of programs that runs have started and of processes whose origin
-    /// is unknown.
+    /// Unix socket connections of programs started by runs and of processes of unknown origin.
     pub programs: usize,
-    /// Over TCP without the token.
+    /// TCP connections without the token.
     pub strangers: usize,
-    /// Over the Unix socket, of other users.
+    /// Unix socket connections of other users.
     pub others: usize,
 }
 
 impl Connections {
-    /// The seats of a process that may open so many files: a quarter of them, up to 4,096.
+    /// Limits for a process with this descriptor limit: a quarter of it in total, at most 4,096.
     pub fn within(descriptors: u64) -> Self {
         let all = usize::try_from((descriptors / 4).clamp(16, MOST)).unwrap_or(16);
         let strangers = (all / 8).clamp(2, 64);
@@ -58,7 +57,7 @@ impl Connections {
     }
 }
 
-/// The seats.
+/// All seats of the daemon.
 pub(super) struct Seats {
     tcp: Pool,
     local: Pool,
@@ -84,8 +83,8 @@ impl Seats {
         }
     }
 
-    /// Waits until there is room for one more stranger over TCP: those that must go are given
-    /// a moment to hear why.
+    /// Waits until one more stranger may connect over TCP. Strangers that must close are given a
+    /// moment to read the reason.
     pub(super) async fn room(&self) -> Room {
         let permit = Arc::clone(&self.strangers.alive).acquire_owned().await;
         // The semaphore is never closed.
@@ -94,13 +93,13 @@ impl Seats {
         }
     }
 
-    /// The seat of a new connection over TCP.
+    /// Seat of a new TCP connection.
     pub(super) fn stranger(self: &Arc<Self>, room: Room) -> Seat {
         let visitor = Visitors::enter(&self.strangers, room);
         self.seat(Taken::Visitor(visitor))
     }
 
-    /// The seat of a new connection of another user over the socket; `None`: close it.
+    /// Seat of a new Unix socket connection of another user; `None` means close the connection.
     pub(super) fn other(self: &Arc<Self>) -> Option<Seat> {
         let room = Arc::clone(&self.others.alive).try_acquire_owned().ok()?;
         let room = Room {
@@ -110,7 +109,7 @@ impl Seats {
         Some(self.seat(Taken::Visitor(visitor)))
     }
 
-    /// The seat of a new connection over the socket of a process of the daemon's own user.
+    /// Seat of a new Unix socket connection of the daemon's own user.
     pub(super) fn local(self: &Arc<Self>, origin: Origin) -> Result<Seat, Fault> {
         let pool = match origin {
             Origin::Outside => &self.local,
@@ -132,7 +131,7 @@ impl Seats {
     }
 }
 
-/// Seats of one kind.
+/// The seats of one kind of peer.
 struct Pool {
     most: usize,
     what: &'static str,
@@ -165,16 +164,16 @@ impl Pool {
     }
 }
 
-/// Leave for one more stranger to be alive.
+/// Permit for one more stranger connection.
 pub(super) struct Room {
     _permit: Option<OwnedSemaphorePermit>,
 }
 
-/// Peers that have shown no token, the one that has been there longest first.
+/// Peers without the token, oldest first.
 struct Visitors {
     most: usize,
     inside: Mutex<Inside>,
-    /// Bounds those that have seats and those that are on their way out.
+    /// Limits open strangers together with those that are being closed.
     alive: Arc<Semaphore>,
 }
 
@@ -213,7 +212,7 @@ impl Visitors {
     }
 }
 
-/// The seat of a stranger.
+/// Seat of a stranger.
 struct Visitor {
     number: u64,
     must_go: Arc<Notify>,
@@ -234,24 +233,24 @@ enum Taken {
         _held: OwnedSemaphorePermit,
         is_program: bool,
     },
-    /// It has shown the token: one of the owner's.
+    /// Its peer has sent the token: a seat of the owner.
     Owner {
         _held: OwnedSemaphorePermit,
     },
 }
 
-/// The seat of one connection, as long as that lives.
+/// Seat of one connection, released on drop.
 pub(crate) struct Seat {
     taken: Mutex<Taken>,
-    /// Was a request answered on it?
+    /// Whether a request was answered on this connection.
     answered: Mutex<bool>,
     seats: Arc<Seats>,
     _counted: metrics::Held,
 }
 
 impl Seat {
-    /// Its peer speaks for `who`. A stranger that turns out to be the owner gets one of the
-    /// owner's seats, or is refused where none is left.
+    /// Records that the peer acts as `who`. A stranger that proves to be the owner gets one of the
+    /// owner's seats, or is refused if none is free.
     pub(super) fn is_of(&self, who: &Principal, peer: &Peer) -> Result<(), Fault> {
         if who.run.is_some() || !who.with_token {
             return Ok(());
@@ -260,7 +259,7 @@ impl Seat {
         let pool = match (&*taken, peer) {
             (Taken::Owner { .. }, _) => return Ok(()),
             (_, Peer::Tcp(_)) => &self.seats.tcp,
-            // It has one of these.
+            // The connection already holds an owner seat.
             (_, Peer::Local(local)) if local.origin == Origin::Outside => return Ok(()),
             (_, Peer::Local(_)) => &self.seats.local,
         };
@@ -270,7 +269,7 @@ impl Seat {
         Ok(())
     }
 
-    /// Is its peer a program of a run, or of unknown origin, and without the token?
+    /// Whether the peer is a program of a run or of unknown origin, without the token.
     pub(super) fn is_of_program(&self) -> bool {
         let taken = lock(&self.taken);
         matches!(
@@ -282,13 +281,13 @@ impl Seat {
         )
     }
 
-    /// A request was answered on it.
+    /// Records that a request was answered on this connection.
     pub(super) fn has_answered(&self) {
         *lock(&self.answered) = true;
     }
 
-    /// Resolves when its peer must leave, with what to tell it, if it waits for an answer at all.
-    /// Never for a peer that has a right to its seat.
+    /// Resolves when the connection must be closed, with the error to send if no request was
+    /// answered on it. Pending forever for a peer that is entitled to its seat.
     pub(super) async fn must_leave(&self) -> Option<Fault> {
         let must_go = match &*lock(&self.taken) {
             Taken::Visitor(visitor) => Some((Arc::clone(&visitor.must_go), visitor.visitors.most)),
@@ -321,7 +320,7 @@ impl Seat {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Each change is one assignment or one list operation: whole also after a panic.
+    // Each change is one assignment or one list operation, so the data is consistent after a panic.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -351,7 +350,7 @@ mod tests {
         assert_eq!([128, 1024, 4096].map(all), [32, 256, 1024]);
         assert_eq!(all(1 << 20), 4096);
         assert_eq!(all(u64::MAX), 4096);
-        // So few that nothing else can be given up.
+        // The minimum: too few descriptors to take a quarter.
         assert_eq!(all(20), 16);
     }
 }

@@ -1,4 +1,4 @@
-//! Accepts connections and gives each to the HTTP routes, until it is told to stop.
+//! Accepts connections and serves the HTTP routes on them until shutdown.
 
 use std::io;
 use std::net::SocketAddr;
@@ -24,21 +24,21 @@ use super::seats::{Seat, Seats};
 use super::stall::Stall;
 use crate::kernel::fault::{Fault, Kind};
 
-/// How long a client may take to send the head of a request, the next one on an open
-/// connection too.
+/// Timeout for the head of a request, including the next one on an open connection.
 const HEAD: Duration = Duration::from_secs(30);
-/// How long accepting rests after the system refused, for example for want of descriptors.
+/// Pause before accepting again after the system refused, for example because descriptors ran out.
 const REST: Duration = Duration::from_millis(100);
-/// Connections over the limit that are told so at the same time; further ones are closed.
+/// Maximum number of over-limit connections answered with an error at the same time; further ones
+/// are closed.
 const TURNED_AWAY: usize = 8;
-/// How long a peer that must leave may take to read why.
+/// Time for a peer to read why its connection is closed.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// Accepts until the door's shutdown is called, then returns when every connection has ended.
+/// Accepts connections until shutdown; returns when every connection has ended.
 pub(crate) async fn accept(listeners: Listeners, door: Arc<Door>) -> io::Result<()> {
     let seats = Arc::new(Seats::new(door.dispatcher.limits().connections));
     let Listeners { tcp, unix } = listeners;
-    // Each by itself: a crowd at one must not keep the other waiting.
+    // Accepted independently: many connections on one listener must not delay the other.
     let over_tcp = over_tcp(&door, &seats, &tcp);
     let over_unix = async {
         match &unix {
@@ -58,7 +58,7 @@ pub(crate) async fn accept(listeners: Listeners, door: Arc<Door>) -> io::Result<
     Ok(())
 }
 
-/// Logs that the system refused a connection, and rests.
+/// Logs that the system refused a connection, then pauses.
 async fn refused_by_system(error: &io::Error) {
     tracing::warn!(%error, "a connection could not be accepted");
     tokio::time::sleep(REST).await;
@@ -78,7 +78,7 @@ async fn over_tcp(
                 continue;
             }
         };
-        // Its peer may have left already; that is no fault of accepting.
+        // The peer may have disconnected already; that is not an accept error.
         match ends(&stream, peer) {
             Ok(ends) => serve(door, stream, Peer::Tcp(ends), seats.stranger(room)),
             Err(error) => tracing::debug!(%error, "a connection ended at once"),
@@ -87,7 +87,7 @@ async fn over_tcp(
 }
 
 fn ends(stream: &TcpStream, peer: SocketAddr) -> io::Result<Ends> {
-    // Answers are small and waited for, so holding them back helps no client.
+    // Responses are small and awaited, so delaying them (Nagle) helps no client.
     stream.set_nodelay(true)?;
     let local = stream.local_addr()?;
     Ok(Ends {
@@ -113,7 +113,7 @@ async fn over_unix(
                 continue;
             }
         };
-        // Who opened it is settled now: the stream can be handed on, and the process can end.
+        // Identify the process now: it may pass the stream on or end later.
         let local = door.gate.look(credentials).await;
         let peer = Peer::Local(local);
         if !door.gate.knows_user(local) {
@@ -133,7 +133,7 @@ async fn over_unix(
     }
 }
 
-/// Serves a connection in a task of its own.
+/// Serves a connection in its own task.
 fn serve<S>(door: &Arc<Door>, stream: S, peer: Peer, seat: Seat)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -170,7 +170,7 @@ where
             let stream = serving.into_parts().map(|parts| parts.io.into_inner());
             if let (Some(why), Some(mut stream)) = (why, stream) {
                 let said = say_why(&mut stream, why);
-                // A courtesy: it goes all the same.
+                // Best effort: the connection is closed either way.
                 let _ = tokio::time::timeout(LAST_WORDS, said).await;
             }
             return;
@@ -185,7 +185,7 @@ where
     }
 }
 
-/// Says to a peer that sent no whole request why its connection ends.
+/// Sends the reason for closing to a peer that has not sent a complete request.
 async fn say_why<S>(stream: &mut S, why: Fault) -> io::Result<()>
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -204,7 +204,7 @@ where
     stream.shutdown().await
 }
 
-/// Tells a client of the owner's user that there is no seat for it.
+/// Answers a local connection for which there is no seat with an error.
 fn turn_away(door: &Arc<Door>, stream: UnixStream, fault: Fault, place: OwnedSemaphorePermit) {
     let stream = Stall::new(stream, door.dispatcher.limits().write_timeout);
     let refusing = refuse(door.shutdown.clone(), stream, fault);

@@ -1,4 +1,4 @@
-//! `mcp.list` and `tools.list`.
+//! Handlers of `mcp.list` and `tools.list`.
 
 use std::sync::Arc;
 

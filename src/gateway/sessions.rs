@@ -1,4 +1,4 @@
-//! `sessions.*`.
+//! Handlers of `sessions.*`.
 
 use std::sync::Arc;
 
@@ -99,7 +99,7 @@ async fn send(context: Arc<Context>, params: wire::Send) -> Result<wire::Sent, F
     })
 }
 
-/// How long a call waits is no part of what it asks for: a repeat may wait longer.
+/// The wait timeout is not part of the request's identity: a repeat may wait longer.
 fn send_idempotency(params: &wire::Send) -> Result<Option<Idempotency>, Fault> {
     let asked = wire::Send {
         wait_timeout: WaitTimeout::default(),

@@ -1,4 +1,4 @@
-//! `skills.*`.
+//! Handlers of `skills.*`.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ async fn list(context: Arc<Context>, params: wire::ListSkills) -> Result<wire::S
                 .hint("skills.list without a name has all of them, and what was rejected"));
         }
     }
-    // A name is a cursor: the list is in the order of names.
+    // The list is sorted by name, so the last name serves as the cursor.
     if let Some(last) = &params.cursor {
         found.retain(|skill| skill.name > *last);
     }

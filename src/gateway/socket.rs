@@ -1,7 +1,7 @@
-//! One WebSocket connection: messages in, answers out, in one task.
+//! Serves one WebSocket connection: messages in and responses out, in one task.
 //!
-//! While answers cannot be written, nothing is read: a client that sends and never reads
-//! holds up itself, and the daemon keeps no more for it than what is in flight.
+//! Nothing is read while responses cannot be written: a client that sends without reading blocks
+//! only itself, and the daemon buffers no more for it than the calls in flight.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,14 +22,15 @@ use crate::contract::BoxFuture;
 use crate::kernel::fault::{Fault, Kind};
 use crate::registry::{Item, Principal};
 
-/// How often a ping is sent. It is there to notice a dead link; a peer that is alive but does
-/// not look at its messages for a while is not cut off.
+/// Ping interval. Pings detect a dead link; a peer that is alive but slow to read is not
+/// disconnected.
 const PING: Duration = Duration::from_secs(30);
-/// Read buffer of a connection; small, because idle connections have one too.
+/// Read buffer per connection; small, because idle connections have one, too.
 const READ_BUFFER: usize = 8 * 1024;
-/// Answers are gathered up to this size before they are written, if more are ready.
+/// Ready responses are combined up to this size before they are written.
 const WRITE_BUFFER: usize = 16 * 1024;
-/// The most that is read and thrown away after a good-bye, so that the peer comes to read why.
+/// Maximum number of bytes read and discarded after a close frame, so that the peer gets to read
+/// the reason.
 const LINGER_BYTES: u64 = 64 * 1024 * 1024;
 const LINGER: Duration = Duration::from_secs(5);
 
@@ -38,16 +39,16 @@ type Events = FuturesUnordered<BoxFuture<'static, (Served, Option<Vec<Item>>)>>;
 
 /// Why a connection ends.
 enum End {
-    /// The peer left, or does not speak the protocol.
+    /// The peer disconnected, or does not speak the protocol.
     Gone,
-    /// The daemon says good-bye.
+    /// The daemon closes the connection with this code and reason.
     Close(CloseCode, &'static str),
-    /// A message was too large; what follows of it cannot be told from the next.
+    /// A message was too large; its remainder cannot be separated from the next message.
     TooLarge,
 }
 
-/// Serves one connection until the peer leaves or `shutdown` is called and what is in flight
-/// has been answered.
+/// Serves one connection until the peer disconnects, or until `shutdown` is cancelled and all calls
+/// in flight have been answered.
 pub(crate) async fn serve<S>(
     io: S,
     dispatcher: Arc<Dispatcher>,
@@ -73,7 +74,7 @@ pub(crate) async fn serve<S>(
     };
     match end {
         End::Gone => {}
-        // The daemon waits for nobody when it stops.
+        // On shutdown the daemon does not wait for peers to read.
         End::Close(CloseCode::Away, reason) => close(&mut socket, CloseCode::Away, reason).await,
         End::Close(code, reason) => {
             close(&mut socket, code, reason).await;
@@ -110,7 +111,7 @@ where
     connection.has_seat_of_program(is_program);
     let mut calls = Calls::new();
     let mut events = Events::new();
-    // A token of its own: listening for the stop touches nothing that connections share.
+    // A child token: waiting for shutdown takes no lock shared between connections.
     let shutdown = shutdown.child_token();
     let mut stop = std::pin::pin!(shutdown.cancelled());
     let mut ping = tokio::time::interval(PING);
@@ -119,8 +120,8 @@ where
     let mut unwritten = false;
     let mut reading = true;
     loop {
-        // What is there is taken first; answers are written out in one go once nothing is
-        // ready any more (or the write buffer is full).
+        // Received data is processed first; responses are flushed together once nothing else is
+        // ready (or the write buffer is full).
         tokio::select! {
             biased;
             Some(text) = calls.next(), if !calls.is_empty() => {
@@ -128,7 +129,7 @@ where
                     socket.feed(Message::text(text)).await?;
                     unwritten = true;
                 }
-                // After the answer with its id.
+                // Started only after the response that names the subscription id.
                 for served in subscriptions.take_begun() {
                     events.push(served.next().boxed());
                 }
@@ -163,8 +164,8 @@ where
                     }
                 }
             }
-            // Items are asked for only when those before were written: a peer that does not
-            // read has a cursor into the log here and nothing more.
+            // New items are fetched only after the previous ones were written: a peer that does not
+            // read costs only a cursor into the log.
             Some((served, items)) = events.next(), if !events.is_empty() => match items {
                 Some(items) => {
                     for item in &items {
@@ -191,15 +192,15 @@ where
     }
 }
 
-/// Takes what is still on its way: where a connection ends with something unread, its peer's system
-/// throws away the good-bye.
+/// Reads and discards data still in transit: if a connection is closed with unread data, the peer's
+/// system discards the close frame.
 async fn linger<S>(socket: &mut WebSocketStream<S>, shutdown: &CancellationToken)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let (mut rest, mut nowhere) = (socket.get_mut().take(LINGER_BYTES), tokio::io::sink());
     let gone = tokio::io::copy(&mut rest, &mut nowhere);
-    // The time is a favour, not a duty: any outcome is fine, and a stop does not wait for it.
+    // Best effort: any outcome is fine, and shutdown does not wait for it.
     tokio::select! {
         _ = tokio::time::timeout(LINGER, gone) => {}
         () = shutdown.cancelled() => {}

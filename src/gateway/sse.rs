@@ -1,5 +1,5 @@
-//! `GET /events`: the event log as server-sent events, for readers that know nothing of
-//! JSON-RPC. It is `events.subscribe` with the parameters of the address, and its items.
+//! `GET /events`: the event log as server-sent events, for readers without JSON-RPC. It is
+//! `events.subscribe` with its parameters in the query string, and delivers the same events.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -23,18 +23,18 @@ use super::subscriptions::{Served, Subscriptions};
 use crate::kernel::fault::Fault;
 use crate::registry::Principal;
 
-/// How often a comment says that the connection lives.
+/// Interval of comments that keep the connection alive.
 const COMMENT: Duration = Duration::from_secs(15);
-/// After so long a reader that lost the connection comes back, milliseconds.
+/// Delay before a disconnected reader reconnects, in milliseconds.
 const RETRY_MS: u32 = 2000;
-/// Where a reader that comes back says which item it had last.
+/// Header with the last event id that a reconnecting reader received.
 const LAST_EVENT_ID: &str = "last-event-id";
 
-/// What came of the request.
+/// Result of the request.
 pub(super) enum Opened {
-    /// Its items, as a body that goes on until the daemon stops.
+    /// Event stream, which continues until the daemon stops.
     Stream(Response<UnsyncBoxBody<Bytes, Infallible>>),
-    /// A JSON-RPC error with its code.
+    /// JSON-RPC error code and response text.
     Refused(i64, String),
 }
 
@@ -48,7 +48,7 @@ struct Code {
     code: i64,
 }
 
-/// Subscribes to what the address asks for.
+/// Subscribes with the parameters of the query string.
 pub(super) async fn open(
     dispatcher: &Arc<Dispatcher>,
     who: &Arc<Principal>,
@@ -76,8 +76,8 @@ pub(super) async fn open(
     }
 }
 
-/// The parameters of the subscription: those of the address, and the last item of a reader
-/// that comes back, which is newer than the `since` of its first request.
+/// Parameters of the subscription from the query string. `Last-Event-ID` of a reconnecting reader
+/// replaces `since`, because it is newer than the one of its first request.
 fn params(query: &str, headers: &HeaderMap) -> Result<Map<String, Value>, Fault> {
     let mut params = Map::new();
     for (name, value) in form_urlencoded::parse(query.as_bytes()) {
@@ -114,9 +114,9 @@ fn number(name: &str, text: &str) -> Result<Value, Fault> {
         .map_err(|_| Fault::params(name, "a cursor is a whole number"))
 }
 
-/// What a stream is made from, one chunk after another.
+/// State of an event stream.
 struct Streaming {
-    /// `None`: it has ended.
+    /// `None` once the stream has ended.
     served: Option<Served>,
     comment: Interval,
     shutdown: CancellationToken,
@@ -149,8 +149,8 @@ fn stream(
 }
 
 impl Streaming {
-    /// The next chunk. It is asked for only when the one before was taken, so that nothing
-    /// piles up for a reader that does not read.
+    /// The next chunk. It is polled only after the previous one was sent, so that nothing
+    /// accumulates for a reader that does not read.
     async fn next(&mut self) -> Option<Bytes> {
         if let Some(chunk) = self.ready.pop_front() {
             return Some(chunk);

@@ -1,6 +1,6 @@
-//! A stream whose peer must take what is written to it: one that takes nothing for too long is
-//! given up, whatever was being written. Every connection is wrapped in it, so that nobody who
-//! does not read, be it a stream of events or an answer, keeps a seat for ever.
+//! A stream that fails if its peer reads nothing of a pending write for too long. Every connection
+//! is wrapped in it, so that a peer that does not read events or responses cannot hold a seat
+//! forever.
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::pin::Pin;
@@ -10,16 +10,16 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-/// A stream that ends with `TimedOut` when its peer has taken nothing for so long.
+/// A stream whose writes fail with `TimedOut` if the peer reads nothing for `limit`.
 pub(crate) struct Stall<S> {
     stream: S,
     limit: Duration,
-    /// Runs while something waits to be taken.
+    /// Timer, set while a write is pending.
     waits: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> Stall<S> {
-    /// `limit`: how long something may wait to be taken.
+    /// Wraps `stream`; `limit` is how long a write may be pending.
     pub(crate) fn new(stream: S, limit: Duration) -> Self {
         Stall {
             stream,
@@ -28,7 +28,7 @@ impl<S> Stall<S> {
         }
     }
 
-    /// What came of a write; a timer is made only for one that has to wait.
+    /// Checks the result of a write; the timer is only created for a write that is pending.
     fn judge<T>(
         &mut self,
         written: Poll<io::Result<T>>,

@@ -1,4 +1,4 @@
-//! `gateway.*`.
+//! Handlers of `gateway.hello`, `ping`, `status` and `drain`.
 
 use std::sync::Arc;
 
@@ -152,11 +152,11 @@ async fn drain(context: Arc<Context>, params: wire::Drain) -> Result<wire::Drain
     })
 }
 
-/// How far the daemon has come, as one word.
+/// Name of the phase in `gateway.status` and `/ready`.
 pub(super) fn phase_name(phase: Phase) -> &'static str {
     match phase {
         Phase::Starting { .. } => "starting",
-        // It answers, as one does whose disk gets full while it is at work.
+        // Requests are answered, as when the disk fills up during operation.
         Phase::Ready | Phase::Full => "ready",
         Phase::Draining => "draining",
     }

@@ -1,5 +1,5 @@
-//! The event subscriptions of one connection: how many there are, and which of them its task
-//! has to serve.
+//! The event subscriptions of one connection: their limit, and those that the connection's task has
+//! to serve.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,29 +18,29 @@ pub(crate) struct Subscriptions {
 
 #[derive(Default)]
 struct State {
-    /// Those that are open, and those that are being made, which have no token yet.
+    /// Open subscriptions, and reserved ones, whose token has no listener yet.
     open: HashMap<String, CancellationToken>,
-    /// Those that were made and that the connection's task has not taken over yet.
+    /// New subscriptions that the connection's task has not taken over yet.
     begun: Vec<Served>,
 }
 
-/// A subscription that the connection's task serves.
+/// A subscription served by the connection's task.
 pub(crate) struct Served {
-    /// Its id.
+    /// Id of the subscription.
     pub(crate) id: String,
     subscription: Subscription,
     clock: Clock,
     stop: CancellationToken,
 }
 
-/// A place among the subscriptions of a connection, until the subscription is made or not.
+/// A reserved slot for a subscription, released on drop unless the subscription begins.
 pub(crate) struct Reserved {
     subscriptions: Arc<Subscriptions>,
     id: Option<String>,
 }
 
 impl Subscriptions {
-    /// None yet, and so many at most.
+    /// An empty set that allows `most` subscriptions.
     pub(crate) fn new(most: u32) -> Arc<Self> {
         Arc::new(Subscriptions {
             most: most as usize,
@@ -48,7 +48,7 @@ impl Subscriptions {
         })
     }
 
-    /// Takes a place for a subscription of this id, or says that there is none.
+    /// Reserves a slot for a subscription with this id; `limit` if none is free.
     pub(crate) fn reserve(self: &Arc<Self>, id: String) -> Result<Reserved, Fault> {
         let mut state = self.lock();
         if state.open.len() >= self.most {
@@ -72,7 +72,7 @@ impl Subscriptions {
         })
     }
 
-    /// Ends a subscription: nothing of it is sent any more. `false`: there is none.
+    /// Ends a subscription: no further event of it is sent. Returns false if it does not exist.
     pub(crate) fn end(&self, id: &str) -> bool {
         let stop = self.lock().open.remove(id);
         if let Some(stop) = &stop {
@@ -81,20 +81,20 @@ impl Subscriptions {
         stop.is_some()
     }
 
-    /// The subscriptions that were made since the last time.
+    /// Removes and returns the subscriptions that began since the last call.
     pub(crate) fn take_begun(&self) -> Vec<Served> {
         std::mem::take(&mut self.lock().begun)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // It is whole at every moment, also where somebody panicked.
+        // The state is consistent at every moment, also after a panic.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Reserved {
-    /// The subscription is made; the connection's task takes it over after the answer that
-    /// names its id. Gives that id.
+    /// Registers the subscription and returns its id. The connection's task takes it over after the
+    /// response that names the id.
     pub(crate) fn begin(mut self, subscription: Subscription, clock: Clock) -> String {
         let id = self.id.take().unwrap_or_default();
         let mut state = self.subscriptions.lock();
@@ -119,13 +119,13 @@ impl Drop for Reserved {
 }
 
 impl Served {
-    /// As [`Served::items`]; gives itself back to be asked again.
+    /// As [`Served::items`], but returns `self` for the next call.
     pub(crate) async fn next(mut self) -> (Served, Option<Vec<Item>>) {
         let items = self.items().await;
         (self, items)
     }
 
-    /// What comes next; `None`: it has ended.
+    /// The next items; `None` once the subscription has ended.
     pub(crate) async fn items(&mut self) -> Option<Vec<Item>> {
         tokio::select! {
             biased;
@@ -134,7 +134,7 @@ impl Served {
         }
     }
 
-    /// The clock of what is not stored.
+    /// Clock for the timestamps of events that are not stored.
     pub(crate) fn clock(&self) -> &Clock {
         &self.clock
     }

@@ -1,4 +1,4 @@
-//! The doors over real sockets, around a small table of methods made for these tests.
+//! Tests of the gateway over real sockets, with a small method table made for them.
 
 mod http_tests;
 mod limits_tests;
@@ -32,17 +32,17 @@ use crate::registry::Principal;
 
 const TOKEN: &str = "a-token-for-tests";
 
-/// What the methods of the tests share.
+/// State shared by the test methods.
 struct Shared {
-    /// Calls begun.
+    /// Number of calls that began.
     begun: AtomicUsize,
-    /// Calls of `test.hold` and `agent.wait` given up before their end.
+    /// One permit per call of `test.hold` or `agent.wait` that was dropped before its end.
     dropped: Arc<Semaphore>,
-    /// One permit lets one of them go on.
+    /// Each permit lets one of these calls finish.
     go: Semaphore,
 }
 
-/// A daemon's phase that a test sets.
+/// A daemon phase that a test sets.
 struct Stage(Mutex<Phase>);
 
 impl Control for Stage {
@@ -84,13 +84,13 @@ fn no_numbers() -> super::metrics::Scrape {
     Box::new(|| Box::pin(std::future::ready(Ok(String::new()))))
 }
 
-/// As a signal asks for it.
+/// The drain that a stop signal requests.
 const STOP: Drain = Drain {
     timeout: None,
     then: Then::Stop,
 };
 
-/// Adds a permit if it is dropped before its end.
+/// Adds a permit if it is dropped before the call ends.
 struct Unfinished(Option<Arc<Semaphore>>);
 
 impl Drop for Unfinished {
@@ -176,7 +176,7 @@ fn dispatcher(shared: Arc<Shared>, limits: Limits) -> Arc<rpc::Dispatcher> {
     ))
 }
 
-/// The doors on a free port.
+/// The gateway on a free port.
 struct Server {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -224,7 +224,7 @@ impl Server {
         }
     }
 
-    /// Sends bytes as they are on a connection of their own and reads to its end.
+    /// Sends raw bytes on a new connection and reads until it closes.
     async fn raw(&self, bytes: &[u8]) -> Reply {
         let mut stream = TcpStream::connect(self.address).await.unwrap();
         stream.write_all(bytes).await.unwrap();
@@ -233,7 +233,7 @@ impl Server {
         Reply::read(&text)
     }
 
-    /// One request with the given head lines; `Host`, length and close are added.
+    /// One request with the given header lines; `Host`, length and `Connection: close` are added.
     async fn http(&self, first: &str, heads: &[&str], body: &[u8]) -> Reply {
         let mut bytes = format!(
             "{first} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Length: {}\r\n",
@@ -250,14 +250,14 @@ impl Server {
         self.raw(&bytes).await
     }
 
-    /// One message by POST, with everything that it needs.
+    /// Posts one message with all required headers.
     async fn post(&self, body: &[u8]) -> Reply {
         let token = format!("Authorization: Bearer {TOKEN}");
         let heads = [token.as_str(), "Content-Type: application/json"];
         self.http("POST /", &heads, body).await
     }
 
-    /// A WebSocket of a stock client.
+    /// A WebSocket of a standard client.
     async fn socket(&self) -> Socket {
         let url = format!("ws://{}/", self.address);
         let mut request = url.into_client_request().unwrap();
@@ -271,7 +271,7 @@ impl Server {
     }
 }
 
-/// An HTTP answer.
+/// An HTTP response.
 #[derive(Debug)]
 struct Reply {
     status: u16,
@@ -294,7 +294,7 @@ impl Reply {
         serde_json::from_str(&self.body).unwrap()
     }
 
-    /// Asserts that this is a refusal before parsing.
+    /// Asserts an error response that was sent before the message was parsed.
     fn refused(&self, status: u16, kind: &str) {
         assert_eq!(self.status, status, "{self:?}");
         let body = self.json();
@@ -334,7 +334,7 @@ impl Socket {
         self.read().await
     }
 
-    /// Asserts that the connection still works.
+    /// Asserts that the connection still answers calls.
     async fn lives(&mut self) {
         let text = r#"{"jsonrpc":"2.0","id":"alive","method":"test.echo","params":{"a":1}}"#;
         let answer = self.ask(text).await;

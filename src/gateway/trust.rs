@@ -1,4 +1,4 @@
-//! `trust.*`.
+//! Handlers of `trust.*`.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ async fn add(context: Arc<Context>, params: wire::OneProject) -> Result<wire::Pr
 
 async fn list(context: Arc<Context>, params: wire::ListProjects) -> Result<wire::Projects, Fault> {
     let mut views = context.registry.trusted(&context.principal).await?;
-    // A folder is a cursor: the list is in the order of folders.
+    // The list is sorted by folder, so the last folder serves as the cursor.
     views.sort_by(|a, b| a.project.folder.cmp(&b.project.folder));
     if let Some(last) = &params.cursor {
         views.retain(|view| view.project.folder > *last);

@@ -1,4 +1,4 @@
-//! `usage.*`.
+//! Handler of `usage.summary`.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
-//! What a program that a run has started may ask of the daemon: to look at its run and at what
-//! is below it, to wait for that, and to cancel it. It approves nothing, and it changes nothing
-//! that is not its own. The table of methods asks before each call.
+//! Rights of programs that a run has started: read their run and its descendants, wait for them,
+//! and cancel them. They cannot approve anything or change anything outside that subtree. The
+//! method table checks this before each call.
 
 use serde_json::{Map, Value};
 
@@ -8,8 +8,9 @@ use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{RunId, SessionKey};
 use crate::registry::{Object, Registry};
 
-/// The methods, each with the fields that name what it is about: one of them must be there, and
-/// what it names must belong to the run. Those without fields are about nobody's own.
+/// Allowed methods, each with the fields that name its object. At least one of the fields must be
+/// present, and the objects must belong to the run. Methods without fields concern no particular
+/// run or session.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("rpc.discover", &[]),
     ("gateway.hello", &[]),
@@ -47,7 +48,7 @@ pub(super) fn check(
             Value::Array(items) => items.iter().map(Value::as_str).collect(),
             value => vec![value.as_str()],
         })
-        // What is no text at all is refused by the method itself.
+        // A value that is not a string is refused by the method itself.
         .flatten()
         .collect();
     if named.is_empty() {
@@ -67,7 +68,7 @@ pub(super) fn check(
     Ok(())
 }
 
-/// What a program of `run` is told that asks for more than it may.
+/// Error for a program of `run` that calls something it may not.
 pub(super) fn refusal(run: RunId, what: &str) -> Fault {
     Fault::new(
         Kind::Forbidden,

@@ -1,116 +1,117 @@
-//! What must be done because a run has moved: data, so that tests can look at it. The
-//! machine decides, the store does the durable ones in the same transaction, the registry
-//! does the others after the commit.
+//! The actions that follow from a run's transition, as data, so that tests can inspect them. The
+//! state machine decides, the store applies the durable ones in the same transaction, and the
+//! registry performs the rest after the commit.
 
-/// What must be done because a run has moved.
+/// An action that follows from a run's transition.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// In the transaction: write the outbox row of this run's end.
+    /// In the transaction: write the outbox row that announces this run's end.
     Announce,
-    /// In the transaction: cancel every open run below, `by: parent_ended`.
+    /// In the transaction: cancel every open descendant run, with `by: parent_ended`.
     CancelDescendants,
-    /// In the transaction: the requester's settling run may be owed nothing any more.
+    /// In the transaction: re-check the requester's settling run; it may have nothing pending any
+    /// more.
     SettleRequester,
-    /// In the transaction: append this kind to the event log.
+    /// In the transaction: append an event of this kind to the event log.
     Emit(EventKind),
-    /// After the commit: the run wants a slot.
+    /// After the commit: queue the run for a slot.
     Enqueue,
-    /// After the commit: its slot and its session's turn are free.
+    /// After the commit: free its slot and its session's turn.
     Release,
     /// After the commit: stop its executor, then report [`super::event::RunEvent::ExecutorGone`].
     StopExecutor,
-    /// After the commit: whoever waits for it reads the row again.
+    /// After the commit: wake the waiters of this run, which then read its row again.
     WakeWaiters,
 }
 
 super::text_enum::text_enum! {
-    /// Kinds of the event log.
+    /// The kind of an entry in the event log.
     EventKind {
-        /// A session was made.
+        /// A session was created.
         SessionCreated = "session.created",
-        /// A session was renamed, given another model or folder, reset, archived or brought back.
+        /// A session was renamed, got another model or folder, or was reset, archived or restored.
         SessionUpdated = "session.updated",
-        /// A session is gone, with its transcript.
+        /// A session was deleted together with its transcript.
         SessionDeleted = "session.deleted",
-        /// A run wants a slot, the first time.
+        /// A new run is queued for its first slot.
         RunQueued = "run.queued",
         /// A run got its first slot.
         RunStarted = "run.started",
-        /// A step has an intent or an outcome.
+        /// A step's intent or outcome was committed.
         RunStep = "run.step",
-        /// A run's turn is over, not yet the run.
+        /// A run's turn has ended, but the run still waits for child runs or announces.
         RunSettling = "run.settling",
-        /// A run holds still.
+        /// A run is paused without a slot.
         RunPaused = "run.paused",
-        /// A run wants a slot again.
+        /// A paused or requeued run got a slot again.
         RunResumed = "run.resumed",
-        /// A run has ended.
+        /// A run reached its terminal outcome.
         RunEnded = "run.ended",
-        /// What a run was lent could not be taken back as it should.
+        /// A run got new warnings, such as a leased resource that could not be released cleanly.
         RunWarned = "run.warned",
         /// A transcript has a new entry.
         MessageAdded = "message.added",
-        /// The skills of a folder have changed.
+        /// The set of skills of a folder changed.
         SkillsChanged = "skills.changed",
-        /// A run's end waits to be told.
+        /// The announce of a run's end is queued for delivery.
         AnnounceQueued = "announce.queued",
-        /// A run's end is in its requester's transcript.
+        /// The announce of a run's end is in its requester's transcript.
         AnnounceDelivered = "announce.delivered",
-        /// A run's end cannot be told; it stays on the run.
+        /// The announce of a run's end cannot be delivered; the result stays on the run.
         AnnounceHeld = "announce.held",
-        /// The client has taken note of an announce.
+        /// A client acknowledged an announce in its inbox.
         AnnounceAcked = "announce.acked",
-        /// Somebody has decided that a run's end need not be told.
+        /// An announce was dismissed and will not be delivered.
         AnnounceDismissed = "announce.dismissed",
-        /// A tool call begins.
+        /// A tool call has started.
         ToolStarted = "tool.started",
         /// A tool call has its outcome.
         ToolCompleted = "tool.completed",
-        /// A run that carries out a call of a tool has begun or ended a step of its own.
+        /// A child run that carries out a tool call has begun or ended one of its own steps.
         ToolProgress = "tool.progress",
         /// An agent was called into its caller's session.
         SubAgentCallStart = "sub_agent.call_start",
-        /// It says something.
+        /// A called agent produced a piece of text.
         SubAgentPartial = "sub_agent.partial",
-        /// It has answered.
+        /// A called agent has answered.
         SubAgentComplete = "sub_agent.complete",
-        /// It has failed.
+        /// A called agent has failed.
         SubAgentError = "sub_agent.error",
-        /// A plan has another agent do something.
+        /// A planner delegated a task to another agent.
         DelegationStart = "delegation.start",
-        /// That agent has ended.
+        /// A run that a planner delegated to has ended.
         DelegationComplete = "delegation.complete",
-        /// Calls of an agent are let through no more, or again.
+        /// The circuit breaker of an agent opened or closed for delegated calls.
         DelegationBreaker = "delegation.breaker",
-        /// A run asks a person something.
+        /// A run asks the user a question.
         QuestionAsked = "question.asked",
-        /// A question is over: answered, run out, or closed with its run.
+        /// A question was answered, expired, or was closed with its run.
         QuestionAnswered = "question.answered",
-        /// A call of a tool waits for a person's leave.
+        /// A tool call waits for a person's approval.
         ApprovalRequested = "approval.requested",
-        /// An approval is over: allowed, denied, run out, or closed with its run.
+        /// An approval was allowed, denied, expired, or was closed with its run.
         ApprovalResolved = "approval.resolved",
         /// Programs of a run may carry its environment from now on.
         EnvApplied = "env.applied",
-        /// A run has ended, and nothing carries its environment any more.
+        /// A run has ended, and no process carries its environment any more.
         EnvRestored = "env.restored",
-        /// A run holds still for values of its environment.
+        /// A run is paused because values of its environment are missing.
         EnvMissing = "env.missing",
-        /// Somebody has given values to a run.
+        /// A client provided environment values for a run.
         EnvProvided = "env.provided",
-        /// Other agents count than before.
+        /// The set of configured agents changed.
         AgentsChanged = "agents.changed",
-        /// More was spent, or more has failed, in an hour than somebody wants to be told of.
+        /// Spending or failures within one hour passed a configured threshold.
         UsageAlert = "usage.alert",
-        /// Something that a person should look at.
+        /// A condition that an operator should look at.
         AlertRaised = "alert.raised",
-        /// A provider of models takes no requests, or does again.
+        /// A model provider stopped or resumed accepting requests.
         ProviderHealth = "provider.health",
-        /// The daemon is up.
+        /// The daemon has started.
         GatewayStarted = "gateway.started",
-        /// The daemon takes no work until it is stopped or resumes.
+        /// The daemon accepts no new work until it is stopped or resumes.
         GatewayDraining = "gateway.draining",
-        /// The daemon takes work again after it was away.
+        /// The daemon accepts work again, after a drain or a restart.
         GatewayResumed = "gateway.resumed",
     }
 }

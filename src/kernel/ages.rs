@@ -1,67 +1,68 @@
-//! How old stored things are, by a wall clock that may have been set wrong. What ends or is
-//! removed by its age asks here which time counts: at a start the restore, later the sweeps.
+//! The age of stored things, judged by a wall clock that may have been set wrong. Expiry and
+//! retention ask here which time counts: the restore at a start, and later the sweeps.
 
 use serde::{Deserialize, Serialize};
 
 use super::time::{Moment, Timestamp};
 
-/// A clock that was set by less is not said to be wrong.
+/// Wall-clock changes up to this size are ignored.
 const SET_MS: u64 = 60_000;
-/// A clock that is ahead of all that is stored by less is believed, whatever the settings say.
+/// A clock that is ahead of everything stored by less than this is always trusted, whatever the
+/// settings.
 const DAY_MS: u64 = 24 * 3600 * 1000;
-/// A clock that is doubted is believed when it has gone on steadily for this long, milliseconds.
+/// A doubted clock is trusted once it has run steadily for this long, in milliseconds.
 pub const SETTLES_MS: u64 = 10 * 60 * 1000;
 
-/// The machine that a daemon runs on, since its own start.
+/// The machine that the daemon runs on, since its last boot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Machine {
-    /// Which start of it this is.
+    /// The id of this machine boot.
     pub boot: String,
-    /// How long ago that was, sleep included.
+    /// Milliseconds since that boot, including sleep.
     pub up_ms: u64,
 }
 
-/// When the machine had started, by the wall clock as a daemon saw it. Stored.
+/// When the machine booted, by the wall clock as a daemon read it; stored across restarts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Baseline {
     boot: String,
     booted_at: Timestamp,
-    /// The clock was doubted then.
+    /// Set while the clock is doubted.
     doubted: Option<Doubt>,
 }
 
-/// When a clock was doubted first.
+/// When a clock was first doubted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Doubt {
-    /// So long after the machine's start.
+    /// Milliseconds between the machine's boot and the doubt.
     up_ms: u64,
-    /// Of when the newest thing stored was.
+    /// The time of the newest stored row at that point.
     last_seen: Timestamp,
 }
 
-/// How far the wall clock can be believed at a start.
+/// How far the wall clock can be trusted at a start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sight {
-    /// Nothing speaks against it.
+    /// Nothing contradicts it.
     Believed,
-    /// It was set ahead by so many milliseconds since the machine was started.
+    /// It was set ahead by this many milliseconds since the machine booted.
     Ahead(u64),
-    /// It is far ahead of all that was stored up to this point, and the machine was started
-    /// since: whether that much time has passed is not known.
+    /// It is far ahead of everything stored up to this point, and the machine was rebooted since:
+    /// it is unknown whether that much time has passed.
     Doubted(Timestamp),
 }
 
-/// The longest time by which a clock may be ahead of all that is stored and still be believed,
+/// The longest time by which a clock may be ahead of everything stored and still be trusted, in
 /// milliseconds.
 fn believed_ms(max_age_ms: u64) -> u64 {
     max_age_ms.max(DAY_MS)
 }
 
 impl Sight {
-    /// At `now`, when the newest thing stored is of `last_seen`; and what is to be stored in place
-    /// of `known` where the system says which start of the machine this is.
+    /// Judges the clock at `now`, where the newest stored row is of `last_seen`. Also returns the
+    /// baseline to store in place of `known`, if the system identifies the machine's boot.
     pub fn of(
         now: Timestamp,
         last_seen: Option<Timestamp>,
@@ -123,29 +124,29 @@ fn distance(one: Timestamp, other: Timestamp) -> u64 {
     one.since(other) + other.since(one)
 }
 
-/// The time by which ages count in this process: that of its start, and then what has passed on
-/// a clock that never jumps.
+/// The time by which ages count in this process: the time of its start plus what has passed since
+/// on a clock that never jumps.
 #[derive(Clone, Debug)]
 pub struct Ages {
     start: Moment,
     ahead_ms: u64,
     believed_ms: u64,
-    /// How long a doubted clock must go on steadily.
+    /// How long a doubted clock must run steadily, in milliseconds.
     settles_ms: u64,
     doubted: Option<Doubted>,
 }
 
-/// A clock that is not believed yet.
+/// A clock that is not trusted yet.
 #[derive(Clone, Copy, Debug)]
 struct Doubted {
-    /// From when on it is, by the steady clock.
+    /// When it is trusted, by the steady clock.
     until: Timestamp,
-    /// Of when the newest thing stored is.
+    /// The time of the newest stored row.
     last_seen: Timestamp,
 }
 
 impl Ages {
-    /// From this start on. `now.steady` counts sleep.
+    /// Ages from this start on. `now.steady` must include sleep.
     pub fn new(sight: Sight, now: Moment, max_age_ms: u64, settles_ms: u64) -> Ages {
         let until = now.steady.plus_ms(settles_ms);
         let (ahead_ms, doubted) = match sight {
@@ -162,7 +163,7 @@ impl Ages {
         }
     }
 
-    /// The time by which ages count now; `None`: nothing may end or go by its age yet.
+    /// The time by which ages count now; `None` while nothing may expire or be removed by its age.
     pub fn at(&mut self, now: Moment) -> Option<Timestamp> {
         let steady = |start: Moment| start.wall.plus_ms(now.steady.since(start.steady));
         if let Some(doubted) = &mut self.doubted {
@@ -170,7 +171,7 @@ impl Ages {
                 return None;
             }
             if distance(now.wall, steady(self.start)) > SET_MS {
-                // It was set meanwhile.
+                // The clock was set meanwhile.
                 self.start = now;
                 if now.wall.since(doubted.last_seen) > self.believed_ms {
                     doubted.until = now.steady.plus_ms(self.settles_ms);
@@ -220,7 +221,7 @@ mod tests {
             let machine = machine("a", HOUR + passed);
             let (sight, next) =
                 Sight::of(now, Some(SEEN), Some(&machine), Some(first.clone()), WEEK);
-            // Seen once more, it would still be ahead of what was seen first.
+            // On a second look it would still be ahead of the first one.
             assert_eq!(next.as_ref(), Some(&first));
             sight
         };
@@ -230,7 +231,7 @@ mod tests {
             let ahead = Sight::Ahead(30 * DAY_MS);
             assert_eq!(sight(days * DAY_MS, 30 * DAY_MS), ahead, "{days}");
         }
-        // Set back: what is stored is not old by it.
+        // Set back: stored rows do not become older by it.
         let now = SEEN.minus_ms(DAY_MS);
         let up = machine("a", HOUR);
         let set_back = Sight::of(now, Some(SEEN), Some(&up), Some(first), WEEK);
@@ -253,7 +254,7 @@ mod tests {
             }
         }
         assert_eq!(Sight::of(SEEN, None, None, None, WEEK).0, Sight::Believed);
-        // However short the setting is, a day is nothing to doubt.
+        // However short the setting is, one day is never doubted.
         let day = SEEN.plus_ms(DAY_MS);
         let (sight, _) = Sight::of(day, Some(SEEN), None, None, 0);
         assert_eq!(sight, Sight::Believed);
@@ -264,7 +265,7 @@ mod tests {
         let now = SEEN.plus_ms(30 * DAY_MS);
         let first = known("a", HOUR, SEEN);
         let look = |now: Timestamp, up_ms, known: &Baseline| {
-            // What the doubted life has written is as far ahead as its clock.
+            // Rows that the doubted process has written are as far ahead as its clock.
             let seen = Some(now.minus_ms(1000));
             Sight::of(
                 now,
@@ -300,7 +301,7 @@ mod tests {
         let start = SEEN.plus_ms(30 * DAY_MS);
         let mut ages = Ages::new(Sight::Believed, at(start, 5), WEEK, SETTLES);
         assert_eq!(ages.at(at(start, 5)), Some(start));
-        // The wall clock jumps, and nothing is older by that.
+        // The wall clock jumps, and nothing gets older by that.
         let jumped = at(start.plus_ms(400 * DAY_MS), 5 + HOUR);
         assert_eq!(ages.at(jumped), Some(start.plus_ms(HOUR)));
         let ahead = Sight::Ahead(30 * DAY_MS);
@@ -316,7 +317,7 @@ mod tests {
         assert_eq!(ages.at(at(start.plus_ms(SETTLES - 1), SETTLES - 1)), None);
         let later = start.plus_ms(SETTLES);
         assert_eq!(ages.at(at(later, SETTLES)), Some(later));
-        // Set right meanwhile: that is believed at once.
+        // Set right meanwhile: trusted at once.
         let mut ages = fresh();
         let right = SEEN.plus_ms(HOUR);
         assert_eq!(ages.at(at(right, SETTLES)), Some(right));

@@ -1,53 +1,53 @@
-//! The note that tells a requester how a run ended.
+//! The announce text that tells a requester how a run ended.
 
 use super::ids::{AgentId, RunId, SessionKey};
 use super::run::{Outcome, Run, RunState, Usage};
 use super::text;
 
-/// The most bytes of a result that one note carries.
+/// Maximum bytes of a result in one announce.
 pub const RESULT_LIMIT: usize = 100 * 1024;
 
-/// The most bytes of all announces that one turn is woken for.
+/// Maximum bytes of all announces that one turn is woken for.
 pub const ANNOUNCES_LIMIT: usize = 100 * 1024;
 
-/// A result of which fewer bytes would be left is not quoted at all.
+/// Minimum bytes of a result worth quoting; with less room it is left out.
 const LEAST_QUOTED: usize = 1024;
 
-/// The most characters of a task that one note carries.
+/// Maximum characters of a task in one announce.
 const TITLE_LIMIT: usize = 120;
 
-/// The most characters of an error that one note carries.
+/// Maximum characters of an error in one announce.
 const ERROR_LIMIT: usize = 500;
 
-/// The whole answer of a wake run that has nothing to say.
+/// The complete answer of a wake run that has nothing to report.
 pub const NO_REPLY: &str = "NO_REPLY";
 
-/// How a run ended, as its requester is told.
+/// How a run ended, as announced to its requester.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Note {
-    /// The run.
+    /// The run that ended.
     pub run: RunId,
-    /// Its session.
+    /// Key of the session it worked in.
     pub session_key: SessionKey,
-    /// Who carried it out.
+    /// The agent that carried it out.
     pub agent: AgentId,
-    /// Its name.
+    /// The name that its requester gave it, if any.
     pub label: Option<String>,
-    /// The beginning of its task: by that its requester knows one without a name.
+    /// The beginning of its task, by which its requester recognizes a run without a label.
     pub title: String,
-    /// How it ended.
+    /// Its terminal outcome.
     pub outcome: Outcome,
-    /// Why it did not end `ok`.
+    /// Why it did not end `ok`; `None` if it did.
     pub error: Option<String>,
-    /// Its final text, cut to [`RESULT_LIMIT`].
+    /// Its final text, cut to [`RESULT_LIMIT`] bytes; empty if it has none.
     pub result: String,
-    /// The text was longer.
+    /// True if the final text was longer than [`RESULT_LIMIT`].
     pub truncated: bool,
-    /// From accepted to ended.
+    /// Time from accepted to ended, in milliseconds.
     pub duration_ms: u64,
-    /// Model use.
+    /// Model usage of the run.
     pub usage: Usage,
-    /// Tool calls.
+    /// Number of tool calls that have an outcome.
     pub tool_calls: u32,
 }
 
@@ -75,16 +75,16 @@ impl Note {
         })
     }
 
-    /// The text that stands in the requester's transcript.
+    /// The text that is appended to the requester's transcript.
     ///
-    /// The result is quoted data: the marks around it are made harmless inside it, so that it
-    /// cannot end its own quotation and speak in the daemon's voice.
+    /// The result is quoted data: the quotation marks are escaped inside it, so that it cannot end
+    /// its own quotation and speak in the daemon's voice.
     pub fn frame(&self) -> String {
         self.frame_within(usize::MAX)
     }
 
-    /// As [`Note::frame`], with `most` bytes at most as long as its head fits: the result is
-    /// cut, or left out, and the text says where all of it is.
+    /// Like [`Note::frame`], limited to `most` bytes if its head fits: the result is cut or left
+    /// out, and the text says where the whole is available.
     pub fn frame_within(&self, most: usize) -> String {
         let mut out = self.head();
         if self.result.is_empty() {
@@ -123,7 +123,7 @@ impl Note {
         out
     }
 
-    /// Who ended how.
+    /// The lines on which run ended how, with its task and error.
     fn head(&self) -> String {
         let name = self.label.as_deref().unwrap_or(self.agent.as_str());
         let name = quote(&text::preview(name, 100));
@@ -138,14 +138,14 @@ impl Note {
             self.session_key,
         );
         if !self.title.is_empty() {
-            // One line, as for errors below.
+            // Kept on one line, for the same reason as the error.
             out.push_str("task: ");
             out.push_str(&quote(&text::preview(&self.title, TITLE_LIMIT)));
             out.push('\n');
         }
         if let Some(error) = &self.error {
             out.push_str("error: ");
-            // One line: a longer text would speak in the daemon's voice from its second on.
+            // Kept on one line: further lines would read as the daemon's own text.
             out.push_str(&quote(&text::preview(error, ERROR_LIMIT)));
             out.push('\n');
         }
@@ -153,23 +153,23 @@ impl Note {
     }
 }
 
-/// More bytes than all that stands around a quoted result, but for the head.
+/// Upper bound for the bytes around a quoted result, without the head.
 const AROUND: usize = 256;
 const OPEN: &str = "<<<result";
 const CLOSE: &str = "result>>>";
 
-/// What a [`Note::frame`] says, read back from its text.
+/// The parts of a [`Note::frame`], parsed from its text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parts<'a> {
-    /// Who ended how.
+    /// The first line, without its `[announce] ` prefix: which run ended how.
     pub head: &'a str,
-    /// Why it did not end `ok`.
+    /// Why it did not end `ok`; `None` if the text has no error line.
     pub error: Option<&'a str>,
     /// The quoted result; `None` if the run left no text.
     pub result: Option<&'a str>,
 }
 
-/// Reads the parts of an announce's text, for whoever relays it.
+/// Parses the parts of an announce's text, for a caller that relays it.
 pub fn parts(frame: &str) -> Parts<'_> {
     let (before, after) = frame.split_once(OPEN).unwrap_or((frame, ""));
     let head = before.lines().next().unwrap_or_default();
@@ -182,7 +182,7 @@ pub fn parts(frame: &str) -> Parts<'_> {
     }
 }
 
-/// Makes the marks of a quotation harmless inside it.
+/// Escapes the quotation marks `<<<` and `>>>`, so that quoted text cannot end its quotation.
 pub fn quote(text: &str) -> String {
     text.replace("<<<", "‹‹‹").replace(">>>", "›››")
 }

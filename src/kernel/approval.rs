@@ -1,5 +1,5 @@
-//! A person's leave for one call of a tool: asked for by the gate, given or refused by somebody
-//! who may, never by what a model, a tool or another session says.
+//! A person's approval of one tool call. The gate requests it and an authorized person decides;
+//! content from a model, a tool or another session never does.
 
 use serde_json::Value;
 
@@ -8,33 +8,33 @@ use super::text_enum::text_enum;
 use super::time::Timestamp;
 
 text_enum! {
-    /// How far an approval has come.
+    /// The progress of an approval.
     ApprovalState {
-        /// Somebody may decide.
+        /// It waits for a decision.
         Open = "open",
-        /// The call is made.
+        /// It was approved; the call is made.
         Allowed = "allowed",
-        /// The call is not made.
+        /// It was denied; the call is not made.
         Denied = "denied",
-        /// Nobody has decided in time: the call is not made.
+        /// It was not decided before its deadline; the call is not made.
         Expired = "expired",
-        /// Its run has ended before.
+        /// Its run ended before it was decided.
         Closed = "closed",
     }
 }
 
 text_enum! {
-    /// What a person says to it.
+    /// The decision on an approval.
     Choice {
         /// Make the call.
         Allow = "allow",
-        /// Do not make it.
+        /// Do not make the call.
         Deny = "deny",
     }
 }
 
 impl Choice {
-    /// The state of an approval that was decided so.
+    /// The state of an approval after this decision.
     pub fn state(self) -> ApprovalState {
         match self {
             Choice::Allow => ApprovalState::Allowed,
@@ -44,91 +44,92 @@ impl Choice {
 }
 
 text_enum! {
-    /// For how long a decision counts beyond its own call.
+    /// The scope in which a decision also applies to later matching calls.
     Remember {
-        /// For calls like it in the same session.
+        /// Matching calls in the same session.
         Session = "session",
-        /// For calls like it in every session of the same agent.
+        /// Matching calls in every session of the same agent.
         Agent = "agent",
     }
 }
 
-/// What a person is asked to allow.
+/// What a person is asked to approve, as the gate describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Consent {
-    /// Which rule asks.
+    /// The rule that requires the approval, in words.
     pub why: String,
-    /// What a remembered decision covers of the tool: a command, a file, a host; empty: every
-    /// call of it.
+    /// The part of the tool that a remembered decision covers: a command, a file or a host. Empty:
+    /// every call of the tool.
     pub covers: String,
-    /// What is decided on, where the step does not hold it: the command of a program.
+    /// What is decided on where the step's input does not hold it, such as a program's command
+    /// line.
     pub arguments: Option<Value>,
 }
 
-/// A person's leave for one call of a tool.
+/// A person's approval of one tool call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Approval {
-    /// Its id.
+    /// It has the same digits as the step's id, so that a repeated step requests it once.
     pub id: ApprovalId,
-    /// The tenant.
+    /// Tenant that owns the run.
     pub org: String,
-    /// Who wants to make the call.
+    /// The run that wants to make the call.
     pub run: RunId,
-    /// Its step that is the call.
+    /// The number of the step that is the call.
     pub step: u32,
     /// The session of that run.
     pub session: SessionId,
-    /// The topmost session of its tree: where a person looks.
+    /// The root session of its tree, where the user sees the request.
     pub root_session: SessionId,
     /// The agent of the run.
     pub agent: AgentId,
-    /// Which tool.
+    /// Name of the tool; for an agent that is a program, the step's kind.
     pub tool: String,
-    /// With what, whole: a person decides on what is done, not on a summary of it.
+    /// The complete arguments: a person decides on the action, not on a summary.
     pub arguments: Value,
-    /// Which rule asks, and what a remembered decision covers.
+    /// The rule that requires it, and what a remembered decision covers.
     pub consent: Consent,
-    /// When it was asked for.
+    /// When it was requested.
     pub asked_at: Timestamp,
-    /// When it runs out as a no.
+    /// Deadline after which it expires and counts as denied.
     pub expires_at: Timestamp,
-    /// How far it has come.
+    /// Its progress.
     pub state: ApprovalState,
-    /// Who decided.
+    /// Who decided; `None` if no decision was made.
     pub resolved_by: Option<String>,
-    /// For how long that counts.
+    /// The scope in which the decision is remembered; `None`: this call alone.
     pub remember: Option<Remember>,
-    /// When it was over.
+    /// When it was decided, expired or closed.
     pub ended_at: Option<Timestamp>,
 }
 
-/// A decision that counts for calls like the one that it was made for.
+/// A decision that also applies to later calls that match the approved one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remembered {
-    /// Of the approval that it was.
+    /// The id of the approval that was decided.
     pub id: ApprovalId,
-    /// The tenant.
+    /// Tenant in which it applies.
     pub org: String,
-    /// Where it counts.
+    /// Whether it applies to one session or to the agent.
     pub scope: Remember,
-    /// The session that it counts in, with [`Remember::Session`].
+    /// The session that it applies to with [`Remember::Session`].
     pub session: SessionId,
-    /// The agent whose calls it is about.
+    /// The agent whose calls it covers.
     pub agent: AgentId,
-    /// Which tool.
+    /// Name of the tool.
     pub tool: String,
-    /// What of it; empty: every call.
+    /// The part of the tool that it covers; empty: every call.
     pub covers: String,
-    /// What was decided.
+    /// The decision.
     pub choice: Choice,
-    /// By whom.
+    /// Who decided.
     pub by: String,
-    /// When.
+    /// When it was decided.
     pub at: Timestamp,
 }
 
 impl Approval {
-    /// What the call's step is told where it is not made: who or what refused it.
+    /// The result of a call that is not made: who or what refused it, for the model.
     pub fn refusal(&self) -> String {
         let who = match (self.state, &self.resolved_by) {
             (ApprovalState::Expired, _) => {

@@ -1,6 +1,5 @@
-//! What an entry of a transcript says. It stays the text that it is in the store until its blocks
-//! are needed: a conversation is read and sent again with every turn, and most of its entries
-//! only pass through.
+//! The content of a transcript entry, kept as its stored text until the blocks are needed. A
+//! conversation is read and sent again with every turn, and most of its entries only pass through.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -14,38 +13,38 @@ use serde_json::value::RawValue;
 
 use super::message::{Block, Note};
 
-/// The blocks of an entry, read when they are first looked into.
+/// The blocks of an entry, parsed on first access.
 #[derive(Clone, Default)]
 pub struct Blocks {
     stored: Stored,
-    /// The answer as it came, apart from what else is stored.
+    /// The provider's raw answer, kept apart from the rest of the content.
     native: Option<Box<Native>>,
     read: OnceLock<Vec<Block>>,
     size: OnceLock<u64>,
 }
 
-/// What is stored of them, but for an answer as it came.
+/// The stored form of the blocks, without the raw answer.
 #[derive(Clone, Default)]
 enum Stored {
-    /// They do not come from the store.
+    /// The blocks do not come from the store.
     #[default]
     Nothing,
-    /// One text, in quotes.
+    /// A single text block: its JSON string, with the quotes.
     Text(Box<RawValue>),
-    /// A JSON list.
+    /// A JSON list of blocks.
     List(Box<str>),
 }
 
-/// A model's answer as its provider gave it.
+/// A model's raw answer as its provider sent it.
 #[derive(Clone)]
 struct Native {
-    /// Its place among the blocks.
+    /// Its index among the blocks.
     at: usize,
     from: Arc<Origin>,
     json: Box<RawValue>,
 }
 
-/// Who gave it.
+/// The origin of a raw answer.
 #[derive(PartialEq)]
 struct Origin {
     provider: String,
@@ -54,7 +53,7 @@ struct Origin {
 }
 
 impl Blocks {
-    /// Out of the text that is stored. Fails where that is no list of blocks.
+    /// Parses the stored text. Fails if it is not a list of blocks.
     pub fn stored(text: &str) -> serde_json::Result<Self> {
         let mut native = None;
         let stored = match lone_text(text) {
@@ -76,7 +75,7 @@ impl Blocks {
         })
     }
 
-    /// What it says, block by block, as far as possible without a copy.
+    /// The blocks, borrowed from the stored text where possible.
     pub fn pieces(&self) -> Vec<BlockRef<'_>> {
         let mut blocks = match &self.stored {
             Stored::Nothing => return self.iter().map(BlockRef::from).collect(),
@@ -95,7 +94,7 @@ impl Blocks {
         blocks
     }
 
-    /// Its text, if that is all but for an answer as it came.
+    /// Its text, if it has no other content besides a raw answer.
     pub fn only_text(&self) -> Option<Quoted<'_>> {
         match &self.stored {
             Stored::Text(text) => Some(Quoted::Raw(text)),
@@ -109,7 +108,7 @@ impl Blocks {
         }
     }
 
-    /// The answer as this provider gave it by this API, if it did.
+    /// The raw answer, if this provider gave it over this API.
     pub fn native(&self, provider: &str, api: &str) -> Option<Cow<'_, RawValue>> {
         if let Some(Native { from, json, .. }) = self.native.as_deref() {
             return (from.provider == provider && from.api == api).then_some(Cow::Borrowed(json));
@@ -128,7 +127,7 @@ impl Blocks {
         })
     }
 
-    /// All its text, paragraphs parted by an empty line.
+    /// All its text blocks, joined by an empty line.
     pub fn text(&self) -> String {
         if let Some(text) = self.only_text() {
             return text.text().into_owned();
@@ -141,7 +140,7 @@ impl Blocks {
         texts.collect::<Vec<_>>().join("\n\n")
     }
 
-    /// About how many bytes it has.
+    /// Approximate size in bytes.
     pub fn bytes(&self) -> usize {
         let native = self.native.as_deref();
         let native = native.map_or(0, |native| size_of::<Native>() + native.json.get().len());
@@ -153,12 +152,12 @@ impl Blocks {
             }
     }
 
-    /// A size of it in some other unit, which is worked out once.
+    /// A size in another unit, computed once by `work_out` and then cached.
     pub fn size(&self, work_out: impl FnOnce(&Self) -> u64) -> u64 {
         *self.size.get_or_init(|| work_out(self))
     }
 
-    /// The blocks themselves.
+    /// Takes the parsed blocks out of it.
     pub fn into_vec(self) -> Vec<Block> {
         match self.read.get() {
             Some(_) => self.read.into_inner().unwrap_or_default(),
@@ -166,7 +165,7 @@ impl Blocks {
         }
     }
 
-    /// The blocks, out of what is stored.
+    /// Parses the blocks from the stored form.
     fn blocks(&self) -> Vec<Block> {
         match &self.stored {
             Stored::Nothing => Vec::new(),
@@ -175,7 +174,7 @@ impl Blocks {
     }
 }
 
-/// The list without an answer as it came, as lists are written here, and that answer.
+/// Splits a stored list into the list without its raw answer, and that answer.
 fn parted<'a>(list: &'a str, blocks: &[BlockRef<'_>]) -> (Cow<'a, str>, Option<Native>) {
     match without_native(list, blocks) {
         Some((list, native)) => (Cow::Owned(list), Some(native)),
@@ -195,7 +194,7 @@ fn without_native(list: &str, blocks: &[BlockRef<'_>]) -> Option<(String, Native
     else {
         return None;
     };
-    // Where it begins and ends is where its first and last field are, in the text that was read.
+    // The block's bounds follow from the positions of its first and last field in the parsed text.
     let place = |raw: &RawValue| raw.get().as_ptr().addr().checked_sub(list.as_ptr().addr());
     let before = list.get(..place(provider)?)?;
     let before = before.strip_suffix(r#"{"type":"native","provider":"#)?;
@@ -205,7 +204,7 @@ fn without_native(list: &str, blocks: &[BlockRef<'_>]) -> Option<(String, Native
         Some(before) => format!("{before}{after}"),
         None => format!("{before}{}", after.strip_prefix(',').unwrap_or(after)),
     };
-    // A second one stays where it is, and what is no JSON stays text.
+    // A second raw answer stays in the list, and one that is not JSON stays a text.
     let json = RawValue::from_string(decoded(json).into_owned()).ok()?;
     let from = shared(Origin {
         provider: decoded(provider).into_owned(),
@@ -216,11 +215,11 @@ fn without_native(list: &str, blocks: &[BlockRef<'_>]) -> Option<(String, Native
 }
 
 thread_local! {
-    /// Who answered last: mostly who answers next.
+    /// The last origin seen; mostly the next one is the same.
     static LAST: RefCell<Option<Arc<Origin>>> = const { RefCell::new(None) };
 }
 
-/// One value for all that is the same.
+/// Shares one allocation between equal consecutive origins.
 fn shared(from: Origin) -> Arc<Origin> {
     LAST.with_borrow_mut(|last| match last {
         Some(last) if **last == from => Arc::clone(last),
@@ -273,15 +272,15 @@ impl fmt::Debug for Blocks {
 }
 
 fn refs(list: &str) -> Vec<BlockRef<'_>> {
-    // It was looked at when it was read.
+    // The text was validated when it was read.
     serde_json::from_str(list).unwrap_or_default()
 }
 
-/// The text of a list that is one text, as the list is written here.
+/// The JSON string of a list that consists of one text block, as this program writes such lists.
 fn lone_text(stored: &str) -> Option<&RawValue> {
     let text = stored.strip_prefix(r#"[{"type":"text","text":"#)?;
     let text = text.strip_suffix("}]")?;
-    // More than one text is no JSON.
+    // With more than one block the rest is not valid JSON.
     let text: &RawValue = serde_json::from_str(text).ok()?;
     text.get().starts_with('"').then_some(text)
 }
@@ -299,17 +298,17 @@ fn about_bytes(block: &Block) -> usize {
         }
 }
 
-/// A text, as JSON has it or as it is.
+/// A string, either as raw JSON or decoded.
 #[derive(Clone, Debug)]
 pub enum Quoted<'a> {
-    /// With quotes and escapes.
+    /// A JSON string with quotes and escapes.
     Raw(&'a RawValue),
-    /// Without.
+    /// The decoded text.
     Plain(Cow<'a, str>),
 }
 
 impl<'a> Quoted<'a> {
-    /// The text itself.
+    /// The decoded text.
     pub fn text(&self) -> Cow<'a, str> {
         match self {
             Quoted::Raw(raw) => decoded(raw),
@@ -317,10 +316,10 @@ impl<'a> Quoted<'a> {
         }
     }
 
-    /// Is there nothing to be read in it?
+    /// True if it has nothing but white space.
     pub fn is_blank(&self) -> bool {
         if let Quoted::Raw(raw) = self {
-            // Most texts show in their first character that there is something.
+            // The first character of most texts already answers this.
             let first = raw.get().as_bytes().get(1);
             if first.is_some_and(|first| first.is_ascii_graphic() && !matches!(first, b'"' | b'\\'))
             {
@@ -347,22 +346,22 @@ fn decoded<'a>(raw: &'a RawValue) -> Cow<'a, str> {
         .and_then(|text| text.strip_suffix('"'));
     match bare {
         Some(bare) if !bare.contains('\\') => Cow::Borrowed(bare),
-        // Half of a surrogate pair is no text.
+        // Half of a surrogate pair cannot be decoded; the raw text is kept.
         _ => serde_json::from_str(raw.get()).map_or(Cow::Borrowed(raw.get()), Cow::Owned),
     }
 }
 
-/// The arguments of a call, as JSON has them or read.
+/// The arguments of a tool call, as raw JSON or parsed.
 #[derive(Clone, Debug)]
 pub enum Given<'a> {
-    /// As text.
+    /// Raw JSON.
     Raw(&'a RawValue),
-    /// As a tree.
+    /// A parsed value.
     Read(&'a Value),
 }
 
 impl<'a> Given<'a> {
-    /// The tree.
+    /// The parsed value; null if the raw JSON cannot be parsed.
     pub fn value(&self) -> Cow<'a, Value> {
         match self {
             Given::Raw(raw) => Cow::Owned(serde_json::from_str(raw.get()).unwrap_or_default()),
@@ -371,46 +370,46 @@ impl<'a> Given<'a> {
     }
 }
 
-/// A block that is looked at where it is stored.
+/// A block that borrows from the stored text.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "AnyBlockRef<'_>", bound(deserialize = "'de: 'a"))]
 pub enum BlockRef<'a> {
-    /// Text.
+    /// A piece of text.
     Text(Quoted<'a>),
-    /// The model asks for a tool.
+    /// A tool call that the model requests.
     ToolCall {
-        /// The model's name for this call.
+        /// The model's id for this call.
         id: Quoted<'a>,
-        /// Which tool.
+        /// Name of the tool.
         name: Quoted<'a>,
-        /// Its arguments.
+        /// The arguments of the call.
         arguments: Given<'a>,
     },
-    /// What a tool answered.
+    /// The result of a tool call.
     ToolResult {
-        /// The call that this answers.
+        /// The id of the call that this answers.
         call: Quoted<'a>,
-        /// What came out.
+        /// The output of the tool.
         text: Quoted<'a>,
-        /// The tool says that it failed.
+        /// True if the tool reported a failure.
         is_error: bool,
     },
-    /// A model's answer as its provider gave it.
+    /// A model's raw answer as its provider sent it.
     Native {
-        /// The provider's name.
+        /// Name of the provider.
         provider: Quoted<'a>,
-        /// What it speaks.
+        /// Name of the API that it was requested with.
         api: Quoted<'a>,
         /// The model that answered.
         model: Quoted<'a>,
-        /// The JSON, as text.
+        /// The answer's JSON, as text.
         json: Quoted<'a>,
     },
-    /// What the daemon found out about an answer.
+    /// A finding of the daemon about an answer.
     Note(Note),
 }
 
-/// What a block may hold, of whatever type, read in one pass.
+/// All fields that a block of any type may have, parsed in one pass.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 struct AnyBlockRef<'a> {
@@ -665,7 +664,7 @@ mod tests {
         let both = vec![text, native(json)];
         let both = Blocks::stored(&serde_json::to_string(&both).unwrap()).unwrap();
         assert_eq!(both.only_text().unwrap().text(), "a \"b\"\n\u{1F600}");
-        // What is no JSON is kept, and given to nobody.
+        // A raw answer that is not JSON is kept, and sent to no provider.
         let broken = Blocks::stored(&serde_json::to_string(&[native("{")]).unwrap()).unwrap();
         assert!(broken.native("p", "openai").is_none());
         assert_eq!(broken.into_vec(), [native("{")]);
@@ -686,7 +685,7 @@ mod tests {
         ] {
             assert!(Blocks::stored(bad).is_err(), "{bad}");
         }
-        // Half of a character is one that cannot be shown, and no reason to end.
+        // Half of a surrogate pair is stored as a character that cannot be shown, and is no error.
         let half = Blocks::stored(r#"[{"type":"text","text":"\ud83d"}]"#).unwrap();
         assert_eq!(half.len(), 1);
     }

@@ -1,50 +1,51 @@
-//! The breaker of delegation: an agent that has failed again and again is not called for a
-//! while. Judged from how its last calls ended, so that a restart changes nothing. Pure; the
-//! store asks at each call and at each end of one.
+//! The circuit breaker of delegation: an agent that fails repeatedly is not called for a while.
+//! Decided from the outcomes of its last calls, so that a restart changes nothing. Pure; the store
+//! checks it at the start and the end of each call.
 
 use super::time::Timestamp;
 
-/// The most ends that are looked at.
+/// Maximum number of past outcomes that are considered.
 pub const MOST_ENDS: u32 = 100;
 
-/// The settings.
+/// The settings of the circuit breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BreakerPolicy {
-    /// So many failures in a row, within the window, open it; 0 = never.
+    /// Number of consecutive failures within the window that open it; 0 = never.
     pub failures: u32,
-    /// Milliseconds.
+    /// The window for these failures, in milliseconds.
     pub window_ms: u64,
-    /// It stays open for so long after the last failure, milliseconds; then calls are tried again,
-    /// and one that fails opens it at once.
+    /// How long it stays open after the last failure, in milliseconds. Then calls are tried again,
+    /// and one failure opens it at once.
     pub cool_off_ms: u64,
 }
 
-/// How a call of an agent ended. Cancelled ones say nothing of it, and are none.
+/// The end of one call of an agent. Cancelled calls say nothing about the agent and are not
+/// included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct End {
-    /// When.
+    /// When the call ended.
     pub at: Timestamp,
-    /// Not well.
+    /// True if the call failed.
     pub failed: bool,
 }
 
 impl BreakerPolicy {
-    /// It never opens.
+    /// The policy that never opens.
     pub const OFF: BreakerPolicy = BreakerPolicy {
         failures: 0,
         window_ms: 0,
         cool_off_ms: 0,
     };
 
-    /// Until when no call of an agent is let through whose calls ended so, the latest first;
-    /// `None`: they are.
+    /// Until when calls of an agent with these ends are refused; `None` if they are allowed. `ends`
+    /// has the latest first.
     pub fn open_until(&self, ends: &[End], now: Timestamp) -> Option<Timestamp> {
         let last = ends.first()?;
         let until = last.at.plus_ms(self.cool_off_ms);
         (until > now && self.has_tripped(ends)).then_some(until)
     }
 
-    /// Has it been opened since one of its calls went well?
+    /// True if it has opened since the last successful call.
     pub fn has_tripped(&self, ends: &[End]) -> bool {
         let Some(count) = usize::try_from(self.failures)
             .ok()
@@ -53,7 +54,7 @@ impl BreakerPolicy {
             return false;
         };
         let failed = ends.iter().take_while(|end| end.failed).count();
-        // Once open it is tried again after a while, further apart than the window.
+        // Trial calls after it opened may be further apart than the window, so any group counts.
         ends[..failed]
             .windows(count)
             .any(|some| some[0].at.since(some[count - 1].at) <= self.window_ms)
@@ -70,7 +71,7 @@ mod tests {
         cool_off_ms: 1000,
     };
 
-    /// The latest first.
+    /// Reverses the list, so that the latest end comes first.
     fn ends(all: &[(i64, bool)]) -> Vec<End> {
         let end = |(at, failed): &(i64, bool)| End {
             at: Timestamp(*at),

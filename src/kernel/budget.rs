@@ -1,5 +1,5 @@
-//! What a run and all below it may use. The store looks at it before each step that asks a model
-//! and where a run asks for another, in the transaction that would go on.
+//! The budget of a run and its subtree. The store checks it before each step that calls a model and
+//! before each spawn or send of a run, in the same transaction.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,23 +7,23 @@ use super::fault::{Fault, Kind};
 use super::ids::RunId;
 use super::run::{RunError, Usage};
 
-/// What a run may use, with all that it asks others for.
+/// What a run may use together with all its descendants; `None` means no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Budget {
-    /// Tokens sent and received.
+    /// Maximum tokens, sent and received.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
-    /// Millionths of the currency in which the prices are.
+    /// Maximum cost, in millionths of the currency of the prices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_micros: Option<u64>,
 }
 
-/// What counts for a budget.
+/// The usage that counts against a budget.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spent {
     /// Tokens sent and received.
     pub tokens: u64,
-    /// Millionths of the currency in which the prices are.
+    /// Cost in millionths of the currency of the prices.
     pub cost_micros: u64,
 }
 
@@ -37,12 +37,12 @@ impl From<Usage> for Spent {
 }
 
 impl Budget {
-    /// Does it limit anything?
+    /// True if it limits tokens or cost.
     pub fn limits(&self) -> bool {
         self.tokens.is_some() || self.cost_micros.is_some()
     }
 
-    /// Why `spent` leaves nothing of it, in words for people.
+    /// Why `spent` uses up the budget, as text for people; `None` while something is left.
     pub fn exceeded(&self, spent: Spent) -> Option<String> {
         if let Some(most) = self.tokens.filter(|most| spent.tokens >= *most) {
             return Some(format!("{} tokens of {most} are used", spent.tokens));
@@ -55,7 +55,7 @@ impl Budget {
         ))
     }
 
-    /// What `spent` leaves of it.
+    /// The rest of the budget after `spent`.
     pub fn left(&self, spent: Spent) -> Budget {
         Budget {
             tokens: self.tokens.map(|most| most.saturating_sub(spent.tokens)),
@@ -65,7 +65,7 @@ impl Budget {
         }
     }
 
-    /// What may be used under both.
+    /// The stricter of both budgets, per field.
     pub fn narrowed(self, other: Budget) -> Budget {
         let lesser = |one: Option<u64>, other: Option<u64>| match (one, other) {
             (Some(one), Some(other)) => Some(one.min(other)),
@@ -78,17 +78,17 @@ impl Budget {
     }
 }
 
-/// A budget that holds a run back: its own, or that of a run above it.
+/// A used-up budget that stops a run: its own or that of an ancestor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UsedUp {
-    /// The run whose budget it is.
+    /// The run that the budget belongs to.
     pub of: RunId,
-    /// What is used of what.
+    /// What is used of which limit, as text for people.
     pub why: String,
 }
 
 impl UsedUp {
-    /// The end of `run`, which asked its model so many times.
+    /// The error that ends `run`, which has made `model_calls` model calls itself.
     pub fn ends(&self, run: RunId, model_calls: u64) -> RunError {
         let whose = match self.of == run {
             true => "its budget".to_owned(),
@@ -105,7 +105,7 @@ impl UsedUp {
         )
     }
 
-    /// The refusal of what a run asks for.
+    /// The refusal of a spawn or send by a run under this budget.
     pub fn refuses(&self) -> Fault {
         let counts = "what this run and all runs below it have used";
         let free = "end the work with what is there, or begin it anew with a larger budget";
@@ -123,7 +123,7 @@ impl UsedUp {
     }
 }
 
-/// An amount of money in millionths, rounded.
+/// Converts an amount of money to millionths, rounded.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -133,7 +133,7 @@ pub fn micros(cost: f64) -> u64 {
     (cost * 1e6).round() as u64
 }
 
-/// Millionths as a decimal number.
+/// Formats millionths as a decimal number.
 fn amount(micros: u64) -> String {
     format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000)
 }

@@ -1,6 +1,6 @@
-//! What an agent sees that is called into another's session: that conversation up to its call,
-//! told as what it is, then the call, then its own doing. Pure; the store makes the views of
-//! called runs by it.
+//! The view that an agent has when it is called into another agent's session: the conversation up
+//! to its call, with the other agents' content quoted, then the call, then its own steps. Pure; the
+//! store builds the views of called runs with it.
 //!
 //! ```text
 //! transcript     user   agent   result   [call  answer]   agent   result   [call │ …
@@ -14,11 +14,12 @@ use super::ids::RunId;
 use super::message::{Block, Message, MessageKind, Origin, Role};
 use super::run::Run;
 
-/// The key in the metadata of a called agent's two sides below which its name stands.
+/// The metadata key that holds the agent's name in both entries of a call (request and answer).
 pub const AGENT: &str = "agent";
 
-/// The entries of its session as the called `run` sees them, in their order. What belongs to
-/// nobody but others is left out: results of their calls, and what called agents did on the way.
+/// The entries of its session as the called `run` sees them, in transcript order. Entries that
+/// concern only other agents are left out: results of their calls, and the intermediate steps of
+/// called agents.
 pub fn seen_by(run: &Run, transcript: Vec<Message>) -> Vec<Message> {
     let own = |message: &Message| message.child_run == Some(run.id);
     let begins = transcript.iter().position(own).unwrap_or(transcript.len());
@@ -37,7 +38,7 @@ pub fn seen_by(run: &Run, transcript: Vec<Message>) -> Vec<Message> {
     seen
 }
 
-/// An entry from before the call.
+/// Converts an entry from before the call; `None` if it is left out.
 fn told(run: &Run, answered: &HashSet<RunId>, message: Message) -> Option<Message> {
     match (message.kind, message.child_run) {
         (MessageKind::SubAgentUser | MessageKind::SubAgentAi, Some(child)) => {
@@ -47,7 +48,7 @@ fn told(run: &Run, answered: &HashSet<RunId>, message: Message) -> Option<Messag
             let is_call = message.kind == MessageKind::SubAgentUser;
             let agent = agent_of(&message).unwrap_or_else(|| "an agent".to_owned());
             if agent == run.agent.as_str() {
-                // Its own earlier call, as it was.
+                // Its own earlier call, not quoted.
                 return Some(Message {
                     kind: MessageKind::Text,
                     tool_call: None,
@@ -74,7 +75,7 @@ fn agent_of(message: &Message) -> Option<String> {
     agent.as_str().map(str::to_owned)
 }
 
-/// What another one has said, as a text to be read; nothing where it had no words.
+/// Another agent's content as a quoted user message; `None` if it has no text.
 fn quoted(who: &str, message: Message) -> Option<Message> {
     let said = message.text();
     if said.trim().is_empty() {
@@ -150,7 +151,7 @@ mod tests {
             self.put(NewMessage::tool_result(message, id(run), call, "r", false))
         }
 
-        /// One of the two sides of a call of `agent`.
+        /// Appends the request or the answer of a call of `agent`.
         fn side(&mut self, kind: MessageKind, run: u128, agent: &str, text: &str) {
             let of_user = kind == MessageKind::SubAgentUser;
             let message = match of_user {
@@ -189,13 +190,13 @@ mod tests {
         transcript.result(1, "c1");
         transcript.side(SubAgentUser, 3, "other", "you");
         transcript.side(SubAgentAi, 3, "other", "yes");
-        // Nobody has answered this one.
+        // This call has no answer.
         transcript.side(SubAgentUser, 4, "helper", "lost");
         transcript.answer(1, "", "c2");
         transcript.side(SubAgentUser, 5, "helper", "second");
         transcript.answer(5, "looks", "k2").child_run = Some(id(5));
         transcript.result(5, "k2").child_run = Some(id(5));
-        // It has called another one in turn, and its caller another result.
+        // It has called another agent in turn, and its caller has another result.
         transcript.side(SubAgentUser, 6, "other", "deep");
         transcript.side(SubAgentAi, 6, "other", "deeper");
         transcript.result(1, "c3");
@@ -214,7 +215,7 @@ mod tests {
                 ("tool", ""),
             ]
         );
-        // Before its call stands there, all of it is from before its call.
+        // Before its call is in the transcript, everything counts as before its call.
         let before = Transcript(transcript.0[..11].to_vec());
         assert_eq!(before.seen(&called(5, "helper")).len(), 6);
         let last = seen_by(&called(5, "helper"), transcript.0.clone());

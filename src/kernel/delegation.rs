@@ -1,7 +1,6 @@
-//! Delegation that is waited for: a run carries out one call of a tool of another run, which
-//! holds still meanwhile. What its caller is told in the end is made here, from the child's
-//! rows alone, so that it is the same after any restart. The store writes it in the transaction
-//! of the child's end.
+//! Synchronous delegation: a child run carries out one tool call of its caller, which is paused
+//! meanwhile. The result for the caller is built here from the child's rows alone, so that it is
+//! the same after any restart. The store writes it in the transaction that ends the child.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -13,37 +12,39 @@ use super::text;
 use super::text_enum::text_enum;
 use super::waiting::RESULT_LIMIT;
 
-/// A child's tools are shown up to this many, the last ones.
+/// Maximum number of a child's tool calls that are shown; the last ones.
 pub const MOST_CALLS: usize = 100;
 
 text_enum! {
-    /// Which tool of its caller a child carries out, and so what its caller gets to see of it.
+    /// The tool of the caller that a child carries out, which decides how much of the child the
+    /// caller sees.
     Face {
-        /// `task`: its tools are shown while it works.
+        /// `task`: the child's tool calls are shown while it works.
         Task = "task",
-        /// `subagent_<agent>`: nothing is seen of it but its result.
+        /// `subagent_<agent>`: only the result is visible.
         Sealed = "subagent",
-        /// `call_<agent>`: it works in its caller's session, in its caller's turn.
+        /// `call_<agent>`: it works in its caller's session and turn.
         Called = "call",
-        /// `delegate`, by a plan: its tools are shown as its own.
+        /// `delegate`, from a plan: its tool calls are shown as its own.
         Planned = "plan",
     }
 }
 
 text_enum! {
-    /// How much of what a called agent says its caller's stream shows while it says it.
+    /// How a called agent's text is streamed to its caller while it is generated.
     Stream {
-        /// Its text, gathered.
+        /// Text in batches.
         Aggregated = "aggregated",
-        /// Its text, as it comes.
+        /// Text as it arrives.
         Direct = "direct",
-        /// None of it before it is over.
+        /// No text before the call has ended.
         None = "none",
     }
 }
 
 impl Stream {
-    /// A piece of its text is shown so long after the one before it at the earliest, milliseconds.
+    /// Minimum time between two streamed pieces of text, in milliseconds; `None`: nothing is
+    /// streamed.
     pub fn pause_ms(self) -> Option<u64> {
         match self {
             Stream::Aggregated => Some(PARTIAL_EACH_MS),
@@ -53,16 +54,16 @@ impl Stream {
     }
 }
 
-/// See [`Stream::pause_ms`].
+/// Minimum time between two batches with [`Stream::Aggregated`], in milliseconds.
 const PARTIAL_EACH_MS: u64 = 250;
-/// The most characters of a result that are shown.
+/// Maximum characters of a result preview.
 const PREVIEW: usize = 500;
-/// But not later than when so many bytes have come.
+/// Number of buffered bytes at which a piece is streamed before its time.
 pub const PARTIAL_BYTES: usize = 2048;
-/// The most errors that are named as causes of one.
+/// Maximum number of step errors that are listed as causes of a failure.
 const MOST_CAUSES: usize = 5;
 
-/// An agent in texts: its id, and its name where people call it by another.
+/// An agent for messages: its id, followed by its display name where that differs.
 pub fn named(agent: &AgentId, name: &str) -> String {
     match agent.as_str() == name {
         true => format!("agent {agent}"),
@@ -70,24 +71,23 @@ pub fn named(agent: &AgentId, name: &str) -> String {
     }
 }
 
-/// The call of a tool that a run carries out for the run above it.
+/// The tool call that a run carries out for its parent run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delegated {
-    /// Which tool.
+    /// The kind of delegation tool.
     pub face: Face,
-    /// The step of the run above that waits.
+    /// The number of the parent run's step that waits.
     pub step: u32,
-    /// The model's name for the call.
+    /// The model's id for the call.
     pub call: String,
-    /// How much of it is shown while it comes, if it is called.
+    /// How its text is streamed; `None` unless it is a called agent.
     pub stream: Option<Stream>,
-    /// What people called its agent when the call was made: the title, or the id where there was
-    /// none.
+    /// The agent's display name at the time of the call: its title, or its id if it had none.
     pub agent_name: String,
 }
 
 impl Delegated {
-    /// What went wrong with `child`, which carries out this call, and with whom.
+    /// The failure of `child`, which carries out this call, with its agent's name.
     fn failure(&self, child: &Run, ended: &str) -> String {
         let who = named(&child.agent, &self.agent_name);
         match &child.error {
@@ -98,19 +98,19 @@ impl Delegated {
 }
 
 text_enum! {
-    /// How far a tool of a child has come.
+    /// The progress of a child's tool call.
     CallStatus {
-        /// At work.
+        /// It has no outcome yet.
         Running = "running",
-        /// It has its outcome.
+        /// It succeeded.
         Completed = "completed",
-        /// It failed, or nobody knows.
+        /// It failed, or its outcome is unknown.
         Error = "error",
     }
 }
 
 impl CallStatus {
-    /// Of a step.
+    /// The status of a step.
     pub fn of(step: &Step) -> Self {
         match step.state {
             StepState::Intended | StepState::Started => CallStatus::Running,
@@ -120,21 +120,21 @@ impl CallStatus {
     }
 }
 
-/// A tool that a child has called, as its caller is shown it.
+/// A child's tool call, as shown to its caller.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChildCall {
-    /// The child's name for the call.
+    /// The child model's id for the call.
     pub id: String,
-    /// Which tool.
+    /// Name of the tool.
     pub tool: String,
-    /// How far it has come.
+    /// Its progress.
     pub status: CallStatus,
-    /// What it was called with, on one line.
+    /// Its arguments on one line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
 }
 
-/// The tools that a child has called, in order; the last [`MOST_CALLS`] of them.
+/// The tool calls among a child's steps in order, limited to the last [`MOST_CALLS`].
 pub fn calls(steps: &[Step]) -> Vec<ChildCall> {
     let calls = steps.iter().filter(|step| step.kind == StepKind::Tool);
     let mut calls: Vec<ChildCall> = calls
@@ -150,9 +150,9 @@ pub fn calls(steps: &[Step]) -> Vec<ChildCall> {
     calls
 }
 
-/// What the caller of an ended child is told, as JSON, and whether the call failed. `steps` are
-/// the child's; a sealed one shows none of them. A sealed failure is a result like any other:
-/// nothing of it reaches the host but that its subagent is not available.
+/// The result of an ended child for its caller, as JSON, and whether the call failed. `steps` are
+/// the child's; a sealed child shows none of them. A sealed failure is a normal result: the host
+/// only learns that its subagent is unavailable.
 pub fn outcome(
     delegated: &Delegated,
     child: &Run,
@@ -182,7 +182,7 @@ pub fn outcome(
         Face::Sealed | Face::Called | Face::Planned if well => json!({ "result": shown }),
         Face::Sealed | Face::Called | Face::Planned => json!({}),
     };
-    // In front, where it is seen of what is cut.
+    // First, so that it survives when the result is cut.
     if !well {
         told["unavailable"] = true.into();
         told["kind"] = child
@@ -209,8 +209,7 @@ pub fn outcome(
     (told.to_string(), !well && delegated.face != Face::Sealed)
 }
 
-/// What the caller of an agent is told that is not called now, as things stand with it: of which
-/// kind that is, and why.
+/// The result for the caller of an agent that is not called now: the kind of the reason, and why.
 pub fn held_back(
     face: Face,
     (agent, name): (&AgentId, &str),
@@ -235,8 +234,8 @@ pub fn held_back(
     told
 }
 
-/// What the caller's stream shows of the end of a called child: whether it went well, and the
-/// data. `steps` are the child's.
+/// The event data of the end of a called child for its caller's stream, and whether it succeeded.
+/// `steps` are the child's.
 pub fn called_end(delegated: &Delegated, child: &Run, steps: &[Step]) -> (bool, Value) {
     let mut told = json!({
         "agent": child.agent,
@@ -261,7 +260,7 @@ pub fn called_end(delegated: &Delegated, child: &Run, steps: &[Step]) -> (bool, 
     }
 }
 
-/// What the stream of a planner shows of the end of who it has delegated to.
+/// The event data of the end of a delegated child for its planner's stream.
 pub fn planned_end(delegated: &Delegated, child: &Run) -> Value {
     let well = child.error.is_none() && child.result.is_some();
     let mut told = json!({
@@ -283,13 +282,13 @@ pub fn planned_end(delegated: &Delegated, child: &Run) -> Value {
     told
 }
 
-/// The `source` of an event that tells of a step of this agent.
+/// The `source` of events about steps of this agent.
 pub fn source(agent: &AgentId) -> String {
     format!("subagent:{agent}")
 }
 
-/// What the caller's stream shows of a step of a child that works for `call`: `None` for the
-/// outcome of a model call, which is shown by what comes of it.
+/// The event data of a child's step for its caller's stream, under the caller's call id `call`.
+/// `None` for the outcome of a model call, which shows in what follows from it.
 pub fn progress(call: &str, child: &Run, step: &Step) -> Option<Value> {
     let is_open = step.state.is_open();
     let progress = match (step.kind, is_open) {
@@ -405,7 +404,7 @@ mod tests {
             assert_eq!(well["agentId"], failed.agent.as_str(), "{face}");
             let (failed, _) = told(*face, &failed, &[]);
             assert_eq!(failed["error"], format!("{who}no answer"), "{face}");
-            // Of a cancelled one there is no error of its own.
+            // A cancelled run has no error of its own.
             let cancelled = Run {
                 error: None,
                 state: RunState::Ended(crate::kernel::run::Outcome::Cancelled),

@@ -1,24 +1,24 @@
-//! The environment of a program that a run starts: a value, built in layers, handed over whole.
-//! Tools and runners build one for each program; nothing of the daemon's own environment comes
-//! along that is not named here.
+//! The environment of a program that a run starts, built in layers and passed as a whole. Tools and
+//! runners build one per program; of the daemon's own environment it inherits only what is named
+//! here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 
-/// What every program gets of the daemon's environment; a name that ends in `*` stands for all
-/// that begin so.
+/// The variables of the daemon's environment that every program gets; a trailing `*` matches any
+/// suffix.
 const BASE: &[&str] = &[
     "PATH", "HOME", "LANG", "LC_*", "TERM", "TZ", "TMPDIR", "USER", "SHELL",
 ];
 
-/// Names and values of a program's environment.
+/// The variables of a program's environment, by name.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Environment(BTreeMap<OsString, OsString>);
 
 impl Environment {
-    /// The lowest layer: of `vars` what every program gets, and what the names in `pass` add,
-    /// written likewise.
+    /// The base layer: the variables in `vars` that every program gets, plus those named in `pass`,
+    /// which may also end in `*`.
     pub fn base(vars: impl IntoIterator<Item = (OsString, OsString)>, pass: &[String]) -> Self {
         let passes = |name: &OsStr| {
             let Some(name) = name.to_str() else {
@@ -31,24 +31,24 @@ impl Environment {
         Environment(vars.filter(|(name, _)| passes(name)).collect())
     }
 
-    /// The same with `name` set, whatever a lower layer says.
+    /// The same with `name` set, overriding lower layers.
     pub fn with(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.0.insert(name.into(), value.into());
         self
     }
 
-    /// Its names that are text.
+    /// All names that are valid UTF-8.
     pub fn names(&self) -> BTreeSet<String> {
         let names = self.0.keys().filter_map(|name| name.to_str());
         names.map(str::to_owned).collect()
     }
 
-    /// The value of `name`.
+    /// The value of `name`; `None` if it is not set.
     pub fn get(&self, name: &str) -> Option<&OsStr> {
         self.0.get(OsStr::new(name)).map(OsString::as_os_str)
     }
 
-    /// Every name with its value, by name.
+    /// All variables, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = (&OsStr, &OsStr)> {
         self.0
             .iter()
@@ -57,7 +57,7 @@ impl Environment {
 }
 
 impl fmt::Debug for Environment {
-    /// The names alone: a value may be a secret.
+    /// Prints the names only: a value may be a secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.0.keys()).finish()
     }

@@ -1,89 +1,87 @@
-//! What can happen to a run. The machine takes these and nothing else.
+//! The events that the run state machine accepts.
 
 use super::run::{CancelRequest, PauseReason, RunError};
 
-/// What a run that ends its turn still owes or is owed.
+/// What is still pending for a run that ends its turn, in either direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Owed {
-    /// Runs asked for from its session that have not ended.
+    /// Runs that its session requested have not ended.
     pub open_children: bool,
-    /// Announces for its session that no model call has seen.
+    /// Announces are in its session's transcript that no model call has seen.
     pub unseen_announces: bool,
 }
 
 impl Owed {
-    /// Nothing is owed in either direction.
+    /// True if nothing is pending in either direction.
     pub fn is_nothing(self) -> bool {
         !self.open_children && !self.unseen_announces
     }
 }
 
-/// What can happen to a run.
+/// An event of the run state machine.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RunEvent {
-    /// It was given a slot and its session's turn.
+    /// It got a slot and its session's turn.
     Started,
-    /// Intents of this many steps are written.
+    /// The intents of new steps were committed.
     StepsIntended {
-        /// How many.
+        /// Number of the new steps.
         count: u32,
     },
     /// A step has its outcome.
     StepEnded {
-        /// What it did.
+        /// The kind of the step.
         kind: super::step::StepKind,
-        /// What it used.
+        /// Model usage of the step.
         usage: super::run::Usage,
-        /// What the caller should know of it.
+        /// Warnings for the caller of the run.
         warnings: Vec<String>,
     },
-    /// Its turn is over, with this final text.
+    /// Its turn has ended.
     TurnEnded {
-        /// `None` or blank: it had no answer.
+        /// The final text of the turn; `None` or blank if there was no answer.
         text: Option<String>,
-        /// What is owed, read in the same transaction.
+        /// What is pending, read in the same transaction.
         owed: Owed,
     },
-    /// A child ended, or an announce was put aside: look again whether anything is owed.
+    /// A child run ended, or an announce was dismissed: re-check what is pending.
     OwedChanged {
-        /// What is owed, read in the same transaction.
+        /// What is pending, read in the same transaction.
         owed: Owed,
     },
     /// Announces were appended to its transcript while it was settling.
     AnnouncesDelivered,
-    /// The daemon drains: back to the queue, at a step boundary.
+    /// The daemon drains: the run goes back to the queue at a step boundary.
     Parked,
-    /// It must hold still.
+    /// It is paused for this reason.
     Paused(PauseReason),
-    /// What it waited for is there.
+    /// The reason of its pause is gone.
     Resumed,
-    /// It cannot go on.
+    /// It failed and cannot continue.
     Failed(RunError),
-    /// It cannot go on, and what it has found so far is its result.
+    /// It cannot continue; its partial result is kept as its result.
     Cut {
-        /// Why.
+        /// Why it cannot continue.
         error: RunError,
-        /// What it has found.
+        /// The partial result.
         found: String,
     },
-    /// Its own limit passed.
+    /// It exceeded its own time limit.
     TimedOut,
-    /// Somebody wants it to end.
+    /// A cancel was requested.
     CancelRequested(CancelRequest),
-    /// Its executor has stopped. Of what it had started nothing is left but these processes,
-    /// which could not be ended.
+    /// Its executor has stopped.
     ExecutorGone {
-        /// Their numbers.
+        /// Ids of the processes it had started that could not be terminated; empty if none is left.
         left: Vec<u32>,
     },
-    /// A restart (or a lost executor) met it; what is to be done was decided by
-    /// [`super::recover`].
+    /// It was recovered after a restart or the loss of its executor, as [`super::recover`] decided.
     Recovered {
-        /// It counts against the recoveries that are tried.
+        /// Whether it counts towards the maximum number of recoveries.
         counts: bool,
-        /// Wait this long before going on.
+        /// Delay before it may start again, in milliseconds; 0 = none.
         delay_ms: u64,
     },
-    /// It cannot be carried on after a crash.
+    /// It cannot be continued after a crash.
     Interrupted(RunError),
 }

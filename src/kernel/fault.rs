@@ -1,4 +1,4 @@
-//! Why something was refused or failed, as every room says it. The wire's table maps a kind
+//! The error type that every room returns for refusals and failures. The wire's table maps a kind
 //! to its RPC code and exit code.
 
 use std::fmt;
@@ -6,46 +6,46 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// What kind of fault; clients switch on its text.
+/// The kind of a fault; clients branch on its text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// The message is not JSON.
     ParseError,
-    /// JSON, but no JSON-RPC request.
+    /// It is JSON, but not a JSON-RPC request.
     InvalidRequest,
-    /// No method of that name.
+    /// No method has that name.
     UnknownMethod,
     /// A parameter is missing, unknown or of the wrong shape.
     InvalidParams,
-    /// A defect of this program; the daemon goes on.
+    /// A defect of this program; the daemon continues.
     Internal,
-    /// No token, or not the right one.
+    /// The token is missing or wrong.
     Unauthorized,
-    /// Policy or scope does not allow it.
+    /// The policy or the caller's scope does not allow it.
     Forbidden,
     /// Nothing has that id.
     NotFound,
-    /// It contradicts what is there.
+    /// It conflicts with the current state.
     Conflict,
-    /// Too many bytes.
+    /// The request has too many bytes.
     TooLarge,
     /// A configured limit is reached.
     Limit,
-    /// Too many tries; later it may work.
+    /// Too many attempts; a retry may succeed later.
     RateLimited,
-    /// Starting, draining or out of disk space; later it may work.
+    /// The daemon is starting, draining or out of disk space; a retry may succeed later.
     Unavailable,
-    /// Too much at once; in a moment it may work.
+    /// The daemon is overloaded; a retry may succeed soon.
     Busy,
-    /// What came after an event cursor is not kept any more.
+    /// The events after this cursor are past their retention.
     CursorExpired,
-    /// An event cursor of another store.
+    /// The event cursor belongs to another store.
     CursorUnknown,
 }
 
 impl Kind {
-    /// Every kind.
+    /// Every kind, in declaration order.
     pub const ALL: &'static [Kind] = &[
         Kind::ParseError,
         Kind::InvalidRequest,
@@ -65,7 +65,7 @@ impl Kind {
         Kind::CursorUnknown,
     ];
 
-    /// The text that stands in `data.kind`.
+    /// The text sent in `data.kind`.
     pub fn as_str(self) -> &'static str {
         match self {
             Kind::ParseError => "parse_error",
@@ -91,19 +91,19 @@ impl Kind {
 /// A refusal or failure: what happened, what to do, and data for programs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fault {
-    /// What kind it is.
+    /// The kind that clients branch on.
     pub kind: Kind,
-    /// One sentence: what happened, and what was kept where that is not plain.
+    /// One sentence: what happened, and what was kept where that is not obvious.
     pub message: String,
-    /// One sentence: what to do.
+    /// One sentence: what to do about it.
     pub hint: Option<String>,
-    /// Further fields for programs (`path`, `limit`, `value`, …).
-    /// Boxed, so that a `Result` with a fault in it stays small.
+    /// Further fields for programs (`path`, `limit`, `value`, …). Boxed, so that a `Result` with a
+    /// fault stays small.
     pub data: Box<Map<String, Value>>,
 }
 
 impl Fault {
-    /// A fault without a hint.
+    /// A fault with neither a hint nor data.
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
         Fault {
             kind,
@@ -113,32 +113,32 @@ impl Fault {
         }
     }
 
-    /// Says what to do.
+    /// Sets the hint, which says what to do.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// Adds a field for programs.
+    /// Adds a data field for programs.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.data.insert(name.to_owned(), value.into());
         self
     }
 
-    /// Nothing has that id.
+    /// The fault for an id that nothing has; `what` names the kind of thing.
     pub fn not_found(what: &str, id: impl fmt::Display) -> Self {
         let id = id.to_string();
         Fault::new(Kind::NotFound, format!("no {what} {id}")).with("id", id)
     }
 
-    /// A parameter that cannot be taken; `path` names it.
+    /// The fault for an invalid parameter; `path` names it.
     pub fn params(path: &str, message: impl fmt::Display) -> Self {
         Fault::new(Kind::InvalidParams, format!("{path}: {message}")).with("path", path)
     }
 
-    /// A defect of this program.
+    /// The fault for a defect of this program.
     pub fn internal(message: impl fmt::Display) -> Self {
         Fault::new(Kind::Internal, message.to_string())
             .hint("this is a defect; the daemon goes on, its log has the details")
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn the_list_of_kinds_has_every_kind() {
-        // The message of a word that is none lists all that there are.
+        // Deserializing an unknown kind fails with an error that lists every known kind.
         let refusal = serde_json::from_str::<Kind>("\"none\"")
             .unwrap_err()
             .to_string();

@@ -6,15 +6,15 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// An id or key that does not have the shape it must have.
+/// An id or key with an invalid format.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what} {text:?} is not valid: {rule}")]
 pub struct InvalidId {
-    /// What kind of id was expected.
+    /// The kind of id that was expected.
     pub what: &'static str,
-    /// The text that was given, cut to 80 bytes.
+    /// The given text, cut to 80 bytes.
     pub text: String,
-    /// The rule that it breaks.
+    /// The rule that it violates.
     pub rule: &'static str,
 }
 
@@ -51,7 +51,7 @@ macro_rules! uuid_id {
             type Err = InvalidId;
 
             fn from_str(text: &str) -> Result<Self, InvalidId> {
-                // Only the hyphenated form: one id has one text.
+                // Only the hyphenated form is accepted: one id has one text.
                 if text.len() != 36 {
                     return Err(InvalidId::new($what, text, "ids are UUID text of 36 characters"));
                 }
@@ -68,7 +68,7 @@ uuid_id!(
     RunId, "run id"
 );
 uuid_id!(
-    /// One conversation; its key may be given to another session after a delete, its id never.
+    /// One conversation. After a deletion its key may be reused, its id never.
     SessionId, "session id"
 );
 uuid_id!(
@@ -80,41 +80,42 @@ uuid_id!(
     MessageId, "message id"
 );
 uuid_id!(
-    /// One life of the daemon process.
+    /// One boot of the daemon process.
     BootId, "boot id"
 );
 uuid_id!(
-    /// The telling of one run's end. Derived from the run id, so that a repeated delivery is
-    /// recognised by whoever receives it.
+    /// The announce of one run's end. Derived from the run id, so that the receiver recognizes a
+    /// repeated delivery.
     AnnounceId, "announce id"
 );
 
 uuid_id!(
-    /// A question of a run to a person. The step that asks it has the same digits, so that a
-    /// repeated step asks once.
+    /// A run's question to the user. It has the same digits as the id of the step that asks, so
+    /// that a repeated step asks once.
     QuestionId, "question id"
 );
 uuid_id!(
-    /// A person's leave for one call of a tool. The step that is the call has the same digits,
-    /// so that a repeated step asks once.
+    /// A person's approval of one tool call. It has the same digits as the id of the step that is
+    /// the call, so that a repeated step asks once.
     ApprovalId, "approval id"
 );
 uuid_id!(
-    /// One thing in the long-term memory. The step that has kept it by a tool has the same
-    /// digits, so that a repeated step keeps it once.
+    /// One entry of the long-term memory. It has the same digits as the id of the tool step that
+    /// saved it, so that a repeated step saves once.
     MemoryId, "memory id"
 );
 
 impl AnnounceId {
-    /// The announce of `run`. A run has at most one, so the two share their digits.
+    /// The announce of `run`. A run has at most one, so both ids share their digits.
     pub fn of(run: RunId) -> AnnounceId {
         AnnounceId(run.0)
     }
 }
 
 impl MessageId {
-    /// The answer of a model call, which has its id before it is stored: whoever hears it come
-    /// knows it again. A step has at most one, so the two share their digits.
+    /// The answer of a model call, whose id is known before it is stored, so that a client that
+    /// reads the stream can match it with the stored entry. A step has at most one answer, so both
+    /// ids share their digits.
     pub fn answer_of(step: StepId) -> MessageId {
         MessageId(step.0)
     }
@@ -129,13 +130,13 @@ fn is_name(text: &str) -> bool {
             .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'))
 }
 
-/// The name of an agent: letters, digits, `.`, `_`, `-`; 1 to 64 of them.
+/// The name of an agent: 1 to 64 letters, digits, `.`, `_` or `-`, starting with a letter or digit.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct AgentId(String);
 
 impl AgentId {
-    /// Checks `text` against the pattern.
+    /// Parses a name; fails if it does not match the pattern.
     pub fn parse(text: &str) -> Result<Self, InvalidId> {
         if is_name(text) {
             Ok(AgentId(text.to_owned()))
@@ -148,8 +149,8 @@ impl AgentId {
         }
     }
 
-    /// A name as callers and models give it: blanks around it do not count, and what is empty
-    /// then names no agent.
+    /// A name as given by a caller or model: surrounding white space is dropped, and `None` for an
+    /// empty name.
     pub fn given(text: &str) -> Option<&str> {
         Some(text.trim()).filter(|name| !name.is_empty())
     }
@@ -160,13 +161,13 @@ impl AgentId {
     }
 }
 
-/// The address of a session: names parted by `:`, such as `agent:build:main`.
+/// The address of a session: names separated by `:`, such as `agent:build:main`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct SessionKey(String);
 
 impl SessionKey {
-    /// Checks `text` against the pattern: at most 256 characters, each part a name.
+    /// Parses a key of at most 256 characters whose parts are all names.
     pub fn parse(text: &str) -> Result<Self, InvalidId> {
         if text.len() <= 256 && text.split(':').all(is_name) {
             Ok(SessionKey(text.to_owned()))
@@ -184,12 +185,12 @@ impl SessionKey {
         SessionKey(format!("agent:{}:subagent:{id}", agent.as_str()))
     }
 
-    /// The key of a root session that was not given one.
+    /// The default key of a root session.
     pub fn root(agent: &AgentId, id: SessionId) -> Self {
         SessionKey(format!("agent:{}:{id}", agent.as_str()))
     }
 
-    /// The key of a client-owned session that was not given one.
+    /// The default key of a client-owned session.
     pub fn client(id: SessionId) -> Self {
         SessionKey(format!("client:{id}"))
     }

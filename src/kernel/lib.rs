@@ -1,4 +1,4 @@
-//! The package around [`kernel`]: inside and outside of it the paths of the kernel are the same.
+//! The package around [`kernel`]; the module path is `kernel::…` both inside and outside of it.
 
 #[path = "mod.rs"]
 pub mod kernel;

@@ -1,45 +1,45 @@
-//! The limits of spawning, as pure checks over counts that the store read in the same
-//! transaction.
+//! The limits of spawning, as pure checks of counts that the store read in the same transaction.
 
 use super::fault::{Fault, Kind};
 
-/// The limits that bind one spawn.
+/// The limits that apply to one spawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpawnLimits {
-    /// Levels below a root session.
+    /// Maximum depth below a root session.
     pub max_depth: u32,
-    /// Runs of one requesting session that have not ended, asked for by clients.
+    /// Maximum number of open runs of one requesting session, if a client requests them.
     pub max_children: u32,
-    /// The same for a session whose runs ask for them.
+    /// Maximum number of open runs of one requesting session, if its own runs request them.
     pub max_run_children: u32,
-    /// Runs below one root run, ended ones too.
+    /// Maximum number of descendants of one root run, including ended ones.
     pub max_total: u32,
-    /// Announces that one client-owned session may leave unacknowledged.
+    /// Maximum number of unacknowledged announces of one client-owned session.
     pub max_unacked: u32,
-    /// Announces that may wait to be told to one agent-owned session; half of them bring a
-    /// warning.
+    /// Maximum number of undelivered announces of one agent-owned session; from half of it a
+    /// warning is returned.
     pub max_untold: u32,
-    /// Turns that wait in one session.
+    /// Maximum number of queued turns in one session.
     pub max_queued_turns: u32,
 }
 
-/// What is there already.
+/// The current counts that the limits are checked against.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SpawnCounts {
     /// The depth that the new session would have.
     pub depth: u32,
-    /// Runs of the requesting session that have not ended.
+    /// Open runs of the requesting session.
     pub children: u32,
-    /// A run asks, and so many runs were made below its root run.
+    /// Descendants of the root run so far; `None` unless a run makes the request.
     pub total: Option<u32>,
-    /// Announces of the requesting session that wait: to be acknowledged, or to be told.
+    /// Announces of the requesting session that are unacknowledged (client-owned) or undelivered
+    /// (agent-owned).
     pub backlog: u32,
-    /// The requesting session belongs to a client.
+    /// True if the requesting session belongs to a client.
     pub client_owned: bool,
 }
 
-/// Refuses a spawn that would pass a limit; the fault names limit, value, what counts and how
-/// to free room.
+/// Refuses a spawn that would exceed a limit; the fault names the limit, its value, what counts and
+/// how to free capacity. Returns a warning when the backlog is at half of its limit.
 pub fn check_spawn(limits: &SpawnLimits, counts: &SpawnCounts) -> Result<Option<String>, Fault> {
     check_depth(limits, counts.depth)?;
     if let Some(total) = counts.total {
@@ -85,7 +85,7 @@ pub fn check_spawn(limits: &SpawnLimits, counts: &SpawnCounts) -> Result<Option<
     Ok(None)
 }
 
-/// Refuses a session that would lie too deep.
+/// Refuses a session deeper than the maximum depth.
 pub fn check_depth(limits: &SpawnLimits, depth: u32) -> Result<(), Fault> {
     if depth > limits.max_depth {
         return Err(refusal(
@@ -98,7 +98,8 @@ pub fn check_depth(limits: &SpawnLimits, depth: u32) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Refuses one run too many below one root run, so that work that makes work has an end.
+/// Refuses a run beyond the maximum number under one root run, so that runs that spawn runs cannot
+/// go on for ever.
 pub fn check_total(limits: &SpawnLimits, total: u32) -> Result<(), Fault> {
     if total >= limits.max_total {
         return Err(refusal(
@@ -111,7 +112,7 @@ pub fn check_total(limits: &SpawnLimits, total: u32) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Refuses a turn where too many wait already.
+/// Refuses a turn beyond the maximum number of queued turns.
 pub fn check_queued_turns(limits: &SpawnLimits, queued: u32) -> Result<(), Fault> {
     if queued >= limits.max_queued_turns {
         return Err(refusal(

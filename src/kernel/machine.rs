@@ -1,4 +1,4 @@
-//! The one place where a run's state changes.
+//! The run state machine: the one place where a run's state changes.
 //!
 //! ```text
 //! queued ──▶ running ──▶ settling ──▶ ended
@@ -14,10 +14,10 @@ use super::run::{Outcome, PauseReason, Run, RunError, RunOrigin, RunState};
 use super::step::StepKind;
 use super::time::Moment;
 
-/// The most warnings that a run gathers.
+/// Maximum number of warnings that a run keeps.
 const MOST_WARNINGS: usize = 32;
 
-/// Adds warnings to those of a run: each once, and not more than a person reads.
+/// Adds new warnings to those of a run, without duplicates and up to a maximum of 32.
 pub fn add_warnings(known: &mut Vec<String>, warnings: Vec<String>) {
     for warning in warnings {
         if known.len() < MOST_WARNINGS && !known.contains(&warning) {
@@ -26,29 +26,29 @@ pub fn add_warnings(known: &mut Vec<String>, warnings: Vec<String>) {
     }
 }
 
-/// An event that the run's state has no edge for. Nothing has changed.
+/// An event that the run's state does not accept. Nothing has changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a run that is {state} cannot take {event}")]
 pub struct NoSuchEdge {
-    /// Where the run stands.
+    /// The current state of the run.
     pub state: &'static str,
-    /// What was to happen.
+    /// The event that was refused.
     pub event: &'static str,
 }
 
-/// A run that has moved, and what must be done about it.
+/// The result of a transition: the changed run and the actions that follow.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Applied {
-    /// The run as it now is.
+    /// The run after the transition.
     pub run: Run,
-    /// What must be done, in this order.
+    /// The actions to perform, in this order.
     pub actions: Vec<Action>,
 }
 
 /// Applies `event` to `run` at `now`.
 ///
-/// Terminal runs take nothing. A run whose cancel was asked for takes no new step, pause or
-/// slot; it can only end.
+/// Ended runs accept no event. A run with a requested cancel accepts no new step, pause or slot; it
+/// can only end.
 pub fn apply(run: &Run, event: RunEvent, now: Moment) -> Result<Applied, NoSuchEdge> {
     use RunState::{Paused, Queued, Running, Settling};
 
@@ -78,8 +78,8 @@ pub fn apply(run: &Run, event: RunEvent, now: Moment) -> Result<Applied, NoSuchE
                 warnings,
             },
         ) => {
-            // Taken even while cancelling: what has happened is written down. A step that
-            // waits gets its outcome from elsewhere, whether its run holds a slot or not.
+            // Accepted even while cancelling: what has happened is recorded. A waiting step gets
+            // its outcome from elsewhere, whether its run holds a slot or not.
             match kind {
                 StepKind::Model | StepKind::Command => next.run.loops += 1,
                 StepKind::Tool => next.run.tool_calls += 1,
@@ -90,7 +90,7 @@ pub fn apply(run: &Run, event: RunEvent, now: Moment) -> Result<Applied, NoSuchE
             next.run.recoveries = 0;
         }
         (Running, RunEvent::TurnEnded { text, owed }) if !cancelling => {
-            // The last turn's text is the result, also when an earlier turn had said half.
+            // The last turn's text is the result, even if an earlier turn had answered in part.
             next.run.result = text.filter(|text| !text.trim().is_empty());
             next.actions.push(Action::Release);
             if run.is_awaited() && !owed.is_nothing() {
@@ -175,7 +175,7 @@ pub fn apply(run: &Run, event: RunEvent, now: Moment) -> Result<Applied, NoSuchE
         }
         (Queued | Running | Settling | Paused(_), RunEvent::Recovered { counts, delay_ms }) => {
             if cancelling {
-                // A marked run is finished first, and never carried on.
+                // A run with a requested cancel is ended and never continued.
                 next.release_if_running();
                 next.end(Outcome::Cancelled, None);
             } else if run.state == Running {
@@ -203,7 +203,7 @@ pub fn apply(run: &Run, event: RunEvent, now: Moment) -> Result<Applied, NoSuchE
     Ok(next.finish())
 }
 
-/// A run in the middle of a move.
+/// A run during its transition.
 struct Moving {
     run: Run,
     now: Moment,
@@ -214,7 +214,7 @@ impl Moving {
     fn new(run: &Run, now: Moment) -> Self {
         let mut run = run.clone();
         run.last_activity_at = now.wall;
-        // Each write books the time used since the one before.
+        // Each write adds the running time since the previous one.
         if let Some(since) = run.counting_since {
             run.used_ms += now.steady.since(since);
             run.counting_since = Some(now.steady);
@@ -241,7 +241,7 @@ impl Moving {
         }
     }
 
-    /// All its turns are over: the last one's final text decides.
+    /// Ends the run after its last turn; that turn's final text decides the outcome.
     fn end_turns(&mut self) {
         if self.run.cancel.is_some() {
             self.end(Outcome::Cancelled, None);
@@ -259,7 +259,7 @@ impl Moving {
         self.run.error = error;
         self.run.not_before = None;
         self.emit(EventKind::RunEnded);
-        // A run that ends well has nothing open below it, or left it to itself.
+        // A run that ends well has no open descendants, or has left them running on purpose.
         if outcome != Outcome::Ok && self.run.origin == RunOrigin::Spawn {
             self.actions.push(Action::CancelDescendants);
         }
@@ -280,7 +280,7 @@ impl Moving {
     }
 }
 
-/// Does time in this state count against the run's limit?
+/// True if time in this state counts against the run's limit.
 fn counts(state: RunState) -> bool {
     use super::run::PauseReason::{Child, Provider, Reply};
     matches!(
@@ -289,7 +289,8 @@ fn counts(state: RunState) -> bool {
     )
 }
 
-/// What is said of a run that was stopped while something that it had started was not.
+/// The error of a cancelled run whose processes could not all be terminated; `None` if none is
+/// left.
 fn still_running(left: &[u32]) -> Option<RunError> {
     if left.is_empty() {
         return None;

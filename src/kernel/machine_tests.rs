@@ -1,5 +1,5 @@
-//! The machine under every sequence of events: a model of what the store does around it,
-//! and the promises that must hold whatever happens.
+//! The state machine under arbitrary sequences of events: a model of what the store does around it,
+//! and the invariants that must always hold.
 
 use proptest::prelude::*;
 
@@ -64,7 +64,7 @@ fn is_edge(from: RunState, to: RunState) -> bool {
         (Ended(_), _) => false,
         (Queued, Queued | Running | Ended(_)) => true,
         (Running, Running | Queued | Paused(_) | Settling | Ended(_)) => true,
-        // What it waits for may come in parts.
+        // What it waits for may arrive in parts.
         (Paused(_), Paused(_)) => true,
         (Paused(_), Queued | Ended(_)) => true,
         (Settling, Settling | Queued | Ended(_)) => true,
@@ -93,11 +93,11 @@ proptest! {
                     continue;
                 }
             };
-            // No edge that the diagram does not have; terminal stays terminal.
+            // Only edges of the diagram; terminal stays terminal.
             prop_assert!(is_edge(run.state, applied.run.state),
                 "{:?} by {:?} to {:?}", run.state, event, applied.run.state);
             let next = applied.run;
-            // A run that is being cancelled starts nothing new.
+            // A run with a requested cancel starts nothing new.
             if run.cancel.is_some() {
                 prop_assert!(next.steps == run.steps, "a new step by {event:?}");
                 prop_assert!(
@@ -108,16 +108,16 @@ proptest! {
             prop_assert_eq!(next.cancel.is_some(), run.cancel.is_some() || is_cancel);
             announced += applied.actions.iter().filter(|a| **a == Action::Announce).count();
             let wakes = applied.actions.iter().filter(|a| **a == Action::WakeWaiters).count();
-            // Exactly the move into a terminal state ends the run, once.
+            // Exactly the transition into a terminal state ends the run, once.
             prop_assert_eq!(wakes == 1, next.state.is_terminal());
             ended += wakes;
-            // A slot is taken by a start and given back by whatever leaves `running`.
+            // A slot is taken by a start and released by every transition out of `running`.
             let release = applied.actions.contains(&Action::Release);
             prop_assert_eq!(release, run.state == RunState::Running && next.state != RunState::Running);
             slots += i32::from(next.state == RunState::Running && run.state != RunState::Running);
             slots -= i32::from(release);
             prop_assert!((0..=1).contains(&slots));
-            // Whoever is queued anew asks for a slot.
+            // Every run that is queued again asks for a slot.
             if next.state == RunState::Queued && run.state != RunState::Queued {
                 prop_assert!(applied.actions.contains(&Action::Enqueue));
             }
@@ -135,7 +135,7 @@ proptest! {
             run = next;
         }
         prop_assert!(ended <= 1);
-        // Told exactly once if it ended and somebody waits to be told, else never.
+        // Announced exactly once if it ended and an announce is due, otherwise never.
         let owes = announce != AnnouncePolicy::None;
         prop_assert_eq!(announced, usize::from(owes) * ended);
     }
@@ -145,8 +145,8 @@ proptest! {
         unseen in 1u32..5,
         order in prop::collection::vec(0u8..3, 1..20),
     ) {
-        // A parent whose turn has ended with `unseen` children open. Children end and are
-        // delivered in any order; the parent may not end before a turn has seen all of them.
+        // A parent whose turn ended with `unseen` children open. Children end and are delivered in
+        // any order; the parent may not end before a turn has seen all of them.
         let mut run = queued(AnnouncePolicy::Wake);
         let (mut open, mut pending) = (unseen, 0u32);
         let start = |run: &Run| apply(run, RunEvent::Started, at(0)).unwrap().run;
@@ -288,7 +288,7 @@ fn g3_4_only_time_at_work_counts_against_the_limit() {
     let run = apply(&run, RunEvent::Started, at(5000)).unwrap().run;
     assert_eq!(run.left_at(Timestamp(6000)), Some(9000));
     let run = apply(&run, RunEvent::Parked, at(7000)).unwrap().run;
-    // Parked, and the daemon away for an hour: nothing is used.
+    // Parked while the daemon is down for an hour: no running time is used.
     assert_eq!(run.left_at(Timestamp(3_600_000)), Some(8000));
     // A wall clock that jumps a day changes nothing.
     let jumped = Moment {

@@ -1,4 +1,4 @@
-//! Entries of a transcript.
+//! Entries of a transcript and their content blocks.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -11,13 +11,13 @@ use super::text_enum::text_enum;
 use super::time::Timestamp;
 
 text_enum! {
-    /// Who speaks, as a model provider sees it.
+    /// The speaker, as a model provider sees it.
     Role {
         /// The other side of the conversation.
         User = "user",
         /// The agent.
         Assistant = "assistant",
-        /// The outcome of a tool call.
+        /// The result of a tool call.
         Tool = "tool",
         /// The daemon.
         System = "system",
@@ -25,23 +25,23 @@ text_enum! {
 }
 
 text_enum! {
-    /// What an entry is.
+    /// The kind of a transcript entry.
     MessageKind {
         /// Plain text.
         Text = "text",
-        /// An answer of the model that calls tools.
+        /// A model answer that requests tool calls.
         ToolCall = "tool_call",
-        /// The outcome of one tool call.
+        /// The result of one tool call.
         ToolResult = "tool_result",
-        /// How a run ended, told to its requester.
+        /// How a run ended, announced to its requester.
         Announce = "announce",
-        /// The daemon was restarted while a turn was going on; for people only.
+        /// The daemon was restarted during a turn; shown to people, not to models.
         RestartNotice = "restart_notice",
-        /// Stands for the entries before it, where a model is shown the transcript.
+        /// A summary that replaces the entries before it in the model's view.
         Compaction = "compaction",
-        /// What another agent was called for, in the session of its caller.
+        /// The request to a called agent, in the session of its caller.
         SubAgentUser = "sub_agent_user",
-        /// What that agent answered in the end.
+        /// The final answer of a called agent.
         SubAgentAi = "sub_agent_ai",
     }
 }
@@ -60,7 +60,7 @@ text_enum! {
     }
 }
 
-/// A piece of a message.
+/// A content block of a message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(
     tag = "type",
@@ -69,52 +69,52 @@ text_enum! {
     try_from = "AnyBlock"
 )]
 pub enum Block {
-    /// Text.
+    /// A piece of text.
     Text {
-        /// The text.
+        /// The text itself.
         text: String,
     },
-    /// The model asks for a tool.
+    /// A tool call that the model requests.
     ToolCall {
-        /// The model's name for this call, unique in its run.
+        /// The model's id for this call, unique in its run.
         id: String,
-        /// Which tool.
+        /// Name of the tool.
         name: String,
-        /// Its arguments, as the model gave them. A text stands for what is no JSON object:
-        /// no tool is run with it.
+        /// The arguments, as the model gave them. A string holds arguments that are not a JSON
+        /// object; no tool is run with it.
         arguments: Value,
     },
-    /// What a tool answered.
+    /// The result of a tool call.
     ToolResult {
-        /// The call that this answers.
+        /// The id of the call that this answers.
         tool_call_id: String,
-        /// What came out.
+        /// The output of the tool.
         text: String,
-        /// The tool says that it failed.
+        /// True if the tool reported a failure.
         is_error: bool,
     },
-    /// A model's answer as its provider gave it, beside what was read out of it. It goes back
-    /// to that provider as it came, since some refuse thinking that was changed; nobody else
-    /// is shown it.
+    /// A model's raw answer as its provider sent it, in addition to the blocks parsed from it. It
+    /// is sent back unchanged, since some providers refuse thinking that was modified, and only to
+    /// that provider.
     Native {
-        /// The provider's name.
+        /// Name of the provider.
         provider: String,
-        /// What it speaks.
+        /// Name of the API that it was requested with.
         api: String,
-        /// The model that answered, `provider/name`.
+        /// The model that answered, as `provider/name`.
         model: String,
-        /// The JSON, as text.
+        /// The answer's JSON, as text.
         json: String,
     },
-    /// What the daemon found out about an answer when it read it. Neither models nor clients
-    /// are shown it.
+    /// A finding of the daemon about an answer, from when it was parsed. It is shown to neither
+    /// models nor clients.
     Note {
-        /// What.
+        /// The finding.
         note: Note,
     },
 }
 
-/// A finding about the answer that holds it.
+/// A finding about the answer that contains it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(
     tag = "kind",
@@ -124,29 +124,29 @@ pub enum Block {
 pub enum Note {
     /// A tool call of the answer is not carried out.
     Refused {
-        /// Which.
+        /// The id of the refused call.
         tool_call_id: String,
-        /// Why, for the model.
+        /// The reason, for the model.
         reason: String,
     },
-    /// The provider has paused: it goes on with the answer when it gets it back.
+    /// The provider paused its answer and continues it when the answer is sent back.
     Paused,
-    /// The provider refused earlier answers in the form in which it gave them. It gets all
-    /// answers of the conversation as text and calls.
+    /// The provider refused earlier answers in their raw form. It is sent all answers of the
+    /// conversation as text and calls.
     Plain {
-        /// The provider's name.
+        /// Name of the provider.
         provider: String,
     },
-    /// The provider refused answers as text and calls, and took those since the last
-    /// [`Note::Plain`] in the form in which it gave them. It gets them so.
+    /// The provider refused answers as text and calls, and accepted those since the last
+    /// [`Note::Plain`] in their raw form. It is sent them in raw form.
     Own {
-        /// The provider's name.
+        /// Name of the provider.
         provider: String,
     },
 }
 
-/// What a piece may hold, of whatever type: read in one pass. A tagged enum would be read into
-/// a copy of everything first, to know its tag, and transcripts are read more than all else.
+/// All fields that a block of any type may have, parsed in one pass. A tagged enum would first
+/// buffer everything to find its tag, and transcripts are read more often than all else.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct AnyBlock {
@@ -212,47 +212,47 @@ impl TryFrom<AnyBlock> for Block {
 /// One entry of a transcript.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Message<Content = Blocks, Metadata = Noted> {
-    /// Its id.
+    /// The unique id of the entry.
     pub id: MessageId,
-    /// Its place in the session: 1, 2, 3 … without gaps.
+    /// Its position in the session: 1, 2, 3 … without gaps.
     pub seq: i64,
-    /// The session's generation when it was appended: a reset begins a new one, and no model
-    /// sees the ones before.
+    /// The session's generation when it was appended. A reset starts a new one, and models do not
+    /// see the entries of earlier ones.
     pub generation: i64,
     /// When it was appended.
     pub at: Timestamp,
-    /// Who speaks.
+    /// The speaker.
     pub role: Role,
-    /// What it is.
+    /// The kind of the entry.
     pub kind: MessageKind,
     /// Where it comes from.
     pub origin: Origin,
     /// The run that appended it; for an announce, the run that ended.
     pub run: Option<RunId>,
-    /// What it says.
+    /// The content blocks.
     pub content: Content,
-    /// For a tool result, the call that it answers; of a called agent's two sides, the call that
-    /// it carries out.
+    /// For a tool result, the call that it answers; for the request and answer of a called agent,
+    /// the call that it carries out.
     pub tool_call: Option<String>,
-    /// The run of the called agent that the entry belongs to; nobody else's model is shown it.
+    /// The run of the called agent that the entry belongs to; only that agent's model sees it.
     pub child_run: Option<RunId>,
     /// For an announce, its id.
     pub announce: Option<AnnounceId>,
-    /// The answer was `NO_REPLY`: stored, and nobody is told.
+    /// The answer was `NO_REPLY`: it is stored but not delivered.
     pub silent: bool,
-    /// Anything else that belongs to this entry.
+    /// Further JSON metadata of the entry.
     pub metadata: Option<Metadata>,
 }
 
 impl Message {
-    /// Is it something that the agent is to answer: what a person, a bot, a caller or another
-    /// session said, or how a run ended?
+    /// True for input that the agent must answer: content from a person, a bot, a caller or another
+    /// session, or the announce of a run's end.
     pub fn is_input(&self) -> bool {
         matches!(self.kind, MessageKind::Announce | MessageKind::SubAgentUser)
             || (self.kind == MessageKind::Text && self.role == Role::User)
     }
 
-    /// For an entry that stands for others, which.
+    /// For a compaction entry, the entries that it replaces.
     pub fn compaction(&self) -> Option<Compacted> {
         let metadata = self.metadata.as_ref()?;
         match self.kind {
@@ -261,8 +261,8 @@ impl Message {
         }
     }
 
-    /// The tokens of the request that this entry answers, and its own, as its provider has
-    /// counted them.
+    /// The tokens of the request that this entry answers plus those of the answer, as counted by
+    /// the provider; `None` if it reported none.
     pub fn counted_tokens(&self) -> Option<u64> {
         let usage = self.metadata.as_ref()?.get("usage")?;
         let of = |name: &str| usage.get(name).and_then(Value::as_u64);
@@ -270,55 +270,54 @@ impl Message {
         Some(input.saturating_add(of("outputTokens").unwrap_or(0)))
     }
 
-    /// Its text, paragraphs parted by an empty line.
+    /// All its text blocks, joined by an empty line.
     pub fn text(&self) -> String {
         self.content.text()
     }
 }
 
-/// What an entry of kind [`MessageKind::Compaction`] stands for.
+/// The entries that a [`MessageKind::Compaction`] entry replaces.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Compacted {
-    /// All entries up to this one.
+    /// Seq of the last replaced entry; all entries up to it are replaced.
     pub up_to: i64,
-    /// But for these, which the model is shown as they are.
+    /// Seqs of entries that are exempt and still shown to the model.
     #[serde(default)]
     pub keep: Vec<i64>,
-    /// Runs that the session had asked for and that were open then: of those the summary may say
-    /// nothing.
+    /// Runs requested by the session that were open then; the summary may not mention them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub open: Vec<OpenRun>,
 }
 
-/// A run that was open when its requester's transcript was shortened.
+/// A run that was open when its requester's transcript was compacted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpenRun {
-    /// Which.
+    /// The id of the run.
     pub run: RunId,
-    /// Who carries it out.
+    /// The agent that carries it out.
     pub agent: AgentId,
-    /// Its name, or else the beginning of its task.
+    /// Its label, or else the beginning of its task.
     pub about: String,
 }
 
-/// A message that has no place yet; the store gives it one.
+/// A message without a position; the store assigns one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewMessage {
-    /// Its id.
+    /// The unique id of the entry.
     pub id: MessageId,
-    /// Who speaks.
+    /// The speaker.
     pub role: Role,
-    /// What it is.
+    /// The kind of the entry.
     pub kind: MessageKind,
     /// Where it comes from.
     pub origin: Origin,
     /// The run that appends it.
     pub run: Option<RunId>,
-    /// What it says.
+    /// The content blocks.
     pub content: Vec<Block>,
-    /// For a tool result, the call that it answers; of a called agent's two sides, the call that
-    /// it carries out.
+    /// For a tool result, the call that it answers; for the request and answer of a called agent,
+    /// the call that it carries out.
     pub tool_call: Option<String>,
     /// The run of the called agent that the entry belongs to.
     pub child_run: Option<RunId>,
@@ -326,12 +325,12 @@ pub struct NewMessage {
     pub announce: Option<AnnounceId>,
     /// The answer was `NO_REPLY`.
     pub silent: bool,
-    /// Anything else that belongs to this entry.
+    /// Further JSON metadata of the entry.
     pub metadata: Option<Value>,
 }
 
 impl NewMessage {
-    /// A plain message with one block.
+    /// A message with one block and no run.
     pub fn new(id: MessageId, role: Role, kind: MessageKind, origin: Origin, block: Block) -> Self {
         NewMessage {
             id,
@@ -348,7 +347,7 @@ impl NewMessage {
         }
     }
 
-    /// What a person or a bot says.
+    /// A text message from a person or a bot.
     pub fn user(id: MessageId, text: &str) -> Self {
         let text = super::text::storable(text);
         Self::new(
@@ -362,7 +361,7 @@ impl NewMessage {
 }
 
 impl NewMessage {
-    /// What a model answers.
+    /// A model's answer; its kind follows from whether it requests tool calls.
     pub fn answer(id: MessageId, run: RunId, blocks: Vec<Block>) -> Self {
         let calls = blocks
             .iter()
@@ -395,7 +394,7 @@ impl NewMessage {
         }
     }
 
-    /// The same with the tokens that its provider has counted, if it has.
+    /// The same with the tokens that the provider counted, if it reported any.
     pub fn counted(mut self, usage: &Usage) -> Self {
         if usage.input_tokens > 0 {
             self.metadata = Some(serde_json::json!({ "usage": {
@@ -406,7 +405,7 @@ impl NewMessage {
         self
     }
 
-    /// The same with this below `name` of its metadata.
+    /// The same with `value` under `name` in its metadata.
     pub fn noted(mut self, name: &str, value: Value) -> Self {
         let mut metadata = self
             .metadata
@@ -417,7 +416,7 @@ impl NewMessage {
         self
     }
 
-    /// What stands for the entries that `compacted` names.
+    /// The summary that replaces the entries in `compacted`.
     pub fn compaction(id: MessageId, run: RunId, text: &str, compacted: &Compacted) -> Self {
         let text = super::text::storable(text);
         NewMessage {
@@ -433,7 +432,7 @@ impl NewMessage {
         }
     }
 
-    /// What a tool answers to `call`.
+    /// The result of the tool call `call`.
     pub fn tool_result(id: MessageId, run: RunId, call: &str, text: &str, is_error: bool) -> Self {
         let block = Block::ToolResult {
             tool_call_id: call.to_owned(),
@@ -452,7 +451,7 @@ impl NewMessage {
         message
     }
 
-    /// This message at its place in a generation of its session.
+    /// The stored message, at its position in a generation of its session.
     pub fn at(self, seq: i64, generation: i64, at: Timestamp) -> Message {
         Message {
             id: self.id,
@@ -473,7 +472,7 @@ impl NewMessage {
     }
 }
 
-/// The text of a list of blocks, paragraphs parted by an empty line.
+/// The text blocks of a list, joined by an empty line.
 pub fn plain_text(content: &[Block]) -> String {
     let texts: Vec<&str> = content
         .iter()

@@ -1,5 +1,6 @@
-//! What a run is and how it may move. Pure: no async, no IO, no clock; time and ids come in
-//! as values. Every other room may use this one, it uses none of them.
+//! The domain model: runs, sessions, steps, the run state machine and the policies. Pure: no async,
+//! no IO, no clock; time and ids are passed in as values. Every other room may depend on this one;
+//! it depends on none.
 
 pub mod action;
 pub mod ages;

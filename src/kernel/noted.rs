@@ -1,33 +1,32 @@
-//! What belongs to an entry of a transcript beside what it says. Nearly nobody looks into it, so
-//! it stays the text that it is in the store.
+//! The metadata of a transcript entry. It is rarely read, so it stays the stored text.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 
-/// JSON that is read where somebody looks into it.
+/// JSON that is parsed only when it is read.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Noted(Box<RawValue>);
 
 impl Noted {
-    /// This, as JSON; `None` for what JSON cannot say.
+    /// Serializes a value; `None` if it cannot be represented in JSON.
     pub fn of(what: &impl Serialize) -> Option<Self> {
         to_raw_value(what).ok().map(Noted)
     }
 
-    /// Its length as text, bytes.
+    /// Length of the JSON text in bytes.
     pub fn bytes(&self) -> usize {
         self.0.get().len()
     }
 
-    /// All of it, if it has this form.
+    /// Deserializes all of it; `None` if it does not have the form of `T`.
     pub fn read<T: DeserializeOwned>(&self) -> Option<T> {
         serde_json::from_str(self.0.get()).ok()
     }
 
-    /// What stands below a name.
+    /// The value under a key; `None` if there is none.
     pub fn get(&self, name: &str) -> Option<Value> {
         let mut all: Value = self.read()?;
         all.get_mut(name).map(Value::take)

@@ -1,9 +1,9 @@
-//! Fields of a model request that an agent may set beside those that the daemon says itself
-//! (`provider {…}`). Read where agents are, obeyed where requests are written.
+//! Extra fields of a model request that an agent may set (`provider {…}`), beside those that the
+//! daemon sets itself. Validated when agents are loaded, applied when requests are built.
 
 use serde_json::{Map, Value};
 
-/// What the daemon says itself in each request.
+/// Fields that the daemon sets itself in each request.
 pub const SAID_ELSEWHERE: &[&str] = &[
     "model",
     "messages",
@@ -19,16 +19,16 @@ pub const SAID_ELSEWHERE: &[&str] = &[
     "n",
 ];
 
-/// Who knows a field.
+/// The provider API that a field belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Api {
-    /// Chat Completions, and whatever servers that speak it have added.
+    /// Chat Completions, with the extensions of compatible servers.
     Chat,
     /// Messages.
     Messages,
 }
 
-/// The fields that are known, and in which API.
+/// The known fields, each with the APIs that accept it.
 const KNOWN: &[(&str, &[Api])] = &[
     ("frequency_penalty", &[Api::Chat]),
     ("keep_alive", &[Api::Chat]),
@@ -57,14 +57,14 @@ pub fn names() -> Vec<&'static str> {
     KNOWN.iter().map(|(name, _)| *name).collect()
 }
 
-/// Is it a known field?
+/// True if a field of this name is known.
 pub fn is_known(name: &str) -> bool {
     KNOWN.iter().any(|(known, _)| *known == name)
 }
 
-/// Those of the fields that go to a server of this API. One that nobody knows goes to servers of
-/// Chat Completions, which have many of their own; Messages refuses what it does not know, and
-/// a model that stands in for another is not to fail for that.
+/// The fields that are sent to a server of this API. An unknown field is sent to Chat Completions
+/// servers, which have many extensions. Messages rejects unknown fields, and a fallback model must
+/// not fail because of one.
 pub fn for_api(fields: &Map<String, Value>, api: Api) -> Map<String, Value> {
     let goes = |name: &str| match KNOWN.iter().find(|(known, _)| *known == name) {
         Some((_, apis)) => apis.contains(&api),

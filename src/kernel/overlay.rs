@@ -1,9 +1,9 @@
-//! What a run has in its environment beside what every program gets: the layers, who wins, and
-//! what nobody may set. Pure: the registry computes it once for each run, keeps it as rows, and
-//! hands the same to everything that the run starts.
+//! The environment of a run on top of what every program gets: the layers, their precedence, and
+//! the names that cannot be set. Pure: the registry computes it once per run, stores it as rows,
+//! and passes the same to everything that the run starts.
 //!
-//! The layers, each above the one before: the base ([`super::env`]), the agent's `env`, what the
-//! settings say of the skills that the run has pinned, and what the request gives.
+//! The layers in ascending precedence: the base ([`super::env`]), the agent's `env`, the settings
+//! of the skills that the run has pinned, and the values of the request.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,80 +13,80 @@ use super::fault::{Fault, Kind};
 use super::secret::Given;
 use super::steering::{is_of_a_tool, is_steering};
 
-/// The most names that a request gives.
+/// Maximum number of names in a request.
 pub const MOST_NAMES: usize = 64;
-/// The most bytes of a value.
+/// Maximum bytes of a value.
 pub const MOST_BYTES: usize = 32 * 1024;
 
-/// Who has set a name, in the words of lists: `agent`, `request` or `skill:NAME`.
+/// The source of values from a request. A source is written as `agent`, `request` or `skill:NAME`.
 pub const REQUEST: &str = "request";
-/// See [`REQUEST`].
+/// The source of values from the agent's definition; see [`REQUEST`].
 pub const AGENT: &str = "agent";
 
-/// A name of a run's environment, and who has set it. Its value is nowhere beside it.
+/// A name in a run's environment with its source; the value is never included.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EnvName {
-    /// The name.
+    /// Name of the variable.
     pub name: String,
-    /// `agent`, `skill:NAME` or `request`.
+    /// The source: `agent`, `skill:NAME` or `request`.
     pub from: String,
 }
 
-/// What an agent says of its runs' environment.
+/// The environment part of an agent's definition.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OfAgent {
-    /// By name; nothing for one that only a request gives.
+    /// Values by name; `None` for a name that only a request provides.
     pub env: BTreeMap<String, Option<Given>>,
-    /// The names that it declares as secrets, whatever they look like.
+    /// Names that it declares as secrets, whatever they look like.
     pub secret: BTreeSet<String>,
-    /// It is a project's file: it adds names, and replaces none.
+    /// It is a project's file: it may add names, but not replace existing ones.
     pub of_project: bool,
 }
 
-/// What a skill that a run has pinned brings into its environment.
+/// The environment part of a skill that a run has pinned.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OfSkill {
-    /// Its name.
+    /// Name of the skill.
     pub name: String,
-    /// Its source among those of skills: of two that set one name, the higher wins.
+    /// Rank of its source; if two skills set one name, the higher rank wins.
     pub rank: usize,
-    /// It lies in the project or the workspace: it adds names, and replaces none.
+    /// It is in the project or workspace: it may add names, but not replace existing ones.
     pub of_project: bool,
-    /// The names that it says it needs, its key's among them.
+    /// Names that it declares it needs, including its key.
     pub declared: Vec<String>,
-    /// The name of its key (`primaryEnv`): a secret, whatever it looks like.
+    /// The name of its key (`primaryEnv`), which is a secret, whatever it looks like.
     pub key: Option<String>,
-    /// What the settings give it.
+    /// The values that the settings give it.
     pub env: Vec<(String, Given)>,
 }
 
-/// A value of a run's environment.
+/// A value in a run's environment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Laid {
-    /// Who has set it.
+    /// Its source: `agent`, `skill:NAME` or `request`.
     pub from: String,
-    /// It, or where it is.
+    /// The value, or a reference to it.
     pub given: Given,
-    /// It is taken out of whatever the run says.
+    /// It is redacted from all output of the run.
     pub secret: bool,
 }
 
-/// The environment of a run above the base.
+/// The environment of a run on top of the base.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Overlay {
-    /// By name.
+    /// The values, by name.
     pub values: BTreeMap<String, Laid>,
-    /// Names that the agent or a skill has said it needs.
+    /// Names that the agent or a skill declares it needs.
     declared: BTreeSet<String>,
-    /// Names that this user's agent leaves to a request, whatever they are.
+    /// Names that an agent outside a project leaves to requests, even if they are blocked.
     opened: BTreeSet<String>,
     /// Names that the agent or a skill declares as secrets.
     secret: BTreeSet<String>,
-    /// What was left aside.
+    /// Values that were ignored, and conflicts between skills.
     pub warnings: Vec<String>,
 }
 
-/// The layers of agent and skills, on a base that has these names.
+/// The layers of the agent and the skills, on top of the names in `base`.
 pub fn lay(base: &BTreeSet<String>, agent: &OfAgent, skills: &[OfSkill]) -> Overlay {
     let mut overlay = Overlay::default();
     overlay.declared.extend(agent.env.keys().cloned());
@@ -109,7 +109,7 @@ pub fn lay(base: &BTreeSet<String>, agent: &OfAgent, skills: &[OfSkill]) -> Over
         }
     }
     let mut ordered: Vec<&OfSkill> = skills.iter().collect();
-    // The higher source last; of one source the first by name.
+    // The higher rank last; within one rank the skill that is first by name comes last and wins.
     ordered.sort_by(|a, b| (a.rank, &b.name).cmp(&(b.rank, &a.name)));
     let below: BTreeSet<String> = base.iter().chain(overlay.values.keys()).cloned().collect();
     for skill in ordered {
@@ -124,17 +124,18 @@ pub fn lay(base: &BTreeSet<String>, agent: &OfAgent, skills: &[OfSkill]) -> Over
 const BLOCKED: &str = "it changes what programs load, start, trust or reach, or looks as if it did";
 const ONLY_ADDS: &str = "it is set already, and a project only adds";
 
-/// Who gives values with a request.
+/// The caller that provides values in a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Giver {
-    /// A caller that has shown the token and is no run's program: what it gives is declared by that.
+    /// A caller that authenticated with the token and is not a run's program; its values count as
+    /// declared.
     Operator,
-    /// Any other.
+    /// Any other caller.
     Other,
 }
 
 impl Overlay {
-    /// With what the request gives on top; the refusal names the name.
+    /// The same with the values of a request on top; a refusal names the variable.
     pub fn with_request(
         mut self,
         given: BTreeMap<String, Given>,
@@ -175,7 +176,7 @@ impl Overlay {
         Ok(self)
     }
 
-    /// The names, each with who has set it.
+    /// All names, each with its source.
     pub fn names(&self) -> Vec<EnvName> {
         let values = self.values.iter();
         values
@@ -238,7 +239,8 @@ fn forbidden(name: &str, message: &str, hint: &str) -> Fault {
     .with("name", name)
 }
 
-/// Refuses what no environment can hold; the refusal has the name and never the value.
+/// Refuses names and values that no environment can hold; the refusal has the name, never the
+/// value.
 pub fn check(name: &str, given: &Given) -> Result<(), Fault> {
     let refused = |message: &str| Err(Fault::params("env", message).with("name", name));
     if !is_name(name) {
@@ -260,20 +262,20 @@ pub fn check(name: &str, given: &Given) -> Result<(), Fault> {
     }
 }
 
-/// Can it be the name of a variable?
+/// True if it can be the name of an environment variable.
 pub fn is_name(name: &str) -> bool {
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let begins = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
     begins && name.len() <= 128 && name.chars().all(fits)
 }
 
-/// May neither a skill nor a project nor a request set it?
+/// True if neither a skill, a project nor a request may set it by default.
 pub fn is_blocked(name: &str) -> bool {
     is_steering(name)
 }
 
-/// Is a value of this name a secret without being declared as one? It is by its name, by the name
-/// of the place that it is read from, or as a text that a request gives, which is kept sealed.
+/// True if a value is a secret even without a declaration: by its name, by the name of the place
+/// that it is read from, or because a request gives it as text, which is stored encrypted.
 pub fn is_secret(name: &str, from: &str, given: &Given) -> bool {
     looks_secret(name)
         || match given {
@@ -282,7 +284,7 @@ pub fn is_secret(name: &str, from: &str, given: &Given) -> bool {
         }
 }
 
-/// Does it look like the name of a secret?
+/// True if the name looks like that of a secret.
 pub fn looks_secret(name: &str) -> bool {
     const ENDS: &[&str] = &[
         "TOKEN",

@@ -1,4 +1,4 @@
-//! Layers, refusals and blocked names.
+//! Tests of layers, refusals and blocked names.
 
 use super::*;
 use crate::kernel::secret::Reference;
@@ -38,7 +38,7 @@ fn request(env: &[(&str, &str)]) -> BTreeMap<String, Given> {
         .collect()
 }
 
-/// Name, value and origin of everything.
+/// Name, value and source of every entry.
 fn shown(overlay: &Overlay) -> Vec<(&str, &str, &str)> {
     let values = overlay.values.iter();
     values
@@ -105,7 +105,7 @@ fn g7_6_a_project_adds_and_never_replaces() {
         [("NEW", "x", "agent"), ("OTHER", "y", "skill:s")]
     );
     assert_eq!(overlay.warnings.len(), 2, "{:?}", overlay.warnings);
-    // A person's own file may.
+    // An agent file outside a project may do this.
     let own = agent(&[("LANG", Some("x")), ("PATH", Some("/opt"))], false);
     assert_eq!(lay(&base(), &own, &[]).values.len(), 2);
 }
@@ -162,7 +162,7 @@ fn a_person_lets_a_request_give_what_is_blocked_otherwise() {
         );
         let own = lay(&base(), &agent(&[(name, None)], false), &[]);
         assert!(own.with_request(given(), Giver::Other).is_ok(), "{name}");
-        // Neither a value nor a project's file opens it.
+        // Neither a value nor a project's file opens the name to requests.
         let set = lay(&base(), &agent(&[(name, Some("x"))], false), &[]);
         assert!(set.with_request(given(), Giver::Other).is_err(), "{name}");
         let project = lay(&base(), &agent(&[(name, None)], true), &[]);
@@ -171,7 +171,8 @@ fn a_person_lets_a_request_give_what_is_blocked_otherwise() {
             "{name}"
         );
     }
-    // A skill has a name by its form alone if it declares it; a tool's name never.
+    // A skill may set a name that is blocked by its form only if it declares it, and a tool's name
+    // never.
     let has = |rank: usize, name: &str, declared: &[&str]| {
         let skills = [skill("s", rank, &[(name, "x")], declared)];
         !lay(&base(), &OfAgent::default(), &skills).values.is_empty()

@@ -1,6 +1,6 @@
-//! The context pack: what a host gives a sealed subagent to know of its own work, made by rule
-//! from its transcript, once for each delegation. The runner makes it with the step's intent,
-//! the store keeps it with the latest user message, and the child's first message quotes it.
+//! The context pack: what a host tells a sealed subagent about its work, derived by rule from the
+//! host's transcript once per delegation. The runner builds it with the step's intent, the store
+//! keeps it with the latest user message, and the child's first message quotes it.
 
 use std::fmt::Write;
 
@@ -11,49 +11,48 @@ use super::gate::{Decision, Rights, Writes};
 use super::message::{Block, Message, MessageKind, Origin};
 use super::text::{prefix_chars, preview};
 
-/// The most characters of the task.
+/// Maximum characters of the task.
 pub const TASK_LIMIT: usize = 2000;
-/// The most events that are told.
+/// Maximum number of recent events.
 pub const EVENTS: usize = 4;
-/// The most characters of one.
+/// Maximum characters of one event.
 pub const EVENT_LIMIT: usize = 500;
-/// The most places that are pointed at.
+/// Maximum number of workspace pointers.
 const POINTERS: usize = 8;
 
-/// The key in a message's metadata below which packs stand, each under the model's name for its
-/// call.
+/// The message metadata key that holds the packs, each under the model's id for its call.
 pub const METADATA: &str = "delegation_context";
 
-/// What a subagent is given to know.
+/// The context that a subagent gets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pack {
-    /// What is to be done.
+    /// The task, cut to [`TASK_LIMIT`] characters.
     pub task_summary: String,
-    /// What was said and found last, oldest first.
+    /// The latest messages and tool results, oldest first.
     pub recent_events: Vec<String>,
-    /// Ids in the long-term memory.
+    /// Ids of memories in the long-term memory.
     pub long_term_refs: Vec<String>,
-    /// Files that the host has looked at last, with their lines.
+    /// Files that the host used last, with their line ranges, the latest first.
     pub workspace_pointers: Vec<String>,
-    /// What to be careful about.
+    /// Restrictions and warnings.
     pub safety_flags: SafetyFlags,
 }
 
-/// What a subagent is told to be careful about; the gate holds it to it in any case.
+/// Restrictions of a subagent, for its prompt; the gate enforces them in any case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SafetyFlags {
-    /// It may write nowhere.
+    /// It may not write anywhere.
     pub read_only: bool,
-    /// It may fetch nothing.
+    /// It may not fetch from the network.
     pub no_network: bool,
-    /// Something of the events comes from outside: from the network, or from another session.
+    /// Some of the events come from outside: from the network or from another session.
     pub untrusted_input: bool,
-    /// Some calls wait for a person.
+    /// Some calls need a person's approval.
     pub approvals_needed: bool,
 }
 
 impl Pack {
-    /// The pack for `task`, out of the host's transcript so far, for a child with these rights.
+    /// The pack for `task`, from the host's transcript so far, for a child with these rights.
     pub fn build<'a>(
         task: &str,
         transcript: impl DoubleEndedIterator<Item = &'a Message>,
@@ -63,7 +62,7 @@ impl Pack {
         let mut pointers: Vec<String> = Vec::new();
         let mut untrusted = false;
         for message in transcript.rev() {
-            // Not read for good: most of a long transcript is never looked into again.
+            // Converted without caching: most of a long transcript is never read again.
             let blocks = message.content.pieces().into_iter().rev();
             for block in blocks.map(Block::from) {
                 if let Some(pointer) = pointer(&block)
@@ -98,7 +97,7 @@ impl Pack {
         }
     }
 
-    /// The child's first message. What it quotes cannot end its quotation.
+    /// The child's first message. Quoted text cannot end its quotation.
     pub fn frame(&self) -> String {
         let mut out = quote(&self.task_summary);
         out.push_str("\n\n");
@@ -143,7 +142,7 @@ impl Pack {
     }
 }
 
-/// What a message says, on one line.
+/// A message on one line; `None` if it has no text or is not an event.
 fn event(message: &Message) -> Option<String> {
     let (who, said) = match message.kind {
         MessageKind::Text | MessageKind::SubAgentUser | MessageKind::SubAgentAi => {
@@ -175,7 +174,7 @@ fn is_from_outside(message: &Message) -> bool {
         )
 }
 
-/// The file that a call of a tool names, with its lines.
+/// The file that a call of a file tool names, with its line range.
 fn pointer(block: &Block) -> Option<String> {
     let Block::ToolCall {
         name, arguments, ..

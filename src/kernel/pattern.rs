@@ -1,10 +1,9 @@
-//! Patterns in which `*` stands for any text: of agents that may deal with each other, and of
-//! what tools are called with.
+//! Patterns in which `*` matches any text: for agents that may interact, and for tool arguments.
 
-/// Does `text` fit `pattern`, in which `*` stands for any text?
+/// True if `text` matches `pattern`, in which `*` matches any text.
 pub fn fits(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
-    // A split has one part at least.
+    // A split has at least one part.
     let Some(mut rest) = parts.next().and_then(|start| text.strip_prefix(start)) else {
         return false;
     };

@@ -1,5 +1,5 @@
-//! Who may do what with which session. One function for every way in: tools, lists, histories and messages ask it, with what they know as
-//! values.
+//! Access control between sessions. Every entry point uses the same check: tools, lists, histories
+//! and messages call it with what they know as values.
 
 use super::fault::{Fault, Kind};
 use super::ids::{AgentId, SessionKey};
@@ -7,38 +7,37 @@ use super::pattern::fits;
 use super::text_enum::text_enum;
 
 text_enum! {
-    /// How far an agent's session sees.
+    /// The sessions that a session of an agent can reach.
     Visibility {
-        /// Itself.
+        /// The session itself.
         Own = "self",
-        /// Itself and the sessions below it.
+        /// The session itself and its descendants.
         Tree = "tree",
-        /// Those too that belong to the same agent.
+        /// Also sessions of the same agent.
         Agent = "agent",
-        /// Every session of its tenant; of other agents as far as both sides are allowed.
+        /// Every session of its tenant; those of other agents only if `agent_to_agent` allows both.
         All = "all",
     }
 }
 
 text_enum! {
-    /// What is to be done with a session. Each has a visibility of its own.
+    /// An operation on a session. Each has its own visibility.
     Right {
-        /// Say something in it.
+        /// Send a message to it.
         Send = "send",
-        /// See that it is there, and how it is.
+        /// See that it exists, and its state.
         List = "list",
-        /// Read what was said in it.
+        /// Read its transcript.
         History = "history",
     }
 }
 
-/// The settings of what sessions may do with each other.
+/// The settings for access between sessions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// How far each right of [`Right::ALL`] reaches, in that order.
+    /// The visibility of each right of [`Right::ALL`], in that order.
     pub reach: [Visibility; 3],
-    /// Patterns (`*` stands for any text): agents may deal with each other when the names of
-    /// both fit one.
+    /// Patterns in which `*` matches any text: two agents may interact if each matches one of them.
     pub agent_to_agent: Vec<String>,
 }
 
@@ -51,44 +50,45 @@ impl Default for Policy {
     }
 }
 
-/// How one session stands to another.
+/// The relation of a target session to the requesting session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kinship {
-    /// It is the same.
+    /// The same session.
     Same,
-    /// It lies below.
+    /// A descendant.
     Below,
     /// Neither.
     Other,
 }
 
-/// On whose behalf something is done.
+/// The principal that requests an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Who<'a> {
-    /// A client: what it may do within its tenant, its scopes say.
+    /// A client; within its tenant its scopes decide.
     Client,
-    /// A run in a session of this agent.
+    /// A run in a session of an agent.
     Session {
         /// The agent.
         agent: &'a AgentId,
-        /// Levels below the root: a subagent sees its own tree at most.
+        /// Levels below the root session; a subagent sees at most its own tree.
         depth: u32,
     },
 }
 
-/// The session that something is to be done with.
+/// The session that the operation targets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target<'a> {
     /// Its key, for the refusal.
     pub key: &'a SessionKey,
     /// Its agent.
     pub agent: &'a AgentId,
-    /// How it stands to the session that asks.
+    /// Its relation to the requesting session.
     pub kinship: Kinship,
 }
 
 impl Policy {
-    /// May `who` do this with `target`? The fault names the setting that forbids it.
+    /// Allows or refuses `right` on `target` for `who`; the fault names the setting that forbids
+    /// it.
     pub fn may(&self, right: Right, who: Who<'_>, target: Target<'_>) -> Result<(), Fault> {
         let Who::Session { agent, depth } = who else {
             return Ok(());
@@ -99,7 +99,7 @@ impl Policy {
         } else {
             set
         };
-        // Lineage goes before the border between agents: own children are always one's own.
+        // Descendants are reachable whatever their agent.
         let allowed = match (target.kinship, reach) {
             (Kinship::Same, _) => true,
             (Kinship::Below, Visibility::Own) => false,
@@ -132,7 +132,7 @@ impl Policy {
         .with("visibility", reach.as_str()))
     }
 
-    /// How far this right reaches.
+    /// The visibility that is set for this right.
     pub fn reach(&self, right: Right) -> Visibility {
         let [send, list, history] = self.reach;
         match right {

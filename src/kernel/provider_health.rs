@@ -1,5 +1,5 @@
-//! The breaker of a provider: whether its requests may be sent now, judged from how the last ones
-//! of all runs went. Pure; `provider` keeps one for each provider and key.
+//! The circuit breaker of a provider: decides whether requests may be sent now, from the outcomes
+//! of recent requests of all runs. Pure; `provider` keeps one per provider and key.
 //!
 //! ```text
 //! closed ──busy, or failures in a row──▶ open ──its time is over──▶ probing
@@ -8,52 +8,52 @@
 //!   └──enough were taken── recovering ◀──────────it is taken──────────┘
 //! ```
 //!
-//! While it is open nothing is sent. Then one request is sent as a probe; when that is taken, two
-//! may be on their way, then four, so that the runs that waited do not all come at once.
+//! While it is open, no request is sent. Then one request is sent as a probe; after it is accepted,
+//! two may be in flight, then four, so that waiting runs do not all start at once.
 
 use super::time::Timestamp;
 
-/// So many failures in a row, of all runs, open it.
+/// Number of consecutive failures, across all runs, that opens it.
 const FAILURES: u32 = 5;
-/// The longest time for which it opens where the provider names none, milliseconds: after it has
-/// said that it is busy, and after requests have failed.
+/// Maximum time that it stays open if the provider names none, in milliseconds: after the provider
+/// reported that it is busy, and after requests failed.
 const LONGEST_BUSY_MS: u64 = 60_000;
 const LONGEST_FAILING_MS: u64 = 10_000;
-/// With so many requests on their way at once it has recovered, and after so long in any case,
-/// milliseconds.
+/// It has recovered with this many requests allowed in flight, or after this many milliseconds.
 const RECOVERED: u32 = 64;
 const RECOVERED_MS: u64 = 30_000;
-/// So long is waited before it is looked again whether a probe was taken, milliseconds.
+/// Delay before checking again whether a probe was accepted, in milliseconds.
 const LOOK_MS: u64 = 1000;
 
 /// Whether a request may be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
-    /// It may.
+    /// It may be sent.
     Go(Pass),
-    /// Not before this point.
+    /// It may not be sent before a point in time.
     Wait {
         /// When to ask again.
         until: Timestamp,
-        /// The provider has said that it takes no requests. Otherwise they have failed, and each
-        /// failure of a probe is one of every run that waits.
+        /// True if the provider reported that it accepts no requests. Otherwise requests failed,
+        /// and each failed probe counts as a failure of every waiting run.
         busy: bool,
     },
 }
 
-/// One request on its way.
+/// The permit of one request in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pass {
     epoch: u64,
-    /// It is counted among those on their way.
+    /// True while it counts among the requests in flight.
     counted: bool,
 }
 
-/// How a provider is.
+/// The circuit breaker of one provider and key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Breaker {
     state: State,
-    /// Raised each time it opens: what was sent before says nothing of it since.
+    /// Raised each time it opens: the outcome of a request sent before is not evidence about the
+    /// time since.
     epoch: u64,
     failures: u32,
     busy: bool,
@@ -78,36 +78,36 @@ enum State {
 }
 
 super::text_enum::text_enum! {
-    /// How a provider is, in a word.
+    /// The state of a provider, for clients.
     Condition {
         /// Requests are sent.
         Ok = "ok",
-        /// None is sent until a point in time.
+        /// No request is sent until a point in time.
         Paused = "paused",
-        /// One was sent to see whether it is taken.
+        /// One request was sent to test whether it is accepted.
         Probing = "probing",
-        /// It was taken, and others follow, a few at a time.
+        /// The probe was accepted, and further requests follow in small numbers.
         Recovering = "recovering",
     }
 }
 
-/// What people are shown.
+/// The state of a provider as shown to people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// In a word.
+    /// The state in one word.
     pub condition: Condition,
-    /// Since when it is not `ok`.
+    /// When it left the state `ok`.
     pub since: Option<Timestamp>,
-    /// Until when nothing is sent.
+    /// Until when no request is sent.
     pub until: Option<Timestamp>,
-    /// Failures since the last request that was answered.
+    /// Failures since the last answered request.
     pub failures: u32,
-    /// What has failed last.
+    /// The latest failure, in the provider's words.
     pub reason: Option<String>,
 }
 
 impl Breaker {
-    /// Asks whether a request may be sent now. One that may is on its way.
+    /// Asks whether a request may be sent now; a permitted request counts as in flight.
     pub fn enter(&mut self, now: Timestamp) -> Entry {
         let busy = self.busy;
         let wait = |until| Entry::Wait { until, busy };
@@ -117,7 +117,7 @@ impl Breaker {
         }
         let counted = match &mut self.state {
             State::Closed => false,
-            // A clock that was put back must not keep it open.
+            // A clock that was set back must not keep it open.
             State::Open { from, until } if *from <= now && now < *until => return wait(*until),
             State::Open { .. } => {
                 self.state = State::Probing;
@@ -140,7 +140,7 @@ impl Breaker {
         })
     }
 
-    /// The provider has taken the request. Whether that changes what people are shown.
+    /// Records that the provider accepted the request. Returns whether the shown state changes.
     pub fn taken(&mut self, pass: &mut Pass, now: Timestamp) -> bool {
         if pass.epoch != self.epoch || !std::mem::take(&mut pass.counted) {
             return false;
@@ -177,7 +177,8 @@ impl Breaker {
         }
     }
 
-    /// The provider has answered the request, or refused it for a reason of its own.
+    /// Records that the provider answered the request, or refused it for a reason that concerns
+    /// only this request. Returns whether the shown state changes.
     pub fn answered(&mut self, pass: &mut Pass, now: Timestamp) -> bool {
         let changed = self.taken(pass, now);
         if pass.epoch == self.epoch {
@@ -189,13 +190,13 @@ impl Breaker {
         changed
     }
 
-    /// The request came to nothing without a word of the provider's: its run was cancelled.
+    /// Records that the request ended without an answer because its run was cancelled.
     pub fn given_up(&mut self, pass: &mut Pass, now: Timestamp) {
         if pass.epoch != self.epoch || !std::mem::take(&mut pass.counted) {
             return;
         }
         match &mut self.state {
-            // The next one is the probe.
+            // The next request becomes the probe.
             State::Probing => {
                 self.state = State::Open {
                     from: now,
@@ -209,8 +210,8 @@ impl Breaker {
         }
     }
 
-    /// The provider has said that it takes no requests now, for `asked` milliseconds if it says
-    /// so, and at most for `most`. Whether that changes what people are shown.
+    /// Records that the provider accepts no requests now, for `asked` milliseconds if it gave a
+    /// time, and at most for `most`. Returns whether the shown state changes.
     pub fn busy(
         &mut self,
         pass: &mut Pass,
@@ -221,7 +222,7 @@ impl Breaker {
     ) -> bool {
         pass.counted = false;
         if pass.epoch != self.epoch {
-            // Sent before it opened: only a longer wait is news.
+            // Sent before it opened: only a longer wait changes anything.
             let asked = asked.map(|ms| now.plus_ms(ms.min(most)));
             return match (&mut self.state, asked) {
                 (State::Open { until, .. }, Some(asked)) if asked > *until => {
@@ -237,7 +238,7 @@ impl Breaker {
         true
     }
 
-    /// The request has failed in a way that may pass. Whether that changes what people are shown.
+    /// Records a transient failure of the request. Returns whether the shown state changes.
     pub fn failed(&mut self, pass: &mut Pass, now: Timestamp, reason: &str, base_ms: u64) -> bool {
         pass.counted = false;
         if pass.epoch != self.epoch {
@@ -258,17 +259,17 @@ impl Breaker {
         true
     }
 
-    /// Failures since the last request that was answered.
+    /// Failures since the last answered request.
     pub fn failures(&self) -> u32 {
         self.failures
     }
 
-    /// Why it is not closed, in the provider's words.
+    /// Why it is not closed, in the provider's words; empty if it is.
     pub fn reason(&self) -> &str {
         &self.reason
     }
 
-    /// What people are shown.
+    /// The state as shown to people at `now`.
     pub fn seen(&self, now: Timestamp) -> Seen {
         let (condition, until) = match self.state {
             State::Closed => (Condition::Ok, None),

@@ -1,4 +1,4 @@
-//! Tests of the breaker of a provider.
+//! Tests of the circuit breaker of a provider.
 
 use proptest::prelude::*;
 
@@ -63,7 +63,7 @@ fn one_probe_is_sent_and_then_a_few_more_each_time() {
         go(&mut breaker, 1_200);
     }
     assert!(until(&mut breaker, 1_200).is_some());
-    // After a while without refusals all may come.
+    // After some time without refusals every request may be sent.
     for _ in 0..100 {
         go(&mut breaker, 1_100 + 30_000);
     }
@@ -104,7 +104,7 @@ fn requests_that_were_on_their_way_when_it_opened_are_counted_once() {
     }
     assert_eq!(breaker.failures(), 1);
     assert_eq!(until(&mut breaker, 10), Some((510, true)));
-    // A longer wait that one of them is told is kept.
+    // A longer wait that one of them receives is kept.
     let mut breaker = Breaker::default();
     let mut passes: Vec<Pass> = (0..2).map(|_| go(&mut breaker, 0)).collect();
     busy(&mut breaker, &mut passes[0], 10, Some(1_000));
@@ -151,8 +151,8 @@ fn a_clock_that_is_put_back_does_not_keep_it_open() {
 }
 
 proptest! {
-    /// Whatever happens to requests, in whatever order: it is never open for ever, and never are
-    /// more requests of a recovering provider on their way than are allowed.
+    /// For any results of requests in any order: it never stays open for ever, and a recovering
+    /// provider never has more requests in flight than allowed.
     #[test]
     fn it_always_lets_somebody_through_in_the_end(
         events in prop::collection::vec((0u8..6, 0u64..20_000, any::<prop::sample::Index>()), 0..80)

@@ -1,66 +1,66 @@
-//! A question of a run to a person.
+//! A run's question to the user.
 
 use super::ids::{AgentId, QuestionId, RunId, SessionId, SessionKey};
 use super::text_enum::text_enum;
 use super::time::Timestamp;
 
 text_enum! {
-    /// How far a question has come.
+    /// The progress of a question.
     QuestionState {
-        /// Somebody may answer.
+        /// It waits for an answer.
         Open = "open",
-        /// Somebody has.
+        /// It was answered.
         Answered = "answered",
-        /// Nobody has in time: a no.
+        /// It was not answered before its deadline; the model is told to take that as a no.
         Expired = "expired",
-        /// Its run has ended before.
+        /// Its run ended before it was answered.
         Closed = "closed",
     }
 }
 
-/// A question of a run to a person.
+/// A run's question to the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
-    /// Its id.
+    /// It has the same digits as the id of the step that asks.
     pub id: QuestionId,
-    /// The tenant.
+    /// Tenant that owns the run.
     pub org: String,
-    /// Who asks.
+    /// The run that asks.
     pub run: RunId,
-    /// Its step that asks.
+    /// The number of the step that asks.
     pub step: u32,
     /// The session of that run.
     pub session: SessionId,
-    /// The topmost session of its tree: where a person looks.
+    /// The root session of its tree, where the user sees the question.
     pub root_session: SessionId,
-    /// What is asked.
+    /// The text of the question.
     pub text: String,
-    /// Answers that are proposed; a person may give another one.
+    /// Suggested answers; the user may give another one.
     pub choices: Vec<String>,
     /// When it was asked.
     pub asked_at: Timestamp,
-    /// When it runs out as "no answer".
+    /// Deadline after which it expires without an answer.
     pub expires_at: Timestamp,
-    /// How far it has come.
+    /// Its progress.
     pub state: QuestionState,
-    /// What was answered.
+    /// The answer; `None` while there is none.
     pub answer: Option<String>,
-    /// By whom.
+    /// The principal that answered.
     pub answered_by: Option<String>,
-    /// When it was over.
+    /// When it was answered, expired or closed.
     pub ended_at: Option<Timestamp>,
 }
 
-/// Where a question comes from, for people.
+/// The origin of a question, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asker {
     /// The agent that asks.
     pub agent: AgentId,
-    /// Its session.
+    /// Key of its session.
     pub session: SessionKey,
-    /// The name of its run.
+    /// The label of its run.
     pub label: Option<String>,
-    /// What its run is about.
+    /// The beginning of its run's task.
     pub title: String,
     /// Levels below the root session.
     pub depth: u32,

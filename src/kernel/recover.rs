@@ -1,5 +1,5 @@
-//! What becomes of an open run that no executor holds any more: after a kill, or after its
-//! drive task was lost.
+//! Decides how an open run without an executor is recovered: after a kill, or after its drive task
+//! was lost.
 
 use super::event::RunEvent;
 use super::ids::StepId;
@@ -10,10 +10,10 @@ use super::time::Timestamp;
 /// The settings of recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecoveryPolicy {
-    /// Open runs whose last activity is older are closed, milliseconds; not those that wait for a
-    /// person.
+    /// Open runs whose last activity is older are closed, in milliseconds; runs that wait for a
+    /// person are exempt.
     pub max_age_ms: u64,
-    /// So many recoveries in the middle of a step, without a finished step since, are tried.
+    /// Maximum number of recoveries in the middle of a step without a finished step in between.
     pub max_attempts: u32,
 }
 
@@ -29,43 +29,44 @@ impl Default for RecoveryPolicy {
 /// How a run lost its executor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
-    /// An earlier life of the daemon was killed.
+    /// An earlier daemon process was killed.
     Killed,
-    /// An earlier life of the daemon ended in order, but before this run had parked.
+    /// An earlier daemon process shut down in order, but before this run had parked.
     Drained,
-    /// The task that drove it panicked or ended, in this life.
+    /// The task that drove it panicked or ended, in this process.
     Executor,
-    /// A drain did not wait for it any longer, in this life, which goes on.
+    /// A drain stopped waiting for it, in this process, which continues.
     CutOff,
 }
 
-/// What happens to one open step.
+/// How one open step is recovered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepFate {
-    /// Its effect has not begun: carried out now.
+    /// Its effect has not begun: it is carried out now.
     Perform,
     /// Its effect may have begun, and may be repeated.
     Repeat,
-    /// Its effect may have happened and must not be repeated: the model is told so.
+    /// Its effect may have happened and must not be repeated: the model is told that it is
+    /// uncertain.
     Uncertain,
-    /// The same, and a person must say whether it happened.
+    /// As [`StepFate::Uncertain`], but a person must decide whether it happened.
     Review,
-    /// Nobody carries it out: it goes on waiting for what it names.
+    /// It is not carried out: it keeps waiting for its external outcome.
     Attach,
 }
 
-/// What happens to one open run.
+/// How one open run is recovered.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// What the machine is given.
+    /// The event for the run state machine.
     pub event: RunEvent,
-    /// What happens to its open steps, in call order. Empty when the run ends.
+    /// The fate of its open steps, in call order. Empty when the run ends.
     pub steps: Vec<(StepId, StepFate)>,
-    /// Its end is told without waking anybody's model.
+    /// Its end is announced without waking the requester's model.
     pub quietly: bool,
 }
 
-/// Decides what becomes of `run`, whose open steps are `open` in call order. `now` is the time by
+/// Decides how `run` is recovered, whose open steps are `open` in call order. `now` is the time by
 /// which its age counts.
 pub fn recover(
     run: &Run,
@@ -89,8 +90,8 @@ pub fn recover(
             );
         }
     }
-    // A kill says nothing about a run that was not at work; a task that fails by itself does,
-    // also before its first step: without a count it would fail again for ever.
+    // A kill proves nothing about a run that was not executing a step. A drive task that fails by
+    // itself does, even before its first step: without a count it would fail again for ever.
     let counts = match loss {
         Loss::Killed => {
             run.state == RunState::Running && open.iter().any(|step| step.waits.is_none())
@@ -113,7 +114,7 @@ pub fn recover(
             false,
         );
     }
-    // Nobody is there who could look whether the program's work was done, as a model can.
+    // No model is involved that could check whether the program's work was done.
     let program = open.iter().find(|step| is_lost_program(step, run));
     if run.cancel.is_none()
         && let Some(step) = program
@@ -128,8 +129,8 @@ pub fn recover(
             false,
         );
     }
-    // A run that is being cancelled ends here: none of its steps has another try. What may
-    // have happened is said all the same.
+    // A run with a requested cancel ends here: its steps are not tried again. Effects that may have
+    // happened are still reported.
     let of_run = |step: &Step| match (run.cancel.is_some(), fate(step, run.on_uncertain)) {
         (false, fate) => Some(fate),
         (true, _) if fate(step, OnUncertain::Report) == StepFate::Uncertain => {
@@ -139,7 +140,7 @@ pub fn recover(
     };
     let steps = open
         .iter()
-        // What became of a program is said with the end of its run.
+        // The fate of a lost program is reported with the end of its run.
         .filter(|step| !is_lost_program(step, run))
         .filter_map(|step| Some((step.id, of_run(step)?)))
         .collect();
@@ -153,7 +154,7 @@ pub fn recover(
     }
 }
 
-/// Does it wait for a person, whatever else it waits for? That has no end but the person's.
+/// True if it waits for a person, whatever else it waits for; such a run is never closed by age.
 fn waits_for_person(run: &Run, open: &[Step]) -> bool {
     let paused = run.state.pause().is_some_and(PauseReason::is_for_person);
     let waits = open.iter().filter_map(|step| step.waits);
@@ -163,7 +164,7 @@ fn waits_for_person(run: &Run, open: &[Step]) -> bool {
             .any(|wait| wait.kind.pause().is_for_person())
 }
 
-/// What happens to one open step.
+/// How one open step is recovered.
 pub fn fate(step: &Step, on_uncertain: OnUncertain) -> StepFate {
     if step.waits.is_some() {
         return StepFate::Attach;
@@ -180,18 +181,18 @@ pub fn fate(step: &Step, on_uncertain: OnUncertain) -> StepFate {
     }
 }
 
-/// Was it the agent's program, at work when the executor was lost, and is nobody to look at what
-/// it has done?
+/// True for the agent's program that was running when the executor was lost and whose effect no
+/// person reviews.
 fn is_lost_program(step: &Step, run: &Run) -> bool {
     let on_uncertain = match run.cancel {
-        // Nobody looks at what is to end.
+        // A run with a requested cancel is not reviewed.
         Some(_) => OnUncertain::Report,
         None => run.on_uncertain,
     };
     step.kind == StepKind::Command && fate(step, on_uncertain) == StepFate::Uncertain
 }
 
-/// The first recovery goes on at once, the next ones after 1, 5, 25 … seconds.
+/// The first recovery continues at once, the next ones after 1, 5, 25 … seconds.
 fn delay_ms(recoveries: u32) -> u64 {
     match recoveries {
         0 | 1 => 0,
@@ -395,7 +396,7 @@ mod tests {
     #[test]
     fn a_task_that_fails_by_itself_is_given_up_in_the_end() {
         let policy = RecoveryPolicy::default();
-        // Before its first step as well: else it would fail and start for ever.
+        // Also before its first step: otherwise it would fail and start for ever.
         for state in [RunState::Running, RunState::Queued] {
             let last = run_in(state, policy.max_attempts);
             let plan = recover(&last, &[], Loss::Executor, policy, NOW);
@@ -404,7 +405,7 @@ mod tests {
                 matches!(&plan.event, RunEvent::Interrupted(why) if why.message.contains(says)),
                 "{state:?}"
             );
-            // Its age says nothing: the daemon was never away.
+            // Its age does not matter: the daemon was running all the time.
             let old = run_in(state, 0);
             let plan = recover(&old, &[], Loss::Executor, policy, NOW.plus_ms(u64::MAX / 4));
             assert!(
@@ -448,7 +449,7 @@ mod tests {
             let run = run_in(RunState::Paused(reason), 0);
             assert_eq!(ends(&run, &[]), !is_for_person, "{reason:?}");
         }
-        // Also one that was at work on another call of the same answer.
+        // Also a run that was busy with another call of the same answer.
         let mut waiting = step(StepKind::Tool, Effect::Once, StepState::Intended);
         waiting.waits = Some(crate::kernel::step::Wait {
             kind: crate::kernel::step::WaitKind::Approval,
@@ -497,7 +498,7 @@ mod tests {
             let moment = crate::kernel::time::Moment { wall: now, steady: now };
             let applied = crate::kernel::machine::apply(&run, plan.event, moment);
             prop_assert!(applied.is_ok());
-            // Nobody is left running without an executor.
+            // No run is left running without an executor.
             prop_assert_ne!(applied.unwrap().run.state, RunState::Running);
         }
     }

@@ -1,6 +1,5 @@
-//! Takes values out of what a run says, before anybody sees or stores it: `[secret:NAME]` stands
-//! in their place. Used where outcomes are written, where pieces of text are passed on, and by
-//! the log.
+//! Replaces secret values in the output of a run with `[secret:NAME]` before it is shown or stored.
+//! Used where outcomes are written, where pieces of text are streamed, and by the log.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -13,16 +12,16 @@ use serde_json::Value;
 
 use super::secret::Secret;
 
-/// A shorter value would be found in words that are none.
+/// Minimum characters of a value; shorter ones would match within ordinary words.
 const SHORTEST: usize = 8;
-/// Of a value that was cut so many characters or more are taken out.
+/// Minimum characters of a part that is redacted where a value was cut.
 const SHORTEST_PART: usize = 4;
-/// Stands wherever a text was cut: what is left of a value beside it is no whole value.
+/// Marks the place where a text was cut; the rest of a value beside it is only a part.
 const CUT: char = '…';
-/// How every mask begins.
+/// The beginning of every mask.
 const MASK: &str = "[secret:";
 
-/// Knows the values of a run that nobody is to see. Cheap to clone.
+/// Knows the secret values of a run. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct Redactor(Option<Arc<Known>>);
 
@@ -33,7 +32,7 @@ struct Known {
 }
 
 impl Redactor {
-    /// Takes these out, by name. Values of fewer than eight characters are left where they are.
+    /// Redacts these values, given by name. Values of fewer than eight characters are not redacted.
     pub fn new<'a>(secrets: impl IntoIterator<Item = (&'a str, &'a Secret)>) -> Self {
         let mut patterns = Vec::new();
         let mut instead = Vec::new();
@@ -49,7 +48,7 @@ impl Redactor {
         let finder = AhoCorasick::builder()
             .match_kind(MatchKind::LeftmostLongest)
             .build(&patterns);
-        // It fails for gigabytes of patterns; values have a limit.
+        // This fails only for gigabytes of patterns; the size of values is limited.
         Redactor(finder.ok().map(|finder| {
             Arc::new(Known {
                 finder,
@@ -59,13 +58,13 @@ impl Redactor {
         }))
     }
 
-    /// Is there nothing to take out?
+    /// True if there are no values to redact.
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
     }
 
-    /// `text` without the values, where nothing of it was cut: a `…` in it is what somebody wrote,
-    /// and what stands beside it is theirs too.
+    /// Redacts a `text` that was not cut: a `…` in it was written by its author, and the text
+    /// beside it is not treated as part of a value.
     pub fn whole<'a>(&self, text: &'a str) -> Cow<'a, str> {
         match &self.0 {
             Some(known) if known.finder.is_match(text) => {
@@ -75,8 +74,8 @@ impl Redactor {
         }
     }
 
-    /// `text` without the values, and without the parts of them that a cut has left: one is
-    /// shown by `…`, at the end of a line or within it.
+    /// Redacts values and also the parts of values that a cut left; a cut is marked by `…`, at the
+    /// end of a line or within it.
     pub fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let Some(known) = &self.0 else {
             return Cow::Borrowed(text);
@@ -97,22 +96,21 @@ impl Redactor {
         Cow::Owned(without)
     }
 
-    /// Takes the values out of `text`.
+    /// As [`Redactor::text`], in place.
     pub fn in_place(&self, text: &mut String) {
         if let Cow::Owned(without) = self.text(text) {
             *text = without;
         }
     }
 
-    /// Takes the values out of a `text` that nobody has cut.
+    /// As [`Redactor::whole`], in place.
     pub fn in_whole(&self, text: &mut String) {
         if let Cow::Owned(without) = self.whole(text) {
             *text = without;
         }
     }
 
-    /// Takes the values out of every text in `value`, which nobody has cut, keys of objects
-    /// included.
+    /// Redacts every string and object key in `value`, none of which was cut.
     pub fn in_value(&self, value: &mut Value) {
         if self.is_empty() {
             return;
@@ -131,7 +129,7 @@ impl Redactor {
         }
     }
 
-    /// Would [`Redactor::in_value`] change it?
+    /// True if [`Redactor::in_value`] would change it.
     pub fn is_in(&self, value: &Value) -> bool {
         let Some(known) = &self.0 else {
             return false;
@@ -146,7 +144,7 @@ impl Redactor {
         }
     }
 
-    /// Does a text name one of the values by the mask that it is shown as?
+    /// True if a text contains the mask of one of the values.
     pub fn is_named_in(&self, text: &str) -> bool {
         let Some(known) = &self.0 else {
             return false;
@@ -154,7 +152,7 @@ impl Redactor {
         text.contains(MASK) && known.instead.iter().any(|mask| text.contains(mask))
     }
 
-    /// Where values stand in a text that nobody has cut, each with its mask, in order.
+    /// The byte ranges of values in a text that was not cut, each with its mask, in order.
     pub fn places(&self, text: &str) -> Vec<(Range<usize>, &str)> {
         let Some(known) = &self.0 else {
             return Vec::new();
@@ -170,7 +168,7 @@ impl Redactor {
             .collect()
     }
 
-    /// How often each value stands in a text, by its mask.
+    /// The number of occurrences of each value in a text, by its mask.
     pub fn counts(&self, text: &str) -> BTreeMap<&str, usize> {
         let mut counts = BTreeMap::new();
         for (_, mask) in self.places(text) {
@@ -179,7 +177,7 @@ impl Redactor {
         counts
     }
 
-    /// The same for two that take out the same values.
+    /// Equal for redactors of the same values and names.
     pub fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         for known in self.0.iter() {
@@ -188,8 +186,8 @@ impl Redactor {
         hasher.finish()
     }
 
-    /// What a decision covers that is remembered, masked: no two texts become the same by it, so
-    /// that leave for one that says `[secret:NAME]` is none for one with the value.
+    /// Masks the coverage of a remembered decision without making two texts equal, so that an
+    /// approval for a literal `[secret:NAME]` does not cover the value itself.
     pub fn covering(&self, text: &str) -> String {
         let escaped = |text: &str| {
             let text = text.replace("[literal:", "[literal:literal:");
@@ -209,7 +207,7 @@ impl Redactor {
         out
     }
 
-    /// How much of `text` may be passed on before more of it is known: behind it may stand the
+    /// The number of bytes of `text` that may be passed on before more arrives: the rest may be the
     /// beginning of a value.
     fn settled(&self, text: &str) -> usize {
         let Some(known) = &self.0 else {
@@ -225,7 +223,7 @@ impl Redactor {
             }
         };
         let settled = (from..text.len()).find(begins).unwrap_or(text.len());
-        // What reaches over that point is not cut.
+        // A value that crosses that point is not split.
         let over = known.finder.find_iter(text);
         let mut over = over.filter(|found| found.start() < settled && found.end() > settled);
         over.next().map_or(settled, |found| found.start())
@@ -233,8 +231,8 @@ impl Redactor {
 }
 
 impl Known {
-    /// What cuts have left of values, in order, each with the number of its value: the beginning
-    /// of one before a `…`, the end of one behind it.
+    /// The parts of values that cuts have left, in order, each with the index of its pattern: the
+    /// beginning of a value before a `…`, the end of one after it.
     fn parts(&self, text: &str) -> Vec<(Range<usize>, usize)> {
         let mut parts: Vec<(Range<usize>, usize)> = Vec::new();
         let mut whole: Option<Vec<Range<usize>>> = None;
@@ -247,7 +245,7 @@ impl Known {
             let is_known = |edge: Option<&str>| {
                 edge.is_some_and(|edge| self.patterns.iter().any(|one| one.contains(edge)))
             };
-            // Nearly no `…` stands beside a value: that is seen by the nearest characters.
+            // Hardly any `…` is next to a value, which the nearest characters already show.
             let beside = |edge| is_known(edge).then_some(());
             let begun = beside(last_characters(before)).and_then(|()| {
                 self.longest(|pattern, at| {
@@ -278,8 +276,8 @@ impl Known {
         parts
     }
 
-    /// The length of the longest part of a value that `is_there` finds for a place to cut it,
-    /// and the value's number.
+    /// The length and pattern index of the longest part of a value that `is_there` returns over all
+    /// positions where the value may be cut.
     fn longest<'a>(
         &'a self,
         is_there: impl Fn(&'a str, usize) -> Option<&'a str>,
@@ -296,7 +294,7 @@ impl Known {
     }
 }
 
-/// A part together with the whole values, in order, that reach into it.
+/// Extends a part to the whole values that overlap it; `whole` is in order.
 fn with_whole(whole: &[Range<usize>], part: Range<usize>) -> Range<usize> {
     let first = whole.partition_point(|one| one.end <= part.start);
     let over = whole[first..].iter().take_while(|one| one.start < part.end);
@@ -305,7 +303,7 @@ fn with_whole(whole: &[Range<usize>], part: Range<usize>) -> Range<usize> {
     })
 }
 
-/// The last characters of a text, as many as a part has at least.
+/// The last [`SHORTEST_PART`] characters of a text; `None` if it is shorter.
 fn last_characters(text: &str) -> Option<&str> {
     let (at, _) = text.char_indices().rev().nth(SHORTEST_PART - 1)?;
     Some(&text[at..])
@@ -322,7 +320,7 @@ impl std::fmt::Debug for Redactor {
     }
 }
 
-/// A value as it may be written: as it is, without the blanks at its ends, and within JSON.
+/// The forms in which a value may be written: unchanged, trimmed, and escaped in JSON.
 fn forms(value: &str) -> Vec<String> {
     let mut forms = vec![value.to_owned(), value.trim().to_owned()];
     let json = Value::from(value.trim()).to_string();
@@ -333,7 +331,7 @@ fn forms(value: &str) -> Vec<String> {
     forms
 }
 
-/// Takes values out of a text that comes in pieces, also where one is cut between two.
+/// Redacts a text that arrives in pieces, including values that span two of them.
 #[derive(Default)]
 pub struct Pieces {
     redactor: Redactor,
@@ -341,7 +339,7 @@ pub struct Pieces {
 }
 
 impl Pieces {
-    /// Nothing has come yet.
+    /// Starts with no text held back.
     pub fn new(redactor: Redactor) -> Self {
         Pieces {
             redactor,
@@ -349,7 +347,7 @@ impl Pieces {
         }
     }
 
-    /// What may be passed on with this piece.
+    /// Takes the next piece and returns the redacted text that may be passed on now.
     pub fn more(&mut self, piece: &str) -> String {
         self.held.push_str(piece);
         let settled = self.redactor.settled(&self.held);
@@ -358,8 +356,8 @@ impl Pieces {
         self.redactor.text(&passed).into_owned()
     }
 
-    /// What was held back: no more will come. Whether the text was cut here nobody says, so it is
-    /// taken for one that was.
+    /// Returns the text that was held back, after the last piece. It is unknown whether the text
+    /// was cut here, so it is treated as cut.
     pub fn rest(&mut self) -> String {
         let mut held = std::mem::take(&mut self.held);
         held.push(CUT);
@@ -397,7 +395,7 @@ mod tests {
     #[test]
     fn a_long_text_full_of_cuts_is_gone_through_once() {
         let redactor = redactor(&[("TOKEN", "ghp_16C7e42F292c6912E7")]);
-        // Looked through anew for each part it would take minutes.
+        // Scanned anew for each part it would take minutes.
         let text = "a line with ghp_… in it\n".repeat(200_000);
         let without = redactor.text(&text);
         assert_eq!(without.matches("[secret:TOKEN]").count(), 200_000);
@@ -441,7 +439,7 @@ mod tests {
             assert_ne!(covered, with_value, "{literal}");
         }
         assert_ne!(covers("[secret:A]"), covers("[literal:secret:A]"));
-        // The same without secrets: what is remembered counts for other runs, too.
+        // The same without secrets, since a remembered decision also applies to other runs.
         let plain = Redactor::default();
         assert_eq!(plain.covering("send [secret:A]"), covers("send [secret:A]"));
         assert_eq!(plain.covering("git push"), "git push");
@@ -470,10 +468,10 @@ mod tests {
                 "x [secret:A]\n… 7 bytes left out …\n[secret:A] y",
             ),
             ("…more", "…[secret:B]"),
-            // Too little to say anything.
+            // Too short to identify a value.
             ("x can…", "x can…"),
             ("…ore", "…ore"),
-            // The one ends within the other.
+            // One value ends within the other.
             ("canary-1-an…", "[secret:B]…"),
             ("…anary-1-and-more", "…[secret:A]"),
             ("…canary-1…", "…[secret:A]…"),
@@ -493,7 +491,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever stands around it, and wherever it is cut.
+        /// For any surrounding text and any position of the cut.
         #[test]
         fn no_cut_leaves_four_characters_of_a_value(
             before in "[x-zä ]{0,12}", behind in "[x-zä ]{0,12}", from in 0usize..40, to in 0usize..40

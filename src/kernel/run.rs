@@ -12,27 +12,27 @@ use super::thinking::Thinking;
 use super::time::Timestamp;
 
 text_enum! {
-    /// Why a run holds still although it has not ended.
+    /// Why an open run is paused.
     PauseReason {
         /// A synchronous delegation is open.
         Child = "child",
         /// It waits for another session's reply.
         Reply = "reply",
-        /// A person must allow a tool call.
+        /// A person must decide on a tool call.
         Approval = "approval",
         /// A person must settle an uncertain effect.
         Review = "review",
-        /// A value is missing.
+        /// A user's answer or an environment value is missing.
         Input = "input",
-        /// A paired machine is away.
+        /// A paired machine is offline.
         Node = "node",
-        /// The provider of its model takes no requests now.
+        /// The provider of its model accepts no requests now.
         Provider = "provider",
     }
 }
 
 impl PauseReason {
-    /// Does only a person end it?
+    /// True if only a person can end the pause.
     pub fn is_for_person(self) -> bool {
         matches!(
             self,
@@ -48,37 +48,37 @@ text_enum! {
         Ok = "ok",
         /// It failed; the error says why.
         Error = "error",
-        /// Its own limit passed.
+        /// It exceeded its own time limit.
         Timeout = "timeout",
-        /// Somebody asked for it.
+        /// It was cancelled on request.
         Cancelled = "cancelled",
-        /// It could not be carried on after a crash.
+        /// It could not be continued after a crash.
         Interrupted = "interrupted",
     }
 }
 
-/// Where a run stands.
+/// The state of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RunState {
-    /// Wants a slot, the first time or again.
+    /// Waits for a slot, the first time or again.
     Queued,
     /// Holds a slot, its session's turn and an executor.
     Running,
-    /// Holds still for a reason, without a slot.
+    /// Paused for a reason, without a slot.
     Paused(PauseReason),
-    /// Its turn is over, but what it asked others for is not.
+    /// Its turn has ended, but child runs or announces are still pending.
     Settling,
-    /// Ended, for ever.
+    /// Ended; no further transitions.
     Ended(Outcome),
 }
 
 impl RunState {
-    /// Has it ended?
+    /// True once it has ended.
     pub fn is_terminal(self) -> bool {
         matches!(self, RunState::Ended(_))
     }
 
-    /// The text of the state column: a pause has its reason in a column of its own.
+    /// The text of the state column; a pause keeps its reason in a separate column.
     pub fn as_str(self) -> &'static str {
         match self {
             RunState::Queued => "queued",
@@ -89,7 +89,7 @@ impl RunState {
         }
     }
 
-    /// Reads the two columns; `None` for a pair that no state has.
+    /// Parses the two columns; `None` for an invalid pair.
     pub fn parse(state: &str, pause: Option<&str>) -> Option<Self> {
         match (state, pause) {
             ("paused", Some(reason)) => PauseReason::parse(reason).map(RunState::Paused),
@@ -101,7 +101,7 @@ impl RunState {
         }
     }
 
-    /// The reason of a pause.
+    /// The reason of a pause; `None` in any other state.
     pub fn pause(self) -> Option<PauseReason> {
         match self {
             RunState::Paused(reason) => Some(reason),
@@ -111,21 +111,21 @@ impl RunState {
 }
 
 text_enum! {
-    /// What made the run.
+    /// How the run was created.
     RunOrigin {
         /// `sessions.spawn`: a task in a session of its own.
         Spawn = "spawn",
-        /// `agent.run`: a turn in a session that stays.
+        /// `agent.run`: a turn in a lasting session.
         Turn = "turn",
         /// The daemon: announces arrived in an idle session.
         Wake = "wake",
-        /// `sessions.send`: another session (or a client) has said something.
+        /// `sessions.send`: a message from another session or a client.
         Send = "send",
     }
 }
 
 text_enum! {
-    /// Which queue a run waits in.
+    /// The queue that a run waits in.
     Lane {
         /// Turns of root sessions.
         Main = "main",
@@ -137,33 +137,33 @@ text_enum! {
 }
 
 text_enum! {
-    /// What becomes of an effect that must not be repeated and may have happened.
+    /// How to treat an effect that must not be repeated and may have happened.
     OnUncertain {
-        /// The model is told exactly that, and decides.
+        /// The model is told that it is uncertain, and decides.
         Report = "report",
-        /// The run holds still until a person has said whether it happened.
+        /// The run is paused until a person decides whether it happened.
         Review = "review",
-        /// It is repeated all the same.
+        /// It is repeated nevertheless.
         Retry = "retry",
     }
 }
 
 text_enum! {
-    /// How the requester is told of the end.
+    /// How the end of a run is announced to its requester.
     AnnouncePolicy {
         /// In its transcript, and its agent runs a turn.
         Wake = "wake",
         /// In its transcript, waiting for `sessions.ack`.
         Inbox = "inbox",
-        /// In the turn that goes on there, before its next model call; as `wake` where none is.
+        /// In its current turn, before the next model call; as `wake` if no turn is running.
         Steer = "steer",
-        /// Not at all; the result is there for wait and `runs.get`.
+        /// Not announced; the result is available through wait and `runs.get`.
         None = "none",
     }
 }
 
 impl AnnouncePolicy {
-    /// Must a turn of the requester's agent see the announce?
+    /// True if a turn of the requester's agent must see the announce.
     pub fn wakes(self) -> bool {
         matches!(self, AnnouncePolicy::Wake | AnnouncePolicy::Steer)
     }
@@ -175,12 +175,12 @@ impl AnnouncePolicy {
 pub struct RunError {
     /// A stable name, such as `no_answer` or `provider`.
     pub kind: String,
-    /// What happened, for people.
+    /// What happened, as text for people.
     pub message: String,
 }
 
 impl RunError {
-    /// An error of that kind.
+    /// An error of this kind.
     pub fn new(kind: &str, message: impl Into<String>) -> Self {
         RunError {
             kind: kind.to_owned(),
@@ -189,42 +189,43 @@ impl RunError {
     }
 }
 
-/// Who asked for a cancel, and when.
+/// A requested cancel of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CancelRequest {
-    /// A principal, or `parent_ended`.
+    /// The requester: a principal, or `parent_ended`.
     pub by: String,
-    /// When it was asked.
+    /// When it was requested.
     pub at: Timestamp,
-    /// Why, in the words of whoever asked.
+    /// The reason that the requester gave.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// It was asked for something above this run, which falls with it: its end wakes nobody.
+    /// The cancel was requested for an ancestor and cascaded to this run, whose end therefore wakes
+    /// no model.
     #[serde(default)]
     pub inherited: bool,
-    /// A person asked, or a client program that acts for one; not an agent or the daemon.
+    /// The requester is a person, or a client program that acts for one, not an agent or the
+    /// daemon.
     #[serde(default, rename = "byPerson")]
     pub by_person: bool,
 }
 
-/// Model use, summed.
+/// Summed model usage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Usage {
-    /// Calls of a model.
+    /// Number of model calls.
     pub model_calls: u64,
-    /// Tokens sent.
+    /// Tokens sent to the model.
     pub input_tokens: u64,
-    /// Tokens received.
+    /// Tokens received from the model.
     pub output_tokens: u64,
-    /// What that cost, in millionths of the currency in which the prices are; nothing where no
-    /// price is known.
+    /// Cost in millionths of the currency of the prices; 0 where no price is known.
     #[serde(default)]
     pub cost_micros: u64,
 }
 
 impl Usage {
-    /// Adds another use to this one.
+    /// Adds other usage to this one, saturating.
     pub fn add(&mut self, other: Usage) {
         self.model_calls = self.model_calls.saturating_add(other.model_calls);
         self.input_tokens = self.input_tokens.saturating_add(other.input_tokens);
@@ -233,18 +234,18 @@ impl Usage {
     }
 }
 
-/// The session that asked for a run and is told of its end. Fixed at spawn.
+/// The session that requested a run and receives its announce. Fixed at spawn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Requester {
-    /// Its id; a key may be given anew, an id never.
+    /// Its id; a key may be reused, an id never.
     pub session: SessionId,
-    /// Its key, to show.
+    /// Its key, for display.
     pub key: SessionKey,
     /// Its generation at spawn.
     pub generation: i64,
 }
 
-/// What a run keeps from the moment of its spawn, whatever changes later.
+/// Versions that are pinned for a run when it is spawned, whatever changes later.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Pins {
@@ -252,110 +253,111 @@ pub struct Pins {
     pub agent: String,
     /// Hash of the tools' schemas.
     pub tools: String,
-    /// Its skills; `None`: it has none.
+    /// The pinned skills; `None` if it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skills: Option<PinnedSkills>,
 }
 
-/// The skills that a run keeps.
+/// The skills that are pinned for a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PinnedSkills {
-    /// The version that the skills of its folder had.
+    /// Version of the skill snapshot of its folder.
     pub version: i64,
-    /// Hash of those that it may use.
+    /// Hash of the skills that the run may use.
     pub hash: String,
 }
 
 /// One piece of work in a session.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
-    /// Its id.
+    /// The id; it is known to the caller before the run starts.
     pub id: RunId,
-    /// The tenant.
+    /// Tenant that owns the run.
     pub org: String,
-    /// The user whom the root run belongs to.
+    /// The user who owns the root run.
     pub user: String,
     /// The session it works in.
     pub session: SessionId,
-    /// That session's key.
+    /// Key of that session.
     pub session_key: SessionKey,
-    /// That session's generation when the run was made.
+    /// Generation of that session when the run was created.
     pub generation: i64,
-    /// Who is told of the end.
+    /// The session that receives the announce of its end, if any.
     pub requester: Option<Requester>,
-    /// The run that asked for it, if a run did.
+    /// The run that requested it; `None` if a client or the daemon did.
     pub parent_run: Option<RunId>,
-    /// The topmost run of the chain; itself when nobody's child.
+    /// The topmost run of the chain; its own id if it has no ancestor.
     pub root_run: RunId,
-    /// The topmost session of its session's tree.
+    /// The root session of its session's tree.
     pub root_session: SessionId,
-    /// The run that it does again.
+    /// The earlier run that it retries.
     pub retry_of: Option<RunId>,
-    /// The call of a tool that it carries out for `parent_run`, which waits for it.
+    /// The tool call that it carries out for `parent_run`, which waits for it.
     pub delegated: Option<Delegated>,
-    /// What becomes of its effects that may have happened when the daemon was killed.
+    /// How to treat its effects that may have happened when the daemon was killed.
     pub on_uncertain: OnUncertain,
-    /// What made it.
+    /// How it was created.
     pub origin: RunOrigin,
-    /// Who carries it out.
+    /// The agent that carries it out.
     pub agent: AgentId,
     /// A name given by the requester.
     pub label: Option<String>,
-    /// What it is about: the start of its task, on one line.
+    /// The beginning of its task, on one line.
     pub title: String,
-    /// `provider/name`.
+    /// Its model, as `provider/name`.
     pub model: String,
-    /// How much its model thinks; `None` = the model's own habit.
+    /// Thinking level of its model; `None` = the model's default.
     pub thinking: Option<Thinking>,
-    /// Its queue.
+    /// The queue it waits in.
     pub lane: Lane,
     /// Levels below a root session.
     pub depth: u32,
-    /// The folder that its tools see.
+    /// The working directory of its tools.
     pub cwd: Option<String>,
-    /// Where it stands.
+    /// Its current state.
     pub state: RunState,
-    /// A cancel that was asked for.
+    /// The requested cancel, if any.
     pub cancel: Option<CancelRequest>,
     /// Why it did not end `ok`.
     pub error: Option<RunError>,
-    /// The last turn's final text.
+    /// The final text of the last turn.
     pub result: Option<String>,
-    /// How long it may run; `None` = no limit.
+    /// Limit of its running time, in milliseconds; `None` = no limit.
     pub limit_ms: Option<u64>,
-    /// What it may use, with all runs below it; `None` = no limit.
+    /// What it may use together with all its descendants; `None` = no limit.
     pub budget: Option<Budget>,
-    /// What is used of that. Written beside this row, when one of them has asked a model.
+    /// What its subtree has used of the budget. Stored beside this row, and updated when a run of
+    /// the subtree has called a model.
     pub spent: Spent,
-    /// How much of that is used, without the time since `counting_since`.
+    /// Running time used of `limit_ms`, in milliseconds, without the time since `counting_since`.
     pub used_ms: u64,
-    /// Since when it has been using its time: a steady reading of this life of the daemon.
+    /// When it began to use running time, by the steady clock of this process; `None` while it uses
+    /// none.
     pub counting_since: Option<Timestamp>,
-    /// Restarts that met it in the middle of a step, without a finished step since.
+    /// Recoveries in the middle of a step, without a finished step since.
     pub recoveries: u32,
-    /// Not before this point may it start again.
+    /// Earliest time at which it may start again.
     pub not_before: Option<Timestamp>,
-    /// How its requester is told.
+    /// How its end is announced.
     pub announce: AnnouncePolicy,
     /// Model calls that have an outcome.
     pub loops: u32,
     /// Tool calls that have an outcome.
     pub tool_calls: u32,
-    /// Steps so far; the next one gets this number plus one.
+    /// Number of steps so far; the next one gets this number plus one.
     pub steps: u32,
-    /// Model use.
+    /// Its own model usage.
     pub usage: Usage,
-    /// What the client wants back unchanged.
+    /// JSON from the client, returned unchanged.
     pub meta: Option<Value>,
-    /// What it keeps.
+    /// The versions that were pinned when it was spawned.
     pub pins: Pins,
-    /// What it has in its environment beside what every program gets: the names, and who has
-    /// set each.
+    /// The names in its environment beyond what every program gets, each with its source.
     pub env: Vec<EnvName>,
-    /// What the caller should know.
+    /// Warnings for the caller.
     pub warnings: Vec<String>,
-    /// One trace through parent, child and restarts.
+    /// Id of the trace that spans parent, child and restarts.
     pub trace_id: String,
     /// When it was accepted.
     pub created_at: Timestamp,
@@ -363,43 +365,45 @@ pub struct Run {
     pub started_at: Option<Timestamp>,
     /// When it ended.
     pub ended_at: Option<Timestamp>,
-    /// The last change of the run or of one of its steps.
+    /// When the run or one of its steps last changed.
     pub last_activity_at: Timestamp,
-    /// Raised by each write; an update names the one it read.
+    /// Row version, raised by each write; an update names the version it read.
     pub ver: i64,
 }
 
 impl Run {
-    /// Does somebody wait to be told of the end?
+    /// True if its end must be announced to its requester.
     pub fn owes_announce(&self) -> bool {
         self.requester.is_some() && self.announce != AnnouncePolicy::None
     }
 
-    /// The run above it that pays for it: the one that asked for it; for one that nobody asked
-    /// for, the root of what it is about.
+    /// The ancestor whose budget is charged for it: its parent run, or without one its root run.
+    /// `None` for a root run.
     pub fn payer(&self) -> Option<RunId> {
         let root = Some(self.root_run).filter(|root| *root != self.id);
         self.parent_run.or(root)
     }
 
-    /// Does it work in its caller's session, in its caller's turn?
+    /// True if it works in its caller's session and turn.
     pub fn is_called(&self) -> bool {
         self.delegated
             .as_ref()
             .is_some_and(|of| of.face == Face::Called)
     }
 
-    /// Does somebody get its result, so that it must be whole before it ends?
+    /// True if a requester or caller waits for its result, so that all its children must have ended
+    /// before it ends.
     pub fn is_awaited(&self) -> bool {
         self.owes_announce() || self.delegated.is_some()
     }
 
-    /// The running time used up to the steady reading `steady`, milliseconds.
+    /// The running time used up to the steady reading `steady`, in milliseconds.
     pub fn used_at(&self, steady: Timestamp) -> u64 {
         self.used_ms + self.counting_since.map_or(0, |since| steady.since(since))
     }
 
-    /// What is left of the limit at the steady reading `steady`, milliseconds; `None` = no limit.
+    /// The remaining running time at the steady reading `steady`, in milliseconds; `None` = no
+    /// limit.
     pub fn left_at(&self, steady: Timestamp) -> Option<u64> {
         self.limit_ms
             .map(|limit| limit.saturating_sub(self.used_at(steady)))

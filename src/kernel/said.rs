@@ -1,5 +1,5 @@
-//! What an entry of a transcript says, for whoever passes it on: in the form in which it is
-//! stored, which is the one in which it is sent. The store reads it, the doors send it.
+//! The content of a transcript entry for callers that pass it on: in its stored form, which is also
+//! the form in which it is sent. The store reads it, the doors send it.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -7,27 +7,27 @@ use serde_json::value::RawValue;
 
 use super::message::{Block, Message};
 
-/// An entry for whoever passes it on and looks into no more of it than must be.
+/// A transcript entry that is passed on with as little parsing as possible.
 pub type Passed = Message<Said, Box<RawValue>>;
 
-/// What an entry says, in one of two forms of the same JSON.
+/// The content of an entry, in one of two forms of the same JSON.
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
 pub enum Said {
-    /// As it was written, short, and all of it for everybody.
+    /// Unparsed JSON: short, and visible to every client.
     Text(Box<RawValue>),
-    /// Read, because it is long or holds what only a provider is given.
+    /// Parsed blocks, because the content is long or contains blocks that only a provider may get.
     Blocks(Vec<Block>),
 }
 
-/// Longer texts of an entry are read before they are passed on: they may have to be cut.
+/// Maximum bytes of content that is passed on unparsed; longer content may have to be cut.
 pub const SHORT: usize = 64 * 1024;
 
 impl Said {
-    /// Out of the text that is stored.
+    /// Reads the stored text. Fails if it is not a list of blocks.
     pub fn read(text: &str) -> serde_json::Result<Self> {
-        // A list of pieces, each with its type first: so they are written. A quote inside of a
-        // text has a backslash before it, so this finds pieces alone, or a tool's argument.
+        // Stored lists have the type of each block first. Quotes within a text are escaped, so this
+        // matches only blocks, or an argument of a tool.
         let as_written = text.starts_with(r#"[{"type":""#) || text == "[]";
         let kept_back = [r#""type":"native""#, r#""type":"note""#];
         let for_everybody = kept_back.iter().all(|kind| !text.contains(kind));
@@ -38,13 +38,13 @@ impl Said {
         }
     }
 
-    /// Does it call a tool of such a name?
+    /// True if it requests a tool whose name satisfies `named`.
     pub fn calls(&self, named: impl Fn(&str) -> bool) -> bool {
         match self {
             Said::Blocks(blocks) => blocks
                 .iter()
                 .any(|block| matches!(block, Block::ToolCall { name, .. } if named(name))),
-            // Names of tools need no escapes; what is no name calls nothing.
+            // Tool names need no escapes; a string that is no tool name matches nothing.
             Said::Text(text) => {
                 let mut names = text.get().split(r#""name":""#).skip(1);
                 names.any(|rest| rest.split('"').next().is_some_and(&named))
@@ -52,7 +52,7 @@ impl Said {
         }
     }
 
-    /// Does it make the call with this id?
+    /// True if it contains the tool call with this id.
     pub fn makes(&self, call: &str) -> bool {
         match self {
             Said::Blocks(blocks) => blocks
@@ -79,7 +79,7 @@ mod tests {
         for unread in [vec![], vec![text(r#"{"type":"native"}"#), text("\\\"")]] {
             let said = read(&unread);
             assert!(matches!(said, Said::Text(_)), "{unread:?}");
-            // And it comes out as it went in.
+            // It is written again unchanged.
             let again = serde_json::to_string(&said).unwrap();
             assert_eq!(serde_json::from_str::<Vec<Block>>(&again).unwrap(), unread);
         }

@@ -1,4 +1,4 @@
-//! Where tests of this and other rooms begin.
+//! Sample values for the tests of this and other rooms.
 
 use uuid::Uuid;
 
@@ -9,7 +9,7 @@ use super::run::{
 };
 use super::time::Timestamp;
 
-/// A run as it stands after a spawn for a client-owned parent.
+/// A run right after a spawn for a client-owned parent session.
 pub fn queued(announce: AnnouncePolicy) -> Run {
     let id = RunId(Uuid::from_u128(1));
     let session = SessionId(Uuid::from_u128(2));

@@ -1,5 +1,5 @@
-//! JSON Schemas of the kernel's types, for descriptions of the protocol. `rpc.discover` puts them
-//! together with those of the wire; a test holds every schema against what a daemon really answers.
+//! JSON Schemas of the kernel's types for the protocol description. `rpc.discover` combines them
+//! with those of the wire; a test checks every schema against the daemon's real answers.
 
 use std::borrow::Cow;
 
@@ -13,10 +13,10 @@ use crate::kernel::message::Block;
 use crate::kernel::run::{CancelRequest, Pins, RunError, Usage};
 use crate::kernel::time::Timestamp;
 
-/// The one text form of an id.
+/// The pattern of an id's text form.
 const UUID: &str = "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$";
 
-/// Gives a type the schema of this name.
+/// Implements [`JsonSchema`] for a type, with this name and schema.
 macro_rules! schema_of {
     ($type:ty, $name:literal, $schema:expr) => {
         impl JsonSchema for $type {

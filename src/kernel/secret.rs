@@ -1,22 +1,22 @@
-//! Texts that nobody is shown, and the places from which they are read. Settings, agents and
-//! requests hold them so; only what starts a program or speaks with a provider exposes one.
+//! Secret values and the places they are read from. Settings, agents and requests hold them in this
+//! form; only code that starts a program or talks to a provider exposes one.
 
 use std::fmt;
 use std::path::Path;
 
 use super::overlay::looks_secret;
 
-/// A text that no debug output shows.
+/// A text that debug output never shows.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// Hides a text.
+    /// Wraps a secret text.
     pub fn new(text: impl Into<String>) -> Self {
         Secret(text.into())
     }
 
-    /// The text, for the one place that it is meant for.
+    /// The text, for the one place that needs it.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -28,20 +28,20 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Where a value is read from, each time that it is needed. It is no secret itself.
+/// The place that a value is read from each time it is needed. The reference itself is not secret.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reference {
-    /// This variable of the daemon's environment.
+    /// A variable of the daemon's environment.
     Variable(String),
-    /// This file, an absolute path.
+    /// A file, by its absolute path.
     File(String),
-    /// This credential of the supervisor's.
+    /// A credential that the supervisor provides.
     Credential(String),
 }
 
 impl Reference {
-    /// Reads `env:NAME`, `file:/…` or `cred:NAME`. The refusal does not repeat the text, which
-    /// may be a value that somebody has put into the wrong place.
+    /// Parses `env:NAME`, `file:/…` or `cred:NAME`. The refusal does not repeat the text, which may
+    /// be a value given in the wrong place.
     pub fn parse(text: &str) -> Result<Self, String> {
         let expected = "env:NAME, file:/PATH or cred:NAME is expected";
         let (kind, place) = text.split_once(':').ok_or(expected)?;
@@ -49,7 +49,7 @@ impl Reference {
         match kind {
             "env" if is_plain && !place.contains('=') => Ok(Reference::Variable(place.to_owned())),
             "file" if is_plain && place.starts_with('/') => Ok(Reference::File(place.to_owned())),
-            // A file of the supervisor's folder, and no other.
+            // A credential is a visible file directly in the supervisor's folder.
             "cred" if is_plain && !place.contains('/') && !place.starts_with('.') => {
                 Ok(Reference::Credential(place.to_owned()))
             }
@@ -57,9 +57,9 @@ impl Reference {
         }
     }
 
-    /// Does the place itself say that it holds a secret? A credential does; a variable or file by
-    /// a name that looks like one, or by lying in a folder of secrets. Anything else may be a
-    /// folder or a host.
+    /// True if the place itself indicates a secret: a credential, a variable or file whose name
+    /// looks like one, or a file in a folder for secrets. Any other place may hold a folder or a
+    /// host.
     pub fn names_secret(&self) -> bool {
         match self {
             Reference::Variable(name) => looks_secret(name),
@@ -88,17 +88,17 @@ impl fmt::Display for Reference {
     }
 }
 
-/// What somebody gives for a name: the value, or where it is read from.
+/// A value that is given for a name, or the place it is read from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Given {
-    /// The value.
+    /// The value itself.
     Text(Secret),
-    /// Where it is.
+    /// The place it is read from.
     From(Reference),
 }
 
 impl Given {
-    /// A value as it is written.
+    /// A value given as plain text.
     pub fn text(value: impl Into<String>) -> Self {
         Given::Text(Secret::new(value))
     }

@@ -1,19 +1,19 @@
-//! Messages between sessions: the way that one has come, how it reads to the agent that gets
-//! it, and when an exchange of replies is over.
+//! Messages between sessions: the chain of sessions that a message passed, its text for the
+//! receiving agent, and when an exchange of replies ends.
 
 use super::fault::{Fault, Kind};
 use super::ids::{SessionId, SessionKey};
 use super::run::{Outcome, Run, RunState};
 use super::text;
 
-/// A message goes through so many sessions at most.
+/// Maximum number of sessions in the chain of a message.
 pub const MAX_CHAIN: usize = 5;
 
-/// The whole answer of a turn that wants the exchange to end.
+/// The complete answer of a turn that ends the exchange.
 pub const REPLY_SKIP: &str = "REPLY_SKIP";
 
-/// The chain of a message that goes on to `target`. One that returns to a session that it has
-/// been through, or is longer than [`MAX_CHAIN`], is refused.
+/// The chain of a message that is forwarded to `target`. Refuses a message that returns to a
+/// session in its chain, and a chain longer than [`MAX_CHAIN`].
 pub fn go_on(
     chain: &[SessionId],
     target: SessionId,
@@ -52,15 +52,15 @@ pub fn go_on(
     Ok(longer)
 }
 
-/// What the run says in reply, if it does: the final text of a turn that ended well.
+/// The run's reply: the final text of a turn that ended `ok`, unless it is [`REPLY_SKIP`].
 pub fn reply(run: &Run) -> Option<&str> {
     let text = run.result.as_deref()?;
     let said = run.state == RunState::Ended(Outcome::Ok) && text.trim() != REPLY_SKIP;
     said.then_some(text)
 }
 
-/// A message as its receiver's model reads it: quoted, so that it cannot pass for what the
-/// user or the daemon says. `turn`: its place in an exchange of replies, 0 for the first.
+/// A message as the receiver's model reads it: quoted, so that it cannot pass for content from the
+/// user or the daemon. `turn` is its position in an exchange of replies, 0 for the first message.
 pub fn frame(from: &str, turn: u32, said: &str) -> String {
     let quoted = said.replace("<<<", "‹‹‹").replace(">>>", "›››");
     let from = text::preview(from, 300);

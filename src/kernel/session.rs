@@ -7,31 +7,31 @@ use super::thinking::Thinking;
 use super::time::Timestamp;
 
 text_enum! {
-    /// What becomes of a transcript that is too long for its model.
+    /// How to treat a transcript that is too long for its model.
     Overflow {
-        /// A summary stands for its older part.
+        /// Its older part is replaced by a summary.
         Summarize = "summarize",
         /// Its older turns are left out.
         Slide = "slide",
-        /// Nothing: the provider says what it thinks of it.
+        /// It is sent unchanged; the provider may refuse it.
         None = "none",
     }
 }
 
 text_enum! {
-    /// Who answers in a session.
+    /// Who answers the messages in a session.
     Owner {
         /// Its agent: messages become turns.
         Agent = "agent",
-        /// A client program: nothing runs, announces wait for `sessions.ack`.
+        /// A client program: no run answers, and announces wait for `sessions.ack`.
         Client = "client",
     }
 }
 
 text_enum! {
-    /// How long a session stays open for messages.
+    /// How long a session accepts messages.
     SessionMode {
-        /// For the one task that it was spawned for.
+        /// Only for the task that it was spawned for.
         Run = "run",
         /// Until it is deleted.
         Session = "session",
@@ -39,75 +39,76 @@ text_enum! {
 }
 
 text_enum! {
-    /// What becomes of a spawned session once its runs have ended and all is told.
+    /// What happens to a spawned session once its runs have ended and all announces are delivered.
     Cleanup {
         /// It stays, and is archived after a while.
         Keep = "keep",
-        /// It is deleted, with the sessions below it.
+        /// It is deleted together with its descendants.
         Delete = "delete",
     }
 }
 
-/// Where a forked session's transcript begins: with that of another session, by reference.
+/// The origin of a forked session: its transcript starts with that of another session, by
+/// reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fork {
     /// The other session; it is a parent, so it stays as long as the fork does.
     pub of: SessionId,
-    /// Its generation then.
+    /// Generation of that session at the fork.
     pub generation: i64,
-    /// The seq of its last message then; the fork's own go on from there.
+    /// Seq of that session's last message at the fork; the fork's own messages continue from it.
     pub seq: i64,
 }
 
 /// A conversation with a transcript.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Session {
-    /// Its id.
+    /// The id; it is never reused.
     pub id: SessionId,
-    /// The tenant.
+    /// Tenant that owns the session.
     pub org: String,
     /// Its address.
     pub key: SessionKey,
     /// Raised by a reset; rows bind to id and generation.
     pub generation: i64,
-    /// Who answers in it.
+    /// Who answers the messages in it.
     pub owner: Owner,
     /// The agent of its turns.
     pub agent: AgentId,
     /// The session that it was spawned from.
     pub parent: Option<SessionId>,
-    /// That session's key.
+    /// Key of that session.
     pub parent_key: Option<SessionKey>,
-    /// The topmost session of the tree; itself for a root.
+    /// The root session of its tree; its own id for a root.
     pub root: SessionId,
     /// Levels below the root.
     pub depth: u32,
     /// A name given by a client.
     pub label: Option<String>,
-    /// A heading for people.
+    /// A title for people.
     pub title: Option<String>,
-    /// The model of its turns, if not the agent's.
+    /// The model of its turns; `None` = the agent's.
     pub model: Option<String>,
-    /// How much the model of its turns thinks, if not the agent's.
+    /// The thinking level of its turns; `None` = the agent's.
     pub thinking: Option<Thinking>,
-    /// The folder that its tools see.
+    /// The working directory of its tools.
     pub cwd: Option<String>,
-    /// How long it stays open for messages.
+    /// How long it accepts messages.
     pub mode: SessionMode,
-    /// What becomes of it once all is told.
+    /// What happens to it once all announces are delivered.
     pub cleanup: Cleanup,
-    /// When the sweep put it aside.
+    /// When it was archived by the sweep.
     pub archived_at: Option<Timestamp>,
-    /// What its transcript begins with.
+    /// The fork that its transcript starts with, if any.
     pub fork: Option<Fork>,
-    /// The seq of its last message; without a fork, how many it holds.
+    /// Seq of its last message; without a fork this is the number of its messages.
     pub messages: i64,
-    /// Model use of all its runs.
+    /// Model usage of all its runs.
     pub usage: Usage,
-    /// When it was made.
+    /// When it was created.
     pub created_at: Timestamp,
-    /// The last change.
+    /// When it was last changed.
     pub updated_at: Timestamp,
-    /// Raised by each write.
+    /// Row version, raised by each write.
     pub ver: i64,
 }

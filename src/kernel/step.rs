@@ -1,5 +1,5 @@
-//! A step: one journaled action of a run. Its intent is committed before the effect, its
-//! outcome after, under one id.
+//! A step: one journaled action of a run. Its intent is committed before the effect and its outcome
+//! after it, under one id.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -10,51 +10,51 @@ use super::text_enum::text_enum;
 use super::time::Timestamp;
 
 text_enum! {
-    /// What a step does.
+    /// The kind of action that a step performs.
     StepKind {
-        /// Asks the model.
+        /// It calls the model.
         Model = "model",
-        /// Calls a tool.
+        /// It calls a tool.
         Tool = "tool",
-        /// Runs the program that the agent is.
+        /// It runs the program that the agent is.
         Command = "command",
-        /// Shortens what the model sees of the transcript.
+        /// It compacts the model's view of the transcript.
         Compaction = "compaction",
     }
 }
 
 impl StepKind {
-    /// May it use what a budget counts?
+    /// True if it may use tokens or cost that a budget counts.
     pub fn asks_a_model(self) -> bool {
         matches!(self, StepKind::Model | StepKind::Compaction)
     }
 
-    /// Does it answer what stands in the transcript? Then its outcome is a text of the agent,
-    /// and at its intent what waits enters the turn.
+    /// True if its outcome is the agent's answer to the transcript. At its intent, waiting messages
+    /// are added to the turn.
     pub fn answers(self) -> bool {
         matches!(self, StepKind::Model | StepKind::Command)
     }
 }
 
-/// With this begins the error of a model call whose request the provider found too long.
+/// Prefix of the error of a model call whose request was too long for the provider.
 pub const TOO_LONG: &str = "context_too_long";
 
 text_enum! {
-    /// What a repeat of the step would do to the world.
+    /// What repeating the step would do to the outside world.
     Effect {
-        /// Nothing: repeat freely.
+        /// No effect: it can be repeated freely.
         Read = "read",
-        /// Nothing more: repeat with the same key.
+        /// No further effect: it can be repeated with the same idempotency key.
         Idempotent = "idempotent",
-        /// Something again: never repeat blindly.
+        /// The effect would happen again: it is never repeated blindly.
         Once = "once",
     }
 }
 
 text_enum! {
-    /// How far a step has come.
+    /// The progress of a step.
     StepState {
-        /// Committed; the effect may begin.
+        /// Its intent is committed; the effect may begin.
         Intended = "intended",
         /// The effect of a `once` step has begun.
         Started = "started",
@@ -62,43 +62,43 @@ text_enum! {
         Done = "done",
         /// It failed, and the failure is its outcome.
         Failed = "failed",
-        /// Begun, and nobody knows whether it happened.
+        /// The effect began, and it is unknown whether it happened.
         Uncertain = "uncertain",
     }
 }
 
 impl StepState {
-    /// Does it still need an outcome?
+    /// True while it has no outcome.
     pub fn is_open(self) -> bool {
         matches!(self, StepState::Intended | StepState::Started)
     }
 }
 
 text_enum! {
-    /// What a step waits for whose outcome comes from elsewhere.
+    /// What a step with an external outcome waits for.
     WaitKind {
         /// The end of the turn that answers a message to another session.
         Reply = "reply",
-        /// The ends of all these runs.
+        /// The ends of all the runs it names.
         Child = "child",
-        /// The end of one of these runs.
+        /// The end of one of the runs it names.
         AnyChild = "any_child",
-        /// A person's answer.
+        /// A user's answer to a question.
         Answer = "answer",
-        /// A person's leave to be carried out at all.
+        /// A person's approval of the call.
         Approval = "approval",
-        /// A person's word on whether its effect has happened.
+        /// A person's decision on whether its effect happened.
         Review = "review",
         /// A value of its run's environment.
         Value = "value",
-        /// The provider of its model, which takes no requests before the window is over. Then the
-        /// step is carried out once more.
+        /// Its model's provider, which accepts no requests before the deadline. Then the step is
+        /// carried out again.
         Provider = "provider",
     }
 }
 
 impl WaitKind {
-    /// Why a run holds still that has nothing else to do.
+    /// The pause reason of a run whose steps all wait.
     pub fn pause(self) -> PauseReason {
         match self {
             WaitKind::Reply => PauseReason::Reply,
@@ -111,41 +111,41 @@ impl WaitKind {
     }
 }
 
-/// A step's outcome comes from elsewhere, or the window runs out.
+/// A step's wait for an external outcome or a deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wait {
-    /// What it waits for.
+    /// The kind of the wait.
     pub kind: WaitKind,
-    /// When the window is over; `None`: never, somebody must say something.
+    /// The deadline; `None`: it waits until the outcome arrives.
     pub until: Option<Timestamp>,
 }
 
 /// One journaled action of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
-    /// Its id, the idempotency key of its effect.
+    /// Its id, which is the idempotency key of its effect.
     pub id: StepId,
     /// The run it belongs to.
     pub run: RunId,
-    /// Its place in the run: 1, 2, 3 …
+    /// Its position in the run: 1, 2, 3 …
     pub seq: u32,
-    /// What it does.
+    /// The kind of action.
     pub kind: StepKind,
-    /// For a tool call, which tool.
+    /// For a tool call, the name of the tool.
     pub tool: Option<String>,
-    /// For a tool call, the model's name for the call.
+    /// For a tool call, the model's id for the call.
     pub tool_call: Option<String>,
-    /// For a tool call, the step of the model answer that asked for it.
+    /// For a tool call, the step whose model answer requested it.
     pub asked_by: Option<StepId>,
-    /// What a repeat would do.
+    /// What repeating it would do.
     pub effect: Effect,
-    /// How far it has come.
+    /// Its progress.
     pub state: StepState,
-    /// For a tool call its arguments.
+    /// For a tool call, its arguments; otherwise the parameters of the step, or null.
     pub input: Value,
-    /// For a step that answers, the last message of the transcript that it sees.
+    /// For a step that answers, seq of the last transcript entry that it sees.
     pub seen_up_to: Option<i64>,
-    /// The message that holds its outcome.
+    /// Seq of the transcript entry that holds its outcome.
     pub message_seq: Option<i64>,
     /// The arguments on one line.
     pub params_summary: Option<String>,
@@ -153,31 +153,31 @@ pub struct Step {
     pub result_summary: Option<String>,
     /// Why it failed.
     pub error: Option<String>,
-    /// How often it was begun: 1, and one more for each recovery that met it open.
+    /// Number of attempts: 1, plus one for each recovery that found it open.
     pub attempts: u32,
     /// When its intent was committed.
     pub started_at: Timestamp,
     /// When its outcome was committed.
     pub ended_at: Option<Timestamp>,
-    /// Its outcome comes from elsewhere: nobody carries it out any more.
+    /// The external outcome that it waits for; while set, the step is not carried out.
     pub waits: Option<Wait>,
-    /// What it used of a model, if it asked one.
+    /// Its model usage, if it called a model.
     pub used: Option<Used>,
 }
 
-/// What one step used of the model that answered it, which need not be the one of its run.
+/// A step's usage of the model that answered it, which may differ from the run's model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Used {
-    /// Which model.
+    /// The model, as `provider/name`.
     pub model: String,
-    /// How much of it.
+    /// The usage of that model.
     #[serde(flatten)]
     pub usage: Usage,
 }
 
 impl Step {
-    /// Was it a model call whose request the provider found too long?
+    /// True for a model call whose request was too long for the provider.
     pub fn was_too_long(&self) -> bool {
         let error = self.error.as_deref().unwrap_or_default();
         self.kind == StepKind::Model
@@ -186,27 +186,27 @@ impl Step {
     }
 }
 
-/// The name in a model call's input, and in the metadata of its answer, below which stands what
-/// the call is for, where a run goes by plans.
+/// The key for the [`Node`] in a model call's input and in its answer's metadata, in a planning
+/// run.
 pub const NODE: &str = "node";
 
 text_enum! {
-    /// What a model call is for, where a run goes by plans.
+    /// The purpose of a model call in a planning run.
     Node {
-        /// What is to be done.
+        /// Plan what to do.
         Plan = "plan",
-        /// What came of it.
+        /// Reflect on the results.
         Reflect = "reflect",
-        /// The answer.
+        /// Write the final answer.
         Respond = "respond",
     }
 }
 
-/// The name in a model call's input below which stands why it is the last one of its run.
+/// The key for the [`Cut`] in a model call's input, set if the call is the last of its run.
 pub const CUT: &str = "cut";
 
 text_enum! {
-    /// Why a run by plans is to answer with what it has.
+    /// Why a planning run must answer with what it has.
     Cut {
         /// Its model calls are used up.
         MaxLoops = "max_loops",
@@ -215,44 +215,44 @@ text_enum! {
     }
 }
 
-/// A step that a runner wants to take; the store gives it its place.
+/// A step that a runner wants to take; the store assigns its position.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Intent {
-    /// Its id.
+    /// Its id, the idempotency key of its effect.
     pub id: StepId,
-    /// What it does.
+    /// The kind of action.
     pub kind: StepKind,
-    /// For a tool call, which tool.
+    /// For a tool call, the name of the tool.
     pub tool: Option<String>,
-    /// For a tool call, the model's name for the call.
+    /// For a tool call, the model's id for the call.
     pub tool_call: Option<String>,
-    /// For a tool call, the step of the model answer that asked for it.
+    /// For a tool call, the step whose model answer requested it.
     pub asked_by: Option<StepId>,
-    /// What a repeat would do.
+    /// What repeating it would do.
     pub effect: Effect,
-    /// For a tool call its arguments, else null.
+    /// For a tool call, its arguments; otherwise the parameters of the step, or null.
     pub input: Value,
     /// The arguments on one line.
     pub params_summary: Option<String>,
-    /// For a call that a sealed subagent carries out, what that one is given to know. It is
-    /// kept with the latest user message.
+    /// For a call that a sealed subagent carries out, its context pack, which is stored with the
+    /// latest user message.
     pub context: Option<Value>,
 }
 
 text_enum! {
-    /// Why the transcript is shortened for the model.
+    /// Why the transcript is compacted.
     Why {
-        /// It has outgrown `sessions.window`.
+        /// It exceeds `sessions.window`.
         Window = "window",
-        /// The provider has refused it as too long.
+        /// The provider refused it as too long.
         Provider = "provider",
-        /// Somebody has asked for it.
+        /// A client requested it.
         Asked = "asked",
     }
 }
 
 impl Intent {
-    /// Shortens what the model sees of the transcript.
+    /// The intent of a compaction for this reason.
     pub fn compaction(id: StepId, why: Why) -> Self {
         Intent {
             id,
@@ -260,7 +260,7 @@ impl Intent {
             tool: None,
             tool_call: None,
             asked_by: None,
-            // Its outcome is an entry of the transcript, which is written once.
+            // Its outcome is a transcript entry, which is written once.
             effect: Effect::Read,
             input: serde_json::json!({ "why": why }),
             params_summary: Some(format!("why: {why}")),
@@ -268,7 +268,7 @@ impl Intent {
         }
     }
 
-    /// The step that it becomes at place `seq` of its run.
+    /// The step with position `seq` in its run.
     pub fn into_step(
         self,
         run: RunId,

@@ -1,22 +1,23 @@
-//! What a cancel leaves in force in a session until new work begins there: an end that arrives
-//! wakes no agent, and after a person's cancel no agent begins work.
+//! The effect of a cancel on a session until new work begins there: announces wake no agent, and
+//! after a person's cancel no agent may begin work.
 
 use super::fault::{Fault, Kind};
 use super::run::AnnouncePolicy;
 use super::time::Timestamp;
 
-/// `data.reason` of a refusal because a person cancelled the work of a session or of a child.
+/// Value of `data.reason` if a refusal is due to a person's cancel of a session's or a child's
+/// work.
 pub const CANCELLED_BY_PERSON: &str = "cancelled_by_person";
 
-/// The name of the field that says so.
+/// The data field that holds this reason.
 pub const REASON: &str = "reason";
 
 /// A cancel that is in force in a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stop {
-    /// A person asked for it.
+    /// True if a person requested it.
     pub by_person: bool,
-    /// When that was last asked for.
+    /// When it was last requested.
     pub at: Timestamp,
 }
 
@@ -25,11 +26,11 @@ pub struct Stop {
 pub enum Beginner {
     /// A person, or a client program that acts for one.
     Person,
-    /// A run, by one of its tools.
+    /// A run, through one of its tools.
     Agent,
 }
 
-/// May work begin in the session that `session` names? It then lifts the stop.
+/// Allows or refuses new work in `session`; allowed work lifts the stop.
 pub fn may_begin(stop: Option<Stop>, who: Beginner, session: &str) -> Result<(), Fault> {
     match (stop, who) {
         (
@@ -51,7 +52,7 @@ pub fn may_begin(stop: Option<Stop>, who: Beginner, session: &str) -> Result<(),
     }
 }
 
-/// Refuses another call of an agent whose last call by the same run a person cancelled.
+/// Refuses another call of an agent by a run if a person cancelled that run's last call of it.
 pub fn may_call_again(was_cancelled: bool, agent: &str) -> Result<(), Fault> {
     if !was_cancelled {
         return Ok(());
@@ -68,7 +69,7 @@ pub fn may_call_again(was_cancelled: bool, agent: &str) -> Result<(), Fault> {
     .with("agent", agent))
 }
 
-/// How an end is announced to a session.
+/// The announce policy in a session with this stop: a waking one becomes `inbox`.
 pub fn announced(stop: Option<Stop>, policy: AnnouncePolicy) -> AnnouncePolicy {
     match stop {
         Some(_) if policy.wakes() => AnnouncePolicy::Inbox,

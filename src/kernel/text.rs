@@ -1,6 +1,6 @@
-//! Shortening and cleaning text, always at character boundaries.
+//! Shortens and cleans text, always at character boundaries.
 
-/// A sentence of others without the full stop at its end, so that ours can go on behind it.
+/// External text without its trailing full stop, so that a message can continue after it.
 pub fn open_ended(text: &str) -> &str {
     text.trim_end_matches(|ch: char| ch == '.' || ch.is_whitespace())
 }
@@ -45,7 +45,7 @@ pub fn preview(text: &str, max: usize) -> String {
     line
 }
 
-/// `text` without U+0000, which a portable text column cannot hold.
+/// `text` with U+0000 replaced, which a portable text column cannot hold.
 pub fn storable(text: &str) -> String {
     text.replace('\0', "\u{fffd}")
 }
@@ -61,7 +61,7 @@ mod tests {
             let cut = prefix(&text, max);
             prop_assert!(cut.len() <= max);
             prop_assert!(text.starts_with(cut));
-            // Nothing shorter than it had to be: the next character would not have fitted.
+            // As long as possible: the next character would not fit.
             if let Some(next) = text[cut.len()..].chars().next() {
                 prop_assert!(cut.len() + next.len_utf8() > max);
             }

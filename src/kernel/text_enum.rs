@@ -1,6 +1,6 @@
 //! Enums with a checked text form: one text for rows, wire and people.
 
-/// An enum of which each value has one text.
+/// Defines an enum in which each variant has one text.
 #[macro_export]
 macro_rules! text_enum {
     ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $text:literal,)+ }) => {
@@ -11,7 +11,7 @@ macro_rules! text_enum {
         }
 
         impl $name {
-            /// Every value, in the order in which they are declared.
+            /// Every variant, in declaration order.
             pub const ALL: &'static [$name] = &[$($name::$variant),+];
 
             /// The text that is stored and sent.
@@ -19,7 +19,7 @@ macro_rules! text_enum {
                 match self { $($name::$variant => $text,)+ }
             }
 
-            /// Reads the stored text; `None` for a text that no value has.
+            /// Parses the stored text; `None` for an unknown text.
             pub fn parse(text: &str) -> Option<Self> {
                 match text { $($text => Some($name::$variant),)+ _ => None }
             }

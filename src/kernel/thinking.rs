@@ -1,23 +1,23 @@
-//! How much a model may think before it answers.
+//! The thinking level of a model.
 
 use super::text_enum::text_enum;
 
 text_enum! {
-    /// How much a model may think before it answers; a model without such levels ignores it.
+    /// How much a model may think before it answers; models without such levels ignore it.
     Thinking {
-        /// Not at all.
+        /// No thinking.
         Off = "off",
-        /// As little as the model can.
+        /// The lowest level of the model.
         Minimal = "minimal",
-        /// A little.
+        /// A little thinking.
         Low = "low",
-        /// Some.
+        /// A medium amount of thinking.
         Medium = "medium",
-        /// A lot.
+        /// A lot of thinking.
         High = "high",
-        /// More than a lot.
+        /// More than `high`.
         XHigh = "xhigh",
-        /// As much as the model can.
+        /// The highest level of the model.
         Max = "max",
     }
 }

@@ -1,4 +1,4 @@
-//! Points in time as the store and the wire write them.
+//! Points in time as stored and sent.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -12,12 +12,12 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub struct Timestamp(pub i64);
 
 impl Timestamp {
-    /// The milliseconds from `earlier` to `self`; zero when the clock went backwards.
+    /// Milliseconds from `earlier` to `self`; 0 if the clock went backwards.
     pub fn since(self, earlier: Timestamp) -> u64 {
         u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0)
     }
 
-    /// This point moved by `ms` milliseconds.
+    /// The point `ms` milliseconds after this one.
     pub fn plus_ms(self, ms: u64) -> Timestamp {
         Timestamp(self.0.saturating_add(i64::try_from(ms).unwrap_or(i64::MAX)))
     }
@@ -31,9 +31,10 @@ impl Timestamp {
 /// One reading of both clocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moment {
-    /// Wall-clock time: what rows and people see. It may jump.
+    /// Wall-clock time, for rows and people. It may jump.
     pub wall: Timestamp,
-    /// Milliseconds of this life of the daemon. It never jumps: limits are counted with it.
+    /// Milliseconds on the steady clock of this process. It never jumps: limits are measured with
+    /// it.
     pub steady: Timestamp,
 }
 

@@ -1,26 +1,25 @@
-//! Traces as others know them (W3C Trace Context): which trace a caller brings, and how runs and
-//! steps are named in it. Their ids come from the ids of the rows, so that they are the same
-//! whatever dies in between.
+//! W3C Trace Context: the trace that a caller belongs to, and the spans of runs and steps in it.
+//! Span ids are derived from row ids, so that they stay the same after a crash.
 
 use serde_json::Value;
 use uuid::Uuid;
 
-/// The place in a trace from which a caller calls.
+/// The trace context of a caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
-    /// The trace, 32 hexadecimal digits.
+    /// The trace id, 32 hexadecimal digits.
     pub trace: String,
-    /// The caller's span.
+    /// The id of the caller's span.
     pub span: u64,
 }
 
 impl Caller {
-    /// Out of `meta.traceparent`, if it holds one.
+    /// Reads `meta.traceparent`; `None` if it is missing or invalid.
     pub fn of(meta: Option<&Value>) -> Option<Caller> {
         Caller::parse(meta?.get("traceparent")?.as_str()?)
     }
 
-    /// `00-<trace>-<span>-<flags>`; a later version may have more behind it.
+    /// Parses `00-<trace>-<span>-<flags>`; a later version may have further fields.
     fn parse(text: &str) -> Option<Caller> {
         let mut parts = text.trim().split('-');
         let mut next = |digits: usize| {
@@ -42,10 +41,10 @@ impl Caller {
     }
 }
 
-/// The span of the run or step with this id: the part of it that is chance.
+/// The span id of the run or step with this id: the random half of the UUID.
 pub fn span_of(id: Uuid) -> u64 {
     let (_, low) = id.as_u64_pair();
-    // No span has the number 0.
+    // A span id of 0 is invalid.
     low.max(1)
 }
 

@@ -1,33 +1,33 @@
-//! What was done, and what it took and cost: how lengths of time are counted, and the sums that
-//! people are shown. The store keeps them, the doors show them.
+//! Aggregated usage: run counts, model usage and durations. Durations are counted in logarithmic
+//! buckets. The store keeps the sums, the doors show them.
 
 use std::collections::BTreeMap;
 
 use super::run::{Outcome, Usage};
 use super::text_enum::text_enum;
 
-/// The length of the windows in which use is summed, and thresholds are watched, milliseconds.
+/// Length of the windows in which usage is summed and thresholds are checked, in milliseconds.
 pub const HOUR: i64 = 3_600_000;
 
-/// Below this each length of time has a bucket of its own.
+/// Each duration below this has its own bucket, in milliseconds.
 const EXACT: u64 = 16;
-/// Parts of each power of two above it, as a power of two.
+/// Number of buckets per power of two above that, as a power of two.
 const PARTS: u32 = 3;
 
 text_enum! {
-    /// How a run ended, as far as sums tell.
+    /// The outcome of a run, as far as sums distinguish it.
     Verdict {
         /// It has a result.
         Ok = "ok",
-        /// It ended in an error, by its limit, or could not be carried on.
+        /// It ended in an error, by its limit, or could not be continued.
         Failed = "failed",
-        /// Somebody asked for it.
+        /// It was cancelled.
         Cancelled = "cancelled",
     }
 }
 
 impl Verdict {
-    /// Of an outcome.
+    /// The verdict for an outcome.
     pub fn of(outcome: Outcome) -> Self {
         match outcome {
             Outcome::Ok => Verdict::Ok,
@@ -38,36 +38,36 @@ impl Verdict {
 }
 
 text_enum! {
-    /// By what use is summed.
+    /// The dimension by which usage is summed.
     UsageBy {
-        /// All of a tenant.
+        /// The whole tenant.
         Org = "org",
-        /// The user of the root run.
+        /// The user who owns the root run.
         User = "user",
-        /// Who did it.
+        /// The agent that did the work.
         Agent = "agent",
-        /// With which model.
+        /// The model that was used.
         Model = "model",
-        /// In which session.
+        /// The session of the run.
         Session = "session",
-        /// Below which root run.
+        /// The root run of the tree.
         Tree = "tree",
     }
 }
 
-/// The bucket in which so many milliseconds are counted.
+/// The bucket of a duration of `ms` milliseconds.
 pub fn bucket(ms: u64) -> u32 {
     if ms < EXACT {
-        // Below 16.
+        // Below 16, so it fits.
         return ms as u32;
     }
     let power = ms.ilog2();
-    // Of eight parts.
+    // One of eight parts.
     let part = (ms >> (power - PARTS)) as u32 & 7;
     16 + (power - 4) * 8 + part
 }
 
-/// The middle of a bucket, milliseconds: at most 1/16 away from anything counted there.
+/// The middle of a bucket in milliseconds: at most 1/16 away from any duration counted in it.
 pub fn middle(bucket: u32) -> u64 {
     if u64::from(bucket) < EXACT {
         return u64::from(bucket);
@@ -78,7 +78,7 @@ pub fn middle(bucket: u32) -> u64 {
     low.saturating_add(width / 2)
 }
 
-/// Sums of use.
+/// Summed usage.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Runs that ended with a result.
@@ -87,14 +87,14 @@ pub struct Tally {
     pub failed: u64,
     /// Runs that were cancelled.
     pub cancelled: u64,
-    /// Model use.
+    /// Model usage.
     pub used: Usage,
-    /// How many runs took how long, by bucket.
+    /// Number of runs by duration bucket.
     took: BTreeMap<u32, u64>,
 }
 
 impl Tally {
-    /// This use of models, and no run that ended.
+    /// A sum with this model usage and no ended run.
     pub fn of(used: Usage) -> Self {
         Tally {
             used,
@@ -102,7 +102,7 @@ impl Tally {
         }
     }
 
-    /// So many more runs ended so, and took so long.
+    /// Adds `runs` ended runs with this verdict and duration bucket.
     pub fn add_runs(&mut self, verdict: Verdict, bucket: u32, runs: u64) {
         match verdict {
             Verdict::Ok => self.ok += runs,
@@ -123,12 +123,13 @@ impl Tally {
         }
     }
 
-    /// Runs that ended.
+    /// Number of ended runs.
     pub fn calls(&self) -> u64 {
         self.ok + self.failed + self.cancelled
     }
 
-    /// How long at most the quicker `percent` of the runs took, milliseconds, to a sixteenth.
+    /// The duration within which `percent` of the runs ended, in milliseconds, accurate to 1/16;
+    /// `None` without runs.
     pub fn percentile(&self, percent: u64) -> Option<u64> {
         let all: u64 = self.took.values().sum();
         let wanted = (all * percent).div_ceil(100).max(1);

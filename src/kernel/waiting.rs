@@ -1,6 +1,6 @@
-//! Runs that hold still because their open steps wait for others, and what such a step is
-//! told in the end: the tool results that the store writes when a reply, a child's end or an
-//! answer comes, or when the window is over.
+//! Runs that are paused because all their open steps wait for an external outcome, and the tool
+//! results of such steps: the store writes them when a reply, a child's end or an answer arrives,
+//! or when the deadline has passed.
 
 use serde_json::{Value, json};
 
@@ -10,22 +10,22 @@ use super::send;
 use super::step::{Step, WaitKind};
 use super::text;
 
-/// The most bytes of one run's text in a tool result.
+/// Maximum bytes of one run's text in a tool result.
 pub const RESULT_LIMIT: usize = 32 * 1024;
 
-/// What a run's open steps let it do.
+/// What a run can do, given its open steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stand {
-    /// One of them can be carried out.
+    /// At least one of them can be carried out.
     Works,
-    /// All of them wait; for this reason the run holds still.
+    /// All of them wait; the run is paused for this reason.
     Waits(PauseReason),
     /// None is open: the run decides what comes next.
     Over,
 }
 
-/// What the open steps of a run let it do. The reason that people should see first goes before
-/// the others: what waits for a person (a leave, a review, an answer), then a reply, then a child.
+/// What a run can do, given its open steps. If several waits are open, the reason that people
+/// should see first wins: a person's approval, review or answer, then a reply, then a child.
 pub fn stand(open: &[Step]) -> Stand {
     let mut reason = None;
     for step in open {
@@ -51,21 +51,21 @@ fn first(known: Option<PauseReason>, other: PauseReason) -> PauseReason {
     }
 }
 
-/// Is what the step waits for there, `awaited` being the runs that it names?
+/// True if the awaited outcome is available; `awaited` are the runs that the step names.
 pub fn is_there(kind: WaitKind, awaited: &[Run]) -> bool {
     let ended = |run: &Run| run.state.is_terminal();
     match kind {
         WaitKind::Reply | WaitKind::Child => awaited.iter().all(ended),
         WaitKind::AnyChild => awaited.iter().any(ended),
-        // Only a person brings it.
+        // Only a person provides this outcome.
         WaitKind::Answer | WaitKind::Approval | WaitKind::Review | WaitKind::Value => false,
-        // Only time does.
+        // Only the passing of time provides this.
         WaitKind::Provider => false,
     }
 }
 
-/// What a send is told: how far its message came, and the reply if there is one. The second
-/// value: it failed.
+/// The tool result of a send: the delivery status of its message, and the reply if there is one.
+/// The second value is true if it failed.
 pub fn reply(run: &Run) -> (String, bool) {
     let text = send::reply(run);
     let mut told = json!({
@@ -90,7 +90,7 @@ pub fn reply(run: &Run) -> (String, bool) {
     (told.to_string(), failed)
 }
 
-/// What a send is told when the row of the turn that was to answer is not there any more.
+/// The tool result of a send whose answering turn is no longer stored.
 pub fn lost() -> String {
     json!({
         "status": "not_found",
@@ -100,7 +100,7 @@ pub fn lost() -> String {
     .to_string()
 }
 
-/// What a wait for runs is told; `done`: what it waited for is there.
+/// The tool result of a wait for runs; `done`: the awaited ends have arrived.
 pub fn children(runs: &[Run], done: bool) -> String {
     let entries: Vec<Value> = runs.iter().map(child).collect();
     let mut told = json!({ "done": done, "runs": entries });
@@ -137,7 +137,7 @@ fn child(run: &Run) -> Value {
     told
 }
 
-/// `pending`, or how the run ended.
+/// `pending`, or the outcome of an ended run.
 pub fn status(run: &Run) -> &'static str {
     match run.state {
         RunState::Ended(outcome) => outcome.as_str(),
@@ -145,12 +145,12 @@ pub fn status(run: &Run) -> &'static str {
     }
 }
 
-/// What a question is told when somebody has answered.
+/// The tool result of a question that was answered.
 pub fn answered(answer: &str) -> String {
     json!({ "answered": true, "answer": answer }).to_string()
 }
 
-/// What a question is told when nobody has answered in time.
+/// The tool result of a question that was not answered before its deadline.
 pub fn unanswered() -> String {
     json!({
         "answered": false,
@@ -161,14 +161,14 @@ pub fn unanswered() -> String {
     .to_string()
 }
 
-/// What a call is told that nobody has allowed, where nothing more is known of it.
+/// The tool result of a call whose approval expired, if no more is known about it.
 pub fn not_allowed() -> String {
     "denied: nobody allowed this call in time (setting approvals.timeout). It was not made, \
      nothing was done"
         .to_owned()
 }
 
-/// What the model is told of an effect that nobody is certain of.
+/// The tool result of a call whose effect is uncertain.
 pub fn uncertain(tool: &str) -> String {
     format!(
         "uncertain: the daemon ended while {tool} was at work on this call. It may have \
@@ -177,8 +177,8 @@ pub fn uncertain(tool: &str) -> String {
     )
 }
 
-/// What the model is told of an effect of which a person has said that it has happened, with
-/// the result, if the person knows one.
+/// The tool result of a call whose effect a person has confirmed, with its output if the person
+/// provided it.
 pub fn reviewed(by: &str, result: Option<&str>) -> String {
     let said = format!(
         "the daemon ended while this call was at work; {by} has looked and says that it has \
@@ -190,7 +190,7 @@ pub fn reviewed(by: &str, result: Option<&str>) -> String {
     }
 }
 
-/// What is said of a message to a session in which nothing runs.
+/// The tool result of a message to a session that a client owns, in which no run answers.
 pub fn left_with_client(key: &SessionKey) -> Value {
     json!({
         "sessionKey": key,
@@ -252,9 +252,9 @@ mod tests {
     }
 
     proptest! {
-        /// A run with parallel calls, some of which wait: whatever the order in which their
-        /// outcomes come, it holds a slot exactly while there is something to carry out, and
-        /// goes on exactly when nothing is open.
+        /// A run with parallel calls, some of which wait: whatever the order of their outcomes, it
+        /// holds a slot exactly while it has a step to carry out, and continues exactly when no
+        /// step is open.
         #[test]
         fn a_run_holds_still_while_all_its_steps_wait(
             kinds in kinds(),
@@ -290,7 +290,7 @@ mod tests {
                         prop_assert_eq!(run.state, RunState::Paused(reason)),
                     Stand::Over => prop_assert_eq!(run.state, RunState::Queued),
                 }
-                // Time in which people are waited for is nobody's running time.
+                // Time spent waiting for a person does not count as running time.
                 let counts = run.counting_since.is_some();
                 let expected = matches!(
                     run.state,

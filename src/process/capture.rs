@@ -1,9 +1,9 @@
-//! What a program writes, bounded: the first and the last part are kept, what stood between
-//! them is counted.
+//! Bounded capture of a program's output: keeps the first and the last part, and counts the bytes
+//! between them.
 
 use std::collections::VecDeque;
 
-/// What was kept of a stream.
+/// The kept parts of a stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Captured {
     head: Vec<u8>,
@@ -14,7 +14,7 @@ pub struct Captured {
 }
 
 impl Captured {
-    /// Keeps so many bytes: half of them from the beginning, half from the end.
+    /// Keeps at most `keep` bytes: half of them from the beginning, half from the end.
     pub(super) fn new(keep: usize) -> Self {
         Captured {
             keep,
@@ -22,7 +22,7 @@ impl Captured {
         }
     }
 
-    /// Takes more of the stream.
+    /// Appends the next bytes of the stream.
     pub(super) fn push(&mut self, mut bytes: &[u8]) {
         self.total += bytes.len() as u64;
         let half = self.keep / 2;
@@ -36,23 +36,23 @@ impl Captured {
         self.tail.extend(bytes);
     }
 
-    /// More would have come: the program was stopped in the middle of what it wrote.
+    /// Marks the output as incomplete: the program was stopped while it was writing.
     pub(super) fn cut(&mut self) {
         self.is_cut = true;
     }
 
-    /// Bytes that the program has written.
+    /// The number of bytes that the program has written.
     pub fn total(&self) -> u64 {
         self.total
     }
 
-    /// Bytes between the first and the last part that were not kept.
+    /// The number of bytes that were dropped between the first and the last part.
     pub fn left_out(&self) -> u64 {
         self.total - (self.head.len() + self.tail.len()) as u64
     }
 
-    /// The text: bytes that are no UTF-8 are replaced, a gap is stated in a line of its own,
-    /// and neither part ends or begins within a character.
+    /// The kept output as text. Invalid UTF-8 is replaced, a gap is stated on its own line, and no
+    /// part is cut within a character.
     pub fn text(&self) -> String {
         let mut text = self.kept();
         if self.is_cut && !text.is_empty() {
@@ -68,7 +68,7 @@ impl Captured {
             return String::from_utf8_lossy(&whole).into_owned();
         }
         let head = whole_characters(&self.head);
-        // At most three bytes can be the rest of a character that was cut.
+        // At most three bytes can be the rest of a cut character.
         let is_rest = |byte: &&u8| **byte & 0b1100_0000 == 0b1000_0000;
         let rest = tail.iter().take(3).take_while(is_rest).count();
         let cut = (self.head.len() - head.len() + rest) as u64;
@@ -80,8 +80,8 @@ impl Captured {
         )
     }
 
-    /// The last `most` bytes of the text, from the beginning of a character on; a cut is shown
-    /// by `…`, as every one is: by that it is known what of a secret may stand beside it.
+    /// The last `most` bytes of the text, from a character boundary on. A cut is marked by `…`, as
+    /// everywhere; redaction relies on the mark to find a secret that was cut.
     pub fn last(&self, most: usize) -> String {
         let text = self.text();
         let mut from = text.len().saturating_sub(most);
@@ -95,16 +95,16 @@ impl Captured {
     }
 }
 
-/// `bytes` without the beginning of a character at its end.
+/// `bytes` without an incomplete character at the end.
 fn whole_characters(bytes: &[u8]) -> &[u8] {
     match bytes.utf8_chunks().last() {
-        // What is broken in the middle stays, and is replaced.
+        // Invalid bytes in the middle stay and are replaced later.
         Some(chunk) if is_begun(chunk.invalid()) => &bytes[..bytes.len() - chunk.invalid().len()],
         _ => bytes,
     }
 }
 
-/// Could more bytes make a character of these?
+/// True if `bytes` are an incomplete character that more bytes could complete.
 fn is_begun(bytes: &[u8]) -> bool {
     !bytes.is_empty() && std::str::from_utf8(bytes).is_err_and(|error| error.error_len().is_none())
 }
@@ -138,11 +138,11 @@ mod tests {
     #[test]
     fn g9_10_bytes_that_are_no_text_are_replaced() {
         assert_eq!(captured(8, &[b"a\xffb"]).text(), "a\u{fffd}b");
-        // Begun in one piece and ended in the next.
+        // A character that starts in one piece and ends in the next.
         assert_eq!(captured(8, &[b"\xc3", b"\xa4"]).text(), "ä");
     }
 
-    /// Whoever shows it takes its run's secrets out of it, and knows a cut by its mark.
+    /// The reader redacts the secrets of the run and recognizes a cut by its mark.
     #[test]
     fn of_a_secret_across_a_cut_nothing_is_left_on_either_side() {
         let secret = Secret::new("canary-token-1");

@@ -1,5 +1,5 @@
-//! The ends of runs and of the daemon: nothing that was started outlives them. The registry asks
-//! through `contract::processes`.
+//! Ends the processes of a run, or of the whole daemon, so that none outlives it. The registry
+//! calls this through `contract::processes`.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

@@ -1,12 +1,12 @@
-//! What a process has open that it did not open itself. A daemon in the background calls this.
+//! Closes file descriptors that a process inherited. The background daemon calls this at its start.
 
 use std::os::fd::RawFd;
 
-/// Standard input, output and error stay.
+/// The first descriptor after standard input, output and error, which stay open.
 const FIRST: RawFd = 3;
 
-/// Closes every descriptor that the process was started with, apart from the standard ones. Only
-/// for the beginning of a process, before anything in it has opened a file.
+/// Closes every inherited descriptor apart from the standard ones. Call it only at the start of a
+/// process, before anything in it has opened a file.
 pub fn close_inherited() {
     for folder in ["/proc/self/fd", "/dev/fd"] {
         let Ok(entries) = std::fs::read_dir(folder) else {
@@ -17,7 +17,7 @@ pub fn close_inherited() {
             .filter(|number| *number >= FIRST)
             .collect();
         for number in open {
-            // The one by which the folder was read is closed already.
+            // The descriptor that listed the folder is closed already.
             let _ = nix::unistd::close(number);
         }
         return;

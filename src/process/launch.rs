@@ -1,11 +1,11 @@
-//! The limit of open files that programs get. The daemon raises its own soft limit at its start,
-//! and a program inherits that; many programs count or close every descriptor up to their limit,
-//! so each gets the one back that the daemon was started with.
+//! The limit of open files for started programs. The daemon raises its own soft limit at its start,
+//! and programs inherit it. Many programs count or close every descriptor up to their limit, so
+//! each program gets the limit back that the daemon was started with.
 //!
 //! Setting the limit between fork and exec needs `unsafe`, and setting it on the running child
-//! races with the program's own first look at it. So this binary is started in the program's
-//! place: it sets its limit, and becomes the program. That costs a few milliseconds a program,
-//! and only where the limit was raised.
+//! races with the program's own first look at it. So the daemon starts this binary instead, which
+//! sets its limit and then executes the program. That costs a few milliseconds per program, and
+//! only if the limit was raised.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -16,12 +16,12 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::oom;
 
-/// The first argument by which this binary knows that it stands for another program.
+/// The first argument that makes this binary set the limit and execute another program.
 const LAUNCH: &str = "launch-with-descriptors";
-/// The exit status of shells for a program that cannot be started.
+/// The exit status that shells use for a program that cannot be started.
 const NOT_STARTED: u8 = 126;
 
-/// How many files the programs that the daemon starts may open.
+/// The open-file limit for the programs that the daemon starts.
 #[derive(Clone, Debug)]
 pub struct Descriptors {
     soft: u64,
@@ -29,8 +29,8 @@ pub struct Descriptors {
 }
 
 impl Descriptors {
-    /// Raises the soft limit of this process to the hard one. What is given, if it was raised,
-    /// starts programs with the limit from before.
+    /// Raises the soft limit of this process to the hard limit. Returns the launcher that starts
+    /// programs with the previous limit; `None` if the limit was not raised.
     pub fn raise() -> Option<Self> {
         let before = getrlimit(Resource::Nofile);
         // Without a soft limit there is nothing to raise.
@@ -46,7 +46,7 @@ impl Descriptors {
             tracing::warn!(%fault, soft, "the limit of open files could not be raised");
             return None;
         }
-        // The link leads to the program that runs, also where its file was replaced.
+        // The link leads to the running program even if its file was replaced.
         let link = Path::new("/proc/self/exe");
         let own = match link.exists() {
             true => link.to_owned(),
@@ -55,14 +55,13 @@ impl Descriptors {
         Some(Descriptors { soft, own })
     }
 
-    /// The program to start in the place of `file`, and its arguments in front of those of
-    /// `file`.
+    /// The program to start instead of `file`, and the arguments to put before those of `file`.
     pub(super) fn before(&self, file: &Path) -> (&Path, Vec<OsString>) {
         let before = vec![LAUNCH.into(), self.soft.to_string().into(), file.into()];
         (&self.own, before)
     }
 
-    /// Puts the soft limit of this process back, for a program that is to take its place.
+    /// Restores the soft limit of this process, before it executes another program.
     pub fn put_back(&self) {
         let limit = Rlimit {
             current: Some(self.soft),
@@ -73,14 +72,14 @@ impl Descriptors {
         }
     }
 
-    /// How many files this process may open now.
+    /// The current soft limit of open files of this process.
     pub fn limit() -> u64 {
         getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
     }
 }
 
-/// Where this process was started by [`Descriptors`]: becomes the program, or gives the exit code
-/// with which to end. Asked before anything else.
+/// Executes the program if this process was started by [`Descriptors`]; returns an exit code if
+/// that fails, and `None` for any other start. Call it before anything else.
 #[expect(
     clippy::print_stderr,
     reason = "it stands for a program whose standard error is read by its caller"
@@ -99,7 +98,7 @@ pub fn launched() -> Option<ExitCode> {
         current: Some(soft),
         maximum: getrlimit(Resource::Nofile).maximum,
     };
-    // It has the daemon's place until now.
+    // Until now it has the OOM score of the daemon.
     let own = Path::new("/proc/self");
     oom::goes_first(own, own);
     let fault = match setrlimit(Resource::Nofile, limit) {

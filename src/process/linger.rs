@@ -1,5 +1,5 @@
-//! The pipes of a program: read as they fill, emptied when it has ended, and read on, to no
-//! use, while something that it left behind still writes to them.
+//! Reads the pipes of a program: as they fill, until they are empty after its end, and then to
+//! discard what processes it left running still write.
 
 use std::io;
 use std::time::Duration;
@@ -8,26 +8,26 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 
 use super::capture::Captured;
 
-/// So much is read at once.
+/// The maximum number of bytes read at once.
 const CHUNK: usize = 16 * 1024;
-/// So much of what comes after the end of the program itself is taken, at most: a pipe holds
-/// no more of what it wrote before.
+/// The maximum number of bytes kept after the program has ended: a pipe holds no more of what the
+/// program itself wrote.
 const AFTER_END: u64 = 1 << 20;
-/// A pipe is empty when nothing comes for so long. What the program itself has written is in
-/// the pipe before it ends, so this is not about being slow.
+/// A pipe counts as empty if nothing arrives for this long. The output of the program is in the
+/// pipe before it ends, so a slow program loses nothing.
 const QUIET: Duration = Duration::from_millis(50);
 
-/// One of a program's streams.
+/// One output stream of a program.
 pub(super) struct Stream<R> {
-    /// Gone once its end was read.
+    /// `None` once the end of the stream was read.
     pipe: Option<R>,
     chunk: Vec<u8>,
-    /// What was kept.
+    /// The captured output.
     pub kept: Captured,
 }
 
 impl<R: AsyncRead + Unpin + Send + 'static> Stream<R> {
-    /// Reads `pipe`, of which so many bytes are kept.
+    /// Reads `pipe` and keeps at most `keep` bytes.
     pub(super) fn new(pipe: Option<R>, keep: usize) -> Self {
         Stream {
             pipe,
@@ -36,13 +36,13 @@ impl<R: AsyncRead + Unpin + Send + 'static> Stream<R> {
         }
     }
 
-    /// Is there more to come?
+    /// True until the end of the stream was read.
     pub(super) fn is_open(&self) -> bool {
         self.pipe.is_some()
     }
 
-    /// Takes what comes next, and gives it; empty at the end. May be dropped and called again:
-    /// nothing is lost.
+    /// Reads, captures and returns the next bytes; empty at the end. Cancel-safe: nothing is lost
+    /// if the future is dropped.
     pub(super) async fn next(&mut self) -> &[u8] {
         let Some(pipe) = &mut self.pipe else {
             return &[];
@@ -50,7 +50,7 @@ impl<R: AsyncRead + Unpin + Send + 'static> Stream<R> {
         let read = loop {
             match pipe.read(&mut self.chunk).await {
                 Err(fault) if fault.kind() == io::ErrorKind::Interrupted => {}
-                // A pipe that cannot be read has nothing more to say.
+                // A read error ends the stream.
                 read => break read.unwrap_or(0),
             }
         };
@@ -62,8 +62,8 @@ impl<R: AsyncRead + Unpin + Send + 'static> Stream<R> {
         taken
     }
 
-    /// Takes what is in the pipe of a program that has ended. What others write to it from now
-    /// on is thrown away, so that they are not stopped by a pipe that is full or gone.
+    /// Reads what is left in the pipe of an ended program. Later output of other processes is
+    /// discarded, so that a full or closed pipe does not block or kill them.
     pub(super) async fn finish(mut self, mut heard: impl FnMut(&[u8])) -> Captured {
         let before = self.kept.total();
         while self.is_open() && self.kept.total() - before < AFTER_END {

@@ -1,5 +1,5 @@
-//! The marks that every started program carries in its environment: by them it finds the
-//! daemon, and by them what it has started is known again.
+//! The environment variables that mark every started program. With them the program finds the
+//! daemon, and the daemon recognizes the program's descendants.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -9,33 +9,34 @@ use uuid::Uuid;
 use crate::kernel::env::Environment;
 use crate::kernel::ids::{RunId, StepId};
 
-/// Names the run that a process belongs to.
+/// The run that a process belongs to.
 pub const RUN_ID: &str = "ABIDE_RUN_ID";
-/// Names the step that has started it.
+/// The step that started the process.
 pub const STEP_ID: &str = "ABIDE_STEP_ID";
-/// Names the one start of a service that a process belongs to.
+/// The id of the one start of a service that a process belongs to.
 pub const SERVICE_ID: &str = "ABIDE_SERVICE_ID";
-/// Where the daemon's Unix socket is.
+/// The address of the daemon's Unix socket.
 pub const SOCKET: &str = "ABIDE_SOCKET";
-/// The state folder of the daemon that has started it: one daemon at a time owns it.
+/// The state folder of the daemon that started the process; one daemon at a time owns it.
 pub const STATE_DIR: &str = "ABIDE_STATE_DIR";
 
-/// What is the same in the marks of every program of one daemon.
+/// The marks that all programs of one daemon share.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Marks {
     /// The state folder.
     pub state: PathBuf,
-    /// The socket, where there is one.
+    /// The socket; `None` if the daemon has none.
     pub socket: Option<String>,
 }
 
 impl Marks {
-    /// `environment` with the marks of a program of this owner's.
+    /// Adds the marks for a program of `owner` to `environment`.
     pub(super) fn put(&self, environment: Environment, owner: Owner) -> Environment {
         let marked = environment.with(STATE_DIR, self.state.as_os_str());
         let (run, step) = match owner {
             Owner::Step(run, step) => (run, step),
-            // It works for whoever calls it, and has no business of its own with the daemon.
+            // A service works for its callers and does not call the daemon itself, so it gets no
+            // socket.
             Owner::Service(id) => return marked.with(SERVICE_ID, id.to_string()),
         };
         let marked = marked
@@ -48,17 +49,17 @@ impl Marks {
     }
 }
 
-/// For whom a program was started.
+/// The owner of a started program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
-    /// For a step of a run, with which it ends.
+    /// A step of a run; the program ends with the run.
     Step(RunId, StepId),
-    /// For the daemon, which talks with it: this start of a service.
+    /// The daemon, which talks to the program; the id names this start of a service.
     Service(Uuid),
 }
 
 impl Owner {
-    /// Its own processes.
+    /// Selects the processes of this owner.
     pub(super) fn whose(self) -> Whose {
         match self {
             Owner::Step(_, step) => Whose::Step(step),
@@ -67,21 +68,21 @@ impl Owner {
     }
 }
 
-/// Whose processes are meant.
+/// Selects processes by their marks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Whose {
-    /// Those of one step.
+    /// The processes of one step.
     Step(StepId),
-    /// Those of one run.
+    /// The processes of one run.
     Run(RunId),
-    /// Those of one start of a service.
+    /// The processes of one start of a service.
     Service(Uuid),
-    /// Those of every run and service of a daemon with this state folder.
+    /// The processes of every run and service of a daemon with this state folder.
     All(PathBuf),
 }
 
 impl Whose {
-    /// Does an environment with these variables say that its process is meant?
+    /// True if an environment with these variables belongs to a selected process.
     pub(super) fn names(&self, of: impl Fn(&str) -> Option<OsString>) -> bool {
         let is = |name: &str, value: &OsStr| of(name).is_some_and(|found| found == value);
         match self {

@@ -1,12 +1,11 @@
-//! Starting programs: an exact environment, a session of their own, bounded output, a time
-//! limit, and an end that reaches everything that they have started. Tools and runners start
-//! programs here and nowhere else.
+//! Starts programs with an exact environment, their own session, bounded output and a time limit,
+//! and ends them with all their descendants. Tools and runners start programs only here.
 //!
-//! A program belongs to a step of a run, or it is a service: started by the daemon itself, which
-//! talks with it over its pipes for as long as it holds it. What it starts is known by what the system says of
-//! its children and its session, and, where a process has left both, by the marks in its
-//! environment ([`RUN_ID`], [`STEP_ID`], [`SERVICE_ID`], [`STATE_DIR`]), which also tell a later life of the
-//! daemon what an earlier one has left.
+//! A program belongs to a step of a run, or it is a service: a program that the daemon started for
+//! itself and talks to over pipes. Descendants are found by parent and session, and, where a
+//! process has left both, by the marks in its environment ([`RUN_ID`], [`STEP_ID`], [`SERVICE_ID`],
+//! [`STATE_DIR`]). After a restart the marks identify the processes that the previous daemon
+//! process left running.
 
 mod capture;
 mod ends;

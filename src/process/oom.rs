@@ -1,14 +1,14 @@
-//! Whom the kernel ends first where the machine is out of memory: a program that a run has started,
-//! and not the daemon, which knows of all of them.
+//! OOM scores: if the machine is out of memory, the kernel ends a program of a run before the
+//! daemon, which manages all of them.
 
 use std::fs;
 use std::path::Path;
 
-/// So much likelier than the daemon's own end a program's is, of 1,000.
+/// Added to the daemon's own `oom_score_adj` for a program, on a scale of 1,000.
 const MORE: i32 = 200;
 
-/// The process with this directory in `/proc`, and what it starts, is ended before this daemon is.
-/// Without that everything works all the same, so a fault is only noted.
+/// Makes the kernel end this process and its descendants before the daemon. Both paths are
+/// directories in `/proc`. A failure is only logged: everything else works without it.
 pub(super) fn goes_first(process: &Path, daemon: &Path) {
     if !cfg!(target_os = "linux") {
         return;

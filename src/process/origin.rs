@@ -1,11 +1,11 @@
-//! Where a process comes from: whether a run, a tool server or neither has started it. The doors
-//! ask before they take a peer of the Unix socket for the owner.
+//! Finds the origin of a process: a run, a tool server, or neither. The listeners check it before
+//! they accept a peer of the Unix socket as the owner.
 //!
-//! The proof is the line of ancestors. The daemon is the parent of every orphan of its programs
-//! (it is their subreaper), so what a program has started stays below the daemon however it
-//! forks, and a line that reaches the first process of the system without passing the daemon is
-//! outside. Marks in the environment name the run, and tell what an earlier process of the
-//! daemon has started; a program can drop them, so their absence proves nothing.
+//! The proof is the chain of ancestors. The daemon is the subreaper, so it becomes the parent of
+//! every orphan of its programs, and what a program has started stays a descendant of the daemon
+//! however it forks. A chain that reaches process 1 without passing the daemon is outside. The
+//! marks in the environment name the run, and identify what a previous daemon process has started.
+//! A program can drop its marks, so missing marks prove nothing.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
@@ -16,12 +16,12 @@ use super::table::{self, Identity, Row};
 use crate::contract::processes::Origin;
 use crate::kernel::ids::StepId;
 
-/// At most so many ancestors are looked at.
+/// The maximum number of ancestors that are examined.
 const DEEPEST: usize = 64;
 
 impl Processes {
-    /// Makes this process the parent of every orphan that its programs leave, so that none of
-    /// them escapes by forking twice. Called before the first program is started.
+    /// Makes this process the parent of all orphans of its programs, so that none escapes by
+    /// forking twice. Call it before the first program is started.
     pub fn adopt_orphans() {
         #[cfg(target_os = "linux")]
         if let Err(fault) = rustix::process::set_child_subreaper(Some(rustix::process::getpid())) {
@@ -34,7 +34,7 @@ impl Processes {
     }
 }
 
-/// Do orphans of programs become children of this process?
+/// True if orphans of programs become children of this process.
 pub(super) fn adopts_orphans() -> bool {
     #[cfg(target_os = "linux")]
     if matches!(rustix::process::child_subreaper(), Ok(Some(_))) {
@@ -63,7 +63,7 @@ impl Shared {
             if pid == me {
                 return match me {
                     _ if pid == peer.id.pid => Origin::Outside,
-                    // As the first process it inherits the orphans of everything.
+                    // As process 1 it inherits the orphans of every process.
                     1 => Origin::Unproven,
                     _ => Origin::Stray,
                 };
@@ -80,11 +80,11 @@ impl Shared {
                     }
                     // Its ancestors can still show that it is not outside.
                     None if pid == peer.id.pid => is_hidden = true,
-                    // An ancestor of another user, such as a login, shows its parent all the same.
+                    // An ancestor of another user, such as a login, still exposes its parent.
                     None => {}
                 }
             }
-            // The parent is outside of this namespace, or this is its first process.
+            // The parent is outside of this pid namespace, or this is its first process.
             if pid == 1 || row.parent == 0 {
                 let unchanged =
                     table::one(peer.id.pid).is_some_and(|now| now.id == peer.id && !now.is_zombie);
@@ -95,10 +95,10 @@ impl Shared {
             }
             let above = table::one(row.parent);
             row = match above {
-                // A parent is never younger; one that is has only taken over the number.
+                // A parent is never younger; a younger process has only reused the pid.
                 Some(above) if above.id.start <= row.id.start => above,
                 _ => match table::one(pid) {
-                    // Its parent has ended meanwhile, and it has another one.
+                    // The parent has ended meanwhile, and the process has a new parent.
                     Some(now) if now.id == row.id && now.parent != row.parent => now,
                     _ => return Origin::Unproven,
                 },
@@ -129,7 +129,7 @@ impl Shared {
             return Some(Origin::Service);
         }
         let run = of(RUN_ID)?.to_str()?.parse();
-        // Marks without a run that can be read: a program wrote over them.
+        // The mark cannot be parsed as a run id: a program has overwritten it.
         Some(run.map_or(Origin::Stray, Origin::Run))
     }
 }

@@ -1,4 +1,4 @@
-//! What is to be started, and what came of it.
+//! The program to start, and its result.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -13,71 +13,71 @@ use crate::kernel::env::Environment;
 /// A program to be started.
 #[derive(Clone, Debug)]
 pub struct Program {
-    /// Its name or path and its arguments; never a line for a shell.
+    /// The name or path of the program and its arguments; not a shell command line.
     pub argv: Vec<String>,
-    /// Its whole environment.
+    /// The complete environment; nothing is inherited.
     pub environment: Environment,
-    /// Its folder.
+    /// The working directory.
     pub folder: PathBuf,
-    /// What it can read.
+    /// The standard input.
     pub input: Input,
-    /// It is ended after this long; `None` = whoever waits for it says when.
+    /// The time limit, after which the program is ended; `None` = the caller decides.
     pub time: Option<Duration>,
-    /// So many bytes of each of its two streams are kept, from both ends.
+    /// The maximum number of bytes kept of each output stream, half from each end.
     pub keep: usize,
 }
 
-/// What a program can read.
+/// The standard input of a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Input {
-    /// Nothing: its input is empty.
+    /// Empty input.
     #[default]
     Nothing,
-    /// This text.
+    /// This text; the pipe is closed after it.
     Text(String),
-    /// What is said to it as long as it runs; see [`super::Service`].
+    /// A pipe that stays open while the program runs; see [`super::Service`].
     Talk,
 }
 
-/// How a program came to its end.
+/// How a program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// By itself, with this status.
+    /// It exited by itself with this status.
     Exited(i32),
-    /// By this signal, which came from elsewhere.
+    /// It was ended by this signal, which was not sent by the daemon.
     Signal(i32),
-    /// It was ended: its time was over.
+    /// It was ended because its time limit expired.
     TimeOver,
-    /// It was ended: it had written more than this many bytes.
+    /// It was ended because it wrote more than this many bytes.
     TooMuch(u64),
 }
 
 impl Ending {
-    /// Was it killed? Nothing can be ready for that.
+    /// True if it ended by SIGKILL, which a program cannot handle.
     pub fn is_killed(self) -> bool {
         self == Ending::Signal(Signal::KILL.as_raw())
     }
 }
 
-/// A program that has ended.
+/// The result of a program that has ended.
 #[derive(Clone, Debug)]
 pub struct Finished {
-    /// How.
+    /// How it ended.
     pub ending: Ending,
-    /// What it wrote.
+    /// The captured standard output.
     pub stdout: Captured,
-    /// What it wrote beside that.
+    /// The captured standard error.
     pub stderr: Captured,
-    /// What it started and what is alive: where it ended by itself, what it left running, else
-    /// what could not be ended.
+    /// The pids of live descendants: those left running if the program ended by itself, otherwise
+    /// those that could not be ended.
     pub left: Vec<u32>,
 }
 
-/// Where programs are looked for by an environment without a `PATH`, as shells do.
+/// The search path for an environment without `PATH`, as in shells.
 const USUAL_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// The file that `name` stands for: a path, from `folder` on, or a name in one of the folders
-/// of `path`. The error is for people.
+/// Resolves `name`: a path relative to `folder`, or a name in one of the folders of `path`. The
+/// error is a message for people.
 pub fn find(name: &str, path: Option<&OsStr>, folder: &Path) -> Result<PathBuf, String> {
     if name.contains('/') {
         let file = folder.join(name);
@@ -107,7 +107,7 @@ fn executable(file: &Path) -> Result<(), String> {
     rustix::fs::access(file, Access::EXEC_OK).map_err(|_| "it is not executable".to_owned())
 }
 
-/// The number and, for those that end programs, the name of a signal.
+/// The number of a signal, with its name if it is one that ends programs.
 pub fn signal_name(number: i32) -> String {
     let known = [
         (Signal::HUP, "SIGHUP"),

@@ -1,5 +1,5 @@
-//! Zombies of orphans, which the daemon adopts (see `origin`). Its own programs have a task that
-//! waits for them.
+//! Reaps the zombies of orphans that the daemon adopts (see `origin`). Programs that the daemon
+//! started itself have a task that waits for them.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -9,11 +9,11 @@ use rustix::process::{Pid, WaitOptions, waitpid};
 use super::origin::adopts_orphans;
 use super::table::{self, Identity};
 
-/// How often the process table is read. A zombie that is seen twice has no task that waits for it.
+/// How often the process table is read. No task waits for a zombie that is seen twice.
 const EACH: Duration = Duration::from_secs(2);
 
-/// Buries zombies that no task waits for, for ever; ends at once where this process adopts none.
-/// `is_awaited` knows the others.
+/// Reaps zombies that no task waits for, until the runtime ends; returns at once if this process
+/// adopts none. `is_awaited` excludes the children that a task waits for.
 pub(super) async fn keep_clean(is_awaited: impl Fn(Identity) -> bool + Clone + Send + 'static) {
     if !adopts_orphans() {
         return;
@@ -23,14 +23,14 @@ pub(super) async fn keep_clean(is_awaited: impl Fn(Identity) -> bool + Clone + S
         tokio::time::sleep(EACH).await;
         let before = std::mem::take(&mut seen);
         let is_awaited = is_awaited.clone();
-        // A look fails only with the runtime.
+        // The scan fails only if the runtime shuts down.
         seen = tokio::task::spawn_blocking(move || sweep(&before, is_awaited))
             .await
             .unwrap_or_default();
     }
 }
 
-/// Buries the zombies below this process that were there `before` already; those that are new.
+/// Reaps the zombie children that were there `before` already; returns the new ones.
 fn sweep(before: &HashSet<Identity>, is_awaited: impl Fn(Identity) -> bool) -> HashSet<Identity> {
     let me = std::process::id();
     let zombies = table::all()
@@ -41,7 +41,7 @@ fn sweep(before: &HashSet<Identity>, is_awaited: impl Fn(Identity) -> bool) -> H
     let (old, new): (HashSet<_>, HashSet<_>) = zombies.partition(|one| before.contains(one));
     for zombie in old {
         if let Some(pid) = i32::try_from(zombie.pid).ok().and_then(Pid::from_raw) {
-            // It may have been waited for meanwhile.
+            // A task may have waited for it meanwhile.
             let _ = waitpid(Some(pid), WaitOptions::NOHANG);
         }
     }
@@ -54,7 +54,7 @@ mod tests {
 
     #[test]
     fn g13_5_a_zombie_that_is_nobodys_is_buried_at_the_second_look() {
-        // A child that this test does not wait for, as an orphan would be.
+        // A child that this test does not wait for, like an orphan.
         let child = std::process::Command::new("true").spawn().unwrap();
         let pid = child.id();
         let is_zombie = || table::one(pid).is_some_and(|row| row.is_zombie);

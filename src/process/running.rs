@@ -1,5 +1,5 @@
-//! Programs that run: started for a step of a run, waited for, and ended with everything that
-//! they have started when their time is over, when nobody waits any more, or when their run or
+//! Running programs: started for a step of a run or as a service, waited for, and ended with their
+//! descendants when their time limit expires, when the caller stops waiting, or when their run or
 //! the daemon ends.
 
 use std::collections::{HashMap, HashSet};
@@ -31,22 +31,22 @@ use crate::clock::Clock;
 use crate::file_work::TOOLS;
 use crate::kernel::ids::{RunId, StepId};
 
-/// How programs are started and ended.
+/// Options for starting and ending programs.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The daemon's state folder, by which a later life knows what this one has started.
+    /// The daemon's state folder; a restarted daemon recognizes earlier programs by it.
     pub state: PathBuf,
-    /// The daemon's socket, by which programs find it.
+    /// The daemon's socket, through which programs reach it.
     pub socket: Option<String>,
-    /// How long a program that was asked to end may take before it is forced.
+    /// How long a program may take to end after SIGTERM before it is killed.
     pub grace: Duration,
-    /// A program that has written more bytes than this is ended.
+    /// The maximum number of bytes that a program may write; it is ended above that.
     pub most_output: u64,
-    /// How many files programs may open, where that is not what the daemon itself may.
+    /// The open-file limit of programs; `None` if the daemon's own limit was not raised.
     pub descriptors: Option<Descriptors>,
 }
 
-/// Everything that runs have started. Cheap to clone.
+/// All running programs of the daemon. Cheap to clone.
 #[derive(Clone)]
 pub struct Processes(pub(super) Arc<Shared>);
 
@@ -57,14 +57,14 @@ pub(super) struct Shared {
     descriptors: Option<Descriptors>,
     pub(super) clock: Clock,
     known: Mutex<Known>,
-    /// Was a program started since the boot?
+    /// True once a program was started since the boot.
     has_started: AtomicBool,
 }
 
-/// What is known to be alive.
+/// The processes known to be alive.
 #[derive(Default)]
 pub(super) struct Known {
-    /// By the run and step that have started it. A run is forgotten when it ends.
+    /// By run and step. A run is removed when it ends.
     pub(super) runs: HashMap<RunId, HashMap<StepId, HashSet<Identity>>>,
     /// By the start of a service.
     pub(super) services: HashMap<Uuid, HashSet<Identity>>,
@@ -73,14 +73,14 @@ pub(super) struct Known {
 }
 
 impl Known {
-    /// Does nothing run?
+    /// True if no run and no service has processes.
     pub(super) fn is_empty(&self) -> bool {
         self.runs.is_empty() && self.services.is_empty()
     }
 }
 
 impl Processes {
-    /// Nothing was started yet.
+    /// Creates an empty set of programs.
     pub fn new(options: Options, clock: Clock) -> Self {
         Processes(Arc::new(Shared {
             marks: Marks {
@@ -96,16 +96,16 @@ impl Processes {
         }))
     }
 
-    /// Buries the orphans that the daemon adopts, for ever.
+    /// Reaps the orphans that the daemon adopts, until the runtime ends.
     pub async fn keep_clean(&self) {
         let shared = Arc::clone(&self.0);
         reap::keep_clean(move |one| shared.lock().awaited.contains(&one)).await;
     }
 
-    /// Starts a program for a step and waits for its end. Dropping the future ends it, with
-    /// everything that it has started; what it left running when it ended by itself goes on
-    /// until its run ends. Each piece of its output is given to `heard` as it comes. The error
-    /// says why it could not be started.
+    /// Starts a program for a step and waits for its end. Dropping the future ends the program with
+    /// all its descendants. Processes that it left running when it ended by itself continue until
+    /// the run ends. Each piece of its standard output is passed to `heard`. The error says why the
+    /// program could not be started.
     pub async fn run(
         &self,
         run: RunId,
@@ -113,7 +113,7 @@ impl Processes {
         program: Program,
         mut heard: impl FnMut(&[u8]) + Send,
     ) -> Result<Finished, String> {
-        // To enter the folder of a mount that does not answer would hold up this thread.
+        // Entering the folder of an unresponsive mount would block this thread.
         let folder = program.folder.clone();
         let looked = TOOLS.run(move |_| folder.is_dir()).await;
         looked.map_err(|busy| busy.to_string())?;
@@ -147,7 +147,7 @@ impl Processes {
             Ending::TimeOver | Ending::TooMuch(_) => started.end().await,
         };
         let mut streams = [out.finish(heard).await, err.finish(|_| {}).await];
-        // Whose time is over is asked to end, and says its last words.
+        // After a timeout the program is asked to end, and its final output is complete.
         if matches!(ending, Ending::TooMuch(_)) {
             streams.iter_mut().for_each(Captured::cut);
         }
@@ -187,13 +187,13 @@ impl Processes {
                 .stderr(Stdio::piped());
         });
         command.wrap(ProcessSession);
-        // Before it can connect to the socket.
+        // Set before the program can connect to the socket.
         self.0.has_started.store(true, Ordering::SeqCst);
         let spawned = command.spawn();
         let child = spawned.map_err(|fault| refusal(&file.display().to_string(), &fault))?;
-        // Of the wrapper only the session is wanted: it would wait for the whole group.
+        // The wrapper is only used for the session: it would wait for the whole process group.
         let child = child.into_inner();
-        // Nobody has waited for it, so its number is its own.
+        // Not waited for yet, so the pid cannot be reused.
         let pid = child.id().unwrap_or_default();
         if self.0.descriptors.is_none() {
             let process = PathBuf::from(format!("/proc/{pid}"));
@@ -212,7 +212,7 @@ impl Processes {
     }
 }
 
-/// A program that was started and has nobody but this who waits for it.
+/// A started program that only this value waits for.
 pub(super) struct Started {
     shared: Arc<Shared>,
     owner: Owner,
@@ -220,10 +220,10 @@ pub(super) struct Started {
     pub(super) child: Held,
 }
 
-/// The process; taken away only when its end is another task's.
+/// The child process; `None` only once another task waits for its end.
 pub(super) struct Held(Option<(Box<dyn ChildWrapper>, Awaited)>);
 
-/// A task waits for this child of the daemon until this is dropped.
+/// Marks this child as waited for by a task, until it is dropped.
 struct Awaited(Arc<Shared>, Identity);
 
 impl Drop for Awaited {
@@ -263,7 +263,7 @@ impl Started {
         }
     }
 
-    /// The program has ended by itself: what it started and what is alive.
+    /// Returns the live descendants of a program that has ended by itself.
     pub(super) async fn left_behind(&mut self) -> Vec<u32> {
         let mut wanted = self.wanted();
         wanted.session = Some(self.root.pid);
@@ -272,12 +272,12 @@ impl Started {
         numbers(&alive)
     }
 
-    /// Ends it with everything that it has started; what could not be ended.
+    /// Ends the program with its descendants; returns the pids that could not be ended.
     pub(super) async fn end(&mut self) -> Vec<u32> {
         let left = tree::end(self.wanted(), self.shared.grace, &self.shared.clock).await;
         self.shared.now_knows(self.owner, &left);
         if left.iter().all(|one| *one != self.root) {
-            // It has ended, so this only buries it; how it ended says nothing any more.
+            // It has ended, so this only reaps it; the exit status has no meaning any more.
             let _ = self.child.wait().await;
         }
         numbers(&left)
@@ -302,7 +302,7 @@ impl Drop for Started {
                     drop(awaited);
                 });
             }
-            // The daemon has no threads left: nothing can be waited for.
+            // Without a runtime the daemon cannot wait for the end, so it kills the process group.
             Err(_) => {
                 let pid = i32::try_from(self.root.pid).ok().and_then(Pid::from_raw);
                 let _ = pid.map(|pid| kill_process_group(pid, Signal::KILL));
@@ -313,11 +313,11 @@ impl Drop for Started {
 
 impl Shared {
     pub(super) fn lock(&self) -> MutexGuard<'_, Known> {
-        // A panic leaves sets that are whole.
+        // The sets are consistent even after a panic.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Was a program started since the boot?
+    /// True once a program was started since the boot.
     pub(super) fn has_started(&self) -> bool {
         self.has_started.load(Ordering::SeqCst)
     }
@@ -334,7 +334,7 @@ impl Shared {
         own.or_default().extend(alive);
     }
 
-    /// Of this owner's these are alive, and no others. A run that has ended stays forgotten.
+    /// Replaces the known processes of `owner` by `alive`. A run that has ended is not added again.
     fn now_knows(&self, owner: Owner, alive: &[Identity]) {
         let mut known = self.lock();
         let own: HashSet<Identity> = alive.iter().copied().collect();
@@ -363,7 +363,8 @@ pub(super) fn numbers(processes: &[Identity]) -> Vec<u32> {
     numbers
 }
 
-/// Writes all of it and closes the pipe. A program need not read what it is given.
+/// Writes the whole input and closes the pipe. Errors are ignored: a program need not read its
+/// input.
 async fn feed(pipe: Option<ChildStdin>, input: Input) {
     if let (Some(mut pipe), Input::Text(text)) = (pipe, input) {
         let _ = pipe.write_all(text.as_bytes()).await;
@@ -381,7 +382,7 @@ async fn over(time: Option<Duration>) {
 pub(super) fn ending(status: ExitStatus) -> Ending {
     match status.code() {
         Some(code) => Ending::Exited(code),
-        // What has no code was ended by a signal.
+        // A status without a code means that a signal ended it.
         None => Ending::Signal(status.signal().unwrap_or_default()),
     }
 }

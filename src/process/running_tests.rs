@@ -1,4 +1,4 @@
-//! Tests with real programs: what ends them, what they leave, and what is kept of their output.
+//! Tests with real programs: how they end, which processes they leave, and which output is kept.
 
 use std::path::Path;
 
@@ -8,11 +8,11 @@ use super::*;
 use crate::contract::processes::Processes as _;
 use crate::kernel::env::Environment;
 
-/// Far more than anything here takes.
+/// Far longer than anything in these tests takes.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The time limit of what is to be ended by it: enough to begin on a machine that is busy.
+/// The time limit for programs that are to exceed it: long enough to start on a busy machine.
 const TIME: Duration = Duration::from_secs(2);
-/// Long enough that whatever sleeps so long is ended by somebody.
+/// Long enough that a process which sleeps this long can only be ended from outside.
 const LONG: &str = "4000";
 
 struct Stage {
@@ -66,7 +66,7 @@ impl Stage {
         self.run(self.program(line)).await
     }
 
-    /// Ends `line` by its time limit once it has written numbers, one a line; gives them.
+    /// Runs `line` until its time limit and returns the pids that it printed, one a line.
     async fn time_over(&self, line: &str) -> (Finished, Vec<u32>) {
         let mut program = self.program(line);
         program.time = Some(TIME);
@@ -76,7 +76,7 @@ impl Stage {
         (finished, pids)
     }
 
-    /// Waits until the file is there and ends with a line; its numbers.
+    /// Waits until the file ends with a newline; returns the pids in it.
     async fn pids_in(&self, name: &str) -> Vec<u32> {
         let file = self.folder.path().join(name);
         until(|| {
@@ -109,8 +109,8 @@ async fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
     tokio::time::timeout(PATIENCE, looking).await.unwrap()
 }
 
-/// No process of that number is left that is ours to bury. One whose parent has ended is the
-/// first process's, which in a container may be any program and never look.
+/// Waits until none of these pids is a live process or our zombie. An orphan belongs to process 1,
+/// which in a container may be any program and may never reap it.
 async fn until_gone(pids: &[u32]) {
     let me = std::process::id();
     until(|| {
@@ -133,7 +133,7 @@ async fn a_program_gets_its_environment_and_nothing_else() {
         let is_base = Environment::base([(name.into(), "".into())], &[])
             .get(name)
             .is_some();
-        // What a shell sets by itself.
+        // Variables that a shell sets by itself.
         let is_shells = ["PWD", "OLDPWD", "SHLVL", "_"].contains(&name);
         let is_own = [RUN, STEP, "ABIDE_STATE_DIR", "ABIDE_SOCKET", "LAYER"].contains(&name);
         assert!(is_base || is_shells || is_own, "{name}");
@@ -159,12 +159,12 @@ async fn status_signal_streams_and_input_are_told() {
     assert_eq!(stage.line("cat").await.stdout.text(), "");
 
     let mut program = stage.program("cat");
-    // More than a pipe holds, so that writing and reading must go on together.
+    // More than a pipe holds, so writing and reading must be interleaved.
     let text = "0123456789abcdef".repeat(16 * 1024);
     program.input = Input::Text(text.clone());
     program.keep = 1 << 20;
     assert_eq!(stage.run(program).await.stdout.text(), text);
-    // A program need not read what it is given.
+    // A program need not read its input.
     let mut program = stage.program("exit 0");
     program.input = Input::Text(text);
     assert_eq!(stage.run(program).await.ending, Ending::Exited(0));
@@ -207,7 +207,7 @@ async fn what_cannot_be_started_says_why() {
 #[tokio::test]
 async fn g13_1_a_time_limit_ends_the_whole_tree_and_returns_within_two_seconds() {
     let stage = Stage::new();
-    // A child, a grandchild, one in a group of its own, and one in a session of its own.
+    // A child, a grandchild, one in its own group, and one in its own session.
     let line = format!(
         "sh -c 'echo $$; sleep {LONG} & echo $!; wait' & echo $!; \
          setsid sh -c 'echo $$; exec sleep {LONG}' & sleep {LONG}"
@@ -240,7 +240,7 @@ async fn what_takes_the_request_to_end_has_time_to_clean_up() {
 #[tokio::test]
 async fn g13_4_what_left_group_and_parents_is_found_by_its_marks() {
     let stage = Stage::new();
-    // Its parent is gone and it has a session of its own, all before the time is over.
+    // Its parent has ended and it has its own session, all before the time limit.
     let line = format!("(setsid sh -c 'echo $$ > orphan; exec sleep {LONG}' &) ; sleep {LONG}");
     let mut program = stage.program(&line);
     program.time = Some(TIME);
@@ -265,7 +265,7 @@ async fn g13_1_dropping_the_call_ends_the_whole_tree() {
     })
     .await;
     call.abort();
-    // Gone, and no zombie either.
+    // Not even a zombie is left.
     until_gone(&pids).await;
 }
 
@@ -281,14 +281,14 @@ async fn g13_2_a_call_returns_when_its_own_process_ends_although_others_hold_the
     assert!(is_alive(pids[0]), "it goes on until its run ends");
     assert_eq!(stage.processes.end_run(stage.run).await, [0; 0]);
     assert!(finished.left.iter().all(|pid| !is_alive(*pid)));
-    // Asked again it has nothing to do.
+    // A second call has nothing to end.
     assert_eq!(stage.processes.end_run(stage.run).await, [0; 0]);
 }
 
 #[tokio::test]
 async fn g13_2_what_goes_on_is_not_stopped_by_a_pipe_that_nobody_reads() {
     let stage = Stage::new();
-    // Far more than a pipe holds, after the call has returned.
+    // Far more than a pipe holds, written after the call has returned.
     let line = "(while [ ! -e go ]; do sleep 0.01; done; head -c 1000000 /dev/zero; \
                 echo 1 > written; sleep 4000) & true";
     assert_eq!(stage.line(line).await.ending, Ending::Exited(0));
@@ -307,7 +307,7 @@ async fn g13_3_output_without_end_is_bounded_and_its_program_ended() {
     assert!(text.len() < 65 * 1024, "{}", text.len());
     assert!(text.starts_with("0123456789\n"));
     assert!(text.contains("bytes left out"), "{}", &text[..100]);
-    // It was stopped in the middle of what it wrote.
+    // It was stopped in the middle of its output.
     assert!(text.ends_with('…'), "{}", &text[text.len() - 20..]);
 }
 
@@ -372,7 +372,7 @@ async fn what_an_earlier_life_has_left_is_known_by_its_marks() {
         };
         Processes::new(options, stage.clock.clone())
     };
-    // A daemon with another state folder, and one of this one in a later life.
+    // A daemon with another state folder, then a restarted daemon with this one.
     assert_eq!(life(Path::new("/elsewhere")).end_leftovers().await, [0; 0]);
     assert!(is_alive(pids[0]));
     assert_eq!(life(stage.folder.path()).end_leftovers().await, pids);

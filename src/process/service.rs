@@ -1,5 +1,5 @@
-//! A program that the daemon talks with: started once, held as long as it is wanted, and ended
-//! with everything that it has started. Tool servers are held so.
+//! A service: a program that the daemon starts once, talks to over pipes, and ends with its
+//! descendants when it is no longer needed. Tool servers run as services.
 
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::task::JoinHandle;
@@ -11,32 +11,32 @@ use super::marks::Owner;
 use super::program::{Ending, Input, Program};
 use super::running::{Processes, Started, ending};
 
-/// How a service was ended.
+/// How a service ended.
 #[derive(Debug)]
 pub struct ServiceEnd {
-    /// What could not be ended, of it and of what it has started.
+    /// The pids that could not be ended, of the service and its descendants.
     pub left: Vec<u32>,
-    /// How its own process ended, unless it is among those.
+    /// How the service itself ended; `None` if it is among `left`.
     pub ending: Option<Ending>,
-    /// What it wrote beside its messages.
+    /// The captured standard error; `None` if processes that are left may hold the pipe.
     pub said: Option<Captured>,
 }
 
-/// A service that runs. Dropping it ends it, with all that it has started.
+/// A running service. Dropping it ends it with its descendants.
 pub struct Service {
     started: Started,
-    /// What it writes beside its messages, until it ends.
+    /// The task that captures standard error until the service ends.
     said: Option<JoinHandle<Captured>>,
-    /// By what it is talked to; taken once.
+    /// The pipe to the standard input of the service; taken once.
     pub input: Option<ChildStdin>,
-    /// By what it answers; taken once.
+    /// The pipe from the standard output of the service; taken once.
     pub output: Option<ChildStdout>,
 }
 
 impl Processes {
-    /// Starts a service under `id`, which no other start has. Of what it writes beside its
-    /// messages each piece is given to `heard`, and `program.keep` bytes are kept. The error
-    /// says why it could not be started.
+    /// Starts a service under `id`, which must be unique to this start. Each piece of its standard
+    /// error is passed to `heard`, and at most `program.keep` bytes of it are kept. The error says
+    /// why the service could not be started.
     pub fn open(
         &self,
         id: Uuid,
@@ -62,22 +62,22 @@ impl Processes {
 }
 
 impl Service {
-    /// The number of its process.
+    /// The pid of the service itself.
     pub fn pid(&self) -> u32 {
         self.started.root.pid
     }
 
-    /// Waits until it ends by itself. May be dropped and called again.
+    /// Waits until the service ends by itself. Cancel-safe: may be dropped and called again.
     pub async fn ended(&mut self) -> Ending {
         match self.started.child.wait().await {
             Ok(status) => ending(status),
-            // Nobody else waits for it; if the system does not tell, it is gone.
+            // No other task waits for it; if the system reports no status, it is gone.
             Err(_) => Ending::Exited(-1),
         }
     }
 
-    /// Ends it, and what it has started, whether it runs or has ended by itself: first its
-    /// input, then as every program.
+    /// Ends the service and its descendants, also if it has ended by itself: closes its input
+    /// first, then ends it like every program.
     pub async fn end(mut self) -> ServiceEnd {
         drop(self.input.take());
         let left = self.started.end().await;
@@ -86,7 +86,7 @@ impl Service {
             false => Some(self.ended().await),
         };
         let said = match self.said.take() {
-            // Something that is left may hold the pipe.
+            // A process that is left may hold the pipe open.
             Some(said) if left.is_empty() => said.await.ok(),
             _ => None,
         };

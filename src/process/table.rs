@@ -1,48 +1,47 @@
-//! Which processes there are, as the system tells: who started them, in which session they are,
-//! and what their environment says. A process is named by its number and the moment of its
-//! start, since numbers are given out again.
+//! Reads the process table: parents, sessions and environments. A process is identified by its pid
+//! and start time, since pids are reused.
 
 use rustix::process::{Pid, Signal};
 
 use super::marks::Whose;
 
-/// A process, and no other one that has its number later.
+/// One process; a later process with the same pid is a different identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Identity {
-    /// Its number.
+    /// The pid.
     pub pid: u32,
-    /// When it was started, in the system's own count; 0 where the system does not tell.
+    /// The start time in the system's own unit; 0 where the system does not expose it.
     pub start: u64,
 }
 
-/// What the system says of a process.
+/// The entry of a process in the process table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Row {
-    /// Which it is.
+    /// The pid and start time.
     pub id: Identity,
-    /// Who started it, or took it over.
+    /// The pid of the process that started it or adopted it.
     pub parent: u32,
-    /// Its session; its group where the system does not tell.
+    /// The session; the process group where the system does not expose sessions.
     pub session: u32,
-    /// It has ended, and nobody has asked how.
+    /// It has ended and its parent has not waited for it.
     pub is_zombie: bool,
 }
 
 pub(super) use system::{all, environment, is_marked, one};
 
-/// Is the process of this number gone, or will it be in a moment because it was killed? What it
-/// holds open may outlast its end a little.
+/// True if the process of this pid is gone or will be in a moment because it was killed. Files that
+/// it holds open may stay open slightly longer.
 pub fn is_ending(pid: u32) -> bool {
     system::is_ending(pid)
 }
 
-/// Sends `signal` to exactly this process; nothing happens if it is gone.
+/// Sends `signal` to exactly this process; does nothing if it is gone.
 pub(super) fn signal(process: Identity, signal: Signal) {
     let Some(pid) = i32::try_from(process.pid).ok().and_then(Pid::from_raw) else {
         return;
     };
     let sent = match process.start {
-        // The system did not tell of it: it is the first of a group, as it was started.
+        // The start time is unknown: it is the leader of its group, as it was started.
         0 => rustix::process::kill_process_group(pid, signal),
         _ => system::send(pid, process, signal),
     };
@@ -64,7 +63,7 @@ mod system {
 
     use super::{Identity, Row, Whose};
 
-    /// Every process. What ends meanwhile is left out.
+    /// Lists all processes; those that end meanwhile are left out.
     pub(in crate::process) fn all() -> Vec<Row> {
         let entries = match fs::read_dir("/proc") {
             Ok(entries) => entries,
@@ -77,7 +76,7 @@ mod system {
         entries.flatten().filter_map(row).collect()
     }
 
-    /// The process of this number.
+    /// The process with this pid; `None` if there is none.
     pub(in crate::process) fn one(pid: u32) -> Option<Row> {
         let stat = Stat::of(pid)?;
         Some(Row {
@@ -91,9 +90,9 @@ mod system {
         })
     }
 
-    /// The kernel's mark of a process that is exiting.
+    /// The kernel flag of a process that is exiting (`PF_EXITING`).
     const EXITING: u32 = 0x4;
-    /// SIGKILL among the signals that wait.
+    /// The bit of SIGKILL in a set of pending signals.
     const KILLED: u64 = 1 << 8;
 
     pub(super) fn is_ending(pid: u32) -> bool {
@@ -104,7 +103,7 @@ mod system {
         is_killed || stat.has_ended() || stat.flags & EXITING != 0
     }
 
-    /// What `/proc/PID/stat` has of a process: proc_pid_stat(5).
+    /// The fields read from `/proc/PID/stat`; see proc_pid_stat(5).
     #[derive(Debug, PartialEq, Eq)]
     pub(super) struct Stat {
         pub(super) state: u8,
@@ -119,11 +118,12 @@ mod system {
             Stat::read(&fs::read(format!("/proc/{pid}/stat")).ok()?)
         }
 
-        /// The second field, a program's name, may hold blanks and parentheses of its own.
+        /// Parses the line. The second field, the program's name, may contain blanks and
+        /// parentheses.
         pub(super) fn read(line: &[u8]) -> Option<Stat> {
             let name_ends = line.iter().rposition(|byte| *byte == b')')?;
             let text = std::str::from_utf8(&line[name_ends + 1..]).ok()?;
-            // From the third field on.
+            // Starts at the third field.
             let fields: Vec<&str> = text.split_ascii_whitespace().collect();
             Some(Stat {
                 state: *fields.first()?.as_bytes().first()?,
@@ -139,7 +139,7 @@ mod system {
         }
     }
 
-    /// The signals that wait for a process or its first thread, a bit for each.
+    /// The pending signals of a process and its first thread, as a bit set.
     fn waiting_signals(pid: u32) -> Option<u64> {
         let status = fs::read(format!("/proc/{pid}/status")).ok()?;
         let status = String::from_utf8_lossy(&status);
@@ -152,15 +152,15 @@ mod system {
         Some(sets.fold(0, |all, set| all | set))
     }
 
-    /// Does its environment carry the marks of these? An environment that cannot be read
-    /// belongs to somebody else.
+    /// True if its environment carries the marks of `whose`. An environment that cannot be read
+    /// belongs to another user.
     pub(in crate::process) fn is_marked(pid: u32, whose: &Whose) -> bool {
         environment(pid).is_some_and(|environ| {
             whose.names(|name| environ.get(name.as_ref() as &OsStr).cloned())
         })
     }
 
-    /// Its environment; `None` if that cannot be read.
+    /// The environment of a process; `None` if it cannot be read.
     pub(in crate::process) fn environment(pid: u32) -> Option<HashMap<OsString, OsString>> {
         let whole = fs::read(format!("/proc/{pid}/environ")).ok()?;
         let variables = whole.split(|byte| *byte == 0).filter_map(|variable| {
@@ -174,7 +174,7 @@ mod system {
         Some(variables.collect())
     }
 
-    /// By a handle, so that the number cannot become another process's between look and signal.
+    /// Signals through a pidfd, so that the pid cannot be reused between check and signal.
     pub(super) fn send(pid: Pid, process: Identity, signal: Signal) -> rustix::io::Result<()> {
         let handle = pidfd_open(pid, PidfdFlags::empty());
         if one(process.pid).is_none_or(|row| row.id != process) {
@@ -182,14 +182,14 @@ mod system {
         }
         match handle {
             Ok(handle) => pidfd_send_signal(handle, signal),
-            // Some sandboxes have no such handles.
+            // Some sandboxes do not support pidfds.
             Err(_) => kill_process(pid, signal),
         }
     }
 }
 
-/// Everywhere else `ps` tells, which every Unix has. Environments are not looked at there: what
-/// has left both the session and the line of its parents is not found.
+/// Reads the process table from `ps` on other systems. Environments are not read there, so a
+/// process that has left both its session and its chain of parents is not found.
 #[cfg(not(target_os = "linux"))]
 mod system {
     use std::collections::HashMap;
@@ -239,7 +239,7 @@ mod system {
     }
 }
 
-/// Reads what `ps -o pid=,ppid=,pgid=,stat=,lstart=` prints.
+/// Parses the output of `ps -o pid=,ppid=,pgid=,stat=,lstart=`.
 #[cfg(any(test, not(target_os = "linux")))]
 fn rows_of(text: &str) -> Vec<Row> {
     use std::hash::{DefaultHasher, Hash, Hasher};
@@ -249,7 +249,7 @@ fn rows_of(text: &str) -> Vec<Row> {
         let mut number = || words.next()?.parse::<u32>().ok();
         let (pid, parent, group) = (number()?, number()?, number()?);
         let is_zombie = words.next()?.starts_with('Z');
-        // The moment as text: it is only held against itself.
+        // The start time stays text: it is only compared for equality.
         let mut start = DefaultHasher::new();
         words.for_each(|word| word.hash(&mut start));
         Some(Row {
@@ -278,7 +278,7 @@ mod tests {
         assert!(!is_ending(std::process::id()));
         assert!(!is_ending(child.id()));
         child.kill().unwrap();
-        // Not waited for: at first it dies, then it is a zombie.
+        // Not waited for: it is dying first, then it is a zombie.
         assert!(is_ending(child.id()));
         child.wait().unwrap();
         assert!(is_ending(child.id()));

@@ -1,5 +1,5 @@
-//! Which processes belong to what was started, and how all of them are ended: asked first,
-//! forced when their time is over, and looked for again until none is left.
+//! Finds the processes that belong to a program, and ends them: SIGTERM first, SIGKILL after the
+//! grace period, and new scans until none is left.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -10,32 +10,32 @@ use super::marks::Whose;
 use super::table::{self, Identity, Row};
 use crate::clock::Clock;
 
-/// The most time that a program may be given to end when it is asked.
+/// The maximum grace period between SIGTERM and SIGKILL.
 pub const LONGEST_GRACE: Duration = Duration::from_millis(1500);
-/// How long after the forced end is looked whether all are gone.
+/// How long scans continue after SIGKILL.
 const LAST_LOOKS: Duration = Duration::from_millis(400);
-/// The first pause between two looks; each next one is longer, up to [`LONGEST_PAUSE`].
+/// The first pause between two scans; it doubles up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_millis(40);
 
-/// Whatever the setting of the grace: a call returns within two seconds.
+/// A call returns within two seconds, whatever the configured grace period.
 const _: () = assert!(LONGEST_GRACE.as_millis() + LAST_LOOKS.as_millis() < 2000);
 
-/// What is to be found.
+/// Which processes to find.
 #[derive(Clone, Debug)]
 pub(super) struct Wanted {
     /// Processes that were seen to belong to it.
     pub known: HashSet<Identity>,
-    /// A session whose first process has just ended.
+    /// A session whose leader has just ended.
     pub session: Option<u32>,
-    /// Whose marks its processes carry.
+    /// Selects processes by their marks.
     pub whose: Whose,
-    /// None of them is older.
+    /// The earliest start time; older processes never belong to it.
     pub since: u64,
 }
 
-/// Those of `rows` that are alive and belong to it: known ones, those with its marks, and what
-/// is below them or in a session with them. `me` never does.
+/// Selects the live processes of `rows` that belong to `wanted`: known ones, those with its marks,
+/// their descendants, and those in a session with them. `me` never belongs.
 fn members(
     rows: &[Row],
     wanted: &Wanted,
@@ -62,10 +62,11 @@ fn members(
             let belongs = wanted.known.contains(&row.id)
                 || inside.contains(&row.parent)
                 || sessions.contains(&row.session);
-            // Asked only the first time round: it is the one question that costs a file.
+            // Only checked in the first pass: it is the only check that reads a file.
             if belongs || (before == 0 && !row.is_zombie && is_marked(pid)) {
                 inside.insert(pid);
-                // Whoever is in the daemon's own session says nothing about the others there.
+                // A member in the daemon's own session says nothing about the other processes
+                // there.
                 if row.session != 0 && row.session != own_session {
                     sessions.insert(row.session);
                 }
@@ -82,26 +83,27 @@ fn members(
         .collect()
 }
 
-/// What is alive of it now; also noted as known.
+/// Finds the live processes that belong to `wanted`, and adds them to its known ones.
 pub(super) async fn look(wanted: &mut Wanted) -> Vec<Identity> {
     let asked = wanted.clone();
     let looking = tokio::task::spawn_blocking(move || {
         let (rows, me) = (table::all(), std::process::id());
         if rows.iter().all(|row| row.id.pid != me) {
-            // The system does not tell: what cannot be seen to have ended may go on.
+            // The process table is not readable: processes may be alive as long as their end was
+            // not seen.
             return asked.known.into_iter().collect();
         }
         let is_marked = |pid| table::is_marked(pid, &asked.whose);
         members(&rows, &asked, me, is_marked)
     });
-    // A look fails only with the runtime, and then nobody waits for it.
+    // The scan fails only if the runtime shuts down, and then no task waits for it.
     let alive = looking.await.unwrap_or_default();
     wanted.known.extend(&alive);
     alive
 }
 
-/// Ends all of it: once this returns none is left, but for those that are given. Takes `grace`
-/// and [`LAST_LOOKS`] at most.
+/// Ends all processes that belong to `wanted`; returns those still alive. Takes at most `grace`
+/// plus [`LAST_LOOKS`].
 pub(super) async fn end(mut wanted: Wanted, grace: Duration, clock: &Clock) -> Vec<Identity> {
     let begun = clock.monotonic();
     let mut asked: HashSet<Identity> = HashSet::new();
@@ -117,7 +119,7 @@ pub(super) async fn end(mut wanted: Wanted, grace: Duration, clock: &Clock) -> V
                 table::signal(process, Signal::KILL);
             } else if asked.insert(process) {
                 table::signal(process, Signal::TERM);
-                // One that is halted hears of it only when it goes on.
+                // A stopped process handles SIGTERM only after it is continued.
                 table::signal(process, Signal::CONT);
             }
         }
@@ -164,14 +166,14 @@ mod tests {
     #[test]
     fn children_and_sessions_belong_whatever_the_order_of_the_table() {
         let rows = [
-            // Grandchild before child, and one that left the session but not its parent.
+            // A grandchild before its parent, and one that left the session but not its parent.
             row(13, 12, 13),
             row(12, 11, 11),
             row(11, 10, 11),
-            // An orphan of the same session, and what it started in a session of its own.
+            // An orphan of the same session, and what it started in its own session.
             row(14, 1, 11),
             row(15, 14, 15),
-            // The daemon, its neighbour, and init.
+            // The daemon, another process in its session, and init.
             row(10, 1, 10),
             row(16, 1, 10),
             row(1, 0, 1),
@@ -189,7 +191,7 @@ mod tests {
             row(30, 1, 30),
         ];
         assert_eq!(pids(&rows, &wanted(&[]), &[20]), [20, 21]);
-        // A mark in the daemon's own session stands for itself alone.
+        // In the daemon's own session a mark applies to that process alone.
         let rows = [row(10, 1, 10), row(20, 1, 10), row(30, 1, 10)];
         assert_eq!(pids(&rows, &wanted(&[]), &[20, 10]), [20]);
     }
@@ -199,7 +201,7 @@ mod tests {
         let mut other = row(11, 1, 11);
         other.id.start = 101;
         assert_eq!(pids(&[other], &wanted(&[11]), &[]), [0; 0]);
-        // Nothing older than what was started belongs to it.
+        // A process that is older than the program does not belong to it.
         let mut old = row(20, 1, 20);
         old.id.start = 99;
         assert_eq!(pids(&[old], &wanted(&[]), &[20]), [0; 0]);

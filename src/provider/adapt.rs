@@ -1,7 +1,7 @@
-//! What a model of a provider does not take, learned from the provider's refusals. A refusal that
-//! names an optional field of the request changes that field or leaves it out, the call is
-//! repeated at once, and later calls of the same model are sent in that form. Called by `remote`;
-//! the adapters read [`Switches`] when they write a request.
+//! Learns from a provider's refusals which request fields a model does not accept. A refusal that
+//! names an optional field changes or drops that field; the call is repeated at once, and later
+//! calls of the same model use the new form. Called by `remote`; the adapters read [`Switches`]
+//! when they write a request.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use super::ModelRequest;
 use super::refusal::Refusal;
 use crate::kernel::thinking::Thinking;
 
-/// Levels that are sent, in order.
+/// The thinking levels that can be sent, in ascending order.
 const LEVELS: [Thinking; 6] = [
     Thinking::Minimal,
     Thinking::Low,
@@ -19,48 +19,49 @@ const LEVELS: [Thinking; 6] = [
     Thinking::Max,
 ];
 
-/// Smaller numbers in a refusal are no limits of tokens.
+/// Smaller numbers in a refusal are not read as a token limit.
 const LEAST_LIMIT: u64 = 16;
 
-/// How a request of one model is written. The default is what most models take.
+/// How requests of one model are written. The default is what most models accept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Switches {
-    /// The field `stream_options` is left out: the provider does not count tokens.
+    /// Leave out `stream_options`; the provider then reports no token usage.
     pub no_stream_options: bool,
-    /// The answer is asked for as a whole.
+    /// Request the whole answer in one response instead of a stream.
     pub no_stream: bool,
-    /// The prompt is not marked for the provider's cache.
+    /// Do not mark the prompt for the provider's cache.
     pub no_cache_control: bool,
-    /// The temperature is left out.
+    /// Leave out `temperature`.
     pub no_temperature: bool,
-    /// Nothing about thinking is sent.
+    /// Send no thinking fields at all.
     pub no_thinking: bool,
-    /// Thinking has the adaptive form, with an effort, in place of a budget.
+    /// Send adaptive thinking with an effort instead of a token budget.
     pub adaptive: bool,
-    /// Adaptive thinking is sent without an effort.
+    /// Send adaptive thinking without an effort.
     pub no_effort: bool,
-    /// The limit of the answer has the other one of its two names.
+    /// Use the alternative field name for the output limit (`max_tokens` or
+    /// `max_completion_tokens`).
     pub other_limit: bool,
-    /// The limit of the answer is left out.
+    /// Leave out the output limit.
     pub no_limit: bool,
-    /// The largest limit of the answer that the model takes.
+    /// The largest output limit that the model accepts, tokens.
     pub most_tokens: Option<u32>,
-    /// Levels of thinking that the model does not take.
+    /// Thinking levels that the model does not accept, as their numeric values.
     pub refused: BTreeSet<u8>,
 }
 
-/// What a refusal has changed.
+/// The new request form derived from a refusal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Change {
     /// How the request is written from now on.
     pub switches: Switches,
-    /// It depends on this one request and is not kept for later ones.
+    /// Applies to this request only; not remembered for later ones.
     pub once: bool,
 }
 
 impl Switches {
-    /// The level that is sent for `wanted`: itself, or the nearest one that the model takes, the
-    /// lower of two. `None`: it takes none.
+    /// The level sent for `wanted`: itself or the nearest accepted level, the lower of two equally
+    /// near ones. `None` if the model accepts none.
     pub(super) fn level(&self, wanted: Thinking) -> Option<Thinking> {
         let place = LEVELS.iter().position(|level| *level == wanted)?;
         let taken = (0..LEVELS.len()).filter(|at| !self.refuses(LEVELS[*at]));
@@ -72,12 +73,12 @@ impl Switches {
         self.refused.contains(&(level as u8))
     }
 
-    /// The limit of an answer that is sent for `wanted`.
+    /// The output limit sent for `wanted`: at most [`Self::most_tokens`].
     pub(super) fn limited(&self, wanted: u32) -> u32 {
         self.most_tokens.map_or(wanted, |most| wanted.min(most))
     }
 
-    /// What is sent otherwise than the agent says, for the warnings of its run.
+    /// What is sent differently from the agent's settings, as warnings for its run.
     pub(super) fn warnings(&self, request: &ModelRequest) -> Vec<String> {
         let mut warnings = Vec::new();
         if self.no_temperature && request.temperature.is_some() {
@@ -108,7 +109,7 @@ impl Switches {
         warnings
     }
 
-    /// What is known, one line each, for people.
+    /// What was learned about the model, one line per fact, for status output.
     pub(super) fn shown(&self) -> Vec<String> {
         let flags = [
             (self.no_stream_options, "no stream_options"),
@@ -132,8 +133,8 @@ impl Switches {
         shown
     }
 
-    /// What becomes of a request that was refused so. `sent`: its top-level fields, of which one
-    /// must be named by the refusal. `None`: another form of the request would not help.
+    /// The changed request form after this refusal; `None` if another form would not help. `sent`:
+    /// the request's top-level fields, one of which the refusal must name.
     pub(super) fn adapted(
         &self,
         refusal: &Refusal,
@@ -192,7 +193,8 @@ impl Switches {
         })
     }
 
-    /// Is the level refused that was sent, with others in its place, and without a field's name?
+    /// Whether the refusal rejects the level that was sent and lists others, without naming a
+    /// field.
     fn lists_levels(&self, refusal: &Refusal, request: &ModelRequest) -> bool {
         let sent = request.thinking.and_then(|wanted| self.level(wanted));
         let listed = LEVELS
@@ -201,8 +203,8 @@ impl Switches {
         sent.is_some_and(|sent| refusal.says_word(sent.as_str())) && listed.count() > 2
     }
 
-    /// The level that was sent is refused: those that the refusal lists are taken. Without a list
-    /// the next lower one is tried where the value was refused, else none.
+    /// Marks the sent level as refused. Only the levels listed in the refusal stay accepted;
+    /// without a list, the next lower level is tried if the value was refused, otherwise none.
     fn learn_level(&mut self, refusal: &Refusal, wanted: Thinking) {
         let Some(sent) = self.level(wanted) else {
             self.no_thinking = true;
@@ -223,7 +225,7 @@ impl Switches {
         }
     }
 
-    /// The limit of an answer is refused. Whether that says something of this request alone.
+    /// Learns from a refused output limit; returns whether the change applies to this request only.
     fn learn_limit(
         &mut self,
         refusal: &Refusal,
@@ -239,7 +241,7 @@ impl Switches {
             && refusal.names_field("max_completion_tokens")
             || refusal.says_unsupported();
         if refusal.says_any(&["maximum context", "context length", "max_model_len"]) && !is_other {
-            // What is left of the window: another request leaves another rest.
+            // The remaining context window differs from request to request.
             self.no_limit = !is_required;
             return self.no_limit.then_some(true);
         }
@@ -256,13 +258,14 @@ impl Switches {
     }
 }
 
-/// Does the refusal speak of the field, and not of what was thought in an earlier answer?
+/// Whether the refusal is about the request field and not about thinking blocks of an earlier
+/// answer.
 fn is_about_thinking(refusal: &Refusal) -> bool {
     refusal.says_any(&["thinking", "budget_tokens"])
         && !refusal.says_any(&["messages.", "block", "signature", "tool_use"])
 }
 
-/// A request as it was sent.
+/// A request body as it was sent.
 pub(super) struct Sent<'a> {
     text: &'a str,
     fields: serde_json::Map<String, serde_json::Value>,
@@ -270,7 +273,7 @@ pub(super) struct Sent<'a> {
 }
 
 impl<'a> Sent<'a> {
-    /// Its text is JSON. `limit_is_required`: the API takes no request without `max_tokens`.
+    /// Parses the JSON `text`. `limit_is_required`: the API rejects requests without `max_tokens`.
     pub(super) fn new(text: &'a str, limit_is_required: bool) -> Self {
         Sent {
             text,

@@ -1,11 +1,12 @@
-//! Tests of what is learned from refusals. The shapes are those of real servers, the words are not.
+//! Tests of what is learned from refusals. The JSON shapes are those of real servers; the wording
+//! is not.
 
 use serde_json::{Value, json};
 
 use super::*;
 use crate::provider::testing::{request, user};
 
-/// The request body as it would be sent, by its optional fields.
+/// A request with all optional fields set.
 fn asked(level: Option<Thinking>) -> ModelRequest {
     ModelRequest {
         thinking: level,
@@ -59,10 +60,10 @@ fn an_optional_field_that_is_named_is_left_out() {
     assert!(learned(&sent, &effort, Some(Thinking::High)).no_thinking);
     let stream = json!({"error": {"param": "stream", "code": "unsupported_value", "message": "must be verified to stream this model"}});
     assert!(learned(&sent, &stream, None).no_stream);
-    // A wrong value of the person's own is for the person to set right.
+    // A wrong value set by the user is for the user to correct.
     let range = error("temperature: must be between 0 and 1");
     assert_eq!(learn(&Switches::default(), &sent, 400, &range, None), None);
-    // What was not sent cannot be left out.
+    // A field that was not sent cannot be left out.
     let bare = json!({"model": "m"});
     let refused = error("Unknown field: stream_options");
     assert_eq!(
@@ -104,7 +105,7 @@ fn the_limit_of_an_answer_gets_its_other_name_or_a_smaller_value() {
         "max_tokens: 32000 > 8192, which is the maximum allowed number of output tokens for the model",
     );
     assert_eq!(learned(&required, &capped, None).most_tokens, Some(8192));
-    // What is left of the window is another number at the next request.
+    // The remaining context window is a different number for the next request.
     let rest = error(
         "'max_tokens' is too large: 32000. The maximum context length is 32768 tokens and the request has 2000 input tokens",
     );
@@ -141,7 +142,7 @@ fn thinking_goes_from_a_budget_to_an_effort_and_from_there_to_nothing() {
     );
     let adaptive = learned(&sent, &refused, Some(Thinking::XHigh));
     assert!(adaptive.adaptive && !adaptive.no_thinking);
-    // What was thought before is another matter.
+    // A refused thinking block of an earlier answer is a different problem.
     let block = error("messages.1.content.0: a final answer must begin with a thinking block");
     let untouched = learn(
         &Switches::default(),

@@ -1,5 +1,5 @@
-//! What the adapters make an answer of: pieces for listeners, ids of tool calls, and the
-//! provider's own JSON, which is kept as it came.
+//! Shared parts of the adapters: streamed pieces, tool call ids, and the provider's own JSON, which
+//! is kept unchanged.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -13,48 +13,48 @@ use super::failure::Failure;
 use super::{ModelAnswer, ModelRequest};
 use crate::kernel::blocks::{BlockRef, Given};
 
-/// What listeners hear of an answer while it comes.
+/// A piece of an answer, emitted to listeners while it streams.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Piece {
-    /// More of its text.
+    /// More of the answer's text.
     Text(String),
-    /// More of what the model thinks.
+    /// More of the model's thinking.
     Thinking(String),
 }
 
 /// How far a stream has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
-    /// More is to come.
+    /// More events are expected.
     More,
-    /// The reason of the end is known; what follows is of little weight.
+    /// The finish reason is known; the events that may follow (such as usage) are optional.
     Finished,
-    /// Nothing follows.
+    /// The stream is complete; nothing follows.
     Over,
 }
 
-/// How much of an answer has come.
+/// The size of an answer so far; see `bounds`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Extent<'a> {
-    /// Bytes of what is kept of it, all fields and the arguments of its calls included.
+    /// Bytes kept of it, including all fields and tool call arguments.
     pub all: usize,
-    /// The call with the longest arguments: its tool, and their bytes.
+    /// The call with the longest arguments: tool name and argument bytes.
     pub longest: Option<(&'a str, usize)>,
-    /// Bytes of the longest name of a tool.
+    /// Bytes of the longest tool name.
     pub name: usize,
-    /// How many calls it makes.
+    /// Number of tool calls.
     pub calls: usize,
-    /// How often one of them was begun: some servers give a call again.
+    /// Number of times a call was begun: some servers send a call again.
     pub begun: usize,
 }
 
-/// About what a value in an answer costs beside its text.
+/// Estimated overhead of one JSON value beyond its text, bytes.
 const VALUE: usize = 64;
-/// What a block, or an element of a list that grows, counts beside what is in it: each one is
-/// compared with those before it.
+/// Bytes charged for each block or list element beyond its content: each one is compared with those
+/// before it.
 pub(super) const ELEMENT: usize = 2 << 10;
 
-/// About how many bytes a value takes that is kept as it came.
+/// Estimated bytes of a value that is kept unchanged.
 pub(super) fn weight(value: &Value) -> usize {
     VALUE
         + match value {
@@ -69,7 +69,7 @@ pub(super) fn weight(value: &Value) -> usize {
 }
 
 impl<'a> Extent<'a> {
-    /// With the arguments of one more call.
+    /// Adds the arguments of one more call.
     pub(super) fn and_call(mut self, tool: &'a str, bytes: usize) -> Self {
         self.all += bytes;
         if self.longest.is_none_or(|(_, longest)| longest < bytes) {
@@ -79,9 +79,9 @@ impl<'a> Extent<'a> {
     }
 }
 
-/// Reads the answer of one kind of provider.
+/// Reads an answer in the format of one API.
 pub(super) trait Reader: Send {
-    /// Takes one event of a stream, in order.
+    /// Takes the next event of the stream; pushes its text and thinking to `pieces`.
     fn event(
         &mut self,
         name: &str,
@@ -89,17 +89,18 @@ pub(super) trait Reader: Send {
         pieces: &mut Vec<Piece>,
     ) -> Result<Progress, Failure>;
 
-    /// Takes the whole answer of a server that does not stream.
+    /// Takes the whole body of an answer that is not streamed.
     fn whole(&mut self, body: &str, pieces: &mut Vec<Piece>) -> Result<(), Failure>;
 
-    /// How much has come so far.
+    /// The size of the answer so far.
     fn extent(&self) -> Extent<'_>;
 
-    /// The answer, once the stream is at its end. One without a reason for its end was cut.
+    /// The finished answer once the stream has ended. Fails if no finish reason was given: the
+    /// answer was cut.
     fn answer(self: Box<Self>, known: Known) -> Result<ModelAnswer, Failure>;
 }
 
-/// What is known of the conversation when an answer is put in order.
+/// What the reader needs to know about the conversation to finish an answer.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Known {
     ids: BTreeSet<String>,
@@ -108,7 +109,7 @@ pub(super) struct Known {
 }
 
 impl Known {
-    /// The ids of tool calls that the conversation has, and how far it has come.
+    /// Collects the tool call ids of the conversation, its last sequence number and its tools.
     pub(super) fn of(request: &ModelRequest) -> Self {
         let more = request.messages.iter();
         let more = more.filter(|message| message.content.only_text().is_none());
@@ -124,12 +125,12 @@ impl Known {
         }
     }
 
-    /// The names of the tools that may be called; empty where they are not known.
+    /// Names of the tools that may be called; empty if not known.
     pub(super) fn tools(&self) -> &BTreeSet<String> {
         &self.tools
     }
 
-    /// Of a conversation that has these tools and nothing else, for recordings.
+    /// A conversation that has only these tools, for replaying recordings.
     pub(super) fn with_tools<const N: usize>(tools: [&str; N]) -> Self {
         Known {
             tools: Arc::new(tools.map(str::to_owned).into()),
@@ -137,8 +138,8 @@ impl Known {
         }
     }
 
-    /// An id for a tool call that no other has: the provider's own where that will do. The
-    /// same conversation and answer give the same id.
+    /// A tool call id that is unique in the conversation: the provider's own if possible.
+    /// Deterministic: the same conversation and answer give the same id.
     pub(super) fn unique(&mut self, id: Option<&str>, index: usize) -> String {
         let wish = match id {
             Some(id) if !id.is_empty() => id.replace('\0', "_"),
@@ -154,8 +155,8 @@ impl Known {
     }
 }
 
-/// Arguments as a provider takes them back: always an object. What was none is shown to the
-/// model under a name that says so.
+/// Tool call arguments in a form that providers accept: always an object. Other values are wrapped
+/// under the key `INVALID_JSON`, so that the model sees what was wrong.
 pub(super) fn object(arguments: &Value) -> Value {
     match arguments {
         Value::Object(_) => arguments.clone(),
@@ -165,7 +166,7 @@ pub(super) fn object(arguments: &Value) -> Value {
     }
 }
 
-/// As [`object`], written.
+/// [`object`] as JSON text.
 pub(super) fn object_text<'a>(arguments: &Given<'a>) -> Cow<'a, str> {
     match arguments {
         Given::Raw(raw) if raw.get().starts_with('{') => Cow::Borrowed(raw.get()),
@@ -173,15 +174,15 @@ pub(super) fn object_text<'a>(arguments: &Given<'a>) -> Cow<'a, str> {
     }
 }
 
-/// What is asked in `request`, as JSON text. A conversation may be long, and is written with
-/// every call: not into a text that grows as it goes.
+/// `value` as JSON text. The buffer is allocated up front from the size of `request`: a long
+/// conversation is written again with every call.
 pub(super) fn written(value: &impl Serialize, request: &ModelRequest) -> String {
     let mut out = Vec::with_capacity(about_bytes(request));
     serde_json::to_writer(&mut out, value).expect("texts, numbers and lists of them have JSON");
     String::from_utf8(out).expect("JSON is UTF-8")
 }
 
-/// About how many bytes a request has, in whatever form it is sent.
+/// Estimated bytes of the request body in any API's format.
 fn about_bytes(request: &ModelRequest) -> usize {
     const BESIDE: usize = 128;
     let messages = request.messages.iter();
@@ -189,16 +190,16 @@ fn about_bytes(request: &ModelRequest) -> usize {
     let tools = request.tools.iter();
     let tools = tools.map(|tool| BESIDE + tool.description.len() + tool.parameters.get().len());
     let texts = request.system.len() + messages.sum::<usize>() + tools.sum::<usize>();
-    // Line breaks and quotes have a backslash before them.
+    // Room for escaping: line breaks and quotes get a backslash.
     texts + texts / 16
 }
 
-/// `value` as JSON text that is put into other JSON as it is.
+/// `value` as JSON text that is embedded in other JSON unchanged.
 pub(super) fn raw(value: &impl Serialize) -> Box<RawValue> {
     serde_json::value::to_raw_value(value).expect("texts, numbers and lists of them have JSON")
 }
 
-/// JSON text that was kept, to be put into other JSON as it is.
+/// Stored JSON text, to be embedded in other JSON unchanged; `None` if it is not JSON.
 pub(super) fn kept(json: &str) -> Option<&RawValue> {
     serde_json::from_str(json).ok()
 }

@@ -1,39 +1,40 @@
-//! What an answer may be at most, looked at while it comes, and whether what its provider has
-//! counted can be right. Called by `http`.
+//! Limits on the size of an answer, checked while it streams, and a plausibility check of the token
+//! counts that the provider reports. Called by `http`.
 
 use super::ModelAnswer;
 use super::answer::Extent;
 use super::failure::Failure;
 use crate::kernel::run::Usage;
 
-/// The most bytes of the arguments of one call.
+/// Maximum bytes of the arguments of one call.
 const ARGUMENTS: usize = 1 << 20;
-/// The most bytes of what an answer says, its arguments included.
+/// Maximum bytes of an answer, arguments included.
 const ANSWER: usize = 8 << 20;
-/// The most bytes of the name of a tool.
+/// Maximum bytes of a tool name.
 const NAME: usize = 1 << 10;
-/// The most tool calls of one answer: each is a step of its own.
+/// Maximum tool calls of one answer: each is a step of its own.
 const CALLS: usize = 128;
-/// A call may come again, so often at most for all of them.
+/// Maximum number of times calls may be begun, over all calls: some servers send a call again.
 const BEGUN: usize = 8 * CALLS;
-/// The most bytes in which an answer may be written, beyond the usual size of each event of it:
-/// JSON may write a byte as several.
+/// Maximum bytes of an answer as written on the wire, beyond [`USUAL_EVENT`] per event: JSON may
+/// write a byte as several.
 const WRITTEN: usize = 2 * ANSWER;
-/// An event with a token of the answer has hardly more bytes.
+/// Bytes of a usual event with one token of the answer.
 const USUAL_EVENT: usize = 4 << 10;
-/// The kind of the error where an answer has more.
+/// Error kind of an answer that exceeds a limit.
 const TOO_LARGE: &str = "answer_too_large";
 
-/// A byte that is sent or received is hardly ever a token, and never several.
+/// Maximum plausible tokens per byte sent or received: a byte is hardly ever a token and never
+/// several.
 const TOKENS_A_BYTE: u64 = 2;
-/// Tokens that may be counted beyond that: what a provider adds to each request by itself.
+/// Input tokens allowed beyond that: what a provider adds to each request itself.
 const ADDED: u64 = 100_000;
-/// Tokens that may be counted beyond what was received: what a model has thought unheard.
+/// Output tokens allowed beyond what was received: thinking that is not sent along.
 const UNHEARD: u64 = 300_000;
-/// About so many bytes are a token.
+/// Approximate bytes per token, for estimates.
 const BYTES_A_TOKEN: u64 = 4;
 
-/// Refuses an answer of which more has come than is taken.
+/// Fails if the answer so far exceeds a limit.
 pub(super) fn check(extent: &Extent<'_>) -> Result<(), Failure> {
     if let Some((tool, bytes)) = extent.longest
         && bytes > ARGUMENTS
@@ -74,12 +75,13 @@ fn more_than_an_answer() -> Failure {
     ))
 }
 
-/// Counts the bytes of an answer as they come, so that no field of it can be forgotten.
+/// Counts the wire bytes of an answer as they arrive, so that no field can escape the limits.
 #[derive(Debug, Default)]
 pub(super) struct Written(usize);
 
 impl Written {
-    /// This much more has come: an event of a stream, or a piece of an answer that is none.
+    /// Adds `bytes` and fails above the limit. `is_event`: the bytes are one stream event,
+    /// otherwise a piece of an unstreamed body.
     pub(super) fn take(&mut self, bytes: usize, is_event: bool) -> Result<(), Failure> {
         self.0 += match is_event {
             true => bytes.saturating_sub(USUAL_EVENT),
@@ -92,13 +94,13 @@ impl Written {
     }
 }
 
-/// An answer that is not taken for its size: no other try of the same would be smaller.
+/// A failure for an answer over a limit; it is final, since another attempt would be as large.
 pub(super) fn too_large(message: String) -> Failure {
     Failure::lasting(TOO_LARGE, message)
 }
 
-/// The answer with a use that can be right: what cannot be is estimated from the bytes that were
-/// sent and received, and a warning says so.
+/// The answer with plausible usage: implausible counts are replaced by an estimate from the bytes
+/// sent and received, with a warning.
 pub(super) fn plausible(mut answer: ModelAnswer, sent: usize, received: usize) -> ModelAnswer {
     let (sent, received) = (sent as u64, received as u64);
     let Usage {

@@ -1,5 +1,5 @@
-//! What went wrong in one try of a model call, and what may be done about it: try again, ask
-//! another model, or neither. Used by the adapters and by the loop that tries again.
+//! Why one attempt of a model call failed, and the remedy: retry, use another model, or neither.
+//! Used by the adapters and by the retry loop in `remote`.
 
 use std::time::Duration;
 
@@ -12,46 +12,46 @@ use super::wait;
 use crate::kernel::step::TOO_LONG;
 use crate::kernel::time::Timestamp;
 
-/// What a person can do where an account has nothing left.
+/// Advice appended to the error when the account has no credit left.
 const NO_CREDIT: &str = "; the account of this key has no credit or quota left: add some, use \
                          another key, or name other models in fallback_models";
-/// What a person can do where a single request is larger than the account's whole allowance.
+/// Advice appended to the error when a single request exceeds the account's whole rate allowance.
 const OVER_ALLOWANCE: &str = "; this one request is larger than the account's allowance for a \
                               span of time, so waiting does not help: raise the allowance, or name \
                               other models in fallback_models";
 
-/// What may be done about a failure.
+/// What can be done about a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Remedy {
-    /// It may pass: try again, and after that ask another model.
+    /// Transient: retry, then use another model.
     Again,
-    /// The provider takes no requests now, from any run: ask another model, or wait for it.
+    /// The provider accepts no requests from any run now: use another model, or wait for it.
     Later,
-    /// It will not pass here: ask another model. The key is wrong, the model unknown, the
+    /// Permanent with this provider: use another model. The key is wrong, the model unknown or the
     /// quota used up.
     Elsewhere,
-    /// The request itself is wrong: it would be so everywhere.
+    /// The request itself is invalid and would be with every provider.
     Nothing,
 }
 
-/// Why a try gave no answer.
+/// Why an attempt gave no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Failure {
-    /// `provider`, `provider_timeout`, `provider_auth`, `provider_credit`, `provider_request`,
-    /// `refused` or [`TOO_LONG`].
+    /// Error kind: `provider`, `provider_timeout`, `provider_auth`, `provider_credit`,
+    /// `provider_request`, `answer_too_large`, `refused` or [`TOO_LONG`].
     pub kind: &'static str,
-    /// What happened, with the provider's own words.
+    /// What happened, including the provider's own message.
     pub message: String,
-    /// What may be done about it.
+    /// What can be done about it.
     pub remedy: Remedy,
-    /// How long the provider asks to wait before the next try.
+    /// How long the provider asks to wait before the next attempt.
     pub retry_after: Option<Duration>,
-    /// What the provider has said, where it has.
+    /// The provider's parsed error; `None` if the failure has another cause.
     pub refusal: Option<Box<Refusal>>,
 }
 
 impl Failure {
-    /// One that may pass.
+    /// A transient failure of kind `provider`.
     pub(super) fn passing(message: impl Into<String>) -> Self {
         Failure {
             kind: "provider",
@@ -62,7 +62,7 @@ impl Failure {
         }
     }
 
-    /// A time ran out.
+    /// A transient failure of kind `provider_timeout`.
     pub(super) fn timeout(message: impl Into<String>) -> Self {
         Failure {
             kind: "provider_timeout",
@@ -70,7 +70,7 @@ impl Failure {
         }
     }
 
-    /// One that ends the call, and for which no other model is asked.
+    /// A final failure: no retry and no other model.
     pub(super) fn lasting(kind: &'static str, message: impl Into<String>) -> Self {
         Failure {
             kind,
@@ -79,7 +79,7 @@ impl Failure {
         }
     }
 
-    /// One that will not pass here.
+    /// A failure that is permanent with this provider; another model may be used.
     pub(super) fn elsewhere(kind: &'static str, message: impl Into<String>) -> Self {
         Failure {
             remedy: Remedy::Elsewhere,
@@ -87,7 +87,7 @@ impl Failure {
         }
     }
 
-    /// An answer with a status that is none of success.
+    /// The failure for a response with a non-success status.
     pub(super) fn of_status(
         status: StatusCode,
         headers: &HeaderMap,
@@ -111,7 +111,7 @@ impl Failure {
                 408 | 409 | 500.. if asked.is_some() => ("provider", Remedy::Later),
                 408 | 409 | 500.. => ("provider", Remedy::Again),
                 401 | 403 => ("provider_auth", Remedy::Elsewhere),
-                // No such model, or nobody at that address.
+                // No such model, or the wrong address.
                 404 => ("provider", Remedy::Elsewhere),
                 300..=399 => ("provider", Remedy::Elsewhere),
                 _ if refusal.names("model_not_found") => ("provider", Remedy::Elsewhere),
@@ -125,7 +125,7 @@ impl Failure {
         failure
     }
 
-    /// An error that came in the middle of a stream whose status was a success.
+    /// The failure for an error event within a stream whose status was a success.
     pub(super) fn in_stream(error: &Value) -> Self {
         let refusal = Refusal::of(error);
         let message = match refusal.text.is_empty() {
@@ -154,7 +154,7 @@ impl Failure {
         failure
     }
 
-    /// By what the refusal means; `other` says what it is where that says nothing.
+    /// Judges the refusal; `other` decides kind and remedy where the verdict is inconclusive.
     fn judged(
         refusal: Refusal,
         mut message: String,
@@ -183,14 +183,14 @@ impl Failure {
         }
     }
 
-    /// With the address that was asked.
+    /// Appends the requested address to the message.
     pub(super) fn at(mut self, address: &str) -> Self {
         self.message.push_str(&format!("; asked was {address}"));
         self
     }
 
-    /// Judged once more, now that the size of the request is known: a refusal without clear words
-    /// may be one of its length.
+    /// Judges the refusal again with the size of the request: one without a clear message may mean
+    /// that the request is too long.
     pub(super) fn sized(mut self, size: Size) -> Self {
         let refusal = self.refusal.as_deref();
         if self.kind == "provider_request"

@@ -1,4 +1,4 @@
-//! Tests of what is made of a provider's refusals.
+//! Tests of how provider errors become failures.
 
 use serde_json::json;
 

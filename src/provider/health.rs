@@ -1,5 +1,5 @@
-//! How a provider is with one key, shared by all runs that ask it: its breaker, and what its
-//! models were found not to take. Kept in memory; `remote` asks it before each request.
+//! Health of a provider, shared by all runs: a circuit breaker per key, and what its models do not
+//! accept. Kept in memory; `remote` consults it before each request.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,19 +13,19 @@ use crate::clock::Clock;
 use crate::kernel::provider_health::{Breaker, Condition, Entry, Pass, Seen};
 use crate::kernel::time::Timestamp;
 
-/// Keys of one provider that are remembered. A key that is changed every hour must not grow the
-/// list.
+/// Maximum number of remembered keys per provider; bounds the list if a key is rotated often.
 const KEYS: usize = 4;
-/// Models of one provider of which something is remembered.
+/// Maximum number of models per provider for which something is remembered.
 const MODELS: usize = 256;
 
-/// Shorter pauses are not told of, milliseconds.
+/// Shorter pauses are not announced, milliseconds.
 const TOLD_MS: u64 = 1000;
 
-/// Is told when a provider is no longer as it was: its name, and how it is now.
+/// Called with the provider's name and its new health when a pause of a second or more is set, and
+/// when it ends.
 pub type OnChange = Arc<dyn Fn(&str, Seen) + Send + Sync>;
 
-/// What is known of a provider, whatever its key.
+/// What is known about a provider across all its keys.
 pub(super) struct Record {
     name: String,
     clock: Clock,
@@ -34,12 +34,12 @@ pub(super) struct Record {
     switches: Mutex<BTreeMap<String, Switches>>,
 }
 
-/// Tells keys apart without holding one.
+/// Identifies a key without storing it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct KeyHash([u8; 32]);
 
 impl KeyHash {
-    /// Of the key, or of everything that stands for one.
+    /// Hashes the key, given as all header values that carry a secret.
     pub(super) fn of<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let mut hasher = blake3::Hasher::new();
         for part in parts {
@@ -50,11 +50,10 @@ impl KeyHash {
     }
 }
 
-/// The gates of one key.
+/// The circuit breakers of one key.
 struct Gates {
     all: Arc<Gate>,
-    /// Of models that stand in for one of the same provider: what holds the first back need not
-    /// hold for them.
+    /// For fallback models of the same provider: a limit of the first model need not apply to them.
     standing_in: Mutex<HashMap<String, Arc<Gate>>>,
 }
 
@@ -69,8 +68,8 @@ impl Record {
         })
     }
 
-    /// The gate for requests with this key; `stands_in`: for this model, which stands in for
-    /// another.
+    /// The gate for requests with this key. `stands_in`: the model's name if it is a fallback,
+    /// which has a gate of its own.
     pub(super) fn gate(self: &Arc<Self>, key: KeyHash, stands_in: Option<&str>) -> Arc<Gate> {
         let gates = {
             let mut known = lock(&self.gates);
@@ -102,7 +101,7 @@ impl Record {
         }
     }
 
-    /// How the provider is with the key that was used last.
+    /// Health of the provider with the most recently used key; `None` if it was never used.
     pub(super) fn seen(&self) -> Option<Seen> {
         let gates = lock(&self.gates)
             .first()
@@ -110,12 +109,12 @@ impl Record {
         Some(lock(&gates.all.breaker).seen(self.clock.now()))
     }
 
-    /// What is known of this model.
+    /// What was learned about this model; the default if nothing.
     pub(super) fn switches(&self, model: &str) -> Switches {
         lock(&self.switches).get(model).cloned().unwrap_or_default()
     }
 
-    /// This is known of the model from now on.
+    /// Stores what was learned about the model, in memory only.
     pub(super) fn learn(&self, model: &str, switches: Switches) {
         let mut known = lock(&self.switches);
         if known.len() >= MODELS && !known.contains_key(model) {
@@ -124,7 +123,7 @@ impl Record {
         known.insert(model.to_owned(), switches);
     }
 
-    /// What was learned, a line for each model.
+    /// What was learned, one line per model.
     pub(super) fn learned(&self) -> Vec<String> {
         let known = lock(&self.switches);
         let lines = known
@@ -134,15 +133,15 @@ impl Record {
     }
 }
 
-/// Lets requests through as a breaker says.
+/// A circuit breaker that requests pass before they are sent.
 pub(super) struct Gate {
     breaker: Mutex<Breaker>,
     changed: Notify,
     record: std::sync::Weak<Record>,
     clock: Clock,
-    /// People are told of it; gates of models that stand in are not shown.
+    /// Changes are reported to `on_change`; gates of fallback models are not shown.
     is_shown: bool,
-    /// They were told that nothing is sent.
+    /// A pause was announced and its end not yet.
     told: AtomicBool,
 }
 
@@ -158,7 +157,7 @@ impl Gate {
         }
     }
 
-    /// Asks whether a request may be sent now.
+    /// Returns a permit if a request may be sent now.
     pub(super) fn enter(self: &Arc<Self>) -> Result<Permit, Waiting> {
         let mut breaker = lock(&self.breaker);
         match breaker.enter(self.clock.now()) {
@@ -176,7 +175,7 @@ impl Gate {
         }
     }
 
-    /// Until it has changed, or for this long.
+    /// Waits until the breaker changes, for at most `at_most`.
     pub(super) async fn wait(&self, at_most: Duration) {
         let _ = tokio::time::timeout(at_most, self.changed.notified()).await;
     }
@@ -210,24 +209,25 @@ impl Gate {
 pub(super) struct Waiting {
     /// When to ask again.
     pub until: Timestamp,
-    /// How long that is.
+    /// Time remaining until then.
     pub left: Duration,
-    /// The provider has said that it takes none; otherwise requests have failed.
+    /// The provider reported that it is busy; otherwise requests have failed.
     pub busy: bool,
-    /// Failures since the last request that was answered.
+    /// Consecutive failures since the last answered request.
     pub failures: u32,
-    /// What has failed last.
+    /// Message of the last failure.
     pub reason: String,
 }
 
-/// One request on its way. Dropped without a word it says nothing of the provider.
+/// Permission to send one request. Dropping it without an outcome counts neither as success nor as
+/// failure.
 pub(super) struct Permit {
     gate: Arc<Gate>,
     pass: Option<Pass>,
 }
 
 impl Permit {
-    /// The provider has taken the request, and its answer begins.
+    /// The provider accepted the request: its answer begins.
     pub(super) fn taken(&mut self) {
         if let Some(pass) = &mut self.pass {
             let mut breaker = lock(&self.gate.breaker);
@@ -236,13 +236,13 @@ impl Permit {
         }
     }
 
-    /// The provider has answered, or refused the request for a reason of its own.
+    /// Records that the provider answered, or refused the request for reasons of its own.
     pub(super) fn answered(self) -> Timestamp {
         self.over(Breaker::answered)
     }
 
-    /// The provider takes no requests now, for `asked` if it says so, and at most for `most`.
-    /// Until when none is sent.
+    /// Records that the provider is busy. The pause is `asked` if the provider named one, at most
+    /// `most`. Returns when requests may be sent again.
     pub(super) fn busy(
         self,
         reason: &str,
@@ -254,7 +254,7 @@ impl Permit {
         self.over(|breaker, pass, now| breaker.busy(pass, now, reason, millis(base), asked))
     }
 
-    /// The request has failed in a way that may pass. Until when none is sent.
+    /// Records a transient failure. Returns when requests may be sent again.
     pub(super) fn failed(self, reason: &str, base: Duration) -> Timestamp {
         self.over(|breaker, pass, now| breaker.failed(pass, now, reason, millis(base)))
     }
@@ -291,6 +291,6 @@ fn millis(time: Duration) -> u64 {
 }
 
 fn lock<T>(what: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Each change is whole before the next one can panic.
+    // Each change is complete before anything can panic.
     what.lock().unwrap_or_else(PoisonError::into_inner)
 }

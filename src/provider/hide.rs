@@ -1,10 +1,10 @@
-//! Takes a provider's key out of what the provider says: the key, parts of it, masked forms, and
-//! what can be computed from it, however it is separated, and backwards. A provider has seen the
-//! key, and its errors are stored, logged and shown. Called by `remote` for each failure, before
-//! anything else sees it.
+//! Removes a provider's key from the provider's messages: the key, parts of it, masked forms and
+//! values derived from it, with any separators, and reversed. A provider has seen the key, and its
+//! errors are stored, logged and shown. Called by `remote` for each failure, before the message is
+//! used anywhere else.
 //!
-//! No more than four characters of a key are left in one message. Letters and digits alone count:
-//! what stands between them is a way of writing them.
+//! At most four characters of a key remain in one message. Only letters and digits count: other
+//! characters between them are treated as separators.
 
 use std::collections::HashSet;
 
@@ -15,34 +15,34 @@ use ring::digest;
 use crate::kernel::redact::Redactor;
 use crate::kernel::secret::Secret;
 
-/// So many characters of a key, or of what is derived from it, are taken out; fewer may stay.
+/// The shortest sequence of key (or derived) characters that is removed.
 const PART: usize = 5;
-/// A shorter one is no key; its parts would be found in words.
+/// Shorter values are not treated as keys: their parts would occur in ordinary words.
 const SHORTEST_KEY: usize = 8;
-/// The least letters of one end of a key that stand for it.
+/// Minimum number of characters at either end of a key that identify it.
 const END: usize = 2;
-/// A hexadecimal number of so many digits, or base64 of so many letters, that stands beside a word of
-/// keys is taken out whatever it is of: not every digest can be computed here.
+/// Minimum length of a hexadecimal (digits) or base64 (letters) string that is removed in a message
+/// about keys, whatever it encodes: not every digest can be computed here.
 const DIGEST_DIGITS: usize = 12;
 const DIGEST_LETTERS: usize = 16;
-/// What is written for the key.
+/// The replacement for removed text.
 const INSTEAD: &str = "[key]";
 
-/// Knows what must not be said.
+/// The secrets of one request, prepared for removal.
 pub(super) struct Hidden {
-    /// Whole values of all headers that are configured.
+    /// Whole values of all sensitive headers.
     values: Redactor,
-    /// The keys among them, in small letters.
+    /// The keys among them, in lower case.
     keys: Vec<String>,
-    /// The letters and digits of each, in order and backwards.
+    /// Letters and digits of each key, forwards and reversed.
     letters: Vec<String>,
-    /// Every sequence of [`PART`] bytes of the keys and of what is derived from them, in small
-    /// letters: as it is, and of letters and digits alone, each also backwards.
+    /// Every sequence of [`PART`] bytes of the keys and of values derived from them, in lower case:
+    /// as is and with only letters and digits, each also reversed.
     parts: HashSet<[u8; PART]>,
 }
 
 impl Hidden {
-    /// What the headers of a request hold.
+    /// Collects the secrets in the headers of a request.
     pub(super) fn of(headers: &HeaderMap) -> Self {
         let sensitive = headers.iter().filter(|(_, value)| value.is_sensitive());
         let values: Vec<(&HeaderName, Secret)> = sensitive
@@ -76,7 +76,7 @@ impl Hidden {
         }
     }
 
-    /// Takes the key out of `text`.
+    /// Replaces all traces of the secrets in `text`.
     pub(super) fn in_place(&self, text: &mut String) {
         self.values.in_place(text);
         if self.keys.is_empty() {
@@ -120,7 +120,8 @@ impl Hidden {
         }
     }
 
-    /// `sk-a****wxyz`: what stands on both sides of a mask is more of the key than either.
+    /// Marks masked keys such as `sk-a****wxyz`: the text on both sides of a mask together reveals
+    /// more of the key.
     fn mark_masked(&self, text: &str, hide: &mut [bool]) {
         let is_mask = |c: char| matches!(c, '*' | '•' | '·' | '…' | '.' | '#' | '●' | 'x');
         let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
@@ -151,8 +152,8 @@ impl Hidden {
     }
 }
 
-/// Pieces of a key that are short each, in words of their own or at the ends of one word, are more
-/// of it together: `sk-Zq [redacted] 6Nb`. `key`: its letters and digits.
+/// Marks short pieces of a key in separate words or at the ends of one word, which together reveal
+/// more of it: `sk-Zq [redacted] 6Nb`. `key`: its letters and digits.
 fn mark_pieces(text: &str, key: &str, hide: &mut [bool]) {
     let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     let mut pieces: Vec<(&str, std::ops::Range<usize>)> = Vec::new();
@@ -181,7 +182,7 @@ fn mark_pieces(text: &str, key: &str, hide: &mut [bool]) {
             }
             continue;
         }
-        // Within a longer word only what is clearly of the key.
+        // In a longer word, only what is clearly part of the key.
         let head = head.filter(|many| *many > END);
         let tail = tail.filter(|many| *many > END);
         pieces.extend(head.map(|many| (&key[..many], range.clone())));
@@ -195,7 +196,7 @@ fn mark_pieces(text: &str, key: &str, hide: &mut [bool]) {
     }
 }
 
-/// Letters and digits alone, in small letters.
+/// Only the letters and digits, in lower case.
 fn bare_letters(text: &str) -> String {
     let letters = text.chars().filter(char::is_ascii_alphanumeric);
     letters.map(|c| c.to_ascii_lowercase()).collect()
@@ -205,20 +206,20 @@ fn backwards(text: &str) -> String {
     text.chars().rev().collect()
 }
 
-/// The secret of a header: without the word that says what it is.
+/// The secret in a header value, without the scheme (`Bearer`, `Basic`, `Token`).
 fn bare(value: &str) -> &str {
     let words = ["Bearer ", "bearer ", "Basic ", "basic ", "Token ", "token "];
     let found = words.iter().find_map(|word| value.strip_prefix(word));
     found.unwrap_or(value).trim()
 }
 
-/// Does the header hold a key? Others are named in errors for good reasons.
+/// Whether the header holds a key. Other headers may be named in errors for good reasons.
 fn is_of_key(name: &HeaderName) -> bool {
     let words = ["auth", "key", "token", "secret", "cookie", "password"];
     words.iter().any(|word| name.as_str().contains(word))
 }
 
-/// A key as a provider may write it: as it is, encoded, and as a digest.
+/// The forms in which a provider may write a key: plain, encoded, and as digests.
 fn forms(key: &str) -> Vec<String> {
     let mut forms = vec![
         key.to_owned(),
@@ -226,11 +227,11 @@ fn forms(key: &str) -> Vec<String> {
         hex(key.as_bytes()),
     ];
     forms.extend(base64(key.as_bytes()));
-    // Within a longer text the key begins at one of three places of a base64 group.
+    // Within a longer text, the key begins at one of three offsets of a base64 group.
     for skipped in 0..3 {
         let padded = [&b"\0\0"[..skipped], key.as_bytes()].concat();
         forms.extend(base64(&padded).map(|text| {
-            // What comes before and behind the key is part of the first and last groups.
+            // The first and last groups also encode the text around the key.
             let first = (skipped * 8).div_ceil(6);
             let last = text.trim_end_matches('=').len().saturating_sub(1);
             text[first.min(last)..last].to_owned()
@@ -261,7 +262,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// In the usual alphabet and in that of addresses.
+/// Base64 in the standard and in the URL-safe alphabet.
 fn base64(bytes: &[u8]) -> [String; 2] {
     const COMMON: &[u8; 62] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
     [b"+/", b"-_"].map(|last| {
@@ -281,7 +282,7 @@ fn base64(bytes: &[u8]) -> [String; 2] {
     })
 }
 
-/// Digests of whatever kind in a text that speaks of keys.
+/// Marks any digest in a text that mentions keys.
 fn mark_digests(text: &str, lower: &str, hide: &mut [bool]) {
     let words = [
         "key",
@@ -293,7 +294,7 @@ fn mark_digests(text: &str, lower: &str, hide: &mut [bool]) {
         "digest",
         "fingerprint",
     ];
-    // Tokens are also what a model counts.
+    // A model also counts `tokens`, which is no key.
     let speaks = |word: &&str| {
         let mut found = lower.match_indices(*word);
         found.any(|(at, _)| *word != "token" || !lower[at..].starts_with("tokens"))
@@ -308,7 +309,7 @@ fn mark_digests(text: &str, lower: &str, hide: &mut [bool]) {
         if is_hex {
             return run.len() >= 2 * DIGEST_LETTERS || (run.len() >= DIGEST_DIGITS && is_mixed);
         }
-        // Ids have letters of both cases, too; only these are clearly base64.
+        // Ids also mix upper and lower case; only these are clearly base64.
         let is_base64 = behind.starts_with('=') || run.contains(['+', '/']);
         let is_path = before.ends_with(['/', '.', ':']) || run.starts_with('/');
         is_base64
@@ -322,7 +323,7 @@ fn mark_digests(text: &str, lower: &str, hide: &mut [bool]) {
     let mut at = 0;
     for run in text.split(ends) {
         let end = at + run.len();
-        // The last part of a UUID is no digest.
+        // The last part of a UUID is not a digest.
         let is_id = at > 8 && text[..at].ends_with('-') && text.as_bytes()[at - 6] == b'-';
         if !is_id && is_digest(run, &text[..at], &text[end..]) {
             hide[at..end].fill(true);

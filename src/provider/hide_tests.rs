@@ -1,4 +1,4 @@
-//! Tests of what is left of a key in what a provider says.
+//! Tests of how much of a key remains in a provider's messages.
 
 use proptest::prelude::*;
 
@@ -19,7 +19,7 @@ fn shown(text: &str) -> String {
     text
 }
 
-/// The longest part of the key that is in the text, whatever its case.
+/// The length of the longest part of the key in the text, ignoring case.
 fn longest_part(text: &str) -> usize {
     let (key, text) = (KEY.to_ascii_lowercase(), text.to_ascii_lowercase());
     let parts = (0..key.len()).flat_map(|from| (from + 1..=key.len()).map(move |to| (from, to)));
@@ -51,7 +51,7 @@ fn no_part_of_a_key_is_left_wherever_it_is_cut_or_masked() {
     }
 }
 
-/// How many letters of the key are left, in pieces of two or more.
+/// Number of key characters that remain in pieces of two or more.
 fn left_in_pieces(text: &str) -> usize {
     let key = bare_letters(KEY);
     let words = text
@@ -96,7 +96,7 @@ fn no_more_than_four_characters_of_a_key_are_left_however_it_is_written() {
         assert!(left.contains(INSTEAD), "{written} → {left}");
         assert!(left_in_pieces(&left) <= 4, "{written} → {left}");
     }
-    // So much may be left.
+    // This much may remain.
     for said in ["the key that ends in 52Ym", "a key sk- is wrong"] {
         assert_eq!(shown(said), said);
     }
@@ -132,7 +132,7 @@ fn nothing_that_is_computed_from_a_key_is_left() {
             "{derived}"
         );
     }
-    // Within something else, only what is of the key can be known.
+    // Inside other base64, only the part that encodes the key can be recognized.
     let left = shown(&format!("unknown credential {}", bearer[0]));
     assert!(left.contains(INSTEAD) && left.len() < 40, "{left}");
     // A digest that cannot be computed here.
@@ -174,7 +174,7 @@ fn what_is_not_of_the_key_stays() {
     ] {
         assert_eq!(shown(said), said);
     }
-    // A header that holds no key is only taken out as a whole.
+    // A header without a key is only removed as a whole.
     let hidden = hidden("anthropic-beta", "context-management-2025");
     let mut text = "unknown beta context-management".to_owned();
     hidden.in_place(&mut text);

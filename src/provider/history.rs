@@ -1,6 +1,7 @@
-//! What of a conversation goes back to a provider, and in which form: the provider's own where
-//! that is safe, else text and calls. Nothing that a provider or a model once gave may make
-//! every later request invalid. Used by the adapters' requests.
+//! Decides which parts of a conversation are sent back to a provider and in which form: the
+//! provider's own where that is safe, otherwise text and tool calls. Nothing that a provider or
+//! model once produced may make every later request invalid. Used by the adapters' `request`
+//! modules.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -13,31 +14,31 @@ use crate::kernel::blocks::{BlockRef, Quoted};
 use crate::kernel::message::{Block, Message, Note, Role};
 use crate::kernel::thinking::Thinking;
 
-/// Stands for a text of blanks, which servers refuse.
+/// Replacement for blank text, which servers refuse.
 pub(super) const EMPTY: &str = "(empty)";
-/// Stands for a result without text.
+/// Replacement for a tool result without text.
 pub(super) const NO_OUTPUT: &str = "(no output)";
 
-/// The most characters of a tool's name that APIs take.
+/// Maximum characters of a tool name that APIs accept.
 const NAME_LIMIT: usize = 64;
-/// The length of an id that every API takes: the strictest wants exactly this.
+/// Length of a tool call id that every API accepts: the strictest requires exactly this.
 const ID_LENGTH: usize = 9;
 
-/// The form in which the answers of a conversation go back.
+/// The form in which earlier answers are sent back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Form {
     /// As the notes in the conversation say.
     #[default]
     Noted,
-    /// The provider's own, except for what is before its last refusal of that.
+    /// The provider's own, except for answers before its last refusal of that form.
     Own,
-    /// All as text and calls, without thinking.
+    /// Everything as text and tool calls, without thinking.
     Plain,
 }
 
-/// Plain to the end of the conversation, however long that is.
+/// Value of `plain_up_to`: the plain form for the whole conversation.
 const ALL: i64 = i64::MAX - 1;
-/// The same, and without thinking.
+/// Like [`ALL`], and without thinking.
 const ALL_WITHOUT_THINKING: i64 = i64::MAX;
 
 impl<'a> Call<'a> {
@@ -62,7 +63,7 @@ impl<'a> Call<'a> {
         let plain_up_to = match refused {
             None => i64::MIN,
             Some(refused) if is_own => refused - 1,
-            // What it gives later may hold again what it has refused.
+            // Later answers of the provider may contain again what it refused.
             Some(_) => ALL,
         };
         Call {
@@ -76,19 +77,19 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// The same without what the model was found not to take.
+    /// Applies what the model was found not to accept.
     pub(super) fn with(mut self, switches: &Switches) -> Self {
         self.switches.clone_from(switches);
         self
     }
 
-    /// The level of thinking that is sent: the nearest one that the model takes.
+    /// The thinking level that is sent: the nearest one that the model accepts.
     pub(super) fn level(&self) -> Option<Thinking> {
         let level = self.thinking().filter(|_| !self.switches.no_thinking)?;
         self.switches.level(level)
     }
 
-    /// The same in this form.
+    /// Applies the form to the earlier answers.
     pub(super) fn in_form(mut self, form: Form) -> Self {
         match form {
             Form::Noted => {}
@@ -102,8 +103,8 @@ impl<'a> Call<'a> {
         message.seq <= self.plain_up_to
     }
 
-    /// How much the model may think. Not at all where an earlier answer of this turn goes back
-    /// without what was thought: the API refuses the one without the other.
+    /// The requested thinking level. `None` if an earlier answer of this turn is sent without its
+    /// thinking: the API refuses that combination.
     pub(super) fn thinking(&self) -> Option<Thinking> {
         let messages = self.request.messages.iter().rev();
         let mut turn = messages.take_while(|message| !message.is_input());
@@ -119,8 +120,8 @@ impl<'a> Call<'a> {
         self.request.thinking.filter(|_| !is_off)
     }
 
-    /// The id under which a call of `message`, or the call of a result in it, goes back. Where
-    /// answers go back in plain form, ids are of the form that every API takes.
+    /// The id under which a call of `message`, or the result of one, is sent. In plain form, ids
+    /// are replaced by ones that every API accepts.
     pub(super) fn id<'b>(&self, message: &Message, id: Quoted<'b>) -> Quoted<'b> {
         match self.is_plain(message) {
             true => Quoted::Plain(Cow::Owned(short_id(&id.text()))),
@@ -129,7 +130,7 @@ impl<'a> Call<'a> {
     }
 }
 
-/// What an answer's notes say of the form in which this provider takes the conversation.
+/// What an answer's notes say about the form that this provider accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Noted {
     Plain,
@@ -137,7 +138,7 @@ enum Noted {
 }
 
 fn noted(message: &Message, provider: &str) -> Option<Noted> {
-    // Most entries are one text, which needs no look.
+    // Most entries are a single text without notes.
     if message.content.only_text().is_some() {
         return None;
     }
@@ -152,8 +153,8 @@ fn noted(message: &Message, provider: &str) -> Option<Noted> {
         })
 }
 
-/// An answer as this same provider gave it. Another provider's means nothing to it, or is
-/// refused: it gets text and tool calls.
+/// The answer in this provider's own JSON; `None` if it must go as text and tool calls. Another
+/// provider's JSON would be ignored or refused.
 pub(super) fn native_of<'a>(call: &Call<'_>, message: &'a Message) -> Option<Cow<'a, RawValue>> {
     if call.is_plain(message) {
         return None;
@@ -176,7 +177,7 @@ fn without_name(block: &BlockRef<'_>) -> Option<String> {
     }
 }
 
-/// The ids of calls that name no tool. Neither they nor their results go back.
+/// The ids of calls that name no tool. Neither these calls nor their results are sent.
 pub(super) fn nameless(request: &ModelRequest) -> BTreeSet<String> {
     let messages = request.messages.iter();
     let more = messages
@@ -185,7 +186,7 @@ pub(super) fn nameless(request: &ModelRequest) -> BTreeSet<String> {
     blocks.filter_map(|block| without_name(&block)).collect()
 }
 
-/// A tool's name as APIs take it: models also call tools that there are not.
+/// A tool name in the form that APIs accept: models also call tools that do not exist.
 pub(super) fn fitting_name(name: &str) -> Cow<'_, str> {
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if name.len() <= NAME_LIMIT && name.chars().all(fits) {
@@ -195,7 +196,7 @@ pub(super) fn fitting_name(name: &str) -> Cow<'_, str> {
     Cow::Owned(letters.take(NAME_LIMIT).collect())
 }
 
-/// The same of a name that is looked at where it is stored.
+/// [`fitting_name`] without copying a stored name that already fits.
 pub(super) fn fitting(name: Quoted<'_>) -> Quoted<'_> {
     match fitting_name(&name.text()) {
         Cow::Borrowed(_) => name,
@@ -203,7 +204,7 @@ pub(super) fn fitting(name: Quoted<'_>) -> Quoted<'_> {
     }
 }
 
-/// An id of [`ID_LENGTH`] letters and digits, always the same for the same `id`.
+/// A deterministic id of [`ID_LENGTH`] letters and digits for `id`.
 fn short_id(id: &str) -> String {
     const LETTERS: &[u8; 36] = b"abcdefghijklmnopqrstuvwxyz0123456789";
     let hash = blake3::hash(id.as_bytes());
@@ -260,7 +261,7 @@ mod tests {
         let call = Call::new(&asked, "mine", "anthropic", "");
         assert_eq!(natives(&call), [false; 5]);
         assert_eq!(call.thinking(), None);
-        // Call and result keep one id.
+        // A call and its result keep the same id.
         let ids = |at: usize, id: &'static str| {
             let id = Quoted::Plain(id.into());
             call.id(&call.request.messages[at], id).text().into_owned()
@@ -275,14 +276,14 @@ mod tests {
         assert_eq!(own.thinking(), None);
         let other = Call::new(&asked, "other", "anthropic", "");
         assert_eq!(natives(&other), [false; 5]);
-        // The next turn thinks again.
+        // The next turn uses thinking again.
         let mut next: Vec<Message> = asked.messages.iter().map(|one| (**one).clone()).collect();
         next.extend([assistant(6, "done"), user(7, "more")]);
         let mut next = request(next);
         next.thinking = Some(Thinking::Low);
         let call = Call::new(&next, "mine", "anthropic", "");
         assert_eq!(call.thinking(), Some(Thinking::Low));
-        // The plain form was refused, and its own was taken.
+        // The plain form was refused, and the provider's own was accepted.
         let mut taken = called(8, "read");
         let note = Block::Note {
             note: Note::Own {

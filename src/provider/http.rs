@@ -1,5 +1,5 @@
-//! One try of a model call over HTTP: sent once, read piece by piece, each piece within its
-//! time. Called by `remote`, which decides whether there is another try.
+//! One attempt of a model call over HTTP: sends the request once and reads the answer piece by
+//! piece under the stall and total timeouts. Called by `remote`, which decides about retries.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,25 +21,24 @@ use crate::contract::runner::TextSink;
 use crate::kernel::text::preview;
 use crate::outbound;
 
-/// The longest answer that is read as a stream, bytes on the wire: there each token has some
-/// hundred bytes around it.
+/// Maximum bytes of a streamed answer on the wire: each token has some hundred bytes around it.
 const ANSWER_LIMIT: usize = 64 << 20;
-/// The longest line of it; an answer that is not streamed is mostly one.
+/// Maximum bytes of one line of it; an answer that is not streamed is mostly a single line.
 const LINE_LIMIT: usize = 4 << 20;
-/// So much of a refusal is read.
+/// Maximum bytes read of an error response.
 const REFUSAL_LIMIT: usize = 64 << 10;
-/// So much of what is no answer is read, bytes, and so much of that is shown, characters.
+/// Of a success that is not an answer: bytes read, and characters of them shown in the error.
 const FIRST_WORDS: usize = 4 << 10;
 const SHOWN_WORDS: usize = 200;
-/// How long a connection may take.
+/// Timeout for establishing a connection.
 const CONNECT: Duration = Duration::from_secs(10);
-/// How the message begins where nobody was reached.
+/// Beginning of the failure message when no connection could be made.
 pub(super) const NO_CONNECTION: &str = "no connection";
-/// How long is waited for what may follow the end of an answer: what it has used.
+/// How long to wait, after the end of an answer, for events that may follow: its token usage.
 const AFTERMATH: Duration = Duration::from_secs(5);
 
-/// A client for one provider. It follows no redirects, which would lose the body or send the
-/// key elsewhere.
+/// Builds an HTTP client for one provider. It follows no redirects, which would lose the body or
+/// send the key to another host.
 pub(super) fn client(base_url: &str) -> Result<Client, String> {
     let client = outbound::client(base_url)
         .connect_timeout(CONNECT)
@@ -48,7 +47,7 @@ pub(super) fn client(base_url: &str) -> Result<Client, String> {
     client.build().map_err(|fault| causes(&fault))
 }
 
-/// Passes pieces on to those who listen, and remembers that it did.
+/// Forwards pieces to the listeners and remembers whether any were sent.
 pub(super) struct Speaking<'a> {
     sink: &'a dyn TextSink,
     spoke: AtomicBool,
@@ -72,7 +71,7 @@ impl<'a> Speaking<'a> {
         }
     }
 
-    /// What was said does not count: it begins anew.
+    /// Tells the listeners to discard what they received: the answer starts again.
     pub(super) fn take_back(&self) {
         if self.spoke.swap(false, Ordering::Relaxed) {
             self.sink.reset();
@@ -80,19 +79,19 @@ impl<'a> Speaking<'a> {
     }
 }
 
-/// What is sent.
+/// The request of one attempt.
 pub(super) struct Letter<'a> {
     pub client: &'a Client,
     pub url: &'a Url,
     pub headers: &'a HeaderMap,
     pub body: Bytes,
-    /// The longest pause before and between the pieces of the answer.
+    /// Maximum time without data, before and between the pieces of the answer.
     pub stall: Duration,
-    /// The longest time of all of it.
+    /// Maximum total time of the attempt.
     pub limit: Duration,
 }
 
-/// Sends it once and reads the answer.
+/// Sends the request once and reads the answer within `letter.limit`.
 pub(super) async fn attempt(
     letter: &Letter<'_>,
     reader: Box<dyn Reader>,
@@ -125,7 +124,7 @@ async fn send_and_read(
         .headers(letter.headers.clone())
         .header(header::CONTENT_TYPE, "application/json")
         .header(header::ACCEPT, "text/event-stream, application/json")
-        // A stream is read piece by piece; what packs it holds pieces back.
+        // Compression would delay the pieces of a stream.
         .header(header::ACCEPT_ENCODING, "identity")
         .body(letter.body.clone())
         .send();
@@ -210,7 +209,7 @@ async fn send_and_read(
     let bytes = stream::iter(begun).chain(bytes);
     let mut received = 0;
     let mut written = bounds::Written::default();
-    // The last event of a stream that ends properly counts also without its empty line.
+    // The last event of a properly ended stream counts even without its empty line.
     let bytes = bytes.chain(stream::iter([Ok(bytes_of("\n\n"))]));
     let mut events = std::pin::pin!(SseStream::from_bytes_stream(bytes));
     let mut progress = Progress::More;
@@ -221,7 +220,7 @@ async fn send_and_read(
                 let wait = AFTERMATH.min(letter.stall);
                 match tokio::time::timeout(wait, events.next()).await {
                     Ok(Some(Ok(event))) => Some(Ok(event)),
-                    // The answer is whole, whatever becomes of its connection.
+                    // The answer is complete, whatever happens to the connection.
                     Ok(_) | Err(_) => break,
                 }
             }
@@ -248,22 +247,23 @@ fn bytes_of(text: &'static str) -> Bytes {
     Bytes::from_static(text.as_bytes())
 }
 
-/// How an answer is written.
+/// The format of a response body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
-    /// Not known yet.
+    /// Undecided: too few bytes were read.
     Unknown,
-    /// As a stream of events.
+    /// A stream of server-sent events.
     Events,
-    /// As one JSON text.
+    /// One JSON text.
     Json,
-    /// It is no answer of a model: a web page, for one.
+    /// Not a model's answer, for example a web page.
     Page,
 }
 
 impl Form {
-    /// By the beginning of the content: servers name other types, or none. A stream that is said
-    /// to be one may also begin with what no field begins with.
+    /// Decides by the first bytes: servers send wrong or no content types. A body declared as an
+    /// event stream may also begin with bytes that start no known field, unless it looks like a web
+    /// page.
     fn of(kind: &str, begun: &[u8]) -> Self {
         match (Form::of_beginning(begun), kind) {
             (Form::Page, "text/event-stream") if !is_page(&String::from_utf8_lossy(begun)) => {
@@ -288,7 +288,7 @@ impl Form {
     }
 }
 
-/// The type of the content without its parameters, in small letters.
+/// The content type without its parameters, in lower case.
 fn content_type(headers: &HeaderMap) -> String {
     let kind = headers.get(header::CONTENT_TYPE);
     let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
@@ -296,7 +296,7 @@ fn content_type(headers: &HeaderMap) -> String {
     kind.trim().to_ascii_lowercase()
 }
 
-/// How the content is packed, if it is.
+/// The content encoding; `None` if the body is not encoded.
 fn encoding(headers: &HeaderMap) -> Option<String> {
     let encoding = headers.get(header::CONTENT_ENCODING)?;
     let encoding = String::from_utf8_lossy(encoding.as_bytes()).to_ascii_lowercase();
@@ -307,18 +307,18 @@ fn is_page(body: &str) -> bool {
     body.trim_start().starts_with('<')
 }
 
-/// An address as people are shown it: without what may be a secret in it.
+/// The address as shown to users: without query, fragment and credentials, which may be secret.
 pub(super) fn shown(url: &Url) -> String {
     let mut url = url.clone();
     url.set_query(None);
     url.set_fragment(None);
-    // Both fail only for addresses that have none of them.
+    // Both fail only for addresses that cannot have credentials.
     let _ = url.set_username("");
     let _ = url.set_password(None);
     url.to_string()
 }
 
-/// The JSON object of a success that is no answer of a model.
+/// The JSON object in the body of a success that is not a model's answer; `None` if it is one.
 fn other_than_answer(body: &str) -> Option<Value> {
     let value: Value = serde_json::from_str(body).ok()?;
     let fields = value.as_object()?;
@@ -328,7 +328,8 @@ fn other_than_answer(body: &str) -> Option<Value> {
     (!is_answer).then_some(value)
 }
 
-/// The answer is a success that no model has given. Another try would bring the same.
+/// A failure for a success response that no model gave; permanent with this provider, since another
+/// attempt would give the same.
 async fn no_answer(
     url: &Url,
     kind: &str,
@@ -361,7 +362,7 @@ async fn no_answer(
     )
 }
 
-/// Why no more comes.
+/// Why reading the body stopped early.
 #[derive(Debug)]
 enum Cut {
     Broken(String),
@@ -400,28 +401,28 @@ impl From<Cut> for Failure {
     }
 }
 
-/// How much of a body is read.
+/// Maximum number of bytes that are read.
 #[derive(Clone, Copy)]
 struct Limits {
     all: usize,
-    /// Of a line of it.
+    /// Maximum bytes of one line.
     line: usize,
 }
 
 impl Limits {
-    /// Of an answer.
+    /// Limits for a streamed answer.
     const ANSWER: Limits = Limits {
         all: ANSWER_LIMIT,
         line: LINE_LIMIT,
     };
 
-    /// Of one that is no stream of lines.
+    /// Limits for a body that is not a stream of lines.
     fn whole(all: usize) -> Self {
         Limits { all, line: all }
     }
 }
 
-/// The body as it comes. Whatever comes counts as a sign of life, also a comment.
+/// The body as it arrives. Any bytes reset the stall timeout, comments included.
 fn pieces_of(
     response: Response,
     stall: Duration,
@@ -452,7 +453,7 @@ fn pieces_of(
     })
 }
 
-/// What a refusal says, as far as it can be read.
+/// The body of an error response, as far as it can be read.
 async fn refusal(response: Response, stall: Duration) -> String {
     let mut bytes = std::pin::pin!(pieces_of(response, stall, Limits::whole(REFUSAL_LIMIT)));
     let mut body = Vec::new();
@@ -462,7 +463,7 @@ async fn refusal(response: Response, stall: Duration) -> String {
     String::from_utf8_lossy(&body).into_owned()
 }
 
-/// Nobody was reached, or the connection was lost before there was an answer.
+/// A failure for a request that got no response: no connection, or the connection was lost.
 fn unsent(url: &Url, fault: &reqwest::Error) -> Failure {
     let why = causes(fault);
     match fault.is_builder() || fault.is_redirect() {
@@ -484,15 +485,15 @@ fn broken(fault: sse_stream::Error) -> Failure {
     }
 }
 
-/// The innermost cause, which says most. The outer ones repeat the address, and an address
-/// may hold a secret.
+/// The innermost cause, which is the most specific. The outer ones repeat the address, which may
+/// hold a secret.
 fn causes(fault: &(dyn std::error::Error + 'static)) -> String {
     let mut innermost = fault;
     while let Some(cause) = innermost.source() {
         innermost = cause;
     }
     match innermost.downcast_ref::<reqwest::Error>() {
-        // Nothing is below: its own words, of which the address is no part any more.
+        // There is no inner cause: describe this error without its address.
         Some(own) => {
             let kind = [
                 (own.is_connect(), "connecting failed"),

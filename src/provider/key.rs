@@ -1,19 +1,19 @@
-//! The key of a provider, read from where it is kept. Its value goes into a header that is
-//! marked as secret, and nowhere else.
+//! Reads a provider's API key from its configured source. The value is only put into headers that
+//! are marked as sensitive.
 
 use http::HeaderValue;
 
 use crate::config;
 use crate::kernel::secret::{Reference, Secret};
 
-/// The key, read anew at each call, so that a changed file needs no restart; `None`: the
-/// provider wants none. The fault names the place, never what is in it.
+/// Reads the key; `None` if the provider needs none. Called before each request, so that a changed
+/// key file needs no restart. The error names the source, never its content.
 pub(super) fn read(place: Option<&Reference>) -> Result<Option<Secret>, String> {
     let read = place.map(config::read).transpose();
     read.map_err(|why| format!("its key is missing: {why}"))
 }
 
-/// A header's value that no debug output shows.
+/// A header value that debug output does not show.
 pub(super) fn secret(text: &str) -> Result<HeaderValue, String> {
     let mut value = HeaderValue::from_str(text)
         .map_err(|_| "it has characters that no header can have".to_owned())?;

@@ -1,12 +1,12 @@
-//! Model providers behind one trait. A runner asks a provider for the next answer. Two are
-//! built in and need no network; those over HTTP are as the settings describe them, and change
-//! with them at a reload.
+//! Model providers behind one trait; a runner requests the next answer from a provider. `offline`
+//! and `script` are built in and need no network. Those over HTTP follow the settings and are
+//! replaced when the settings are reloaded.
 //!
 //! ```text
-//! remote (how often) ─▶ http (one try) ─▶ openai | anthropic (fields) ─▶ stream ─▶ answer
+//! remote (retries) ─▶ http (one attempt) ─▶ openai | anthropic (fields) ─▶ stream ─▶ answer
 //!   │      ▲                 └─▶ failure ◀─ verdict ◀─ refusal, wait
-//!   │      └─ adapt, repair, history (in which form), hide (without the key)
-//!   └─ health (whether now; one for each key, for all runs)
+//!   │      └─ adapt, repair, history (request form), hide (removes the key)
+//!   └─ health (circuit breaker; one for each key, shared by all runs)
 //! ```
 
 mod adapt;
@@ -54,96 +54,97 @@ use crate::kernel::time::Timestamp;
 pub use health::OnChange;
 use health::Record;
 
-/// What a provider speaks that needs no network. Its answers cost nothing.
+/// The API kind of providers that need no network. Their answers cost nothing.
 pub const BUILT_IN: &str = "built-in";
 
-/// The provider of models on this machine, which is there without a table.
+/// The provider of local models, which exists without a table in the settings.
 const OLLAMA: &str = "ollama";
-/// Where it listens.
+/// The default address of a local Ollama server.
 const OLLAMA_URL: &str = "http://127.0.0.1:11434/v1";
 
-/// A tool as models see it.
+/// A tool as it is described to models.
 #[derive(Clone, Debug)]
 pub struct ToolSchema {
-    /// The name by which it is called.
+    /// The name by which the model calls it.
     pub name: String,
-    /// What it does.
+    /// The description that the model reads.
     pub description: String,
-    /// The JSON Schema of its arguments: as text, since it goes along with every request and
-    /// nothing is looked for in it.
+    /// The JSON Schema of its arguments, kept as text: it is sent with every request and never
+    /// inspected.
     pub parameters: Box<RawValue>,
 }
 
-/// What a model is asked.
+/// One request to a model.
 #[derive(Clone, Debug)]
 pub struct ModelRequest {
     /// The model's name, without the provider.
     pub model: String,
-    /// The system prompt.
+    /// The system prompt; may be empty.
     pub system: String,
-    /// The conversation, oldest first: no entries for people only, each tool call followed
-    /// by its result, no empty answers.
+    /// The conversation, oldest first, without entries meant only for users and without empty
+    /// answers; each tool call is followed by its result.
     pub messages: Vec<Arc<Message>>,
     /// The tools that may be called.
     pub tools: Vec<Arc<ToolSchema>>,
-    /// How often this same question was asked and answered with nothing.
+    /// Number of times this same request got an empty answer before.
     pub empty_answers: u32,
-    /// How much the model may think; `None` = its own habit.
+    /// The thinking level; `None` = the model's default.
     pub thinking: Option<Thinking>,
-    /// How freely it chooses its words; `None` = its own habit.
+    /// The sampling temperature; `None` = the model's default.
     pub temperature: Option<f64>,
-    /// The most tokens of the answer; `None` = the provider's own limit.
+    /// Maximum tokens of the answer; `None` = the provider's default.
     pub max_tokens: Option<u32>,
-    /// Further fields, as the provider's API names them; see [`crate::kernel::options`].
+    /// Further request fields under the names of the provider's API; see
+    /// [`crate::kernel::options`].
     pub options: Map<String, Value>,
-    /// How long one try may take at a provider that has no limit of its own.
+    /// Timeout of one attempt with a provider that configures no timeout of its own.
     pub limit: Duration,
-    /// The most tokens that a request may have by the settings; 0: not known.
+    /// Maximum tokens of a request according to the settings; 0 if unknown.
     pub window: u64,
-    /// It is asked in place of another model, which has failed.
+    /// The model is a fallback for another one that failed.
     pub stands_in: bool,
 }
 
-/// What a model answers.
+/// A model's answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelAnswer {
-    /// Text and tool calls, in order, and the answer as the provider gave it.
+    /// Text and tool calls in order, followed by the answer in the provider's own JSON.
     pub blocks: Vec<Block>,
-    /// What it cost.
+    /// Tokens used and their cost.
     pub usage: Usage,
-    /// What whoever asked should know of it: it was cut, for one.
+    /// What the caller should know about the answer, for example that it was cut.
     pub warnings: Vec<String>,
 }
 
-/// Why there is no answer.
+/// Why a model call failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ProviderFault {
-    /// A stable name: `provider`, `provider_timeout`, `provider_auth`, `provider_credit`,
+    /// A stable error kind: `provider`, `provider_timeout`, `provider_auth`, `provider_credit`,
     /// `provider_config`, `provider_request`, `answer_too_large`, `refused` or
     /// [`crate::kernel::step::TOO_LONG`].
     pub kind: &'static str,
     /// What happened and what was tried.
     pub message: String,
-    /// Another model may be asked in its place. Not so where the request itself is wrong.
+    /// Another model may be used instead. False if the request itself is invalid.
     pub switches: bool,
-    /// The provider takes no requests now; a run may wait for it.
+    /// Set if the provider accepts no requests now and the run may wait for it.
     pub wait: Option<Wait>,
 }
 
-/// A provider that takes no requests now.
+/// How long a run may wait for a provider that accepts no requests now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wait {
-    /// Its name.
+    /// The provider's name.
     pub provider: String,
-    /// When it may be asked again.
+    /// When it may be called again.
     pub until: Timestamp,
-    /// The longest time for which one call waits in all.
+    /// Maximum total time that one call waits.
     pub most: Duration,
 }
 
 impl ProviderFault {
-    /// One for which another model may be asked.
+    /// A fault of kind `provider`; another model may be used.
     pub fn new(message: impl Into<String>) -> Self {
         ProviderFault {
             kind: "provider",
@@ -153,14 +154,14 @@ impl ProviderFault {
         }
     }
 
-    /// A run may wait for the provider.
+    /// Allows the run to wait for the provider.
     fn waits(mut self, wait: Wait) -> Self {
         self.wait = Some(wait);
         self
     }
 }
 
-/// Who gave an answer.
+/// The provider and model that gave an answer.
 struct Origin {
     provider: String,
     api: &'static str,
@@ -169,7 +170,7 @@ struct Origin {
 }
 
 impl Origin {
-    /// The answer as it came, to be sent back so.
+    /// The answer's JSON as received, stored so that it can be sent back unchanged.
     fn native(self, json: &str) -> Block {
         Block::Native {
             provider: self.provider,
@@ -180,60 +181,62 @@ impl Origin {
     }
 }
 
-/// A request on its way to a provider.
+/// A request prepared for one provider.
 struct Call<'a> {
     request: &'a ModelRequest,
     provider: &'a str,
     api: &'a str,
     base_url: &'a str,
-    /// Entries up to this one go back as text and calls, not as the provider gave them.
+    /// Sequence number up to which answers are sent as text and tool calls instead of the
+    /// provider's own JSON.
     plain_up_to: i64,
-    /// The entry whose form the provider refused last; what follows may go back in its own.
+    /// Sequence number of the answer whose form the provider refused last; later ones may be sent
+    /// in its own form.
     own_from: i64,
-    /// What the model was found not to take.
+    /// What the model was found not to accept.
     switches: adapt::Switches,
 }
 
-/// Answers for models.
+/// A source of model answers.
 pub trait Provider: Send + Sync + 'static {
     /// The part of `provider/name` before the slash.
     fn name(&self) -> &str;
 
-    /// The models it offers, as `provider/name`; `provider/*` stands for any name.
+    /// The models it offers, as `provider/name`; `provider/*` means any name.
     fn offered(&self) -> Vec<String>;
 
-    /// Those of its models that can think at levels, written likewise.
+    /// Those of its models that support thinking levels, in the same notation.
     fn thinking(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// Each of its tries has a limit, so that nobody else needs to set one.
+    /// Whether each attempt has a timeout of its own, so that the caller need not set one.
     fn limits_itself(&self) -> bool {
         false
     }
 
-    /// Why no call can succeed as things are: its key is missing, for one.
+    /// Why no call can succeed with the current configuration, for example a missing key.
     fn problem(&self) -> Option<String> {
         None
     }
 
-    /// How it is with the key that was used last; `None`: it was not asked yet.
+    /// Health with the most recently used key; `None` if it was never used.
     fn health(&self) -> Option<Seen> {
         None
     }
 
-    /// What its models were found not to take, a line each.
+    /// What its models were found not to accept, one line per model.
     fn learned(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// What it speaks.
+    /// The API kind: [`BUILT_IN`], or the kind of its table.
     fn kind(&self) -> &'static str {
         BUILT_IN
     }
 
-    /// The model's next answer; its text goes to `sink` while it comes. Dropping the future
-    /// gives it up.
+    /// Requests the model's next answer; its text is emitted to `sink` while it streams. Dropping
+    /// the future cancels the call.
     fn complete(
         &self,
         request: ModelRequest,
@@ -241,16 +244,16 @@ pub trait Provider: Send + Sync + 'static {
     ) -> BoxFuture<'static, Result<ModelAnswer, ProviderFault>>;
 }
 
-/// Which providers there are.
+/// The configuration of [`Providers`].
 #[derive(Clone)]
 pub struct Options {
-    /// The answers of the `script` provider; without it there is none.
+    /// File with the answers of the `script` provider; without it that provider does not exist.
     pub script: Option<PathBuf>,
-    /// Those over HTTP, by name.
+    /// The providers over HTTP, by name.
     pub tables: BTreeMap<String, ProviderTable>,
-    /// Measures and dates.
+    /// Clock for timeouts and timestamps.
     pub clock: Clock,
-    /// Is told when a provider takes no requests, and when it does again.
+    /// Called when a provider stops accepting requests and when it accepts them again.
     pub on_change: OnChange,
 }
 
@@ -263,19 +266,20 @@ impl std::fmt::Debug for Options {
     }
 }
 
-/// All providers by name.
+/// The registry of all providers, by name.
 pub struct Providers {
     built_in: Vec<Arc<dyn Provider>>,
     remote: RwLock<Vec<Arc<dyn Provider>>>,
-    /// What is known of each, by its name and address: a reload that changes neither keeps it.
+    /// Health of each provider, by name with API kind, and address. A reload that changes none of
+    /// them keeps it.
     records: Mutex<BTreeMap<(String, String), Arc<Record>>>,
     clock: Clock,
     on_change: OnChange,
 }
 
 impl Providers {
-    /// `offline`, `ollama`, those of the tables, and `script` if its file is given. The fault
-    /// names the file that cannot be read.
+    /// Creates `offline`, `ollama`, the providers of the tables, and `script` if its file is given.
+    /// The error names the script file that cannot be read.
     pub fn new(options: Options) -> Result<Self, ProviderFault> {
         let mut built_in: Vec<Arc<dyn Provider>> = vec![Arc::new(offline::Offline)];
         if let Some(path) = &options.script {
@@ -292,8 +296,8 @@ impl Providers {
         Ok(providers)
     }
 
-    /// The providers over HTTP are from now on those of `tables`; calls under way end as they
-    /// began.
+    /// Replaces the providers over HTTP by those of `tables`. Calls in flight finish with the old
+    /// configuration.
     pub fn configure(&self, tables: &BTreeMap<String, ProviderTable>) {
         let ollama = ProviderTable::default();
         let usual = (!tables.contains_key(OLLAMA)).then_some((OLLAMA, &ollama));
@@ -317,22 +321,22 @@ impl Providers {
     }
 
     fn all(&self) -> Vec<Arc<dyn Provider>> {
-        // A panic while it was written left the old list or the new one.
+        // A panic during the write left either the old or the new list.
         let remote = self.remote.read().unwrap_or_else(PoisonError::into_inner);
         self.built_in.iter().chain(remote.iter()).cloned().collect()
     }
 
-    /// The models there are, as `provider/name`; `provider/*` stands for any name.
+    /// The available models, as `provider/name`; `provider/*` means any name.
     pub fn offered(&self) -> Vec<String> {
         self.all().iter().flat_map(|one| one.offered()).collect()
     }
 
-    /// Those of the models that can think at levels.
+    /// Those of the models that support thinking levels.
     pub fn thinking(&self) -> Vec<String> {
         self.all().iter().flat_map(|one| one.thinking()).collect()
     }
 
-    /// All of them, for people.
+    /// The state of all providers, for status output.
     pub fn shown(&self) -> Vec<ModelProvider> {
         let all = self.all();
         let shown = all.iter().map(|one| ModelProvider {
@@ -346,13 +350,15 @@ impl Providers {
         shown.collect()
     }
 
-    /// Why no call of that provider can succeed as things are, if there is one of that name.
+    /// Why no call of that provider can succeed with the current configuration; `None` if nothing
+    /// is wrong or no such provider exists.
     pub fn problem(&self, name: &str) -> Option<String> {
         let all = self.all();
         all.iter().find(|one| one.name() == name)?.problem()
     }
 
-    /// The provider of `model` (`provider/name`), and the name without the provider.
+    /// The provider of `model` (`provider/name`) and the model's name without the provider; `None`
+    /// if there is no such provider.
     pub fn find<'a>(&self, model: &'a str) -> Option<(Arc<dyn Provider>, &'a str)> {
         let (provider, name) = model.split_once('/')?;
         let found = self.all().into_iter().find(|one| one.name() == provider)?;
@@ -360,7 +366,7 @@ impl Providers {
     }
 }
 
-/// Index of the entry that the model is to answer: the last one that is not its own doing.
+/// Index of the entry that the model has to answer: the last one that is an input.
 fn latest_input(messages: &[Arc<Message>]) -> Option<usize> {
     messages.iter().rposition(|message| message.is_input())
 }

@@ -1,5 +1,5 @@
-//! What an Ollama server says about itself and its models, over its own API beside the one that
-//! models are asked through. The doctor and `abide setup` look here.
+//! Queries an Ollama server about itself and its models over its native API, not the
+//! OpenAI-compatible one used for model calls. Used by the doctor and `abide setup`.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-/// Where it listens unless told otherwise.
+/// The default address of the server.
 pub const ADDRESS: &str = "http://127.0.0.1:11434";
-/// A look is short: whoever asks waits for it.
+/// Timeout of one query; kept short because the caller waits for it.
 const LIMIT: Duration = Duration::from_secs(2);
 
-/// A server.
+/// A client for one Ollama server.
 pub struct Server {
     base: String,
     client: Client,
@@ -22,11 +22,11 @@ pub struct Server {
 /// A model that the server has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Model {
-    /// Can it call tools? `None`: the server is too old to say.
+    /// Whether it can call tools; `None` if the server is too old to report it.
     pub tools: Option<bool>,
-    /// The window that its definition sets, tokens.
+    /// The context window set in its definition, tokens.
     pub window: Option<u64>,
-    /// The longest window that it was made for, tokens.
+    /// The largest context window that it was built for, tokens.
     pub longest: Option<u64>,
 }
 
@@ -56,8 +56,8 @@ struct Described {
 }
 
 impl Server {
-    /// The one at this address; a path `/v1` at its end, which is that of the other API, does
-    /// not count.
+    /// A client for the server at this address; a trailing `/v1`, the path of the OpenAI-compatible
+    /// API, is removed.
     pub fn at(address: &str) -> Result<Server, String> {
         let address = address.trim_end_matches('/');
         let base = address.strip_suffix("/v1").unwrap_or(address);
@@ -67,12 +67,12 @@ impl Server {
         })
     }
 
-    /// Its address, without a path for an API.
+    /// The server's address without an API path.
     pub fn base(&self) -> &str {
         &self.base
     }
 
-    /// Its version. The fault says why it is no such server, or cannot be reached.
+    /// The server's version. The error says why it is not an Ollama server or cannot be reached.
     pub async fn version(&self) -> Result<String, String> {
         let found: Option<Version> = self.ask("version", None).await?;
         found
@@ -80,14 +80,14 @@ impl Server {
             .ok_or_else(|| self.unknown())
     }
 
-    /// The models that it has, by name.
+    /// The names of the models that it has.
     pub async fn models(&self) -> Result<Vec<String>, String> {
         let found: Option<Models> = self.ask("tags", None).await?;
         let found = found.ok_or_else(|| self.unknown())?;
         Ok(found.models.into_iter().map(|model| model.name).collect())
     }
 
-    /// One of them; `None`: it does not have it.
+    /// The model of that name; `None` if the server does not have it.
     pub async fn model(&self, name: &str) -> Result<Option<Model>, String> {
         let asked = json!({ "model": name });
         let found: Option<Described> = self.ask("show", Some(&asked)).await?;
@@ -104,8 +104,8 @@ impl Server {
         }))
     }
 
-    /// The window, in tokens, with which it has loaded this model; `None` where it has not, or
-    /// does not say.
+    /// The context window with which this model is loaded, tokens; `None` if it is not loaded or
+    /// the server does not report it.
     pub async fn loaded_window(&self, name: &str) -> Result<Option<u64>, String> {
         let found: Option<Models> = self.ask("ps", None).await?;
         let loaded = found.map(|found| found.models).unwrap_or_default();
@@ -120,7 +120,7 @@ impl Server {
         format!("what answers at {} is no Ollama server", self.base)
     }
 
-    /// `None`: it knows no such thing.
+    /// Sends one query to the native API; `None` if the server answers 404.
     async fn ask<T: DeserializeOwned>(
         &self,
         what: &str,
@@ -149,7 +149,7 @@ impl Server {
     }
 }
 
-/// A number among the parameters of a model's definition, each on a line of its own.
+/// A numeric parameter from a model definition, which has one parameter per line.
 fn parameter(text: &str, name: &str) -> Option<u64> {
     text.lines().find_map(|line| {
         let mut words = line.split_whitespace();
@@ -157,7 +157,7 @@ fn parameter(text: &str, name: &str) -> Option<u64> {
     })
 }
 
-/// A name without a tag means the tag `latest`.
+/// The full name of a model: without a tag it means the tag `latest`.
 fn tagged(name: &str) -> String {
     match name
         .rsplit('/')
@@ -169,8 +169,8 @@ fn tagged(name: &str) -> String {
     }
 }
 
-/// The address that `OLLAMA_HOST` means: its scheme and port may be missing, and an address to
-/// listen at everywhere is not one to ask.
+/// The client address for a value of `OLLAMA_HOST`: a missing scheme or port is filled in, and a
+/// wildcard listen address becomes the loopback address.
 pub fn address(host: &str) -> String {
     let host = host.trim().trim_end_matches('/');
     let (scheme, rest, usual_port) = match host.split_once("://") {

@@ -1,6 +1,6 @@
-//! What a provider says about an error, read from whatever form it has: JSON of several shapes,
-//! JSON within JSON, a text, a web page. Used by `failure` and `verdict`, which judge it, and by
-//! `adapt`, which looks for the names of fields in it.
+//! Parses a provider's error from whatever form it has: JSON of several shapes, nested JSON, plain
+//! text or a web page. Used by `failure` and `verdict`, which judge it, and by `adapt`, which
+//! searches it for field names.
 
 use std::time::Duration;
 
@@ -9,32 +9,32 @@ use serde_json::Value;
 use super::wait::in_words;
 use crate::kernel::text::{prefix, preview};
 
-/// The most characters that are repeated of what a provider says about a failure.
+/// Maximum characters of the provider's message that are repeated in a failure.
 const MESSAGE_LIMIT: usize = 500;
-/// More of it is not looked at.
+/// Maximum bytes of the message that are searched.
 const READ_LIMIT: usize = 16 << 10;
-/// Errors are wrapped in each other by proxies, this deep at most.
+/// Maximum nesting: proxies wrap errors in each other.
 const DEPTH: u32 = 16;
 
-/// What a provider says about an error.
+/// A provider's error.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Refusal {
-    /// The status of the answer, or the one that an error within a stream names.
+    /// The response status, or the one named by an error within a stream.
     pub status: Option<u16>,
-    /// Its message, shortened.
+    /// The message, shortened to [`MESSAGE_LIMIT`].
     pub text: String,
-    /// The same, whole and in small letters.
+    /// The message in lower case, up to [`READ_LIMIT`].
     words: String,
-    /// The names that it gives to the error (types, codes), in small letters.
+    /// Error names (types, codes), in lower case.
     names: Vec<String>,
-    /// The field of the request that it names as the cause.
+    /// The request field named as the cause.
     param: Option<String>,
-    /// How long it asks to wait, where the body says that.
+    /// The wait requested in the body; `None` if it names none.
     pub wait: Option<Duration>,
 }
 
 impl Refusal {
-    /// Out of the body of an answer with this status.
+    /// Parses the body of a response with this status.
     pub(super) fn read(status: u16, body: &str) -> Self {
         let mut refusal = match serde_json::from_str::<Value>(body) {
             Ok(value) => Refusal::of(&value),
@@ -48,7 +48,7 @@ impl Refusal {
         refusal
     }
 
-    /// Out of an error in JSON.
+    /// Parses an error in JSON.
     pub(super) fn of(error: &Value) -> Self {
         let mut refusal = Refusal::default();
         let mut texts = Vec::new();
@@ -145,29 +145,29 @@ impl Refusal {
         }
     }
 
-    /// Does it give the error this name?
+    /// Whether the error has exactly this name.
     pub(super) fn names(&self, word: &str) -> bool {
         self.names.iter().any(|name| name == word)
     }
 
-    /// Does it give the error a name with all of these words in it?
+    /// Whether one of the error's names contains all of these words.
     pub(super) fn names_with(&self, words: &[&str]) -> bool {
         let has = |name: &String| words.iter().all(|word| name.contains(word));
         self.names.iter().any(has)
     }
 
-    /// Do its words have this, in small letters?
+    /// Whether the message contains this text, given in lower case.
     pub(super) fn says(&self, words: &str) -> bool {
         self.words.contains(words)
     }
 
-    /// Do its words have one of these?
+    /// Whether the message contains one of these texts.
     pub(super) fn says_any(&self, words: &[&str]) -> bool {
         words.iter().any(|words| self.says(words))
     }
 
-    /// Has one sentence of it a word that begins with one of `some`, and a word or more that are
-    /// one of `others`?
+    /// Whether one sentence has a word that begins with one of `some` and also contains one of
+    /// `others`.
     pub(super) fn says_both(&self, some: &[&str], others: &[&str]) -> bool {
         let mut sentences = self.words.split(['.', ';', '!', '?', '\n', '。']);
         sentences.any(|sentence| {
@@ -181,7 +181,7 @@ impl Refusal {
         })
     }
 
-    /// Do its words have this one as a word of its own?
+    /// Whether the message contains this word as a whole word.
     pub(super) fn says_word(&self, word: &str) -> bool {
         let part = |c: char| c.is_alphanumeric() || c == '_';
         self.words.match_indices(word).any(|(at, found)| {
@@ -191,7 +191,7 @@ impl Refusal {
         })
     }
 
-    /// Has its text none but these words?
+    /// Whether the message consists only of these words and of numbers.
     pub(super) fn has_only(&self, words: &[&str]) -> bool {
         let mut own = self.text.split(|c: char| !c.is_alphanumeric());
         own.all(|word| {
@@ -200,7 +200,8 @@ impl Refusal {
         })
     }
 
-    /// Is this field named as the cause?
+    /// Whether this field is the cause: the named one, or one mentioned in the message if none is
+    /// named.
     pub(super) fn is_about(&self, field: &str) -> bool {
         match &self.param {
             Some(param) => param.split(['.', '[']).any(|part| part == field),
@@ -208,12 +209,12 @@ impl Refusal {
         }
     }
 
-    /// Is this field of the request named, as the cause or in words?
+    /// Whether this request field is mentioned, as the cause or in the message.
     pub(super) fn names_field(&self, field: &str) -> bool {
         self.is_about(field) || self.says_word(field)
     }
 
-    /// Does it say that something is not taken at all, rather than that its value is wrong?
+    /// Whether something is not supported at all, as opposed to having a wrong value.
     pub(super) fn says_unsupported(&self) -> bool {
         self.says_any(&[
             "unsupported",
@@ -244,12 +245,12 @@ impl Refusal {
             || self.names_with(&["extra_forbidden"])
     }
 
-    /// The whole numbers in its words, without those that are parts of names (`gpt-4`).
+    /// The whole numbers in the message, except those that are parts of names (`gpt-4`).
     pub(super) fn numbers(&self) -> Vec<u64> {
         numbers_in(&self.words)
     }
 
-    /// The first number behind this word, in small letters, within the same part of a sentence.
+    /// The first number within 24 bytes after this word, which is given in lower case.
     pub(super) fn number_behind(&self, word: &str) -> Option<u64> {
         let near = |at: usize| prefix(&self.words[at + word.len()..], 24);
         let mut places = self.words.match_indices(word);

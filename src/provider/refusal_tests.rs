@@ -1,4 +1,4 @@
-//! Tests of how refusals are read.
+//! Tests of parsing provider errors.
 
 use serde_json::json;
 

@@ -1,6 +1,5 @@
-//! A provider that is reached over HTTP, as a `[providers.NAME]` table describes it: it asks,
-//! in another form where that was refused, and again where that may help. The adapters know what
-//! is said; this knows how often and when.
+//! A provider over HTTP, as described by a `[providers.NAME]` table: retries, repeats a refused
+//! request in another form, and honours the circuit breaker. The adapters know the wire formats.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -32,14 +31,14 @@ use crate::kernel::secret::Reference;
 use crate::kernel::text::open_ended;
 use crate::kernel::time::Timestamp;
 
-/// The longest pause between two tries of a request that has failed.
+/// Maximum pause between two attempts of a failed request.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// A provider that takes no requests is waited for so long without giving up the call; for longer
-/// its run pauses, or another model is asked.
+/// Maximum time a call itself waits for a busy provider; for longer waits its run is suspended or
+/// another model is used.
 const SHORT: Duration = Duration::from_secs(1);
-/// All such waits of one call together.
+/// Maximum total of such waits in one call.
 const SHORT_IN_ALL: Duration = Duration::from_secs(3);
-/// So many times a request is sent in another form.
+/// Maximum number of times a request is sent in another form.
 const MOST_FORMS: u32 = 8;
 
 /// A provider over HTTP. Cheap to clone.
@@ -53,7 +52,7 @@ struct Inner {
     url: String,
     key: Option<Reference>,
     headers: HeaderMap,
-    /// Why it cannot be used as it is configured.
+    /// Why the configuration cannot be used.
     problem: Option<String>,
     timeout: Option<Duration>,
     stall: Duration,
@@ -61,15 +60,15 @@ struct Inner {
     retry_wait: Duration,
     max_wait: Duration,
     models: Vec<String>,
-    /// What the requests are sent with, and where to.
+    /// The HTTP client and the endpoint; built at the first call.
     way: OnceLock<Result<(Client, Url), String>>,
     record: Arc<Record>,
     clock: Clock,
 }
 
 impl Remote {
-    /// As `table` describes it. What is wrong with that is a problem of its calls, not of the
-    /// daemon's. `record`: what is known of it from before.
+    /// Creates the provider from its table. Mistakes in the table make its calls fail, not the
+    /// daemon's start. `record`: what is known about it so far.
     pub(super) fn new(
         name: &str,
         table: &ProviderTable,
@@ -126,7 +125,7 @@ impl Remote {
     }
 }
 
-/// The address of the API. `base` may end at any part of its path, and may have a query.
+/// The endpoint's URL. `base` may end at any part of the endpoint's path and may have a query.
 fn endpoint(kind: ProviderKind, base: &str) -> String {
     let (path, query) = match base.split_once('?') {
         Some((path, query)) => (path, Some(query)),
@@ -138,7 +137,7 @@ fn endpoint(kind: ProviderKind, base: &str) -> String {
         ProviderKind::Anthropic => anthropic::PATH,
     };
     let last = whole.trim_start_matches("v1/");
-    // All ways of writing the address of an API are in use.
+    // All these ways of writing an API's address are in use.
     let below = match path.ends_with("/v1") {
         true => last,
         false => whole,
@@ -153,7 +152,7 @@ fn endpoint(kind: ProviderKind, base: &str) -> String {
     }
 }
 
-/// The kind of a table that names none.
+/// The API kind of a table that names none, by the provider's name.
 fn usual_kind(name: &str) -> Option<ProviderKind> {
     match name {
         "openai" | super::OLLAMA => Some(ProviderKind::OpenAi),
@@ -170,7 +169,7 @@ fn usual_url(name: &str, kind: ProviderKind) -> &'static str {
     }
 }
 
-/// A model on this machine may have to be loaded first.
+/// The default stall timeout: a local model may have to be loaded first.
 fn usual_stall(name: &str) -> Duration {
     match name {
         super::OLLAMA => Duration::from_mins(5),
@@ -195,7 +194,7 @@ fn key_place(name: &str, table: &ProviderTable) -> Result<Option<Reference>, Str
 }
 
 impl Inner {
-    /// The headers of a call, with the key.
+    /// The headers of a call, including the key.
     fn headers(&self) -> Result<HeaderMap, String> {
         if let Some(problem) = &self.problem {
             return Err(problem.clone());
@@ -246,8 +245,8 @@ impl Inner {
         }
     }
 
-    /// Is it a server that a person starts by hand, and has not? Once more is enough then: that
-    /// person sits in front of it.
+    /// Whether this is a local server that the user has to start and has not. One retry is enough
+    /// then: the user is present.
     fn is_not_running(&self, failure: &Failure) -> bool {
         self.name == super::OLLAMA && failure.message.starts_with(NO_CONNECTION)
     }
@@ -363,7 +362,7 @@ impl Inner {
         }
     }
 
-    /// The gate of the key that these headers hold.
+    /// The circuit breaker for the key in these headers.
     fn gate(&self, headers: &HeaderMap, request: &ModelRequest) -> Arc<Gate> {
         let secrets = headers.values().filter(|value| value.is_sensitive());
         let key = KeyHash::of(secrets.map(HeaderValue::as_bytes));
@@ -371,8 +370,8 @@ impl Inner {
         self.record.gate(key, stands_in)
     }
 
-    /// How the request is sent in another form, if the refusal names what of it is not taken.
-    /// Later requests of the model have that form from the beginning.
+    /// The changed request form if the refusal names a field that is not accepted. Unless it
+    /// applies once only, later requests to the model use it from the start.
     fn other_form(
         &self,
         failure: &Failure,
@@ -398,25 +397,25 @@ impl Inner {
     }
 }
 
-/// What follows a failed try.
+/// What to do after a failed attempt.
 enum Next {
-    /// Another one, after this pause.
+    /// Retry after this pause.
     Again(Duration),
-    /// Another one, as soon as the breaker lets it through.
+    /// Retry as soon as the breaker allows it.
     Held,
-    /// None now: the run may wait for the provider.
+    /// Fail the call; the run may wait for the provider.
     Pause,
-    /// None, for this reason if the failure itself is not the whole of it.
+    /// Fail the call; the text adds a reason beyond the failure itself.
     Over(Option<String>),
 }
 
-/// The tries of one call.
+/// The attempts of one call.
 struct Tries<'a> {
     of: &'a Inner,
     begun: Duration,
     pauses: ExponentialBackoff,
     failures: Vec<Failure>,
-    /// Failures of all runs when this call began to wait for the breaker.
+    /// The breaker's failure count when this call began to wait for it.
     seen: Option<u32>,
     held: Duration,
 }
@@ -428,7 +427,7 @@ impl<'a> Tries<'a> {
             .with_max_delay(LONGEST_PAUSE)
             .with_factor(2.0)
             .with_max_times(of.retries as usize)
-            // Up to one pause more, so that many who failed together do not come back so.
+            // Up to one more pause, so that many calls that failed together do not retry together.
             .with_jitter()
             .build();
         Tries {
@@ -441,7 +440,7 @@ impl<'a> Tries<'a> {
         }
     }
 
-    /// What follows this failure.
+    /// Decides what to do after this failure.
     fn after(&mut self, failure: Failure, model: &str) -> Next {
         let remedy = failure.remedy;
         let asked = failure.retry_after.unwrap_or_default();
@@ -473,8 +472,8 @@ impl<'a> Tries<'a> {
         }
     }
 
-    /// The breaker lets nothing through: waits for it, as long as that is short. Where requests
-    /// of others fail meanwhile, their failures count as tries of this call.
+    /// Waits while the breaker is open, as long as the wait is short. Failures of other runs'
+    /// requests meanwhile count as attempts of this call.
     async fn hold(&mut self, gate: &Gate, waiting: Waiting) -> Result<(), ProviderFault> {
         let seen = *self.seen.get_or_insert(waiting.failures);
         if waiting.busy && (waiting.left > SHORT || self.held >= SHORT_IN_ALL) {
@@ -509,14 +508,14 @@ impl<'a> Tries<'a> {
         }
     }
 
-    /// What a person is told: what happened last, how often it was tried, what happened before.
+    /// The fault for the user, from all failures of this call.
     fn over(&self, why: Option<String>) -> ProviderFault {
         let took = self.of.clock.monotonic().saturating_sub(self.begun);
         told(&self.failures, why, took)
     }
 }
 
-/// What a person is told: what happened last, how often it was tried, what happened before.
+/// The fault for the user: the last failure, the number of attempts, and the earlier failures.
 fn told(failures: &[Failure], why: Option<String>, took: Duration) -> ProviderFault {
     let last = failures.last().expect("told after a failure");
     let mut message = open_ended(&last.message).to_owned();

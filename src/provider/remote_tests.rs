@@ -1,5 +1,5 @@
-//! Tests of what a table is made into and what is said when all tries have failed. How tries
-//! follow each other is tested over real sockets.
+//! Tests of how a table becomes a provider and of the message after all attempts failed. The
+//! sequence of attempts is tested over real sockets.
 
 use std::collections::BTreeMap;
 

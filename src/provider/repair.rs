@@ -1,8 +1,7 @@
-//! What is done when a provider refuses the conversation itself, in whatever words: it is sent
-//! once more as text and calls, without what the provider gave in its own form and without
-//! thinking. What it takes is noted in the conversation, and later requests have that form from
-//! the beginning. No session can then be left unusable by something that a provider once
-//! answered. Used by `remote`.
+//! Recovers when a provider refuses the conversation itself, for whatever stated reason: it is sent
+//! once more as text and tool calls, without the provider's own JSON and without thinking. The
+//! accepted form is noted in the conversation, and later requests use it from the start. So no
+//! session becomes unusable because of something that a provider once answered. Used by `remote`.
 
 use super::failure::{Failure, Remedy};
 use super::history::Form;
@@ -10,12 +9,11 @@ use super::http::NO_CONNECTION;
 use super::{ModelAnswer, ModelRequest};
 use crate::kernel::message::{Block, Note, Role};
 
-/// The repair of one call's conversation: each other form is tried once at most.
+/// The repair of one call's conversation; each other form is tried at most once.
 #[derive(Debug, Default)]
 pub(super) struct Repair {
-    /// The form in which the conversation is sent.
     form: Form,
-    /// What the provider said of it in the first form.
+    /// The provider's message when it refused the first form.
     refusal: Option<String>,
 }
 
@@ -25,8 +23,8 @@ impl Repair {
         self.form
     }
 
-    /// The body of the call in another form, if it is to be sent so because of this failure,
-    /// which would else be its last. `body`: writes it; `sent`: what was refused.
+    /// The request body in another form, if this failure may be fixed by one; otherwise the failure
+    /// is final. `body` writes a form, `sent` is the refused body.
     pub(super) fn next(
         &mut self,
         failure: &Failure,
@@ -35,7 +33,7 @@ impl Repair {
         body: impl Fn(Form) -> String,
     ) -> Option<String> {
         let mut messages = request.messages.iter();
-        // Without an answer in it, the conversation has nothing that a provider gave.
+        // A conversation without answers contains nothing from a provider.
         let has_answers = messages.any(|message| message.role == Role::Assistant);
         if !has_answers || !may_be_the_form(failure) {
             return None;
@@ -54,8 +52,8 @@ impl Repair {
         Some(body)
     }
 
-    /// Marks the answer to a repaired conversation: later requests have its form, and the run
-    /// says so.
+    /// Notes the accepted form in the answer and adds a warning for the run. Later requests use
+    /// this form.
     pub(super) fn mark(self, answer: &mut ModelAnswer, provider: &str) {
         let Some(refusal) = self.refusal else {
             return;
@@ -83,8 +81,9 @@ impl Repair {
     }
 }
 
-/// May another form of the conversation help? Not where the provider was not reached or takes no
-/// requests, where the key or the account is the reason, or where the conversation is too long.
+/// Whether another form of the conversation may help. It does not if the provider was not reached
+/// or accepts no requests, if the key or the account is the cause, or if the conversation is too
+/// long.
 fn may_be_the_form(failure: &Failure) -> bool {
     let status = failure.refusal.as_ref().and_then(|refusal| refusal.status);
     match failure.remedy {
@@ -139,7 +138,7 @@ mod tests {
             assert_eq!(next.as_deref(), Some("plain"), "{refused:?}");
             assert_eq!(repair.form(), Form::Plain);
             assert_eq!(repair.next(&refused, &asked, b"plain", body), None);
-            // Nothing would change.
+            // The other form is identical.
             let next =
                 |request, sent| Repair::default().next(&refused, request, sent, |_| "own".into());
             assert_eq!(next(&asked, b"own"), None);
@@ -171,7 +170,7 @@ mod tests {
         };
         Repair::default().mark(&mut answer, "p");
         assert_eq!((answer.blocks.len(), answer.warnings.len()), (0, 0));
-        // It was noted as plain before, and that is refused now.
+        // The plain form was noted before and is refused now.
         let mut repair = Repair::default();
         let refused = of_status(400, "because");
         let next = repair.next(&refused, &asked, b"plain", body);

@@ -9,9 +9,9 @@
 //!                         {"fail": "out of service"}, {"panic": true}]}]}
 //! ```
 //!
-//! The first rule whose `match` stands in the latest input (`*` fits all) answers. Which of
-//! its answers is a matter of the transcript alone, the number of answers since that input, so
-//! that a repeated call after a restart gets the same one. Relative paths are taken from the
+//! The first rule whose `match` occurs in the latest input (`*` matches all) answers. The number of
+//! answers since that input selects the rule's answer. It depends on the transcript alone, so that
+//! a call repeated after a restart gets the same answer. Relative paths are relative to the
 //! script's folder.
 
 use std::io::Write as _;
@@ -28,7 +28,7 @@ use crate::contract::runner::TextSink;
 use crate::kernel::message::{Block, Message, MessageKind, Role};
 use crate::kernel::run::Usage;
 
-/// How often a held answer looks for its file.
+/// Poll interval for the file that a held answer waits for.
 const HOLD_POLL: Duration = Duration::from_millis(10);
 
 #[derive(Debug, Deserialize)]
@@ -44,7 +44,7 @@ struct File {
 struct Rule {
     #[serde(rename = "match")]
     text: String,
-    /// It answers announces, else what a user says.
+    /// The rule answers announces; otherwise it answers user messages.
     #[serde(default)]
     match_announce: bool,
     answers: Vec<Answer>,
@@ -55,28 +55,28 @@ struct Rule {
 struct Answer {
     text: String,
     calls: Vec<Call>,
-    /// Waits this long before answering.
+    /// Delay before the answer, milliseconds.
     delay_ms: u64,
-    /// Waits until this file exists.
+    /// The answer waits until this file exists.
     hold: Option<PathBuf>,
-    /// Says its text piece by piece.
+    /// Streams the text in pieces.
     stream: Option<Stream>,
-    /// Fails with this message.
+    /// The call fails with this message.
     fail: Option<String>,
-    /// Panics.
+    /// The call panics.
     panic: bool,
 }
 
-/// How a text is said piece by piece.
+/// How a text is streamed in pieces.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Stream {
-    /// So many characters are one piece.
+    /// Characters per piece.
     chars: usize,
-    /// Waits this long after each piece.
+    /// Pause after each piece, milliseconds.
     #[serde(default)]
     pause_ms: u64,
-    /// After so many pieces waits until the file of `hold` exists, before the next.
+    /// Number of pieces after which the stream waits until the file of `hold` exists.
     #[serde(default)]
     hold_after: usize,
     #[serde(default)]
@@ -98,7 +98,7 @@ impl Stream {
     }
 }
 
-/// Waits until the file exists, if there is one to wait for.
+/// Waits until `file` exists; returns at once if it is `None`.
 async fn hold(folder: &Path, file: Option<&Path>) {
     let Some(file) = file.map(|file| folder.join(file)) else {
         return;
@@ -116,7 +116,7 @@ struct Call {
     arguments: Value,
 }
 
-/// Answers from a file.
+/// The provider, with its rules loaded.
 pub(super) struct Script {
     rules: Vec<Rule>,
     log: Option<PathBuf>,
@@ -124,7 +124,7 @@ pub(super) struct Script {
 }
 
 impl Script {
-    /// Reads the script at `path`.
+    /// Loads the script at `path`; the error names the file.
     pub(super) fn load(path: &Path) -> Result<Self, ProviderFault> {
         let fault = |error: &dyn std::fmt::Display| {
             ProviderFault::new(format!("the script {}: {error}", path.display()))
@@ -173,7 +173,7 @@ impl Script {
         Ok(Chosen { answer, index, seq })
     }
 
-    /// Notes that a call has begun: a witness outside the store.
+    /// Logs that a call has begun: evidence outside the database.
     fn write_log(&self, rule: &str, index: usize, seq: i64) -> Result<(), ProviderFault> {
         let Some(path) = &self.log else {
             return Ok(());
@@ -183,13 +183,13 @@ impl Script {
             .create(true)
             .append(true)
             .open(path)
-            // One write, so that lines of several processes do not mix.
+            // A single write, so that lines of several processes do not interleave.
             .and_then(|mut file| file.write_all(line.as_bytes()))
             .map_err(|error| ProviderFault::new(format!("the log {}: {error}", path.display())))
     }
 }
 
-/// What the latest input says; announces that came together are one input.
+/// The text of the latest input; consecutive announces are one input.
 fn input_text(messages: &[Arc<Message>], latest: usize) -> String {
     if messages[latest].kind != MessageKind::Announce {
         return messages[latest].text();
@@ -243,7 +243,7 @@ impl Chosen {
             blocks,
             usage: Usage {
                 model_calls: 1,
-                // Of what it was sent a script counts nothing: that stays to be estimated.
+                // A script does not count input tokens; the caller estimates them.
                 output_tokens: 5,
                 ..Usage::default()
             },

@@ -1,4 +1,4 @@
-//! Transcript entries for the tests of providers.
+//! Transcript entries and requests for the provider tests.
 
 use std::sync::Arc;
 
@@ -63,7 +63,7 @@ pub(super) fn result(seq: i64, call: &str, said: &str, is_error: bool) -> Messag
     message
 }
 
-/// The same request with messages that come out of the store.
+/// The same request with messages as loaded from the database.
 pub(super) fn stored(request: &ModelRequest) -> ModelRequest {
     let of_store = |message: &Arc<Message>| {
         let text = serde_json::to_string(&message.content.to_vec()).unwrap();
@@ -78,7 +78,7 @@ pub(super) fn stored(request: &ModelRequest) -> ModelRequest {
     }
 }
 
-/// A request with the four reading tools.
+/// A request with the four read-only tools.
 pub(super) fn request(messages: Vec<Message>) -> ModelRequest {
     ModelRequest {
         options: serde_json::Map::new(),

@@ -1,39 +1,38 @@
-//! What a provider's refusal means. Judged by the names that it gives to the error, its status,
-//! its words, the numbers in them and the size of the request; no single one of these is there
-//! with every provider. Called by `failure`.
+//! Interprets a provider's error by its names, status, message, the numbers in it, and the size of
+//! the request; no provider gives all of these. Called by `failure`.
 
 use super::refusal::Refusal;
 
-/// What is known of a request that was refused.
+/// The size of the refused request.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Size {
     /// Bytes of its body.
     pub bytes: u64,
-    /// The most tokens that a request may have by the settings; 0: not known.
+    /// Maximum tokens of a request according to the settings; 0 if unknown.
     pub window: u64,
 }
 
-/// What a refusal means.
+/// The meaning of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// The conversation is longer than the model takes.
+    /// The conversation is longer than the model accepts.
     TooLong,
-    /// The account has no credit or quota left: waiting does not bring it back.
+    /// The account has no credit or quota left; waiting does not help.
     NoCredit,
-    /// More is asked for at once than the account will ever be allowed.
+    /// This one request exceeds the account's whole rate allowance.
     OverAllowance,
-    /// The provider takes no requests now, from anybody or with this key.
+    /// The provider accepts no requests now, in general or with this key.
     Busy,
     /// None of these.
     Other,
 }
 
-/// Bytes of a token, about.
+/// Approximate bytes per token.
 const BYTES_A_TOKEN: u64 = 4;
-/// Smaller numbers are no lengths of conversations.
+/// Smaller numbers are not conversation lengths.
 const LEAST_LENGTH: u64 = 256;
 
-/// Names of errors that say that there is no credit.
+/// Error names that mean that there is no credit.
 const CREDIT_NAMES: [&str; 12] = [
     "insufficient_quota",
     "insufficient_balance",
@@ -46,11 +45,11 @@ const CREDIT_NAMES: [&str; 12] = [
     "payment_required",
     "budget_exceeded",
     "arrearage",
-    // GLM's number for an account without money.
+    // GLM's code for an account without money.
     "1113",
 ];
 
-/// Words that say so, whatever the status.
+/// Phrases that mean no credit, whatever the status.
 const CREDIT_WORDS: [&str; 22] = [
     "credit balance",
     "insufficient balance",
@@ -76,7 +75,7 @@ const CREDIT_WORDS: [&str; 22] = [
     "余额不足",
 ];
 
-/// What an account may have too little of …
+/// What an account may lack; counts together with a word of [`LACKS`] …
 const MEANS: [&str; 14] = [
     "credit",
     "balance",
@@ -94,7 +93,7 @@ const MEANS: [&str; 14] = [
     "account is",
 ];
 
-/// … and that it has.
+/// … which says that it is lacking.
 const LACKS: [&str; 27] = [
     "insufficient",
     "not sufficient",
@@ -125,17 +124,17 @@ const LACKS: [&str; 27] = [
     "below",
 ];
 
-/// Words that say so by themselves.
+/// Words that mean unpaid debt by themselves.
 const DEBT_WORDS: [&str; 7] = [
     "arrear", "top up", "top-up", "topup", "unpaid", "past due", "overdue",
 ];
 
-/// Words that say so where the status is one of refused access.
+/// Words that mean no credit if the status refuses access (403 or 429).
 const ACCOUNT_WORDS: [&str; 8] = [
     "quota", "billing", "credit", "balance", "top up", "top-up", "prepaid", "欠费",
 ];
 
-/// Words of limits that count what is asked for in a span of time.
+/// Words of rate limits, which count requests or tokens per time span.
 const RATE_WORDS: [&str; 21] = [
     "per day",
     "per minute",
@@ -160,7 +159,7 @@ const RATE_WORDS: [&str; 21] = [
     "速率",
 ];
 
-/// Words of a provider that has too much to do.
+/// Words of an overloaded provider.
 const BUSY_WORDS: [&str; 6] = [
     "overloaded",
     "at capacity",
@@ -170,7 +169,7 @@ const BUSY_WORDS: [&str; 6] = [
     "currently unavailable",
 ];
 
-/// Words that say that a conversation is too long, and nothing else.
+/// Phrases that mean only that a conversation is too long.
 const LENGTH_WORDS: [&str; 34] = [
     "prompt is too long",
     "prompt too long",
@@ -208,7 +207,7 @@ const LENGTH_WORDS: [&str; 34] = [
     "长度超",
 ];
 
-/// What may be too long …
+/// What may be too long; counts together with a phrase of [`EXCESSES`] …
 const SUBJECTS: [&str; 9] = [
     "context",
     "token",
@@ -221,7 +220,7 @@ const SUBJECTS: [&str; 9] = [
     "body",
 ];
 
-/// … and that it is.
+/// … which says that it is.
 const EXCESSES: [&str; 11] = [
     "too long",
     "too large",
@@ -236,7 +235,7 @@ const EXCESSES: [&str; 11] = [
     "does not fit",
 ];
 
-/// A refusal of nothing but these says nothing.
+/// A message of only these words carries no information.
 const EMPTY_WORDS: [&str; 9] = [
     "bad",
     "request",
@@ -249,7 +248,7 @@ const EMPTY_WORDS: [&str; 9] = [
     "the",
 ];
 
-/// What the refusal means of a request of that size.
+/// Interprets the refusal of a request of that size.
 pub(super) fn judge(refusal: &Refusal, size: Size) -> Verdict {
     let status = refusal.status;
     let may_be_length = matches!(status, None | Some(400 | 413 | 422 | 500));
@@ -288,12 +287,12 @@ fn names_length(refusal: &Refusal) -> bool {
         &["request_too_large"],
     ];
     named.iter().any(|words| refusal.names_with(words))
-        // GLM's number for it, which others may use for something else.
+        // GLM's code for it, which other servers may use for something else.
         || (refusal.names("1261") && refusal.says_any(&["prompt", "length", "长"]))
 }
 
-/// Does it speak of what was asked for in a span of time? A request that is simply too long says
-/// nothing of times.
+/// Whether it is about a rate limit. A message about a request that is too long mentions no time
+/// span.
 fn is_rate(refusal: &Refusal) -> bool {
     if matches!(refusal.status, Some(401 | 404)) {
         return false;
@@ -305,8 +304,7 @@ fn is_rate(refusal: &Refusal) -> bool {
         || refusal.names("too_many_requests")
 }
 
-/// Of a limit in a span of time, is it this one request that is larger than the whole?
-/// `Limit 30000, Requested 45000`
+/// Whether this single request exceeds the whole limit: `Limit 30000, Requested 45000`.
 fn asks_for_too_much(refusal: &Refusal) -> bool {
     let behind = |word: &str| refusal.number_behind(word);
     match (behind("limit"), behind("requested")) {
@@ -346,13 +344,13 @@ fn is_length(refusal: &Refusal, size: Size) -> bool {
     if speaks && (has_own_length(refusal, size) || (size.window > 0 && about >= size.window / 2)) {
         return true;
     }
-    // It says nothing, and the request is about as long as it may be.
+    // The message is uninformative, and the request is about as long as allowed.
     let says_nothing = matches!(refusal.status, Some(400 | 422)) && refusal.has_only(&EMPTY_WORDS);
     says_nothing && size.window > 0 && about >= size.window / 5 * 4
 }
 
-/// Does it give two lengths, a larger one that may be this request's own, in tokens or
-/// characters, and a smaller one that would be the limit?
+/// Whether the message has two lengths: a larger one that may be this request's own, in tokens or
+/// characters, and a smaller one that would be the limit.
 fn has_own_length(refusal: &Refusal, size: Size) -> bool {
     let own = size.bytes / 12..=size.bytes + size.bytes / 5;
     let numbers: Vec<u64> = refusal

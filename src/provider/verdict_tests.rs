@@ -1,4 +1,4 @@
-//! Tests of what refusals of many servers mean. The shapes are theirs, the words are not.
+//! Tests of interpreting errors of many servers. The JSON shapes are theirs; the wording is not.
 
 use serde_json::{Value, json};
 
@@ -196,7 +196,7 @@ fn words_that_are_on_no_list_are_judged_by_numbers_and_by_the_size_of_the_reques
         assert_eq!(judged(400, &silent, small), Verdict::Other, "{silent}");
         assert_eq!(judged(400, &silent, large), Verdict::TooLong, "{silent}");
     }
-    // Something else is wrong, however long the request is.
+    // Another error, however long the request is.
     for other in [
         json!({"error": {"message": "Unknown model"}}),
         json!({"error": {"message": "messages.3: `tool_use` ids were found without `tool_result` blocks"}}),

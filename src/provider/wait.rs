@@ -1,5 +1,5 @@
-//! How long a provider asks to wait, in every form in which providers say it: headers, fields of
-//! an error, and words.
+//! Reads how long a provider asks to wait, from response headers, error fields and text. Used by
+//! `failure` and `refusal`.
 
 use std::time::Duration;
 
@@ -7,8 +7,7 @@ use http::HeaderMap;
 
 use crate::kernel::time::Timestamp;
 
-/// The headers that say when a used-up allowance comes back, and those that say what is left of
-/// it.
+/// Headers with the reset time of a rate limit, each with the header of its remaining allowance.
 const ALLOWANCES: [(&str, &str); 10] = [
     (
         "x-ratelimit-reset-requests",
@@ -40,7 +39,7 @@ const ALLOWANCES: [(&str, &str); 10] = [
     ),
 ];
 
-/// `retry-after-ms`, or `Retry-After` in seconds or as a date.
+/// The wait requested by `retry-after-ms`, or by `Retry-After` in seconds or as a date.
 pub(super) fn asked(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     let number = |name: &str| text(headers, name)?.parse::<f64>().ok();
     let ms = number("retry-after-ms").and_then(|ms| Duration::try_from_secs_f64(ms / 1000.0).ok());
@@ -52,12 +51,12 @@ pub(super) fn asked(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     }
     let date = httpdate::parse_http_date(text(headers, "retry-after")?).ok()?;
     let at = date.duration_since(std::time::UNIX_EPOCH).ok()?;
-    // A date in the past asks for no wait at all.
+    // A date in the past means no wait at all.
     Some(at.saturating_sub(since_epoch(now)?))
 }
 
-/// When the allowance comes back that is used up: of several the last one. Without a count of
-/// what is left every one counts.
+/// Time until the used-up rate limits reset, the latest if there are several. A limit without a
+/// remaining count is taken as used up.
 pub(super) fn until_allowed(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     let resets = ALLOWANCES.iter().filter_map(|(reset, remaining)| {
         let left = text(headers, remaining).and_then(|left| left.parse::<f64>().ok());
@@ -67,7 +66,7 @@ pub(super) fn until_allowed(headers: &HeaderMap, now: Timestamp) -> Option<Durat
     resets.max()
 }
 
-/// `try again in 1m30.5s`, `retry after 20 seconds`: `words` are in small letters.
+/// A wait within a message in lower case: `try again in 1m30.5s`, `retry after 20 seconds`.
 pub(super) fn in_words(words: &str) -> Option<Duration> {
     let markers = [
         "again in ",
@@ -85,8 +84,8 @@ pub(super) fn in_words(words: &str) -> Option<Duration> {
     })
 }
 
-/// A span as providers write it, at the beginning of a text: `20`, `1m30.951s`, `20 seconds`,
-/// `350ms`. A number without a unit is of seconds.
+/// A duration at the beginning of a text, as providers write it: `20`, `1m30.951s`, `20 seconds`,
+/// `350ms`. A number without a unit means seconds.
 pub(super) fn duration(text: &str) -> Option<Duration> {
     let mut rest = text.trim_start();
     let mut seconds = None;
@@ -114,9 +113,10 @@ pub(super) fn duration(text: &str) -> Option<Duration> {
     Duration::try_from_secs_f64(seconds?).ok()
 }
 
-/// A point in time (seconds or milliseconds since the epoch, or as text), or a span.
+/// Time until a point in time (seconds or milliseconds since the epoch, or RFC 3339), or a
+/// duration.
 fn moment(text: &str, now: Timestamp) -> Option<Duration> {
-    /// Larger numbers are no spans of seconds.
+    /// Numbers from here on are a point in time, not a number of seconds to wait.
     const EPOCH_SECONDS: f64 = 1e9;
     const EPOCH_MS: f64 = 1e12;
     let now = since_epoch(now)?;

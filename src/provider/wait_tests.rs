@@ -1,4 +1,4 @@
-//! Tests of how long providers ask to wait.
+//! Tests of reading requested waits.
 
 use super::*;
 

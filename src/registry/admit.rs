@@ -1,5 +1,5 @@
-//! Whether a step may begin that the journal intends: the runner's gate says so, and where it
-//! asks, a person. Called by `drive` before each effect.
+//! Decides whether an intended step may begin: the runner's gate decides, or asks the user for an
+//! approval. `drive` calls it before each effect.
 
 use std::sync::Arc;
 
@@ -16,8 +16,8 @@ use crate::kernel::text::storable;
 use crate::store::command::{RequestApproval, StepRef};
 use crate::store::{Command, Reply};
 
-/// Asks whether the effect of a step may begin, and a person where that is needed; the step's
-/// outcome if it may not, or not yet.
+/// Checks whether a step's effect may begin, and requests an approval if the gate asks for one.
+/// Returns `None` if it may begin, else the step's outcome (refused or waiting).
 pub(super) async fn admit(
     inner: &Arc<Inner>,
     view: &Arc<RunView>,
@@ -28,7 +28,7 @@ pub(super) async fn admit(
     }
     let refused = |text: String| {
         Some(match step.kind {
-            // There is nobody to tell but who waits for the run.
+            // No model reads the result of a command step; only waiters on the run see the refusal.
             StepKind::Command => StepOutcome::failed(RunError::new("denied", text)),
             _ => StepOutcome::ToolResult {
                 text,
@@ -80,7 +80,8 @@ pub(super) async fn admit(
     })
 }
 
-/// What a run starts is started with its whole environment, or not yet.
+/// Allows the step if the run's environment is complete; otherwise the step waits for the missing
+/// names.
 async fn complete(
     inner: &Arc<Inner>,
     view: &Arc<RunView>,

@@ -1,4 +1,4 @@
-//! Agents as the doors ask for them: lists, stored definitions, reloads, and trust in projects.
+//! Agents for the RPC layer: lists, stored definitions, reloads, and trust in projects.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -18,21 +18,21 @@ use crate::store::{Command, Reply, agents, trust};
 
 use super::spawn::unexpected;
 
-/// Why the agents are read again.
+/// Why the agents are reloaded; recorded in the event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReloadReason {
-    /// They may have changed while the daemon was down.
+    /// Daemon start: files may have changed while it was down.
     Start,
-    /// A file has changed.
+    /// A watched file has changed.
     Watch,
-    /// Somebody asked.
+    /// A client requested it.
     Manual,
-    /// A stored definition or a trust has changed.
+    /// A stored definition or a trust row has changed.
     Stored,
 }
 
 impl ReloadReason {
-    /// The word in events.
+    /// The word used in events.
     pub fn as_str(self) -> &'static str {
         match self {
             ReloadReason::Start => "start",
@@ -43,17 +43,17 @@ impl ReloadReason {
     }
 }
 
-/// A trusted project and what it is now.
+/// A trusted project with its present content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrustView {
-    /// The row.
+    /// The stored trust row.
     pub project: TrustedProject,
-    /// What trust in it would cover now; the text says why that cannot be told.
+    /// What trust would cover now, or the reason why that could not be determined.
     pub now: Result<Covers, String>,
 }
 
 impl Registry {
-    /// The agents that count for work in `folder`.
+    /// The agents that are effective for work in `folder`.
     pub async fn agents(&self, who: &Principal, folder: Option<String>) -> Result<Listing, Fault> {
         let listed = self.inner.in_catalog(&who.org, folder, |inner, place| {
             Ok(inner.catalog.list(place))
@@ -61,7 +61,7 @@ impl Registry {
         listed.await
     }
 
-    /// One agent as it counts for work in `folder`.
+    /// One agent as it is effective for work in `folder`.
     pub async fn agent(
         &self,
         who: &Principal,
@@ -76,7 +76,7 @@ impl Registry {
         found.await
     }
 
-    /// The exact tools of an agent as it counts for work in `folder`.
+    /// The resolved tool set of an agent for work in `folder`.
     pub async fn tools(
         &self,
         who: &Principal,
@@ -91,7 +91,8 @@ impl Registry {
         found.await
     }
 
-    /// Stores an agent that is not there yet. Once this returns, it can be spawned.
+    /// Once this returns, a new agent is stored and can be spawned. A name that is taken by another
+    /// definition is a `conflict`.
     pub async fn create_agent(
         &self,
         who: &Principal,
@@ -100,7 +101,7 @@ impl Registry {
         self.put_agent(who, definition, true, None).await
     }
 
-    /// Gives a stored agent another definition. Once this returns, new runs have it.
+    /// Once this returns, the stored agent has the new definition and new runs use it.
     pub async fn update_agent(
         &self,
         who: &Principal,
@@ -146,7 +147,8 @@ impl Registry {
         self.agent(who, None, name.into()).await
     }
 
-    /// Deletes a stored agent; whether this call did. Its runs go on with their pins.
+    /// Once this returns, the stored agent is deleted; returns whether this call deleted it. Open
+    /// runs keep their pins.
     pub async fn delete_agent(
         &self,
         who: &Principal,
@@ -162,13 +164,13 @@ impl Registry {
         self.removed(command).await
     }
 
-    /// Reads files and rows again. Once this returns they count, and the event log tells what
-    /// is different.
+    /// Once this returns, agent files and rows are reloaded and in effect, and the event log has
+    /// the differences.
     pub async fn reload_agents(&self, reason: ReloadReason) -> Result<(), Fault> {
         reload(&self.inner, reason).await
     }
 
-    /// Trusts the project in `folder` as it is now.
+    /// Once this returns, the project in `folder` is trusted with its present content.
     pub async fn trust(
         &self,
         who: &Principal,
@@ -190,7 +192,7 @@ impl Registry {
         }
     }
 
-    /// The trusted projects, by folder, and what they are now.
+    /// The trusted projects, sorted by folder, each with its present content.
     pub async fn trusted(&self, who: &Principal) -> Result<Vec<TrustView>, Fault> {
         let org = who.org.clone();
         let rows = self.inner.store.read(|tx| trust::every(tx)).await?;
@@ -205,7 +207,8 @@ impl Registry {
         Ok(views)
     }
 
-    /// Takes the trust from a project, which may be gone by now; whether it was trusted.
+    /// Once this returns, the project is not trusted; returns whether it was. The folder may no
+    /// longer exist.
     pub async fn revoke_trust(&self, who: &Principal, folder: String) -> Result<bool, Fault> {
         let whole = std::path::Path::new(&folder).canonicalize().ok();
         let whole = whole.and_then(|whole| whole.to_str().map(str::to_owned));
@@ -233,9 +236,9 @@ impl Registry {
 }
 
 impl Inner {
-    /// What a run pins of the agent called `name` (the default one if unset) for work in
-    /// `folder`. The files are read again before it is said that there is none: a notice of a file
-    /// that was just saved takes a moment.
+    /// Resolves what a run pins of agent `name` (the default agent if unset) for work in `folder`.
+    /// Before it returns `NotFound` it reads the files again, because a change notice for a file
+    /// just saved takes a moment.
     pub(super) async fn resolve(
         self: &Arc<Self>,
         org: &str,
@@ -302,8 +305,7 @@ impl Inner {
         Ok(self.with_environment(resolved))
     }
 
-    /// Asks the catalog about a place; the files are read again before it is said that what was
-    /// asked for is not there.
+    /// Queries the catalog for a place. Before it returns `NotFound` it reads the files again.
     pub(super) async fn in_catalog<T: Send + 'static>(
         self: &Arc<Self>,
         org: &str,
@@ -319,7 +321,7 @@ impl Inner {
         }
     }
 
-    /// Asks the catalog about a place, on a thread that may wait if it must look at a disk.
+    /// Queries the catalog, on a blocking thread if the query must read the disk.
     async fn ask_catalog<T: Send + 'static>(
         self: &Arc<Self>,
         org: &str,
@@ -346,15 +348,15 @@ impl Inner {
     }
 }
 
-/// Reads the files again if they are others than when they were read last: a notice of a file that
-/// was just saved takes a moment.
+/// Reloads the files if they changed since the last reload: a change notice for a file just saved
+/// takes a moment.
 async fn look_again(inner: &Arc<Inner>) -> Result<(), Fault> {
     let looking = Arc::clone(inner);
     if !off_thread(move || Ok(looking.catalog.is_outdated())).await? {
         return Ok(());
     }
     let alone = inner.reloading.lock().await;
-    // Of several who find a new file one reads it.
+    // If several callers see the new file, only the first one reads it.
     let looking = Arc::clone(inner);
     if !off_thread(move || Ok(looking.catalog.is_outdated())).await? {
         return Ok(());
@@ -364,7 +366,7 @@ async fn look_again(inner: &Arc<Inner>) -> Result<(), Fault> {
 
 /// As [`Registry::reload_agents`], for the service loop.
 pub(super) async fn reload(inner: &Arc<Inner>, reason: ReloadReason) -> Result<(), Fault> {
-    // One after another: a slow reading must not count after a later one.
+    // Serialized: a slow reload must not overwrite the result of a later one.
     let alone = inner.reloading.lock().await;
     reload_alone(inner, reason, &alone).await
 }
@@ -394,10 +396,11 @@ async fn reload_alone(
     Ok(())
 }
 
-/// The files of agents and skills are waited for so long, and no request longer.
+/// Time limit of a request for reading agent and skill files.
 const FILES_LIMIT: Duration = Duration::from_secs(30);
 
-/// Work that may wait for a disk, on threads that hold up nothing else.
+/// Runs work that may block on the disk, on threads reserved for definition files, within
+/// [`FILES_LIMIT`].
 pub(super) async fn off_thread<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Fault> + Send + 'static,
 ) -> Result<T, Fault> {

@@ -1,4 +1,4 @@
-//! Drains the outbox into the transcripts of requesters.
+//! Delivers outbox rows to the transcripts of requesters. The service loop calls it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,14 +18,14 @@ use crate::store::command::NewRun;
 use crate::store::tx::DbError;
 use crate::store::{Command, blobs, runs, sessions};
 
-/// A delivery that failed is tried again after this long; the outbox row stays until then.
+/// Delay before a failed delivery is retried; its outbox rows stay pending until then.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// One delivery at a time for each session.
+/// Runs at most one delivery per session at a time.
 pub(super) struct Announcer {
     inner: Arc<Inner>,
     tasks: TaskTracker,
-    /// Sessions with a delivery under way; `true`: look once more when it is over.
+    /// Sessions with a delivery under way; `true` means deliver again when it finishes.
     under_way: HashMap<SessionId, bool>,
 }
 
@@ -38,7 +38,7 @@ impl Announcer {
         }
     }
 
-    /// Something waits to be told to this session.
+    /// Starts a delivery of the session's pending announces, or a repeat after the current one.
     pub fn deliver(&mut self, session: SessionId) {
         if let Some(again) = self.under_way.get_mut(&session) {
             *again = true;
@@ -54,17 +54,17 @@ impl Announcer {
                     false
                 }
             };
-            // The loop is gone when the daemon stops; the rows stay pending.
+            // The loop is gone while the daemon stops; the rows stay pending for the next start.
             let _ = inner.signals.send(Signal::Delivered(session, delivered));
         });
     }
 
-    /// A delivery is over.
+    /// Handles the end of a delivery: repeats it if requested, or retries it after a failure.
     pub fn over(&mut self, session: SessionId, delivered: bool) {
         let again = self.under_way.remove(&session).unwrap_or(false);
         if !delivered {
             let inner = Arc::clone(&self.inner);
-            // Not tracked: a drain does not wait for it, the row is found by the next start.
+            // Not tracked: shutdown does not wait for the retry; the next start finds the row.
             tokio::spawn(async move {
                 tokio::time::sleep(AGAIN_AFTER).await;
                 let _ = inner.signals.send(Signal::DeliverAgain(session));
@@ -75,7 +75,7 @@ impl Announcer {
     }
 }
 
-/// Submits one delivery, with a wake run at hand where an agent must see it.
+/// Submits one delivery, with a prepared wake run if an agent owns the session.
 async fn tell(inner: &Arc<Inner>, session: SessionId) -> Result<(), Fault> {
     let target = inner.store.read_now(|tx| sessions::by_id(tx, session))?;
     let (wake, unable) = match target {
@@ -96,7 +96,7 @@ async fn tell(inner: &Arc<Inner>, session: SessionId) -> Result<(), Fault> {
     inner.store.submit_patiently(command).await.map(|_| ())
 }
 
-/// A run that shows a session's agent what its transcript holds of announces.
+/// Prepares a run that shows the session's agent the announces in its transcript.
 pub(super) async fn wake_run(inner: &Arc<Inner>, target: &Session) -> Result<NewRun, Fault> {
     let overrides = Overrides {
         model: target.model.as_deref(),
@@ -108,7 +108,8 @@ pub(super) async fn wake_run(inner: &Arc<Inner>, target: &Session) -> Result<New
         .resolve(&target.org, folder, Some(named), overrides)
         .await;
     let agent = match agent {
-        // Gone since, or not to be used any more: whoever asked is still told.
+        // The agent was removed or is no longer allowed; the requester must still get the
+        // announces.
         Err(fault) if matches!(fault.kind, Kind::NotFound | Kind::Forbidden) => {
             as_pinned_before(inner, target.id)?.ok_or(fault)?
         }
@@ -118,7 +119,7 @@ pub(super) async fn wake_run(inner: &Arc<Inner>, target: &Session) -> Result<New
     Ok(NewRun {
         id,
         environment: inner.sealed(id, &agent.overlay)?,
-        // The user of the run that is told about takes its place.
+        // Replaced by the user of the run that is announced.
         user: String::new(),
         label: None,
         title: "sees what its runs have brought".to_owned(),
@@ -132,7 +133,8 @@ pub(super) async fn wake_run(inner: &Arc<Inner>, target: &Session) -> Result<New
     })
 }
 
-/// The session's agent as its last run has pinned it; `None`: it had no run.
+/// The session's agent as its last run pinned it; `None` if it had no run or the pinned bodies are
+/// missing.
 fn as_pinned_before(inner: &Inner, session: SessionId) -> Result<Option<Resolved>, Fault> {
     inner.store.read_now(|tx| {
         let Some(run) = runs::last_in(tx, session)? else {

@@ -1,4 +1,4 @@
-//! What the registry answers to what the doors ask of it.
+//! Answer types of the registry's calls from the RPC layer.
 
 use serde_json::Value;
 
@@ -15,57 +15,57 @@ use crate::kernel::stop::Stop;
 use crate::kernel::time::Timestamp;
 use crate::store::read::{Activity, ShownSession};
 
-/// What `sessions.send` answers: delivery and reply apart.
+/// The answer of `sessions.send`: delivery and reply are reported separately.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SendAnswer {
-    /// The run of the turn that answers; `None` where a client owns the session.
+    /// The run whose turn answers; `None` if a client owns the session.
     pub run: Option<RunId>,
-    /// The session.
+    /// The target session.
     pub session: SessionKey,
-    /// `accepted`, `pending`, `delivered`, or how the turn ended.
+    /// `accepted`, `pending`, `delivered`, or the outcome of the turn.
     pub status: &'static str,
-    /// The message stands in the session's transcript.
+    /// True once the message is in the session's transcript.
     pub delivered: bool,
-    /// What was replied.
+    /// The reply text, if the turn ended and produced one.
     pub reply: Option<String>,
-    /// Why the turn did not end well.
+    /// Why the turn failed.
     pub error: Option<RunError>,
 }
 
-/// A question with where it comes from.
+/// A question with its origin.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QuestionView {
-    /// Its row.
+    /// The stored question.
     pub question: Question,
-    /// Who asks.
+    /// The run and session that ask.
     pub origin: Asker,
-    /// The top of the tree, where people look.
+    /// The root session of the tree, where the question is shown to the user.
     pub root: Option<SessionKey>,
 }
 
-/// An approval with where it comes from.
+/// An approval with its origin.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ApprovalView {
-    /// Its row.
+    /// The stored approval.
     pub approval: Approval,
-    /// Who wants to make the call.
+    /// The run and session that want to make the call.
     pub origin: Asker,
-    /// The top of the tree, where people look.
+    /// The root session of the tree, where the approval is shown to the user.
     pub root: Option<SessionKey>,
-    /// The names that are set in the environment of the run's programs.
+    /// Names of the variables set in the environment of the run's programs.
     pub env: Vec<String>,
-    /// What the call works on, as it is now.
+    /// Preview of the call's effect on its file, computed now.
     pub preview: Preview,
 }
 
-/// A session as the doors show it.
+/// A session as the RPC layer shows it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SessionView {
-    /// Its row.
+    /// The stored session.
     pub session: Session,
-    /// What is under way there.
+    /// The work under way in the session.
     pub activity: Activity,
-    /// The cancel that is in force there until new work begins.
+    /// The cancel in force in the session until new work begins.
     pub stop: Option<Stop>,
 }
 
@@ -82,33 +82,33 @@ impl From<ShownSession> for SessionView {
 /// One page of a list.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Page<T> {
-    /// What is on it.
+    /// The items, in the order of the list.
     pub items: Vec<T>,
-    /// Where the next one begins; `None` on the last.
+    /// Cursor of the next page; `None` on the last page.
     pub next: Option<String>,
 }
 
-/// How far the telling of a run's end has come.
+/// Progress of the announce of a run's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnnounceState {
-    /// Nobody is told.
+    /// The run has no requester to announce to.
     None,
-    /// The run is open.
+    /// The run is open, so there is no announce yet.
     Open,
-    /// It waits for the requester's turn to end.
+    /// Waits for the requester's current turn to end.
     Pending,
-    /// It is in the requester's transcript.
+    /// Is in the requester's transcript.
     Delivered,
     /// The requester has acknowledged it.
     Acked,
-    /// It cannot be delivered; the result stays on the run.
+    /// Cannot be delivered; the result stays on the run.
     Undelivered,
-    /// Somebody has decided that it need not be told.
+    /// An operator dismissed it; it will not be delivered.
     Dismissed,
 }
 
 impl AnnounceState {
-    /// The text on the wire.
+    /// The word used on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
             AnnounceState::None => "none",
@@ -122,102 +122,102 @@ impl AnnounceState {
     }
 }
 
-/// A run as the doors show it.
+/// A run as the RPC layer shows it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunDetail {
-    /// Its row.
+    /// The stored run.
     pub run: Run,
-    /// The step that is open, or the last one: its seq and what it is (`model`, a tool name).
+    /// The open step, or else the last one: its sequence number and kind (`model` or a tool name).
     pub step: Option<(u32, String)>,
-    /// How far the telling of its end has come.
+    /// Progress of the announce of its end.
     pub announce: AnnounceState,
-    /// Why it gets no slot although it wants one: a lane that is closed by its setting.
+    /// Why a queued run gets no slot: its lane is closed by a setting.
     pub held_up: Option<String>,
-    /// What it asks people, and nobody has answered yet.
+    /// Its open questions to the user.
     pub questions: Vec<Question>,
-    /// What it needs a person's leave for, and nobody has decided yet.
+    /// Its open approvals.
     pub approvals: Vec<Approval>,
-    /// What it has written down to do, where one run is asked for.
+    /// Its to-do list; only filled when a single run is requested.
     pub todo: Option<Value>,
-    /// Its steps of which a person must say whether they happened.
+    /// Steps that need a review: an operator must state whether they happened.
     pub reviews: Vec<Step>,
-    /// Names of its environment that it holds still for, each with the reason.
+    /// Missing environment names that the run is paused for, each with the reason.
     pub lacks: Vec<(String, String)>,
-    /// The model call that waits for its provider.
+    /// The model step that waits for its provider.
     pub provider_wait: Option<Step>,
-    /// Why that is undelivered.
+    /// Why the announce is undelivered.
     pub held: Option<String>,
-    /// Running time used up to now, milliseconds.
+    /// Running time used so far, in milliseconds.
     pub elapsed_ms: u64,
-    /// When its limit would pass if it ran on from now; for display.
+    /// When its time limit would pass if it kept running from now; for display only.
     pub deadline_at: Option<Timestamp>,
 }
 
-/// One look at a run by `agent.wait`.
+/// State of one run in an answer of `agent.wait`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Waited {
-    /// It is there, ended or not.
+    /// The run exists, open or ended.
     Run(Box<RunDetail>),
     /// No run has that id.
     NotFound(RunId),
-    /// The run was there, and retention has removed it.
+    /// The run existed and retention has removed it.
     Expired(RunId),
 }
 
-/// Why `agent.wait` answered.
+/// Why `agent.wait` returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitCause {
-    /// What was waited for has ended.
+    /// The awaited runs have ended.
     Ended,
-    /// The window passed.
+    /// The caller's timeout passed.
     Window,
-    /// The daemon stops.
+    /// The daemon is stopping.
     Draining,
 }
 
-/// What `agent.wait` answers.
+/// The answer of `agent.wait`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WaitAnswer {
-    /// One entry for each id, in the order in which they were given.
+    /// One entry per requested id, in request order.
     pub runs: Vec<Waited>,
-    /// What was waited for has ended.
+    /// True if the wait condition is met.
     pub done: bool,
-    /// Why it answers now.
+    /// Why the call returned.
     pub cause: WaitCause,
 }
 
-/// One announce of a session's inbox.
+/// One announce in a session's inbox.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InboxEntry {
-    /// Its id.
+    /// Id of the announce; used to acknowledge it.
     pub announce: AnnounceId,
     /// The run that ended.
     pub run: RunId,
-    /// The session that the run worked in.
+    /// The session in which the run worked.
     pub session: SessionKey,
-    /// The run's name.
+    /// The run's label, if the spawn set one.
     pub label: Option<String>,
-    /// Who carried it out.
+    /// The agent that carried out the run.
     pub agent: AgentId,
-    /// How it ended.
+    /// The run's outcome.
     pub outcome: Outcome,
-    /// Why it did not end `ok`.
+    /// The error message if the outcome is not `ok`.
     pub error: Option<String>,
-    /// Its final text, cut to 100 KiB.
+    /// The run's final text, cut to 100 KiB.
     pub result: String,
-    /// The text was longer.
+    /// True if the text was longer.
     pub truncated: bool,
-    /// From accepted to ended.
+    /// Milliseconds from accepted to ended.
     pub duration_ms: u64,
-    /// Model use.
+    /// Model usage.
     pub usage: Usage,
     /// When it was delivered.
     pub at: Timestamp,
-    /// What the spawn gave.
+    /// Metadata that the spawn request passed.
     pub meta: Option<Value>,
-    /// When it was acknowledged.
+    /// When it was acknowledged; `None` before.
     pub acked_at: Option<Timestamp>,
-    /// Its place in the transcript.
+    /// Its message id and its position in the transcript.
     pub message: (MessageId, i64),
 }
 
@@ -226,43 +226,43 @@ pub struct InboxEntry {
 pub struct History {
     /// The messages, oldest first.
     pub messages: Vec<Passed>,
-    /// The runs that carry out calls of tools in them, with the tools that those have called.
+    /// The runs that carry out tool calls of these messages, each with the tool calls it made.
     pub delegated: Vec<(Run, Vec<ChildCall>)>,
-    /// There are more on the asked side.
+    /// True if there are more messages in the requested direction.
     pub truncated: bool,
 }
 
-/// A page of a journal: each step, and the run that carries out its call.
+/// A page of a journal: each step, with the run that carries out its call.
 pub type StepPage = Page<(Step, Option<RunId>)>;
 
-/// `gateway.status`: what is live.
+/// `gateway.status`: counts of live work.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Runs by open state: queued, running, paused, settling.
+    /// Runs waiting for a slot.
     pub queued: u64,
     /// Runs that hold a slot.
     pub running: u64,
-    /// Runs that hold still.
+    /// Paused runs.
     pub paused: u64,
-    /// Runs whose turn is over.
+    /// Runs whose turn has ended and that wait for their descendants.
     pub settling: u64,
-    /// Announces that wait to be delivered.
+    /// Announces not yet delivered.
     pub pending_announces: u64,
-    /// Calls of tools that wait for a person's leave.
+    /// Open approvals.
     pub approvals: u64,
-    /// Questions that wait for a person's answer.
+    /// Open questions.
     pub questions: u64,
-    /// Runs with an environment of their own that programs may still carry.
+    /// Runs with an environment of their own that child processes may still hold.
     pub environments: u64,
 }
 
-/// What a cancel has done.
+/// The result of a cancel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CancelAnswer {
-    /// These have ended by it.
+    /// Runs that this cancel ended.
     pub cancelled: Vec<RunId>,
-    /// These ended before, or by something else meanwhile.
+    /// Runs that had ended before, or ended for another reason meanwhile.
     pub already_ended: Vec<RunId>,
-    /// These are marked to end and still have an executor.
+    /// Runs that are marked to end but still have an executor.
     pub not_ended: Vec<RunId>,
 }

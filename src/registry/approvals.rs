@@ -1,5 +1,5 @@
-//! Calls of tools that wait for a person's leave: which wait, where they come from, what is said
-//! to them, and what is remembered of that.
+//! Approvals of tool calls: lists them with their origin, records decisions, and manages remembered
+//! decisions. Called by the RPC layer.
 
 use super::answer::{ApprovalView, Page};
 use super::questions::origin;
@@ -15,8 +15,8 @@ use crate::store::tx::{DbError, Tx};
 use crate::store::{Command, Reply, approvals, remembered};
 
 impl Registry {
-    /// A page of approvals, oldest first, each with where it comes from. With `tree`, those of
-    /// the whole tree in which the session lies: a person who looks at its top sees all.
+    /// A page of approvals, oldest first, each with its origin. With `tree`, all approvals of the
+    /// tree that contains the session, so that a user at the root sees every one.
     pub async fn approvals(
         &self,
         who: &Principal,
@@ -48,9 +48,9 @@ impl Registry {
         Ok(Page { items, next })
     }
 
-    /// Decides on an approval: its call is made, or refused with these words. The same decision
-    /// again gives the same. With a `digest` of the change that was looked at, nothing is allowed once
-    /// the call would do something else to its file.
+    /// Once this returns, the approval is decided: its call is made, or refused with the given
+    /// text. Repeating the same decision returns the same answer. With a `digest` of the reviewed
+    /// change, `Allow` fails with `conflict` if the call would now change its file differently.
     pub async fn resolve_approval(
         &self,
         who: &Principal,
@@ -80,7 +80,7 @@ impl Registry {
         }
     }
 
-    /// Would this open call still change its file as the digest says?
+    /// Fails with `conflict` if this open call would no longer make the change in the digest.
     async fn still_holds(
         &self,
         who: &Principal,
@@ -94,7 +94,7 @@ impl Registry {
                 None => Ok(None),
             }
         })?;
-        // What is not there or is decided is for the command to say.
+        // A missing or already decided approval is reported by the command that follows.
         let open = found.filter(|view| view.approval.state == ApprovalState::Open);
         let Some(mut view) = open else {
             return Ok(());
@@ -108,7 +108,7 @@ impl Registry {
             .hint("read the approval again (approvals.list) and decide on its change as it is now"))
     }
 
-    /// A page of the decisions that count for later calls, oldest first.
+    /// A page of the remembered decisions that apply to later calls, oldest first.
     pub async fn remembered(
         &self,
         who: &Principal,
@@ -128,7 +128,7 @@ impl Registry {
         })
     }
 
-    /// A remembered decision counts no more; whether there was one.
+    /// Once this returns, the remembered decision no longer applies; returns whether it existed.
     pub async fn forget_approval(&self, who: &Principal, id: ApprovalId) -> Result<bool, Fault> {
         let command = Command::ForgetApproval {
             org: who.org.clone(),
@@ -141,7 +141,7 @@ impl Registry {
     }
 }
 
-/// The approval with the run and session that it comes from.
+/// The approval with the run and session that it comes from; `None` if they are gone.
 fn with_origin(tx: &mut dyn Tx, approval: Approval) -> Result<Option<ApprovalView>, DbError> {
     let origin = origin(tx, approval.run, approval.root_session)?;
     Ok(origin.map(|(origin, root)| ApprovalView {

@@ -1,4 +1,4 @@
-//! Who changed what: the doors carry out their changing calls through here, and read the rows.
+//! The audit log: the RPC layer carries out its mutating calls through here and reads the rows.
 
 use super::answer::Page;
 use super::view::{cut, place};
@@ -8,8 +8,8 @@ use crate::store::Command;
 use crate::store::audit::{self, Entry, Row};
 
 impl Registry {
-    /// Carries out the call `method` about `object` for `who`. Its audit row is in the
-    /// transaction of what it changes; where it changes nothing, the row follows by itself.
+    /// Carries out the call `method` on `object` for `who`. Its audit row is written in the
+    /// transaction of the change; a call that changes nothing gets a separate row afterwards.
     pub async fn audited<T>(
         &self,
         who: &Principal,
@@ -33,7 +33,7 @@ impl Registry {
         done
     }
 
-    /// A page of audit rows, newest first.
+    /// A page of audit rows, newest first; `method` limits it to one method.
     pub async fn audit(
         &self,
         who: &Principal,

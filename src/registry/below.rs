@@ -1,5 +1,5 @@
-//! What a run has others do: a spawn whose end is told, or a call of a tool that another agent
-//! carries out while the run waits. Both are one store command under the step's id.
+//! Child runs that a run starts: a spawn whose end is announced, or a tool call that another agent
+//! carries out while the run waits. Each is one store command, idempotent by the step's id.
 
 use serde_json::Value;
 
@@ -42,7 +42,7 @@ impl Registry {
             stream: ask.stream,
             goes_on: goes_on.map_err(|why| Fault::params("session_id", why.to_string()))?,
         };
-        // By what was asked for, not by what is given to know beside it.
+        // The title comes from the request, without the context that is added to it.
         let title = Some(ask.title.unwrap_or_else(|| ask.task.clone()));
         let task = match ask.face {
             Face::Task | Face::Called => ask.task,
@@ -65,7 +65,7 @@ impl Registry {
             Ok(_) => Ok(Told::Waits),
             Err(fault) => {
                 let is_open = fault.data.contains_key(BREAKER);
-                // That is no matter of the agent's.
+                // Faults of the daemon are not reported as a result of the delegate.
                 let is_ours = matches!(
                     fault.kind,
                     Kind::Internal | Kind::Busy | Kind::Unavailable | Kind::Conflict
@@ -74,8 +74,8 @@ impl Registry {
                 let kind = match face {
                     _ if is_open => BREAKER,
                     Face::Sealed | Face::Planned if is_cancelled => CANCELLED_BY_PERSON,
-                    // Who has it done goes on with whatever came of it, be it that nobody was
-                    // asked.
+                    // In these modes the supervisor continues with any result, also when no agent
+                    // was started.
                     Face::Sealed | Face::Planned if !is_ours => fault.kind.as_str(),
                     _ => return Err(fault),
                 };
@@ -84,7 +84,7 @@ impl Registry {
                 let name = fault.data.get(AGENT_NAME).and_then(Value::as_str);
                 let agent = (&agent, name.unwrap_or(agent.as_str()));
                 let why = match &fault.hint {
-                    // It says itself whom it is about.
+                    // The circuit breaker's message already names the agent.
                     _ if is_open => fault.message.clone(),
                     Some(hint) => format!("{}: {}; {hint}", named(agent.0, agent.1), fault.message),
                     None => format!("{}: {}", named(agent.0, agent.1), fault.message),
@@ -95,7 +95,7 @@ impl Registry {
         }
     }
 
-    /// The first message of a child that knows nothing of its caller's conversation, out of the pack that was made for its call.
+    /// The first message of an isolated child, rendered from the context pack of its tool call.
     fn packed(&self, site: Site) -> Result<Option<String>, Fault> {
         let found = self.inner.store.read_now(|tx| {
             let (Some(run), Some(step)) = (
@@ -111,8 +111,8 @@ impl Registry {
         Ok(pack.map_err(Fault::internal)?.map(|pack| pack.frame()))
     }
 
-    /// A run below the caller's session is in the store once this returns; with `awaits` the
-    /// caller's step waits for it.
+    /// Once this returns, a child run of the caller's session is stored; with `awaits` the caller's
+    /// step waits for it.
     async fn spawn_below(
         &self,
         site: Site,
@@ -184,12 +184,12 @@ impl Registry {
             },
             bundle: bound(&ask.bundle)?,
         })));
-        // Of what is refused it is told whom it was about.
+        // A refusal names the agent that was requested.
         accepted.await.map_err(|fault| fault.with(AGENT_NAME, name))
     }
 
-    /// Whom the caller's run may delegate to, and how deep: one value for refusals and listings,
-    /// which holds as long as the run does.
+    /// The agents that the caller's run may delegate to, and the depth limit. Refusals and listings
+    /// use the same value, which is pinned for the run's duration.
     pub(super) fn reach(&self, caller: &Caller) -> Result<Reach, Fault> {
         let (pins, known) = (&caller.run.pins, &self.inner.pins);
         let (definition, tools) = self
@@ -200,7 +200,7 @@ impl Registry {
     }
 }
 
-/// The bundle as it is stored; one that binds nothing needs no row.
+/// The permission bundle in its stored form; `None` for one without restrictions.
 fn bound(bundle: &Bundle) -> Result<Option<String>, Fault> {
     if *bundle == Bundle::default() {
         return Ok(None);

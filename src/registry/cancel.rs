@@ -1,4 +1,4 @@
-//! Ends runs before their time, and speaks to runs in the middle of their turn.
+//! Cancels runs, and steers runs in the middle of their turn. Called by the RPC layer.
 
 use std::time::Duration;
 
@@ -12,13 +12,13 @@ use crate::kernel::run::{Outcome, RunState};
 use crate::store::command::{Cancel, Cancelled};
 use crate::store::{Command, Reply, runs};
 
-/// How long the answer of a cancel waits until the executors are gone.
+/// Maximum time that a cancel's answer waits for executors to stop.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Registry {
-    /// Ends a run or what goes on in a session, with everything open below. Once this returns
-    /// the mark is in the store and no restart carries the runs on; the answer says which have
-    /// ended and which still have an executor.
+    /// Ends a run, or all work in a session, with every open descendant. Once this returns the mark
+    /// is stored and no restart continues these runs; the answer lists those that ended and those
+    /// that still have an executor.
     pub async fn cancel(
         &self,
         who: &Principal,
@@ -38,7 +38,7 @@ impl Registry {
         }
     }
 
-    /// Waits, within bounds, until the executors of what was cancelled are gone.
+    /// Waits up to [`PATIENCE`] for the executors of cancelled runs to stop.
     async fn until_stopped(&self, who: &Principal, done: Cancelled) -> Result<CancelAnswer, Fault> {
         let Cancelled {
             mut cancelled,
@@ -53,7 +53,7 @@ impl Registry {
             let row = self.inner.store.read_now(|tx| runs::get(tx, id))?;
             match row.map(|run| run.state) {
                 Some(RunState::Ended(Outcome::Cancelled)) => cancelled.push(id),
-                // Something else ended it first.
+                // It ended for another reason first.
                 Some(RunState::Ended(_)) | None => already_ended.push(id),
                 Some(_) => not_ended.push(id),
             }
@@ -65,9 +65,8 @@ impl Registry {
         })
     }
 
-    /// Says something to a run in the middle of its turn: its next model call sees it. Once
-    /// this returns the text is in the store. The same `message` id again says nothing twice;
-    /// without one there is a fresh id, which is the answer.
+    /// Once this returns, the text is stored and the run's next model call sees it. Repeating a
+    /// `message` id adds nothing; without one, a new id is generated and returned.
     pub async fn steer(
         &self,
         who: &Principal,

@@ -1,4 +1,4 @@
-//! Care for the store: backups, and what the doctor finds.
+//! Store maintenance: backups and health findings. Called for the admin methods and `doctor`.
 
 use std::path::PathBuf;
 
@@ -10,17 +10,17 @@ use crate::store::{Backup, findings};
 pub use crate::store::SalvageReport;
 
 impl Registry {
-    /// Copies the whole store, as of one moment, into a new file, and checks the copy.
+    /// Copies the whole store, as of one point in time, to a new file and verifies the copy.
     pub async fn backup(&self, to: Option<PathBuf>) -> Result<Backup, Fault> {
         self.inner.store.backup(to).await
     }
 
-    /// What was saved of a damaged store, until somebody has seen to it.
+    /// The report of what was salvaged from a damaged store, until an operator acknowledges it.
     pub fn salvaged(&self) -> Result<Option<SalvageReport>, Fault> {
         self.inner.store.salvaged()
     }
 
-    /// How the store is.
+    /// Checks the store's health and returns the findings.
     pub async fn examine(&self) -> Result<Vec<Finding>, Fault> {
         Ok(findings::of(&self.inner.store.health().await?))
     }

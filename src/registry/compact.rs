@@ -1,5 +1,5 @@
-//! Shortens what the model sees of a session, because somebody asks for it: a run of its own,
-//! queued behind the turns that wait there.
+//! Compacts a session's context on request, as a run of its own that is queued behind the session's
+//! waiting turns.
 
 use super::{Idempotency, Principal, Registry};
 use crate::contract::catalog::Overrides;
@@ -8,12 +8,12 @@ use crate::kernel::ids::{SessionId, SessionKey, StepId};
 use crate::store::command::{Accepted, Asks, RunTurn};
 use crate::store::{Command, sessions};
 
-/// What such a run is about.
+/// Title of a compaction run.
 const TITLE: &str = "Shorten what the model sees of this session";
 
 impl Registry {
-    /// The run is queued that shortens the session. Nothing is removed: the transcript stays
-    /// as it is, and its model is shown a summary of the older part.
+    /// Once this returns, the compaction run is queued. It removes nothing: the transcript stays
+    /// complete, and the model sees a summary of the older part.
     pub async fn compact_session(
         &self,
         who: &Principal,

@@ -1,5 +1,5 @@
-//! Compares open rows with live tasks. They never differ unless something here is wrong;
-//! then nobody must wait for ever because of it.
+//! Compares open rows with live tasks. They differ only through a bug in the registry; the service
+//! loop then repairs them, so that no client waits forever.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -15,30 +15,30 @@ use crate::kernel::run::{Run, RunState};
 use crate::kernel::time::Timestamp;
 use crate::store::{Ticket, Window, outbox, read, runs, sends, steps};
 
-/// A run on its way between two states looks like a difference for a moment: only what is
-/// the same at a second look counts.
+/// Delay between two looks. A run between two states differs for a moment; only a difference in
+/// both looks counts.
 const SECOND_LOOK_AFTER: Duration = Duration::from_secs(1);
 
-/// Open rows that stood still between two looks; the loop knows which of them have a task.
+/// Open rows that did not change between two looks; the loop knows which of them have a task.
 #[derive(Debug, Default)]
 pub(super) struct Suspects {
     /// Queued runs with their tickets.
     pub queued: Vec<(RunId, Ticket)>,
     /// Running runs.
     pub running: Vec<RunId>,
-    /// Settling runs with what is left of their limits.
+    /// Settling runs with the milliseconds left of their limits.
     pub settling: Vec<(RunId, Option<u64>)>,
-    /// Runs that hold still, with their sessions and depths.
+    /// Paused runs with their sessions and depths.
     pub paused: Vec<(RunId, SessionId, u32)>,
-    /// Windows in which something is waited for, with their ends.
+    /// Pending waits with a deadline.
     pub windows: Vec<(Window, Timestamp)>,
-    /// Turns that answered another session, and whose consequence is still to be done.
+    /// Ended turns that answered another session and whose follow-up is still pending.
     pub due: Vec<RunId>,
-    /// Sessions that something waits to be told to.
+    /// Sessions with undelivered announces.
     pub untold: Vec<SessionId>,
 }
 
-/// Looks twice and tells the loop what stood still.
+/// Reads the open rows twice and reports the unchanged ones to the service loop.
 pub(super) fn look(inner: Arc<Inner>, tasks: &TaskTracker) {
     tasks.spawn(async move {
         let looks = async {
@@ -60,7 +60,7 @@ pub(super) fn look(inner: Arc<Inner>, tasks: &TaskTracker) {
     });
 }
 
-/// Open rows at one moment.
+/// Open rows at one point in time.
 struct Rows {
     live: Vec<Run>,
     in_turn: HashSet<RunId>,

@@ -1,5 +1,5 @@
-//! Sees to what reads and writes have noticed of damage: rows that cannot be read are set
-//! aside, one command each. The service's loop calls it, and the restore before it.
+//! Quarantines damaged rows that reads and writes came across, with one command per row. Called by
+//! the service loop and by the restore.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use super::Inner;
 use crate::kernel::fault::Kind;
 use crate::store::{Command, Store};
 
-/// A row that met a full disk is tried again after this long.
+/// Delay before a quarantine that failed on a full disk is retried.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// Sets aside what was noticed, in a task of its own.
+/// Quarantines the noticed rows in a task of its own.
 pub(super) fn look(inner: &Arc<Inner>, tasks: &TaskTracker) {
     let inner = Arc::clone(inner);
     tasks.spawn(async move {
@@ -21,12 +21,12 @@ pub(super) fn look(inner: &Arc<Inner>, tasks: &TaskTracker) {
             () = set_aside(&inner.store) => {}
             () = inner.drained() => {}
         }
-        // Of a message that was set aside, what could be read of it stays.
+        // Cached messages are dropped: a quarantined message keeps only its readable part.
         inner.transcripts.forget();
     });
 }
 
-/// Once this returns, every row that was noticed lies in quarantine, or the log says why not.
+/// Once this returns, every noticed row is in quarantine, or the log has the reason why not.
 pub(super) async fn set_aside(store: &Store) {
     for row in store.noticed().take() {
         let command = Command::Quarantine { row: row.clone() };

@@ -1,5 +1,5 @@
-//! What tools ask of the registry on behalf of a run ([`crate::contract::delegate`]): each
-//! becomes one store command under the step's id, or a read within the caller's reach.
+//! Calls that tools make to the registry on behalf of a run ([`crate::contract::delegate`]). Each
+//! becomes one store command, idempotent by the step's id, or a read within the caller's reach.
 
 use serde_json::json;
 
@@ -21,7 +21,7 @@ use crate::kernel::waiting;
 use crate::store::command::{Ask, KeepOutput, Sender, StepRef, WaitFor, kinship};
 use crate::store::{Command, outbox, runs, sends, sessions};
 
-/// Who calls, as the rows have it.
+/// The run that calls, with its session and its principal, as stored.
 pub(super) struct Caller {
     pub run: Run,
     pub session: Session,
@@ -176,7 +176,7 @@ impl Registry {
         })))
     }
 
-    /// May the caller do this with `session`?
+    /// Fails unless the caller has this right on `session`.
     pub(super) fn within(
         &self,
         caller: &Caller,
@@ -188,7 +188,7 @@ impl Registry {
             stands = kinship(tx, caller.session.id, session);
             Ok(())
         })?;
-        // A called run is in a session that is not its own.
+        // A called run works in its caller's session, so the run's own agent counts here.
         let who = Who::Session {
             agent: &caller.run.agent,
             depth: caller.run.depth,
@@ -202,7 +202,7 @@ impl Registry {
     }
 }
 
-/// A part of a result as its model reads it, with the way to the next one.
+/// A part of a stored output as text for the model, with the call that reads the next part.
 fn in_words(part: OutputPart, tool_call: &str) -> String {
     let OutputPart {
         offset,

@@ -1,5 +1,5 @@
-//! The order to drain, and who has to know of it: the loop, the drive tasks, open waits, and
-//! the doors, which refuse work meanwhile.
+//! The drain order and its observers: the service loop, the drive tasks, open waits, and the RPC
+//! layer, which refuses new work during a drain.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -15,13 +15,13 @@ use crate::kernel::fault::{Fault, Kind};
 /// A drain that is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Order {
-    /// How long steps in flight may go on.
+    /// Maximum time that steps in flight may take.
     pub timeout: Duration,
-    /// What follows.
+    /// What follows the drain: stop, restart or resume.
     pub then: Then,
 }
 
-/// The order in force, seen by whoever has to act on it.
+/// The order in force, as a watch channel for every task that must act on it.
 #[derive(Debug)]
 pub(super) struct Drains {
     order: watch::Sender<Option<Order>>,
@@ -38,23 +38,24 @@ impl Default for Drains {
 }
 
 impl Drains {
-    /// The order in force and each one after it.
+    /// A receiver with the order in force and each later one.
     pub fn orders(&self) -> watch::Receiver<Option<Order>> {
         self.order.subscribe()
     }
 
-    /// Is a drain under way?
+    /// True while a drain is under way.
     pub fn is_under_way(&self) -> bool {
         self.order.borrow().is_some()
     }
 
-    /// Is one under way after which this process ends?
+    /// True while a drain is under way after which this process ends.
     pub fn is_ending(&self) -> bool {
         self.order.borrow().is_some_and(|order| ends(order.then))
     }
 
-    /// Everything has come to rest: with what the process ends. `None`: the order is over, and
-    /// work is taken again. Decided in one go with whoever turns a resume into an end.
+    /// Decides the end of a drain once all work is at rest: returns what the process ends with, or
+    /// `None` for a resume, after which new work is accepted. This is atomic with a
+    /// [`Registry::drain`] that turns a resume into an end.
     pub fn settle(&self) -> Option<Then> {
         let mut ending = None;
         self.order.send_if_modified(|current| {
@@ -75,16 +76,16 @@ fn ends(then: Then) -> bool {
     then != Then::Resume
 }
 
-/// How long the loop waits for steps in flight.
+/// The loop's timeout for steps in flight.
 pub(super) struct Patience {
     over: std::pin::Pin<Box<Sleep>>,
     hurried: watch::Receiver<bool>,
-    /// It is over, and what was in flight was told so.
+    /// True once the timeout has passed and the steps in flight were told to stop.
     pub is_over: bool,
 }
 
 impl Patience {
-    /// As long as `order` says, beginning now.
+    /// Starts the timeout of `order` now.
     pub fn new(drains: &Drains, order: Order) -> Self {
         Patience {
             over: Box::pin(tokio::time::sleep(order.timeout)),
@@ -93,13 +94,13 @@ impl Patience {
         }
     }
 
-    /// Returns once, when it is over.
+    /// Returns once, when the timeout passes or is cut short; otherwise never.
     pub async fn runs_out(patience: Option<&mut Self>) {
         match patience {
             Some(patience) if !patience.is_over => {
                 tokio::select! {
                     () = &mut patience.over => {}
-                    // The sender lives as long as the registry, so this is no end of it.
+                    // The sender lives as long as the registry, so an error cannot occur here.
                     _ = patience.hurried.wait_for(|hurried| *hurried) => {}
                 }
                 patience.is_over = true;
@@ -110,9 +111,9 @@ impl Patience {
 }
 
 impl Registry {
-    /// Begins a drain: nothing new starts, waits answer, runs park at their step boundaries.
-    /// Gives how long steps in flight may go on. One that ends the process takes the place of
-    /// one that resumes; any other second one is refused.
+    /// Once this returns, a drain is under way: nothing new starts, waits return, and runs park at
+    /// their step boundaries. Returns the timeout for steps in flight. An order that ends the
+    /// process replaces one that resumes; any other second order is refused with `conflict`.
     pub fn drain(&self, order: Drain) -> Result<Duration, Fault> {
         let timeout = order.timeout.unwrap_or(self.inner.options().drain_timeout);
         let mut before = None;
@@ -143,13 +144,13 @@ impl Registry {
         }
     }
 
-    /// Ends the drain's patience: steps in flight are cut off, and go on when work is taken
-    /// again.
+    /// Cuts the drain's timeout short: steps in flight are cut off and continue when work is
+    /// accepted again.
     pub fn hurry(&self) {
         self.inner.drains.hurried.send_replace(true);
     }
 
-    /// Is a drain under way?
+    /// True while a drain is under way.
     pub fn is_draining(&self) -> bool {
         self.inner.drains.is_under_way()
     }
@@ -160,21 +161,21 @@ impl Registry {
         let _ = self.inner.drains.orders().wait_for(Option::is_none).await;
     }
 
-    /// Is every row restored, so that runs may go on?
+    /// True once every row is restored, so that runs may continue.
     pub fn is_at_work(&self) -> bool {
         self.inner.is_at_work.load(Ordering::Acquire)
     }
 
-    /// Do the store's writer and the registry's loop work? Returns once both have answered.
+    /// Liveness probe: returns once the store's writer and the service loop have both answered.
     pub async fn answers(&self) {
         self.inner.store.ping().await;
         if !self.is_at_work() {
-            // Rows are still being restored, or wait for room on a full disk.
+            // The restore is still going on, or waits for space on a full disk.
             return;
         }
         let (answer, answered) = oneshot::channel();
         let asked = self.inner.signals.send(Signal::Ping(answer));
-        // A loop that is gone never answers.
+        // If the loop is gone, the probe must not return.
         if asked.is_err() || answered.await.is_err() {
             std::future::pending().await
         }
@@ -189,7 +190,7 @@ impl Registry {
             .await;
     }
 
-    /// Returns when a drain's patience was ended.
+    /// Returns when a drain's timeout was cut short by [`Registry::hurry`].
     pub async fn hurried(&self) {
         let mut hurried = self.inner.drains.hurried.subscribe();
         // The sender lives in `self`, so this cannot fail.
@@ -198,7 +199,7 @@ impl Registry {
 }
 
 impl Inner {
-    /// Returns when a drain has begun, at once if one is under way.
+    /// Returns when a drain has begun, immediately if one is under way.
     pub(super) async fn drained(&self) {
         // The sender lives in `self`, so this cannot fail.
         let _ = self.drains.orders().wait_for(Option::is_some).await;

@@ -1,6 +1,6 @@
-//! One task for each run that holds a slot: it asks the runner for the next step, has it
-//! journaled, carried out and journaled again. What the run is, the rows say; the copy here
-//! is only what the runner is shown, and is replaced by each command's answer.
+//! One task per run that holds a slot: it asks the runner for the next step, has it journaled,
+//! carried out, and its outcome journaled. The rows are authoritative; the view here is only what
+//! the runner is shown, and each command's answer updates it.
 
 mod ahead;
 mod outcome;
@@ -34,28 +34,28 @@ use crate::telemetry::hidden::{Hidden, hide};
 /// How a drive task ended.
 #[derive(Debug)]
 pub(super) enum Ended {
-    /// Its run's row has moved on.
+    /// The run has changed state or is gone; the task has nothing left to do.
     Moved,
-    /// The row still says running, because a drain did not wait any longer.
+    /// The row is still `running`, because a drain cut the task off.
     CutOff,
-    /// The row has not moved, for this reason: recovery must look at it.
+    /// The row has not changed state, for this reason; recovery must handle it.
     Lost(String),
     /// The task panicked.
     Panicked,
 }
 
-/// How the service reaches a drive task.
+/// The service's handle to a drive task.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Hold {
-    /// The task must stop.
+    /// Cancelled when the task must stop.
     pub stop: CancellationToken,
-    /// A step of its run that waited may be carried out now.
+    /// Notified when a waiting step of its run may be carried out.
     pub released: Arc<Notify>,
 }
 
-/// A write that met a full disk is tried again after this long.
+/// Delay before a write that failed on a full disk is retried.
 const FULL_DISK_PAUSE: Duration = Duration::from_secs(1);
-/// A time-out that the store refused is asked for again after this long.
+/// Delay before a time-out that the store refused is submitted again.
 const TIME_OUT_PAUSE: Duration = Duration::from_millis(200);
 
 type Performing =
@@ -71,8 +71,9 @@ pub(super) async fn drive(inner: &Arc<Inner>, run: RunId, hold: Hold) -> Ended {
             let Some((view, input)) = read::view(tx, run, &pins, &transcripts)? else {
                 return Ok(None);
             };
-            // Read along with all else: most agents keep nothing, and are not asked for it. What
-            // cannot be read is a matter of the asking: a turn goes on without it.
+            // Read in the same transaction: most agents have no memories, and recall is skipped for
+            // them. If this cannot be read, the recall handles the error; the turn goes on without
+            // it.
             let remembers = memories::has_any(tx, &view.run).unwrap_or(true);
             Ok(Some((view, Begin { input, remembers })))
         })
@@ -111,9 +112,10 @@ pub(super) async fn drive(inner: &Arc<Inner>, run: RunId, hold: Hold) -> Ended {
     }
 }
 
-/// After a conflict the row has usually moved on without this task. A store that takes nothing
-/// means that a drain has ended the waiting for it. Anything else leaves the run to recovery,
-/// also a conflict after which the row is still as it was: `ver`, or at work.
+/// Maps a fault to the end of the task. After a conflict the row has usually changed without this
+/// task. A store that is unavailable here means that a drain ended the retries. Everything else
+/// leaves the run to recovery, including a conflict after which the row is unchanged: still at
+/// `ver`, or still running.
 async fn refused(
     inner: &Arc<Inner>,
     run: RunId,
@@ -148,11 +150,11 @@ async fn refused(
     }
 }
 
-/// What a turn begins with, beside the view.
+/// Data for the start of a turn that is not in the view.
 struct Begin {
-    /// What it still has to say.
+    /// The turn's input, if it is not in the transcript yet.
     input: Option<String>,
-    /// There is something that it may be reminded of.
+    /// True if the run has memories to recall.
     remembers: bool,
 }
 
@@ -160,15 +162,14 @@ struct Drive<'a> {
     inner: &'a Arc<Inner>,
     view: Arc<RunView>,
     hold: Hold,
-    /// Steps that are being carried out.
+    /// Ids of the steps that are being carried out.
     in_flight: HashSet<StepId>,
-    /// The log does not say the run's secrets.
+    /// Keeps the run's secrets out of the log while the task lives.
     hidden: Hidden,
 }
 
 impl Drive<'_> {
-    /// Takes the session's turn and intends the first steps; `None`: the turn is over
-    /// already.
+    /// Takes the session's turn and intends the first steps; `None` if that already ended the turn.
     async fn start(&mut self, begin: Begin) -> Result<Option<Vec<Arc<Step>>>, Fault> {
         if self.view.steps.iter().any(|step| step.state.is_open()) {
             let view = Arc::clone(&self.view);
@@ -270,21 +271,22 @@ impl Drive<'_> {
                     }
                 }
                 () = inner.drained(), if !parking => {
-                    // Steps in flight end, nothing new begins.
+                    // Steps in flight may finish; nothing new begins.
                     parking = true;
                 }
                 () = sleep(limit, pause) => {
                     if self.conclude(Conclusion::TimedOut).await {
                         return Ended::Moved;
                     }
-                    // Not yet over by the store's clock, or the store cannot take it now.
+                    // The limit has not passed by the store's clock, or the store cannot take the
+                    // command now.
                     pause = TIME_OUT_PAUSE;
                 }
             }
         }
     }
 
-    /// Begins the steps that have waited for leave to be carried out, and have it now.
+    /// Begins the steps that waited for an approval or for environment values and may start now.
     async fn take_up_released(&mut self, performing: &mut Performing) -> Result<(), Fault> {
         let id = self.view.run.id;
         if !self.view.environment.lacks.is_empty() {
@@ -300,7 +302,7 @@ impl Drive<'_> {
 
     fn perform(&mut self, performing: &mut Performing, steps: Vec<Arc<Step>>) {
         for step in steps {
-            // A step that waits gets its outcome from elsewhere.
+            // A waiting step gets its outcome from another command.
             if !step.state.is_open() || step.waits.is_some() || !self.in_flight.insert(step.id) {
                 continue;
             }
@@ -308,7 +310,7 @@ impl Drive<'_> {
             let view = Arc::clone(&self.view);
             performing.push(Box::pin(async move {
                 let redactor = view.environment.redactor.clone();
-                // What is carried out is what the model said; what is stored of it is masked.
+                // The effect uses the model's real arguments; the journal stores them masked.
                 let acting = match said::step(&inner, &view, &step).await {
                     Ok(Ok(acting)) => acting,
                     Ok(Err(refused)) => return (step, Ok(refused.into())),
@@ -378,7 +380,7 @@ impl Drive<'_> {
         }
     }
 
-    /// A step has begun to wait, and its run may hold still for that: what the rows say now.
+    /// Reads the run's row again after a step began to wait, which may have paused the run.
     async fn look_again(&self, step: &Step) -> Result<RunAfter, Fault> {
         let id = step.run;
         let read = self
@@ -394,7 +396,7 @@ impl Drive<'_> {
         })
     }
 
-    /// Puts a command's answer into the view; the steps that are open by it.
+    /// Merges a command's answer into the view and returns the steps that it opened.
     fn absorb(&mut self, after: RunAfter) -> Vec<Arc<Step>> {
         let view = Arc::make_mut(&mut self.view);
         view.run = after.run;
@@ -418,10 +420,9 @@ impl Drive<'_> {
         self.view.run.left_at(steady).map(Duration::from_millis)
     }
 
-    /// The executor was told to stop, and has: the run ends, or goes on later when a drain was
-    /// what ran out.
+    /// Handles a stopped executor: the run ends, or continues later if a drain cut it off.
     async fn stopped(&self) -> Ended {
-        // Whoever is told that it has stopped is told the truth: so has what it started.
+        // The run may only be reported as stopped when its child processes have stopped as well.
         let left = self.inner.processes.end_run(self.view.run.id).await;
         if self.view.run.cancel.is_none() && self.inner.drains.is_under_way() {
             return Ended::CutOff;
@@ -469,8 +470,8 @@ async fn submit(inner: &Arc<Inner>, command: Command) -> Result<RunAfter, Fault>
     }
 }
 
-/// Submits a command of a run's task. A full disk is waited out: what a step has brought is
-/// not thrown away for it.
+/// Submits a command of a run's task. Retries while the disk is full, so that a step's outcome is
+/// not lost; only a drain ends the retries.
 pub(super) async fn submit_any(inner: &Arc<Inner>, command: Command) -> Result<Reply, Fault> {
     loop {
         match inner.store.submit_patiently(command.clone()).await {
@@ -485,7 +486,7 @@ pub(super) async fn submit_any(inner: &Arc<Inner>, command: Command) -> Result<R
     }
 }
 
-/// Returns when the limit has passed, but not before `pause`.
+/// Returns when the limit has passed, but not before `pause`; never without a limit.
 async fn sleep(limit: Option<Duration>, pause: Duration) {
     match limit {
         Some(limit) => tokio::time::sleep(limit.max(pause)).await,

@@ -1,6 +1,6 @@
-//! What runs have in their environment: laid out when a run is made, sealed into its rows, made
-//! anew from them whenever it takes a slot, and looked after until nothing carries it any more.
-//! The rules are in [`crate::kernel::overlay`].
+//! The environments of runs: composed when a run is created, encrypted into its rows, rebuilt from
+//! them each time it takes a slot, and tracked until no process holds them. The rules are in
+//! [`crate::kernel::overlay`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,16 +28,16 @@ use crate::store::command::{LackEnvironment, ProvideEnvironment, StepRef};
 use crate::store::environment::{self, NewEnvironment, StoredValue};
 use crate::store::{Command, Reply};
 
-/// The sources of skills that lie with the work, which anybody may have written.
+/// Skill sources inside the project, which are untrusted.
 const OF_PROJECT: [&str; 2] = ["project", "workspace"];
-/// So often it is looked whether what an ended run has left is gone, before the comparison of
-/// rows and tasks takes that over.
+/// Maximum number of checks for processes of an ended run; later checks happen with the comparison
+/// of rows and tasks.
 const LOOKS: u32 = 40;
-/// The pause between two of these looks.
+/// Pause between two of these checks.
 const PAUSE: Duration = Duration::from_millis(50);
 
 impl Inner {
-    /// The agent as a run pins it, with the environment that it and its skills bring.
+    /// The agent as a run pins it, with the environment that it and its skills contribute.
     pub(super) fn with_environment(&self, mut resolved: Resolved) -> Resolved {
         let options = self.options();
         let pinned = match &resolved.skills {
@@ -68,7 +68,7 @@ impl Inner {
         resolved
     }
 
-    /// The environment of a new run, as it is stored.
+    /// The environment of a new run in its stored form.
     pub(super) fn sealed(&self, run: RunId, overlay: &Overlay) -> Result<NewEnvironment, Fault> {
         let values = overlay.values.iter();
         let values = values.map(|(name, laid)| self.stored(run, name, &laid.given, laid.secret));
@@ -98,7 +98,7 @@ impl Inner {
         })
     }
 
-    /// The environment of the run's programs, made from its rows.
+    /// Builds the environment of the run's programs from its rows.
     pub(super) async fn environment_of(
         self: &Arc<Self>,
         run: &Run,
@@ -107,7 +107,7 @@ impl Inner {
             return Ok(Arc::clone(&self.plain));
         }
         let (inner, run) = (Arc::clone(self), run.clone());
-        // Files are read.
+        // References may point to files, which are read here.
         off_thread(move || {
             let stored = inner.store.read_now(|tx| environment::of(tx, run.id))?;
             let mut made = RunEnvironment {
@@ -133,7 +133,7 @@ impl Inner {
         .await
     }
 
-    /// What a name of the run stands for, or why that cannot be told.
+    /// The value of a name of the run, or the reason why it is missing.
     fn value(
         &self,
         run: RunId,
@@ -154,8 +154,8 @@ impl Inner {
         })
     }
 
-    /// The environment of a run that does `old` again: what was given to that one is not kept,
-    /// and must be given anew, but for where a value is read from.
+    /// Prepares the environment of a retry of `old`: values that the request passed to that run are
+    /// not kept and must be provided again; references are kept.
     pub(super) fn given_before(
         &self,
         old: &Run,
@@ -181,7 +181,8 @@ impl Inner {
         Ok(())
     }
 
-    /// The step waits for the values that its run's environment lacks.
+    /// Once this returns, the step waits for the missing values of its run's environment, unless
+    /// they were provided meanwhile.
     pub(super) async fn lack(self: &Arc<Self>, view: &RunView, step: &Step) -> Result<(), Fault> {
         let command = Command::LackEnvironment(Box::new(LackEnvironment {
             by: StepRef {
@@ -192,14 +193,14 @@ impl Inner {
             lacks: view.environment.lacks.clone(),
         }));
         match super::drive::submit_any(self, command).await? {
-            // What this task lacks may have been given since it looked.
+            // The missing values may have been provided since this task read them.
             Reply::Done => self.go_on_if_whole(&view.run).await,
             other => Err(unexpected(&other)),
         }
     }
 
-    /// The steps that wait for values go on if none is lacking any more. Called after every commit
-    /// that makes a step wait or a value known, so whichever comes last sees both.
+    /// Releases the steps that wait for values if none is missing any more. It is called after
+    /// every commit that makes a step wait or provides a value, so the later of the two sees both.
     async fn go_on_if_whole(self: &Arc<Self>, run: &Run) -> Result<(), Fault> {
         if !self.environment_of(run).await?.lacks.is_empty() {
             return Ok(());
@@ -211,7 +212,7 @@ impl Inner {
             complete: true,
         }));
         match self.store.submit_patiently(command).await {
-            // It has ended meanwhile.
+            // On a conflict the run has ended meanwhile.
             Ok(_) => Ok(()),
             Err(fault) if fault.kind == Kind::Conflict => Ok(()),
             Err(fault) => Err(fault),
@@ -219,7 +220,8 @@ impl Inner {
     }
 }
 
-/// What the settings give a skill. What cannot be read is left aside: the skill does without.
+/// The environment that the settings give to a skill. A reference that cannot be read is skipped
+/// with a warning.
 fn of_skill(
     skill: &PinnedSkill,
     entries: &BTreeMap<String, SkillEnvironment>,
@@ -266,7 +268,7 @@ fn of_skill(
     }
 }
 
-/// Refuses references that cannot be read, naming the name.
+/// Refuses references that cannot be read, with the variable's name.
 fn check_readable(env: &BTreeMap<String, Given>) -> Result<(), Fault> {
     for (name, given) in env {
         if let Given::From(place) = given
@@ -280,7 +282,7 @@ fn check_readable(env: &BTreeMap<String, Given>) -> Result<(), Fault> {
 }
 
 impl Registry {
-    /// The agent as a run pins it, with what a request gives to the run's environment on top.
+    /// The agent as a run pins it, with the request's environment values on top.
     pub(super) async fn with_request(
         &self,
         who: &Principal,
@@ -300,8 +302,8 @@ impl Registry {
         Ok(resolved)
     }
 
-    /// Gives values to a run that goes on. It continues if it lacks nothing any more; they
-    /// count from the next time that it takes a slot or waits for a value.
+    /// Once this returns, the values are stored, and the run continues if nothing is missing. They
+    /// take effect the next time the run takes a slot or waits for a value.
     pub async fn provide_env(
         &self,
         who: &Principal,
@@ -356,8 +358,8 @@ impl Registry {
     }
 }
 
-/// Looks until nothing carries the environment of the ended run any more, and has that noted.
-/// What goes on for longer is looked at again with the comparison of rows and tasks.
+/// Waits until no process holds the ended run's environment, then records that. A process that
+/// lives longer is checked again with the comparison of rows and tasks.
 pub(super) fn until_restored(inner: &Arc<Inner>, tasks: &TaskTracker, run: RunId) {
     let inner = Arc::clone(inner);
     tasks.spawn(async move {
@@ -376,8 +378,8 @@ pub(super) fn until_restored(inner: &Arc<Inner>, tasks: &TaskTracker, run: RunId
     });
 }
 
-/// The same for every ended run whose environment something may still carry: those of an earlier
-/// life of the daemon, and those whose programs could not be ended.
+/// The same for every ended run whose environment a process may still hold: runs of an earlier
+/// boot, and runs whose processes could not be stopped.
 pub(super) fn look_at_all(inner: &Arc<Inner>, tasks: &TaskTracker) {
     let (inner, all) = (Arc::clone(inner), tasks.clone());
     tasks.spawn(async move {

@@ -1,5 +1,5 @@
-//! What follows an answer to another session: the next turn of their exchange, or its end.
-//! The rows say what is due; this only brings along the run that a next turn needs.
+//! Processes the follow-up of an answer to another session: the next turn of their exchange, or its
+//! end. The rows decide which; this module prepares the run that a next turn needs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,10 +16,10 @@ use crate::store::command::NewRun;
 use crate::store::tx::{DbError, Tx};
 use crate::store::{Command, runs, sends, sessions};
 
-/// What failed is tried again after this long; the row stays due until then.
+/// Delay before a failed follow-up is retried; the row stays due until then.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// Does what is due after the end of `run`, until it is done or the daemon stops.
+/// Processes the follow-up of the end of `run`, with retries, until it is done or a drain begins.
 pub(super) fn follow(inner: &Arc<Inner>, tasks: &TaskTracker, run: RunId) {
     let inner = Arc::clone(inner);
     tasks.spawn(async move {
@@ -43,8 +43,7 @@ async fn go_on(inner: &Arc<Inner>, run: RunId) -> Result<(), Fault> {
     inner.store.submit_patiently(command).await.map(|_| ())
 }
 
-/// The run of a next turn. An agent that is not there any more cannot go on: the exchange
-/// ends.
+/// The run of the next turn; `None` if its agent is gone or forbidden, which ends the exchange.
 async fn next_run(
     inner: &Arc<Inner>,
     session: &Session,
@@ -65,7 +64,7 @@ async fn next_run(
     Ok(Some(Box::new(NewRun {
         id,
         environment: inner.sealed(id, &agent.overlay)?,
-        // The user of the turn before takes its place.
+        // Replaced by the user of the previous turn.
         user: String::new(),
         label: None,
         title: preview(said, super::spawn::TITLE),
@@ -79,7 +78,7 @@ async fn next_run(
     })))
 }
 
-/// The session in which a next turn would be, and what is said there.
+/// The session of the next turn, and the text that is sent to it.
 fn other_side(tx: &mut dyn Tx, run: RunId) -> Result<Option<(Session, String)>, DbError> {
     let (Some(send), Some(ended)) = (sends::get(tx, run)?, runs::get(tx, run)?) else {
         return Ok(None);

@@ -1,5 +1,5 @@
-//! The folder of a session or run, as it is taken: looked up once, when it is asked for, and from
-//! then on held without links. A link that takes its place later leads its tools nowhere.
+//! Resolves the working folder of a session or run: canonicalized once, when it is requested, and
+//! stored without symbolic links, so that a link created later cannot redirect the run's tools.
 
 use std::io;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::file_work::DEFINITIONS;
 use crate::kernel::fault::{Fault, Kind};
 
-/// The folder that `cwd` names, without links in its path; refused where there is none.
+/// The canonical path of `cwd`; refused if it is not an existing folder.
 pub(super) async fn taken(cwd: Option<String>) -> Result<Option<String>, Fault> {
     let Some(cwd) = cwd else { return Ok(None) };
     let looked = DEFINITIONS

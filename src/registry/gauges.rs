@@ -1,25 +1,25 @@
-//! What is live, for the daemon's numbers: counted in the rows when somebody asks.
+//! Counts of live work for the metrics and status methods, read from the rows on request.
 
 use super::Registry;
 use crate::kernel::fault::Fault;
 use crate::store::gauges;
 use crate::telemetry::metrics::Live;
 
-/// A lane and how full it is; the last of a list is all lanes together.
+/// The use of one lane; the last entry of a list is the total of all lanes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaneUse {
-    /// Its name; `global` for all together.
+    /// The lane's name; `global` for the total.
     pub name: &'static str,
-    /// Runs that hold a slot of it.
+    /// Runs that hold a slot of the lane.
     pub running: u64,
-    /// Runs that want one.
+    /// Runs that wait for a slot.
     pub queued: u64,
-    /// How many may hold one at once.
+    /// Maximum number of runs that may hold a slot at once.
     pub limit: usize,
 }
 
 impl Registry {
-    /// How full the lanes are.
+    /// The use of each lane, then the total.
     pub async fn lanes(&self) -> Result<Vec<LaneUse>, Fault> {
         let found = self.inner.store.read(gauges::lanes).await?;
         let caps = self.inner.options().lanes;
@@ -41,7 +41,7 @@ impl Registry {
         Ok(lanes)
     }
 
-    /// What is live at this moment, over all tenants.
+    /// Counts of live work over all tenants.
     pub async fn live(&self) -> Result<Live, Fault> {
         let store = &self.inner.store;
         let found = store.read(gauges::read).await?;

@@ -1,7 +1,7 @@
-//! Who may run now. A session's turn, a lane's slot and a global slot are taken together or
-//! not at all, fairly by root session, then by who asks. A run that holds still may lend its
-//! session's turn to those that it has called, one after another in the order of its calls: the
-//! session stays busy, and the turn comes back to it. Rebuilt from rows at start; nothing here is
+//! The scheduler: decides which waiting run starts next. A run gets its session's turn, a slot of
+//! its lane and a global slot together or not at all, fairly by root session, then by requester. A
+//! paused run may lease its session's turn to the runs that it called, one at a time in call order;
+//! the session stays busy, and the turn returns to it. Rebuilt from rows at start; nothing here is
 //! durable.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
@@ -12,42 +12,42 @@ use crate::kernel::run::Lane;
 use crate::kernel::time::{Moment, Timestamp};
 use crate::store::Ticket;
 
-/// Who waits for a slot, and who holds one.
+/// The waiting runs and the slot holders.
 pub struct Lanes {
     caps: LaneCaps,
     waiting: HashMap<Lane, Waiting>,
-    /// The lane that is looked at first: each in turn, so that none starves another.
+    /// Index of the lane that is tried first; it rotates, so that no lane starves another.
     next_lane: usize,
-    /// Waiting runs, and those that must not start before a point in time.
+    /// Waiting runs, including delayed ones.
     known: HashMap<RunId, (SessionId, Place)>,
-    /// Each with the steady reading at which it may start: a wall clock that is set back
-    /// holds nobody up.
+    /// Delayed runs, each with the monotonic time at which it may start; setting the wall clock
+    /// back delays no run.
     delayed: Vec<(Timestamp, Ticket)>,
     holders: HashMap<RunId, (Lane, SessionId)>,
-    /// Whose turn it is in a session, be it that the run has no slot now: the run whose own it is,
-    /// and those to which it is lent, by their depth. The deepest has it now.
+    /// The runs that have a session's turn, with or without a slot, by depth: the run that owns it,
+    /// and those to which it is leased. The deepest one has the turn now.
     turns: HashMap<SessionId, BTreeMap<u32, RunId>>,
-    /// Of each run that holds still, those that wait to be lent its turn, in the order of its
-    /// calls.
+    /// For each paused run, the called runs that wait to lease its turn, by step.
     called: HashMap<RunId, BTreeMap<u32, RunId>>,
-    /// Runs without a slot that keep their session's turn: they hold still, or want to go on.
+    /// Runs without a slot that keep their session's turn: paused runs, and runs that wait to
+    /// resume.
     kept: HashSet<RunId>,
     /// The runs that wait for each session's turn, in order.
     queues: HashMap<SessionId, BTreeMap<Place, RunId>>,
     arrivals: u64,
 }
 
-/// A place in the queue of a session: those that come back before new ones, then by arrival.
+/// Position in a session's queue: resuming runs before new ones, then by arrival.
 type Place = (bool, u64);
 
-/// One lane's queue: root sessions take turns.
+/// One lane's queue, round-robin over root sessions.
 #[derive(Default)]
 struct Waiting {
     ring: VecDeque<SessionId>,
     roots: HashMap<SessionId, Root>,
 }
 
-/// The tickets of one root session: those that come back first, then whoever asks in turn.
+/// The tickets of one root session: resuming runs first, then round-robin over requesters.
 #[derive(Default)]
 struct Root {
     back: VecDeque<Ticket>,
@@ -56,7 +56,7 @@ struct Root {
 }
 
 impl Lanes {
-    /// Nobody waits, nobody holds.
+    /// Creates an empty scheduler.
     pub fn new(caps: LaneCaps) -> Self {
         Lanes {
             caps,
@@ -73,10 +73,10 @@ impl Lanes {
         }
     }
 
-    /// From now on so many hold a slot at once. Nobody who holds one loses it.
+    /// Applies new slot limits; current holders keep their slots.
     ///
-    /// A ticket of a closed lane stands in no session's queue, so that it keeps nobody of
-    /// another lane from the turn; when its lane opens it takes its old place there.
+    /// A ticket of a closed lane is not in its session's queue, so it does not block runs of other
+    /// lanes; when its lane opens, it gets its old position back.
     pub fn configure(&mut self, caps: LaneCaps) {
         let before = std::mem::replace(&mut self.caps, caps);
         let waiting = self.waiting.values().flat_map(Waiting::tickets);
@@ -102,7 +102,7 @@ impl Lanes {
         self.queues.retain(|_, queue| !queue.is_empty());
     }
 
-    /// The run waits for a slot. A run that waits already keeps its place.
+    /// Adds a waiting run. A run that already waits keeps its position.
     pub fn enqueue(&mut self, ticket: Ticket, now: Moment) {
         if self.known.contains_key(&ticket.run) {
             return;
@@ -111,7 +111,7 @@ impl Lanes {
         let place = (!ticket.first, self.arrivals);
         self.known.insert(ticket.run, (ticket.session, place));
         let delay = ticket.not_before.map_or(0, |at| at.since(now.wall));
-        // A run that must wait a while is in the middle of its session's turn.
+        // A delayed run is in the middle of its session's turn.
         if ticket.in_turn || delay > 0 {
             self.keep(ticket.run, ticket.session, ticket.depth);
         }
@@ -128,7 +128,7 @@ impl Lanes {
         }
     }
 
-    /// The run, so deep, has its session's turn, its own or a lent one, and keeps it without a
+    /// Marks the run, at this depth, as keeping its session's turn (owned or leased) without a
     /// slot.
     pub fn keep(&mut self, run: RunId, session: SessionId, depth: u32) {
         self.kept.insert(run);
@@ -136,7 +136,7 @@ impl Lanes {
         turn.entry(depth).or_insert(run);
     }
 
-    /// Does the run keep its session's turn without a slot?
+    /// True if the run keeps its session's turn without a slot.
     pub fn keeps(&self, run: RunId) -> bool {
         self.kept.contains(&run)
     }
@@ -150,7 +150,7 @@ impl Lanes {
         root.wait(ticket);
     }
 
-    /// Puts delayed runs whose time has come among the waiting.
+    /// Moves delayed runs whose start time has come to the waiting runs.
     pub fn wake_delayed(&mut self, now: Moment) {
         let (due, later) = std::mem::take(&mut self.delayed)
             .into_iter()
@@ -185,7 +185,7 @@ impl Lanes {
                         owner == caller && first == Some(&ticket.run)
                     }
                     (Some(_), None) => false,
-                    // Its caller is gone, and so is what it could wait for.
+                    // Its caller is gone, so there is no turn to lease.
                     (None, Some(_)) => true,
                     (None, None) => queues
                         .get(&ticket.session)
@@ -211,7 +211,7 @@ impl Lanes {
         None
     }
 
-    /// The run's slot is free, and its session's turn unless it keeps that.
+    /// Frees the run's slot, and its session's turn unless the run keeps that.
     pub fn release(&mut self, run: RunId) {
         if let Some((_, session)) = self.holders.remove(&run)
             && !self.kept.contains(&run)
@@ -224,7 +224,7 @@ impl Lanes {
         }
     }
 
-    /// The run has ended: it waits for nothing, and keeps nothing.
+    /// Removes an ended run: it no longer waits or keeps a turn.
     pub fn forget(&mut self, run: RunId) {
         if self.kept.remove(&run) && !self.holders.contains_key(&run) {
             self.turns.retain(|_, turn| {
@@ -258,7 +258,7 @@ impl Lanes {
         }
     }
 
-    /// Does the run wait or hold?
+    /// True if the run waits or holds a slot.
     pub fn knows(&self, run: RunId) -> bool {
         self.known.contains_key(&run) || self.holders.contains_key(&run)
     }
@@ -269,7 +269,7 @@ impl Lanes {
 }
 
 impl Waiting {
-    /// Takes the first ticket that is free, root sessions in turn.
+    /// Takes the first ticket that may start, round-robin over root sessions.
     fn take(&mut self, free: impl Fn(&Ticket) -> bool) -> Option<Ticket> {
         for _ in 0..self.ring.len() {
             let id = self.ring.pop_front()?;

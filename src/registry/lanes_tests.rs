@@ -1,4 +1,4 @@
-//! Who may run now, in every order in which runs come and go.
+//! Tests of the scheduler: admission for different orders of arrivals and ends.
 
 use super::*;
 use uuid::Uuid;
@@ -8,7 +8,7 @@ const NOW: Moment = Moment {
     steady: Timestamp(70),
 };
 
-/// So many milliseconds later, while the wall clock was set back an hour.
+/// `ms` milliseconds after [`NOW`], with the wall clock set back by an hour.
 fn later(ms: u64) -> Moment {
     Moment {
         wall: Timestamp(1000 - 3_600_000),
@@ -152,7 +152,7 @@ fn a_run_that_holds_still_keeps_its_sessions_turn_and_no_slot() {
     let mut lanes = lanes(1, 1);
     lanes.enqueue(ticket(1, 7, 7), NOW);
     assert_eq!(admitted(&mut lanes), [1]);
-    // It holds still, before its task is gone.
+    // It is paused before its task has ended.
     lanes.keep(RunId(Uuid::from_u128(1)), SessionId(Uuid::from_u128(7)), 0);
     lanes.release(RunId(Uuid::from_u128(1)));
     let mut other = ticket(2, 7, 7);
@@ -269,7 +269,7 @@ fn a_lane_that_opens_lets_those_in_who_waited_for_it() {
         global: 8,
     };
     lanes.configure(open);
-    // One turn at a time, in the order in which they came.
+    // One turn at a time, in order of arrival.
     assert_eq!(admitted(&mut lanes), [1]);
     lanes.configure(LaneCaps {
         subagent: 0,
@@ -277,7 +277,7 @@ fn a_lane_that_opens_lets_those_in_who_waited_for_it() {
     });
     lanes.release(RunId(Uuid::from_u128(1)));
     assert_eq!(admitted(&mut lanes), [0; 0]);
-    // A closed lane keeps nobody of another lane from the session's turn.
+    // A closed lane blocks no run of another lane from the session's turn.
     let mut other = ticket(3, 1, 1);
     other.lane = Lane::Nested;
     lanes.enqueue(other, NOW);
@@ -287,7 +287,7 @@ fn a_lane_that_opens_lets_those_in_who_waited_for_it() {
     assert_eq!(admitted(&mut lanes), [2]);
 }
 
-/// Called by `caller`'s step `step` in session 7.
+/// A run in session 7 that step `step` of `caller` called.
 fn called(run: u128, caller: u128, step: u32, depth: u32) -> Ticket {
     Ticket {
         depth,
@@ -303,7 +303,7 @@ fn id(run: u128) -> RunId {
 
 #[test]
 fn b1_a_turn_is_lent_to_those_it_has_called_one_by_one_and_comes_back() {
-    // With one slot for all.
+    // There is one slot in total.
     let mut lanes = lanes(1, 1);
     let session = SessionId(Uuid::from_u128(7));
     lanes.enqueue(ticket(1, 7, 7), NOW);
@@ -320,7 +320,7 @@ fn b1_a_turn_is_lent_to_those_it_has_called_one_by_one_and_comes_back() {
     lanes.keep(id(1), session, 0);
     lanes.release(id(1));
     assert_eq!(admitted(&mut lanes), [2], "in the order of the calls");
-    // It calls another one in turn, which has it until it ends.
+    // Run 2 calls run 4, which has the turn until it ends.
     lanes.enqueue(called(4, 2, 1, 2), NOW);
     lanes.keep(id(2), session, 1);
     lanes.release(id(2));
@@ -378,7 +378,7 @@ fn b1_a_restart_finds_the_turn_where_it_was_lent_to_in_any_order() {
             lanes.keep(id(1), session, 0);
         }
         assert_eq!(admitted(&mut lanes), [2], "{caller_first}");
-        // Its caller ends before it: nobody else has the turn until it has stopped.
+        // Its caller ends first: no other run gets the turn until run 2 has stopped.
         lanes.forget(id(3));
         lanes.forget(id(1));
         assert_eq!(admitted(&mut lanes), [] as [u128; 0], "{caller_first}");

@@ -1,5 +1,5 @@
-//! What an ended run has left: processes of its steps, and what its runner was lent for it. Both
-//! are ended behind its end; what goes wrong with that is a warning of the run. Called by the
+//! Cleans up after an ended run: processes of its steps, and resources that its runner leased. This
+//! happens after the run's end is stored; a failure becomes a warning of the run. Called by the
 //! service.
 
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::Inner;
 use crate::kernel::ids::RunId;
 use crate::store::Command;
 
-/// Ends all of it. Most runs have left nothing, which is seen at once.
+/// Starts the cleanup; for most runs there is nothing to clean up and no task is spawned.
 pub(super) fn end(inner: &Arc<Inner>, tasks: &TaskTracker, run: RunId) {
     let mut returned = inner.runner.ended(run);
     match (&mut returned).now_or_never() {

@@ -1,4 +1,4 @@
-//! Changes, repeats and removes what is there: sessions, runs, announces.
+//! Updates, retries and deletes existing sessions, runs and announces. Called by the RPC layer.
 
 use super::announce::wake_run;
 use super::answer::SessionView;
@@ -21,7 +21,8 @@ use crate::store::{
 };
 
 impl Registry {
-    /// Gives a session other names, another model or folder.
+    /// Once this returns, the session has the patched label, title, model, thinking level or
+    /// folder.
     pub async fn patch_session(
         &self,
         who: &Principal,
@@ -33,7 +34,7 @@ impl Registry {
         }
         if let Some(Some(model)) = &patch.model {
             let session = self.session(who, key).await?.session;
-            // A model that nobody offers is refused now and not at the next turn.
+            // An unavailable model is refused now instead of at the next turn.
             let overrides = Overrides {
                 model: Some(model),
                 thinking: None,
@@ -60,8 +61,8 @@ impl Registry {
         }
     }
 
-    /// Begins a session anew; what was said before is kept, and no model sees it. Where runs
-    /// must be stopped first this is in the store before they are, and no restart forgets it.
+    /// Starts a new generation of a session; older messages are kept but no model sees them. If
+    /// runs must be stopped first, the reset is stored before that, so a restart does not lose it.
     pub async fn reset_session(
         &self,
         who: &Principal,
@@ -87,8 +88,8 @@ impl Registry {
         }
     }
 
-    /// Deletes a session and all below it. Once this returns its key is free; what is left of
-    /// transcripts and journals is taken away behind the scenes.
+    /// Deletes a session and its descendants. Once this returns its key is free; transcripts and
+    /// journals are purged in the background.
     pub async fn delete_session(
         &self,
         who: &Principal,
@@ -109,8 +110,8 @@ impl Registry {
         }
     }
 
-    /// Waits, within bounds, until the runs that were marked have ended; the end of the last of
-    /// them does what was asked for.
+    /// Waits up to [`PATIENCE`] for the marked runs to end; the end of the last one carries out the
+    /// reset or deletion.
     async fn until_cleared(
         &self,
         who: &Principal,
@@ -149,7 +150,7 @@ impl Registry {
         Ok(shown.into())
     }
 
-    /// Does an ended run again: a spawned one in a fresh session, a turn in its own.
+    /// Runs an ended run's task again: a spawned run in a new session, a turn in the same session.
     pub async fn retry(
         &self,
         who: &Principal,
@@ -173,8 +174,8 @@ impl Registry {
                 Some(text) => Some(text),
                 None => messages::said_to(tx, old.session, id)?.map(|message| message.text()),
             };
-            // One that worked in its caller's session has rights of its own, and nothing else of
-            // that session was its.
+            // A run that worked in its caller's session has its own permission bundle; the
+            // session's bundle does not apply to it.
             let bundle = match old.is_called() {
                 true => runs::bundle(tx, id)?,
                 false => bundles::get(tx, old.session)?,
@@ -276,8 +277,8 @@ impl Registry {
         }
     }
 
-    /// Shows an announce once more to the agent that it is for, or offers a held one again. The
-    /// wake run that was made, if there had to be one.
+    /// Delivers an announce again to its agent, or retries a held one. Returns the wake run if one
+    /// was needed.
     pub async fn retry_announce(&self, who: &Principal, id: RunId) -> Result<Option<RunId>, Fault> {
         let target = self.inner.store.read_now(|tx| {
             let Some(entry) = outbox::of_run(tx, id)? else {
@@ -302,7 +303,7 @@ impl Registry {
         }
     }
 
-    /// Tells an announce to nobody any more; its result stays on the run.
+    /// Once this returns, the announce will not be delivered; its result stays on the run.
     pub async fn dismiss_announce(&self, who: &Principal, id: RunId) -> Result<(), Fault> {
         let command = Command::DismissAnnounce {
             org: who.org.clone(),

@@ -1,5 +1,4 @@
-//! The long-term memory: what runs keep in it and look for by tools, and what people list,
-//! search and take out.
+//! Long-term memory: tools of runs save and search it, and users list, search and delete entries.
 
 use serde_json::{Value, json};
 
@@ -15,7 +14,7 @@ use crate::store::command::Remember;
 use crate::store::{Command, Reply, memories};
 
 impl Registry {
-    /// A page of the tenant's memories, newest first; of one name space if it is named.
+    /// A page of the tenant's memories, newest first, optionally of one namespace.
     pub async fn memories(
         &self,
         who: &Principal,
@@ -36,8 +35,8 @@ impl Registry {
         })
     }
 
-    /// The tenant's memories in which words of `query` stand, the best match first; of one name
-    /// space if it is named.
+    /// The tenant's memories that contain words of `query`, best match first, optionally of one
+    /// namespace.
     pub async fn search_memories(
         &self,
         who: &Principal,
@@ -54,7 +53,7 @@ impl Registry {
         found.await
     }
 
-    /// These memories are gone; those of them that there were.
+    /// Once this returns, these memories are deleted; returns the ids that existed.
     pub async fn forget_memories(
         &self,
         who: &Principal,
@@ -70,7 +69,7 @@ impl Registry {
         }
     }
 
-    /// What a run keeps.
+    /// Saves a memory for a run's tool call.
     pub(super) async fn remember_by(&self, site: Site, text: String) -> Result<Told, Fault> {
         let length = text.trim().chars().count();
         if length == 0 || length > LONGEST {
@@ -93,7 +92,7 @@ impl Registry {
         }
     }
 
-    /// What a run finds in the name spaces that it may read.
+    /// Searches the namespaces that the run may read.
     pub(super) fn recall_by(&self, site: Site, ask: &RecallAsk) -> Result<Told, Fault> {
         let run = self.caller(site)?.run;
         let mut ids = Vec::with_capacity(ask.ids.len());

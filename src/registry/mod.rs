@@ -1,5 +1,6 @@
-//! The product's name: spawn, drive, settle, announce, wait, restore. The handle is cheap to
-//! clone; one service loop does what follows a commit.
+//! The session registry: it spawns, drives, settles, announces, waits for and restores runs. The
+//! RPC layer calls the handle [`Registry`], which is cheap to clone; one service loop does the work
+//! that follows each commit.
 
 mod admit;
 mod agents;
@@ -88,7 +89,7 @@ use events::{Feed, Partials};
 use service::Signal;
 use wait::Waiters;
 
-/// The registry's handle: what the doors call.
+/// Cheap handle to the registry; the RPC layer holds clones of it.
 #[derive(Clone)]
 pub struct Registry {
     inner: Arc<Inner>,
@@ -96,18 +97,18 @@ pub struct Registry {
 
 struct Inner {
     store: Store,
-    /// What runs have pinned, as long as it is in use.
+    /// Cache of pinned bodies (agent, tools, skills) while runs use them.
     pins: Arc<Pins>,
-    /// What was said of late in sessions at work.
+    /// Cache of recent messages of sessions with an active run.
     transcripts: Arc<Transcripts>,
     clock: Clock,
     catalog: Arc<dyn Catalog>,
     skills: Arc<dyn Skills>,
     runner: Arc<dyn Runner>,
     processes: Arc<dyn Processes>,
-    /// What every program gets of the daemon's environment.
+    /// Base environment of every program that a run starts, taken from the daemon's environment.
     environment: Environment,
-    /// That alone, as runs have it that have nothing more.
+    /// The base environment alone, shared by runs that add no variables.
     plain: Arc<RunEnvironment>,
     seal: Seal,
     options: watch::Sender<Arc<Options>>,
@@ -118,46 +119,47 @@ struct Inner {
     signals: mpsc::UnboundedSender<Signal>,
     drains: Drains,
     reloading: tokio::sync::Mutex<()>,
-    /// Hash of the skills of the default folder when all were looked at last.
+    /// Hash of the default folder's skills at the last full check.
     skills_seen: std::sync::Mutex<Option<String>>,
     restored: AtomicU64,
     to_restore: AtomicU64,
-    /// The restore waits for room on a full disk.
+    /// Set to true when the restore finds the disk full and waits for free space.
     lacks_room: watch::Sender<bool>,
-    /// Every row is restored.
+    /// True once every open run is restored.
     is_at_work: AtomicBool,
-    /// By which time things are old; `None` before the restore has asked the store.
+    /// Clock for age limits; `None` until the restore has read it from the store.
     ages: std::sync::Mutex<Option<Ages>>,
 }
 
-/// What a registry is made of.
+/// Dependencies of a [`Registry`].
 pub struct Parts {
-    /// Its rows.
+    /// The SQLite store.
     pub store: Store,
-    /// What its commits leave to be done.
+    /// Effects of each commit, in commit order, for the service loop.
     pub effects: mpsc::UnboundedReceiver<Vec<Effect>>,
-    /// Time and ids.
+    /// Source of time and of new ids.
     pub clock: Clock,
-    /// Which agents there are.
+    /// Resolves agent definitions.
     pub catalog: Arc<dyn Catalog>,
-    /// Which skills they have.
+    /// Resolves skills.
     pub skills: Arc<dyn Skills>,
-    /// Who carries out their runs.
+    /// Executes runs.
     pub runner: Arc<dyn Runner>,
-    /// What their steps have started.
+    /// Tracks the child processes that steps started.
     pub processes: Arc<dyn Processes>,
-    /// What every program gets of the daemon's environment.
+    /// Base environment of every program that a run starts, taken from the daemon's environment.
     pub environment: Environment,
-    /// Seals what callers give to runs.
+    /// Encrypts the environment values that callers pass to runs.
     pub seal: Seal,
-    /// Settings.
+    /// Settings at start; [`Registry::configure`] replaces them.
     pub options: Options,
-    /// This life of the daemon.
+    /// Id of this boot of the daemon.
     pub boot: BootId,
 }
 
 impl Registry {
-    /// A registry, and the service that must run for anything to happen. Called in a runtime.
+    /// Creates the registry and its service loop, which must run for anything to happen. Must be
+    /// called inside a tokio runtime.
     pub fn new(parts: Parts) -> (Registry, Service) {
         let (signals, received) = mpsc::unbounded_channel();
         let registry = Registry {
@@ -196,22 +198,22 @@ impl Registry {
         (registry, service)
     }
 
-    /// Which agents there are.
+    /// The catalog that resolves agent definitions.
     pub fn catalog(&self) -> &dyn Catalog {
         self.inner.catalog.as_ref()
     }
 
-    /// The store's own id, UUID text, the same over restarts.
+    /// The store's own id as UUID text; it is the same after every restart.
     pub fn store_id(&self) -> &str {
         self.inner.store.id()
     }
 
-    /// Once this returns, `options` are obeyed, by what goes on already too.
+    /// Once this returns, `options` are in force, also for work already under way.
     pub fn configure(&self, options: Options) {
         self.inner.options.send_replace(Arc::new(options));
     }
 
-    /// How many open runs were restored at this start, of how many.
+    /// Progress of the restore at this start: open runs restored so far, and their total.
     pub fn restore_progress(&self) -> (u64, u64) {
         (
             self.inner.restored.load(Ordering::Relaxed),
@@ -226,7 +228,8 @@ impl Inner {
         Arc::clone(&self.options.borrow())
     }
 
-    /// The time by which ages count; `None`: nothing may end or be removed by its age yet.
+    /// The timestamp that age limits are measured by. While it is `None`, nothing may expire or be
+    /// removed because of its age.
     fn aged_at(&self) -> Option<Timestamp> {
         let mut ages = self.ages.lock().unwrap_or_else(PoisonError::into_inner);
         ages.as_mut()?.at(self.clock.moment_with_sleep())

@@ -1,4 +1,4 @@
-//! The registry's settings, as the daemon hands them in.
+//! The registry's settings, passed in by the daemon.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,21 +8,21 @@ use crate::kernel::policy::Policy;
 use crate::kernel::run::Lane;
 use crate::kernel::secret::Given;
 
-/// How many runs may hold a slot at once; 0 closes a lane.
+/// Maximum number of runs that may hold a slot at once; 0 closes a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaneCaps {
-    /// Turns of root sessions.
+    /// For turns of root sessions.
     pub main: usize,
-    /// Spawned work.
+    /// For spawned runs.
     pub subagent: usize,
-    /// Answers to other sessions.
+    /// For answers to other sessions.
     pub nested: usize,
-    /// All lanes together.
+    /// For all lanes together.
     pub global: usize,
 }
 
 impl LaneCaps {
-    /// How many runs of this lane may hold a slot at once.
+    /// The limit of this lane.
     pub fn of(&self, lane: Lane) -> usize {
         match lane {
             Lane::Main => self.main,
@@ -31,7 +31,7 @@ impl LaneCaps {
         }
     }
 
-    /// Why no run of this lane gets a slot: which setting closes it.
+    /// Why no run of this lane gets a slot: the setting that closes it; `None` if it is open.
     pub fn closed(&self, lane: Lane) -> Option<String> {
         let name = match (self.global, self.of(lane)) {
             (0, _) => "global",
@@ -45,41 +45,41 @@ impl LaneCaps {
 /// The registry's settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Slots.
+    /// Slot limits.
     pub lanes: LaneCaps,
     /// What sessions may do with each other.
     pub policy: Policy,
-    /// The limit of a run that names none, milliseconds; `None` = no limit.
+    /// Default time limit of a run, in milliseconds; `None` means no limit.
     pub run_timeout_ms: Option<u64>,
-    /// How long a call may take that another agent carries out, where neither its link nor the
-    /// agent says otherwise, milliseconds.
+    /// Default time limit of a delegated call, in milliseconds; a limit of the link or the agent
+    /// takes precedence.
     pub delegation_timeout_ms: u64,
-    /// So many tokens of its long-term memory a model is given by itself; 0 = none.
+    /// Token budget for memories that are recalled automatically into a model call; 0 disables it.
     pub memory_budget: u64,
-    /// How long a person's leave for a call is waited for, milliseconds.
+    /// Time until an open approval expires, in milliseconds.
     pub approval_ms: u64,
-    /// How long steps in flight may go on while the daemon drains.
+    /// Time that steps in flight get during a drain.
     pub drain_timeout: Duration,
-    /// How often open rows are compared with live tasks.
+    /// Interval of the comparison of open rows with live tasks.
     pub compare_each: Duration,
-    /// How often it is stored that the process lives, while the time of a run counts.
+    /// Interval at which the process's heartbeat is stored while a run's time counts.
     pub touch_each: Duration,
-    /// Open runs whose last activity is older are closed at start.
+    /// At start, open runs whose last activity is older than this many milliseconds are closed.
     pub max_age_ms: u64,
-    /// How long things are kept.
+    /// Retention limits.
     pub retention: Retention,
-    /// A subscriber that had caught up and then falls behind the event log by more numbers
-    /// than this must begin anew.
+    /// Maximum lag, in cursor numbers, of a subscriber that had caught up; beyond it the
+    /// subscription ends and the client must subscribe again.
     pub events_behind: i64,
-    /// What the settings give to the environment of runs that have a skill, by its name or key.
+    /// Environment from the settings for runs that have a skill, by skill name or key.
     pub skills: BTreeMap<String, SkillEnvironment>,
 }
 
-/// What the settings give to the environment of runs that have a skill.
+/// Environment from the settings for runs that have a skill.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SkillEnvironment {
-    /// By name.
+    /// Values by variable name.
     pub env: BTreeMap<String, Given>,
-    /// For the name that the skill calls its primary one.
+    /// The value of the variable that the skill declares as its primary one.
     pub api_key: Option<Given>,
 }

@@ -1,4 +1,4 @@
-//! Results of tools, part by part: those that were too long to be shown whole, and the others.
+//! Tool results in parts: results that were too long to be shown whole, and all others.
 
 use super::{Principal, Registry};
 use crate::kernel::fault::Fault;
@@ -8,23 +8,23 @@ use crate::kernel::text;
 use crate::store::tx::{DbError, Tx};
 use crate::store::{messages, outputs, runs, steps};
 
-/// A part of a result.
+/// A part of a tool result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutputPart {
-    /// Where it begins, bytes.
+    /// Byte offset of the part.
     pub offset: u64,
-    /// What it says.
+    /// The text of the part.
     pub text: String,
-    /// Where the next part begins; `None`: this was the last.
+    /// Byte offset of the next part; `None` if this is the last.
     pub next: Option<u64>,
-    /// How long the result was.
+    /// Length of the original result in bytes.
     pub bytes: u64,
-    /// How much of it is kept.
+    /// Number of bytes that are kept of it.
     pub kept: u64,
 }
 
 impl Registry {
-    /// At most `most` bytes of what a call of a run has answered, from `offset` on.
+    /// Up to `most` bytes of the result of a run's tool call, from byte `offset` on.
     pub async fn output(
         &self,
         who: &Principal,
@@ -45,7 +45,7 @@ impl Registry {
         found.ok_or_else(|| missing(tool_call))
     }
 
-    /// The same for a session's own tools: of any run in it.
+    /// The same for tools of the session itself, for a call of any of its runs.
     pub(super) fn output_in(
         &self,
         session: SessionId,
@@ -79,7 +79,7 @@ fn part(
         let bytes = u64::try_from(output.bytes).unwrap_or(0);
         return Ok(Some(of(at, text, kept, bytes)));
     }
-    // What was shown whole stands in the transcript.
+    // A result that was shown whole is in the transcript.
     let seq = match run {
         Some(run) => steps::result_of(tx, run, tool_call)?,
         None => None,

@@ -1,5 +1,5 @@
-//! What calls that wait for approval work on, added to approvals when they are read: their folder,
-//! the names in their environment and, while they wait, what they would do to a file.
+//! Adds details to approvals when they are read: the call's folder, the names in its environment
+//! and, while it is open, the change that it would make to a file.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,12 +15,12 @@ use crate::kernel::approval::ApprovalState;
 use crate::kernel::redact::Redactor;
 use crate::store::{runs, steps};
 
-/// So many files of one page are compared at the same time.
+/// Maximum number of files of one page that are compared concurrently.
 const AT_ONCE: usize = 8;
-/// Files of one page that were not compared in this time are left out.
+/// Time limit for all comparisons of a page; later files are left out.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// Adds what their calls work on to these approvals.
+/// Adds folder, environment names and preview to these approvals.
 pub(super) async fn add(inner: &Arc<Inner>, views: &mut [ApprovalView]) {
     let began = inner.clock.monotonic();
     for some in views.chunks_mut(AT_ONCE) {
@@ -32,8 +32,8 @@ pub(super) async fn add(inner: &Arc<Inner>, views: &mut [ApprovalView]) {
     }
 }
 
-/// Is this what the call would do to its file, as it is at this moment? What was worked out before
-/// does not count.
+/// True if the digest matches the change that the call would make to its file now; computed afresh,
+/// without cached previews.
 pub(super) async fn holds(inner: &Arc<Inner>, view: &mut ApprovalView, digest: &str) -> bool {
     add_one(inner, view, inner.clock.monotonic(), true).await;
     let change = view.preview.change.as_ref();
@@ -53,7 +53,7 @@ async fn add_one(inner: &Arc<Inner>, view: &mut ApprovalView, began: Duration, a
     let (run, agent, step) = match found.await {
         Ok(Some(found)) => found,
         Ok(None) => return,
-        // The arguments, which are whole, are there all the same.
+        // The approval still has its complete arguments.
         Err(fault) => {
             tracing::warn!(run = %id, %fault, "an approval is shown without its folder and diff");
             return;
@@ -68,7 +68,7 @@ async fn add_one(inner: &Arc<Inner>, view: &mut ApprovalView, began: Duration, a
         redactor: Redactor::default(),
         anew,
     };
-    // One that is decided changes nothing any more: it has happened, or never will.
+    // A decided call has no pending change: it was made or never will be.
     if view.approval.state == ApprovalState::Open {
         let said = match &step {
             Some(step) => said::arguments(inner, &run, step).await,
@@ -77,14 +77,15 @@ async fn add_one(inner: &Arc<Inner>, view: &mut ApprovalView, began: Duration, a
         match (inner.environment_of(&run).await, said) {
             (Ok(environment), Ok(said)) => {
                 call.redactor = environment.redactor.clone();
-                // What was sealed and cannot be opened is not called either.
+                // A call whose arguments cannot be decrypted will not be made, so there is no
+                // preview.
                 call.arguments = match said {
                     Said::AsStored => view.approval.arguments.clone(),
                     Said::Otherwise(arguments) => arguments,
                     Said::Lost => Value::Null,
                 };
             }
-            // Without it secrets would not be masked.
+            // Without the environment, secrets could not be masked.
             (Err(fault), _) | (_, Err(fault)) => {
                 tracing::warn!(run = %id, %fault, "an approval is shown without its diff");
             }
@@ -95,7 +96,7 @@ async fn add_one(inner: &Arc<Inner>, view: &mut ApprovalView, began: Duration, a
     view.preview = preview.unwrap_or_else(|_| late(view));
 }
 
-/// What is shown of a call whose file was not compared in time.
+/// The preview of a call whose file was not compared in time.
 fn late(view: &ApprovalView) -> Preview {
     let path = view.approval.arguments["path"].as_str();
     let why = "too many calls wait to compare all of their files at once";

@@ -1,5 +1,5 @@
-//! What runs and the event log are told of the providers of models. Called by the daemon, which
-//! has the providers.
+//! Passes provider changes to the event log and to waiting runs. Called by the daemon, which owns
+//! the model providers.
 
 use super::Registry;
 use super::service::Signal;
@@ -9,18 +9,18 @@ use crate::store::command::GatewayNote;
 use crate::store::{Command, Window, waits};
 
 impl Registry {
-    /// A provider takes no requests, or does again: the event log says so.
+    /// Queues an event that a provider became unavailable or available again.
     pub fn provider_changed(&self, name: &str, seen: Seen) {
         let note = GatewayNote::Provider {
             name: name.to_owned(),
             seen,
         };
-        // Without the loop nothing is written any more.
+        // The loop is gone only while the daemon stops; the event is dropped then.
         let _ = self.inner.signals.send(Signal::Note(note));
     }
 
-    /// Every run that waits for a provider asks it now. Called when providers have other settings:
-    /// another key or address may be what was missing.
+    /// Once this returns, every run that waits for a provider retries it now. Called when provider
+    /// settings change: the missing key or address may have been added.
     pub async fn providers_configured(&self) -> Result<(), Fault> {
         let store = &self.inner.store;
         for (run, step) in store.read(waits::for_providers).await? {

@@ -1,4 +1,4 @@
-//! Questions of runs to people: which are open, where they come from, and their answers.
+//! Questions of runs to the user: lists them with their origin, and records answers.
 
 use super::answer::{Page, QuestionView};
 use super::request::{QuestionAnswer, QuestionFilter};
@@ -12,8 +12,8 @@ use crate::store::tx::{DbError, Tx};
 use crate::store::{Command, Reply, questions, runs, sessions};
 
 impl Registry {
-    /// A page of questions, oldest first, each with where it comes from. With `tree`, those of
-    /// the whole tree in which the session lies: a person who looks at its top sees all.
+    /// A page of questions, oldest first, each with its origin. With `tree`, all questions of the
+    /// tree that contains the session, so that a user at the root sees every one.
     pub async fn questions(
         &self,
         who: &Principal,
@@ -47,8 +47,8 @@ impl Registry {
         })
     }
 
-    /// Answers a question: the run that asked it goes on with the answer. The same answer
-    /// again gives the same.
+    /// Once this returns, the question is answered and its run continues with the answer. Repeating
+    /// the same answer returns the same result.
     pub async fn answer(
         &self,
         who: &Principal,
@@ -75,7 +75,7 @@ impl Registry {
         }
     }
 
-    /// Which of what is asked a list gives, for questions and approvals alike.
+    /// Builds the list query for questions and approvals.
     pub(super) fn asked(
         &self,
         who: &Principal,
@@ -108,7 +108,8 @@ impl Registry {
         Ok(query)
     }
 
-    /// A choice must be one of those that the question proposes.
+    /// Checks that the choice is one of the answers proposed by the question, which must belong to the
+    /// caller's tenant.
     fn choice(&self, who: &Principal, id: QuestionId, choice: String) -> Result<String, Fault> {
         let found = self.inner.store.read_now(|tx| questions::get(tx, id))?;
         let question = found
@@ -130,7 +131,7 @@ impl Registry {
     }
 }
 
-/// The question with the run and session that it comes from.
+/// The question with the run and session that it comes from; `None` if the run is gone.
 fn with_origin(tx: &mut dyn Tx, question: Question) -> Result<Option<QuestionView>, DbError> {
     let origin = origin(tx, question.run, question.root_session)?;
     Ok(origin.map(|(origin, root)| QuestionView {
@@ -140,7 +141,7 @@ fn with_origin(tx: &mut dyn Tx, question: Question) -> Result<Option<QuestionVie
     }))
 }
 
-/// The run that asks, for people, and the top of its tree; `None`: the run is not there.
+/// The run as shown to the user, and the root session of its tree; `None` if the run is gone.
 pub(super) fn origin(
     tx: &mut dyn Tx,
     run: RunId,

@@ -1,6 +1,6 @@
-//! What a model call is given of the long-term memory, and what a context pack points at:
-//! looked up before the step is intended and named in it, so that a step that is carried out
-//! again is given the same. The drive task asks.
+//! Selects the memories of a model call and the references of a context pack. They are looked up
+//! before the step is intended and named in it, so that a retried step gets the same ones. Called
+//! by the drive task.
 
 use serde_json::{Value, json};
 
@@ -14,17 +14,17 @@ use crate::kernel::step::{Intent, StepKind};
 use crate::kernel::text::prefix;
 use crate::store::memories;
 
-/// So much of what was said is looked through for words, bytes.
+/// Maximum bytes of the input that are searched for words.
 const SAID: usize = 8 * 1024;
 
 impl Inner {
-    /// What the runner does next by `view`, with what its steps are given of the memory; `told`
-    /// is the view without what is only assumed.
+    /// The runner's next action for `view`, with recalled memories added to its steps. `told` is
+    /// the view without messages that are only assumed.
     pub(super) fn next_step(&self, view: &RunView, told: &RunView) -> Next {
         let mut next = self.runner.next(view);
         if let Next::Steps(intents) = &mut next {
             for intent in intents {
-                // Without its memory a turn goes on all the same.
+                // The turn goes on without memories if they cannot be read.
                 if let Err(fault) = self.recall(told, intent) {
                     tracing::warn!(run = %view.run.id, %fault, "the memory could not be read");
                 }
@@ -45,7 +45,7 @@ impl Inner {
         let before = calls.find(|step| step.kind == StepKind::Model);
         let seen = before.and_then(|step| step.seen_up_to).unwrap_or(0);
         let Some(input) = latest_input(view, seen) else {
-            // The turn goes on with what it was given.
+            // The turn continues with the memories that it already had.
             if let Some(recalled) = before.and_then(|step| Recalled::of(step)) {
                 recalled.put_into(&mut intent.input);
             }
@@ -60,7 +60,7 @@ impl Inner {
                     used.push(space);
                 }
             }
-            // Most agents keep nothing: for them no words are looked up either.
+            // Most agents have no memories; their input is not split into words.
             if used.is_empty() {
                 return Ok(Vec::new());
             }
@@ -79,7 +79,8 @@ impl Inner {
         Ok(())
     }
 
-    /// The pack points at what the host's own memory has of the task; its subagent may read it.
+    /// Adds references to the supervisor's own memories about the task, which the subagent may
+    /// read.
     fn point_at(&self, view: &RunView, pack: &mut Value) -> Result<(), Fault> {
         let task = pack["task_summary"].as_str().unwrap_or_default();
         let run = &view.run;
@@ -99,7 +100,7 @@ impl Inner {
     }
 }
 
-/// The last thing that somebody said to the run and that no model call of it has seen.
+/// The latest input of the run that none of its model calls has seen.
 fn latest_input(view: &RunView, seen: i64) -> Option<&Message> {
     let new = view.messages.iter().rev();
     new.map(AsRef::as_ref)

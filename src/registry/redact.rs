@@ -1,5 +1,5 @@
-//! Takes a run's secrets out of what comes out of its steps, before it is stored, told or shown.
-//! Called by `drive`, through which every outcome goes.
+//! Masks a run's secrets in the outcomes of its steps, before they are stored, delivered or shown.
+//! Called by `drive`, which handles every outcome.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -8,7 +8,7 @@ use crate::kernel::message::{Block, Note};
 use crate::kernel::redact::{Pieces, Redactor};
 use crate::kernel::run::RunError;
 
-/// Takes the secrets out of an outcome.
+/// Masks the secrets in an outcome.
 pub(super) fn redact(outcome: &mut StepOutcome, redactor: &Redactor) {
     if redactor.is_empty() {
         return;
@@ -20,7 +20,7 @@ pub(super) fn redact(outcome: &mut StepOutcome, redactor: &Redactor) {
             warnings,
             used,
         } => {
-            // What a model says is cut by nobody; what a program wrote may be.
+            // Model text is never truncated; the output of a program may be.
             let is_cut = used.is_none();
             blocks
                 .iter_mut()
@@ -59,14 +59,14 @@ fn in_block(block: &mut Block, redactor: &Redactor, is_cut: bool) {
     }
 }
 
-/// Passes text on without the secrets, also where one comes in two pieces.
+/// A sink that forwards text with secrets masked, including a secret split over two pieces.
 pub(super) struct Redacted {
     to: Arc<dyn TextSink>,
     redactor: Redactor,
     said: Mutex<Channels>,
 }
 
-/// What is held back of each.
+/// The held-back text of each channel.
 #[derive(Default)]
 struct Channels {
     text: Pieces,
@@ -83,7 +83,7 @@ impl Channels {
 }
 
 impl Redacted {
-    /// Before `to`.
+    /// Wraps the sink `to`.
     pub(super) fn over(to: Arc<dyn TextSink>, redactor: &Redactor) -> Arc<Self> {
         Arc::new(Redacted {
             to,
@@ -92,7 +92,7 @@ impl Redacted {
         })
     }
 
-    /// No more will come: what was held back is passed on.
+    /// Ends the stream and forwards the held-back text.
     pub(super) fn end(&self) {
         let (text, thinking) = {
             let mut said = self.lock();
@@ -107,7 +107,7 @@ impl Redacted {
     }
 
     fn lock(&self) -> MutexGuard<'_, Channels> {
-        // A panic leaves what was held back, which is still to be passed on.
+        // After a panic the held-back text is still valid and must be forwarded.
         self.said.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

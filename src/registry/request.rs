@@ -1,4 +1,4 @@
-//! What the doors ask of the registry; what it answers is in `answer`.
+//! Request types of the registry's calls; the answer types are in `answer`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,21 +16,21 @@ use crate::kernel::thinking::Thinking;
 use crate::kernel::time::Timestamp;
 pub use crate::store::command::{Accepted, CancelTarget, Verdict};
 
-/// On whose behalf a call is made.
+/// The identity that a call is made for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Principal {
     /// The tenant.
     pub org: String,
     /// The user.
     pub user: String,
-    /// The run whose program calls; `None`: it is no run's.
+    /// The run whose program calls; `None` for a client's call.
     pub run: Option<RunId>,
-    /// The caller has shown the token. Without it a caller decides nothing for a person.
+    /// The caller has presented the access token. Without it a caller cannot decide for the user.
     pub with_token: bool,
 }
 
 impl Principal {
-    /// The name under which its calls are recorded: its run's, or `owner`.
+    /// The actor recorded for its calls: `run:<id>`, or `owner` for a client.
     pub fn recorded(&self) -> String {
         match self.run {
             Some(run) => format!("run:{run}"),
@@ -38,7 +38,7 @@ impl Principal {
         }
     }
 
-    /// Who has asked, for rows about runs.
+    /// The actor recorded in rows about runs: the run, or else the user.
     pub(super) fn by(&self) -> String {
         match self.run {
             Some(_) => self.recorded(),
@@ -47,261 +47,261 @@ impl Principal {
     }
 }
 
-/// An idempotency key and what it was first used for.
+/// An idempotency key with the request that it was first used for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Idempotency {
     /// The client's key, at most 256 characters.
     pub key: String,
-    /// The canonical parameters without `meta`; hashed by the store.
+    /// The canonical parameters without `meta`; the store hashes them.
     pub request: String,
 }
 
-/// `sessions.spawn`.
+/// Parameters of `sessions.spawn`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SpawnRequest {
-    /// What is to be done.
+    /// The task, as the first message of the child session.
     pub task: String,
-    /// An id chosen by the client.
+    /// Run id chosen by the client; generated if unset.
     pub run_id: Option<RunId>,
-    /// Who asks and is told.
+    /// The session that requests the run and gets its announce.
     pub parent: Option<SessionKey>,
-    /// Who does it; the default agent if unset.
+    /// The agent that carries it out; the default agent if unset.
     pub agent: Option<String>,
-    /// A name for people.
+    /// Label for display and look-up.
     pub label: Option<String>,
-    /// In place of the agent's model.
+    /// Overrides the agent's model.
     pub model: Option<String>,
-    /// In place of the agent's thinking level.
+    /// Overrides the agent's thinking level.
     pub thinking: Option<Thinking>,
-    /// The folder that its tools see, absolute.
+    /// Absolute path of the working folder of its tools.
     pub cwd: Option<String>,
-    /// How long it may run, milliseconds.
+    /// Time limit in milliseconds.
     pub run_timeout_ms: Option<u64>,
-    /// What it may use.
+    /// Limits on what the run may use.
     pub budget: Option<Budget>,
-    /// What its programs have in their environment.
+    /// Environment values for the run's programs.
     pub env: BTreeMap<String, Given>,
-    /// How the requester is told.
+    /// How its end is announced to the requester.
     pub announce: Option<AnnouncePolicy>,
-    /// How long its session stays open for messages.
+    /// How long its session accepts messages.
     pub mode: SessionMode,
-    /// What becomes of its session once all is told.
+    /// Whether its session is kept or deleted after the announce.
     pub cleanup: Cleanup,
-    /// Its transcript begins with the parent's.
+    /// True to start its transcript with the parent's as it is at the spawn.
     pub fork: bool,
-    /// For a safe repeat.
+    /// Idempotency key; the same key returns the first answer.
     pub idempotency: Option<Idempotency>,
-    /// Comes back unchanged, at most 4 KiB of JSON.
+    /// Client metadata, returned unchanged; at most 4 KiB of JSON.
     pub meta: Option<Value>,
 }
 
-/// `agent.run`.
+/// Parameters of `agent.run`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TurnRequest {
-    /// The session; made if there is none.
+    /// The session; created if it does not exist.
     pub session: SessionKey,
-    /// The agent of a session that must be made first; the default agent if unset.
+    /// The agent if the session must be created; the default agent if unset.
     pub agent: Option<String>,
-    /// What is said.
+    /// The message to the agent.
     pub message: String,
-    /// An id chosen by the client.
+    /// Run id chosen by the client; generated if unset.
     pub run_id: Option<RunId>,
-    /// In place of the session's model, for this turn.
+    /// Overrides the session's model for this turn.
     pub model: Option<String>,
-    /// In place of the session's thinking level, for this turn.
+    /// Overrides the session's thinking level for this turn.
     pub thinking: Option<Thinking>,
-    /// How long it may run, milliseconds.
+    /// Time limit in milliseconds.
     pub run_timeout_ms: Option<u64>,
-    /// What it may use.
+    /// Limits on what the run may use.
     pub budget: Option<Budget>,
-    /// What its programs have in their environment.
+    /// Environment values for the run's programs.
     pub env: BTreeMap<String, Given>,
-    /// For a safe repeat.
+    /// Idempotency key; the same key returns the first answer.
     pub idempotency: Option<Idempotency>,
-    /// Comes back unchanged, at most 4 KiB of JSON.
+    /// Client metadata, returned unchanged; at most 4 KiB of JSON.
     pub meta: Option<Value>,
 }
 
-/// `sessions.send`.
+/// Parameters of `sessions.send`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SendRequest {
-    /// To the session with this key.
+    /// Key of the target session.
     pub key: Option<SessionKey>,
-    /// To the session with this label.
+    /// Label of the target session.
     pub label: Option<String>,
-    /// What is said.
+    /// The message.
     pub message: String,
-    /// The session that says it and gets a late reply; a client owns it.
+    /// The client-owned session that sends the message and gets a late reply.
     pub from: Option<SessionKey>,
-    /// How long the reply is waited for; zero = not at all.
+    /// Maximum time to wait for the reply; zero means not to wait.
     pub window: Duration,
-    /// How long the turn that answers may run, milliseconds.
+    /// Time limit of the turn that answers, in milliseconds.
     pub run_timeout_ms: Option<u64>,
-    /// For a safe repeat.
+    /// Idempotency key; the same key returns the first answer.
     pub idempotency: Option<Idempotency>,
-    /// Comes back unchanged, at most 4 KiB of JSON.
+    /// Client metadata, returned unchanged; at most 4 KiB of JSON.
     pub meta: Option<Value>,
 }
 
-/// `questions.list`.
+/// Parameters of `questions.list`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct QuestionFilter {
-    /// Only those of this session.
+    /// Only questions of this session.
     pub session: Option<SessionKey>,
-    /// With that: those of the whole tree in which it lies.
+    /// With `session`: questions of the whole tree that contains it.
     pub tree: bool,
-    /// Only those in this state.
+    /// Only questions in this state.
     pub state: Option<QuestionState>,
 }
 
-/// What a person says to a question.
+/// A user's answer to a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum QuestionAnswer {
-    /// In their own words.
+    /// Free text.
     Text(String),
     /// One of the proposed answers.
     Choice(String),
 }
 
-/// `approvals.list`.
+/// Parameters of `approvals.list`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ApprovalFilter {
-    /// Only those of this session.
+    /// Only approvals of this session.
     pub session: Option<SessionKey>,
-    /// With that: those of the whole tree in which it lies.
+    /// With `session`: approvals of the whole tree that contains it.
     pub tree: bool,
-    /// Only those in this state.
+    /// Only approvals in this state.
     pub state: Option<ApprovalState>,
-    /// With what their calls work on.
+    /// True to include previews of what the calls would change.
     pub previews: bool,
 }
 
-/// What `sessions.create` does where the key is taken.
+/// What `sessions.create` does if the key is taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IfExists {
-    /// Gives the session that is there, if agent and owner are the same.
+    /// Returns the existing session if its agent and owner are the same.
     #[default]
     Get,
-    /// Refuses.
+    /// Refuses with `conflict`.
     Conflict,
 }
 
-/// `sessions.create`.
+/// Parameters of `sessions.create`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CreateRequest {
-    /// The agent of its turns; for a client-owned session it may be unset.
+    /// The agent of its turns; may be unset for a client-owned session.
     pub agent: Option<String>,
-    /// Its address; made up if unset.
+    /// The session key; generated if unset.
     pub key: Option<SessionKey>,
-    /// A name for look-ups.
+    /// Label for look-ups.
     pub label: Option<String>,
-    /// A heading for people.
+    /// Title for display.
     pub title: Option<String>,
-    /// How much the model of its turns thinks.
+    /// Thinking level of its turns.
     pub thinking: Option<Thinking>,
-    /// The folder that its tools see, absolute.
+    /// Absolute path of the working folder of its tools.
     pub cwd: Option<String>,
-    /// Who answers in it.
+    /// Whether an agent or a client answers in it.
     pub owner: Owner,
-    /// What to do where the key is taken.
+    /// What to do if the key is taken.
     pub if_exists: IfExists,
 }
 
-/// Which sessions a list gives.
+/// The kinds of sessions in a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SessionKind {
     /// Root sessions.
     #[default]
     Main,
-    /// Sessions below another.
+    /// Sessions with a parent.
     Child,
     /// Both.
     All,
 }
 
-/// `sessions.list`.
+/// Filter of `sessions.list`; conditions are combined with AND.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SessionFilter {
-    /// Which kind.
+    /// The kind of sessions.
     pub kind: SessionKind,
-    /// Only those spawned from this session.
+    /// Only sessions spawned from this session.
     pub parent: Option<SessionKey>,
-    /// Only those of this agent.
+    /// Only sessions of this agent.
     pub agent: Option<String>,
-    /// Only those with this label.
+    /// Only sessions with this label.
     pub label: Option<String>,
-    /// Only those whose key, label or title contains this text.
+    /// Only sessions whose key, label or title contains this text.
     pub search: Option<String>,
-    /// The archived ones, too.
+    /// True to include archived sessions.
     pub archived: bool,
 }
 
-/// `runs.list`.
+/// Filter of `runs.list`; conditions are combined with AND.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RunFilter {
-    /// Only those working in this session.
+    /// Only runs that work in this session.
     pub session: Option<SessionKey>,
-    /// Only those asked for by this session.
+    /// Only runs that this session requested.
     pub parent: Option<SessionKey>,
-    /// Only those in these states, as text (`queued`, `running`, `ok`, …).
+    /// Only runs in these states, as text (`queued`, `running`, `ok`, …).
     pub states: Vec<String>,
-    /// Only those of this agent.
+    /// Only runs of this agent.
     pub agent: Option<String>,
-    /// Only those with this label.
+    /// Only runs with this label.
     pub label: Option<String>,
-    /// Only those under this root run.
+    /// Only runs in the tree of this root run.
     pub tree: Option<RunId>,
-    /// Only those whose announce is not delivered (or not acknowledged).
+    /// Only runs whose announce is not delivered (or not acknowledged).
     pub undelivered: bool,
-    /// Only those that hold still until a person has said whether an effect happened.
+    /// Only runs paused until an operator states whether an effect happened.
     pub needs_review: bool,
-    /// Only those whose meta has all of these fields with these values.
+    /// Only runs whose metadata has all of these fields with these values.
     pub meta: Vec<(String, MetaValue)>,
-    /// With their number on all pages.
+    /// True to include the total count over all pages.
     pub total: bool,
-    /// Only those accepted after this point.
+    /// Only runs accepted after this time.
     pub created_after: Option<Timestamp>,
-    /// Only those accepted before this point.
+    /// Only runs accepted before this time.
     pub created_before: Option<Timestamp>,
 }
 
-/// A value of a field of meta by which runs can be found.
+/// A value of a metadata field that runs can be filtered by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MetaValue {
-    /// A text.
+    /// A string.
     Text(String),
-    /// A whole number.
+    /// An integer.
     Number(i64),
-    /// True or false.
+    /// A boolean.
     Flag(bool),
 }
 
-/// Which part of a transcript is asked for.
+/// The requested part of a transcript.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HistoryPart {
-    /// What stands before this place.
+    /// Messages before this position.
     pub before: Option<i64>,
-    /// What stands after this place; counts before [`HistoryPart::before`].
+    /// Messages after this position; takes precedence over [`HistoryPart::before`].
     pub after: Option<i64>,
-    /// So many messages at most.
+    /// Maximum number of messages.
     pub limit: u32,
-    /// Also calls of tools and their results.
+    /// True to include tool calls and their results.
     pub tools: bool,
 }
 
-/// `sessions.patch`: `None` = as it is, `Some(None)` = none.
+/// Parameters of `sessions.patch`: `None` leaves a field unchanged, `Some(None)` clears it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PatchRequest {
-    /// A name for look-ups.
+    /// Label for look-ups.
     pub label: Option<Option<String>>,
-    /// A heading for people.
+    /// Title for display.
     pub title: Option<Option<String>>,
     /// The model of its turns.
     pub model: Option<Option<String>>,
-    /// How much that model thinks.
+    /// Thinking level of its turns.
     pub thinking: Option<Option<Thinking>>,
-    /// The folder that its tools see, absolute.
+    /// Absolute path of the working folder of its tools.
     pub cwd: Option<Option<String>>,
-    /// Only if its revision is this one.
+    /// Fails with `conflict` unless the session has this revision.
     pub if_revision: Option<i64>,
 }

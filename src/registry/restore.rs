@@ -1,5 +1,5 @@
-//! At start: every open run through the kernel's recovery. Rows only; effects wait until the
-//! service runs.
+//! Daemon start: passes every open run through the kernel's recovery. It only writes rows; their
+//! effects wait until the service loop runs.
 
 use std::collections::HashSet;
 use std::sync::PoisonError;
@@ -22,33 +22,33 @@ use crate::store::{
     Command, Effect, Reply, Store, Ticket, events, outbox, read, runs, sends, steps,
 };
 
-/// So many rows are restored in one group of commits.
+/// Maximum number of rows restored in one group of commits.
 const AT_ONCE: usize = 256;
-/// What was committed so shortly before a kill may not have been said in the log, milliseconds.
+/// Commits within this many milliseconds before a kill may lack their log lines.
 const UNTOLD_MS: i64 = 10_000;
-/// Not further back than so many events.
+/// Maximum number of events that are searched for those commits.
 const MOST_UNTOLD: i64 = 4096;
-/// A write that met a full disk is tried again after this long.
+/// Delay before a write that failed on a full disk is retried.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// What a start found.
+/// Result of a restore.
 #[derive(Debug, Default)]
 pub struct Restored {
-    /// The life before ended uncleanly.
+    /// The previous process ended uncleanly.
     pub unclean: bool,
-    /// Open runs that were found.
+    /// Number of open runs found.
     pub open: usize,
-    /// Those that were in the middle of a turn and go on.
+    /// Number of runs that were in the middle of a turn and continue.
     pub resumed: usize,
-    /// Those that could not be carried on.
+    /// Number of runs that could not be continued.
     pub closed: usize,
-    /// What the service must do first.
+    /// The first effects for the service loop.
     pub effects: Vec<Effect>,
 }
 
 impl Registry {
-    /// Once this returns, every open run is queued, paused, settling or ended, and none is
-    /// held by an executor that is gone.
+    /// Once this returns, every open run is queued, paused, settling or ended, and none is assigned
+    /// to an executor of an earlier process.
     pub async fn restore(&self, pid: u32) -> Result<Restored, Fault> {
         let inner = &self.inner;
         let last = inner.store.read(events::last).await?;
@@ -62,7 +62,7 @@ impl Registry {
             ));
         };
         if unclean {
-            // Before a step is said to be uncertain, what was at work on it has ended.
+            // Leftover child processes must have stopped before their steps are declared uncertain.
             let found = inner.processes.end_leftovers().await;
             if !found.is_empty() {
                 tracing::warn!(pids = ?found, "ended what the daemon's last life had left running");
@@ -91,7 +91,7 @@ impl Registry {
             let at_work = matches!(run.state, RunState::Queued | RunState::Running);
             aged_at.is_none() && at_work && run.cancel.is_none() && is_old(run)
         });
-        // A queued run that nothing has happened to needs no command of its own.
+        // A queued run that the kill did not affect needs no command of its own.
         let (ready, mut broken): (Vec<Run>, Vec<Run>) = open
             .into_iter()
             .partition(|run| run.state == RunState::Queued && run.cancel.is_none() && !is_old(run));
@@ -110,7 +110,7 @@ impl Registry {
             .await?
             .into_iter()
             .collect();
-        // What somebody wanted to end ends before anything else is looked at.
+        // Runs with a pending cancel are ended first.
         broken.sort_by_key(|run| run.cancel.is_none());
         for run in &ready {
             let ticket = Ticket::of(run, in_turn.contains(&run.id));
@@ -120,22 +120,22 @@ impl Registry {
             .restored
             .fetch_add(ready.len() as u64, Ordering::Relaxed);
         for group in broken.chunks(AT_ONCE) {
-            // A row that cannot be read refuses the command that meets it, once: then it is
-            // set aside, and its run has ended or can go on.
+            // A command fails once on a row that cannot be read; the row is then quarantined, and
+            // its run has ended or can continue.
             let again = self
                 .recover_all(group, loss, aged_at, &mut restored)
                 .await?;
             super::damage::set_aside(&inner.store).await;
             let again = self.recover_all(&again, loss, aged_at, &mut restored);
             for run in again.await? {
-                // One that cannot be recovered must not keep the others.
+                // A run that cannot be recovered must not block the others.
                 tracing::error!(run = %run.id, "a run could not be restored");
             }
             inner
                 .restored
                 .fetch_add(group.len() as u64, Ordering::Relaxed);
         }
-        // What is waited for, and until when, stands in the rows of those that wait.
+        // The rows of waiting steps hold what they wait for and until when.
         for (window, until) in inner.store.read(read::windows).await? {
             restored.effects.push(Effect::Window(window, until));
         }
@@ -162,14 +162,14 @@ impl Registry {
         Ok(restored)
     }
 
-    /// Returns when the restore has found the disk full, and waits for room.
+    /// Returns when the restore has found the disk full and waits for space.
     pub async fn lacks_room(&self) {
         let mut lacks = self.inner.lacks_room.subscribe();
         // The sender lives in `self`, so this cannot fail.
         let _ = lacks.wait_for(|lacks| *lacks).await;
     }
 
-    /// Gives these runs to recovery; those that were refused.
+    /// Passes these runs to recovery; returns those whose command failed.
     async fn recover_all(
         &self,
         group: &[Run],
@@ -197,7 +197,7 @@ impl Registry {
     }
 }
 
-/// Where the rows were saved out of a damaged file, what was lost with the others is settled.
+/// After a salvage of a damaged file, repairs the references to rows that were lost.
 async fn settle_salvaged(inner: &Inner) -> Result<(), Fault> {
     if let Some(unsettled) = inner.store.read(read::unsettled).await? {
         let read::Unsettled { broken, untold } = unsettled;
@@ -206,7 +206,7 @@ async fn settle_salvaged(inner: &Inner) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Every open run, after those were set aside that cannot be read.
+/// Every open run, after the unreadable ones were quarantined.
 async fn readable(store: &Store) -> Result<Vec<Run>, Fault> {
     loop {
         let open = store.read(runs::live).await?;
@@ -217,8 +217,8 @@ async fn readable(store: &Store) -> Result<Vec<Run>, Fault> {
     }
 }
 
-/// Submits a command of the restore. A full disk is waited out: meanwhile the daemon answers
-/// what only reads, and goes on by itself when there is room.
+/// Submits a command of the restore. Retries while the disk is full: meanwhile the daemon serves
+/// reads, and the restore continues by itself once there is space.
 async fn patiently(inner: &Inner, command: Command) -> Result<Reply, Fault> {
     loop {
         match inner.store.submit_patiently(command.clone()).await {

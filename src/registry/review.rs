@@ -1,4 +1,4 @@
-//! Calls of which nobody is certain whether they have happened: what a person says of them.
+//! Reviews of calls whose effect is uncertain: records an operator's verdict.
 
 use super::answer::RunDetail;
 use super::request::Verdict;
@@ -10,8 +10,8 @@ use crate::store::command::Resolve;
 use crate::store::{Command, Reply};
 
 impl Registry {
-    /// Settles a call that waits for a review: its run goes on, or has ended. A repeat is
-    /// `conflict` and names how the call stands.
+    /// Once this returns, the call under review is settled, and its run continues or has ended. A
+    /// repeat fails with `conflict` and names the call's state.
     pub async fn resolve(
         &self,
         who: &Principal,

@@ -1,4 +1,4 @@
-//! Messages to sessions: who is meant, one store command, and the wait for the reply.
+//! Messages to sessions: finds the target, submits one store command, and waits for the reply.
 
 use std::time::Duration;
 
@@ -15,27 +15,27 @@ use crate::store::command::{Accepted, Key, SendMessage, Sender};
 use crate::store::tx::{DbError, Tx};
 use crate::store::{Command, Window, sessions};
 
-/// What a message is made of, once its target is known.
+/// A message with its resolved options, ready to submit to a target.
 pub(super) struct Outgoing {
-    /// The tenant and the user of the turn that answers.
+    /// Tenant and user of the turn that answers.
     pub who: Principal,
-    /// What is said.
+    /// The message text.
     pub message: String,
-    /// Who says it.
+    /// The sender.
     pub from: Sender,
-    /// How long the reply is waited for, milliseconds.
+    /// Maximum time to wait for the reply, in milliseconds.
     pub window_ms: u64,
-    /// How long the turn may run, milliseconds.
+    /// Time limit of the turn, in milliseconds.
     pub run_timeout_ms: Option<u64>,
-    /// Comes back unchanged.
+    /// Client metadata, returned unchanged.
     pub meta: Option<serde_json::Value>,
-    /// A safe repeat.
+    /// Idempotency key.
     pub key: Option<Key>,
 }
 
 impl Registry {
-    /// Says something in a session. The message is in the store once this returns; how far it
-    /// has come, and the reply, are told apart.
+    /// Sends a message to a session. Once this returns, the message is stored; the answer reports
+    /// delivery and reply separately.
     pub async fn send(&self, who: &Principal, request: SendRequest) -> Result<SendAnswer, Fault> {
         let (key, label) = (request.key.clone(), request.label.clone());
         let target = self.named(who, key.as_ref().map(SessionKey::as_str), label.as_deref())?;
@@ -113,7 +113,7 @@ impl Registry {
         self.accepted(command).await
     }
 
-    /// Waits for the reply; when the window is over without one, it comes to the sender later.
+    /// Waits for the reply; one that comes after the timeout is delivered to the sender later.
     async fn reply(
         &self,
         who: &Principal,
@@ -133,8 +133,8 @@ impl Registry {
         }
         let waited = self.wait(who, vec![id], true, window).await?;
         if !waited.done && has_sender && !self.is_draining() {
-            // From here on a reply is told to the sender's session, and only there: whether
-            // it came before, the rows say afterwards.
+            // From here on a reply is delivered only to the sender's session; the rows then show
+            // whether it came earlier.
             let window = Window::Call(id);
             self.inner
                 .store
@@ -144,8 +144,8 @@ impl Registry {
         Ok(answer(self.run(who, id).await?.run))
     }
 
-    /// The one session that is meant. Empty texts stand for nothing, and naming the same
-    /// session twice is no contradiction.
+    /// Finds the target session. Empty texts count as unset, and key and label may name the same
+    /// session.
     pub(super) fn named(
         &self,
         who: &Principal,
@@ -216,7 +216,7 @@ fn called(tx: &mut dyn Tx, org: &str, label: &str) -> Result<Vec<Session>, DbErr
     Ok(found.into_iter().map(|(_, session)| session).collect())
 }
 
-/// How far the message has come.
+/// Builds the answer from the run's state.
 fn answer(run: crate::kernel::run::Run) -> SendAnswer {
     SendAnswer {
         run: Some(run.id),
@@ -231,7 +231,7 @@ fn answer(run: crate::kernel::run::Run) -> SendAnswer {
     }
 }
 
-/// The key of what a step does: its id, whatever it asks for.
+/// Idempotency key of a step's request: the step's id, independent of the parameters.
 pub(super) fn step_key(step: crate::kernel::ids::StepId) -> Key {
     Key {
         scope: "step".to_owned(),
@@ -240,7 +240,7 @@ pub(super) fn step_key(step: crate::kernel::ids::StepId) -> Key {
     }
 }
 
-/// The run of a step-made turn has a fresh id at each try; the key makes only the first count.
+/// A retried step generates a new run id, but its key returns the run of the first attempt.
 pub(super) fn accepted_json(accepted: &Accepted) -> serde_json::Value {
     serde_json::json!({
         "status": "accepted",
@@ -249,7 +249,7 @@ pub(super) fn accepted_json(accepted: &Accepted) -> serde_json::Value {
     })
 }
 
-/// A run id as models write it.
+/// Parses a run id from a model's tool call.
 pub(super) fn run_id(text: &str) -> Result<RunId, Fault> {
     text.trim()
         .parse()

@@ -1,5 +1,5 @@
-//! The registry's own loop: it does what follows a commit. Handlers only submit commands,
-//! since a handler's future is dropped when its client leaves.
+//! The service loop: it does the work that follows each commit. RPC handlers only submit commands,
+//! because a handler's future is dropped when its client disconnects.
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
@@ -29,33 +29,33 @@ use crate::store::command::GatewayNote;
 use crate::store::{Command, Effect};
 use crate::telemetry::metrics::metrics;
 
-/// What the registry's tasks tell the loop.
+/// Messages from the registry's tasks to the loop.
 #[derive(Debug)]
 pub(super) enum Signal {
-    /// Somebody asks whether the loop works.
+    /// Liveness probe.
     Ping(oneshot::Sender<()>),
-    /// A drive task is over.
+    /// A drive task has ended.
     DriveEnded(RunId, Ended),
-    /// A run without an executor was given to recovery.
+    /// The recovery of a run without an executor has finished.
     Recovered(RunId),
-    /// A delivery is over; `false`: it failed and must be tried again.
+    /// A delivery has ended; `false` means that it failed and must be retried.
     Delivered(SessionId, bool),
-    /// It is time to try a delivery again.
+    /// A failed delivery is due for its retry.
     DeliverAgain(SessionId),
-    /// Open rows and live tasks differ in these runs, seen twice.
+    /// Open rows that were unchanged in two looks and may lack a task.
     Suspected(Suspects),
-    /// The event log is to say this of the daemon.
+    /// The event log must get this event of the daemon.
     Note(GatewayNote),
 }
 
-/// How often limits and delayed starts are looked at.
+/// Interval of the checks for limits and delayed starts.
 const TICK: Duration = Duration::from_millis(250);
-/// A run whose task was refused by a store that takes nothing is tried again after this long.
+/// Delay before recovery of a run that was cut off because the store was unavailable.
 const CUT_OFF_PAUSE: Duration = Duration::from_millis(500);
-/// A sleep of the machine that is shorter says nothing to anybody.
+/// A shorter sleep of the machine is not reported.
 const SLEEP: Duration = Duration::from_secs(1);
 
-/// The loop; it lives until a drain ends the process.
+/// The service loop; it runs until a drain ends the process.
 pub struct Service {
     inner: Arc<Inner>,
     effects: mpsc::UnboundedReceiver<Vec<Effect>>,
@@ -67,11 +67,11 @@ pub struct Service {
     settling: Settling,
     windows: Windows,
     sweeper: Sweeper,
-    /// Hands the event log on to subscribers, also before the rows are restored.
+    /// Feeds the event log to subscribers, also before the rows are restored.
     _tail: AbortOnDropHandle<()>,
-    /// How much sleep of the machine has been told of.
+    /// Total machine sleep that was already reported.
     slept: Duration,
-    /// Runs that the start has left as they were until it is clear how old they are.
+    /// Runs that the start left unchanged until their age can be determined.
     doubted: HashMap<RunId, Loss>,
 }
 
@@ -100,27 +100,27 @@ impl Service {
         }
     }
 
-    /// Works until a drain that ends the process has brought everything to rest; gives what is
-    /// to follow. Once it returns, nothing of the registry writes any more. `first` is what a
-    /// restore left to be done.
+    /// Runs the loop until a drain that ends the process has brought all work to rest; returns what
+    /// follows. Once it returns, the registry writes nothing more. `first` are the effects of the
+    /// restore.
     pub async fn run(mut self, first: Vec<Effect>) -> Then {
-        // What the restore's own commands have left: runs in the middle of a turn, which go
-        // before those that have not begun.
+        // Effects of the restore's own commands: runs in the middle of a turn, which go before runs
+        // that have not started.
         while let Ok(effects) = self.effects.try_recv() {
             self.take_all(effects);
         }
         self.take_all(first);
-        // Of runs that an earlier life has ended.
+        // Covers runs that ended in an earlier boot.
         environment::look_at_all(&self.inner, &self.tasks);
         let mut tick = tokio::time::interval(TICK);
         let mut touch = every(self.inner.options().touch_each);
         let mut compare = every(self.inner.options().compare_each);
         let mut orders = self.inner.drains.orders();
-        // A signal may have come while rows were restored.
+        // A drain order may have come during the restore.
         orders.mark_changed();
         let mut patience: Option<Patience> = None;
         let mut began = Duration::ZERO;
-        // The first one at once: a deletion may have been under way.
+        // The first sweep runs immediately: a deletion may have been interrupted.
         let mut sweep = tokio::time::interval(self.inner.options().retention.sweep_each);
         let inner = Arc::clone(&self.inner);
         let mut options = inner.options.subscribe();
@@ -138,7 +138,7 @@ impl Service {
             }
             tokio::select! {
                 biased;
-                // The sender lives in `self`, so there always is a next one.
+                // The sender lives in `self`, so there is always a next value.
                 Ok(()) = orders.changed() => {
                     let order = *orders.borrow_and_update();
                     if let Some(order) = order {
@@ -154,7 +154,7 @@ impl Service {
                     }
                 }
                 Some(signal) = self.signals.recv() => self.hear(signal),
-                // The sender lives in `inner`, so a change is all that can be told.
+                // The sender lives in `inner`, so this branch only fires on a change.
                 Ok(()) = options.changed() => {
                     let options = Arc::clone(&options.borrow_and_update());
                     self.lanes.configure(options.lanes);
@@ -172,9 +172,9 @@ impl Service {
         }
     }
 
-    /// Starts whoever may run now.
+    /// Starts every run that may start now.
     fn admit(&mut self) {
-        // What is at work needs the room that is left.
+        // When disk space is low, it is reserved for runs under way.
         if self.inner.store.room().is_low() {
             return;
         }
@@ -186,7 +186,7 @@ impl Service {
             self.tasks.spawn(async move {
                 let driven = AssertUnwindSafe(drive::drive(&inner, run, hold));
                 let ended = driven.catch_unwind().await.unwrap_or(Ended::Panicked);
-                // The loop is gone when the daemon stops; recovery reads the rows.
+                // The loop is gone only while the daemon stops; recovery then reads the rows.
                 let _ = inner.signals.send(Signal::DriveEnded(run, ended));
             });
         }
@@ -221,7 +221,7 @@ impl Service {
                 }
             }
             Effect::Released(run) => {
-                // Where nobody holds it any more, whoever does next sees the row.
+                // Without a drive task, the next one reads the row.
                 if let Some(hold) = self.drives.get(&run) {
                     hold.released.notify_one();
                 }
@@ -267,13 +267,13 @@ impl Service {
 
     fn hear(&mut self, signal: Signal) {
         match signal {
-            // Whoever asked may have given up.
+            // The requester may have given up.
             Signal::Ping(answer) => answer.send(()).unwrap_or_default(),
             Signal::DriveEnded(run, ended) => {
                 self.drives.remove(&run);
                 match ended {
                     Ended::Moved => self.lanes.release(run),
-                    // What ends with the process is found by the next start.
+                    // The next start recovers what ends with the process.
                     Ended::CutOff if self.inner.drains.is_ending() => self.lanes.release(run),
                     Ended::CutOff => self.recover(run, Loss::CutOff, None),
                     Ended::Lost(why) => {
@@ -298,14 +298,14 @@ impl Service {
         }
     }
 
-    /// Gives a run whose task has failed by itself to recovery; a warning of the run says why.
+    /// Passes a run whose task failed to recovery; a warning on the run has the reason.
     fn recover_failed(&self, run: RunId, why: String) {
         let warning = format!("the task that drove this run has failed: {why}");
         self.recover_warned(run, Loss::Executor, None, vec![warning]);
     }
 
-    /// Gives a run without an executor to recovery; it keeps its slot, and its session its
-    /// turn, until that is done.
+    /// Passes a run without an executor to recovery. It keeps its slot and its session's turn until
+    /// recovery has finished.
     fn recover(&self, run: RunId, loss: Loss, aged_at: Option<Timestamp>) {
         self.recover_warned(run, loss, aged_at, Vec::new());
     }
@@ -320,13 +320,13 @@ impl Service {
         let inner = Arc::clone(&self.inner);
         self.tasks.spawn(async move {
             if loss == Loss::CutOff {
-                // What was not available is asked for again, but not at once.
+                // The unavailable store is tried again, but not immediately.
                 tokio::select! {
                     () = tokio::time::sleep(CUT_OFF_PAUSE) => {}
                     () = inner.drained() => {}
                 }
             }
-            // What was at work on its steps has ended before anything is said of them.
+            // The processes of its steps must have stopped before the steps are recovered.
             inner.processes.end_run(run).await;
             if !warnings.is_empty() {
                 let command = Command::WarnRun { run, warnings };
@@ -336,14 +336,14 @@ impl Service {
             }
             let command = Command::Recover { run, loss, aged_at };
             if let Err(fault) = inner.store.submit_patiently(command).await {
-                // The next comparison of rows and tasks finds it again.
+                // The next comparison of rows and tasks finds the run again.
                 tracing::error!(%run, %fault, "a run could not be recovered yet");
             }
             let _ = inner.signals.send(Signal::Recovered(run));
         });
     }
 
-    /// Once it is clear how old they are, what the start has left as it was is recovered.
+    /// Recovers the runs that the start left unchanged, once their age can be determined.
     fn recover_doubted(&mut self) {
         if self.doubted.is_empty() || self.inner.drains.is_under_way() {
             return;
@@ -352,7 +352,7 @@ impl Service {
             return;
         };
         for (run, loss) in std::mem::take(&mut self.doubted) {
-            // One that somebody has moved meanwhile is in other hands.
+            // A run that was started meanwhile needs no recovery.
             if !self.drives.contains_key(&run) && !self.lanes.knows(run) {
                 self.recover(run, loss, Some(aged_at));
             }
@@ -372,8 +372,8 @@ impl Service {
         }
     }
 
-    /// The machine was asleep: limits have not counted that, but people should know why nothing
-    /// was heard.
+    /// Reports that the machine was asleep. Limits do not count that time, but the event explains
+    /// the gap to users.
     fn notice_sleep(&mut self) {
         let slept = self.inner.clock.asleep();
         let away = slept.saturating_sub(self.slept);
@@ -387,7 +387,7 @@ impl Service {
         }
     }
 
-    /// While the time of a run counts, the store knows how long this process has lived.
+    /// Stores the heartbeat of this process while the time of a run counts.
     fn touch(&self) {
         if self.drives.is_empty() && self.settling.is_empty() {
             return;
@@ -407,7 +407,7 @@ impl Service {
         super::compare::look(Arc::clone(&self.inner), &self.tasks);
     }
 
-    /// Rows that no task cares for are picked up, and said to be a defect.
+    /// Repairs rows that have no task, and logs each as a defect.
     fn settle_suspects(&mut self, suspects: Suspects) {
         for (run, ticket) in suspects.queued {
             let is_doubted = self.doubted.contains_key(&run);
@@ -442,7 +442,7 @@ impl Service {
                 self.take(Effect::Window(window, until));
             }
         }
-        // A repeat does nothing where the first is under way.
+        // A repeat has no effect while the first one is under way.
         for run in suspects.due {
             self.take(Effect::Exchange(run));
         }
@@ -451,7 +451,7 @@ impl Service {
         }
     }
 
-    /// A drain begins, or one that was to resume is now to end the process.
+    /// Announces a new drain, or one that now ends the process instead of resuming.
     fn draining(&self, order: Order) {
         tracing::info!(
             then = order.then.as_str(),
@@ -465,7 +465,7 @@ impl Service {
         });
     }
 
-    /// Steps in flight are not waited for any longer.
+    /// Cuts off the steps in flight after the drain's timeout.
     fn cut_off(&self) {
         tracing::warn!(
             runs = self.drives.len(),
@@ -476,7 +476,7 @@ impl Service {
         }
     }
 
-    /// Work is taken again.
+    /// Announces that work is accepted again.
     fn resumed(&self, began: Duration) {
         tracing::info!("resumed");
         let away_ms = millis(self.inner.clock.monotonic().saturating_sub(began));
@@ -498,8 +498,8 @@ impl Service {
         });
     }
 
-    /// Nothing runs any more; what the loop's tasks are writing is written, and then that this
-    /// life has ended in order.
+    /// Stops all processes, waits for the loop's tasks to finish their writes, and stores that this
+    /// boot has ended cleanly.
     async fn end(&self) {
         let left = self.inner.processes.end_all().await;
         if !left.is_empty() {
@@ -519,7 +519,7 @@ impl Service {
     }
 }
 
-/// Ticks after each `period` from now on, if that is not what it does already.
+/// Restarts the ticker with `period`, unless it already has that period.
 fn reset(ticks: &mut tokio::time::Interval, period: Duration) {
     if ticks.period() != period {
         *ticks = every(period);
@@ -530,7 +530,7 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Ticks after each `period`, the first time after the first one.
+/// A ticker whose first tick comes after one `period`.
 fn every(period: Duration) -> tokio::time::Interval {
     let mut ticks = tokio::time::interval(period);
     ticks.reset();

@@ -1,5 +1,5 @@
-//! What the tools of a run read of sessions, runs and agents, within the reach of its caller and
-//! bounded for a model. Called by `delegate`.
+//! Read-only tools of a run: sessions, runs and agents within the caller's reach, with output
+//! limited for a model. Called by `delegate`.
 
 use serde_json::{Value, json};
 
@@ -14,9 +14,9 @@ use crate::kernel::text;
 use crate::store::tx::{DbError, Tx};
 use crate::store::{messages, runs, sessions};
 
-/// The most sessions that one listing shows.
+/// Maximum number of sessions in a listing.
 const LISTED: usize = 100;
-/// The most bytes of one message in a history.
+/// Maximum bytes of one message in a history.
 const MESSAGE_LIMIT: usize = 4 * 1024;
 
 impl Registry {
@@ -124,7 +124,7 @@ impl Registry {
     }
 }
 
-/// Adds the sessions below the first, nearest first.
+/// Adds the descendants of the first session, breadth first.
 fn below(tx: &mut dyn Tx, found: &mut Vec<Session>) -> Result<(), DbError> {
     let mut next = 0;
     while next < found.len() && found.len() < LISTED {

@@ -1,4 +1,4 @@
-//! Skills: what a new run pins of them, what the doors show, and what becomes of a change.
+//! Skills: pins them for new runs, lists them for the RPC layer, and records changes.
 
 use std::sync::{Arc, PoisonError};
 
@@ -15,21 +15,21 @@ use crate::store::command::NoteSkills;
 use crate::store::skills::SkillsNoted;
 use crate::store::{Command, Reply, blobs, runs, skills};
 
-/// Why skills are looked at again.
+/// Why skills are checked again; recorded in the event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SkillsReason {
-    /// They may have changed while the daemon was down.
+    /// Daemon start: they may have changed while it was down.
     Start,
-    /// A look has found a change.
+    /// The watcher found a change.
     Watch,
-    /// Somebody asked.
+    /// A client requested it.
     Manual,
     /// The settings have changed.
     Config,
 }
 
 impl SkillsReason {
-    /// The word in events.
+    /// The word used in events.
     pub fn as_str(self) -> &'static str {
         match self {
             SkillsReason::Start => "start",
@@ -40,33 +40,33 @@ impl SkillsReason {
     }
 }
 
-/// So many folders are looked at again at a start, those that changed last.
+/// Maximum number of folders that are checked at a start, the most recently changed ones.
 const AGAIN: u32 = 128;
-/// So many folders a change is held against.
+/// Maximum number of recorded folders that a later check covers.
 const NOTED: u32 = 1000;
 
-/// The skills of a folder under their version.
+/// The skills of a folder with their version.
 #[derive(Clone, Debug)]
 pub struct SkillsView {
-    /// What is there.
+    /// The skills that are effective in the folder.
     pub here: Arc<SkillsHere>,
-    /// Its version.
+    /// Their version, which each recorded change increments.
     pub version: i64,
 }
 
-/// What a look has brought.
+/// Result of a check for changed skills.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SkillsRefreshed {
     /// The folder.
     pub workspace: String,
-    /// The version before; `None`: nobody had asked.
+    /// The version before; `None` if this folder had no recorded version.
     pub before: Option<i64>,
     /// The version now.
     pub after: i64,
 }
 
 impl Registry {
-    /// The skills of work in `cwd`, under their version.
+    /// The skills for work in `cwd`, with their version.
     pub async fn skills(&self, who: &Principal, cwd: Option<String>) -> Result<SkillsView, Fault> {
         let here = self.inner.skills_here(cwd, false).await?;
         let refreshed = self.inner.note_skills(&who.org, &here, SkillsReason::Watch);
@@ -74,7 +74,7 @@ impl Registry {
         Ok(SkillsView { here, version })
     }
 
-    /// What a run of `agent` (the default one if unset) would pin there.
+    /// What a run of `agent` (the default agent if unset) would pin in `cwd`.
     pub async fn skills_of(
         &self,
         who: &Principal,
@@ -90,8 +90,8 @@ impl Registry {
         Ok((view, picked))
     }
 
-    /// Looks at the skills of that session's folder or of `cwd`; of every known folder if
-    /// neither is named, the default one first.
+    /// Checks the skills of the session's folder or of `cwd`; without either, of every known
+    /// folder, the default folder first.
     pub async fn refresh_skills(
         &self,
         who: &Principal,
@@ -123,8 +123,8 @@ impl Registry {
         Ok(refreshed)
     }
 
-    /// Holds what is noted of skills against what is there now. Once this returns, the event
-    /// log has told of each difference; whether there is one that agents may not know of.
+    /// Compares the recorded skills with those on disk. Once this returns, the event log has each
+    /// difference; returns whether there is one that agents may not have seen.
     pub async fn skills_changed(&self, reason: SkillsReason) -> Result<bool, Fault> {
         let inner = &self.inner;
         let limit = match reason {
@@ -135,13 +135,12 @@ impl Registry {
             .store
             .read(move |tx| skills::latest(tx, limit))
             .await?;
-        // A watcher has just looked at all that is known. What it has heard since brings another
-        // look.
+        // The watcher has just scanned every known folder; a later change triggers another check.
         let fresh = reason != SkillsReason::Watch;
-        // From its first look on the default folder is watched.
+        // The default folder is watched from its first check on.
         let default = inner.skills_here(None, fresh).await?.hash.clone();
         let mut changed = {
-            // A panic left the hash before or the one now.
+            // The hash is replaced atomically, so a poisoned lock is safe to use.
             let seen = inner.skills_seen.lock();
             let seen = seen.unwrap_or_else(PoisonError::into_inner);
             seen.as_ref().is_some_and(|before| *before != default)
@@ -155,10 +154,10 @@ impl Registry {
                 changed |= noted.before.is_some_and(|before| before != noted.after);
             }
         }
-        // Only now: what could not be noted is found again by the next look.
+        // Set only now, so that a change that could not be recorded is found by the next check.
         let seen = inner.skills_seen.lock();
         *seen.unwrap_or_else(PoisonError::into_inner) = Some(default);
-        // At the start they are read with what is there.
+        // At a start the agents are loaded with the present skills.
         Ok(changed && reason != SkillsReason::Start)
     }
 
@@ -177,7 +176,7 @@ impl Registry {
         }
     }
 
-    /// The body of the skill called `name`, and what else the caller's run has pinned of it.
+    /// The body of the skill `name` and its pinned metadata in the caller's run.
     pub(super) fn pinned_skill(&self, site: Site, name: &str) -> Result<PinnedText, Fault> {
         let set = self.pinned_skills(site)?;
         let names: Vec<&str> = set.skills.iter().map(|skill| skill.name.as_str()).collect();
@@ -208,7 +207,7 @@ impl Registry {
     }
 }
 
-/// So many names a refusal lists.
+/// Maximum number of names in a refusal.
 const SHOWN: usize = 50;
 
 impl Inner {
@@ -224,7 +223,7 @@ impl Inner {
         off_thread(move || Ok(inner.skills.here(cwd.as_deref(), fresh))).await
     }
 
-    /// The skills stand under their version.
+    /// Once this returns, these skills are recorded under a version.
     async fn note_skills(
         &self,
         org: &str,
@@ -256,8 +255,8 @@ impl Inner {
         }
     }
 
-    /// The agent as a run pins it, with its skills; `given` are names that the caller gives to
-    /// the run's environment.
+    /// The agent as a run pins it, with its skills; `given` are the variable names that the request
+    /// adds to the run's environment.
     pub(super) fn with_skills(
         &self,
         place: Place<'_>,

@@ -1,5 +1,5 @@
-//! Turns requests into one store command each: who does it, what is pinned, how long it may
-//! run. The command itself checks what depends on rows.
+//! Turns requests into one store command each: resolves the agent, its pins and the time limit. The
+//! command itself checks what depends on rows.
 
 use super::answer::SessionView;
 use super::folder;
@@ -15,12 +15,12 @@ use crate::store::command::{Accepted, Asks, Begins, Key, NewRun, NewSession, Run
 use crate::store::tx::Tx;
 use crate::store::{Command, Reply, read};
 
-/// A run's title has so many characters at most.
+/// Maximum number of characters of a run's title.
 pub(super) const TITLE: usize = 80;
 
 impl Registry {
-    /// Spawns a run in a session of its own. Once this returns, it is in the store and
-    /// survives any kill; until then it is absent or whole.
+    /// Spawns a run in a session of its own. Once this returns, the run is stored and survives any
+    /// kill; before, it is absent or complete.
     pub async fn spawn(
         &self,
         who: &Principal,
@@ -83,8 +83,8 @@ impl Registry {
         self.accepted(command).await
     }
 
-    /// Queues a turn in a session, which is made if there is none. Once this returns, it is
-    /// in the store and survives any kill.
+    /// Queues a turn in a session, which is created if it does not exist. Once this returns, the
+    /// turn is stored and survives any kill.
     pub async fn run_turn(&self, who: &Principal, request: TurnRequest) -> Result<Accepted, Fault> {
         let key = self.key(
             who,
@@ -156,7 +156,7 @@ impl Registry {
         self.accepted(command).await
     }
 
-    /// Makes a root session; the flag says whether this call made it.
+    /// Once this returns, the root session exists; the flag says whether this call created it.
     pub async fn create_session(
         &self,
         who: &Principal,
@@ -217,15 +217,15 @@ impl Registry {
         Ok(resolved.id)
     }
 
-    /// The folder of the session that asks. One that is not there is refused by the command.
+    /// The folder of the requesting session; a missing session is refused by the command.
     fn folder_of(&self, who: &Principal, key: &SessionKey) -> Result<Option<String>, Fault> {
         let read = |tx: &mut dyn Tx| crate::store::sessions::by_key(tx, &who.org, key);
         let session = self.inner.store.read_now(read)?;
         Ok(session.and_then(|session| session.cwd))
     }
 
-    /// The first answer to this request: a repeat gets it whatever has changed since, also
-    /// when its agent or model is gone. The command looks again.
+    /// The first answer to this request. A repeat gets it regardless of later changes, even if its
+    /// agent or model is gone. The command checks again.
     pub(super) fn known(&self, key: Option<&Key>) -> Result<Option<Accepted>, Fault> {
         match key {
             Some(key) => self.inner.store.first_answer(key),
@@ -241,7 +241,7 @@ impl Registry {
         idempotency: Option<Idempotency>,
     ) -> Option<Key> {
         idempotency.map(|used| Key {
-            // Without a target the key belongs to whoever uses it.
+            // Without a target, the key is scoped to the user.
             scope: if target.is_empty() {
                 format!("{}/{method}/user:{}", who.org, who.user)
             } else {
@@ -298,7 +298,7 @@ impl Registry {
     }
 }
 
-/// A command answered with another command's answer: a defect, said as one.
+/// A reply of the wrong type for the command, reported as an internal fault.
 pub(super) fn unexpected(reply: &Reply) -> Fault {
     Fault::internal(format!("the store answered {reply:?}"))
 }

@@ -1,5 +1,5 @@
-//! What age does: sessions of one task are archived, old runs and events removed, and what
-//! deletions have left is taken away. Driven by rows; the store does a bounded part at a time.
+//! Retention: archives one-task sessions, removes old runs and events, and purges deleted sessions.
+//! Driven by rows; the store processes a bounded part per command.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -13,35 +13,35 @@ use crate::kernel::time::Timestamp;
 use crate::store::command::{Sweep, Swept, is_due};
 use crate::store::{Command, Reply, purges, sessions};
 
-/// How long things are kept; `None` = for ever.
+/// Retention limits; `None` means forever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
-    /// A session of one task is archived so long after its last run ended, milliseconds.
+    /// A one-task session is archived this many milliseconds after its last run ended.
     pub archive_after_ms: Option<u64>,
-    /// Ended runs, and archived sessions without any, milliseconds.
+    /// Age at which ended runs, and archived sessions without runs, are removed, in milliseconds.
     pub runs_ms: Option<u64>,
-    /// Events, milliseconds.
+    /// Age at which events are removed, in milliseconds.
     pub events_ms: Option<u64>,
-    /// An idempotency key is known for so long at least, milliseconds.
+    /// Minimum time that an idempotency key is remembered, in milliseconds.
     pub keys_ms: u64,
-    /// How often is looked.
+    /// Interval of the sweeps.
     pub sweep_each: Duration,
 }
 
-/// One sweep makes at most so many steps of each kind; the next goes on from there.
+/// Maximum number of steps of each kind per sweep; the next sweep continues from there.
 const STEPS: usize = 20;
 
-/// The id of a removed run is known for so long at least, milliseconds: whoever waited for it
-/// is told what became of it.
+/// Minimum time that the id of a removed run is remembered, in milliseconds, so that late waiters
+/// get `expired` instead of `not found`.
 const IDS_MS: u64 = 24 * 3600 * 1000;
 
-/// Sweeps, one at a time.
+/// Runs the sweeps, one at a time.
 pub(super) struct Sweeper {
-    /// Taken while a sweep is under way.
+    /// Positions of the last sweep; `None` while a sweep is under way.
     at: Arc<Mutex<Option<Places>>>,
 }
 
-/// Where the last sweep stopped.
+/// Positions at which the last sweep stopped.
 #[derive(Clone, Debug, Default)]
 struct Places {
     org: String,
@@ -56,7 +56,7 @@ impl Sweeper {
         }
     }
 
-    /// Begins a sweep, unless one is under way.
+    /// Starts a sweep, unless one is under way.
     pub fn sweep(&self, inner: &Arc<Inner>, tasks: &TaskTracker) {
         let Some(mut places) = lock(&self.at).take() else {
             return;
@@ -75,7 +75,7 @@ impl Sweeper {
         });
     }
 
-    /// Takes a bounded part of what a deleted session left away; an effect says if more is left.
+    /// Purges a bounded part of a deleted session; an effect follows if more is left.
     pub fn purge(&self, inner: &Arc<Inner>, tasks: &TaskTracker, session: SessionId) {
         let inner = Arc::clone(inner);
         tasks.spawn(async move {
@@ -100,7 +100,7 @@ async fn sweep(inner: &Inner, places: &mut Places) -> Result<(), Fault> {
         purge(inner, session).await?;
     }
     let retention = inner.options().retention;
-    // By a clock that may be wrong nothing is old enough to go.
+    // Without a trusted clock nothing counts as old enough to remove.
     let Some(now) = inner.aged_at() else {
         return Ok(());
     };
@@ -132,7 +132,7 @@ async fn sweep(inner: &Inner, places: &mut Places) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Goes from tenant to tenant, and through the sessions of each.
+/// Archives sessions, tenant by tenant.
 async fn archive(inner: &Inner, places: &mut Places, before: Timestamp) -> Result<(), Fault> {
     for _ in 0..STEPS {
         if places.session == 0 {

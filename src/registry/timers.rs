@@ -1,5 +1,4 @@
-//! Limits of runs that no drive task watches: those whose turn is over and which wait for
-//! their children.
+//! Timers without a drive task: time limits of settling runs, and deadlines of waits.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,35 +11,35 @@ use crate::kernel::ids::RunId;
 use crate::store::command::Conclusion;
 use crate::store::{Command, Window};
 
-/// Settling runs and when their limits pass, on the steady clock. Rebuilt from rows at start.
+/// Settling runs with the monotonic time at which their limits pass. Rebuilt from rows at start.
 #[derive(Default)]
 pub struct Settling {
     ends: HashMap<RunId, Option<Duration>>,
 }
 
 impl Settling {
-    /// The run settles and has `left_ms` of its limit left; `None` = no limit.
+    /// Watches a settling run with `left_ms` of its limit left; `None` means no limit.
     pub fn insert(&mut self, run: RunId, left_ms: Option<u64>, now: Duration) {
         let end = left_ms.map(|left| now + Duration::from_millis(left));
         self.ends.insert(run, end);
     }
 
-    /// The run does not settle any more.
+    /// Stops watching the run.
     pub fn remove(&mut self, run: RunId) {
         self.ends.remove(&run);
     }
 
-    /// Is the run watched?
+    /// True if the run is watched.
     pub fn knows(&self, run: RunId) -> bool {
         self.ends.contains_key(&run)
     }
 
-    /// Is no run watched?
+    /// True if no run is watched.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// Takes out the runs whose limit has passed.
+    /// Removes and returns the runs whose limit has passed.
     pub fn due(&mut self, now: Duration) -> Vec<RunId> {
         let due: Vec<RunId> = self
             .ends
@@ -55,31 +54,30 @@ impl Settling {
     }
 }
 
-/// Windows in which an outcome is waited for, and when they are over, on the steady clock.
-/// Rebuilt from rows at start.
+/// Pending waits with the monotonic time of their deadlines. Rebuilt from rows at start.
 #[derive(Default)]
 pub struct Windows {
     ends: HashMap<Window, Duration>,
 }
 
 impl Windows {
-    /// The window is over in `left_ms`.
+    /// Watches a wait whose deadline passes in `left_ms`.
     pub fn insert(&mut self, window: Window, left_ms: u64, now: Duration) {
         self.ends
             .insert(window, now + Duration::from_millis(left_ms));
     }
 
-    /// Nobody waits for the window any more.
+    /// Stops watching the wait.
     pub fn remove(&mut self, window: Window) {
         self.ends.remove(&window);
     }
 
-    /// Is the window watched?
+    /// True if the wait is watched.
     pub fn knows(&self, window: Window) -> bool {
         self.ends.contains_key(&window)
     }
 
-    /// Takes out the windows that are over.
+    /// Removes and returns the waits whose deadline has passed.
     pub fn due(&mut self, now: Duration) -> Vec<Window> {
         let due: Vec<Window> = self
             .ends
@@ -94,9 +92,9 @@ impl Windows {
     }
 }
 
-/// Tells whoever waits that the window is over. The command looks at the rows again: an
-/// outcome that came meanwhile stays. What cannot be written now is found again by the next
-/// comparison of rows and timers.
+/// Ends a wait whose deadline has passed. The command checks the rows again: an outcome that came
+/// meanwhile is kept. If the write fails, the next comparison of rows and timers finds the wait
+/// again.
 pub(super) fn window_over(inner: &Arc<Inner>, tasks: &TaskTracker, window: Window) {
     let inner = Arc::clone(inner);
     tasks.spawn(async move {
@@ -107,8 +105,8 @@ pub(super) fn window_over(inner: &Arc<Inner>, tasks: &TaskTracker, window: Windo
     });
 }
 
-/// Ends a run whose limit has passed. The command looks at the row again: a run that went on
-/// meanwhile, or has time left, stays as it is.
+/// Ends a run whose limit has passed. The command checks the row again: a run that continued
+/// meanwhile, or has time left, is unchanged.
 pub(super) fn time_out(inner: &Arc<Inner>, tasks: &TaskTracker, run: RunId) {
     let inner = Arc::clone(inner);
     tasks.spawn(async move {

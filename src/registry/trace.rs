@@ -1,5 +1,5 @@
-//! What the log and traces are told of runs: a line where a run has another do something and
-//! where that is over, and the spans of a run that has ended.
+//! Log lines and spans about runs: a line at the start and end of each delegation, and the spans of
+//! an ended run. Called by the service loop.
 
 use std::sync::Arc;
 
@@ -15,13 +15,13 @@ use crate::store::tx::{DbError, Tx};
 use crate::store::{runs, steps};
 use crate::telemetry::spans;
 
-/// The most characters of what was asked and answered that the log shows. Both come from the
-/// rows, in which no secret value stands.
+/// Maximum number of characters of a task or result in a log line. Both come from rows, which
+/// contain no secret values.
 const PREVIEW: usize = 200;
-/// A trace tells of so many steps of one run, the first.
+/// Maximum number of steps of a run in its trace, the earliest ones.
 const STEPS: u32 = 5000;
 
-/// Says in the log that a run has another do something; `again`: an earlier life may have.
+/// Logs the start of a delegation; `again` marks a possible duplicate of an earlier boot's line.
 pub(super) fn begins(told: &Begun, again: bool) {
     tracing::info!(
         run = %told.run,
@@ -36,7 +36,7 @@ pub(super) fn begins(told: &Begun, again: bool) {
     );
 }
 
-/// Says in the log how that ended.
+/// Logs the end of a delegation.
 pub(super) fn is_over(told: &Delegation, again: bool) {
     tracing::info!(
         run = %told.run,
@@ -56,9 +56,9 @@ pub(super) fn is_over(told: &Delegation, again: bool) {
     );
 }
 
-/// Says what a kill may have come before: a line and spans come after the commit of what they tell
-/// of, so that none of them tells of what never was. Twice is better than never: the line is
-/// marked, and spans have the ids that they had.
+/// Repeats a log line and spans that a kill may have prevented. They are emitted after the commit,
+/// so that they never describe something that did not happen. A duplicate is better than a gap: the
+/// line is marked, and spans keep their ids.
 pub(super) fn say_again(inner: &Arc<Inner>, tasks: &TaskTracker, run: RunId, what: Untold) {
     if what == Untold::End {
         export(inner, tasks, run);
@@ -76,7 +76,7 @@ pub(super) fn say_again(inner: &Arc<Inner>, tasks: &TaskTracker, run: RunId, wha
             Ok(caller.map(|caller| (caller, run)))
         });
         match (found.await, what) {
-            // Who only sends a message has nobody do something.
+            // A run for a sent message is not a delegation.
             (Ok(Some((_, run))), Untold::Begin)
                 if run.delegated.is_none() && run.origin != RunOrigin::Spawn => {}
             (Ok(Some((caller, run))), Untold::Begin) => {
@@ -96,14 +96,14 @@ pub(super) fn say_again(inner: &Arc<Inner>, tasks: &TaskTracker, run: RunId, wha
                     is_over(&over, true);
                 }
             }
-            // Nobody's, or gone since.
+            // The run has no parent run, or is gone.
             (Ok(None), _) => {}
             (Err(fault), _) => tracing::warn!(%run, %fault, "what was not said of it is lost"),
         }
     });
 }
 
-/// Gives the spans of a run that has ended to whoever takes spans.
+/// Exports the spans of an ended run, if an exporter is configured.
 pub(super) fn export(inner: &Arc<Inner>, tasks: &TaskTracker, run: RunId) {
     if !spans::are_wanted() {
         return;
@@ -113,7 +113,7 @@ pub(super) fn export(inner: &Arc<Inner>, tasks: &TaskTracker, run: RunId) {
         let rows = inner.store.read_first(move |tx| rows(tx, run)).await;
         match rows {
             Ok(Some((run, steps))) => spans::export(spans::of(&run, &steps)),
-            // It went with its end.
+            // The run was deleted when it ended.
             Ok(None) => {}
             Err(fault) => tracing::warn!(%run, %fault, "its spans could not be read"),
         }

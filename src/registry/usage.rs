@@ -1,4 +1,4 @@
-//! What was done, and what it took and cost, by whatever people ask for.
+//! Usage statistics: counts, tokens and cost, grouped as the client requests.
 
 use super::{Principal, Registry};
 use crate::kernel::fault::Fault;
@@ -8,49 +8,49 @@ use crate::kernel::usage::{Tally, UsageBy};
 use crate::store::usage::Only;
 use crate::store::{read, usage};
 
-/// So far back is looked where nobody says, milliseconds.
+/// Default time range, in milliseconds.
 const DAY: i64 = 24 * 3_600_000;
 
-/// What of the use is asked for.
+/// Parameters of a usage query; filters are combined with AND.
 #[derive(Clone, Debug)]
 pub struct UsageQuery {
-    /// By what it is summed.
+    /// The grouping of the sums.
     pub by: UsageBy,
-    /// From this point; a day ago if unset.
+    /// Start of the range; one day before its end if unset.
     pub since: Option<Timestamp>,
-    /// Up to this point; now if unset.
+    /// End of the range; now if unset.
     pub until: Option<Timestamp>,
-    /// Of this user.
+    /// Only usage of this user.
     pub user: Option<String>,
-    /// Of this agent.
+    /// Only usage of this agent.
     pub agent: Option<String>,
-    /// Of this model.
+    /// Only usage of this model.
     pub model: Option<String>,
-    /// In this session.
+    /// Only usage in this session.
     pub session: Option<SessionKey>,
-    /// Below this root run, and its own.
+    /// Only usage in the tree of this root run.
     pub tree: Option<RunId>,
-    /// So many sums at most, the largest.
+    /// Maximum number of rows, the largest first.
     pub limit: u32,
 }
 
-/// Sums of use.
+/// Sums of usage.
 #[derive(Clone, Debug)]
 pub struct UsageView {
-    /// From this point.
+    /// Start of the range.
     pub since: Timestamp,
-    /// Up to this one.
+    /// End of the range.
     pub until: Timestamp,
-    /// By name, what cost most first.
+    /// The sums by group name, highest cost first.
     pub rows: Vec<(String, Tally)>,
-    /// All of them together, those that are left out too.
+    /// The total, including omitted rows.
     pub total: Tally,
-    /// How many are left out.
+    /// Number of omitted rows.
     pub omitted: usize,
 }
 
 impl Registry {
-    /// Sums of the tenant's use.
+    /// Sums of the tenant's usage.
     pub async fn usage(&self, who: &Principal, query: UsageQuery) -> Result<UsageView, Fault> {
         let now = self.inner.clock.now();
         let until = query.until.unwrap_or(Timestamp(now.0 + 1));

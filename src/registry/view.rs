@@ -1,4 +1,4 @@
-//! What the doors show: lists, histories, inboxes. One source, the rows.
+//! Read-only views for the RPC layer: lists, histories and inboxes, all read from the rows.
 
 use super::answer::{
     AnnounceState, Counts, History, InboxEntry, Page, RunDetail, SessionView, StepPage,
@@ -17,11 +17,11 @@ use crate::store::{
     steps,
 };
 
-/// In the data of a fault: the run was there, and retention has removed it.
+/// Key in a fault's data: the run existed and retention has removed it.
 pub(super) const EXPIRED: &str = "expired";
 
 impl Registry {
-    /// One session.
+    /// One session of the tenant.
     pub async fn session(&self, who: &Principal, key: &SessionKey) -> Result<SessionView, Fault> {
         let found = self
             .inner
@@ -32,7 +32,7 @@ impl Registry {
             .ok_or_else(|| Fault::not_found("session", key))
     }
 
-    /// What `show` makes of a page of sessions, newest first.
+    /// Reads a page of sessions, newest first, and returns what `show` makes of it.
     pub async fn sessions<R: Send + 'static>(
         &self,
         who: &Principal,
@@ -79,8 +79,8 @@ impl Registry {
         self.inner.store.read_then(rows, shown).await
     }
 
-    /// What `show` makes of a page of a transcript: the messages before or after a seq,
-    /// without either the last ones.
+    /// Reads a page of a transcript, before or after a sequence number or else the latest messages,
+    /// and returns what `show` makes of it.
     pub async fn history<R: Send + 'static>(
         &self,
         who: &Principal,
@@ -151,7 +151,7 @@ impl Registry {
         })
     }
 
-    /// Acknowledges announces of a session's inbox; all of them or none.
+    /// Once this returns, these announces of the session's inbox are acknowledged; all or none.
     pub async fn ack(
         &self,
         who: &Principal,
@@ -169,7 +169,7 @@ impl Registry {
         }
     }
 
-    /// One run.
+    /// One run of the tenant.
     pub async fn run(&self, who: &Principal, id: RunId) -> Result<RunDetail, Fault> {
         let (shown, todo) = self.inner.store.read_now(|tx| {
             let shown = read::run(tx, id)?;
@@ -188,7 +188,7 @@ impl Registry {
         }
     }
 
-    /// Why there is no such run: it never was there, or retention has removed it.
+    /// The fault for a missing run, which says if retention has removed it.
     fn missing(&self, who: &Principal, id: RunId) -> Result<Fault, Fault> {
         let removed = self
             .inner
@@ -205,8 +205,8 @@ impl Registry {
         })
     }
 
-    /// What `show` makes of a page of runs, newest first, and of their number on all pages where
-    /// that is asked for.
+    /// Reads a page of runs, newest first, with the total count if requested, and returns what
+    /// `show` makes of it.
     pub async fn runs<R: Send + 'static>(
         &self,
         who: &Principal,
@@ -283,13 +283,13 @@ impl Registry {
         })
     }
 
-    /// What is live.
+    /// Counts of live work over all tenants.
     pub async fn counts(&self) -> Result<Counts, Fault> {
         self.inner
             .store
             .read(|tx| {
                 let [queued, running, paused, settling] = runs::count_live(tx)?;
-                // What follows an answer to another session is still to be told, too.
+                // A due follow-up of an exchange counts as a pending announce.
                 let pending = outbox::count_pending(tx)? + sends::count_due(tx)?;
                 Ok(Counts {
                     queued,
@@ -347,7 +347,7 @@ impl Registry {
     }
 }
 
-/// A field of meta as the store keeps it.
+/// A metadata field in the encoding of the store's index.
 fn meta_field((name, value): (String, MetaValue)) -> (String, String) {
     let value = match value {
         MetaValue::Text(text) => format!("t{text}"),
@@ -404,7 +404,7 @@ fn inbox_entry(
     }))
 }
 
-/// Reads a cursor: the place where the page before ended.
+/// Parses a cursor: the position at which the previous page ended.
 pub(super) fn place(cursor: Option<String>) -> Result<Option<i64>, Fault> {
     cursor
         .map(|text| {
@@ -414,7 +414,7 @@ pub(super) fn place(cursor: Option<String>) -> Result<Option<i64>, Fault> {
         .transpose()
 }
 
-/// Cuts a page to `limit`; the cursor of the next one if there is more.
+/// Truncates a page to `limit`; returns the next page's cursor if there are more items.
 pub(super) fn cut<T>(found: &mut Vec<T>, limit: u32, place: impl Fn(&T) -> i64) -> Option<String> {
     if found.len() <= limit as usize {
         return None;

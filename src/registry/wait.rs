@@ -1,5 +1,5 @@
-//! Waiting for runs: subscribe, then read the row. A wait changes nothing, costs no thread
-//! and holds no slot.
+//! Waiting for runs: subscribe, then read the row. A wait changes nothing, blocks no thread and
+//! holds no slot.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,21 +14,21 @@ use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::RunId;
 use crate::store::read;
 
-/// Who waits for which run.
+/// The waiters of each run.
 #[derive(Default)]
 pub struct Waiters {
     by_run: Mutex<HashMap<RunId, Vec<Arc<Notify>>>>,
 }
 
 impl Waiters {
-    /// The run has ended: whoever waits for it reads the row.
+    /// Wakes the waiters of an ended run; they read its row.
     pub fn ended(&self, run: RunId) {
         for waiter in self.lock().remove(&run).unwrap_or_default() {
             waiter.notify_one();
         }
     }
 
-    /// Everybody reads the rows again.
+    /// Wakes all waiters; they read the rows again.
     pub fn all_look(&self) {
         for waiter in self.lock().values().flatten() {
             waiter.notify_one();
@@ -53,7 +53,7 @@ impl Waiters {
     }
 }
 
-/// One wait among the waiters; gone when the wait is over or its client has left.
+/// A registered waiter; dropping it unregisters, also when the client disconnects.
 struct Subscription<'a> {
     waiters: &'a Waiters,
     runs: &'a [RunId],
@@ -75,9 +75,8 @@ impl Drop for Subscription<'_> {
 }
 
 impl Registry {
-    /// Waits until the runs (`all`) or one of them have ended, or the window is over, or the
-    /// daemon stops. A run that is not there has nothing to wait for: it counts as ended and
-    /// is named.
+    /// Waits until the runs (`all`) or one of them have ended, the timeout passes, or the daemon
+    /// stops. A missing run counts as ended and is reported as missing.
     pub async fn wait(
         &self,
         who: &Principal,
@@ -116,8 +115,7 @@ impl Registry {
                 () = &mut over => break WaitCause::Window,
                 () = &mut drained => break WaitCause::Draining,
             }
-            // Nearly always one run is waited for, and this is its end: what is answered is
-            // read at once.
+            // Usually one run is awaited and this is its end, so the answer is read right away.
             if let [id] = ids[..] {
                 let waited = self.waited(who, id).await?;
                 if is_over(&waited) {
@@ -133,7 +131,7 @@ impl Registry {
         for id in &ids {
             runs.push(self.waited(who, *id).await?);
         }
-        // The rows are read after the cause was known: a run that ended in between is done.
+        // Rows are read after the cause was determined; a run that ended in between counts as done.
         let ended = runs.iter().filter(|waited| is_over(waited)).count();
         let done = if all { ended == runs.len() } else { ended > 0 };
         Ok(WaitAnswer {

@@ -1,5 +1,5 @@
-//! Whether something belongs to a run: itself, its session, and what is below that. The doors
-//! ask on behalf of programs that the run has started.
+//! Checks whether an object belongs to a run: the run itself, its session, or its descendants. The
+//! RPC layer asks on behalf of programs that the run started.
 
 use super::Registry;
 use crate::kernel::fault::Fault;
@@ -11,14 +11,14 @@ use crate::store::{runs, sessions};
 /// A run or a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Object {
-    /// A run.
+    /// By run id.
     Run(RunId),
-    /// A session.
+    /// By session key.
     Session(SessionKey),
 }
 
 impl Registry {
-    /// Is it the run itself, its session, or below that? Nobody owns what is not there.
+    /// True if the object is the run itself, its session, or a descendant; false if it is missing.
     pub fn owns(&self, run: RunId, object: &Object) -> Result<bool, Fault> {
         let mut stands = Ok(Kinship::Other);
         self.inner.store.read_now(|tx| {
@@ -28,7 +28,8 @@ impl Registry {
             let session = match object {
                 Object::Session(key) => sessions::by_key(tx, &own.org, key)?,
                 Object::Run(id) => match runs::get(tx, *id)? {
-                    // Other turns of its session are not its own, those below are.
+                    // Other turns in its session do not belong to the run; runs in descendant
+                    // sessions do.
                     Some(other) if other.session == own.session && other.id != own.id => None,
                     Some(other) => sessions::by_id(tx, other.session)?,
                     None => None,

@@ -1,5 +1,5 @@
-//! Which of the calls that a model makes are carried out, and when a run ends because it makes
-//! none that could be. Called by `turn`, `plan` and `perform`.
+//! Validity of the tool calls that a model makes, and the end of a run whose model repeatedly makes
+//! no valid one. Called by `turn`, `plan` and `perform`.
 
 use serde_json::Value;
 
@@ -13,14 +13,14 @@ use crate::kernel::step::{Node, Step, StepKind, StepState};
 use crate::kernel::text::preview;
 use crate::tool::misfit;
 
-/// How many answers in a row may have calls of which none is valid.
+/// Number of consecutive answers with only invalid calls after which the run fails.
 const INVALID_ANSWERS: usize = 3;
 
-/// A call: its id, its tool and its arguments.
+/// A call: its id, tool name and arguments.
 pub(super) type Call<'a> = (&'a str, &'a str, &'a Value);
 
 impl TurnRunner {
-    /// Why a call of `answer` is not carried out, whatever else is true of its tool.
+    /// Why a call of `answer` is not carried out, independent of the agent's rights.
     pub(super) fn unfit(
         &self,
         answer: &[Block],
@@ -41,8 +41,8 @@ impl TurnRunner {
             .or_else(|| self.tools.misfit(name, arguments))
     }
 
-    /// The end of a run whose model has made no valid call in several answers in a row. Text
-    /// without a call, or one valid call, begins the count anew.
+    /// The failure of a run whose model has made only invalid calls in several answers in a row.
+    /// Text without a call, or one valid call, resets the count.
     pub(super) fn without_valid_calls(&self, view: &RunView) -> Option<RunError> {
         let answers = view.steps.iter().rev().filter(|step| {
             let acts = node_of(step).is_none_or(|node| node == Node::Plan);
@@ -62,7 +62,8 @@ impl TurnRunner {
         Some(RunError::new("bad_arguments", message))
     }
 
-    /// What is wrong with the first call of an answer that has calls and no valid one.
+    /// What is wrong with the first call of an answer whose calls are all invalid; `None` if it has
+    /// none or a valid one.
     fn invalid(&self, view: &RunView, model: &Step) -> Option<String> {
         let answer = answer_of(view, model);
         let calls = tool_calls(answer).into_iter();
@@ -78,7 +79,7 @@ impl TurnRunner {
     }
 }
 
-/// Arguments that are no object: the text of what could not be read, or something else.
+/// Why arguments that are not a JSON object are invalid; text is what could not be parsed.
 fn no_object(arguments: &Value) -> Option<String> {
     const ADVICE: &str = "Give its arguments as one JSON object, whole and well-formed";
     match arguments {
@@ -91,8 +92,8 @@ fn no_object(arguments: &Value) -> Option<String> {
     }
 }
 
-/// Why a call was of no use by the tools that the run has pinned: there is no such tool, or its
-/// server has refused arguments that do not fit the schema that the server itself gives.
+/// Why a call is invalid by the pinned tools: there is no such tool, or its server refused
+/// arguments that do not match the server's own schema.
 fn misfit_of_pinned(
     view: &RunView,
     model: &Step,

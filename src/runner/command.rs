@@ -1,6 +1,6 @@
-//! Runs of agents that are programs: the program gets the task and its output is the answer.
-//! Nobody can say whether it may be started twice, so it is one step that is never repeated:
-//! a run that loses its program in the middle ends as uncertain.
+//! Runs of agents that are programs: the program gets the task, and its output is the answer.
+//! Whether it may be started twice is unknown, so it is one step that is never repeated: a run that
+//! loses its program in the middle ends as uncertain.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,22 +24,22 @@ use crate::kernel::text::{preview, storable};
 use crate::process::{Ending, Finished, Input, Processes, Program, signal_name};
 use crate::tool;
 
-/// So much of what a program said last is part of its failure, bytes.
+/// Bytes of the program's last output that are included in its failure.
 const SAID_LAST: usize = 2000;
 
-/// Carries out runs of programs. Cheap to clone.
+/// Executes runs of programs. Cheap to clone.
 #[derive(Clone)]
 pub struct CommandRunner {
-    /// By whom programs are started.
+    /// Starts the programs.
     pub processes: Processes,
     /// The folder of runs that name none.
     pub workspace: Arc<Path>,
-    /// Mints step ids.
+    /// Creates step ids.
     pub clock: Clock,
 }
 
 impl CommandRunner {
-    /// Starts the program, unless it was started too often.
+    /// Starts the program, unless it was already started `max_loops` times.
     fn start(&self, view: &RunView, definition: &AgentDefinition) -> Next {
         let Some(command) = &definition.command else {
             return Next::Fail(RunError::new("pins", "the pinned agent is no program"));
@@ -66,7 +66,7 @@ impl CommandRunner {
         }])
     }
 
-    /// Where the program works: the run's folder, and in it the one that its agent names.
+    /// The program's working folder: the agent's folder inside the run's folder.
     fn folder(&self, cwd: Option<&str>, command: Option<&CommandSpec>) -> PathBuf {
         let folder = match cwd {
             Some(cwd) => PathBuf::from(cwd),
@@ -92,7 +92,7 @@ impl CommandRunner {
                 Stdin::Task => Input::Text(task),
                 Stdin::None => Input::Nothing,
             },
-            // The run's own limit ends it.
+            // The run's own time limit applies.
             time: None,
             keep: usize::try_from(command.output_limit).unwrap_or(usize::MAX),
         }
@@ -135,8 +135,8 @@ impl Runner for CommandRunner {
             && let Ok(definition) = pinned_agent(&view)
             && let Some(command) = &definition.command
         {
-            // The rules are about the command as the agent's file has it; a person decides on what
-            // is started.
+            // The rules match the command as the agent file has it; the user approves the command
+            // as started.
             let program = self.program(&view, &step, command);
             consent.arguments = Some(match program.input {
                 Input::Text(text) => json!({ "argv": program.argv, "stdin": text }),
@@ -201,7 +201,7 @@ impl Runner for CommandRunner {
     }
 }
 
-/// What was said to the agent since its last answer.
+/// The messages to the agent since its last answer.
 fn task(view: &RunView, step: &Step) -> String {
     let seen = conversation(view, step.seen_up_to);
     let said: Vec<String> = seen
@@ -214,7 +214,8 @@ fn task(view: &RunView, step: &Step) -> String {
     storable(&said.join("\n\n"))
 }
 
-/// Status 0 and what it wrote is its answer; anything else is a failure in its own words.
+/// Exit status 0 with the output is the answer; anything else is a failure with the program's last
+/// output.
 fn outcome(finished: &Finished) -> StepOutcome {
     let failed = |kind: &str, what: String| {
         let said = [&finished.stderr, &finished.stdout]
@@ -251,12 +252,12 @@ fn outcome(finished: &Finished) -> StepOutcome {
     }
 }
 
-/// Makes text of what a program writes, piece by piece, so that the pieces together are the
-/// beginning of its answer.
+/// Converts a program's output to text piece by piece; the joined pieces are a prefix of its
+/// answer.
 struct Said {
-    /// Bytes that are no whole character yet, or blanks that may be the end.
+    /// Bytes of an incomplete character, or trailing whitespace that the answer may not include.
     held: Vec<u8>,
-    /// So many bytes may still be passed on: behind them something may be left out.
+    /// Number of bytes that may still be passed on; the final answer may omit bytes after them.
     room: usize,
 }
 

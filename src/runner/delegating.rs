@@ -1,6 +1,6 @@
-//! What calls of other agents bring into a turn: what a subagent is given to know, the connections
-//! of whom a plan has delegated to, and the end of a caller that is not to go on without its child.
-//! Called by `turn` and `plan`.
+//! Delegation in a turn: the context pack of a subagent, the server connections of a run that a
+//! plan delegated to, and the failure of a caller whose link says `abort`. Called by `turn` and
+//! `plan`.
 
 use serde_json::Value;
 
@@ -16,8 +16,8 @@ use crate::kernel::run::RunError;
 use crate::kernel::step::{Step, StepState};
 
 impl TurnRunner {
-    /// A run that a plan has delegated to has connections of its own to the servers that its agent
-    /// names, as long as it lives.
+    /// Leases connections of its own to the agent's servers, if a plan delegated to this run. They
+    /// are released when the run ends.
     pub(super) fn connect(&self, view: &RunView) {
         let delegated = view.run.delegated.as_ref();
         if delegated.is_none_or(|of| of.face != Face::Planned) {
@@ -31,14 +31,13 @@ impl TurnRunner {
     }
 }
 
-/// The end of a run that does not go on when an agent has failed that it has called into its
-/// session.
+/// The failure of a run whose called agent failed and whose setting is to abort then.
 pub(super) fn aborted(view: &RunView, model: &Step) -> Option<RunError> {
     let failed = view.steps.iter().find(|step| {
         let tool = step.tool.as_deref().unwrap_or_default();
         step.asked_by == Some(model.id)
             && step.state == StepState::Failed
-            // One that was refused has called nobody.
+            // A refused call has started no agent.
             && step.waits.is_some()
             && linked::prefix_of(tool) == Some(linked::CALLED)
     })?;
@@ -57,7 +56,7 @@ pub(super) fn aborted(view: &RunView, model: &Step) -> Option<RunError> {
     })
 }
 
-/// What the called agent has failed by: its result says it.
+/// The called agent's error, taken from its result.
 fn why(view: &RunView, failed: &Step) -> String {
     let said = answer_of(view, failed)
         .iter()
@@ -70,8 +69,8 @@ fn why(view: &RunView, failed: &Step) -> String {
     shown.unwrap_or("it did not say why").to_owned()
 }
 
-/// What a subagent is given to know that knows nothing of the conversation, where the call is of
-/// one.
+/// The context pack for a subagent that does not see the conversation; `None` if the call does not
+/// start one.
 pub(super) fn pack(view: &RunView, tool: &str, arguments: &Value) -> Option<Value> {
     let (agent, task, scope) = match linked::prefix_of(tool) {
         Some(linked::SEALED) => {

@@ -1,4 +1,4 @@
-//! Gives each run to the runner of its kind, by the agent that it has pinned.
+//! Dispatches each run to the runner of its kind, by its pinned agent.
 
 use std::sync::Arc;
 
@@ -11,17 +11,17 @@ use crate::contract::runner::{Admission, Next, Runner, StepOutcome, TextSink};
 use crate::kernel::ids::RunId;
 use crate::kernel::step::Step;
 
-/// Carries out runs of every kind.
+/// Executes runs of every kind.
 pub struct Runners {
-    /// Those of agents that are models.
+    /// Executes runs of agents that are models.
     pub turn: TurnRunner,
-    /// Those of agents that are programs.
+    /// Executes runs of agents that are programs.
     pub command: CommandRunner,
 }
 
 impl Runners {
     fn of(&self, view: &RunView) -> &dyn Runner {
-        // A definition that cannot be read is told of by the runner of models.
+        // The model runner reports a definition that cannot be read.
         match pinned_agent(view).is_ok_and(|definition| definition.command.is_some()) {
             true => &self.command,
             false => &self.turn,

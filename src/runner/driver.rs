@@ -1,4 +1,4 @@
-//! For tests: drives a run in memory as the registry does through the store, over real tools
+//! Test driver: executes a run in memory as the registry does through the store, with real tools
 //! and providers.
 
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ use crate::kernel::time::Timestamp;
 use crate::provider::{self, Providers};
 use crate::tool::{self, Catalogue};
 
-/// How a turn came to its end.
+/// How a turn ended.
 #[derive(Debug, PartialEq)]
 pub(super) enum Ended {
     Text(Option<String>),
@@ -105,7 +105,7 @@ impl Driver {
         Driver { runner, view }
     }
 
-    /// Appends an entry; gives its seq.
+    /// Appends an entry; returns its seq.
     pub(super) fn push(&mut self, kind: MessageKind, role: Role, content: Vec<Block>) -> i64 {
         let seq = self.view.last_seq() + 1;
         let tool_call = content.iter().find_map(|block| match block {
@@ -143,7 +143,7 @@ impl Driver {
         self.runner.next(&self.view)
     }
 
-    /// Writes intents down, as a commit does.
+    /// Records intents, as a commit does; returns the indexes of their steps.
     pub(super) fn intend(&mut self, intents: Vec<Intent>) -> Vec<usize> {
         intents
             .into_iter()
@@ -163,7 +163,7 @@ impl Driver {
         self.runner.perform(view, step, Arc::new(Nobody)).await
     }
 
-    /// Writes an outcome down; a failure ends the run.
+    /// Records an outcome; a failure ends the run.
     pub(super) fn finish(&mut self, index: usize, outcome: StepOutcome) -> Result<(), RunError> {
         let seq = match outcome {
             StepOutcome::Failed { error, .. } => return Err(error),
@@ -216,8 +216,8 @@ impl Driver {
         Ok(())
     }
 
-    /// Runs until the turn ends. Each question is asked twice: the runner may judge by
-    /// nothing but the view.
+    /// Runs until the turn ends. Calls `next` twice each time: the runner must decide from the view
+    /// alone.
     pub(super) async fn turn(&mut self) -> Ended {
         loop {
             let next = self.next();
@@ -230,7 +230,7 @@ impl Driver {
                     assert!(!intents.is_empty());
                     let open = self.intend(intents);
                     let outcomes = join_all(open.iter().map(|index| self.perform(*index))).await;
-                    // The last call's result comes first: the order of commits is not given.
+                    // Results are recorded in reverse: the order of commits is not defined.
                     for (index, outcome) in open.into_iter().zip(outcomes).rev() {
                         if let Err(error) = self.finish(index, outcome) {
                             return Ended::Error(error);
@@ -242,7 +242,7 @@ impl Driver {
     }
 }
 
-/// The same apart from fresh step ids.
+/// Asserts equality apart from fresh step ids.
 fn assert_same(one: &Next, other: &Next) {
     let bare = |next: &Next| match next {
         Next::Steps(intents) => format!(

@@ -1,4 +1,4 @@
-//! What a run has found so far, as text: the result of a run that is cut before it has written an
+//! The findings of a run so far, as text: the result of a run that is cut before it has written an
 //! answer. Called by `turn` and `plan`.
 
 use std::fmt::Write as _;
@@ -12,12 +12,12 @@ use crate::kernel::message::{Block, plain_text};
 use crate::kernel::step::{Step, StepKind, StepState};
 use crate::kernel::text::prefix;
 
-/// The most bytes of one result.
+/// Maximum size of one result in bytes.
 const ONE: usize = 8 * 1024;
-/// The most bytes of all of them; the latest go before earlier ones.
+/// Maximum size of all results in bytes; the latest have priority.
 const ALL: usize = 64 * 1024;
 
-/// What the model has said in this run, in order.
+/// The model's texts in this run, in order.
 pub(super) fn said(view: &RunView) -> Option<String> {
     let answers = view
         .steps
@@ -27,7 +27,7 @@ pub(super) fn said(view: &RunView) -> Option<String> {
     joined(answers.collect())
 }
 
-/// What the tools and agents have answered that this run called, in order.
+/// The results of the tools and agents that this run called, in order.
 pub(super) fn results(view: &RunView) -> Option<String> {
     let ended = |step: &&std::sync::Arc<Step>| {
         step.kind == StepKind::Tool && matches!(step.state, StepState::Done | StepState::Failed)
@@ -60,7 +60,7 @@ fn result(view: &RunView, step: &Step) -> Option<String> {
     let shown = prefix(&text, ONE);
     let mut out = format!("{who} {how}:\n{shown}");
     if shown.len() < text.len() {
-        // Writing to a text cannot fail.
+        // Writing to a string cannot fail.
         let _ = write!(
             out,
             "\n… cut; the transcript holds all {} bytes",
@@ -70,7 +70,7 @@ fn result(view: &RunView, step: &Step) -> Option<String> {
     Some(out)
 }
 
-/// The latest of these texts that there is room for; `None` where none says anything.
+/// The latest of these texts that fit into [`ALL`]; `None` if all are empty.
 fn joined(texts: Vec<String>) -> Option<String> {
     let mut left = ALL;
     let mut kept: Vec<String> = Vec::new();

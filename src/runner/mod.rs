@@ -1,5 +1,5 @@
-//! How a run is carried out: asks a provider, calls tools, and judges from the journal what
-//! comes next. The registry drives it through `contract::runner`.
+//! Executes runs: calls providers and tools, and decides from the journal what comes next. The
+//! registry drives it through `contract::runner`.
 
 mod calls;
 mod command;

@@ -1,5 +1,5 @@
-//! Which model answers a step: the run's own, and where that has failed for good the ones that
-//! stand in for it, in order. Called by `perform`.
+//! The model that answers a step: the run's own, or if that has failed permanently, the fallback
+//! models in order. Called by `perform`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,15 +13,14 @@ use crate::kernel::step::Used;
 use crate::kernel::text::open_ended;
 use crate::provider::{BUILT_IN, ModelAnswer, ModelRequest, Provider, ProviderFault};
 
-/// A shorter pause of a run is not worth its two writes, milliseconds.
+/// Minimum pause of a run in milliseconds; a shorter one is not worth its two writes.
 const LEAST_PAUSE_MS: u64 = 1000;
-/// The ends of pauses of many runs lie this far apart at most, milliseconds.
+/// Maximum spread of the pauses of many runs in milliseconds.
 const MOST_SPREAD_MS: u64 = 5000;
 
 impl TurnRunner {
-    /// The models that may answer, the one that is asked first at the head. Once another has
-    /// stood in, the rest of the run stays with it: what failed a moment ago is not waited for
-    /// at every step.
+    /// The models that may answer, the first to call at the head. Once a fallback has answered, the
+    /// rest of the run stays with it, so that a failing model is not waited for at every step.
     fn models(&self, view: &RunView, definition: &AgentDefinition) -> Vec<String> {
         let own = &view.run.model;
         let options = self.options.borrow();
@@ -40,9 +39,9 @@ impl TurnRunner {
         models.split_off(standing_in.unwrap_or(0))
     }
 
-    /// Asks one model after another until one answers, or until a failure says that no other
-    /// would. A switch is said in the answer's warnings. Where none answers and a provider takes
-    /// no requests now, the step waits for that one.
+    /// Calls one model after another until one answers, or a failure rules out the others. A switch
+    /// adds a warning to the answer. If none answers and a provider accepts no requests at present,
+    /// the step waits for it.
     pub(super) async fn ask(
         &self,
         view: &RunView,
@@ -77,8 +76,8 @@ impl TurnRunner {
             .unwrap_or_else(|| StepOutcome::failed(gave_up(&failed)))
     }
 
-    /// How the step goes on later, if a provider is to be waited for: the one that can be asked
-    /// first, as long as this call has not waited for too long already.
+    /// The outcome that waits for a provider: the one available first, unless this call has already
+    /// waited too long.
     fn waits(&self, view: &RunView, failed: &[(String, ProviderFault)]) -> Option<StepOutcome> {
         let (_, last) = failed.last()?;
         if !last.switches {
@@ -95,7 +94,7 @@ impl TurnRunner {
             return None;
         }
         let left = wait.until.since(now).max(LEAST_PAUSE_MS);
-        // Many runs wait for the same provider: they do not come back at the same moment.
+        // Spread the retries of runs that wait for the same provider.
         let spread = (left / 8).clamp(1, MOST_SPREAD_MS);
         let own = view.run.id.0.as_u128() % u128::from(spread);
         let own = u64::try_from(own).unwrap_or_default();
@@ -105,7 +104,7 @@ impl TurnRunner {
         })
     }
 
-    /// What that use of a model cost, in millionths: prices are for a million tokens.
+    /// The cost of this usage in millionths of the currency. Prices are per million tokens.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -171,7 +170,7 @@ async fn within(
     }
 }
 
-/// The model that gave this run its latest answer.
+/// The model that gave this run's latest answer.
 fn last_answered_by(view: &RunView) -> Option<&str> {
     let used = view.steps.iter().rev().find_map(|step| step.used.as_ref());
     used.map(|used| used.model.as_str())

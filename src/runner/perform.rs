@@ -1,4 +1,4 @@
-//! Carries out one step: a model call or a tool call, each within its time.
+//! Carries out one step: a model call or a tool call, each with its time limit.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -62,7 +62,7 @@ impl TurnRunner {
         }
     }
 
-    /// What is asked, whichever model it is.
+    /// The request without its model, which is the same for all models.
     fn request(
         &self,
         view: &RunView,
@@ -95,8 +95,8 @@ impl TurnRunner {
         })
     }
 
-    /// The tools that the model is told of: those of the agent, without the ones that could
-    /// only be refused.
+    /// The tools offered to the model: those of the agent, without the ones that would always be
+    /// refused.
     pub(super) fn offered_tools(
         &self,
         definition: &AgentDefinition,
@@ -107,7 +107,7 @@ impl TurnRunner {
         let tools = pinned.tools.iter().map(|tool| Arc::clone(&tool.schema));
         let mut tools: Vec<Arc<ToolSchema>> = tools.collect();
         tools.retain(|tool| !rights.closes(&tool.name));
-        // Only plans come to it.
+        // Only plans can call it.
         if definition.strategy != Strategy::Plan {
             tools.retain(|tool| tool.name != linked::DELEGATE);
         }
@@ -120,7 +120,7 @@ impl TurnRunner {
         Ok(tools)
     }
 
-    /// Levels of spawning that are left below this run.
+    /// Number of spawning levels left below this run.
     fn levels_left(&self, definition: &AgentDefinition, view: &RunView) -> u32 {
         let most = definition.max_spawn_depth;
         let most = most.unwrap_or(self.options.borrow().max_spawn_depth);
@@ -140,7 +140,7 @@ impl TurnRunner {
         view: &RunView,
         step: &Step,
     ) -> Result<BoxFuture<'static, Admission>, RunError> {
-        // Nobody is asked about a call that is not carried out; its result says why.
+        // No approval for a call that is not carried out; its result says why.
         if self.unfit_step(view, step).is_some() {
             return Ok(Box::pin(std::future::ready(Admission::Goes)));
         }
@@ -165,14 +165,14 @@ impl TurnRunner {
         Ok(Box::pin(async move {
             let admitted = tokio::time::timeout(limit, admitted).await;
             match admitted.unwrap_or_else(|_| Admission::Refused(unanswered(&name, limit))) {
-                // Nobody is asked about a tool that there is not; the call says so.
+                // No approval for a tool that does not exist; the result says so.
                 Admission::Asks(_) if !is_there => Admission::Goes,
                 decided => decided,
             }
         }))
     }
 
-    /// Why the call of `step` is not carried out, if it is not.
+    /// Why the call of `step` is not carried out; `None` if it is.
     fn unfit_step(&self, view: &RunView, step: &Step) -> Option<String> {
         let mut models = view.steps.iter();
         let model = models.find(|model| Some(model.id) == step.asked_by);
@@ -257,7 +257,8 @@ fn site_of(step: &Step) -> Site {
     }
 }
 
-/// Where a path leads could not be told in time, so that no rule could be held against it.
+/// The refusal of a call whose paths could not be resolved in time, so that no rule could be
+/// checked.
 fn unanswered(name: &str, limit: Duration) -> String {
     format!(
         "{name} was not called and nothing was done: the file system did not say within {limit:?} \
@@ -270,14 +271,14 @@ fn unanswered(name: &str, limit: Duration) -> String {
 #[serde(from = "Written")]
 pub(super) struct PinnedTool {
     pub(super) schema: Arc<ToolSchema>,
-    /// Whom a plan may choose, if it is the tool that has them do something.
+    /// The agents that a plan may choose, if this is the delegation tool of plans.
     pub(super) candidates: Vec<Candidate>,
-    /// Whose it is, if a server has it.
+    /// The server that provides it, if one does.
     pub(super) served: Option<Served>,
 }
 
-/// The same as it stands in the pinned text. Its schema stays text, which a flattened field
-/// cannot.
+/// The format in the pinned JSON. The schema stays raw JSON text, which a flattened field cannot
+/// hold.
 #[derive(Deserialize)]
 struct Written {
     name: String,
@@ -304,9 +305,9 @@ impl From<Written> for PinnedTool {
 
 /// The tools of a run, as it has pinned them.
 pub(super) struct PinnedTools {
-    /// In the order in which models see them.
+    /// In the order shown to models.
     pub(super) tools: Vec<PinnedTool>,
-    /// About how many tokens they are.
+    /// Estimated tokens of their schemas.
     pub(super) tokens: u64,
 }
 
@@ -316,7 +317,7 @@ impl PinnedTools {
     }
 }
 
-/// What a repeat of a call of this tool would do, if a server has it.
+/// The effect class of this tool, if a server provides it.
 pub(super) fn served_effect(view: &RunView, name: &str) -> Option<Effect> {
     let pinned = pinned_tools(view).ok()?;
     let served = pinned.find(name)?.served.as_ref()?;

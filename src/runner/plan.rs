@@ -1,5 +1,5 @@
-//! Strategy `plan`: the model plans, its plan is carried out by tools or by one other agent, it
-//! reflects on what came out, and responds. What comes next is judged from the journal alone.
+//! Strategy `plan`: the model plans, its plan is carried out by tools or by one other agent, the
+//! model reflects on the results, and responds. The next step is decided from the journal alone.
 //! Called by `turn`, for agents of this strategy.
 //!
 //! ```text
@@ -30,18 +30,18 @@ use crate::kernel::text::open_ended;
 use crate::provider::ModelRequest;
 use reading::{Plan, Pool, asked, read};
 
-/// How often in a row a plan is given back that is none.
+/// Maximum number of retries for consecutive invalid plans.
 const FAULTY_PLANS: usize = 2;
-/// How often a response that says nothing is asked for again.
+/// Maximum number of retries for an empty response.
 const EMPTY_RESPONSES: usize = 2;
 
-/// What a model call of the run is for; `None`: it is of a run without plans.
+/// The plan node of a model call; `None` if the run does not use plans.
 pub(super) fn node_of(step: &Step) -> Option<Node> {
     step.input[NODE].as_str().and_then(Node::parse)
 }
 
 impl TurnRunner {
-    /// What comes next in a run of this strategy.
+    /// The next step of a run of this strategy.
     pub(super) fn next_planned(&self, view: &RunView, definition: &AgentDefinition) -> Next {
         let ask = |node| self.ask_node(view, definition, node);
         let mut steps = view.steps.iter().rev();
@@ -63,7 +63,7 @@ impl TurnRunner {
         }
         match node {
             Node::Plan => self.after_plan(view, definition, latest),
-            // What was said meanwhile has a plan of its own.
+            // New input gets a plan of its own.
             _ if has_unseen_input(view, latest) => ask(Node::Plan),
             Node::Reflect if prompt::plans_again(&text()) => ask(Node::Plan),
             Node::Reflect => ask(Node::Respond),
@@ -75,8 +75,8 @@ impl TurnRunner {
         }
     }
 
-    /// The next call of the model, for `node`. The last that the run may make is its answer,
-    /// whatever was to come; without one it ends with what it has found.
+    /// The next model call, for `node`. The last call that the run may make is always its response;
+    /// without calls left the run ends with its findings.
     fn ask_node(&self, view: &RunView, definition: &AgentDefinition, node: Node) -> Next {
         let left = loops_left(view, definition);
         if left == 0 {
@@ -84,7 +84,7 @@ impl TurnRunner {
             let mut models = view.steps.iter().rev();
             let latest = models.find(|step| step.kind == StepKind::Model);
             return match self::found(view, definition, Cut::MaxLoops) {
-                // A turn that ended here would be begun again for what it has not seen.
+                // Ending the turn here would start another one for the unseen input.
                 Some(found) if latest.is_some_and(|latest| has_unseen_input(view, latest)) => {
                     Next::Cut { error, found }
                 }
@@ -107,7 +107,7 @@ impl TurnRunner {
         if let Some(error) = aborted(view, plan).or_else(|| self.without_valid_calls(view)) {
             return Next::Fail(error);
         }
-        // One after another: a later step may build on what an earlier one has done.
+        // One after another: a later step may depend on an earlier one.
         if let Some(call) = calls.iter().find(|(id, ..)| !has_step(view, plan, id)) {
             return Next::Steps(vec![self.call_tool(view, plan, *call)]);
         }
@@ -139,7 +139,7 @@ impl TurnRunner {
         Next::Fail(RunError::new("bad_plan", message))
     }
 
-    /// The request of a call for this node, out of the one that the model would get without a plan.
+    /// Rewrites the request that the model would get without plans for this node.
     pub(super) fn node_request(
         &self,
         view: &RunView,
@@ -160,7 +160,7 @@ impl TurnRunner {
             .filter(|one| node == Node::Plan && node_of(one) == Some(Node::Plan))
             .and_then(|one| fault(view, &pool, one));
         request.messages = prompt::conversation(&request.messages, view.run.id, node, fault);
-        // They are told of in words: what is wanted is a text.
+        // The prompt describes them: the wanted output is text.
         request.tools = Vec::new();
         if cut_of(step).is_some() {
             request.system.push_str(prompt::LAST);
@@ -168,8 +168,8 @@ impl TurnRunner {
         request
     }
 
-    /// The outcome of the last call of a run that is cut: an answer says so, and where there is
-    /// none what was found stands for it.
+    /// The outcome of the last call of a run that is cut: an answer with a warning, or the findings
+    /// if there is no answer.
     pub(super) fn cut(
         &self,
         view: &RunView,
@@ -211,7 +211,7 @@ impl TurnRunner {
         }
     }
 
-    /// The outcome of a call for a plan, with the calls of tools that it comes to.
+    /// The outcome of a planning call, with the tool calls that the plan results in.
     pub(super) fn planned(
         &self,
         view: &RunView,
@@ -231,7 +231,7 @@ impl TurnRunner {
         if let Ok(plan) = read(&text, &self.pool(view, definition), view) {
             let calls = calls(view, step, plan);
             if !calls.is_empty() {
-                // What the provider said verbatim has no such calls.
+                // The provider's raw blocks do not contain these calls.
                 blocks.retain(|block| matches!(block, Block::Text { .. }));
                 blocks.extend(calls);
             }
@@ -243,7 +243,7 @@ impl TurnRunner {
         }
     }
 
-    /// Whom the run may delegate to, and what tools of its own it has.
+    /// The agents that the run may delegate to, and its own tools.
     fn pool(&self, view: &RunView, definition: &AgentDefinition) -> Pool {
         Pool::of(
             view,
@@ -252,12 +252,12 @@ impl TurnRunner {
     }
 }
 
-/// Why this model call is the last one of its run.
+/// Why this model call is the last one of its run; `None` if it is not.
 pub(super) fn cut_of(step: &Step) -> Option<Cut> {
     step.input[CUT].as_str().and_then(Cut::parse)
 }
 
-/// What the caller of a run is told that was cut.
+/// The warning for the requester of a run that was cut.
 fn warning(definition: &AgentDefinition, cut: Cut) -> String {
     match cut {
         Cut::MaxLoops => format!(
@@ -272,8 +272,8 @@ fn warning(definition: &AgentDefinition, cut: Cut) -> String {
     }
 }
 
-/// The answer of a run that has none of its own: the last one that it gave, or what its plans have
-/// brought, marked as cut.
+/// The result of a run without an answer of its own: its last response, or the results of its
+/// plans, marked as cut.
 fn found(view: &RunView, definition: &AgentDefinition, cut: Cut) -> Option<String> {
     let mut answers = view
         .steps
@@ -291,7 +291,7 @@ fn found(view: &RunView, definition: &AgentDefinition, cut: Cut) -> Option<Strin
     ))
 }
 
-/// Why nothing can be done by what the model gave for a plan; `None` where something is.
+/// Why the model's plan cannot be carried out; `None` if it can.
 fn fault(view: &RunView, pool: &Pool, plan: &Step) -> Option<String> {
     let answer = answer_of(view, plan);
     if !tool_calls(answer).is_empty() {
@@ -300,11 +300,11 @@ fn fault(view: &RunView, pool: &Pool, plan: &Step) -> Option<String> {
     read(&plain_text(answer), pool, view).err()
 }
 
-/// What a plan comes to: its steps, else the one agent, else nothing.
+/// The calls that a plan results in: its steps, or one delegation, or none.
 fn calls(view: &RunView, step: &Step, plan: Plan) -> Vec<Block> {
     let plan_id = step.id.0.simple().to_string();
     let call = |(number, (name, arguments)): (usize, (String, Value))| Block::ToolCall {
-        // A session has many plans; names of calls are not to come again in it.
+        // A session has many plans, and call ids must be unique in it.
         id: format!("plan_{}_{}", &plan_id[20..], number + 1),
         name,
         arguments,

@@ -1,4 +1,4 @@
-//! Plans as models give them, well and badly, and what the model is told at each node.
+//! Tests of valid and invalid plans, and of the model's input at each node.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! What a model sees of a run: its system prompt, and the transcript put into an order that
-//! every provider takes.
+//! The model's view of a run: its system prompt, and the transcript in an order that every provider
+//! accepts.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -18,16 +18,16 @@ use crate::kernel::run::{RunError, RunOrigin};
 use crate::kernel::send;
 use crate::kernel::text::preview;
 
-/// What a call gets for a result where there is none.
-/// Its run may have ended, or a copy of the conversation may begin while it is at work.
+/// The result of a call that has none: its run has ended, or the conversation was copied while the
+/// call was running.
 const NO_RESULT: &str = "no result: this conversation goes on from a point at which this call had \
                          none";
 
-/// What a model is told where nothing new was said since its last answer.
+/// The note for a model when there is no new message since its last answer.
 const GO_ON: &str = "Nothing was said since your last answer. Look once more at what stands above \
                      it, and answer.";
 
-/// The agent's prompt, and below it the facts of this run.
+/// The agent's prompt, followed by the facts of this run.
 pub(super) fn system(
     definition: &AgentDefinition,
     view: &RunView,
@@ -41,7 +41,7 @@ pub(super) fn system(
         out.push_str(skills(pinned)?.prompt.trim_end());
     }
     out.push_str("\n\n---\nAbout this run\n");
-    // Writing to a text cannot fail.
+    // Writing to a string cannot fail.
     let _ = writeln!(
         out,
         "- You are agent {} in session {}.",
@@ -104,7 +104,7 @@ pub(super) fn system(
     Ok(out)
 }
 
-/// Of the skills that a run has pinned, the list for its model.
+/// The part of the pinned skills that the model's prompt contains.
 #[derive(serde::Deserialize)]
 struct Listed {
     prompt: String,
@@ -127,8 +127,8 @@ fn can_delegate(definition: &AgentDefinition) -> bool {
     by_link || definition.tools.iter().any(|tool| linked::delegates(tool))
 }
 
-/// The transcript up to `seen_up_to` as a model takes it: without entries for people only and
-/// without empty answers, and each tool call followed by exactly one result, in call order.
+/// The transcript up to `seen_up_to` as sent to a model: without entries for users only and without
+/// empty answers, each tool call followed by exactly one result, in call order.
 pub(super) fn conversation(view: &RunView, seen_up_to: Option<i64>) -> Vec<Arc<Message>> {
     let last = seen_up_to.unwrap_or(i64::MAX);
     let end = view.messages.partition_point(|message| message.seq <= last);
@@ -140,7 +140,7 @@ pub(super) fn conversation(view: &RunView, seen_up_to: Option<i64>) -> Vec<Arc<M
     for (index, message) in visible.iter().enumerate() {
         match message.kind {
             MessageKind::RestartNotice | MessageKind::Compaction => {}
-            // It comes with its call.
+            // Added together with its call.
             MessageKind::ToolResult => {}
             _ if message.role == Role::Assistant => {
                 if !is_blank(message) {
@@ -155,9 +155,9 @@ pub(super) fn conversation(view: &RunView, seen_up_to: Option<i64>) -> Vec<Arc<M
     out
 }
 
-/// The conversation with a note behind it if it would end with an answer of the model: nothing
-/// is left to be answered then, and providers refuse such a request. One whose answer the provider
-/// itself has paused is to end so.
+/// Appends a note if the conversation would end with an answer of the model: nothing would be left
+/// to answer, and providers refuse such a request. An answer that the provider has paused must stay
+/// last.
 pub(super) fn to_be_answered(mut messages: Vec<Arc<Message>>) -> Vec<Arc<Message>> {
     if let Some(last) = messages.last()
         && last.role == Role::Assistant
@@ -169,7 +169,7 @@ pub(super) fn to_be_answered(mut messages: Vec<Arc<Message>>) -> Vec<Arc<Message
     messages
 }
 
-/// An entry of the daemon's behind `like`: no input, and nothing that a person said.
+/// An internal message after `like`: no input, and not written by a user.
 pub(super) fn note(like: &Message, text: String) -> Arc<Message> {
     Arc::new(Message {
         role: Role::System,
@@ -182,7 +182,7 @@ pub(super) fn note(like: &Message, text: String) -> Arc<Message> {
     })
 }
 
-/// What stands for earlier entries, marked as that.
+/// The summary of earlier entries, marked as such.
 fn standing_in(summary: &Message) -> Message {
     let text = format!(
         "[This stands for the earlier part of the conversation, which was shortened. It is a \
@@ -196,8 +196,8 @@ fn standing_in(summary: &Message) -> Message {
     }
 }
 
-/// What was asked of others and had no end yet: their announces come later, and without this
-/// nothing would say what they are about.
+/// The delegated runs that were open at the compaction. Their announces come later, and this says
+/// what they are about.
 fn open_runs(compacted: &Compacted) -> String {
     let mut out = String::new();
     for open in &compacted.open {
@@ -208,18 +208,18 @@ fn open_runs(compacted: &Compacted) -> String {
             );
         }
         let about = quoted_line(&open.about);
-        // Writing to a text cannot fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(out, "- run {} of agent {}: {about}", open.run, open.agent);
     }
     out
 }
 
-/// A text of others on one line, between quotes that it cannot leave.
+/// Quotes an untrusted text on one line, escaped so that it cannot end the quotes.
 fn quoted_line(text: &str) -> String {
     serde_json::Value::from(preview(text, 120)).to_string()
 }
 
-/// A text between marks that it cannot leave.
+/// Encloses an untrusted text in markers, escaped so that it cannot end them.
 pub(super) fn quoted(name: &str, text: &str) -> String {
     let (open, close) = (format!("<<<{name}"), format!("{name}>>>"));
     let text = text
@@ -228,7 +228,7 @@ pub(super) fn quoted(name: &str, text: &str) -> String {
     format!("{open}\n{}\n{close}", text.trim_end())
 }
 
-/// Whose message it is, and at which place of their exchange.
+/// The sender of a message, and the exchange that it belongs to.
 #[derive(Default, serde::Deserialize)]
 struct Sent {
     from: Option<String>,
@@ -236,7 +236,7 @@ struct Sent {
     exchange: u32,
 }
 
-/// What another session has said, marked as that.
+/// A message of another session, framed as such.
 fn framed(message: &Message) -> Message {
     let known = message.metadata.as_ref().and_then(Noted::read::<Sent>);
     let Sent { from, exchange } = known.unwrap_or_default();
@@ -250,7 +250,7 @@ fn framed(message: &Message) -> Message {
     }
 }
 
-/// Has an answer neither text nor tool calls, and nothing that the provider goes on with?
+/// Has an answer neither text nor tool calls, and nothing that the provider continues?
 fn is_blank(answer: &Message) -> bool {
     if let Some(text) = answer.content.only_text() {
         return text.is_blank();
@@ -263,8 +263,8 @@ fn is_blank(answer: &Message) -> bool {
     })
 }
 
-/// One result for each call of `answer`, in call order. They stand between it and the next
-/// answer; a call without one gets a made-up one that says so.
+/// One result for each call of `answer`, in call order, taken from the entries before the next
+/// answer. A call without a result gets a placeholder.
 fn results(answer: &Arc<Message>, after: &[&Arc<Message>]) -> Vec<Arc<Message>> {
     if answer.content.only_text().is_some() {
         return Vec::new();

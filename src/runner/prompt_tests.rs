@@ -1,4 +1,4 @@
-//! Tests of what a model gets to see.
+//! Tests of the model's view of a transcript.
 
 use std::path::PathBuf;
 
@@ -72,7 +72,7 @@ fn a_request_ends_with_an_answer_only_where_its_provider_has_paused() {
     assert_eq!(ends_with(vec![text("done")]), Role::System);
     let paused = Block::Note { note: Note::Paused };
     assert_eq!(ends_with(vec![text("half"), paused]), Role::Assistant);
-    // A call is followed by its result, and what is said last is the last word.
+    // A call is followed by its result, and the latest input comes last.
     assert_eq!(ends_with(vec![call("a")]), Role::Tool);
     let mut driver = driver();
     driver.answer(vec![text("done")]);
@@ -144,7 +144,7 @@ fn the_system_prompt_holds_the_agents_and_the_facts() {
     );
 }
 
-/// One thing that may happen in a session.
+/// One event of a generated session.
 #[derive(Clone, Debug)]
 enum Happening {
     Said(u128),
@@ -166,8 +166,8 @@ fn happening() -> impl Strategy<Value = Happening> {
 }
 
 proptest! {
-    /// Whatever a session went through, each call is followed by its one result, and no
-    /// result stands alone: else a provider refuses the whole conversation.
+    /// After any history, each call is followed by its one result, and no result is without its
+    /// call: otherwise a provider refuses the whole conversation.
     #[test]
     fn no_call_stands_without_its_result(
         happenings in prop::collection::vec(happening(), 0..24), seen in 0i64..26

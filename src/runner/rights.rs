@@ -1,12 +1,12 @@
-//! What a run may do, by what it has pinned: its agent's definition, below what its session was
-//! given. Asked before each step that acts, and by the tools themselves.
+//! The permissions of a run by what it has pinned: its agent's definition, limited by its session's
+//! bundle. Evaluated before each step with an effect, and by the tools themselves.
 
 use crate::agent::AgentDefinition;
 use crate::contract::journal::RunView;
 use crate::kernel::gate::{Bundle, Rights};
 use crate::kernel::run::RunError;
 
-/// What the run may do.
+/// The effective rights of the run.
 pub(super) fn rights(definition: &AgentDefinition, view: &RunView) -> Result<Rights, RunError> {
     let bundle = match &view.bundle {
         None => Bundle::default(),

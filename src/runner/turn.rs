@@ -1,5 +1,5 @@
-//! The model loop (strategy `react`): ask the model, call the tools it asks for, ask again,
-//! until it answers in text. What comes next is judged from the journal alone.
+//! The model loop (strategy `react`): call the model, carry out its tool calls, call it again,
+//! until it answers in text. The next step is decided from the journal alone.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -31,34 +31,33 @@ use crate::kernel::text;
 use crate::provider::Providers;
 use crate::tool::{Catalogue, YIELD};
 
-/// What the turn says of a model that yields without a word.
+/// The final text of a turn whose model yields without any text.
 const WAITING: &str = "Waiting for what others were asked to do.";
 
-/// How often a model that answers with nothing is asked again.
+/// Maximum number of retries for an empty answer.
 const EMPTY_RETRIES: usize = 2;
 
-/// The most characters of a step's summary.
+/// Maximum length of a step's summary in characters.
 pub(super) const SUMMARY_LIMIT: usize = 160;
 
-/// How runs are carried out.
+/// Settings of run execution; changed by a reload.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Waits this long before each step's effect, so that people can watch.
+    /// Pause before each step's effect, so that a user can follow.
     pub pace: Duration,
-    /// The most time of one model call.
+    /// Time limit of one model call.
     pub model_timeout: Duration,
-    /// The most time of one tool call.
+    /// Time limit of one tool call.
     pub tool_timeout: Duration,
-    /// Levels of spawning below a root session.
+    /// Maximum depth of spawned sessions below a root session.
     pub max_spawn_depth: u32,
-    /// The models that stand in, in this order, for one that has failed; of agents that name
-    /// none.
+    /// The fallback models, in order, for agents that name none.
     pub fallback_models: Vec<String>,
-    /// What models cost, by `provider/name`.
+    /// Prices by `provider/name`.
     pub prices: BTreeMap<String, PriceTable>,
-    /// The most tokens of a request.
+    /// Maximum number of tokens of a request.
     pub window: u64,
-    /// What becomes of a transcript that has outgrown it.
+    /// What happens to a transcript that exceeds the window.
     pub overflow: Overflow,
 }
 
@@ -77,7 +76,7 @@ impl Default for Options {
     }
 }
 
-/// Carries out runs by the model loop. Cheap to clone.
+/// Executes runs by the model loop. Cheap to clone.
 #[derive(Clone)]
 pub struct TurnRunner {
     pub(super) options: watch::Receiver<Options>,
@@ -89,9 +88,9 @@ pub struct TurnRunner {
 }
 
 impl TurnRunner {
-    /// A runner that obeys the `options` of the moment, asks `providers` and calls `tools`;
-    /// `workspace` is the folder of runs that name none, `memory` gives what steps name of the
-    /// long-term memory, `clock` mints step ids.
+    /// A runner that follows the current `options`, calls `providers` and `tools`. `workspace` is
+    /// the folder of runs that name none, `memory` resolves the memories that steps recall, `clock`
+    /// creates step ids.
     pub fn new(
         options: watch::Receiver<Options>,
         workspace: PathBuf,
@@ -110,11 +109,12 @@ impl TurnRunner {
         }
     }
 
-    /// The next call of the model; at the run's limit its end, with what it has said so far.
+    /// The next model call; at the run's call limit its end, with the model's texts so far.
     fn ask_model(&self, view: &RunView, definition: &AgentDefinition) -> Next {
         if loops_left(view, definition) == 0 {
             let error = out_of_loops(definition);
-            // What its tools have answered is in the transcript: its requester gets its words alone.
+            // The results of its tools are in the transcript, but its requester gets only the
+            // model's texts.
             return match found::said(view) {
                 Some(found) => Next::Cut { error, found },
                 None => Next::Fail(error),
@@ -124,8 +124,7 @@ impl TurnRunner {
         shorten.unwrap_or_else(|| self.model_call(view, None, None))
     }
 
-    /// A call of the model: for `node` in a run that goes by plans, as its last one for the reason
-    /// of `cut`.
+    /// A model call: for `node` in a run with strategy `plan`, as its last one if `cut` is set.
     pub(super) fn model_call(&self, view: &RunView, node: Option<Node>, cut: Option<Cut>) -> Next {
         let summary = match node {
             Some(node) => format!("{node}: {}", view.run.model),
@@ -162,8 +161,7 @@ impl TurnRunner {
             tool: Some(name.to_owned()),
             tool_call: Some(id.to_owned()),
             asked_by: Some(asked_by.id),
-            // A tool that does not exist does nothing but say so, and one whose call is not to
-            // be carried out is not run.
+            // An unknown tool only returns an error, and an invalid call is not run.
             effect: match self.unfit(answer_of(view, asked_by), (id, name, arguments)) {
                 Some(_) => Effect::Read,
                 None => {
@@ -300,14 +298,14 @@ impl Runner for TurnRunner {
     }
 }
 
-/// How many calls of its model the run has left.
+/// Number of model calls that the run has left.
 pub(super) fn loops_left(view: &RunView, definition: &AgentDefinition) -> usize {
     let ended = |step: &&Arc<Step>| step.kind == StepKind::Model && !step.state.is_open();
     let asked = view.steps.iter().filter(ended).count();
     (definition.max_loops as usize).saturating_sub(asked)
 }
 
-/// Why a run ends that has none left.
+/// The failure of a run without model calls left.
 pub(super) fn out_of_loops(definition: &AgentDefinition) -> RunError {
     let message = format!(
         "agent {} made {} model calls, its max_loops, without coming to an end; the transcript \
@@ -317,7 +315,7 @@ pub(super) fn out_of_loops(definition: &AgentDefinition) -> RunError {
     RunError::new("max_loops", message)
 }
 
-/// The end of a run that was to shorten its session and nothing else.
+/// The end of a run whose only purpose was to compact its session.
 fn asked_for(view: &RunView) -> Option<Next> {
     let [step] = view.steps.as_slice() else {
         return None;
@@ -326,12 +324,12 @@ fn asked_for(view: &RunView) -> Option<Next> {
     asked.then(|| Next::EndTurn(step.result_summary.clone()))
 }
 
-/// The agent as the run pinned it.
+/// The agent definition that the run has pinned.
 pub(super) fn pinned_agent(view: &RunView) -> Result<Arc<AgentDefinition>, RunError> {
     read_agent(&view.agent)
 }
 
-/// A definition as a run has pinned it.
+/// Parses a pinned agent definition.
 pub(super) fn read_agent(pin: &Pin) -> Result<Arc<AgentDefinition>, RunError> {
     pin.read(|json| {
         serde_json::from_str(json).map_err(|error| {
@@ -341,12 +339,12 @@ pub(super) fn read_agent(pin: &Pin) -> Result<Arc<AgentDefinition>, RunError> {
     })
 }
 
-/// How many of the run's last model calls were answered with nothing.
+/// Number of consecutive empty answers at the end of the run's model calls.
 pub(super) fn empty_answers(view: &RunView) -> usize {
     view.steps
         .iter()
         .rev()
-        // The call that is just being made is no answer yet.
+        // The call in progress has no answer yet.
         .skip_while(|step| step.state.is_open())
         .take_while(|step| {
             step.kind == StepKind::Model
@@ -356,18 +354,18 @@ pub(super) fn empty_answers(view: &RunView) -> usize {
         .count()
 }
 
-/// Neither text nor tool calls, and nothing that is to come?
+/// Neither text nor tool calls, and not paused by the provider?
 pub(super) fn is_empty(content: &[Block]) -> bool {
     tool_calls(content).is_empty() && plain_text(content).trim().is_empty() && !is_paused(content)
 }
 
-/// Does the provider go on with the answer when it gets it back?
+/// Has the provider paused this answer, to continue when it gets it back?
 pub(super) fn is_paused(content: &[Block]) -> bool {
     let paused = |block: &Block| matches!(block, Block::Note { note: Note::Paused });
     content.iter().any(paused)
 }
 
-/// The entry that holds the outcome of `step`.
+/// The content of the entry that holds the outcome of `step`; empty if there is none.
 pub(super) fn answer_of<'a>(view: &'a RunView, step: &Step) -> &'a [Block] {
     step.message_seq
         .and_then(|seq| at(view, seq))
@@ -401,8 +399,8 @@ pub(super) fn has_step(view: &RunView, model: &Step, call: &str) -> bool {
         .any(|step| step.asked_by == Some(model.id) && step.tool_call.as_deref() == Some(call))
 }
 
-/// Has the model, in this answer, ended its turn until something is told to it? What it says to
-/// that.
+/// The message of a successful yield in this answer; `None` if the model did not yield. A yield
+/// ends the turn until something is delivered to the session.
 fn yielded<'a>(view: &'a RunView, model: &Step) -> Option<&'a str> {
     let mut steps = view
         .steps
@@ -425,7 +423,7 @@ fn yielded<'a>(view: &'a RunView, model: &Step) -> Option<&'a str> {
     Some(step.input["message"].as_str().unwrap_or_default())
 }
 
-/// Has something been said to this run, or has an announce come, since the model last looked?
+/// Has input or an announce arrived since the model's last call?
 pub(super) fn has_unseen_input(view: &RunView, latest: &Step) -> bool {
     let seen = latest.seen_up_to.unwrap_or(i64::MAX);
     view.messages
@@ -435,7 +433,7 @@ pub(super) fn has_unseen_input(view: &RunView, latest: &Step) -> bool {
         .any(|message| message.is_input())
 }
 
-/// Arguments on one line, for people.
+/// The arguments on one line, for users.
 fn summary(tool: &str, arguments: &Value) -> String {
     let said = |name: &str| arguments.get(name).and_then(Value::as_str);
     if tool == linked::TASK
@@ -443,7 +441,7 @@ fn summary(tool: &str, arguments: &Value) -> String {
     {
         return text::preview(&format!("{about} (@{agent})"), SUMMARY_LIMIT);
     }
-    // A pattern says little to a person; a call that has a note is shown by it.
+    // A pattern tells a user little, so a call with a note is shown by its note.
     if let Some(Value::String(note)) = arguments.get("note") {
         return text::preview(note, SUMMARY_LIMIT);
     }

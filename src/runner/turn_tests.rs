@@ -9,7 +9,7 @@ use serde_json::json;
 use super::super::driver::{Driver, Ended};
 use super::*;
 
-/// A small source tree that has an answer to "where is the connection limit enforced?".
+/// A small source tree that answers "where is the connection limit enforced?".
 fn tree() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let files = [
@@ -55,7 +55,7 @@ async fn ask(folder: &Path, task: &str) -> (Driver, String) {
     }
 }
 
-/// The places that an answer names, with the line quoted below each.
+/// The locations that an answer names, with the line quoted below each.
 fn quotes(answer: &str) -> Vec<(String, usize, String)> {
     let mut quotes = Vec::new();
     let mut lines = answer.lines().peekable();
@@ -128,7 +128,7 @@ proptest! {
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let (_, text) = runtime.block_on(ask(folder.path(), &task));
-        // A task of nothing but words such as "does" is answered by an overview.
+        // A task that consists only of words such as "does" is answered by an overview.
         prop_assume!(!text.contains("an overview"));
         prop_assert_eq!(quotes(&text), [("notes".to_owned(), 3, line)], "{}", text);
         prop_assert!(!text.contains("Not found"), "{}", text);
@@ -245,7 +245,7 @@ async fn tool_calls_of_one_answer_run_at_once_and_a_finished_one_is_not_repeated
             .iter()
             .all(|one| one.asked_by == Some(driver.view.steps[model].id))
     );
-    // As after a kill: one outcome is there, the others are taken up again.
+    // As after a kill: one outcome is stored, the other steps are repeated.
     let open = driver.intend(intents);
     for index in [open[1], open[0], open[2]] {
         let outcome = driver.perform(index).await;
@@ -298,7 +298,7 @@ async fn a_model_that_never_ends_meets_max_loops() {
     let (silent, asked) = ended(&answers).await;
     assert!(matches!(&silent, Ended::Error(error) if error.kind == "max_loops"));
     assert_eq!(asked, 20);
-    // What it has said on the way is not lost.
+    // The model's texts are not lost.
     for (index, text) in [(3, "one half"), (17, "the other half"), (25, "too late")] {
         answers[index]["text"] = json!(text);
     }

@@ -1,5 +1,5 @@
-//! How long the transcript is for a model, and where it may be cut so that what follows makes
-//! sense by itself. Pure; used by `prompt` and `compact`.
+//! Size of the transcript for a model, and the positions where it may be cut. Pure; used by
+//! `prompt` and `compact`.
 //!
 //! ```text
 //! transcript   u a t u a t t a u a        u: input, a: answer, t: result of a call
@@ -14,20 +14,19 @@ use crate::kernel::blocks::BlockRef;
 use crate::kernel::ids::RunId;
 use crate::kernel::message::{Compacted, Message, MessageKind, Role};
 
-/// Tokens of an entry beside its text: role, marks, names.
+/// Estimated tokens of an entry besides its text: role, markers, names.
 const OVERHEAD: u64 = 8;
 
-/// About how many tokens a text has: four bytes of the Latin alphabet are one, and each
-/// character of another script is. Counted low it would be refused, so it is counted high
-/// rather.
+/// Estimated tokens of a text: four ASCII characters are one, and each other character is one.
+/// Estimates are rather too high, since a low one leads to a refusal.
 pub(super) fn tokens(text: &str) -> u64 {
     let ascii = text.bytes().filter(u8::is_ascii).count() as u64;
     let others = text.chars().filter(|one| !one.is_ascii()).count() as u64;
     ascii.div_ceil(4) + others
 }
 
-/// About how many tokens an entry has. What its provider said verbatim goes back in place of
-/// what was read out of it.
+/// Estimated tokens of an entry. A provider's raw content is sent back instead of the parsed
+/// blocks, so the larger counts.
 pub(super) fn message_tokens(message: &Message) -> u64 {
     message.content.size(|content| {
         let (mut native, mut read) = (0, 0);
@@ -50,19 +49,19 @@ pub(super) fn message_tokens(message: &Message) -> u64 {
     })
 }
 
-/// About how many tokens they have together.
+/// Estimated tokens of these entries together.
 pub(super) fn all_tokens<'a>(messages: impl IntoIterator<Item = &'a Arc<Message>>) -> u64 {
     let each = messages.into_iter().map(|message| message_tokens(message));
     each.sum()
 }
 
-/// The entry that stands for those before it, if there is one.
+/// The latest summary entry, if there is one.
 pub(super) fn summary(messages: &[Arc<Message>]) -> Option<(&Arc<Message>, Compacted)> {
     let mut latest = messages.iter().rev();
     latest.find_map(|message| Some((message, message.compaction()?)))
 }
 
-/// The entries that are shown as they are: those that no summary stands for.
+/// The entries that are shown as they are, because no summary replaces them.
 pub(super) fn shown(messages: &[Arc<Message>]) -> Vec<&Arc<Message>> {
     let compacted = summary(messages).map(|(_, compacted)| compacted);
     let compacted = compacted.unwrap_or_default();
@@ -73,9 +72,8 @@ pub(super) fn shown(messages: &[Arc<Message>]) -> Vec<&Arc<Message>> {
         .collect()
 }
 
-/// About how many tokens the next request has. Where the provider has counted those of an
-/// answer since the transcript was last shortened, only what came later is estimated; `fixed`
-/// is what goes along with every request.
+/// Estimated tokens of the next request. If the provider has counted an answer since the last
+/// compaction, only later entries are estimated. `fixed` is what every request contains.
 pub(super) fn request_tokens(messages: &[Arc<Message>], fixed: u64) -> u64 {
     let since = summary(messages).map_or(0, |(summary, _)| summary.seq);
     let later = messages.iter().filter(|message| message.seq > since);
@@ -95,22 +93,22 @@ pub(super) fn request_tokens(messages: &[Arc<Message>], fixed: u64) -> u64 {
     }
 }
 
-/// How much of a transcript is to be left.
+/// The limits for what a compaction keeps.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Room {
-    /// The run that shortens.
+    /// The run that compacts.
     pub run: RunId,
-    /// Tokens of what is kept as it is.
+    /// Maximum tokens of the entries that are kept.
     pub tokens: u64,
-    /// Only whole turns are dropped.
+    /// Drop only whole turns.
     pub turns: bool,
 }
 
-/// Which entries to drop so that what is left fits `room`, as far as that can be: the fewest
-/// that do, else as many as may be. `None`: none may be dropped.
+/// The entries to drop so that the rest fits `room`: the fewest that suffice, else as many as
+/// possible. `None` if none may be dropped.
 ///
-/// What no model call has answered yet stays, and so do the last answer of a turn that goes on
-/// with the results of its calls, and what that turn was asked.
+/// Input that no model call has seen is kept. So are the last answer of a turn in progress with the
+/// results of its calls, and that turn's input.
 pub(super) fn cut(messages: &[Arc<Message>], room: Room) -> Option<Compacted> {
     let shown = shown(messages);
     let begins = turn_begins(&shown, room.run);
@@ -126,14 +124,14 @@ pub(super) fn cut(messages: &[Arc<Message>], room: Room) -> Option<Compacted> {
         if index > latest || (room.turns && !is_turn(&shown, index)) {
             continue;
         }
-        // What the turn was asked stays in the words in which it was asked.
+        // The input of the turn is kept verbatim.
         let asked = shown[begins.min(index)..index].iter();
         let mut keep: Vec<i64> = asked
             .filter(|message| message.is_input())
             .map(|message| message.seq)
             .collect();
         let drops = index - keep.len();
-        // Kept ones from an earlier time that are no part of this turn go as well.
+        // Kept entries of earlier turns are dropped, too.
         let Some(last) = index.checked_sub(1).filter(|_| drops > 0) else {
             continue;
         };
@@ -142,8 +140,8 @@ pub(super) fn cut(messages: &[Arc<Message>], room: Room) -> Option<Compacted> {
             .enumerate()
             .filter(|(at, message)| *at >= index || keep.contains(&message.seq));
         let left: u64 = left.map(|(_, message)| message_tokens(message)).sum();
-        // What an earlier summary stands for does not come back, and what was kept beside it
-        // stays only by name.
+        // Entries behind an earlier summary stay dropped; those that it kept are only kept if
+        // listed.
         let up_to = shown[last].seq.max(stood_for);
         let later = shown[index..].iter().map(|message| message.seq);
         keep.extend(later.filter(|seq| *seq <= up_to));
@@ -159,15 +157,15 @@ pub(super) fn cut(messages: &[Arc<Message>], room: Room) -> Option<Compacted> {
     best
 }
 
-/// Where the transcript may be cut in front of: at an input or an answer, while no call is
-/// without its result; and at its end.
+/// The indexes before which the transcript may be cut: at an input or answer with no call open, and
+/// at the end.
 fn cuts(shown: &[&Arc<Message>]) -> Vec<usize> {
     let mut open: HashSet<String> = HashSet::new();
     let mut cuts = Vec::new();
     for (index, message) in shown.iter().enumerate() {
         match message.role {
             Role::Assistant => {
-                // A call without a result when the next answer comes never gets one.
+                // A call without a result before the next answer never gets one.
                 open = calls(message).into_iter().collect();
                 cuts.push(index);
             }
@@ -193,11 +191,11 @@ fn calls(message: &Message) -> Vec<String> {
     calls.collect()
 }
 
-/// Does a turn begin here: is something said after an answer?
+/// Does a turn begin here, with an input after an answer?
 fn is_turn(shown: &[&Arc<Message>], index: usize) -> bool {
     let said = |message: &Message| !matches!(message.role, Role::Assistant | Role::Tool);
     match (shown.get(index), index.checked_sub(1)) {
-        // A called agent's own turn begins with its call, whatever was said before that.
+        // A called agent's turn begins with its call, whatever precedes it.
         (Some(message), Some(_)) if message.kind == MessageKind::SubAgentUser => true,
         (Some(message), Some(before)) => said(message) && !said(shown[before]),
         (Some(message), None) => said(message),
@@ -205,7 +203,7 @@ fn is_turn(shown: &[&Arc<Message>], index: usize) -> bool {
     }
 }
 
-/// Where the turn of `run` begins that goes on: after the last answer of another one, or with
+/// The index where the current turn of `run` begins: after the last answer of another run, or at
 /// the call of a called run.
 fn turn_begins(shown: &[&Arc<Message>], run: RunId) -> usize {
     let is_call = |message: &&Arc<Message>| {
@@ -220,7 +218,7 @@ fn turn_begins(shown: &[&Arc<Message>], run: RunId) -> usize {
     shown.iter().rposition(of_other).map_or(0, |last| last + 1)
 }
 
-/// The last place at which nothing is lost that the model has yet to see.
+/// The last index before which the model has seen everything.
 fn last_cut(shown: &[&Arc<Message>], run: RunId) -> usize {
     let answer = shown.iter().rposition(|one| one.role == Role::Assistant);
     let Some(answer) = answer else {

@@ -79,11 +79,11 @@ fn no_more_is_dropped_than_needed_and_never_what_waits_for_an_answer() {
     driver.view.run.id = run_id(3);
     driver.say("third");
     let cut = |driver: &Driver, tokens| cut(&driver.view.messages, driver.room(tokens, false));
-    // Room for one of the long answers: the older one goes.
+    // There is room for one of the long answers, so the older one is dropped.
     assert_eq!(cut(&driver, 1500).unwrap().up_to, 2);
     let most = cut(&driver, 0).unwrap();
     assert_eq!((most.up_to, most.keep), (4, vec![]));
-    // In the middle of a turn its task stays, and its last answer with all results.
+    // In the middle of a turn, its task and its last answer with all results are kept.
     driver.answers(3, &["x".to_owned()], 10);
     driver.gives("x", 10);
     driver.answers(3, &["y".to_owned(), "z".to_owned()], 10);
@@ -99,7 +99,7 @@ fn no_more_is_dropped_than_needed_and_never_what_waits_for_an_answer() {
     let seen = conversation(&driver.view, None);
     let seqs: Vec<i64> = seen.iter().map(|message| message.seq).collect();
     assert_eq!(seqs, [12, 5, 6, 9, 11, 10]);
-    // Nothing is left that may be dropped.
+    // Nothing may be dropped any more.
     assert_eq!(cut(&driver, 0), None);
 }
 
@@ -115,7 +115,7 @@ fn slide_drops_whole_turns_alone() {
     }
     let room = driver.room(150, true);
     assert_eq!(cut(&driver.view.messages, room).unwrap().up_to, 8);
-    // The turn that goes on stays whole, however long it is.
+    // The turn in progress stays whole, whatever its length.
     let room = driver.room(0, true);
     let most = cut(&driver.view.messages, room).unwrap();
     assert_eq!((most.up_to, most.keep), (8, vec![]));
@@ -135,7 +135,7 @@ fn what_a_provider_has_counted_counts() {
         request_tokens(&driver.view.messages, 100),
         75 + OVERHEAD + 1
     );
-    // Not for a transcript that was longer then.
+    // The count of a longer transcript no longer applies.
     driver.shortens(&Compacted {
         up_to: 1,
         keep: vec![],
@@ -172,7 +172,7 @@ fn other_scripts_are_not_counted_low() {
     assert_eq!(tokens("日本語"), 3);
 }
 
-/// One thing that may happen in a session.
+/// One event of a generated session.
 #[derive(Clone, Debug)]
 enum Happening {
     Said(u128, usize),
@@ -196,9 +196,9 @@ fn happening() -> impl Strategy<Value = Happening> {
 }
 
 proptest! {
-    /// Whatever a session went through and however often it was shortened: no call is shown
-    /// without its result, no result alone, what nobody has answered yet is shown, and where
-    /// the cut leaves more than there is room for, no other cut would have left less.
+    /// After any history with any number of compactions: no call is shown without its result, no
+    /// result without its call, unanswered input is shown, and a cut that leaves more than fits is
+    /// the smallest possible.
     #[test]
     fn g11_7_shortening_keeps_calls_whole_and_fits_where_that_is_possible(
         happenings in prop::collection::vec(happening(), 0..30)

@@ -1,5 +1,5 @@
-//! The skills that are part of this program: those of the folder `skills` at the top of its
-//! source. A handful of texts, so the compiler's own way to take them in is enough.
+//! The skills built into the program: those of the folder `skills` at the top of its source. They
+//! are few, so `include_str!` is enough. Used by `library`.
 
 use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
@@ -24,7 +24,7 @@ const SKILLS: &[(&str, &str)] = &[
     ),
 ];
 
-/// Each of them, read once.
+/// The built-in skills, parsed once.
 pub(super) fn bundled() -> &'static [Arc<Found>] {
     static READ: LazyLock<Vec<Arc<Found>>> = LazyLock::new(|| {
         let read = |(name, text): &(&str, &str)| {

@@ -1,4 +1,4 @@
-//! A corpus of odd `SKILL.md` files, each with its verdict.
+//! A corpus of unusual `SKILL.md` files, each with its expected outcome.
 
 use super::parse::{Skill, parse};
 use super::scan::{Found, Limits, check};
@@ -16,7 +16,7 @@ pub(super) fn taken(text: &str) -> Skill {
     read(text).unwrap_or_else(|broken| panic!("{text}\nnot taken: {broken}"))
 }
 
-/// A header between its lines, with a body below.
+/// A file with this front matter and a body.
 pub(super) fn with(header: &str) -> String {
     format!("---\n{header}\n---\nDo it.\n")
 }
@@ -25,7 +25,7 @@ fn notes(skill: &Skill) -> Vec<String> {
     skill.notes.iter().map(ToString::to_string).collect()
 }
 
-/// Taken, with one note that says this on this line.
+/// Asserts that the skill is accepted with one note, on this line and with this text; returns it.
 pub(super) fn noted(text: &str, line: usize, says: &str) -> Skill {
     let skill = taken(text);
     let found = skill
@@ -130,7 +130,7 @@ fn g6_8_what_is_put_right_is_said_with_its_line() {
     let colon = "name: odd\ndescription: Use it when: code is odd, and: always";
     let skill = noted(&with(colon), 3, "put it in quotes");
     assert_eq!(skill.description, "Use it when: code is odd, and: always");
-    // Nothing of YAML is left to be had.
+    // Nothing of it can be read as YAML.
     let broken = "name: odd\ndescription: \"Counts: all\nmetadata: {a: [b}\n\tc: d";
     let skill = taken(&with(broken));
     assert_eq!(skill.description, "\"Counts: all");
@@ -224,7 +224,7 @@ fn g6_8_what_is_put_right_is_said_with_its_line() {
         2,
         "501",
     );
-    // The limits are of characters, and themselves allowed.
+    // The limits count characters and are inclusive.
     let most = taken(&with(&format!(
         "name: odd\ndescription: {}",
         "ä".repeat(1024)
@@ -331,7 +331,7 @@ fn headers_that_would_grow_without_end_are_refused_at_once() {
         Some(3),
         "not YAML",
     );
-    // An alias in moderation is none.
+    // A few aliases are allowed.
     let alias = taken(&with("name: &n odd\ndescription: *n"));
     assert_eq!(alias.description, "odd");
 }
@@ -411,7 +411,7 @@ fn g6_10_groups_are_looked_through_and_what_lies_too_deep_is_reported() {
     put(dir.path(), "a/b/c/d/e/six/SKILL.md", &skill("six"));
     put(dir.path(), "a/b/c/d/e/f/seven/SKILL.md", &skill("seven"));
     put(dir.path(), "lower/skill.md", &skill("lower"));
-    // No skill below a skill, none in what tools have put there, none in hidden folders.
+    // No skills inside a skill, in folders that tools create, or in hidden folders.
     put(dir.path(), "one/references/SKILL.md", &skill("inner"));
     put(dir.path(), "node_modules/x/SKILL.md", &skill("x"));
     put(dir.path(), ".git/y/SKILL.md", &skill("y"));

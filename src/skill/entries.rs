@@ -1,6 +1,6 @@
-//! What lies in one folder of skills: the folders and links in it, and the states of the files
-//! that would make them skills. The system is asked by names below the open folder, which takes
-//! it half as long as whole paths do, and on all processors. Called by `scan`.
+//! Lists one folder of skills: its folders and links, and the states of the skill files in them.
+//! Calls to `statat` use names relative to the open folder, which takes half the time of whole
+//! paths, and run on all processors. Called by `scan`.
 
 use std::ffi::OsString;
 use std::fs::Metadata;
@@ -15,10 +15,10 @@ use rustix::io::Errno;
 use super::file::FILE;
 use super::spread::spread;
 
-/// So many states are worth a thread.
+/// Minimum number of files to query that is worth a thread.
 const ASK_BY_ONE: usize = 256;
 
-/// A file's state: while it is the same, so is its content.
+/// Identity, size and times of a file; while they are equal, its content is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct State {
     place: (u64, u64),
@@ -27,7 +27,7 @@ pub(super) struct State {
 }
 
 impl State {
-    /// Of a file that was asked for by its path.
+    /// The state from metadata that was queried by path.
     pub(super) fn of(file: &Metadata) -> Self {
         State {
             place: (file.dev(), file.ino()),
@@ -41,12 +41,12 @@ impl State {
         }
     }
 
-    /// When it was changed last, milliseconds since 1970.
+    /// Time of the last change, milliseconds since 1970.
     pub(super) fn changed_ms(&self) -> i64 {
         let [mtime, mtime_ns, ctime, ctime_ns] = self.times;
         let ms =
             |seconds: i64, ns: i64| seconds.saturating_mul(1000).saturating_add(ns / 1_000_000);
-        // A copied file keeps the time at which its text was written.
+        // A copied file may keep the original's modification time.
         ms(mtime, mtime_ns).max(ms(ctime, ctime_ns))
     }
 
@@ -64,49 +64,49 @@ impl State {
     }
 }
 
-/// Systems have different types for these. What does not fit is nought.
+/// Converts between the integer types of different systems; 0 if the value does not fit.
 fn number<From: TryInto<To>, To: Default>(from: From) -> To {
     from.try_into().unwrap_or_default()
 }
 
-/// A folder or a link in a folder of skills.
+/// A folder or link within a folder of skills.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
-    /// Its name.
+    /// The name without its folder.
     pub name: OsString,
-    /// A link, wherever it leads.
+    /// It is a symbolic link, whatever its target.
     pub is_link: bool,
-    /// Its own number on its file system.
+    /// Its inode number.
     pub number: u64,
-    /// The state of the [`FILE`] in it, if there is one.
+    /// The state of the [`FILE`] in it; `None` if it has none.
     pub file: Option<State>,
-    /// Why the system does not say whether there is one: the number of its error.
+    /// The system error number if the file could not be queried.
     pub fault: Option<i32>,
 }
 
-/// What lies in a folder of skills.
+/// The content of a folder of skills.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Listing {
-    /// The folder's own number on its file system.
+    /// The folder's inode number.
     number: u64,
-    /// By name, but for those whose name begins with a dot.
+    /// Sorted by name, without names that begin with a dot.
     pub entries: Vec<Entry>,
 }
 
-/// The folders and links in `folder`.
+/// Lists the folders and links in `folder`.
 pub(super) fn list(folder: &Path) -> io::Result<Listing> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let mut dir = Dir::new(open(folder, flags, Mode::empty())?)?;
     let mut entries = Vec::new();
     while let Some(entry) = dir.read() {
-        // A listing that breaks off does not say what is there.
+        // An incomplete listing would make skills disappear.
         let entry = entry?;
         let name = entry.file_name();
         if name.to_bytes().starts_with(b".") {
             continue;
         }
         let kind = match entry.file_type() {
-            // Not every file system says it along with the name.
+            // Not every file system returns the type with the name.
             FileType::Unknown => {
                 let state = statat(dir.fd()?, name, AtFlags::SYMLINK_NOFOLLOW);
                 state.map_or(FileType::Unknown, |state| {

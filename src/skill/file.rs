@@ -1,5 +1,4 @@
-//! The file that makes a folder a skill: which one that is, and reading it within its limits.
-//! Called by `scan`.
+//! Finds the file that makes a folder a skill and reads it within the limits. Called by `scan`.
 
 use std::path::{Path, PathBuf};
 
@@ -8,12 +7,13 @@ use super::parse::{Note, Skill, parse};
 use crate::file_work::read_regular;
 use crate::front_matter::Broken;
 
-/// The file that makes a folder a skill.
+/// Name of the file that makes a folder a skill.
 pub const FILE: &str = "SKILL.md";
-/// As some people write it.
+/// Misspelled names that are accepted with a note.
 const VARIANTS: &[&str] = &["skill.md", "Skill.md", "SKILL.MD"];
 
-/// The file that makes a folder a skill, and whether it is a variant of its name.
+/// The skill file in `folder`, and whether its name is a variant of [`FILE`]; `None` if there is
+/// none.
 pub(super) fn file_in(folder: &Path) -> Option<(PathBuf, bool)> {
     let file = folder.join(FILE);
     if file.is_file() {
@@ -26,7 +26,7 @@ pub(super) fn file_in(folder: &Path) -> Option<(PathBuf, bool)> {
         .map(|file| (file, true))
 }
 
-/// It is said of the skill that its file has a variant of the name.
+/// Adds a note to the skill that its file's name is a variant.
 pub(super) fn note_variant(outcome: &mut Result<Skill, Broken>) {
     if let Ok(skill) = outcome {
         skill.notes.push(Note {
@@ -36,16 +36,16 @@ pub(super) fn note_variant(outcome: &mut Result<Skill, Broken>) {
     }
 }
 
-/// Why there is no skill in a file.
+/// Why a file gave no skill.
 pub(super) enum NoSkill {
-    /// The system did not let it be read, which says nothing about what is in it.
+    /// The system could not read the file; its content is unknown.
     Unread(std::io::Error),
-    /// It holds none.
+    /// The content is not a valid skill.
     Broken(Broken),
 }
 
 impl NoSkill {
-    /// For people.
+    /// The reason as it is shown to users.
     pub(super) fn broken(self) -> Broken {
         match self {
             NoSkill::Unread(fault) => Broken::whole(format!("it cannot be read: {fault}")),
@@ -54,12 +54,12 @@ impl NoSkill {
     }
 }
 
-/// The skill in `file`, or why there is none.
+/// Reads the skill in `file`.
 pub(super) fn read(file: &Path, limits: Limits) -> Result<Skill, NoSkill> {
     let broken = |reason: String| NoSkill::Broken(Broken::whole(reason));
     let unreadable = |fault: std::io::Error| match fault.kind() {
         std::io::ErrorKind::NotFound => broken(format!("it cannot be read: {fault}")),
-        // What is there is no file, whatever it holds.
+        // `read_regular` reports this for anything but a regular file.
         std::io::ErrorKind::Other => broken(fault.to_string()),
         _ => NoSkill::Unread(fault),
     };

@@ -1,15 +1,14 @@
-//! How the programs that a skill needs can be installed, as its metadata says in the words of the
-//! clients that came before. It is read, checked and shown; nobody carries it out. Called by
-//! `requires`.
+//! Reads how the programs that a skill needs can be installed, in the metadata format of earlier
+//! clients. The hints are checked and shown but never executed. Called by `requires`.
 
 use super::requires::platform;
 use super::yaml::Node;
 use crate::contract::skills::{InstallHint, InstallKind};
 
-/// The hints, and what of them cannot be understood.
+/// The install hints; problems with them are appended to `odd`.
 pub(super) fn hints(install: Option<&Node>, odd: &mut Vec<String>) -> Vec<InstallHint> {
     let items = match install {
-        // Words of some other client's.
+        // Text of another client's format.
         None | Some(Node::Null | Node::Text(_)) => return Vec::new(),
         Some(Node::List(items)) => items.as_slice(),
         Some(one) => std::slice::from_ref(one),
@@ -18,7 +17,7 @@ pub(super) fn hints(install: Option<&Node>, odd: &mut Vec<String>) -> Vec<Instal
     for item in items {
         match hint(item) {
             Ok(Some(hint)) => hints.push(hint),
-            // Some other client's way.
+            // An install method of another client.
             Ok(None) => {}
             Err(why) => odd.push(format!("install: {why}; it is left aside")),
         }
@@ -53,7 +52,7 @@ fn hint(item: &Node) -> Result<Option<InstallHint>, String> {
     let what = text(field).ok_or_else(|| format!("{} names no {field}", kind.as_str()))?;
     let is_plain = |c: char| !c.is_whitespace() && !c.is_control();
     let is_address = what.starts_with("https://") || what.starts_with("http://");
-    // Somebody may type it: a name is no option, and brings no second command along.
+    // Users may type the name into a shell: it must not be an option or contain a second command.
     if what.starts_with('-')
         || !what.chars().all(is_plain)
         || what.contains([';', '&', '|', '`', '$', '<', '>', '\'', '"', '\\'])
@@ -152,7 +151,7 @@ mod tests {
             let skill = noted(&header(broken), 4, why);
             assert_eq!(skill.requires.install, []);
         }
-        // Many name no programs; and another client's ways are no fault.
+        // Many hints list no programs, and methods of other clients are not an error.
         let bare = r#"[{"kind": "apt", "package": "gh"}, {"kind": "winget", "id": "x"}]"#;
         let skill = taken(&header(bare));
         let about = skill

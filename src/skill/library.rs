@@ -1,6 +1,6 @@
-//! The skills of every place that was asked for: looked at again when a moment has passed or a
-//! watcher has heard something, and read again where a file has changed. Made once at the start
-//! of the daemon.
+//! Caches the skills of every workspace that was requested. A workspace is scanned again when its
+//! cache entry is stale or a watcher reported a change; only changed files are read again. Created
+//! once at the daemon's start.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -18,51 +18,52 @@ use super::{Settings, set};
 use crate::clock::Clock;
 use crate::contract::skills::{PickedSkills, Skills, SkillsHere};
 
-/// So long a look counts, whoever asks for a place.
+/// How long a scan stays valid for all callers.
 const FRESH: Duration = Duration::from_millis(250);
-/// So often it is looked again whether what changes has become still, for who waits for it.
+/// Maximum number of repeated scans while a caller waits for changing files to settle.
 const LOOKS: usize = 8;
-/// So many places are kept; beyond it the one that was asked for least lately goes.
+/// Maximum number of cached workspaces; the least recently used one is evicted.
 const PLACES: usize = 128;
-/// So many picks are kept.
+/// Maximum number of cached picks.
 const PICKS: usize = 256;
 
-/// What the library must know.
+/// The dependencies of a [`Library`].
 pub struct Options {
-    /// They change with the settings.
+    /// The current settings; may change while the daemon runs.
     pub settings: watch::Receiver<Settings>,
     /// The folder of runs that name none.
     pub workspace: Option<PathBuf>,
-    /// Finds the project around a folder.
+    /// Finds the project folder that contains a folder.
     pub project: fn(&Path) -> Option<PathBuf>,
-    /// Told when there is more to watch.
+    /// Notified when there is more to watch.
     pub more: Arc<Notify>,
-    /// Time.
+    /// Clock for cache ages and file times.
     pub clock: Clock,
 }
 
-/// The skills of every place.
+/// The skills of all workspaces; see [`Skills`].
 pub struct Library {
     options: Options,
-    /// What lies at each root; held while disks are looked at, so that each is once.
+    /// The last scan of each root. The lock is held during a scan, so that each root is scanned
+    /// only once.
     looked: Mutex<HashMap<PathBuf, Arc<Looked>>>,
     places: Mutex<HashMap<String, Place>>,
     picks: Mutex<HashMap<PickKey, Arc<PickedSkills>>>,
 }
 
-/// The hash of what is there, the agent's list, and what its runs have in their environment.
+/// Hash of the available skills, the agent's list of names, and the names in its runs' environment.
 type PickKey = (String, Option<Vec<String>>, Vec<String>);
 
 struct Place {
     at: Duration,
     roots: Vec<PathBuf>,
-    /// Of what `here` was made from.
+    /// Hash of the inputs from which `here` was made.
     made_from: u64,
     here: Arc<SkillsHere>,
 }
 
 impl Library {
-    /// A library that has looked at nothing yet.
+    /// A library that has scanned nothing yet.
     pub fn new(options: Options) -> Self {
         Library {
             options,
@@ -72,8 +73,8 @@ impl Library {
         }
     }
 
-    /// The name by which a place is asked for. One that is not its own is not known: the folder
-    /// is looked at.
+    /// The cache name of a requested folder. A name that is not canonical is not found, and the
+    /// folder is then scanned.
     fn asked_for<'a>(&'a self, cwd: Option<&'a str>) -> Cow<'a, str> {
         match (cwd, &self.options.workspace) {
             (Some(cwd), _) => cwd.into(),
@@ -84,16 +85,16 @@ impl Library {
 
     fn folder(&self, cwd: Option<&str>) -> Option<PathBuf> {
         let folder = cwd.map_or_else(|| self.options.workspace.clone(), |cwd| Some(cwd.into()));
-        // One place has one name, whatever links lead to it.
+        // A workspace has one name, whatever links lead to it.
         folder.map(|folder| folder.canonicalize().unwrap_or(folder))
     }
 
-    /// Looks at the place now, unless somebody did a moment ago.
+    /// Scans the workspace, unless a recent scan is cached and `fresh` is false.
     fn look_at(&self, folder: Option<PathBuf>, fresh: bool) -> Arc<SkillsHere> {
         self.look_beside(folder, fresh, &mut HashSet::new())
     }
 
-    /// As [`Library::look_at`], where the roots in `done` were just looked at.
+    /// Like [`Library::look_at`], without scanning the roots in `done` again.
     fn look_beside(
         &self,
         folder: Option<PathBuf>,
@@ -108,7 +109,7 @@ impl Library {
         let project = folder.as_deref().and_then(self.options.project);
         let roots = roots(&settings, folder.as_deref(), project.as_deref());
         let mut looked = lock(&self.looked);
-        // Whoever had the lock may have looked.
+        // The previous holder of the lock may have scanned it.
         if !fresh && let Some(known) = self.known_here(&name) {
             return known;
         }
@@ -157,7 +158,7 @@ impl Library {
         if is_new {
             forget_some(&mut places, &mut looked);
         }
-        // What changes is looked at again once it has been still.
+        // A changing file is scanned again once it has settled.
         if is_new || unsettled {
             self.options.more.notify_one();
         }
@@ -172,7 +173,7 @@ impl Library {
         }
     }
 
-    /// Is something at this place not taken before it is still?
+    /// Whether a file of this workspace is still changing and therefore not taken over yet.
     fn is_unsettled(&self, name: &str) -> bool {
         let looked = lock(&self.looked);
         let places = lock(&self.places);
@@ -190,7 +191,7 @@ impl Library {
         (now.saturating_sub(place.at) < FRESH).then(|| Arc::clone(&place.here))
     }
 
-    /// What could not be read at the last look, and why: what was found there before counts.
+    /// What could not be read in the last scans, and why; the versions read before stay in use.
     pub fn unread(&self) -> Vec<String> {
         let looked = lock(&self.looked);
         let mut unread: Vec<String> = looked
@@ -201,9 +202,9 @@ impl Library {
         unread
     }
 
-    /// Looks at every place that was asked for of late.
+    /// Scans all recently requested workspaces; returns what the watcher has to watch.
     pub fn look(&self) -> crate::watch::Looked {
-        // Roots that places share are looked at once.
+        // Roots shared by several workspaces are scanned once.
         let mut done = HashSet::new();
         for name in self.known() {
             self.look_beside(path_of(&name), true, &mut done);
@@ -216,7 +217,7 @@ impl Library {
             (folder, looked.signature).hash(&mut hasher);
             all.awaited.extend(looked.awaited.iter().cloned());
         }
-        // Made at once: one by one each would be compared with many.
+        // Collected at once: single insertions would compare each folder with many others.
         let folders = ordered.values().flat_map(|looked| looked.folders());
         all.folders = folders.collect();
         all.signature = hasher.finish();
@@ -234,7 +235,7 @@ impl Skills for Library {
             return known;
         }
         let here = self.look_at(self.folder(cwd), fresh);
-        // Who asks for what is there now waits until it is still.
+        // With `fresh`, the caller waits until changing files have settled.
         let settle = self.options.settings.borrow().settle;
         for _ in 0..LOOKS {
             if !fresh || !self.is_unsettled(&here.workspace) {
@@ -255,7 +256,7 @@ impl Skills for Library {
         names: Option<&[String]>,
         env: &[String],
     ) -> Arc<PickedSkills> {
-        // What a skill lacks is no part of the hash of what can be used.
+        // The hash of the usable skills does not cover what skills lack in the environment.
         let place = match env.is_empty() {
             true => here.hash.clone(),
             false => format!("{} {}", here.hash, here.workspace),
@@ -280,7 +281,7 @@ impl Skills for Library {
 }
 
 fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-    // They are caches: what a panic left in one is looked at again soon.
+    // These are caches: what a panic left incomplete is soon scanned again.
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -297,7 +298,7 @@ fn made_from(settings: &Settings, found: &[(Source, Arc<Looked>)]) -> u64 {
     format!("{settings:?}").hash(&mut hasher);
     for (source, looked) in found {
         (source, looked.signature).hash(&mut hasher);
-        // A program may have been installed or taken away; no skill's file tells.
+        // A program may have been installed or removed, which changes no skill file.
         for found in &looked.found {
             if let Ok(skill) = &found.outcome
                 && !(skill.requires.bins.is_empty() && skill.requires.any_bins.is_empty())
@@ -317,12 +318,13 @@ fn made(name: String, found: &[(Source, Arc<Looked>)], settings: &Settings) -> S
     if settings.bundled {
         all.push((Source::Bundled, bundled()));
     }
-    // Roots of one source keep their order.
+    // The sort is stable: roots of one source keep their order.
     all.sort_by_key(|(source, _)| *source);
     set::here(name, &all, settings)
 }
 
-/// Keeps memory and watches bounded by what is at work.
+/// Evicts workspaces above [`PLACES`] and roots that none uses, so that memory and watches stay
+/// bounded.
 fn forget_some(places: &mut HashMap<String, Place>, looked: &mut HashMap<PathBuf, Arc<Looked>>) {
     while places.len() > PLACES {
         let oldest = places.iter().min_by_key(|(_, place)| place.at);

@@ -1,4 +1,4 @@
-//! Skills from files on a disk to what a run pins of them.
+//! Tests from skill files on disk to what a run pins of them.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,7 +13,7 @@ use crate::clock::Clock;
 use crate::contract::skills::{ListedSkill, Skills, SkillsHere};
 use crate::kernel::time::Timestamp;
 
-/// A place with a folder for each source.
+/// A workspace with a folder for each source.
 pub(super) struct Fixture {
     dir: tempfile::TempDir,
     pub(super) clock: Clock,
@@ -75,7 +75,7 @@ impl Fixture {
         fs::write(file, format!("---\n{header}\n---\nDo it.\n")).unwrap();
     }
 
-    /// A skill whose description is where it stands.
+    /// A skill whose description is its location.
     pub(super) fn skill(&self, inside: &str) {
         let name = Path::new(inside).file_name().unwrap().to_str().unwrap();
         self.put(inside, &format!("name: {name}\ndescription: {inside}"));
@@ -124,7 +124,7 @@ fn g6_11_of_each_name_the_nearest_counts_and_says_what_it_hides() {
         assert_eq!(winner.description, format!("{folder}/same"));
         assert_eq!(winner.shadowed.len(), index, "{folder}");
     }
-    // The program's own ones stand above extra folders, and below all others.
+    // Built-in skills have priority over extra folders and yield to all others.
     fixture.set(|settings| settings.bundled = true);
     assert_eq!(fixture.get("delegate").source, "bundled");
     fixture.skill("extra/delegate");
@@ -133,7 +133,7 @@ fn g6_11_of_each_name_the_nearest_counts_and_says_what_it_hides() {
     assert_eq!(winner.shadowed[0].source, "extra");
     fixture.skill("managed/delegate");
     assert_eq!(fixture.get("delegate").source, "managed");
-    // Twice in one root: the first by path, at each look.
+    // Twice in one root: the first by path wins, in every scan.
     fixture.put("work/skills/b", "name: twice\ndescription: second");
     fixture.put("work/skills/a", "name: twice\ndescription: first");
     for _ in 0..3 {
@@ -157,7 +157,7 @@ fn what_a_skill_needs_decides_whether_runs_have_it() {
     };
     assert_eq!(unfit("os: [linux, darwin]"), None);
     says("os: [darwin]", "it is for macos");
-    // The platform is asked for in any case.
+    // The platform is required even with `always`.
     says("os: [win32], always: true", "it is for windows");
     says("requires: {bins: [one, two]}", "no program one, two");
     assert_eq!(unfit("requires: {bins: [one]}, always: true"), None);
@@ -176,7 +176,7 @@ fn what_a_skill_needs_decides_whether_runs_have_it() {
         "requires: {config: [skills.other]}",
         "setting skills.other is not on",
     );
-    // A connected machine stands in, if it has everything of the right platform.
+    // A connected machine counts if it has the right platform and all programs.
     let mac = |bins: &[&str]| Remote {
         platform: "macos".to_owned(),
         bins: bins.iter().map(ToString::to_string).collect(),
@@ -279,7 +279,7 @@ fn an_agents_list_of_skills_is_final() {
     let some = pick(Some(&["deploy", "absent"]));
     assert_eq!(some.unknown, ["absent"]);
     assert_eq!(some.bodies.len(), 1);
-    // What is pinned holds what a run reads back.
+    // The pinned text contains everything that a run reads back.
     let read: crate::contract::skills::SkillSet = serde_json::from_str(&some.pinned.body).unwrap();
     assert_eq!(read, some.set);
     assert!(Arc::ptr_eq(&some, &pick(Some(&["deploy", "absent"]))));
@@ -317,7 +317,7 @@ fn what_the_settings_and_the_run_itself_bring_into_the_environment_counts() {
     });
     assert_eq!(fixture.get("keyed").unfit, None);
     assert!(picked(&[]));
-    // What else it lacks, no environment brings.
+    // Other missing requirements are not met by an environment.
     let needs = "name: keyed\ndescription: d\nmetadata: {requires: {env: [C], bins: [none]}}";
     fixture.put("work/skills/keyed", needs);
     assert_eq!(fixture.get("keyed").lacks_env, [""; 0]);
@@ -384,7 +384,7 @@ fn descriptions_are_shortened_before_skills_are_left_out() {
             .prompt
             .contains(&format!("{} more have no room", tighter.omitted.len()))
     );
-    // They can be loaded all the same.
+    // They can be loaded nevertheless.
     assert_eq!(tighter.skills.len(), 41);
     let few = taken(PromptLimits {
         skills: 3,
@@ -417,7 +417,7 @@ fn links_out_of_a_project_need_a_setting_and_a_users_own_do_not() {
     fixture.set(|settings| settings.link_targets = Vec::new());
     link("elsewhere/shared", "home/.agents/skills/shared");
     assert_eq!(fixture.get("shared").source, "personal");
-    // A file that is a link is held to the same.
+    // The same rule applies to a file that is a link.
     fs::remove_file(fixture.path("work/skills/shared")).unwrap();
     fs::create_dir(fixture.path("work/skills/file")).unwrap();
     link("elsewhere/shared/SKILL.md", "work/skills/file/SKILL.md");

@@ -1,4 +1,4 @@
-//! Looks after looks: whatever changes at a root is found.
+//! Tests of repeated scans: every change at a root is found.
 
 use std::fs;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use super::scan::{Now, look};
 use super::sources::Root;
 use crate::contract::skills::{ListedSkill, Skills};
 
-/// What is done, in words and in deed.
+/// A change: its description and the action.
 type Change<'a> = (&'a str, Box<dyn Fn() + 'a>);
 
-/// What a look finds after another one is what it would find as the first.
+/// A repeated scan finds exactly what a first scan would find.
 #[test]
 fn whatever_changes_at_a_root_is_found() {
     let fixture = fixture();
@@ -185,7 +185,7 @@ fn a_root_of_skills_alone_is_compared_as_a_whole_whatever_lies_beside_them() {
     let after = |before: &Arc<_>| look(&root, Limits::default(), Some(before), Now::default());
     let first = look(&root, Limits::default(), None, Now::default());
     assert!(Arc::ptr_eq(&first, &after(&first)));
-    // It holds nothing that counts.
+    // It holds no skills.
     fs::create_dir(fixture.path("work/skills/node_modules")).unwrap();
     let second = after(&first);
     assert_eq!(second.signature, first.signature);
@@ -194,7 +194,8 @@ fn a_root_of_skills_alone_is_compared_as_a_whole_whatever_lies_beside_them() {
     assert!(second.is_unchanged(&root, Limits::default()));
 }
 
-/// A good version counts until another good one has been still; one that is gone may come back.
+/// A valid version stays in use until another valid one has settled; one that is gone may come
+/// back.
 #[test]
 fn what_is_being_saved_does_not_count_before_it_is_whole_and_still() {
     let fixture = fixture();
@@ -203,7 +204,7 @@ fn what_is_being_saved_does_not_count_before_it_is_whole_and_still() {
     let file = fixture.path("work/skills/one/SKILL.md");
     fixture.skill("work/skills/one");
     let whole = fs::read_to_string(&file).unwrap();
-    // Its description and why it is stale, at a look so much later.
+    // Description and stale reason in a scan after this delay.
     let look = |later: Duration| {
         fixture.clock.advance(later);
         let here = fixture.library.here(None, false);
@@ -233,7 +234,7 @@ fn what_is_being_saved_does_not_count_before_it_is_whole_and_still() {
         let stale = stale.unwrap();
         assert!(stale.contains(says), "{half:?}: {stale}");
     }
-    // It grows at every look, and is taken once it does not any more.
+    // It grows between scans and is taken over once it stops growing.
     let mut text = whole.replace(&first, "second");
     for _ in 0..3 {
         text.push_str("More.\n");
@@ -242,7 +243,7 @@ fn what_is_being_saved_does_not_count_before_it_is_whole_and_still() {
         assert_eq!((found.unwrap().0, hash), (first.clone(), before.1.clone()));
     }
     assert_eq!(look(settle).0, Some(("second".to_owned(), None)));
-    // Away and back, then away.
+    // Removed and restored, then removed.
     fs::remove_file(&file).unwrap();
     assert_eq!(look(settle).0, Some(("second".to_owned(), None)));
     fs::write(&file, &text).unwrap();

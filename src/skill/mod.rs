@@ -1,6 +1,6 @@
-//! What agents know how to do: skills, folders with a `SKILL.md`. The way of a skill: [`sources`]
-//! says where to look, [`scan`] finds its file, [`parse`] reads it, [`set`] decides which of a
-//! name counts and whether it is of use here, and [`library`] keeps all of that for the registry,
+//! Skills: folders with a `SKILL.md` that tell agents how to do a kind of work. [`sources`] names
+//! the folders to search, [`scan`] finds the files, [`parse`] reads them, [`set`] selects one skill
+//! per name and decides whether it is usable, and [`library`] caches the result for the registry,
 //! which pins it to runs.
 
 mod bundled;
@@ -35,43 +35,43 @@ pub use scan::{Found, Limits, check};
 pub use set::PromptLimits;
 pub use sources::Source;
 
-/// What the settings give to the environment of runs that have a skill, without the values.
+/// The environment variables that the settings give to runs with a skill, without their values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GivenNames {
-    /// Names.
+    /// Names of the variables.
     pub names: BTreeSet<String>,
-    /// A key for its `primaryEnv`.
+    /// The settings also give a key, as the value of the skill's `primaryEnv`.
     pub key: bool,
 }
 
-/// What the settings and the surroundings say of skills.
+/// Settings and environment that determine which skills are found and usable.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
     /// Folders of skills beside the usual ones.
     pub extra_dirs: Vec<PathBuf>,
-    /// Those that are part of the program count.
+    /// Include the built-in skills.
     pub bundled: bool,
     /// The daemon's own folder of skills.
     pub managed: Option<PathBuf>,
-    /// This user's home folder.
+    /// The user's home folder.
     pub home: Option<PathBuf>,
-    /// This user's configuration folder.
+    /// The user's configuration folder.
     pub config: Option<PathBuf>,
-    /// Folders made for Claude Code count, too.
+    /// Also search the folders of Claude Code (`.claude/skills`).
     pub claude_dirs: bool,
-    /// Folders outside a root to which its links may lead.
+    /// Folders outside a root that its links may point to.
     pub link_targets: Vec<PathBuf>,
     /// Skills that are switched off, by name or key.
     pub disabled: BTreeSet<String>,
-    /// What the settings give to skills, by name or key.
+    /// Variables that the settings give to skills, by skill name or key.
     pub given: BTreeMap<String, GivenNames>,
-    /// So long a file must be still before it is read in place of a good version of it, and gone
-    /// before that one is.
+    /// How long a file must be unchanged before it replaces a valid version, or missing before that
+    /// version is dropped.
     pub settle: Duration,
-    /// How much is looked at.
+    /// Limits of a scan.
     pub limits: Limits,
-    /// How long the list for models may be.
+    /// Limits of the skill list in the prompt.
     pub prompt: PromptLimits,
-    /// What skills may count on.
+    /// What skills can rely on.
     pub host: Host,
 }

@@ -1,6 +1,6 @@
-//! From the bytes of a `SKILL.md` to a skill. It is lenient: what can be understood is taken, and
-//! each departure from the Agent Skills specification is noted with its line. Called for every
-//! file that `scan` finds, and by `abide skills check`.
+//! Parses a `SKILL.md` into a skill. The parser is lenient: it takes what it understands and notes
+//! each departure from the Agent Skills specification with its line. Called for every file that
+//! `scan` finds, and by `abide skills check`.
 
 use std::collections::BTreeSet;
 
@@ -10,11 +10,11 @@ use crate::contract::catalog::Pinned;
 use crate::front_matter::{Broken, decode, quoted, split};
 use crate::kernel::text::preview;
 
-/// The most characters of a name, as the specification has it.
+/// Maximum characters of a name in the specification.
 const NAME_LIMIT: usize = 64;
-/// The most characters of a description, as the specification has it.
+/// Maximum characters of a description in the specification.
 pub(super) const DESCRIPTION_LIMIT: usize = 1024;
-/// The most characters of what a skill needs, as the specification has it.
+/// Maximum characters of `compatibility` in the specification.
 const COMPATIBILITY_LIMIT: usize = 500;
 
 /// The fields of the specification.
@@ -26,41 +26,41 @@ const FIELDS: &[&str] = &[
     "metadata",
     "allowed-tools",
 ];
-/// Fields of other clients that mean something here.
+/// Fields of other clients that are supported here.
 const KNOWN: &[&str] = &["disable-model-invocation"];
 
 /// A skill as its file describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Skill {
-    /// Its name.
+    /// The name; its folder's name if the file gives none.
     pub name: String,
-    /// What it does and when to use it.
+    /// What it does and when to use it; never empty.
     pub description: String,
     /// The license that it names.
     pub license: Option<String>,
-    /// What it says that it needs.
+    /// Its stated environment requirements, as free text.
     pub compatibility: Option<String>,
-    /// Patterns of tools that it was made for.
+    /// Patterns of the tools that it was made for.
     pub allowed_tools: Vec<String>,
-    /// It is not offered to models.
+    /// It is not offered to models (`disable-model-invocation`).
     pub hidden: bool,
-    /// What must be there for it to be of use.
+    /// What must be available for it to be usable.
     pub requires: Requires,
-    /// What stands below the front matter.
+    /// The text after the front matter.
     pub body: Pinned,
-    /// What was put right, left aside or departs from the specification.
+    /// What was corrected or ignored, and departures from the specification.
     pub notes: Vec<Note>,
-    /// Where this is what it said before: why its file does not count now, as a clause
-    /// (`changed on disk, not valid yet (…)`, `it cannot be read: …`).
+    /// Set if this is an earlier version: a clause saying why the file's present content is not
+    /// used (`changed on disk, not valid yet (…)`, `it cannot be read: …`).
     pub stale: Option<String>,
 }
 
-/// Something about a file that was taken all the same.
+/// A remark about a file that was accepted nevertheless.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
-    /// The line, counted from 1.
+    /// The line, counted from 1; `None` if it concerns the whole file.
     pub line: Option<usize>,
-    /// What.
+    /// What was found, for users.
     pub text: String,
 }
 
@@ -73,7 +73,7 @@ impl std::fmt::Display for Note {
     }
 }
 
-/// Reads the skill in `bytes`, of a folder called `folder`; at most `limit` bytes.
+/// Parses the skill in `bytes`, from a folder named `folder`; more than `limit` bytes are refused.
 pub fn parse(folder: &str, bytes: &[u8], limit: usize) -> Result<Skill, Broken> {
     let text = decode(bytes, limit, "a skill")?;
     let split = split(&text)?;
@@ -104,7 +104,7 @@ impl Reader {
         self.notes.push(Note { line, text });
     }
 
-    /// The fields, by YAML if it can be, line by line if not.
+    /// The front matter's fields: parsed as YAML if possible, otherwise line by line.
     fn tree(&mut self, header: &str) -> Result<Vec<Field>, Broken> {
         let refused = match yaml::read(header) {
             Ok(tree) => return Ok(self.taken(tree)),
@@ -247,7 +247,7 @@ impl Reader {
         Ok(name)
     }
 
-    /// The text of a field without space around it. A block's inner line ends stay.
+    /// The trimmed text of a field. Line breaks inside a block are kept.
     fn text(&mut self, field: Option<&Field>) -> Result<Option<String>, Broken> {
         let Some(field) = field else {
             return Ok(None);
@@ -255,7 +255,7 @@ impl Reader {
         match &field.value {
             Node::Null => Ok(None),
             Node::Text(text) => Ok(Some(text.trim().to_owned())),
-            // Whole sentences are taken apart at commas by [brackets].
+            // Unquoted brackets split whole sentences at their commas.
             Node::List(_) | Node::Map(_) => Err(Broken::at(
                 field.line,
                 format!("{}: text is expected; put it in quotes", field.name),
@@ -271,7 +271,7 @@ impl Reader {
         }
     }
 
-    /// Patterns parted by spaces or commas, neither of them within parentheses; or a list.
+    /// Tool patterns separated by spaces or commas outside parentheses, or a list.
     fn tools(&mut self, field: Option<&Field>) -> Vec<String> {
         let Some(field) = field else {
             return Vec::new();
@@ -314,7 +314,7 @@ impl Reader {
                 }
                 &field.value
             }
-            // JSON is YAML.
+            // JSON is valid YAML.
             Node::Text(text) => match yaml::read(text) {
                 Ok(tree) => {
                     self.note(line, "metadata is text; it was read as JSON".to_owned());
@@ -345,8 +345,8 @@ impl Reader {
     }
 }
 
-/// `name` and `description` at the left margin, each up to the next line that begins a field: a
-/// text over several lines may hold colons and marks.
+/// Reads `name` and `description` at the left margin, each up to the next line that begins a field:
+/// text over several lines may contain colons and quotes.
 fn by_lines(header: &str) -> Vec<Field> {
     let mut seen = BTreeSet::new();
     let mut fields: Vec<(&str, usize, Vec<&str>)> = Vec::new();

@@ -1,5 +1,5 @@
-//! What a skill needs, out of its metadata: our own words and those of the clients that came
-//! before, and whether this machine or a connected one has it.
+//! Reads a skill's requirements from its metadata, in this program's format and in those of earlier
+//! clients, and checks whether this machine or a connected one meets them.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -10,40 +10,40 @@ use super::parse::is_true;
 use super::yaml::Node;
 use crate::contract::skills::InstallHint;
 
-/// Under these names in `metadata` clients keep their extensions; the first that is there counts,
-/// and after them what stands in `metadata` itself.
+/// Keys in `metadata` under which clients keep their extensions. The first one present is used;
+/// without any, `metadata` itself.
 const VENDORS: &[&str] = &["abide", "openclaw", "clawdbot", "moltbot", "clawdis"];
 
-/// What must be there for a skill to be of use.
+/// What must be available for a skill to be usable.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Requires {
     /// Platforms, any of them: `linux`, `macos`, `windows`. Empty = any.
     pub os: Vec<String>,
-    /// Programs, all of them.
+    /// Programs, all of them required.
     pub bins: Vec<String>,
-    /// Programs, any of them.
+    /// Programs, any one of them required.
     pub any_bins: Vec<String>,
-    /// Names in the run's environment, all of them.
+    /// Environment variables of the run, all required.
     pub env: Vec<String>,
     /// Settings that must be on, all of them.
     pub config: Vec<String>,
-    /// The name whose value its key is.
+    /// The environment variable that holds its key.
     pub primary_env: Option<String>,
-    /// Programs, names and settings are not asked for.
+    /// Require only the platform; skip the checks of programs, variables and settings.
     pub always: bool,
-    /// Under this name it stands in the settings.
+    /// The name of its entry in the settings, if not the skill's name.
     pub key: Option<String>,
     /// How its programs can be installed.
     pub install: Vec<InstallHint>,
 }
 
-/// What the metadata of a skill asks for, and what of it cannot be understood.
+/// The requirements in a skill's metadata, and remarks about what was not understood.
 pub(super) fn requires(metadata: &Node) -> (Requires, Vec<String>) {
     let mut odd = Vec::new();
     let own = VENDORS.iter().find_map(|vendor| metadata.get(vendor));
     let parsed;
     let own = match own {
-        // JSON in a text.
+        // JSON within a string.
         Some(Node::Text(text)) => {
             parsed = super::yaml::read(text).map(|tree| Node::Map(tree.fields));
             parsed.as_ref().unwrap_or(metadata)
@@ -83,7 +83,7 @@ pub(super) fn requires(metadata: &Node) -> (Requires, Vec<String>) {
     (found, odd)
 }
 
-/// A platform by the names that clients use.
+/// The standard name of a platform, from the names that clients use.
 pub(super) fn platform(name: &str) -> String {
     match name.to_ascii_lowercase().as_str() {
         "darwin" | "mac" | "osx" => "macos".to_owned(),
@@ -92,32 +92,32 @@ pub(super) fn platform(name: &str) -> String {
     }
 }
 
-/// A connected machine: its platform and its programs.
+/// A connected machine: its platform and programs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Remote {
     /// `linux`, `macos` or `windows`.
     pub platform: String,
-    /// The programs that it has.
+    /// Names of the programs that it has.
     pub bins: BTreeSet<String>,
 }
 
-/// What skills may count on.
+/// What skills can rely on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Host {
     /// This platform: `linux`, `macos` or `windows`.
     pub platform: String,
-    /// Where programs of runs are looked for.
+    /// The search path for programs of runs.
     pub path: Option<OsString>,
-    /// The names that a run's environment has.
+    /// Names of the variables in a run's environment.
     pub env: BTreeSet<String>,
-    /// The settings that are on.
+    /// Names of the settings that are on.
     pub config: BTreeSet<String>,
-    /// The machines that are connected.
+    /// The connected machines.
     pub remotes: Vec<Remote>,
 }
 
 impl Host {
-    /// What programs of this process could count on: its platform and its `PATH`.
+    /// The platform and `PATH` of this process, for checks without a daemon.
     pub fn of_this_process() -> Self {
         Host {
             platform: std::env::consts::OS.to_owned(),
@@ -127,17 +127,17 @@ impl Host {
     }
 }
 
-/// Programs that are not there: one that is needed, or several of which one is.
+/// A missing program, or alternatives of which one is required.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MissingPrograms<'a> {
-    /// Their names.
+    /// The program's name, or the names of the alternatives.
     pub any_of: Vec<&'a str>,
     /// How one of them can be installed on this platform.
     pub hints: Vec<&'a InstallHint>,
 }
 
 impl Requires {
-    /// Programs that it needs and that are not on this machine.
+    /// The required programs that are not on this machine, with install hints.
     pub fn missing_programs<'a>(&'a self, host: &Host) -> Vec<MissingPrograms<'a>> {
         let has = |name: &String| is_program(host, name);
         let mut missing: Vec<Vec<&str>> = without(&self.bins, has)
@@ -149,7 +149,7 @@ impl Requires {
         }
         let brings = |hint: &InstallHint, any_of: &[&str]| {
             let fits = hint.os.is_empty() || hint.os.contains(&host.platform);
-            // Many say only what is installed, and not which programs it brings.
+            // Many hints say what is installed, but not which programs it contains.
             let brings = |bin: &String| any_of.contains(&bin.as_str());
             fits && (hint.bins.is_empty() || hint.bins.iter().any(brings))
         };
@@ -164,7 +164,7 @@ impl Requires {
         missing.into_iter().map(with_hints).collect()
     }
 
-    /// Why it is of no use there; `None`: it is.
+    /// Why the skill is not usable on `host`; `None` if it is.
     pub fn missing(&self, host: &Host) -> Option<String> {
         let fits = |platform: &str| self.os.is_empty() || self.os.iter().any(|os| os == platform);
         let local = fits(&host.platform);
@@ -203,7 +203,7 @@ impl Requires {
 }
 
 impl Requires {
-    /// The names that a run's environment lacks, where it lacks nothing else.
+    /// The missing environment variables, if nothing else is missing; otherwise empty.
     pub fn lacks_env(&self, host: &Host) -> Vec<String> {
         let lacks = without(&self.env, |name| host.env.contains(name));
         if lacks.is_empty() || self.always {
@@ -225,7 +225,7 @@ fn without(names: &[String], has: impl Fn(&String) -> bool) -> Vec<&str> {
 
 fn is_program(host: &Host, name: &str) -> bool {
     use std::os::unix::fs::PermissionsExt;
-    // A name with a slash would be looked for elsewhere than on the path.
+    // A name with a slash would not be searched for on the path.
     if name.is_empty() || name.contains('/') {
         return false;
     }

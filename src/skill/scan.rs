@@ -1,6 +1,6 @@
-//! Finds the skills below one root: folders that hold a `SKILL.md`, alone or in groups. A look
-//! reads names and states; only a file that has changed since the look before is read again.
-//! Called by `library`, and by `abide skills check` for the folders that it is given.
+//! Finds the skills under one root: folders with a `SKILL.md`, at the top level or in groups. A
+//! scan reads names and file states; only files changed since the previous scan are read again.
+//! Called by `library`, and by `abide skills check` for the folders given to it.
 
 use std::borrow::Borrow;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -22,9 +22,10 @@ use crate::file_work::writers::open_for_writing;
 use crate::front_matter::Broken;
 use crate::kernel::time::Timestamp;
 
-/// A skill's folder lies at most so many levels below its root.
+/// Maximum depth of a skill's folder under its root.
 const DEPTH: usize = 6;
-/// Folders that hold what tools have put there. A skill of such a name is one all the same.
+/// Folders that tools create; not searched. A folder of such a name with a `SKILL.md` is a skill
+/// nevertheless.
 const SKIPPED: &[&str] = &[
     "node_modules",
     "target",
@@ -34,12 +35,12 @@ const SKIPPED: &[&str] = &[
     "build",
 ];
 
-/// How much is looked at.
+/// Limits of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Limits {
-    /// Skills of one root.
+    /// Maximum number of skills per root.
     pub skills: usize,
-    /// Bytes of one file.
+    /// Maximum bytes of one file.
     pub bytes: usize,
 }
 
@@ -52,42 +53,40 @@ impl Default for Limits {
     }
 }
 
-/// A file and what became of it.
+/// A file that was found, and its skill or error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// The file, or the folder if that is at fault.
+    /// The file, or the folder if the error concerns the folder.
     pub file: PathBuf,
     /// The skill, or why there is none.
     pub outcome: Result<Skill, Broken>,
 }
 
-/// What a look at a root has found.
+/// The result of scanning a root.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Looked {
-    /// Changes with whatever was found.
+    /// Changes with everything that was found.
     pub signature: u64,
-    /// By path.
+    /// The files that were found, by path.
     pub found: Vec<Arc<Found>>,
-    /// What is not there, or can be swapped for another.
+    /// Paths that do not exist yet or may be replaced; the watcher waits for them.
     pub awaited: Vec<PathBuf>,
-    /// The folders in which a change can count and that are no skill's, by path, each with its
-    /// number on its file system.
+    /// Folders other than skills in which a change matters, by path, each with its inode number.
     folders: Vec<(PathBuf, u64)>,
     files: HashSet<Kept>,
-    /// What could not be read, and why: what was found there before counts.
+    /// What could not be read, and why; the versions read before stay in use.
     pub unread: Vec<String>,
-    /// Something of it changes and is not taken before it is still.
+    /// A file is still changing and not taken over yet.
     pub unsettled: bool,
-    /// By what was read.
+    /// The limits used in this scan.
     limits: Limits,
-    /// What lies at a root that holds skills and nothing else: no groups, no links, nothing that
-    /// is refused. That is nearly every root, and while it is the same, so is all that a look
-    /// makes of it.
+    /// The listing of a root that contains only valid skills: no groups, links or errors. Nearly
+    /// every root is like this, and while the listing is unchanged, so is the result of a scan.
     plain: Option<Listing>,
 }
 
 impl Looked {
-    /// Is all of it as it was? It may be also where this says no.
+    /// True only if the root is provably unchanged; false negatives are possible.
     pub fn is_unchanged(&self, root: &Root, limits: Limits) -> bool {
         self.plain.as_ref().is_some_and(|plain| {
             self.limits == limits
@@ -97,8 +96,7 @@ impl Looked {
         })
     }
 
-    /// The folders in which a change can count, nearly by path, each with its number on its file
-    /// system.
+    /// The folders in which a change matters, each with its inode number; nearly sorted by path.
     pub fn folders(&self) -> impl Iterator<Item = (PathBuf, u64)> {
         let skills = self.found.iter().filter_map(|found| {
             let kept = self.files.get(found.file.as_os_str())?;
@@ -108,48 +106,47 @@ impl Looked {
     }
 }
 
-/// A file that was read. They are told apart by the bytes of their paths: to compare thousands
-/// of paths part by part takes longer than to ask for the states of what they name.
+/// A file that was read. Compared by the bytes of its path: comparing thousands of paths by
+/// component takes longer than querying the files' states.
 #[derive(Clone, Debug)]
 struct Kept {
     found: Arc<Found>,
     state: State,
-    /// Its folder's number on its file system.
+    /// Inode number of its folder.
     folder: u64,
-    /// What is there now and does not count yet.
+    /// The pending change: the file's present state, which is not used yet.
     next: Option<Next>,
-    /// The file could not be read since, so that its state does not say what is in it.
+    /// The file could not be read since, so its state says nothing about its content.
     is_unread: bool,
 }
 
-/// A change that is not taken before it is still.
+/// A change that is not taken over until it settles.
 #[derive(Clone, Copy, Debug)]
 struct Next {
-    /// The file's state; `None`: it is gone.
+    /// The file's new state; `None` if it is gone.
     state: Option<State>,
-    /// Since when it was seen so.
+    /// When this state was first seen (monotonic).
     since: Duration,
-    /// Since when it changes.
+    /// When the file began to change (monotonic).
     began: Duration,
 }
 
-/// What keeps changing for so long is taken as it is then, if it is good.
+/// A file that keeps changing for this long is taken over as it is then, if it is valid.
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// When a look is made, and how long a file must be still before it is read in place of a good
-/// version of it.
+/// The time of a scan, and how long a file must be unchanged before it replaces a valid version.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Now {
-    /// The time of day, as files have it.
+    /// Wall clock time, comparable with file times.
     pub wall: Timestamp,
-    /// The time that does not jump.
+    /// Monotonic time.
     pub steady: Duration,
-    /// How long.
+    /// How long a file must be unchanged.
     pub settle: Duration,
 }
 
 impl Now {
-    /// Since when what is there is so, if it is not still yet.
+    /// The pending change to remember if the file has not settled yet; `None` if it has.
     fn unsettled(&self, state: Option<State>, before: Option<Next>) -> Option<Next> {
         let same = before.filter(|next| next.state == state);
         let since = same.map_or(self.steady, |next| next.since);
@@ -187,8 +184,7 @@ impl PartialEq for Kept {
 
 impl Eq for Kept {}
 
-/// Looks at a root, where `before` is what the last look has found. It is found again if nothing
-/// has changed.
+/// Scans a root. Returns `before`, the result of the previous scan, if nothing has changed.
 pub(super) fn look(
     root: &Root,
     limits: Limits,
@@ -200,7 +196,7 @@ pub(super) fn look(
         before => {
             let now = walk(root, limits, before.map(Arc::as_ref), now);
             match before {
-                // What does not count may lie there otherwise than before.
+                // What does not count may have changed there.
                 Some(before)
                     if before.signature == now.signature
                         && before.plain == now.plain
@@ -219,7 +215,7 @@ fn walk(root: &Root, limits: Limits, before: Option<&Looked>, now: Now) -> Looke
         root,
         now,
         limits,
-        // What was too long may be taken now, and the other way round.
+        // With another size limit, a file that was too long may be accepted now, or the reverse.
         before: before.filter(|before| before.limits.bytes == limits.bytes),
         is_plain: true,
         listing: None,
@@ -231,7 +227,7 @@ fn walk(root: &Root, limits: Limits, before: Option<&Looked>, now: Now) -> Looke
         hasher: DefaultHasher::new(),
         left_out: 0,
     };
-    // Where a link leads may change without the folder's knowing.
+    // A link's target may change without a change in the root.
     if root.folder.is_symlink() || !root.folder.is_dir() {
         walk.looked.awaited.push(root.folder.clone());
         walk.is_plain = false;
@@ -270,7 +266,7 @@ fn walk(root: &Root, limits: Limits, before: Option<&Looked>, now: Now) -> Looke
         true => HashMap::new(),
         false => open_for_writing(|file| file.extension().is_some_and(|md| md == "md")),
     };
-    // Of a folder of thousands that is new, that is nearly all of the time.
+    // In a new folder of thousands of skills, reading takes nearly all of the time.
     spread(&mut new, READ_BY_ONE, |part| {
         part.iter_mut()
             .for_each(|seen| seen.read(limits, &being_written));
@@ -283,7 +279,7 @@ fn walk(root: &Root, limits: Limits, before: Option<&Looked>, now: Now) -> Looke
                 looked.found.push(Arc::clone(&kept.found));
                 looked.files.insert(kept);
             }
-            // Read again at the next look.
+            // Not kept, so that it is read again in the next scan.
             Seen::Unread(found, why) => {
                 looked.unread.push(why);
                 looked.found.push(found);
@@ -307,17 +303,17 @@ fn walk(root: &Root, limits: Limits, before: Option<&Looked>, now: Now) -> Looke
     looked
 }
 
-/// What a walk has come to.
+/// A candidate file during a walk.
 enum Seen {
-    /// What cannot be read, and why.
+    /// An error to report for this path.
     Refused(Arc<Found>),
-    /// A file that was read.
+    /// A file that was read, now or in an earlier scan.
     Known(Kept),
-    /// A file that could not be read, of which nothing is known, and why.
+    /// A file that could not be read and was never read before, and why.
     Unread(Arc<Found>, String),
-    /// One that could not be read, as it was read before, and why.
+    /// A file that could not be read, in the version read before, and why.
     Stale(Kept, String),
-    /// A file that is to be read.
+    /// A file to be read.
     New {
         file: PathBuf,
         is_variant: bool,
@@ -327,12 +323,12 @@ enum Seen {
     },
 }
 
-/// Does it say that there is nothing, and not that it cannot be seen?
+/// Whether the error means that nothing exists there, rather than that it cannot be read.
 fn is_absence(fault: &std::io::Error) -> bool {
     matches!(fault.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
 }
 
-/// So many files are worth a thread.
+/// Minimum number of files to read that is worth a thread.
 const READ_BY_ONE: usize = 64;
 
 impl Seen {
@@ -411,7 +407,7 @@ impl Seen {
 }
 
 impl Kept {
-    /// The same, where its file cannot be read now: what it said before counts, and says why.
+    /// The same skill, marked as stale: its file cannot be read now.
     fn unread(mut self, reason: &str) -> Self {
         if let Ok(good) = &self.found.outcome {
             let outcome = Ok(Skill {
@@ -438,7 +434,8 @@ fn is_empty(skill: &Skill) -> bool {
     skill.body.body.trim().is_empty()
 }
 
-/// Reads the skill in `folder`, which may be its file, too.
+/// Reads the skill in `folder`, or all skills below it if it is no skill itself. `folder` may also
+/// be a skill file.
 pub fn check(folder: &Path, limits: Limits) -> Vec<Found> {
     let root = Root::given(folder);
     if folder.is_file() {
@@ -461,16 +458,16 @@ pub fn check(folder: &Path, limits: Limits) -> Vec<Found> {
 struct Walk<'a> {
     root: &'a Root,
     now: Now,
-    /// Is there nothing but skills?
+    /// The root contains nothing but valid skills so far.
     is_plain: bool,
-    /// What lies at the root.
+    /// The listing of the root.
     listing: Option<Listing>,
     limits: Limits,
     before: Option<&'a Looked>,
     real: PathBuf,
     looked: Looked,
     found: Vec<Seen>,
-    /// How many of them are skills.
+    /// Number of skills in `found`.
     skills: usize,
     seen: BTreeSet<(u64, u64)>,
     hasher: DefaultHasher,
@@ -478,9 +475,9 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// A folder of skills: the root, or a group in it.
+    /// Visits a folder of skills: the root or a group in it.
     fn enter(&mut self, folder: &Path, state: &Metadata, depth: usize) {
-        // Links may lead round in a circle.
+        // Links may form a cycle.
         if !self.seen.insert((state.dev(), state.ino())) {
             return;
         }
@@ -507,7 +504,7 @@ impl Walk<'_> {
                 None => return,
             }
         }
-        // Of each of thousands that are known, this is the one path that is made.
+        // For each of thousands of known skills, this is the only path that is built.
         let mut file =
             PathBuf::with_capacity(above.as_os_str().len() + entry.name.len() + FILE.len() + 2);
         file.extend([above, Path::new(&entry.name), Path::new(FILE)]);
@@ -516,7 +513,7 @@ impl Walk<'_> {
         }
         let folder = above.join(&entry.name);
         if let Some(fault) = entry.fault {
-            // It may be no skill at all, and then nothing is lost.
+            // If it was no skill before, nothing is lost by ignoring it.
             if self.knows(&folder) {
                 self.keep(&folder, &std::io::Error::from_raw_os_error(fault));
             }
@@ -526,14 +523,14 @@ impl Walk<'_> {
         if is_skipped {
             return;
         }
-        // What it is may change without the root's knowing.
+        // It may become a skill without a change in the root.
         self.is_plain = false;
         if let Some((file, is_variant)) = file_in(&folder)
             && let Ok(state) = fs::metadata(&file)
         {
             return self.skill(number, (file, is_variant), State::of(&state), depth);
         }
-        // A link to a file whose target is gone is one all the same.
+        // A broken link in place of the skill file is reported.
         if file.is_symlink() {
             return self.refuse(&file, "the link leads nowhere".to_owned());
         }
@@ -547,7 +544,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Where a link leads, if that is a folder in which skills may lie.
+    /// The target of a link, if it is a folder in which skills are allowed.
     fn follow(&mut self, link: &Path) -> Option<Metadata> {
         let target = fs::metadata(link).ok().filter(Metadata::is_dir)?;
         self.may_lie_at(link).then_some(target)
@@ -602,7 +599,7 @@ impl Walk<'_> {
             .as_ref()
             .filter(|kept| kept.state == state && !kept.is_unread)
             .map(|kept| Arc::clone(&kept.found));
-        // A good version stays until what is there in its place is still, and good as well.
+        // A valid version stays until its replacement is settled and valid as well.
         let before = before.filter(|kept| kept.found.outcome.is_ok());
         if known.is_none()
             && let Some(good) = &before
@@ -612,7 +609,7 @@ impl Walk<'_> {
             return self.keep_good(good, next);
         }
         if known.is_none() && file.is_symlink() && !self.may_lie_at(&file) {
-            // The link may be swapped for a file.
+            // The link may be replaced by a file.
             let above = file.parent().map(Path::to_owned);
             self.looked
                 .folders
@@ -639,7 +636,7 @@ impl Walk<'_> {
         });
     }
 
-    /// Was anything found at or below `place` before?
+    /// Whether something was found at `place` or under it before.
     fn knows(&self, place: &Path) -> bool {
         self.known_at(place).next().is_some()
     }
@@ -649,7 +646,7 @@ impl Walk<'_> {
         files.filter(move |kept| kept.found.file.starts_with(place))
     }
 
-    /// Takes what was found at or below `place` before: the system does not let it be read now.
+    /// Keeps what was found at `place` or under it before, because the system cannot read it now.
     fn keep(&mut self, place: &Path, fault: &std::io::Error) {
         self.is_plain = false;
         let why = format!("{}: {fault}", place.display());
@@ -675,7 +672,7 @@ impl Walk<'_> {
         }
     }
 
-    /// What was good before counts for now.
+    /// Keeps the previous valid version while a change is pending.
     fn keep_good(&mut self, good: &Kept, next: Next) {
         self.looked.unsettled = true;
         (good.found.file.as_os_str(), good.state, next.state).hash(&mut self.hasher);
@@ -685,8 +682,8 @@ impl Walk<'_> {
         }));
     }
 
-    /// Files that were good and are gone may come back: some editors save so. One that has moved
-    /// within the root does not.
+    /// Keeps valid files that disappeared for now: some editors save by removing and creating. A
+    /// file that moved within the root is not kept.
     fn keep_gone(&mut self) {
         let Some(before) = self.before else { return };
         let there: HashSet<&Path> = self.found.iter().map(Seen::file).collect();

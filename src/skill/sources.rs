@@ -1,29 +1,29 @@
-//! Where skills come from: the roots of a place, from the lowest to the highest. Called by
+//! Lists the root folders of a workspace's skills, from lowest to highest priority. Called by
 //! `library`.
 
 use std::path::{Path, PathBuf};
 
 use super::Settings;
 
-/// Whose skills they are; the later ones win.
+/// The origin of skills; a later source has priority over an earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Source {
-    /// Folders that the settings add.
+    /// Folders added in the settings.
     Extra,
-    /// Part of this program.
+    /// Built into the program.
     Bundled,
-    /// Kept by the daemon.
+    /// The daemon's own folder.
     Managed,
-    /// This user's own.
+    /// The user's own folders.
     Personal,
-    /// The project's around the work.
+    /// The project that contains the workspace.
     Project,
-    /// The folder of the work.
+    /// The folder in which the run works.
     Workspace,
 }
 
 impl Source {
-    /// The word in lists.
+    /// The source's name in lists.
     pub fn as_str(self) -> &'static str {
         match self {
             Source::Extra => "extra",
@@ -36,21 +36,21 @@ impl Source {
     }
 }
 
-/// A folder below which skills lie.
+/// A root folder of skills.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Root {
-    /// Whose.
+    /// The source of its skills.
     pub source: Source,
-    /// The folder, which need not be there.
+    /// The folder; it need not exist.
     pub folder: PathBuf,
-    /// Its owner is this user, whose links may lead anywhere.
+    /// The folder belongs to the user or the daemon, so its links may point anywhere.
     pub trusts_links: bool,
-    /// Folders outside it to which links may lead.
+    /// Folders outside it that links may point to.
     pub link_targets: Vec<PathBuf>,
 }
 
 impl Root {
-    /// A folder that somebody has named.
+    /// A root for a folder named on the command line.
     pub(super) fn given(folder: &Path) -> Root {
         Root {
             source: Source::Extra,
@@ -61,7 +61,7 @@ impl Root {
     }
 }
 
-/// The roots of work in `cwd`, the lowest first. Bundled skills are in none of them.
+/// The roots for work in `cwd`, lowest priority first. Built-in skills are in none of them.
 pub(super) fn roots(settings: &Settings, cwd: Option<&Path>, project: Option<&Path>) -> Vec<Root> {
     let mut found: Vec<(Source, PathBuf)> = Vec::new();
     let extra = settings.extra_dirs.iter().cloned();
@@ -89,7 +89,7 @@ pub(super) fn roots(settings: &Settings, cwd: Option<&Path>, project: Option<&Pa
     }
     let mut roots: Vec<Root> = Vec::new();
     for (source, folder) in found {
-        // A home folder may be a project; a folder counts where it stands lowest.
+        // A home folder may also be a project; a folder counts at its lowest priority.
         if roots.iter().any(|root| root.folder == folder) {
             continue;
         }

@@ -1,20 +1,20 @@
-//! Spreads work on many things over the processors: of a folder of thousands each look is some,
-//! and somebody waits for it. Called by `scan` and `entries`.
+//! Distributes work on many items over the processors: scans of large folders take noticeable time
+//! while a caller waits. Called by `scan` and `entries`.
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread;
 
-/// With more threads than these a disk is no faster.
+/// Maximum number of threads; more do not make a disk faster.
 const MOST: usize = 8;
 
-/// Does `work` on all of `items`, of which at least `least` are worth a thread. It is done when
-/// this returns, also where the system gives no thread.
+/// Runs `work` on all of `items` in parts of `least`, the number that is worth a thread. All work
+/// is done when this returns, even if the system gives no threads.
 pub(super) fn spread<T: Send>(items: &mut [T], least: usize, work: impl Fn(&mut [T]) + Sync) {
     let helpers = (processors().min(MOST) - 1).min(items.len() / least);
     let left = Mutex::new(items.chunks_mut(least));
     let take = || {
         loop {
-            // The lock is not held while there is work.
+            // The lock is not held during the work.
             let next = left.lock().unwrap_or_else(PoisonError::into_inner).next();
             match next {
                 Some(part) => work(part),
@@ -32,7 +32,7 @@ pub(super) fn spread<T: Send>(items: &mut [T], least: usize, work: impl Fn(&mut 
     });
 }
 
-/// How many there are, asked once: the answer takes reading several files.
+/// The number of processors, queried once: the query reads several files.
 fn processors() -> usize {
     static PROCESSORS: OnceLock<usize> = OnceLock::new();
     *PROCESSORS.get_or_init(|| thread::available_parallelism().map_or(1, usize::from))

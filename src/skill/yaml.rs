@@ -1,5 +1,6 @@
-//! YAML as a tree of texts: values stay as they are written (`1.10`, `yes`, a date), each field
-//! knows its line, and a header that would grow without end is refused. Called by `parse`.
+//! Parses YAML into a tree of strings: values keep their spelling (`1.10`, `yes`, a date), each
+//! field knows its line, and front matter that would expand without limit is refused. Called by
+//! `parse`.
 
 use std::collections::HashMap;
 
@@ -7,37 +8,37 @@ use granit_parser::{Event, Parser, ScalarStyle, Span};
 
 use crate::front_matter::Broken;
 
-/// A header with more values than this, aliases counted as what they stand for, is none.
+/// Maximum number of values, aliases counted with everything they stand for.
 const NODES: usize = 5_000;
-/// Lists and maps may lie so deep in each other.
+/// Maximum nesting of lists and maps.
 const DEPTH: usize = 32;
 
-/// A value.
+/// A YAML value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Node {
-    /// Nothing, `~` or `null`.
+    /// An empty value, `~` or `null`.
     Null,
-    /// Any other plain or quoted value.
+    /// Any other plain or quoted value, as text.
     Text(String),
     /// A list.
     List(Vec<Node>),
-    /// A map, in its order; no name twice.
+    /// A map in its original order, without duplicate names.
     Map(Vec<Field>),
 }
 
-/// A name in a map, and its value.
+/// A field of a map.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Field {
-    /// The name.
+    /// The field's name.
     pub name: String,
-    /// Its line in the header, counted from 1.
+    /// Its line in the front matter, counted from 1.
     pub line: usize,
-    /// The value.
+    /// The field's value.
     pub value: Node,
 }
 
 impl Node {
-    /// The value of that name, if this is a map that has it.
+    /// The value of the field `name`; `None` if this is no map or lacks the field.
     pub(super) fn get(&self, name: &str) -> Option<&Node> {
         match self {
             Node::Map(fields) => fields
@@ -48,7 +49,7 @@ impl Node {
         }
     }
 
-    /// The text, if it is one.
+    /// The text; `None` if this is another kind of value.
     pub(super) fn text(&self) -> Option<&str> {
         match self {
             Node::Text(text) => Some(text),
@@ -65,16 +66,16 @@ impl Node {
     }
 }
 
-/// A header as a tree, and what is odd about it.
+/// Parsed front matter.
 #[derive(Debug)]
 pub(super) struct Tree {
-    /// The fields at the top.
+    /// The top-level fields.
     pub fields: Vec<Field>,
-    /// Line and words.
+    /// Remarks about oddities, each with its line.
     pub notes: Vec<(usize, String)>,
 }
 
-/// Reads a header. A fault's line is counted within it, from 1.
+/// Parses front matter. The line of an error is counted within it, from 1.
 pub(super) fn read(header: &str) -> Result<Tree, Broken> {
     let options = granit_parser::options! { emit_comments: false };
     let mut reader = Reader {
@@ -125,7 +126,7 @@ impl<'a> Reader<'a> {
                 Event::StreamEnd | Event::DocumentEnd => return Ok(Node::Null),
                 event => {
                     let root = self.node(event, line, 0)?;
-                    // What follows may be broken, and a second document is no header.
+                    // The rest may be invalid, and a second document is not allowed.
                     loop {
                         match self.next()? {
                             (Event::StreamEnd, _) => return Ok(root),

@@ -1,4 +1,4 @@
-//! The tables of stored agents and of what the event log last said of all agents.
+//! The tables of stored agents and of the agent sets that the event log last recorded.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ fn read(row: &dyn Row) -> Result<StoredAgent, DbError> {
     whole(row, "agents", &[("org", 0), ("name", 1)], decode)
 }
 
-/// A stored agent out of [`COLUMNS`].
+/// Decodes a stored agent from [`COLUMNS`].
 pub fn decode(row: &dyn Row) -> Result<StoredAgent, DbError> {
     Ok(StoredAgent {
         org: row.text(0)?.to_owned(),
@@ -28,25 +28,25 @@ pub fn decode(row: &dyn Row) -> Result<StoredAgent, DbError> {
     })
 }
 
-/// Every stored agent, by tenant and name.
+/// All stored agents, ordered by tenant and name.
 pub fn every(tx: &mut dyn Tx) -> Result<Vec<StoredAgent>, DbError> {
     let sql = format!("SELECT {COLUMNS} FROM agents ORDER BY org, name");
     all(tx, &sql, &[], read)
 }
 
-/// The stored agent of that name.
+/// The stored agent with that name.
 pub fn get(tx: &mut dyn Tx, org: &str, name: &str) -> Result<Option<StoredAgent>, DbError> {
     let sql = format!("SELECT {COLUMNS} FROM agents WHERE org = ?1 AND name = ?2");
     first(tx, &sql, &[org.into(), name.into()], read)
 }
 
-/// How many agents a tenant has stored.
+/// The number of agents that a tenant has stored.
 pub fn count(tx: &mut dyn Tx, org: &str) -> Result<i64, DbError> {
     let sql = "SELECT count(*) FROM agents WHERE org = ?1";
     number(tx, sql, &[org.into()])
 }
 
-/// The row holds `agent`, new or in place of the one before.
+/// The row has `agent`; an earlier one of that name is replaced.
 pub fn put(tx: &mut dyn Tx, agent: &StoredAgent, now: Timestamp) -> Result<(), DbError> {
     tx.execute(
         "INSERT INTO agents (org, name, format, body, revision, created_at, updated_at) \
@@ -66,7 +66,7 @@ pub fn put(tx: &mut dyn Tx, agent: &StoredAgent, now: Timestamp) -> Result<(), D
     .map(|_| ())
 }
 
-/// The row is gone.
+/// The row is deleted.
 pub fn delete(tx: &mut dyn Tx, org: &str, name: &str) -> Result<(), DbError> {
     tx.execute(
         "DELETE FROM agents WHERE org = ?1 AND name = ?2",
@@ -75,16 +75,16 @@ pub fn delete(tx: &mut dyn Tx, org: &str, name: &str) -> Result<(), DbError> {
     .map(|_| ())
 }
 
-/// What the event log last said of a tenant's agents.
+/// A tenant's set of agents as the event log last recorded it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Noted {
-    /// By name the hash of the definition.
+    /// Definition hash by agent name.
     pub agents: BTreeMap<String, String>,
-    /// How often it changed.
+    /// The number of recorded changes.
     pub version: i64,
 }
 
-/// What the event log last said of a tenant's agents; `None`: nothing yet.
+/// The set of agents that the event log last recorded; `None` if there is none yet.
 pub fn noted(tx: &mut dyn Tx, org: &str) -> Result<Option<Noted>, DbError> {
     let sql = format!("SELECT {SET_COLUMNS} FROM agent_sets WHERE org = ?1");
     first(tx, &sql, &[org.into()], |row| {
@@ -95,7 +95,7 @@ pub fn noted(tx: &mut dyn Tx, org: &str) -> Result<Option<Noted>, DbError> {
 /// The columns that [`decode_set`] reads, in its order, and the key.
 pub const SET_COLUMNS: &str = "agents, version, org";
 
-/// What was told out of [`SET_COLUMNS`].
+/// Decodes a recorded set from [`SET_COLUMNS`].
 pub fn decode_set(row: &dyn Row) -> Result<Noted, DbError> {
     Ok(Noted {
         agents: json(row, 0)?,
@@ -103,7 +103,7 @@ pub fn decode_set(row: &dyn Row) -> Result<Noted, DbError> {
     })
 }
 
-/// The row holds `noted`.
+/// The row has `noted`.
 pub fn note(tx: &mut dyn Tx, org: &str, noted: &Noted, now: Timestamp) -> Result<(), DbError> {
     tx.execute(
         "INSERT INTO agent_sets (org, agents, version, updated_at) VALUES (?1, ?2, ?3, ?4) \

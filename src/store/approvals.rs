@@ -1,4 +1,4 @@
-//! The table of approvals.
+//! The table of approvals: requests to run a tool call, open or decided.
 
 use super::asked::{self, Query};
 use super::columns::{
@@ -10,7 +10,7 @@ use crate::kernel::approval::{Approval, ApprovalState, Consent, Remember};
 use crate::kernel::ids::{ApprovalId, RunId, SessionId};
 use crate::kernel::time::Timestamp;
 
-/// The columns that [`read`] reads.
+/// The columns that [`read`] decodes.
 pub const COLUMNS: &str = "id, org, run_id, step, session_id, root_session, agent, tool, \
      arguments, why, covers, asked_at, expires_at, state, resolved_by, remember, ended_at";
 
@@ -18,7 +18,7 @@ fn read(row: &dyn Row) -> Result<Approval, DbError> {
     whole(row, "approvals", &[("id", at!(id))], decode)
 }
 
-/// A row out of [`COLUMNS`].
+/// Decodes an approval from [`COLUMNS`].
 pub fn decode(row: &dyn Row) -> Result<Approval, DbError> {
     Ok(Approval {
         id: ApprovalId(uuid(row, at!(id))?),
@@ -44,7 +44,7 @@ pub fn decode(row: &dyn Row) -> Result<Approval, DbError> {
     })
 }
 
-/// The approval is in the table, at place `seq` of every list, open or with its end.
+/// The approval is in the table, open or decided, with `seq` as its list position.
 pub fn insert(tx: &mut dyn Tx, seq: i64, one: &Approval) -> Result<(), DbError> {
     insert_row(
         tx,
@@ -82,7 +82,7 @@ pub fn get(tx: &mut dyn Tx, id: ApprovalId) -> Result<Option<Approval>, DbError>
     )
 }
 
-/// The open approval is over, as `one` says.
+/// The open approval has the final state and decision of `one`.
 pub fn end(tx: &mut dyn Tx, one: &Approval) -> Result<(), DbError> {
     tx.execute(
         "UPDATE approvals SET state = ?2, resolved_by = ?3, remember = ?4, ended_at = ?5 \
@@ -98,7 +98,7 @@ pub fn end(tx: &mut dyn Tx, one: &Approval) -> Result<(), DbError> {
     .map(|_| ())
 }
 
-/// The open approvals of these runs, each run's in call order.
+/// The open approvals of these runs, in call order within each run.
 pub fn open_of_runs(tx: &mut dyn Tx, runs: &[RunId]) -> Result<Vec<Approval>, DbError> {
     if runs.is_empty() {
         return Ok(Vec::new());
@@ -108,7 +108,7 @@ pub fn open_of_runs(tx: &mut dyn Tx, runs: &[RunId]) -> Result<Vec<Approval>, Db
     all(tx, &sql, &params, read)
 }
 
-/// The approvals of a run that has ended are gone.
+/// The approvals of an ended run are deleted.
 pub fn remove(tx: &mut dyn Tx, run: RunId) -> Result<(), DbError> {
     tx.execute(
         "DELETE FROM approvals WHERE run_id = ?1",
@@ -117,7 +117,7 @@ pub fn remove(tx: &mut dyn Tx, run: RunId) -> Result<(), DbError> {
     .map(|_| ())
 }
 
-/// A page of approvals with their places, oldest first.
+/// A page of approvals with their list positions, oldest first.
 pub fn list(tx: &mut dyn Tx, query: &Query) -> Result<Vec<(i64, Approval)>, DbError> {
     let (conditions, params) = query.conditions();
     let sql = format!(

@@ -1,28 +1,28 @@
-//! Lists of what runs ask people: questions and approvals are looked for in the same way.
+//! List queries over requests to users: questions and approvals share their filters.
 
 use super::filter::Filter;
 use super::tx::{DbError, Param, Tx, number};
 use crate::kernel::ids::{RunId, SessionId};
 
-/// Which of them a list gives.
+/// Filters for a list of questions or approvals.
 #[derive(Clone, Debug, Default)]
 pub struct Query {
     /// The tenant.
     pub org: String,
-    /// Of this session only.
+    /// Only those of this session.
     pub session: Option<SessionId>,
-    /// Of the tree with this root only.
+    /// Only those of the session tree with this root.
     pub root: Option<SessionId>,
-    /// In this state only.
+    /// Only those in this state.
     pub state: Option<&'static str>,
-    /// Places above this one only.
+    /// Only list positions above this one.
     pub after: Option<i64>,
-    /// So many at most.
+    /// Maximum number of rows.
     pub limit: u32,
 }
 
 impl Query {
-    /// What stands behind `WHERE`, and the values in it.
+    /// The `WHERE` condition and its parameters.
     pub fn conditions(&self) -> (String, Vec<Param<'_>>) {
         let mut filter = Filter::default();
         filter.by("org = ?", &self.org);
@@ -30,7 +30,7 @@ impl Query {
         filter.maybe("root_session = ?", self.root.as_ref().map(|id| &id.0));
         filter.maybe("seq > ?", self.after);
         match self.state {
-            // Written out, so that the engine can take the short index of open ones.
+            // As a literal, so that SQLite can use the partial index of open rows.
             Some("open") => filter.only("state = 'open'"),
             state => filter.maybe("state = ?", state),
         }
@@ -38,7 +38,7 @@ impl Query {
     }
 }
 
-/// What stands behind `WHERE` for the open ones of these runs, and the values in it.
+/// The `WHERE` condition for the open rows of these runs, and its parameters.
 pub fn open_of(runs: &[RunId]) -> (String, Vec<Param<'_>>) {
     let mut filter = Filter::default();
     filter.one_of("run_id", runs.iter().map(|run| &run.0));
@@ -46,7 +46,7 @@ pub fn open_of(runs: &[RunId]) -> (String, Vec<Param<'_>>) {
     filter.finish()
 }
 
-/// How many rows of `table`, one of the two, are open.
+/// The number of open rows of `table`, which is `questions` or `approvals`.
 pub fn count_open(tx: &mut dyn Tx, table: &str) -> Result<u64, DbError> {
     let sql = format!("SELECT count(*) FROM {table} WHERE state = 'open'");
     Ok(u64::try_from(number(tx, &sql, &[])?).unwrap_or(0))

@@ -1,10 +1,10 @@
-//! The table of audit rows, and how a row comes into the transaction of what it tells of.
+//! The table of audit rows, and how an audit row joins the transaction of the audited command.
 //!
-//! A door says on whose behalf it works while it carries out a call ([`on_behalf`]). The first
-//! command that is submitted meanwhile takes the entry along, and the writer puts the row into
-//! that command's own transaction: it is there exactly if the effect is, and costs no commit of
-//! its own. A call that ends without a command (refused before, or nothing to write) leaves its
-//! entry to the caller, who may write it as a command that rides along.
+//! The API layer executes a call inside [`on_behalf`], with its audit entry. The first command
+//! that the call submits takes the entry, and the writer inserts the row in that command's
+//! transaction: the row exists exactly if the effect does, and costs no commit of its own. If a
+//! call submits no command (it was refused, or had nothing to write), the entry is returned to
+//! the caller, which may write it as a soft command.
 
 use std::cell::RefCell;
 
@@ -14,44 +14,44 @@ use super::tx::{self, DbError, Param, Tx, all, insert_row};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::time::Timestamp;
 
-/// A call that changes something.
+/// The audit entry of a call that changes something.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// The tenant.
     pub org: String,
-    /// Who called.
+    /// The principal that made the call.
     pub principal: String,
-    /// What was called.
+    /// The API method.
     pub method: &'static str,
-    /// What it is about, as far as the request says.
+    /// The object of the call, as far as the request names it.
     pub object: Option<String>,
 }
 
-/// One row.
+/// One audit row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// Its place: rising, with gaps.
+    /// Its sequence number: rising, with gaps.
     pub seq: i64,
-    /// When.
+    /// When the call was made.
     pub at: Timestamp,
-    /// Who called.
+    /// The principal that made the call.
     pub principal: String,
-    /// What was called.
+    /// The API method.
     pub method: String,
-    /// What it was about.
+    /// The object of the call; `None` if neither request nor reply names one.
     pub object: Option<String>,
-    /// `ok`, or the kind of the refusal.
+    /// `ok`, or the kind of the fault.
     pub outcome: String,
 }
 
-/// The columns that [`read`] reads.
+/// The columns that [`read`] decodes.
 pub const COLUMNS: &str = "seq, at, principal, method, object, outcome";
 
 fn read(row: &dyn tx::Row) -> Result<Row, DbError> {
     whole(row, "audit", &[("seq", at!(seq))], decode)
 }
 
-/// An audit row out of [`COLUMNS`].
+/// Decodes an audit row from [`COLUMNS`].
 pub fn decode(row: &dyn tx::Row) -> Result<Row, DbError> {
     Ok(Row {
         seq: row.int(at!(seq))?,
@@ -67,7 +67,7 @@ tokio::task_local! {
     static CALL: RefCell<Option<Entry>>;
 }
 
-/// Carries out `work` on behalf of `entry`; gives the entry back if no command took it along.
+/// Runs `work` with the audit entry of its call; returns the entry if no command took it.
 pub async fn on_behalf<T>(entry: Entry, work: impl Future<Output = T>) -> (T, Option<Entry>) {
     let scoped = async move {
         let done = work.await;
@@ -76,15 +76,15 @@ pub async fn on_behalf<T>(entry: Entry, work: impl Future<Output = T>) -> (T, Op
     CALL.scope(RefCell::new(Some(entry)), scoped).await
 }
 
-/// The entry of the call that is being carried out here, for the first who asks.
+/// Takes the entry of the current call; only the first caller gets it.
 pub(super) fn take() -> Option<Entry> {
     CALL.try_with(|entry| entry.borrow_mut().take())
         .ok()
         .flatten()
 }
 
-/// The word for how a call ended; `None` for one that is not kept: it made no sense, or was not
-/// looked at because of the daemon's own state.
+/// The outcome word of a call; `None` if the call is not audited, because it was malformed or was
+/// refused due to the daemon's own state.
 pub fn outcome<T>(done: &Result<T, Fault>) -> Option<&'static str> {
     let kind = match done {
         Ok(_) => return Some("ok"),
@@ -103,7 +103,7 @@ pub fn outcome<T>(done: &Result<T, Fault>) -> Option<&'static str> {
     kept.then(|| kind.as_str())
 }
 
-/// What a command made or moved, where its answer says so.
+/// The id or key of the object that a command created or moved, if its reply has one.
 pub(super) fn object_of(reply: &Reply) -> Option<String> {
     match reply {
         Reply::Accepted(accepted) => Some(accepted.run.to_string()),
@@ -149,8 +149,7 @@ pub fn prune(tx: &mut dyn Tx, keep: u32) -> Result<(), DbError> {
     .map(|_| ())
 }
 
-/// A page of rows, newest first: those of the tenant, and of the method if one is given, below
-/// `before`.
+/// A page of the tenant's rows below `before`, newest first, optionally of one method.
 pub fn page(
     tx: &mut dyn Tx,
     org: &str,

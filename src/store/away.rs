@@ -1,6 +1,5 @@
-//! What a start makes of the time since the process before: how far the clock is believed, and
-//! that nothing which was waited for has run out meanwhile. The command that begins a life of the
-//! daemon calls it.
+//! Handles the time since the previous process: whether the wall clock can be trusted, and
+//! extending deadlines by the downtime. The command that begins a boot calls it.
 
 use super::boots;
 use super::columns::to_json;
@@ -8,10 +7,10 @@ use super::tx::{DbError, Tx};
 use crate::kernel::ages::{Baseline, Machine, Sight};
 use crate::kernel::time::Timestamp;
 
-/// Under which name the machine's start is kept.
+/// Name of the `meta` row with the machine's start time.
 const BASELINE: &str = "machine";
 
-/// How far the clock can be believed; from then on the next start judges by this machine's start.
+/// How far the clock can be trusted. The next start compares with this machine's start time.
 pub fn sight(
     tx: &mut dyn Tx,
     now: Timestamp,
@@ -19,7 +18,7 @@ pub fn sight(
     machine: Option<&Machine>,
     max_age_ms: u64,
 ) -> Result<Sight, DbError> {
-    // A text that cannot be read is as good as none.
+    // A baseline that does not decode is treated as missing.
     let known = boots::meta(tx, BASELINE)?;
     let known: Option<Baseline> = known.and_then(|text| serde_json::from_str(&text).ok());
     let (sight, next) = Sight::of(now, last_seen, machine, known, max_age_ms);
@@ -29,7 +28,7 @@ pub fn sight(
     Ok(sight)
 }
 
-/// Where points in time are stored until which something open waits.
+/// Columns that hold the deadline of something open: table, column, condition.
 const WAITS: &[(&str, &str, &str)] = &[
     (
         "steps",
@@ -42,8 +41,8 @@ const WAITS: &[(&str, &str, &str)] = &[
     ("runs", "not_before", "ended_at IS NULL"),
 ];
 
-/// Whatever is waited for has as much time left at `now` as it had at `last_seen`: while nobody
-/// was there to answer, and whatever was done to the clock, no time is over.
+/// Every open deadline is as far from `now` as it was from `last_seen`: downtime and clock
+/// changes do not count towards it.
 pub fn wait_on(tx: &mut dyn Tx, last_seen: Timestamp, now: Timestamp) -> Result<(), DbError> {
     let away = now.0.saturating_sub(last_seen.0);
     for (table, column, open) in WAITS {

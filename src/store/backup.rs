@@ -1,4 +1,4 @@
-//! Copies of a whole store: made while it is open, and put in its place while it is not.
+//! Copies of a whole store: made while it is open, and restored while it is closed.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -12,26 +12,26 @@ use crate::clock::Clock;
 use crate::failpoint::reach;
 use crate::kernel::fault::{Fault, Kind};
 
-/// A copy that was made and checked.
+/// A backup that was made and checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Backup {
-    /// Where it lies.
+    /// The file of the backup.
     pub path: PathBuf,
-    /// Its size.
+    /// Its size in bytes.
     pub bytes: u64,
-    /// The store that it is of.
+    /// The id of the copied store.
     pub store_id: String,
     /// The version of its schema.
     pub schema: i64,
-    /// Rows by table.
+    /// Number of rows by table.
     pub rows: BTreeMap<String, u64>,
-    /// How long it took, milliseconds.
+    /// How long it took, in milliseconds.
     pub took_ms: u64,
 }
 
-/// Once this returns, there is a checked copy of the store at `database` as of one moment, for
-/// its owner alone. A file that is there already stays as it is. Blocks for as long as it
-/// takes to read all of the store; commits go on meanwhile.
+/// Once this returns, there is a checked copy of the store at `database` as of one moment,
+/// readable by its owner only. An existing file is not overwritten. Blocks until the whole store
+/// is read; commits continue meanwhile.
 pub fn copy(database: &Path, to: Option<PathBuf>, clock: &Clock) -> Result<Backup, Fault> {
     let began = clock.monotonic();
     let path = match to {
@@ -53,11 +53,11 @@ pub fn copy(database: &Path, to: Option<PathBuf>, clock: &Clock) -> Result<Backu
     Ok(backup)
 }
 
-/// What the name of a half backup ends with.
+/// Suffix of an unfinished backup.
 const HALF: &str = ".partial";
 
-/// Whatever ends the process, the next start knows which half backup to remove. Where even that
-/// cannot be written, the backup itself says why.
+/// The path of the unfinished backup is recorded, so that the next start can remove it. If that
+/// cannot be written, it only warns: the backup reports the cause when it fails too.
 fn note(database: &Path, half: &Path) {
     let note = files::copying(database);
     let written =
@@ -67,7 +67,7 @@ fn note(database: &Path, half: &Path) {
     }
 }
 
-/// Once this returns, nothing is left of backups that were not finished. None may be under way.
+/// Once this returns, no unfinished backup is left. No backup may be running.
 pub fn clear_halves(database: &Path) {
     let note = files::copying(database);
     let noted = fs::read_to_string(&note).map(PathBuf::from).ok();
@@ -102,7 +102,7 @@ fn there_already(path: &Path) -> Fault {
     .hint("name another file, or none: then the time is in its name")
 }
 
-/// A name with the time in it, in the store's own folder of backups.
+/// A file name with the current time, in the store's own backup folder.
 fn next_path(database: &Path, clock: &Clock) -> io::Result<PathBuf> {
     let folder = folder(database);
     files::private_folder(&folder)?;
@@ -110,13 +110,12 @@ fn next_path(database: &Path, clock: &Clock) -> io::Result<PathBuf> {
     Ok(folder.join(format!("abide-{time}.db")))
 }
 
-/// The folder of the backups that have no name of their own.
+/// The folder of backups made without an explicit path.
 pub fn folder(database: &Path) -> PathBuf {
     database.with_file_name("backups")
 }
 
-/// The newest backup in the store's own folder that is whole: each is read through, the newest
-/// first.
+/// The newest intact backup in the store's own folder: each is read in full, newest first.
 pub fn newest(database: &Path) -> Option<PathBuf> {
     let entries = fs::read_dir(folder(database)).ok()?;
     let mut files: Vec<_> = entries
@@ -132,15 +131,15 @@ pub fn newest(database: &Path) -> Option<PathBuf> {
     files.find(|path| is_whole(path))
 }
 
-/// Is it a store that this program can read, without damage? All of it is read.
+/// True if it is an undamaged store that this program can read. Reads all of it.
 fn is_whole(path: &Path) -> bool {
     let known = header_version(path).is_ok_and(|version| version <= migrate::SCHEMA);
     let findings = || Sqlite::open(path, Use::Examine)?.check(None, 1);
     known && findings().is_ok_and(|findings| findings.is_empty())
 }
 
-/// The newest of the files, beside the database, to which a daemon has saved all that its store
-/// held when another file had taken the place of that, and which are whole.
+/// The newest intact rescue file beside the database: a daemon saves its store there when another
+/// file has taken the place of its database file.
 fn rescued(database: &Path) -> Option<PathBuf> {
     let name = database.file_name()?.to_string_lossy().into_owned() + ".rescued-";
     let entries = fs::read_dir(database.parent()?).ok()?;
@@ -151,20 +150,19 @@ fn rescued(database: &Path) -> Option<PathBuf> {
             this.starts_with(&name) && !this.ends_with("-wal") && !this.ends_with("-shm")
         })
         .collect();
-    // The time is in the name.
+    // The name contains the time.
     found.sort();
     found.into_iter().rev().find(|path| is_whole(path))
 }
 
-/// The newest copy of the store that is whole: what a daemon has saved of it, or a backup in its
-/// own folder.
+/// The newest intact copy of the store: a rescue file, or a backup in its own folder.
 pub fn newest_copy(database: &Path) -> Option<PathBuf> {
     let made = |path: &PathBuf| path.metadata().and_then(|about| about.modified()).ok();
     let both = [newest(database), rescued(database)];
     both.into_iter().flatten().max_by_key(made)
 }
 
-/// What to do where nothing of a store can be read: which copy can take its place, and how.
+/// Advice for the operator of an unreadable store: which copy can replace it, and how.
 pub fn advice(database: &Path) -> String {
     let backup = newest_copy(database);
     match (rescued(database), backup) {
@@ -197,7 +195,7 @@ fn make(database: &Path, half: &Path, path: &Path) -> Result<Backup, Fault> {
     reach("store.backup.copied");
     let backup = verify(half, path).map_err(db_fault)??;
     files::sync(half).map_err(io)?;
-    // A name that was taken meanwhile is not taken over.
+    // An existing file of that name is not replaced.
     match rustix::fs::renameat_with(
         rustix::fs::CWD,
         half,
@@ -233,7 +231,7 @@ fn unwritable(path: &Path, fault: &io::Error) -> Fault {
     }
 }
 
-/// Reads the whole copy; what is in it, or why it is of no use.
+/// Reads the whole copy; returns what it contains, or why it is unusable.
 fn verify(half: &Path, path: &Path) -> Result<Result<Backup, Fault>, DbError> {
     let mut db = Sqlite::open(half, Use::Examine)?;
     let findings = db.check(None, check::MOST_FINDINGS)?;
@@ -257,7 +255,7 @@ fn verify(half: &Path, path: &Path) -> Result<Result<Backup, Fault>, DbError> {
     }))
 }
 
-/// How many rows each table has.
+/// The number of rows of each table.
 pub fn rows(db: &mut Sqlite) -> Result<BTreeMap<String, u64>, DbError> {
     let mut rows = BTreeMap::new();
     for table in check::tables(db)? {
@@ -270,54 +268,54 @@ pub fn rows(db: &mut Sqlite) -> Result<BTreeMap<String, u64>, DbError> {
     Ok(rows)
 }
 
-/// A copy that was put in the place of a store.
+/// The result of a restore.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placed {
-    /// The version of its schema.
+    /// The version of the restored schema.
     pub schema: i64,
-    /// Rows by table.
+    /// Number of rows by table.
     pub rows: BTreeMap<String, u64>,
-    /// Runs that were open when the copy was made: the next start carries them on.
+    /// Runs that were open when the copy was made; the next start resumes them.
     pub open_runs: u64,
-    /// Announces that had not been told when the copy was made: the next start tells them.
+    /// Announces that were pending when the copy was made; the next start delivers them.
     pub pending_announces: u64,
-    /// Where the store lies now that was there before.
+    /// Where the previous store was moved to, if there was one.
     pub set_aside: Option<PathBuf>,
 }
 
-/// Why a copy was not put in the place of a store. The store that is there stays as it was.
+/// Why a backup was not restored. The existing store is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum Unplaced {
-    /// It is no whole store.
+    /// The file is not an intact store.
     #[error("{path} is not a backup that can be used: {why}. Nothing was changed")]
     Unfit {
-        /// The file.
+        /// The file to restore.
         path: PathBuf,
         /// What is wrong with it.
         why: String,
     },
-    /// There is a store already, and nobody said that it may go.
+    /// A store exists, and replacing it was not allowed.
     #[error(
         "there is a store already in {path}. Nothing was changed. With --force it is set aside \
          (renamed, not deleted) and the backup takes its place"
     )]
     StoreThere {
-        /// The store.
+        /// The existing store.
         path: PathBuf,
     },
-    /// The folder cannot be written, or read.
+    /// A file or folder could not be read or written.
     #[error("{path}: {source}. The store that was there is as it was")]
     Io {
-        /// What was to be written.
+        /// The database path.
         path: PathBuf,
-        /// Why it was not.
+        /// The operating system's error.
         source: io::Error,
     },
 }
 
-/// Once this returns, a copy of `file` is the store of `folder`, with an id of its own: cursors
-/// that clients hold of what came after it must not meet other events under the same numbers.
-/// The store that was there is set aside. Nobody may have it open.
+/// Once this returns, a copy of `file` is the store of `folder`, with a new store id, so that
+/// client cursors from after the backup are not applied to other events with the same numbers.
+/// The previous store is set aside. No process may have it open.
 pub fn place(folder: &Path, file: &Path, force: bool, clock: &Clock) -> Result<Placed, Unplaced> {
     let path = folder.join(files::DATABASE);
     let saved = files::saved(&path);
@@ -370,7 +368,7 @@ pub fn place(folder: &Path, file: &Path, force: bool, clock: &Clock) -> Result<P
     Ok(placed)
 }
 
-/// Checks the copy and gives it an id of its own.
+/// Checks the copy and gives it a new store id.
 fn prepare(saved: &Path, clock: &Clock) -> Result<Result<Placed, String>, DbError> {
     let mut db = Sqlite::open(saved, Use::Examine)?;
     let findings = db.check(None, check::MOST_FINDINGS)?;

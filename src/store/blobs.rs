@@ -1,19 +1,19 @@
-//! The table of bodies that runs pin, by the hash of their content.
+//! The table of bodies that runs pin, keyed by the hash of their content.
 
 use super::columns::whole;
 use super::tx::{DbError, Param, Row, Tx, all, first};
 use crate::contract::catalog::Pinned;
 use crate::kernel::time::Timestamp;
 
-/// The time of the last use is exact to this: it is written once an hour, not at every run.
+/// Precision of the last-use time, in milliseconds: it is written once an hour, not per run.
 pub const USED_WITHIN_MS: u64 = 3_600_000;
 
-/// The body can be read by its hash, and counts as used now. Nearly always it is there, so that
-/// is asked first: a statement that holds the body would carry all of it for nothing.
+/// The body can be read by its hash, and counts as used now. It nearly always exists, so that is
+/// checked first; otherwise the whole body would be bound to a statement for nothing.
 pub fn insert(tx: &mut dyn Tx, pinned: &Pinned, now: Timestamp) -> Result<(), DbError> {
     let hash = Param::from(&pinned.hash);
     let sql = "SELECT used_at FROM blobs WHERE hash = ?1";
-    // A time that cannot be read is written anew.
+    // A time that does not decode is overwritten.
     let used = |row: &dyn Row| Ok(Timestamp(row.int(0).unwrap_or_default()));
     match first(tx, sql, &[hash], used)? {
         None => tx.execute(
@@ -42,13 +42,13 @@ pub fn get(tx: &mut dyn Tx, hash: &str) -> Result<Option<String>, DbError> {
 /// The columns that [`decode`] reads, in its order, and the key.
 pub const COLUMNS: &str = "body, hash";
 
-/// A body out of [`COLUMNS`].
+/// Decodes a body from [`COLUMNS`].
 pub fn decode(row: &dyn Row) -> Result<String, DbError> {
     Ok(row.text(0)?.to_owned())
 }
 
-/// Bodies that no run has pinned since this point and no pinned set of skills names, with the
-/// time of their last use.
+/// Bodies that no run has pinned since this time and no pinned skill set names, with the time of
+/// their last use.
 pub fn unused_since(
     tx: &mut dyn Tx,
     point: Timestamp,
@@ -71,7 +71,7 @@ pub fn use_again(tx: &mut dyn Tx, hash: &str, now: Timestamp) -> Result<(), DbEr
     tx.execute(sql, &[hash.into(), now.0.into()]).map(|_| ())
 }
 
-/// The body is gone.
+/// The body is deleted.
 pub fn remove(tx: &mut dyn Tx, hash: &str) -> Result<(), DbError> {
     tx.execute("DELETE FROM blobs WHERE hash = ?1", &[hash.into()])
         .map(|_| ())

@@ -1,11 +1,11 @@
-//! The tables that belong to the store itself: lives of the daemon, its id, its counter.
+//! The store's own tables: boots of the daemon, the store's metadata, its counter.
 
 use super::columns::{opt_time, time};
 use super::tx::{DbError, Tx, first, number};
 use crate::kernel::ids::BootId;
 use crate::kernel::time::{Moment, Timestamp};
 
-/// Takes `count` numbers that nobody had before; the first of them.
+/// Reserves `count` new sequence numbers; returns the first.
 fn take_seqs(tx: &mut dyn Tx, count: i64) -> Result<i64, DbError> {
     let last = first(
         tx,
@@ -16,19 +16,19 @@ fn take_seqs(tx: &mut dyn Tx, count: i64) -> Result<i64, DbError> {
     Ok(last.unwrap_or(count) - count + 1)
 }
 
-/// Numbers of the store's counter, taken from its row in blocks: most commands then neither
-/// wait for that row nor write its page. What a process does not use up is a gap for ever.
+/// Sequence numbers, taken from the counter row in blocks, so that most commands neither wait for
+/// that row nor write its page. Numbers that a process does not use remain gaps.
 #[derive(Debug, Default)]
 pub struct Sequence {
     next: i64,
     end: i64,
 }
 
-/// So many numbers are taken from the row at once.
+/// Number of sequence numbers taken from the row at once.
 const BLOCK: i64 = 1024;
 
 impl Sequence {
-    /// Takes `count` numbers that nobody had before; the first of them.
+    /// Reserves `count` new numbers; returns the first.
     pub fn take(&mut self, tx: &mut dyn Tx, count: i64) -> Result<i64, DbError> {
         if self.end - self.next < count {
             let block = count.max(BLOCK);
@@ -40,24 +40,24 @@ impl Sequence {
         Ok(first)
     }
 
-    /// The last number that was taken; `None` where that is not known.
+    /// The last number that was given out; `None` if it is not known.
     pub fn last(&self) -> Option<i64> {
         (self.next > 0).then(|| self.next - 1)
     }
 
-    /// What was done since some number was taken is undone, and the taking of the block may
-    /// be among it: its numbers must not be given away.
+    /// Drops the current block after a rollback. The rollback may have undone the reservation of
+    /// the block, so its numbers must not be given out.
     pub fn undone(&mut self) {
         *self = Sequence::default();
     }
 }
 
-/// The highest number that was taken.
+/// The highest number that was reserved.
 pub fn last_seq(tx: &mut dyn Tx) -> Result<i64, DbError> {
     number(tx, "SELECT value FROM counters WHERE name = 'seq'", &[])
 }
 
-/// A text of this store, such as its id.
+/// A metadata value of this store, such as its id.
 pub fn meta(tx: &mut dyn Tx, name: &str) -> Result<Option<String>, DbError> {
     first(
         tx,
@@ -67,7 +67,7 @@ pub fn meta(tx: &mut dyn Tx, name: &str) -> Result<Option<String>, DbError> {
     )
 }
 
-/// The text is kept, unless there is one of that name.
+/// The value is stored, unless one of that name exists.
 pub fn set_meta_once(tx: &mut dyn Tx, name: &str, value: &str) -> Result<(), DbError> {
     tx.execute(
         "INSERT INTO meta (name, value) VALUES (?1, ?2) ON CONFLICT (name) DO NOTHING",
@@ -76,7 +76,7 @@ pub fn set_meta_once(tx: &mut dyn Tx, name: &str, value: &str) -> Result<(), DbE
     .map(|_| ())
 }
 
-/// The text is kept, in place of one of that name.
+/// The value is stored; an earlier one of that name is replaced.
 pub fn set_meta(tx: &mut dyn Tx, name: &str, value: &str) -> Result<(), DbError> {
     tx.execute(
         "INSERT INTO meta (name, value) VALUES (?1, ?2) \
@@ -86,13 +86,13 @@ pub fn set_meta(tx: &mut dyn Tx, name: &str, value: &str) -> Result<(), DbError>
     .map(|_| ())
 }
 
-/// There is no text of that name.
+/// No value of that name is stored.
 pub fn clear_meta(tx: &mut dyn Tx, name: &str) -> Result<(), DbError> {
     tx.execute("DELETE FROM meta WHERE name = ?1", &[name.into()])
         .map(|_| ())
 }
 
-/// This life of the daemon is known; whether the one before it ended uncleanly.
+/// The boot is recorded; returns whether the previous one ended uncleanly.
 pub fn begin(
     tx: &mut dyn Tx,
     seq: i64,
@@ -118,8 +118,8 @@ pub fn begin(
     Ok(unclean)
 }
 
-/// When an earlier life was last there: its clean end, or the last thing that it wrote down.
-/// `None`: there was none.
+/// When the previous process was last active: its clean end, or its last recorded event. `None`
+/// if there was no boot before.
 pub fn last_seen(tx: &mut dyn Tx) -> Result<Option<Timestamp>, DbError> {
     let boot = first(
         tx,
@@ -142,7 +142,7 @@ pub fn last_seen(tx: &mut dyn Tx) -> Result<Option<Timestamp>, DbError> {
     Ok(Some(event.map_or(started, |event| event.max(started))))
 }
 
-/// This life of the daemon ended cleanly.
+/// The boot is recorded as cleanly ended.
 pub fn end(tx: &mut dyn Tx, boot: BootId, now: Moment) -> Result<(), DbError> {
     tx.execute(
         "UPDATE boots SET ended_at = ?2, alive_ms = ?3 WHERE id = ?1",
@@ -160,7 +160,7 @@ pub fn set_alive(tx: &mut dyn Tx, boot: BootId, steady: Timestamp) -> Result<(),
     .map(|_| ())
 }
 
-/// The last reading of the latest boot's steady clock that was stored; zero where it stored none.
+/// The last stored reading of the latest boot's steady clock; zero if there is none.
 pub fn last_alive(tx: &mut dyn Tx) -> Result<Timestamp, DbError> {
     let sql = "SELECT alive_ms FROM boots ORDER BY seq DESC LIMIT 1";
     number(tx, sql, &[]).map(Timestamp)

@@ -1,4 +1,4 @@
-//! The table of bundles: what the runs of a spawned session may do at most.
+//! The table of permission bundles: the upper limit of what runs of a spawned session may do.
 
 use super::columns::{to_json, whole};
 use super::tx::{DbError, Row, Tx, first};
@@ -8,7 +8,7 @@ use crate::kernel::ids::SessionId;
 /// The columns that [`decode`] reads, in its order, and the key.
 pub const COLUMNS: &str = "body, session_id";
 
-/// A body out of [`COLUMNS`].
+/// Decodes a bundle body from [`COLUMNS`].
 pub fn decode(row: &dyn Row) -> Result<String, DbError> {
     Ok(row.text(0)?.to_owned())
 }
@@ -22,7 +22,7 @@ pub fn insert(tx: &mut dyn Tx, session: SessionId, body: &str) -> Result<(), DbE
     .map(|_| ())
 }
 
-/// The session's bundle; `None`: nobody has spawned it, or what did was bound by nothing.
+/// The session's bundle; `None` if it was not spawned, or its parent had no restriction.
 pub fn get(tx: &mut dyn Tx, session: SessionId) -> Result<Option<String>, DbError> {
     first(
         tx,
@@ -32,7 +32,7 @@ pub fn get(tx: &mut dyn Tx, session: SessionId) -> Result<Option<String>, DbErro
     )
 }
 
-/// The session is gone, and with it its bundle.
+/// The bundle of a deleted session is deleted.
 pub fn remove(tx: &mut dyn Tx, session: SessionId) -> Result<(), DbError> {
     tx.execute(
         "DELETE FROM bundles WHERE session_id = ?1",
@@ -41,7 +41,7 @@ pub fn remove(tx: &mut dyn Tx, session: SessionId) -> Result<(), DbError> {
     .map(|_| ())
 }
 
-/// The body that stands for a bundle that was lost: nothing is allowed.
+/// The bundle that replaces a lost one: nothing is allowed.
 pub fn lost() -> String {
     to_json(&Bundle {
         layers: vec![Layer {
@@ -56,8 +56,8 @@ pub fn lost() -> String {
     })
 }
 
-/// Every spawned session without a bundle has the one that allows nothing. Afterwards no run is
-/// bound by less than before the rows of this table were lost.
+/// Every spawned session without a bundle has one that allows nothing, so that no run has more
+/// permissions than before the rows were lost.
 pub fn close_unbound(tx: &mut dyn Tx) -> Result<(), DbError> {
     tx.execute(
         "INSERT INTO bundles (session_id, body) SELECT id, ?1 FROM sessions \

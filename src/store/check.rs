@@ -1,5 +1,5 @@
-//! Looks for damage: a short look before a store is opened, all of it when something was seen
-//! in an earlier life, and table by table beside the work.
+//! Checks for damage: a short check before a store is opened, a full one if an earlier process
+//! found damage, and one table by table in the background.
 
 use std::fs::File;
 use std::io;
@@ -17,11 +17,11 @@ use super::sqlite::{Sqlite, Use};
 use super::tx::{DbError, DbErrorKind, Tx, all};
 use crate::clock::Clock;
 
-/// So many findings are told of.
+/// Maximum number of findings that are reported.
 pub const MOST_FINDINGS: u32 = 10;
 
-/// What is wrong with a file, in the engine's words; `None`: nothing was seen. Costs a few
-/// pages of each table, but for a file that was seen to be damaged: that is read whole.
+/// What is wrong with a file, in the engine's words; `None` if nothing was found. Reads a few
+/// pages of each table, or the whole file if it is marked as suspect.
 pub fn at_start(path: &Path) -> Result<Option<String>, DbError> {
     let mut db = match Sqlite::open(path, Use::Examine) {
         Ok(db) => db,
@@ -35,7 +35,7 @@ pub fn at_start(path: &Path) -> Result<Option<String>, DbError> {
 }
 
 fn look(db: &mut Sqlite, path: &Path) -> Result<Option<String>, DbError> {
-    // With the schema's faults forgiven, a schema that cannot be read looks empty.
+    // With schema errors ignored, an unreadable schema looks empty.
     let tables = tables(db)?;
     if tables.is_empty() {
         return Ok(Some("it holds no tables".to_owned()));
@@ -62,8 +62,8 @@ fn look(db: &mut Sqlite, path: &Path) -> Result<Option<String>, DbError> {
     Ok(None)
 }
 
-/// The names of the tables, in the order in which they were made: what others refer to first.
-/// An index of words is there with the tables that it consists of.
+/// The names of the tables in the order of their creation, so that referenced tables come first.
+/// Includes the tables that a full-text index consists of.
 pub fn tables(db: &mut dyn Tx) -> Result<Vec<String>, DbError> {
     all(
         db,
@@ -74,7 +74,7 @@ pub fn tables(db: &mut dyn Tx) -> Result<Vec<String>, DbError> {
     )
 }
 
-/// The file of a database whose log is empty holds all of its pages.
+/// True if the WAL is empty and the file has fewer pages than its header says.
 fn is_shorter_than_it_says(db: &mut Sqlite, path: &Path) -> Result<bool, DbError> {
     let pages = db.read_pragma("page_count")?;
     let size = db.read_pragma("page_size")?;
@@ -83,9 +83,9 @@ fn is_shorter_than_it_says(db: &mut Sqlite, path: &Path) -> Result<bool, DbError
     Ok(logged == 0 && bytes < u64::try_from(pages * size).unwrap_or(0))
 }
 
-/// Checks the whole file, table by table, until `stopped` is closed. What it finds is told in
-/// the log, kept for the doctor, and sees to it that the next start repairs the file. A table
-/// whose check had to give way to the work is looked at again later.
+/// Checks the whole file, table by table, until `stopped` is closed. Findings are logged, kept
+/// for the doctor, and make the next start repair the file. A table whose check was interrupted
+/// in favour of other work is checked again later.
 pub fn beside_work(
     mut db: Sqlite,
     noticed: &Noticed,
@@ -126,10 +126,10 @@ pub fn beside_work(
     noticed.set_checked(Checked::Done(clock.now(), findings));
 }
 
-/// A table whose check has ended early is checked again after this long.
+/// Delay before a table whose check was interrupted is checked again.
 const AGAIN_AFTER: Duration = Duration::from_secs(60);
 
-/// Checks one table; between two of them the write-ahead file can start anew.
+/// Checks one table. The WAL can be restarted between two tables.
 fn check_one(
     db: &mut Sqlite,
     table: &str,
@@ -142,7 +142,7 @@ fn check_one(
     found
 }
 
-/// Damage is an answer here, not a fault.
+/// Turns damage into a result instead of an error.
 fn seen(fault: DbError) -> Result<Option<String>, DbError> {
     match fault.kind {
         DbErrorKind::Corrupt => Ok(Some(fault.message)),
@@ -154,22 +154,22 @@ fn seen(fault: DbError) -> Result<Option<String>, DbError> {
     }
 }
 
-/// Bytes of the head of a write-ahead file, and of the head of each of its frames.
+/// Size in bytes of the WAL header, and of the header of each of its frames.
 const LOG_HEAD: u64 = 32;
 const FRAME_HEAD: u64 = 24;
 
-/// What of the write-ahead file the engine does not use although it was committed: a damaged
-/// frame ends the log for it, without a word. `None`: nothing.
+/// The committed part of the WAL that the engine silently ignores, because a damaged frame ends
+/// the log for it; `None` if there is none.
 ///
-/// A kill leaves a torn end, which nobody was told of; that is no damage, and has no commit
-/// after it.
+/// A kill leaves a torn end that was never acknowledged. It is no damage, and no commit follows
+/// it.
 pub fn lost_of_log(path: &Path) -> Result<Option<String>, DbError> {
     let log = files::log(path);
     let Ok(file) = File::open(&log) else {
         return Ok(None);
     };
     let length = file.metadata()?.len();
-    // A file that cannot be opened is somebody else's finding.
+    // A database that cannot be opened is reported by another check.
     let used = match Sqlite::open(path, Use::Examine).and_then(|mut db| db.frames()) {
         Ok(used) => used,
         Err(fault) if fault.is_damage() => return Ok(None),
@@ -202,11 +202,11 @@ fn lost_frames(file: &File, length: u64, used: u64) -> io::Result<Option<String>
         }
         let mut frame = [0; FRAME_HEAD as usize];
         file.read_exact_at(&mut frame, at)?;
-        // Frames of an earlier round of the log have another salt.
+        // Frames from before the WAL was restarted have another salt.
         if frame[8..16] != head[16..24] {
             continue;
         }
-        // A kill may leave the head of a last frame that says "commit" without its page.
+        // A kill may leave the header of a last frame marked "commit" without its page.
         if committed {
             lost = Some(number_of + 1 - used);
         }

@@ -1,5 +1,5 @@
-//! Keeps the write-ahead file small without being part of anybody's commit: a thread of its
-//! own copies its frames into the database file while commits go on.
+//! Keeps the WAL small without delaying commits: a thread of its own copies WAL frames into the
+//! database file while commits continue.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -10,19 +10,19 @@ use std::time::Duration;
 use super::sqlite::{Interrupt, Sqlite, Use};
 use super::tx::DbError;
 
-/// How often the thread looks whether there is something to copy.
+/// Interval at which the thread checks whether there are frames to copy.
 const LOOK_EACH: Duration = Duration::from_millis(100);
-/// At each how manieth of these looks the files are watched.
+/// The store's files are checked at every N-th interval.
 const WATCH_EACH: u32 = 5;
-/// The write-ahead file may hold so many frames of 4 KiB (64 MiB) before the writer itself
-/// waits for the readers and starts it anew.
+/// Maximum number of WAL frames of 4 KiB (64 MiB) before the writer itself waits for readers and
+/// restarts the WAL.
 const MOST_FRAMES: i64 = 16 * 1024;
-/// While somebody reads the whole database it may hold more: the writer would wait for that
-/// reader in vain, and every caller for the writer. With so many times more a check gives way;
-/// a backup does not, it ends.
+/// While a long read runs, the WAL may grow beyond that: the writer would wait for the reader in
+/// vain, and every caller for the writer. At this multiple a check is interrupted; a backup is
+/// not, because it ends by itself.
 const TIMES_MORE: i64 = 4;
 
-/// What writer and checkpoint thread tell each other.
+/// State shared by the writer and the checkpoint thread.
 #[derive(Default)]
 pub struct Checkpoints {
     commits: Arc<AtomicU64>,
@@ -31,7 +31,7 @@ pub struct Checkpoints {
     check: Mutex<Option<Interrupt>>,
 }
 
-/// Somebody reads the whole database, until it is dropped.
+/// Guard of a read of the whole database; the read ends when it is dropped.
 pub struct LongRead(Arc<Checkpoints>);
 
 impl Drop for LongRead {
@@ -41,23 +41,23 @@ impl Drop for LongRead {
 }
 
 impl Checkpoints {
-    /// The counter that the writer raises at each commit.
+    /// The counter that the writer increments at each commit.
     pub fn commits(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.commits)
     }
 
-    /// Somebody begins to read the whole database.
+    /// Marks the start of a read of the whole database.
     pub fn long_read(self: &Arc<Self>) -> LongRead {
         self.long_reads.fetch_add(1, Ordering::Relaxed);
         LongRead(Arc::clone(self))
     }
 
-    /// A check of the whole database goes on, on this connection, until it is over (`None`).
+    /// Registers the connection of a running check, or its end (`None`).
     pub fn check_goes_on(&self, interrupt: Option<Interrupt>) {
         *self.check.lock().unwrap_or_else(PoisonError::into_inner) = interrupt;
     }
 
-    /// The write-ahead file holds so many frames.
+    /// Reacts to the current number of WAL frames.
     fn holds(&self, frames: i64) {
         if frames > MOST_FRAMES {
             self.restart.store(true, Ordering::Relaxed);
@@ -68,13 +68,13 @@ impl Checkpoints {
         }
     }
 
-    /// The file has passed its bound, and no long reader keeps it: the writer must start it
-    /// anew.
+    /// True if the WAL has passed its limit and no long read prevents a restart: the writer must
+    /// restart it.
     pub fn writer_must_restart(&self) -> bool {
         self.restart.load(Ordering::Relaxed) && self.long_reads.load(Ordering::Relaxed) == 0
     }
 
-    /// The writer has started the file anew.
+    /// The writer has restarted the WAL.
     pub fn restarted(&self) {
         self.restart.store(false, Ordering::Relaxed);
     }
@@ -85,7 +85,7 @@ pub fn open(path: &Path) -> Result<Sqlite, DbError> {
     Sqlite::open(path, Use::Checkpoint)
 }
 
-/// Works until `stop` is closed. `watch` is called now and then, whether there is work or not.
+/// Runs until `stop` is closed. `watch` is called periodically, even without new commits.
 pub fn run(mut db: Sqlite, shared: &Checkpoints, stop: &Receiver<()>, watch: &dyn Fn()) {
     let (mut copied, mut looks, mut failing) = (0, 0_u32, false);
     loop {
@@ -104,13 +104,13 @@ pub fn run(mut db: Sqlite, shared: &Checkpoints, stop: &Receiver<()>, watch: &dy
         match db.checkpoint_passive() {
             Ok((frames, done)) => {
                 failing = false;
-                // Frames that were not copied are tried again at the next look.
+                // Frames that were not copied are tried again at the next interval.
                 if frames == done {
                     copied = commits;
                 }
                 shared.holds(frames);
             }
-            // Told once, not ten times a second.
+            // Logged once, not ten times a second.
             Err(fault) if !std::mem::replace(&mut failing, true) => {
                 tracing::warn!(%fault, "a checkpoint failed; it is tried again");
             }

@@ -1,16 +1,16 @@
-//! The table of resets and deletions that wait for the end of open runs.
+//! The table of scheduled resets and deletions, which wait for open runs to end.
 
 use super::columns::uuid;
 use super::tx::{DbError, Tx, all, first};
 use crate::kernel::ids::SessionId;
 use crate::kernel::time::Timestamp;
 
-/// What becomes of a session once nothing in it is open any more.
+/// What happens to a session when its last open run has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clearing {
-    /// It begins anew.
+    /// The session is reset.
     Reset,
-    /// It goes, with those below it.
+    /// The session is deleted with its descendants.
     Delete,
 }
 
@@ -29,7 +29,7 @@ impl Clearing {
     }
 }
 
-/// This is to become of the session. Who has asked for its deletion does not get a reset.
+/// The reset or deletion is scheduled. A reset does not replace a scheduled deletion.
 pub fn insert(
     tx: &mut dyn Tx,
     session: SessionId,
@@ -45,7 +45,7 @@ pub fn insert(
     .map(|_| ())
 }
 
-/// What is to become of the session, if somebody has asked for it.
+/// The scheduled reset or deletion of the session, if there is one.
 pub fn of(tx: &mut dyn Tx, session: SessionId) -> Result<Option<Clearing>, DbError> {
     let found = first(
         tx,
@@ -56,7 +56,7 @@ pub fn of(tx: &mut dyn Tx, session: SessionId) -> Result<Option<Clearing>, DbErr
     Ok(found.flatten())
 }
 
-/// Some of those that wait, in the order of their sessions.
+/// Up to 1000 scheduled entries.
 pub fn some(tx: &mut dyn Tx) -> Result<Vec<(SessionId, Clearing)>, DbError> {
     let found = all(
         tx,
@@ -70,7 +70,7 @@ pub fn some(tx: &mut dyn Tx) -> Result<Vec<(SessionId, Clearing)>, DbError> {
         .collect())
 }
 
-/// Nothing of that kind waits for the session.
+/// Nothing is scheduled for the session.
 pub fn remove(tx: &mut dyn Tx, session: SessionId) -> Result<(), DbError> {
     tx.execute(
         "DELETE FROM clearings WHERE session_id = ?1",

@@ -1,4 +1,4 @@
-//! Reading typed values out of rows, each by the name of its column.
+//! Decodes typed values from rows, each by the name of its column.
 
 use serde::de::DeserializeOwned;
 use uuid::Uuid;
@@ -7,8 +7,8 @@ use super::tx::{BadRow, DbError, DbErrorKind, Row};
 use crate::kernel::ids::{AgentId, SessionKey};
 use crate::kernel::time::Timestamp;
 
-/// The place of a column in the list `COLUMNS` of the file that asks. A name that is not in it
-/// does not compile.
+/// The index of a column in the calling file's `COLUMNS` list. An unknown name does not
+/// compile.
 macro_rules! at {
     ($name:ident) => {
         const { $crate::store::columns::place(COLUMNS, stringify!($name)) }
@@ -16,7 +16,7 @@ macro_rules! at {
 }
 pub(super) use at;
 
-/// The place of `name` in a list of columns, counted from 0.
+/// The index of `name` in a list of columns, counted from 0.
 pub const fn place(columns: &str, name: &str) -> usize {
     let (list, name) = (columns.as_bytes(), name.as_bytes());
     let (mut at, mut column) = (0, 0);
@@ -32,14 +32,14 @@ pub const fn place(columns: &str, name: &str) -> usize {
         while at < list.len() && list[at] != b',' {
             at += 1;
         }
-        // Behind the comma and the blank.
+        // Skip the comma and the space.
         at += 2;
         column += 1;
     }
     panic!("no such column");
 }
 
-/// How many columns a list has: where a query's further columns begin.
+/// The number of columns in a list: the index of a query's first further column.
 pub const fn width(columns: &str) -> usize {
     let list = columns.as_bytes();
     let (mut at, mut width) = (0, 1);
@@ -52,8 +52,8 @@ pub const fn width(columns: &str) -> usize {
     width
 }
 
-/// Reads a row as `read` does. Where it does not fit, the error names the row: its table, and
-/// what its `key` columns (name and place in the answer) hold, so that it can be set aside.
+/// Decodes a row with `read`. If it does not decode, the error names the row by its table and the
+/// values of its `key` columns (name and index in the result), so that it can be quarantined.
 pub fn whole<T>(
     row: &dyn Row,
     table: &'static str,
@@ -96,12 +96,12 @@ pub fn uuid(row: &dyn Row, column: usize) -> Result<Uuid, DbError> {
     opt_uuid(row, column)?.ok_or_else(|| DbError::undecodable(column, "NULL"))
 }
 
-/// A point in time.
+/// A timestamp.
 pub fn time(row: &dyn Row, column: usize) -> Result<Timestamp, DbError> {
     row.int(column).map(Timestamp)
 }
 
-/// A point in time that may be NULL.
+/// A timestamp that may be NULL.
 pub fn opt_time(row: &dyn Row, column: usize) -> Result<Option<Timestamp>, DbError> {
     Ok(row.opt_int(column)?.map(Timestamp))
 }
@@ -111,18 +111,18 @@ pub fn opt_string(row: &dyn Row, column: usize) -> Result<Option<String>, DbErro
     Ok(row.opt_text(column)?.map(str::to_owned))
 }
 
-/// A count.
+/// A count from 0 to `u32::MAX`.
 pub fn count(row: &dyn Row, column: usize) -> Result<u32, DbError> {
     u32::try_from(row.int(column)?)
         .map_err(|_| DbError::undecodable(column, "a count out of range"))
 }
 
-/// An amount, such as milliseconds or tokens.
+/// A non-negative amount, such as milliseconds or tokens.
 pub fn amount(row: &dyn Row, column: usize) -> Result<u64, DbError> {
     u64::try_from(row.int(column)?).map_err(|_| DbError::undecodable(column, "a negative amount"))
 }
 
-/// A value of an enum with a checked text form.
+/// An enum value, decoded from its text form by `parse`.
 pub fn named<T>(
     row: &dyn Row,
     column: usize,
@@ -132,7 +132,7 @@ pub fn named<T>(
     parse(text).ok_or_else(|| DbError::undecodable(column, format!("{text:?}")))
 }
 
-/// A value of an enum with a checked text form that may be NULL.
+/// An enum value that may be NULL.
 pub fn opt_named<T>(
     row: &dyn Row,
     column: usize,
@@ -143,12 +143,12 @@ pub fn opt_named<T>(
         .transpose()
 }
 
-/// JSON.
+/// A JSON value.
 pub fn json<T: DeserializeOwned>(row: &dyn Row, column: usize) -> Result<T, DbError> {
     json_by(row, column, |text| serde_json::from_str(text))
 }
 
-/// JSON, read in a way of its own.
+/// A JSON value, decoded by `read`.
 pub fn json_by<T>(
     row: &dyn Row,
     column: usize,
@@ -158,7 +158,7 @@ pub fn json_by<T>(
         .map_err(|fault| DbError::undecodable(column, format!("JSON that does not fit: {fault}")))
 }
 
-/// JSON that may be NULL.
+/// A JSON value that may be NULL.
 pub fn opt_json<T: DeserializeOwned>(row: &dyn Row, column: usize) -> Result<Option<T>, DbError> {
     row.opt_text(column)?
         .map(serde_json::from_str)
@@ -176,14 +176,14 @@ pub fn agent(row: &dyn Row, column: usize) -> Result<AgentId, DbError> {
     named(row, column, |text| AgentId::parse(text).ok())
 }
 
-/// An amount as the engine takes it.
+/// An amount as a database integer; too large ones become `i64::MAX`.
 pub fn to_int(amount: u64) -> i64 {
     i64::try_from(amount).unwrap_or(i64::MAX)
 }
 
-/// A value as JSON text without U+0000, which neither JSON text nor a text column holds raw.
+/// A value as JSON text. JSON escapes U+0000, which a text column must not contain.
 pub fn to_json<T: serde::Serialize>(value: &T) -> String {
-    // These types hold only strings, numbers, lists and maps with text keys.
+    // These types contain only strings, numbers, lists and maps with text keys.
     serde_json::to_string(value).expect("plain data has a JSON form")
 }
 

@@ -1,6 +1,6 @@
-//! The closed list of what can be written. Each command is one savepoint: all of it or
-//! nothing. Each may be submitted again after an unclear end: it then changes nothing more,
-//! and answers as the first time or with `conflict`.
+//! The closed list of write commands. Each command is one savepoint: all of it or nothing. Each
+//! may be submitted again when its outcome is unknown: it then changes nothing more, and returns
+//! the first answer or `conflict`.
 
 use std::collections::BTreeMap;
 
@@ -95,17 +95,17 @@ pub use waiting::{AwaitProvider, StepRef, WaitFor};
 
 macro_rules! commands {
     ($($(#[$doc:meta])* $variant:ident ($($payload:tt)*) = $name:literal,)+) => {
-        /// The closed list of what can be written.
+        /// The closed list of write commands. Each variant states what is true after its commit.
         #[derive(Clone, Debug, PartialEq)]
         pub enum Command {
             $($(#[$doc])* $variant $($payload)*,)+
         }
 
         impl Command {
-            /// The name of every command, as failpoints use it.
+            /// The names of all commands, as failpoints use them.
             pub const NAMES: &'static [&'static str] = &[$($name),+];
 
-            /// This command's name.
+            /// The name of this command, as in [`Command::NAMES`].
             pub fn name(&self) -> &'static str {
                 match self { $(Command::$variant { .. } => $name,)+ }
             }
@@ -114,175 +114,187 @@ macro_rules! commands {
 }
 
 commands! {
-    /// This life of the daemon is known, and whether the one before it ended uncleanly.
-    BeginBoot({ /** Its id. */ boot: BootId, /** The process. */ pid: u32 }) = "begin_boot",
-    /// This life of the daemon has ended cleanly.
-    EndBoot({ /** Its id. */ boot: BootId }) = "end_boot",
-    /// The event log says what the daemon itself does; a repeat says it again.
-    NoteGateway({ /** This life. */ boot: BootId, /** What. */ note: GatewayNote }) = "note_gateway",
-    /// The session is there, new or as it was.
+    /// This boot is recorded; the reply says whether the previous one ended uncleanly.
+    BeginBoot({ /** Its id. */ boot: BootId, /** Its process id. */ pid: u32 }) = "begin_boot",
+    /// This boot is recorded as cleanly ended.
+    EndBoot({ /** The boot that ends. */ boot: BootId }) = "end_boot",
+    /// The event log has one more event about the daemon itself; a repeat adds another.
+    NoteGateway({ /** The current boot. */ boot: BootId,
+                  /** The state change to record. */ note: GatewayNote }) = "note_gateway",
+    /// The session exists, new or unchanged.
     CreateSession((Box<NewSession>)) = "create_session",
-    /// The child session, its first message and the queued run are there, or nothing is.
+    /// The child session, its first message and its queued run exist; on failure none of them.
     Spawn((Box<Spawn>)) = "spawn",
-    /// The queued run is there, and its session, or nothing is.
+    /// The queued run and its session exist; on failure neither of them.
     RunTurn((Box<RunTurn>)) = "run_turn",
-    /// The run holds its session's turn, its input stands in the transcript, and its first
-    /// steps are intended. The answer has every message that the caller has not seen yet.
-    StartRun({ /** The run. */ run: RunId, /** Its first steps. */ intents: Vec<Intent>,
-               /** The last message that the caller has seen. */ seen: i64 })
+    /// The run holds its session's turn, its input is in the transcript, and its first steps are
+    /// recorded as intents. The reply has every message that the caller has not seen yet.
+    StartRun({ /** The run to start. */ run: RunId,
+               /** Intents of its first steps. */ intents: Vec<Intent>,
+               /** Seq of the last message that the caller has seen. */ seen: i64 })
         = "start_run",
-    /// The effect of a `once` step may begin.
-    BeginEffect({ /** The run. */ run: RunId, /** The step. */ step: u32, /** Its try. */ attempt: u32 })
+    /// The effect of a step with effect class `once` may begin.
+    BeginEffect({ /** The run. */ run: RunId, /** Seq of the step. */ step: u32,
+                  /** Number of the attempt. */ attempt: u32 })
         = "begin_effect",
-    /// The step's outcome stands in journal and transcript, and what follows it is intended
-    /// or ended.
+    /// The step's outcome is in the journal and the transcript, and the next steps are recorded
+    /// as intents or the run has ended.
     RecordOutcome({
-        /** The run. */ run: RunId,
-        /** The step. */ step: u32,
-        /** The try whose outcome this is. */ attempt: u32,
-        /** What came out. */ outcome: Recorded,
-        /** What follows. */ then: Then,
+        /** The run of the step. */ run: RunId,
+        /** Seq of the step. */ step: u32,
+        /** The attempt that produced the outcome. */ attempt: u32,
+        /** The outcome. */ outcome: Recorded,
+        /** The next steps, or the end of the turn. */ then: Then,
     }) = "record_outcome",
-    /// The run is back in its queue, at a step boundary.
-    Park({ /** The run. */ run: RunId }) = "park",
+    /// The run is queued again, at a step boundary.
+    Park({ /** The run to queue. */ run: RunId }) = "park",
     /// The run has ended, or is marked to end.
-    Conclude({ /** The run. */ run: RunId, /** Why. */ why: Conclusion }) = "conclude",
-    /// What waits to be told to this session stands in its transcript, unless a turn is going
-    /// on there; a run that must see it is queued.
+    Conclude({ /** The run to end. */ run: RunId,
+               /** Why it ends without an outcome of its own. */ why: Conclusion }) = "conclude",
+    /// The pending announces of this session are in its transcript, unless a turn is in progress
+    /// there; a run is queued if one is needed to see them.
     Deliver({
-        /** The session. */ session: SessionId,
-        /** The run that is made when nobody else would see it. */ wake: Option<Box<NewRun>>,
-        /** Why no such run can be made. */ unable: Option<String>,
+        /** The session that receives the announces. */ session: SessionId,
+        /** The wake run to create if no other run would see them. */ wake: Option<Box<NewRun>>,
+        /** Why no wake run can be created. */ unable: Option<String>,
     }) = "deliver",
-    /// These announces are acknowledged, as far as they stand in this session's inbox.
-    Ack({ /** The tenant. */ org: String, /** The session. */ session: SessionKey,
-          /** Which. */ ids: Vec<AnnounceId> }) = "ack",
-    /// The open run without an executor is queued, paused, settling or ended, as
-    /// [`crate::kernel::recover`] says.
+    /// These announces are acknowledged, as far as they are in this session's inbox.
+    Ack({ /** The tenant. */ org: String, /** Key of the inbox's session. */ session: SessionKey,
+          /** The announces to acknowledge. */ ids: Vec<AnnounceId> }) = "ack",
+    /// The open run that lost its executor is queued, paused, settling or ended, as
+    /// [`crate::kernel::recover`] decides.
     Recover({
-        /** The run. */ run: RunId,
+        /** The run to recover. */ run: RunId,
         /** How it lost its executor. */ loss: Loss,
-        /** The time by which its age counts; `None`: it does not end by its age. */
+        /** The time by which its age is computed; `None`: its age does not end it. */
         aged_at: Option<Timestamp>,
     }) = "recover",
-    /// The message waits for its turn in the target's session, or stands in a client's; a step
-    /// that wants the reply waits for it.
+    /// The message is queued as a turn of the target session, or stored in a client's session; a
+    /// step that expects the reply waits for it.
     Send((Box<SendMessage>)) = "send",
-    /// What follows the end of a turn that answers another session is there: the next turn of
-    /// their exchange, or the outbox row that tells its end.
-    Exchange({ /** The turn's run. */ run: RunId,
-               /** The run of a next turn. */ next: Option<Box<NewRun>> }) = "exchange",
-    /// The step waits for the ends of these runs, or has them as its outcome.
+    /// The follow-up of a turn that answered another session is recorded: the next turn of the
+    /// exchange, or the outbox row that announces its end.
+    Exchange({ /** The run of the turn that ended. */ run: RunId,
+               /** The run of the next turn, if there can be one. */ next: Option<Box<NewRun>> })
+        = "exchange",
+    /// The step waits for these runs to end, or already has their ends as its outcome.
     WaitFor((WaitFor)) = "wait_for",
-    /// The caller's stream has this piece of what the called run says.
+    /// The caller's event stream has this piece of the called run's output.
     NotePartial({
         /** The called run. */ run: RunId,
-        /** The step that answers. */ step: u32,
-        /** Its try. */ attempt: u32,
-        /** How many bytes came before it. */ offset: usize,
-        /** The piece. */ text: String,
+        /** Seq of the model step that produces the output. */ step: u32,
+        /** Number of its attempt. */ attempt: u32,
+        /** Byte offset of the piece in the output. */ offset: usize,
+        /** The piece of text. */ text: String,
     }) = "note_partial",
     /// The question is open, and its step waits for the answer.
     Ask((Box<Ask>)) = "ask",
     /// The question is answered, and its step has the answer as its outcome.
     Answer({ /** The tenant. */ org: String, /** The question. */ id: QuestionId,
-             /** What is answered. */ answer: String, /** By whom. */ by: String }) = "answer",
-    /// The result, too long for the transcript, can be fetched.
+             /** Text of the answer. */ answer: String,
+             /** The user or client that answers. */ by: String }) = "answer",
+    /// The result, too long for the transcript, is stored and can be fetched.
     KeepOutput((Box<KeepOutput>)) = "keep_output",
-    /// The text is in the long-term memory, in the name space of the step's run.
+    /// The text is in the long-term memory, in the namespace of the step's run.
     Remember((Remember)) = "remember",
-    /// These memories are gone.
-    ForgetMemories({ /** The tenant. */ org: String, /** Which. */ ids: Vec<MemoryId> })
+    /// These memories are deleted.
+    ForgetMemories({ /** The tenant. */ org: String,
+                     /** The memories to delete. */ ids: Vec<MemoryId> })
         = "forget_memories",
-    /// The approval stands and its step waits for it, or it is decided already.
+    /// The approval is open and its step waits for it, or it is already decided.
     RequestApproval((Box<RequestApproval>)) = "request_approval",
-    /// The approval is decided: its step is to be carried out, or has the refusal as its outcome.
+    /// The approval is decided: its step is to be executed, or has the denial as its outcome.
     ResolveApproval((Box<ResolveApproval>)) = "resolve_approval",
-    /// The remembered decision counts no more.
-    ForgetApproval({ /** The tenant. */ org: String, /** Of which approval. */ id: ApprovalId })
+    /// The remembered decision no longer applies.
+    ForgetApproval({ /** The tenant. */ org: String,
+                     /** The approval whose decision was remembered. */ id: ApprovalId })
         = "forget_approval",
-    /// The step waits for values of its run's environment that are not to be had.
+    /// The step waits for values of its run's environment that could not be resolved.
     LackEnvironment((Box<LackEnvironment>)) = "lack_environment",
-    /// The run has these values in its environment, and goes on if it lacks nothing any more.
+    /// The run has these environment values, and continues if no value is missing any more.
     ProvideEnvironment((Box<ProvideEnvironment>)) = "provide_environment",
-    /// The event log says that nothing carries the ended run's environment any more.
-    RestoreEnvironment({ /** The run. */ run: RunId }) = "restore_environment",
-    /// The step waits for the provider of its run's model until then, or its run is ending.
+    /// The event log says that no process has the ended run's environment any more.
+    RestoreEnvironment({ /** The ended run. */ run: RunId }) = "restore_environment",
+    /// The step waits for its model's provider until the deadline, or its run is ending.
     AwaitProvider((Box<AwaitProvider>)) = "await_provider",
-    /// The window is over: who waits is told how far things are.
-    WindowOver({ /** Which. */ window: Window }) = "window_over",
-    /// The audit row of a call that no other command has taken along is there.
+    /// The wait has ended at its deadline; a waiting step has the progress so far as its outcome.
+    WindowOver({ /** The wait. */ window: Window }) = "window_over",
+    /// The call has its audit row, which no other command wrote.
     Audit({
-        /** Whose call. */ entry: Box<Entry>,
-        /** How it ended. */ outcome: &'static str,
+        /** The audited call. */ entry: Box<Entry>,
+        /** Its outcome, as written to the audit row. */ outcome: &'static str,
     }) = "audit",
-    /// The stored agent has this definition; a definition that it has already is no change.
+    /// The stored agent has this definition; storing an identical one changes nothing.
     PutAgent((Box<PutAgent>)) = "put_agent",
-    /// The stored agent is gone.
-    DeleteAgent({ /** The tenant. */ org: String, /** Its name. */ name: String,
-                  /** It must have this revision. */ if_revision: Option<i64> }) = "delete_agent",
-    /// The event log has told of every change up to these agents.
+    /// The stored agent is deleted.
+    DeleteAgent({ /** The tenant. */ org: String, /** Name of the agent. */ name: String,
+                  /** The revision that it must have. */ if_revision: Option<i64> })
+        = "delete_agent",
+    /// The event log has an event for every change up to this set of agents.
     NoteAgents({ /** The tenant. */ org: String,
-                 /** By name the hash of what counts now. */ now: BTreeMap<String, String>,
-                 /** What counted before anything was told. */ built_in: BTreeMap<String, String>,
-                 /** What brought the change about. */ reason: String }) = "note_agents",
-    /// These are the tools that the server offered when it last started.
+                 /** The current set: definition hash by name. */ now: BTreeMap<String, String>,
+                 /** The set before the first event. */ built_in: BTreeMap<String, String>,
+                 /** The cause of the change. */ reason: String }) = "note_agents",
+    /// The tools that the MCP server offered at its last start are stored.
     KeepServer((Box<KnownServer>)) = "keep_server",
-    /// The skills of the folder have this hash under a version of their own.
+    /// The skills of the folder have this hash under a version number of their own.
     NoteSkills((NoteSkills)) = "note_skills",
-    /// The project is trusted as it is at this hash.
-    TrustProject({ /** The tenant. */ org: String, /** Who trusts. */ user: String,
-                   /** The project. */ folder: String,
-                   /** Of what the trust covers. */ hash: String }) = "trust_project",
+    /// The project is trusted with its content as of this hash.
+    TrustProject({ /** The tenant. */ org: String, /** The user who trusts it. */ user: String,
+                   /** Folder of the project. */ folder: String,
+                   /** Hash of the content that the trust covers. */ hash: String })
+        = "trust_project",
     /// The project is not trusted.
-    RevokeTrust({ /** The tenant. */ org: String, /** The project. */ folder: String })
+    RevokeTrust({ /** The tenant. */ org: String, /** Folder of the project. */ folder: String })
         = "revoke_trust",
-    /// The step has the outcome that a person gives it, or is carried out once more; or its run
-    /// has ended.
-    Resolve((Box<Resolve>)) = "resolve",
-    /// The row lies in quarantine, whole; what can be read of it stays where it was.
-    Quarantine({ /** What was found of it. */ row: BadRow }) = "quarantine",
-    /// The store that was saved out of a damaged file fits together: these open runs, of which
-    /// rows were lost, have ended, and the ends of those are told whose announces were lost.
-    SettleSalvaged({ /** Open runs. */ broken: Vec<RunId>, /** Ended runs. */ untold: Vec<RunId> })
-        = "settle_salvaged",
-    /// The runs of the target and below it are marked to end; those that nothing holds have
+    /// The step has the outcome that a user decided on, or is executed again; or its run has
     /// ended.
+    Resolve((Box<Resolve>)) = "resolve",
+    /// The row is stored whole in quarantine; what can be decoded of it stays in its table.
+    Quarantine({ /** The undecodable row. */ row: BadRow }) = "quarantine",
+    /// The salvaged store is consistent: open runs that lost rows have ended, and ended runs that
+    /// lost their announces have new ones.
+    SettleSalvaged({ /** Open runs that lost rows. */ broken: Vec<RunId>,
+                     /** Ended runs that lost their announces. */ untold: Vec<RunId> })
+        = "settle_salvaged",
+    /// The runs of the target and its descendants are marked to end; those without an executor
+    /// have ended.
     Cancel((Box<Cancel>)) = "cancel",
     /// The text waits for the next model call of the run's turn.
-    Steer({ /** The tenant. */ org: String, /** The run. */ run: RunId,
-            /** The id of its message. */ message: MessageId, /** What is said. */ text: String })
+    Steer({ /** The tenant. */ org: String, /** The run to steer. */ run: RunId,
+            /** Id of the message; a repeat with it changes nothing. */ message: MessageId,
+            /** The text. */ text: String })
         = "steer",
-    /// The announce is shown once more to whom it is addressed, or offered again.
+    /// The announce is shown again to its target session, or offered for delivery again.
     RetryAnnounce({ /** The tenant. */ org: String, /** The run that ended. */ run: RunId,
-                    /** The run that is made for it. */ wake: Option<Box<NewRun>> })
+                    /** The wake run to create for it. */ wake: Option<Box<NewRun>> })
         = "retry_announce",
-    /// The announce is told to nobody any more.
+    /// The announce is not delivered any more.
     DismissAnnounce({ /** The tenant. */ org: String, /** The run that ended. */ run: RunId })
         = "dismiss_announce",
     /// The session has the new values.
     PatchSession((Box<PatchSession>)) = "patch_session",
-    /// The session begins anew, or does so with the end of its open runs, which are marked to.
+    /// The session is reset, or will be when its open runs, which are marked to end, have ended.
     ResetSession((Box<ResetSession>)) = "reset_session",
-    /// The session and those below it are gone, or go with the end of their open runs, which
-    /// are marked to.
+    /// The session and its descendants are deleted, or will be when their open runs, which are
+    /// marked to end, have ended.
     DeleteSession((Box<DeleteSession>)) = "delete_session",
-    /// A part of what a deleted session left is gone.
-    Purge({ /** The session. */ session: SessionId }) = "purge",
-    /// A part of what is old enough is put aside or gone.
+    /// One bounded part of a deleted session's remaining rows is removed.
+    Purge({ /** The deleted session. */ session: SessionId }) = "purge",
+    /// One bounded part of the rows past their retention is archived or removed.
     Sweep((Sweep)) = "sweep",
-    /// The run has these warnings, each once, and the event log says so.
-    WarnRun({ /** The run. */ run: RunId, /** What its caller should know. */ warnings: Vec<String> })
+    /// The run has these warnings, each once, and so has the event log.
+    WarnRun({ /** The run. */ run: RunId, /** Warnings for its caller. */ warnings: Vec<String> })
         = "warn_run",
-    /// The time of this process counts up to now for the limits of its runs, also if it is killed.
-    Touch({ /** This boot. */ boot: BootId }) = "touch",
+    /// The running time of open runs counts up to now against their limits, even after a kill.
+    Touch({ /** The current boot. */ boot: BootId }) = "touch",
 }
 
-/// The edges at which a failpoint stands in every command.
+/// The edges at which every command has a failpoint.
 pub const EDGES: &[&str] = &["begin", "applied", "committed", "answered"];
 
 impl Command {
-    /// Does it make work that nobody has accepted yet?
+    /// True if the command accepts new work, which is refused on a nearly full disk.
     pub fn makes_work(&self) -> bool {
         matches!(
             self,
@@ -290,7 +302,7 @@ impl Command {
         )
     }
 
-    /// May it wait for another command to ride along with?
+    /// True if the command may wait until another command starts a batch.
     pub fn is_soft(&self) -> bool {
         matches!(
             self,
@@ -302,62 +314,62 @@ impl Command {
     }
 }
 
-/// A run after a command, and what the command added.
+/// A run after a command, with the rows that the command added or changed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunAfter {
-    /// The run as it now is.
+    /// The run in its new state.
     pub run: Run,
-    /// Messages that were appended to its transcript.
+    /// Messages that the command appended to its transcript.
     pub messages: Vec<Message>,
-    /// Steps that were made or changed.
+    /// Steps that the command created or changed.
     pub steps: Vec<Step>,
 }
 
-/// What a command answers.
+/// The reply of a command.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
-    /// It is done.
+    /// The command is done and has nothing to return.
     Done,
-    /// The life before ended uncleanly.
+    /// The reply to [`Command::BeginBoot`].
     Boot {
-        /// Whether it did.
+        /// True if the previous boot ended uncleanly.
         unclean: bool,
-        /// How far the clock can be believed.
+        /// How far the wall clock can be trusted.
         sight: Sight,
     },
-    /// The session, and whether it is new.
+    /// The session, and whether the command created it.
     Session(Box<Session>, bool),
-    /// The first answer to this request, JSON of [`Accepted`].
+    /// The first answer to this request; a repeat gets the same one.
     Accepted(Accepted),
     /// The run after the command.
     Run(Box<RunAfter>),
-    /// The announces that are acknowledged now.
+    /// The announces that this command acknowledged.
     Acked(Vec<AnnounceId>),
-    /// The question as it is now.
+    /// The question after the command.
     Question(Box<Question>),
-    /// The approval as it is now.
+    /// The approval after the command.
     Approval(Box<Approval>),
-    /// The revision of what was stored.
+    /// The revision number of the stored item.
     Revision(i64),
-    /// Whether this command took it away.
+    /// Whether this command removed the item.
     Removed(bool),
-    /// The memory, and whether it is new.
+    /// The memory, and whether the command created it.
     Remembered(Box<Memory>, bool),
-    /// The memories that this command took away.
+    /// The memories that this command deleted.
     Forgotten(Vec<MemoryId>),
-    /// The project that is trusted now.
+    /// The project that is now trusted.
     Trusted(TrustedProject),
-    /// What a cancel has done.
+    /// The result of a cancel.
     Cancelled(Cancelled),
-    /// Not yet: it is done when these runs, which are marked to end, have ended.
+    /// Scheduled: done when these runs, which are marked to end, have ended.
     Stopping(Vec<RunId>),
-    /// The run that was made to show an announce, if there had to be one.
+    /// The wake run that was created to show an announce, if one was needed.
     Woken(Option<RunId>),
-    /// How far a sweep has come.
+    /// The progress of a sweep.
     Swept(Swept),
 }
 
-/// Carries out one command.
+/// Executes one command inside the current transaction.
 pub fn execute(context: &mut Context<'_>, command: Command) -> Result<Reply, Fault> {
     match command {
         Command::BeginBoot { boot, pid } => gateway::begin_boot(context, boot, pid),

@@ -1,5 +1,5 @@
-//! Makes rows fit together again that were saved out of a damaged file. What refers to lost
-//! rows goes to quarantine; what can be told from other rows is made anew.
+//! Restores references between rows that were salvaged from a damaged file. Rows that refer to
+//! lost rows are quarantined; rows that can be derived from others are rebuilt.
 
 use super::bundles;
 use super::memories;
@@ -11,12 +11,12 @@ use super::tx::{DbError, Raw, Tx, all, number};
 use crate::kernel::ids::RunId;
 use crate::kernel::time::Timestamp;
 
-/// Numbers that the lost rows may have had are left out.
+/// Sequence numbers skipped because lost rows may have used them.
 const MARGIN: i64 = 1 << 20;
 
-/// Once this returns, every reference finds its row, no number is given away twice, and no run is
-/// bound by less than before: with `unbound`, rows of bundles may be among the lost. How many rows
-/// went to quarantine for it, besides the misfits.
+/// Once this returns, every reference finds its row, no sequence number is given out twice, and
+/// no run has more permissions than before; `unbound` says that rows of bundles may be lost.
+/// Returns the number of rows quarantined, besides the misfits.
 pub fn restore(
     db: &mut Sqlite,
     misfits: &[Misfit],
@@ -69,7 +69,7 @@ pub fn restore(
     Ok(removed)
 }
 
-/// What an open run cannot be carried on without, and the clause that holds where it is lost.
+/// What an open run needs to continue, each with a condition that is true if it is lost.
 const NEEDED: &[(&str, &str)] = &[
     (
         "its session",
@@ -101,7 +101,7 @@ const NEEDED: &[(&str, &str)] = &[
         "runs.bundle IS NULL AND EXISTS (SELECT 1 FROM bundles WHERE session_id = runs.session_id \
            AND instr(body, '(lost with a part of the damaged store)') > 0)",
     ),
-    // With a time limit the step ends by that, also when what it waits for is gone.
+    // A step with a deadline ends by it, even if what it waits for is lost.
     (
         "what one of its steps waits for",
         "EXISTS (SELECT 1 FROM steps WHERE steps.run_id = runs.id AND steps.ended_at IS NULL \
@@ -115,7 +115,7 @@ const NEEDED: &[(&str, &str)] = &[
     ),
 ];
 
-/// The open runs of which rows were lost that they cannot be carried on without.
+/// The open runs that lost rows they need to continue.
 pub fn broken_runs(tx: &mut dyn Tx) -> Result<Vec<RunId>, DbError> {
     let clauses: Vec<String> = NEEDED.iter().map(|(_, lost)| format!("({lost})")).collect();
     let clauses = clauses.join(" OR ");
@@ -125,7 +125,7 @@ pub fn broken_runs(tx: &mut dyn Tx) -> Result<Vec<RunId>, DbError> {
     )
 }
 
-/// What of the run is lost, for people; empty: nothing that it cannot be carried on without.
+/// The lost parts of the run that it needs to continue, as text for users; may be empty.
 pub fn lost_of(tx: &mut dyn Tx, run: RunId) -> Result<Vec<&'static str>, DbError> {
     let mut lost = Vec::new();
     for (what, clause) in NEEDED {
@@ -137,7 +137,7 @@ pub fn lost_of(tx: &mut dyn Tx, run: RunId) -> Result<Vec<&'static str>, DbError
     Ok(lost)
 }
 
-/// Ended runs whose requester was to be told, with no row that says whether it was.
+/// Ended runs that owe an announce to their requester and have no outbox row.
 pub fn untold_runs(tx: &mut dyn Tx) -> Result<Vec<RunId>, DbError> {
     runs(
         tx,
@@ -158,7 +158,7 @@ fn runs(tx: &mut dyn Tx, sql: &str) -> Result<Vec<RunId>, DbError> {
         .collect())
 }
 
-/// The counter is above every number that any row has.
+/// The counter is above every number in any row.
 fn count_on(db: &mut Sqlite) -> Result<(), DbError> {
     let mut highest = number(db, "SELECT value FROM counters WHERE name = 'seq'", &[])?;
     for (table, column) in [
@@ -199,7 +199,7 @@ fn next(db: &mut Sqlite) -> Result<i64, DbError> {
     number(db, "SELECT value FROM counters WHERE name = 'seq'", &[])
 }
 
-/// A session whose row is lost and whose transcript is not: its runs say what it was.
+/// A session whose row is lost but whose transcript is not is rebuilt from its runs.
 fn make_sessions_anew(db: &mut Sqlite) -> Result<(), DbError> {
     db.execute(
         "INSERT INTO sessions (seq, id, org, key, generation, owner, agent, parent_id, parent_key, \
@@ -218,7 +218,7 @@ fn make_sessions_anew(db: &mut Sqlite) -> Result<(), DbError> {
          ON CONFLICT DO NOTHING",
         &[],
     )?;
-    // Sessions that only asked for runs and were told of them.
+    // Sessions that only requested runs and received their announces.
     db.execute(
         "INSERT INTO sessions (seq, id, org, key, generation, owner, agent, root_id, depth, mode, \
            cleanup, messages, created_at, updated_at, ver) \
@@ -237,7 +237,7 @@ fn make_sessions_anew(db: &mut Sqlite) -> Result<(), DbError> {
     count_on(db)
 }
 
-/// Rows that refer to lost ones go to quarantine; how many.
+/// Rows that refer to lost ones are quarantined; returns their number.
 fn move_away(
     db: &mut Sqlite,
     table: &Table,

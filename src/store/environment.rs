@@ -1,5 +1,5 @@
-//! The tables of what runs have in their environment: what the names stand for, and which runs'
-//! programs may still carry it.
+//! The tables of run environments: the values of variables, and the runs whose processes may
+//! still have them.
 
 use super::columns::{at, named, opt_string, to_json, uuid, whole};
 use super::tx::{DbError, Param, Row, Tx, all, first, insert_row, number, update_rows};
@@ -7,35 +7,35 @@ use crate::kernel::ids::{RunId, StepId};
 use crate::kernel::overlay::EnvName;
 use crate::kernel::secret::Reference;
 
-/// What a run's environment is made of, as its row and its values are written.
+/// A new run's environment, as it is written to its row and its values.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NewEnvironment {
-    /// Each name with who has set it.
+    /// Each name with its origin.
     pub names: Vec<EnvName>,
-    /// What they stand for.
+    /// The values of the names.
     pub values: Vec<StoredValue>,
 }
 
-/// What a name of a run stands for. Nothing in it can be read without the key.
+/// The stored value of a run's variable. Sealed content can be read only with the key.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredValue {
-    /// The name.
+    /// Name of the variable.
     pub name: String,
-    /// It is taken out of whatever the run says.
+    /// The value is secret and is masked in everything the run outputs.
     pub secret: bool,
-    /// Where it is read from.
+    /// Where the value is resolved from.
     pub reference: Option<Reference>,
-    /// It, sealed. Neither this nor a reference: it was given once, and is not kept.
+    /// The encrypted value. `None` without a reference: it was given once and is not kept.
     pub sealed: Option<Vec<u8>>,
-    /// Why there is no value, where the run holds still for it.
+    /// Why the value is missing, while the run is paused for it.
     pub lacking: Option<String>,
 }
 
-/// With this begins the name under which the arguments are kept that an answer's calls have where
-/// the transcript has them masked. No variable has such a name.
+/// Name prefix for the unmasked arguments of an answer's tool calls, which the transcript has
+/// only masked. No variable has such a name.
 const ARGUMENTS: &str = "arguments ";
 
-/// The name under which the arguments of an answer's calls are kept.
+/// The name under which the arguments of an answer's tool calls are stored.
 pub fn arguments_of(answer: StepId) -> String {
     format!("{ARGUMENTS}{answer}")
 }
@@ -48,7 +48,7 @@ fn read(row: &dyn Row) -> Result<(RunId, StoredValue), DbError> {
     whole(row, "run_values", &key, decode)
 }
 
-/// A run and a value of it out of [`COLUMNS`].
+/// Decodes a run id and one of its values from [`COLUMNS`].
 pub fn decode(row: &dyn Row) -> Result<(RunId, StoredValue), DbError> {
     let reference = match row.opt_text(at!(reference))? {
         Some(_) => Some(named(row, at!(reference), |text| {
@@ -66,7 +66,7 @@ pub fn decode(row: &dyn Row) -> Result<(RunId, StoredValue), DbError> {
     Ok((RunId(uuid(row, at!(run_id))?), value))
 }
 
-/// The value is in the table, in place of the one before.
+/// The value is in the table; an earlier one of that name is replaced.
 pub fn put(tx: &mut dyn Tx, run: RunId, value: &StoredValue) -> Result<(), DbError> {
     tx.execute(
         "DELETE FROM run_values WHERE run_id = ?1 AND name = ?2",
@@ -87,27 +87,27 @@ pub fn put(tx: &mut dyn Tx, run: RunId, value: &StoredValue) -> Result<(), DbErr
     )
 }
 
-/// What is sealed under this name.
+/// The sealed content under this name.
 pub fn sealed(tx: &mut dyn Tx, run: RunId, name: &str) -> Result<Option<Vec<u8>>, DbError> {
     let sql = format!("SELECT {COLUMNS} FROM run_values WHERE run_id = ?1 AND name = ?2");
     let found = first(tx, &sql, &[(&run.0).into(), name.into()], read)?;
     Ok(found.and_then(|(_, value)| value.sealed))
 }
 
-/// The values of a run, by name.
+/// The values of a run, ordered by name.
 pub fn of(tx: &mut dyn Tx, run: RunId) -> Result<Vec<StoredValue>, DbError> {
     let sql = format!("SELECT {COLUMNS} FROM run_values WHERE run_id = ?1 ORDER BY name");
     let found = all(tx, &sql, &[(&run.0).into()], read)?;
     Ok(found.into_iter().map(|(_, value)| value).collect())
 }
 
-/// The run holds still for this name, for this reason.
+/// The run's value of this name is recorded as missing, for this reason.
 pub fn lacks(tx: &mut dyn Tx, run: RunId, name: &str, why: &str) -> Result<(), DbError> {
     let key = [("run_id", (&run.0).into()), ("name", name.into())];
     update_rows(tx, "run_values", &key, &[("lacking", why.into())]).map(|_| ())
 }
 
-/// The run has ended: what was given to it is gone, and it lacks nothing.
+/// Sealed values of the ended run are deleted, and none is recorded as missing.
 pub fn forget_given(tx: &mut dyn Tx, run: RunId) -> Result<(), DbError> {
     tx.execute(
         "DELETE FROM run_values WHERE run_id = ?1 AND name LIKE 'arguments %'",
@@ -120,7 +120,7 @@ pub fn forget_given(tx: &mut dyn Tx, run: RunId) -> Result<(), DbError> {
     .map(|_| ())
 }
 
-/// Nothing is known of the run any more.
+/// All values of the run are deleted.
 pub fn remove(tx: &mut dyn Tx, run: RunId) -> Result<(), DbError> {
     tx.execute(
         "DELETE FROM run_values WHERE run_id = ?1",
@@ -129,7 +129,7 @@ pub fn remove(tx: &mut dyn Tx, run: RunId) -> Result<(), DbError> {
     unmark_applied(tx, run).map(|_| ())
 }
 
-/// Programs may carry the run's environment from now on; whether they might not before.
+/// Processes may have the run's environment from now on; returns whether this is new.
 pub fn mark_applied(tx: &mut dyn Tx, run: RunId) -> Result<bool, DbError> {
     let changed = tx.execute(
         "INSERT INTO applied_environments (run_id) VALUES (?1) ON CONFLICT (run_id) DO NOTHING",
@@ -138,19 +138,19 @@ pub fn mark_applied(tx: &mut dyn Tx, run: RunId) -> Result<bool, DbError> {
     Ok(changed == 1)
 }
 
-/// Can programs carry the run's environment?
+/// True if processes may have the run's environment.
 pub fn is_applied(tx: &mut dyn Tx, run: RunId) -> Result<bool, DbError> {
     let sql = "SELECT 1 FROM applied_environments WHERE run_id = ?1";
     first(tx, sql, &[(&run.0).into()], |_| Ok(())).map(|found| found.is_some())
 }
 
-/// No program carries the run's environment; whether that was not known before.
+/// No process has the run's environment; returns whether one might have had it before.
 pub fn unmark_applied(tx: &mut dyn Tx, run: RunId) -> Result<bool, DbError> {
     let sql = "DELETE FROM applied_environments WHERE run_id = ?1";
     Ok(tx.execute(sql, &[(&run.0).into()])? == 1)
 }
 
-/// Ended runs whose environment programs may still carry.
+/// Ended runs whose environment processes may still have.
 pub fn left_applied(tx: &mut dyn Tx) -> Result<Vec<RunId>, DbError> {
     all(
         tx,
@@ -161,13 +161,13 @@ pub fn left_applied(tx: &mut dyn Tx) -> Result<Vec<RunId>, DbError> {
     )
 }
 
-/// How many runs' environments programs may carry.
+/// The number of runs whose environment processes may have.
 pub fn count_applied(tx: &mut dyn Tx) -> Result<u64, DbError> {
     let found = number(tx, "SELECT count(*) FROM applied_environments", &[])?;
     Ok(u64::try_from(found).unwrap_or(0))
 }
 
-/// Who has set the names of the run's environment is noted.
+/// The row of the run has these names and origins.
 pub fn set_names(tx: &mut dyn Tx, run: RunId, names: &[EnvName]) -> Result<(), DbError> {
     tx.execute(
         "UPDATE runs SET env = ?2 WHERE id = ?1",

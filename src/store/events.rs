@@ -1,4 +1,4 @@
-//! The table of events: the ordered log of what has happened.
+//! The table of events: the ordered log of what happened.
 
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -12,48 +12,48 @@ use crate::kernel::time::Timestamp;
 /// An event that has no cursor yet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewEvent {
-    /// What happened.
+    /// The kind of event.
     pub kind: EventKind,
-    /// The tenant; empty for what concerns the daemon itself.
+    /// The tenant; empty for events about the daemon itself.
     pub org: String,
-    /// In which session.
+    /// The session it concerns.
     pub session: Option<SessionId>,
-    /// To which run.
+    /// The run it concerns.
     pub run: Option<RunId>,
     /// That run's parent.
     pub parent_run: Option<RunId>,
-    /// Details.
+    /// Details, a JSON object.
     pub data: Value,
 }
 
-/// What an event says of its session and run beside their ids, so that it can be chosen by
-/// it and shown when their rows are gone.
+/// Data about an event's session and run besides their ids, stored with the event so that it can
+/// be filtered and shown after their rows are gone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Circumstances {
-    /// The session's key.
+    /// Key of the session.
     pub session_key: Option<String>,
-    /// The run's parent.
+    /// Parent of the run.
     pub parent_run: Option<RunId>,
-    /// The topmost run of its chain.
+    /// The root run of its tree.
     pub root_run: Option<RunId>,
-    /// The trace that it belongs to.
+    /// Id of its trace.
     pub trace_id: Option<String>,
 }
 
-/// One event of the log, as far as readers need it.
+/// One event of the log, with the fields that readers need.
 #[derive(Clone, Debug)]
 pub struct Event {
-    /// Its place: strictly rising, never given twice.
+    /// Its position in the log: strictly rising, never reused.
     pub cursor: i64,
-    /// When.
+    /// When it happened.
     pub at: Timestamp,
-    /// What; a kind that this program does not know is passed on.
+    /// The kind of event; a kind unknown to this program is passed on.
     pub kind: String,
-    /// The tenant; empty for what concerns the daemon itself.
+    /// The tenant; empty for events about the daemon itself.
     pub org: String,
-    /// To which run.
+    /// The run it concerns.
     pub run: Option<RunId>,
-    /// Where.
+    /// Session key, parent, root and trace.
     pub circumstances: Circumstances,
     /// Details, a JSON object.
     pub data: Box<RawValue>,
@@ -104,7 +104,7 @@ pub fn oldest(tx: &mut dyn Tx) -> Result<Option<Timestamp>, DbError> {
     )
 }
 
-/// Some of the oldest events are gone, if they are from before this point; how many.
+/// At most `limit` of the oldest events, from before this time, are deleted; returns the number.
 pub fn remove_some(tx: &mut dyn Tx, before: Timestamp, limit: u32) -> Result<u64, DbError> {
     let oldest = all(
         tx,
@@ -121,7 +121,7 @@ pub fn remove_some(tx: &mut dyn Tx, before: Timestamp, limit: u32) -> Result<u64
     }
 }
 
-/// The key of a session, for an event in it.
+/// The key of a session, for an event about it.
 pub fn key_of(tx: &mut dyn Tx, session: SessionId) -> Result<Option<String>, DbError> {
     first(
         tx,
@@ -148,16 +148,16 @@ pub fn tree_of(tx: &mut dyn Tx, run: RunId) -> Result<Option<Circumstances>, DbE
     )
 }
 
-/// A part of the log.
+/// The result of reading the log from a cursor.
 #[derive(Debug)]
 pub enum Part {
-    /// The events after the cursor that was asked for, in order; none: there are no more yet.
+    /// The events after the requested cursor, in order; empty if there are no more yet.
     Events(Vec<Event>),
-    /// Some of what was asked for is not kept any more. What comes after this cursor is whole.
+    /// Some of the requested events are expired. The log is complete after this cursor.
     Expired(i64),
 }
 
-/// The events after `cursor`, in order, `limit` at most.
+/// The events after `cursor`, in order, at most `limit`.
 pub fn after(tx: &mut dyn Tx, cursor: i64, limit: u32) -> Result<Part, DbError> {
     let expired = expired(tx)?;
     if cursor < expired {
@@ -172,8 +172,8 @@ pub fn after(tx: &mut dyn Tx, cursor: i64, limit: u32) -> Result<Part, DbError> 
     Ok(Part::Events(found))
 }
 
-/// Runs that ended, and those that were accepted from other runs, shortly before the event with
-/// this cursor: within so many milliseconds, and among the `most` events before it.
+/// Runs that ended, or were queued by other runs, shortly before the event with this cursor:
+/// within `within_ms` milliseconds, and among the `most` events before it.
 pub fn shortly_before(
     tx: &mut dyn Tx,
     cursor: i64,
@@ -203,7 +203,7 @@ pub fn shortly_before(
     )
 }
 
-/// The columns that [`read`] reads.
+/// The columns that [`read`] decodes.
 pub const COLUMNS: &str =
     "cursor, at, kind, org, run_id, data, session_key, parent_run, root_run, trace_id";
 
@@ -211,7 +211,7 @@ fn read(row: &dyn Row) -> Result<Event, DbError> {
     whole(row, "events", &[("cursor", at!(cursor))], decode)
 }
 
-/// An event out of [`COLUMNS`].
+/// Decodes an event from [`COLUMNS`].
 pub fn decode(row: &dyn Row) -> Result<Event, DbError> {
     let data = RawValue::from_string(row.text(at!(data))?.to_owned())
         .map_err(|_| DbError::undecodable(at!(data), "text that is no JSON"))?;
@@ -231,12 +231,12 @@ pub fn decode(row: &dyn Row) -> Result<Event, DbError> {
     })
 }
 
-/// Events up to this cursor may be gone; those after it are all there.
+/// Events up to this cursor may be deleted; those after it are all present.
 pub fn expired(tx: &mut dyn Tx) -> Result<i64, DbError> {
     number(tx, "SELECT up_to FROM events_expired", &[])
 }
 
-/// The cursor of the last event; 0 before the first.
+/// The cursor of the last event; 0 if there is none.
 pub fn last(tx: &mut dyn Tx) -> Result<i64, DbError> {
     number(tx, "SELECT coalesce(max(cursor), 0) FROM events", &[])
 }

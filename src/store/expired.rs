@@ -1,11 +1,11 @@
-//! The table of runs that retention has removed: their ids and nothing else.
+//! The table of runs that retention has removed: only their ids, tenants and removal times.
 
 use super::columns::{time, uuid};
 use super::tx::{DbError, Tx, all, first};
 use crate::kernel::ids::RunId;
 use crate::kernel::time::Timestamp;
 
-/// Whoever asks for the run is told that it was there.
+/// The run is recorded as removed, so that a request for it can say that it existed.
 pub fn insert(tx: &mut dyn Tx, run: RunId, org: &str, now: Timestamp) -> Result<(), DbError> {
     tx.execute(
         "INSERT INTO expired (run_id, org, removed_at) VALUES (?1, ?2, ?3) \
@@ -15,7 +15,7 @@ pub fn insert(tx: &mut dyn Tx, run: RunId, org: &str, now: Timestamp) -> Result<
     .map(|_| ())
 }
 
-/// When the run was removed, if it was.
+/// When the run was removed by retention; `None` if it was not.
 pub fn removed_at(tx: &mut dyn Tx, org: &str, run: RunId) -> Result<Option<Timestamp>, DbError> {
     first(
         tx,
@@ -35,9 +35,9 @@ pub fn oldest(tx: &mut dyn Tx) -> Result<Option<Timestamp>, DbError> {
     )
 }
 
-/// Some of the oldest ids are forgotten, if they were removed before this point; how many.
+/// At most `limit` of the oldest ids, removed before this time, are deleted; returns the number.
 pub fn forget_some(tx: &mut dyn Tx, before: Timestamp, limit: u32) -> Result<u64, DbError> {
-    // Ids sort by the time at which they were made.
+    // Ids sort by creation time.
     let oldest = all(
         tx,
         &format!("SELECT run_id, removed_at FROM expired ORDER BY run_id LIMIT {limit}"),

@@ -1,8 +1,8 @@
-//! The files of a store in its folder, and how one file is put in the place of another so that
-//! a kill at any moment leaves either the old or the new one, and never none.
+//! The files of a store in its folder, and how one file replaces another so that a kill at any
+//! moment leaves either the old or the new one, and never none.
 //!
-//! The new file is made whole as `abide.db.saved`. Then `abide.db.switch` is written, which
-//! says where the old one goes; from then on every start finishes the switch.
+//! The new file is completed as `abide.db.saved`. Then `abide.db.switch` is written, which says
+//! where the old one goes; from then on every start completes the switch.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
@@ -14,35 +14,35 @@ use rustix::process::{Resource, getrlimit};
 use crate::failpoint::reach;
 use crate::kernel::time::Timestamp;
 
-/// The database.
+/// Name of the database file.
 pub const DATABASE: &str = "abide.db";
-/// What lies beside a database: the write-ahead file holds data, the other can be made anew.
+/// Suffixes of the files beside a database: the WAL contains data, the index can be rebuilt.
 const LOG: &str = "-wal";
 const INDEX: &str = "-shm";
 
-/// A file beside the database whose name goes on like this.
+/// The path of the file beside the database with this suffix.
 pub fn beside(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(ending);
     PathBuf::from(name)
 }
 
-/// The database's write-ahead file.
+/// The path of the database's WAL.
 pub fn log(path: &Path) -> PathBuf {
     beside(path, LOG)
 }
 
-/// The database and the files beside it, there or not.
+/// The paths of the database and the files beside it, whether they exist or not.
 pub fn all(path: &Path) -> Vec<PathBuf> {
     ["", LOG, INDEX].map(|ending| beside(path, ending)).into()
 }
 
-/// Can a file of the database not grow any more because the process may not write larger ones?
+/// True if a file of the database cannot grow because of the process's file size limit.
 pub fn is_at_size_limit(path: &Path) -> bool {
     room_in_files(path).is_some_and(|room| room < 2 * PAGE as u64)
 }
 
-/// By how much the largest file of the database may grow; `None`: the process has no limit.
+/// How many bytes the largest file of the database may still grow; `None`: no limit is set.
 pub fn room_in_files(path: &Path) -> Option<u64> {
     let limit = getrlimit(Resource::Fsize).current?;
     let sizes = all(path)
@@ -52,12 +52,12 @@ pub fn room_in_files(path: &Path) -> Option<u64> {
     Some(limit.saturating_sub(largest))
 }
 
-/// The folder is there, made for its owner alone if it was not.
+/// The folder exists; if it was created, only its owner can use it.
 pub fn private_folder(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
-/// Where the next file is made.
+/// The path under which a replacement for the database is built.
 pub fn saved(path: &Path) -> PathBuf {
     beside(path, ".saved")
 }
@@ -66,9 +66,9 @@ fn order(path: &Path) -> PathBuf {
     beside(path, ".switch")
 }
 
-/// The name under which a file is set aside: a word that says why, and the time.
+/// The name under which a file is set aside: a word for the reason, and the time.
 pub fn aside(path: &Path, why: &str, now: Timestamp) -> PathBuf {
-    // Colons are not liked by every file system.
+    // Some file systems do not allow colons.
     let time = now.to_string().replace(':', "-");
     let mut name = beside(path, &format!(".{why}-{time}"));
     let mut again = 1;
@@ -79,8 +79,8 @@ pub fn aside(path: &Path, why: &str, now: Timestamp) -> PathBuf {
     name
 }
 
-/// Which other processes hold locks on a database, as far as the system tells; those that write
-/// before those that read.
+/// The other processes that hold locks on a database, as far as the system reports them; only
+/// writers if there are any.
 pub fn locked_by(path: &Path) -> String {
     let own = std::process::id();
     let numbers: Vec<u64> = all(path)
@@ -122,7 +122,7 @@ pub fn locked_by(path: &Path) -> String {
     }
 }
 
-/// Removes a database file that is only half made, and what lies beside it.
+/// The partial database file and the files beside it are removed.
 pub fn discard(path: &Path) -> io::Result<()> {
     for ending in ["", LOG, INDEX, "-journal"] {
         remove(&beside(path, ending))?;
@@ -130,7 +130,7 @@ pub fn discard(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes what a kill has left of work on the database at `path`, which is there.
+/// Files that a kill left behind are removed; the database at `path` exists.
 pub fn clear_leftovers(path: &Path) -> io::Result<()> {
     for ending in [".saved", ".redone", ".patched"] {
         discard(&beside(path, ending))?;
@@ -141,7 +141,7 @@ pub fn clear_leftovers(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes what lies beside a whole database file that nobody has open.
+/// The files beside an intact database that no process has open are removed.
 pub fn discard_beside(path: &Path) -> io::Result<()> {
     for ending in [LOG, INDEX] {
         remove(&beside(path, ending))?;
@@ -157,8 +157,8 @@ pub fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// The file is there, empty or as it was, and readable by its owner alone; the engine gives
-/// the files beside it the same mode.
+/// The file exists, empty or unchanged; if it was created, only its owner can read it. SQLite
+/// gives the files beside it the same mode.
 pub fn private(path: &Path) -> io::Result<()> {
     OpenOptions::new()
         .append(true)
@@ -168,8 +168,8 @@ pub fn private(path: &Path) -> io::Result<()> {
         .map(drop)
 }
 
-/// Once this returns, [`saved`] is the database at `path`, and the old one, with the files beside
-/// it, lies at `aside`. The new file must be whole: nothing beside it.
+/// Once this returns, the file at [`saved`] is the database at `path`, and the old one, with the
+/// files beside it, is at `aside`. The new file must be complete, without a WAL.
 pub fn switch(path: &Path, aside: &Path) -> io::Result<()> {
     sync(&saved(path))?;
     let half = beside(path, ".switch.new");
@@ -188,14 +188,14 @@ pub fn switch(path: &Path, aside: &Path) -> io::Result<()> {
     finish(path)
 }
 
-/// Finishes a switch that was cut off, if there was one.
+/// An interrupted switch, if there was one, is completed.
 pub fn finish(path: &Path) -> io::Result<()> {
     let Ok(name) = fs::read_to_string(order(path)) else {
         return Ok(());
     };
     let aside = path.with_file_name(name.trim());
     if saved(path).exists() {
-        // The log first: it must never lie beside a database that it does not belong to.
+        // The WAL first: it must never be beside a database that it does not belong to.
         for ending in [LOG, INDEX, ""] {
             let (from, to) = (beside(path, ending), beside(&aside, ending));
             if from.exists() && !to.exists() {
@@ -204,7 +204,7 @@ pub fn finish(path: &Path) -> io::Result<()> {
             }
         }
         discard_beside(path)?;
-        // It is of the old one.
+        // The outline belongs to the old database.
         remove(&outline(path))?;
         sync_folder(path)?;
         fs::rename(saved(path), path)?;
@@ -215,12 +215,12 @@ pub fn finish(path: &Path) -> io::Result<()> {
     sync_folder(path)
 }
 
-/// What is in the file survives a power cut.
+/// The content of the file survives a power loss.
 pub fn sync(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
 
-/// The folder's entries survive a power cut.
+/// The entries of the folder that contains `path` survive a power loss.
 pub fn sync_folder(path: &Path) -> io::Result<()> {
     match path.parent() {
         Some(folder) => sync(folder),
@@ -228,33 +228,32 @@ pub fn sync_folder(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Which half backup is being made.
+/// The file that names the backup in progress.
 pub fn copying(path: &Path) -> PathBuf {
     beside(path, ".copying")
 }
 
-/// What is kept of the database's schema; see `outline.rs`.
+/// The file with a copy of the database's schema; see `outline.rs`.
 pub fn outline(path: &Path) -> PathBuf {
     beside(path, ".outline")
 }
 
-/// Bytes of a page.
+/// Bytes of a database page.
 pub const PAGE: usize = 4096;
 
-/// The mark of a file that damage was seen in while it was in use: the next start looks at all
-/// of it.
+/// The marker of a file in which damage was found while in use: the next start checks all of it.
 pub fn suspect(path: &Path) -> PathBuf {
     beside(path, ".suspect")
 }
 
-/// Leaves the mark. Where even that cannot be written, the damage is met again.
+/// The marker is written. If that fails, the damage will be found again.
 pub fn mark_suspect(path: &Path, why: &str) {
     if let Err(fault) = private(&suspect(path)).and_then(|()| fs::write(suspect(path), why)) {
         tracing::error!(%fault, "the mark of a damaged store could not be left");
     }
 }
 
-/// Takes the mark away.
+/// The marker is removed.
 pub fn clear_suspect(path: &Path) -> io::Result<()> {
     remove(&suspect(path))
 }

@@ -1,8 +1,8 @@
-//! The conditions of a list, put together from what its caller asks for.
+//! Builds the `WHERE` condition of a list from the filters of its caller.
 
 use super::tx::Param;
 
-/// Conditions that all must hold, and the values in them.
+/// Conditions joined by `AND`, and their parameters.
 #[derive(Default)]
 pub struct Filter<'a> {
     conditions: Vec<String>,
@@ -10,26 +10,26 @@ pub struct Filter<'a> {
 }
 
 impl<'a> Filter<'a> {
-    /// A condition without a value.
+    /// Adds a condition without a parameter.
     pub fn only(&mut self, condition: &str) {
         self.conditions.push(condition.to_owned());
     }
 
-    /// A condition in which each `?` stands for `value`.
+    /// Adds a condition in which each `?` stands for `value`.
     pub fn by(&mut self, condition: &str, value: impl Into<Param<'a>>) {
         self.values.push(value.into());
         let place = format!("?{}", self.values.len());
         self.conditions.push(condition.replace('?', &place));
     }
 
-    /// As [`Filter::by`], where there is a value.
+    /// As [`Filter::by`], if there is a value.
     pub fn maybe(&mut self, condition: &str, value: Option<impl Into<Param<'a>>>) {
         if let Some(value) = value {
             self.by(condition, value);
         }
     }
 
-    /// The column holds one of these.
+    /// Adds the condition that the column has one of these values.
     pub fn one_of<V: Into<Param<'a>>>(
         &mut self,
         column: &str,
@@ -43,7 +43,7 @@ impl<'a> Filter<'a> {
         self.only(&format!("{column} IN ({})", places.join(", ")));
     }
 
-    /// What stands behind `WHERE`, and the values in it.
+    /// The `WHERE` condition and its parameters.
     pub fn finish(self) -> (String, Vec<Param<'a>>) {
         (self.conditions.join(" AND "), self.values)
     }

@@ -1,13 +1,13 @@
-//! How a store is, as the doctor says it.
+//! The doctor's findings about a store.
 
 use super::health::{Health as Store, Unexamined};
 use super::noticed::Checked;
 use crate::contract::finding::{Finding, Health};
 
-/// A write-ahead file that is larger has not been copied for some reason.
+/// WAL size in bytes above which the doctor warns that checkpoints do not keep up.
 const MOST_LOG: u64 = 128 << 20;
 
-/// What there is to say about a store.
+/// The findings about a store that was examined.
 pub fn of(store: &Store) -> Vec<Finding> {
     vec![
         integrity(store),
@@ -21,7 +21,7 @@ pub fn of(store: &Store) -> Vec<Finding> {
     ]
 }
 
-/// What there is to say about a store that could not be looked at.
+/// The finding about a store that could not be examined.
 pub fn of_unexamined(why: &Unexamined) -> Finding {
     let finding = |status, message: String| Finding::new("store.integrity", status, message);
     match why {
@@ -220,7 +220,7 @@ fn last_end(store: &Store) -> Finding {
     }
 }
 
-/// A number of bytes as people say it.
+/// A byte count with a readable unit.
 pub fn bytes(count: u64) -> String {
     match count {
         0..=9_999 => format!("{count} B"),

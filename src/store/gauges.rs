@@ -1,22 +1,22 @@
-//! How much is live, for the daemon's numbers. The registry asks when somebody reads them.
+//! Counts of live runs and announces for the daemon's metrics, read on demand by the registry.
 
 use super::outbox;
 use super::runs;
 use super::tx::{DbError, Tx};
 use crate::kernel::run::Lane;
 
-/// How much is live.
+/// Counts of live rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gauges {
-    /// Open runs: queued, running, paused, settling.
+    /// Open runs by state: queued, running, paused, settling.
     pub states: [u64; 4],
     /// Queued runs by lane, in the order of [`Lane::ALL`].
     pub queues: Vec<(Lane, u64)>,
-    /// Announces that wait to be delivered.
+    /// Announces that are pending delivery.
     pub pending_announces: u64,
 }
 
-/// Runs that hold a slot and runs that want one, by lane in the order of [`Lane::ALL`].
+/// Running and queued runs by lane, in the order of [`Lane::ALL`].
 pub fn lanes(tx: &mut dyn Tx) -> Result<Vec<(Lane, u64, u64)>, DbError> {
     let mut lanes: Vec<(Lane, u64, u64)> = Lane::ALL.iter().map(|lane| (*lane, 0, 0)).collect();
     tx.query(
@@ -39,7 +39,7 @@ pub fn lanes(tx: &mut dyn Tx) -> Result<Vec<(Lane, u64, u64)>, DbError> {
     Ok(lanes)
 }
 
-/// Counts what is live, in one moment.
+/// Reads all counts.
 pub fn read(tx: &mut dyn Tx) -> Result<Gauges, DbError> {
     let states = runs::count_live(tx)?;
     let pending = outbox::count_pending(tx)?;

@@ -1,4 +1,4 @@
-//! The handle to an open store, by which everybody else writes and reads.
+//! The handle to an open store, through which the rest of the daemon reads and writes.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, TryLockError};
@@ -26,7 +26,7 @@ pub struct Store {
     pub(super) inner: Arc<Inner>,
 }
 
-/// What all handles share.
+/// The state that all handles share.
 pub(super) struct Inner {
     pub(super) queue: mpsc::Sender<Message>,
     pub(super) readers: Readers,
@@ -42,8 +42,8 @@ pub(super) struct Inner {
 }
 
 impl Store {
-    /// Submits a command and waits until it is committed. Dropping the future does not take
-    /// the command back.
+    /// Submits a command and waits until it is committed. Dropping the future does not cancel the
+    /// command.
     pub async fn submit(&self, command: Command) -> Result<Reply, Fault> {
         if command.makes_work() {
             self.inner.room.check()?;
@@ -60,8 +60,8 @@ impl Store {
         reply.await.unwrap_or_else(|_| Err(closed()))
     }
 
-    /// As [`Store::submit`], but waits for room in the queue: for the registry's own work,
-    /// which must not be refused.
+    /// As [`Store::submit`], but waits for room in the queue. For the registry's own work, which
+    /// must not be refused.
     pub async fn submit_patiently(&self, command: Command) -> Result<Reply, Fault> {
         let (answer, reply) = oneshot::channel();
         self.inner
@@ -72,7 +72,7 @@ impl Store {
         reply.await.unwrap_or_else(|_| Err(closed()))
     }
 
-    /// Submits a command that nobody waits for; one that finds the queue full is given up.
+    /// Submits a command whose reply is not needed; drops it, with a warning, if the queue is full.
     pub fn submit_quietly(&self, command: Command) {
         let (answer, _) = oneshot::channel();
         let job = Message::Job(Job::new(command, answer));
@@ -81,7 +81,7 @@ impl Store {
         }
     }
 
-    /// Once this returns, the commands that are submitted from now on obey `settings`.
+    /// Once this returns, commands submitted from now on follow `settings`.
     pub async fn configure(&self, settings: Settings) -> Result<(), Fault> {
         let queue = &self.inner.queue;
         queue
@@ -90,7 +90,7 @@ impl Store {
             .map_err(|_| closed())
     }
 
-    /// Does the writer work? Returns once it has answered; for ever if it is gone.
+    /// Liveness check of the writer: returns once it has answered, and never if it is gone.
     pub async fn ping(&self) {
         let (answer, answered) = oneshot::channel();
         let asked = self.inner.queue.send(Message::Ping(answer)).await;
@@ -99,8 +99,8 @@ impl Store {
         }
     }
 
-    /// What the key's first request was answered, if there was one; `conflict` if that was
-    /// another request.
+    /// The stored answer to the first request with this key, if there was one; `conflict` if that
+    /// request was a different one.
     pub fn first_answer(&self, key: &Key) -> Result<Option<Accepted>, Fault> {
         self.inner
             .readers
@@ -108,7 +108,7 @@ impl Store {
             .map_err(db_fault)?
     }
 
-    /// Runs a short read (a few rows by key) where it stands.
+    /// Runs a short read (a few rows by key) on the calling thread.
     pub fn read_now<T>(
         &self,
         query: impl FnOnce(&mut dyn Tx) -> Result<T, DbError>,
@@ -116,7 +116,7 @@ impl Store {
         self.inner.readers.with(query).map_err(db_fault)
     }
 
-    /// Runs a longer read on a thread that may wait.
+    /// Runs a longer read on a blocking thread.
     pub async fn read<T: Send + 'static>(
         &self,
         query: impl FnOnce(&mut dyn Tx) -> Result<T, DbError> + Send + 'static,
@@ -125,9 +125,9 @@ impl Store {
             .await
     }
 
-    /// As [`Store::read`], and on the same thread `then`, with the connection given back: what
-    /// is made of a long page is made, used and freed where it was read, and only what comes
-    /// of it goes to another thread.
+    /// As [`Store::read`], then runs `then` on the same thread, after the connection is returned.
+    /// Data built from a long page is built, used and freed on that thread; only its result moves
+    /// to another thread.
     pub async fn read_then<T, R: Send + 'static>(
         &self,
         query: impl FnOnce(&mut dyn Tx) -> Result<T, DbError> + Send + 'static,
@@ -139,7 +139,7 @@ impl Store {
         .await
     }
 
-    /// As [`Store::read`], but never behind somebody's long list: for the registry's own work.
+    /// As [`Store::read`], but never queued behind a client's long list: for the registry's work.
     pub async fn read_first<T: Send + 'static>(
         &self,
         query: impl FnOnce(&mut dyn Tx) -> Result<T, DbError> + Send + 'static,
@@ -153,7 +153,7 @@ impl Store {
         slots: &Arc<Semaphore>,
         read: impl FnOnce(&Store) -> Result<T, Fault> + Send + 'static,
     ) -> Result<T, Fault> {
-        // Nobody closes the semaphore, so there is always a permit in the end.
+        // The semaphore is never closed, so a permit always comes eventually.
         let permit = Arc::clone(slots).acquire_owned().await;
         let store = self.clone();
         tokio::task::spawn_blocking(move || {
@@ -164,22 +164,22 @@ impl Store {
         .unwrap_or_else(|fault| Err(Fault::internal(format!("a read panicked: {fault}"))))
     }
 
-    /// Bytes of the write-ahead file.
+    /// Size of the WAL in bytes.
     pub fn log_bytes(&self) -> u64 {
         let file = self.inner.readers.path.with_extension("db-wal");
-        // Not there: nothing was written since it was emptied.
+        // Missing file: nothing was written since the WAL was truncated.
         std::fs::metadata(file).map_or(0, |about| about.len())
     }
 
     /// Copies the whole store, as of one moment, into a new file, and checks the copy. Commits
-    /// go on meanwhile. One copy at a time; `None`: under a name with the time in it.
+    /// continue meanwhile. Only one copy runs at a time. `to` `None`: a name with the current time.
     pub async fn backup(&self, to: Option<PathBuf>) -> Result<Backup, Fault> {
         let store = self.clone();
         let copied = tokio::task::spawn_blocking(move || {
             let inner = &store.inner;
             let _alone = match inner.copying.try_lock() {
                 Ok(alone) => alone,
-                // The one that panicked holds nothing any more.
+                // The lock protects no data, so a panic of its holder does no harm.
                 Err(TryLockError::Poisoned(alone)) => alone.into_inner(),
                 Err(TryLockError::WouldBlock) => {
                     return Err(Fault::new(
@@ -200,7 +200,7 @@ impl Store {
             .unwrap_or_else(|fault| Err(Fault::internal(format!("a backup panicked: {fault}"))))
     }
 
-    /// How the store and its files are.
+    /// The state of the store and its files, for `health` and `doctor`.
     pub async fn health(&self) -> Result<Health, Fault> {
         let path = self.inner.readers.path.clone();
         let noticed = Arc::clone(&self.inner.noticed);
@@ -209,34 +209,34 @@ impl Store {
             .await
     }
 
-    /// What was saved of a damaged file before this one, until somebody has seen to it.
+    /// The report of an earlier salvage, until an operator has dealt with it.
     pub fn salvaged(&self) -> Result<Option<Report>, Fault> {
         let report = self.read_now(salvage::report)?;
         Ok(report.filter(Report::is_open))
     }
 
-    /// The room on the disk.
+    /// The free space on the store's disk.
     pub fn room(&self) -> &Room {
         &self.inner.room
     }
 
-    /// What reads and writes have noticed of damage.
+    /// The damage that reads and writes have found.
     pub fn noticed(&self) -> &Noticed {
         &self.inner.noticed
     }
 
-    /// The highest number of the log: it rises after each commit that may have added events,
-    /// and none of those still to come has a lower cursor.
+    /// The highest sequence number of the log. It rises after each commit that may have added
+    /// events, and no later event has a lower cursor.
     pub fn head(&self) -> watch::Receiver<i64> {
         self.inner.head.clone()
     }
 
-    /// The store's own id, the same for ever.
+    /// The store's own id, fixed when it was created.
     pub fn id(&self) -> &str {
         &self.inner.id
     }
 
-    /// A digest of `text` that nobody without this store can compute.
+    /// A keyed digest of `text` that can be computed only with this store's key.
     pub fn digest(&self, text: &str) -> Vec<u8> {
         blake3::keyed_hash(&self.inner.digest_key, text.as_bytes())
             .as_bytes()

@@ -1,4 +1,4 @@
-//! How a store and its files are, for the doctor: of one that is open, and of one that is not.
+//! The state of a store and its files, for the doctor: for an open store and for a closed one.
 
 use std::path::{Path, PathBuf};
 
@@ -11,43 +11,43 @@ use super::tx::{DbError, DbErrorKind, Tx, first, number};
 use super::{backup, boots, check, files, migrate, quarantine};
 use crate::kernel::time::Timestamp;
 
-/// How a store is.
+/// The state of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Health {
-    /// The file.
+    /// The database file.
     pub path: PathBuf,
-    /// A daemon has it open.
+    /// True if the daemon has it open.
     pub is_open: bool,
-    /// What is wrong with the file; empty: nothing that was seen.
+    /// What is wrong with the file; empty if nothing was found.
     pub damage: Vec<String>,
-    /// How far it was checked.
+    /// Progress of the full check.
     pub checked: Checked,
-    /// The version of its schema, and of this program.
+    /// The schema version of the file, and of this program.
     pub schema: (i64, i64),
-    /// Bytes of the database.
+    /// Bytes of the database file.
     pub bytes: u64,
-    /// Bytes of the write-ahead file.
+    /// Bytes of the WAL.
     pub log_bytes: u64,
-    /// Rows in quarantine, by table.
+    /// Number of quarantined rows by table.
     pub quarantine: Vec<(String, i64)>,
-    /// The latest of them.
+    /// The latest quarantined rows.
     pub latest: Vec<quarantine::Entry>,
-    /// Results that could not be told to anybody.
+    /// Number of announces that could not be delivered.
     pub undelivered: i64,
-    /// Results that wait to be told.
+    /// Number of announces that are pending.
     pub pending: i64,
-    /// What was saved of a damaged file before this one.
+    /// The report of an earlier salvage.
     pub salvaged: Option<Report>,
-    /// When the life of the daemon before the present one began, if it ended without a stop.
+    /// When the previous boot began, if it ended uncleanly.
     pub unclean_since: Option<Timestamp>,
     /// Files that were set aside.
     pub set_aside: Vec<PathBuf>,
 }
 
-/// So many entries of the quarantine are told of.
+/// Maximum number of quarantine entries that are reported.
 const LATEST: i64 = 20;
 
-/// How the open store is.
+/// The state of the open store.
 pub fn of(
     tx: &mut dyn Tx,
     path: &Path,
@@ -64,7 +64,7 @@ pub fn of(
     }
     damage.extend(placement.look().map(|moved| moved.what));
     let schema = number(tx, "SELECT user_version FROM pragma_user_version", &[])?;
-    // The newest row is this life's own.
+    // The newest boot row is that of this process.
     Ok(Health {
         is_open: true,
         ..gather(tx, path, (damage, checked, schema), 1)?
@@ -143,19 +143,18 @@ fn set_aside(path: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Why a closed store could not be looked at.
+/// Why a closed store could not be examined.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unexamined {
-    /// There is none.
+    /// There is no store.
     Missing,
-    /// A newer program wrote it: the version of its schema.
+    /// A newer program wrote it; its schema version.
     Newer(i64),
-    /// It cannot be read as it is: why, and what to do where a start cannot repair it.
+    /// It cannot be read: the reason, and what to do if a start cannot repair it.
     Unreadable(String, String),
 }
 
-/// How the store in this folder is, which nobody has open. All of it is read, and nothing of
-/// it is changed.
+/// The state of the closed store in this folder. Reads all of it and changes nothing.
 pub fn examine(folder: &Path) -> Result<Health, Unexamined> {
     let path = folder.join(files::DATABASE);
     if !path.exists() {
@@ -184,7 +183,7 @@ fn look(path: &Path) -> Result<Health, DbError> {
     {
         return gather(&mut db, path, (damage, checked, schema), 0);
     }
-    // A store of an earlier version, before its migration.
+    // A store with an older schema, not migrated yet.
     if boots::meta(&mut db, "store_id")?.is_none() {
         return Err(DbError {
             kind: DbErrorKind::Undecodable,

@@ -1,22 +1,22 @@
-//! The table of idempotency keys: what each was first used for, and the answer it got.
+//! The table of idempotency keys: the first request of each key, and its answer.
 
 use super::columns::{opt_time, uuid, whole};
 use super::tx::{DbError, Row, Tx, first};
 use crate::kernel::ids::RunId;
 use crate::kernel::time::Timestamp;
 
-/// What a key was first used for.
+/// The first request with a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Used {
     /// Keyed hash of the canonical parameters.
     pub digest: Vec<u8>,
-    /// The run it made.
+    /// The run that it created.
     pub run: RunId,
-    /// The first answer, JSON.
+    /// The first answer, as JSON.
     pub answer: String,
 }
 
-/// What the key was first used for, if it was.
+/// The first request with this key; `None` if the key is unused.
 pub fn get(tx: &mut dyn Tx, scope: &str, key: &str) -> Result<Option<Used>, DbError> {
     first(
         tx,
@@ -29,7 +29,7 @@ pub fn get(tx: &mut dyn Tx, scope: &str, key: &str) -> Result<Option<Used>, DbEr
 /// The columns that [`decode`] reads, in its order, and the key.
 pub const COLUMNS: &str = "digest, run_id, answer, scope, key";
 
-/// A first use out of [`COLUMNS`].
+/// Decodes a first request from [`COLUMNS`].
 pub fn decode(row: &dyn Row) -> Result<Used, DbError> {
     let answer = row.text(2)?;
     if serde_json::from_str::<serde::de::IgnoredAny>(answer).is_err() {
@@ -42,7 +42,7 @@ pub fn decode(row: &dyn Row) -> Result<Used, DbError> {
     })
 }
 
-/// When the youngest key of this run was first used.
+/// When the newest key of this run was first used.
 pub fn used_at(tx: &mut dyn Tx, run: RunId) -> Result<Option<Timestamp>, DbError> {
     let found = first(
         tx,
@@ -53,7 +53,7 @@ pub fn used_at(tx: &mut dyn Tx, run: RunId) -> Result<Option<Timestamp>, DbError
     Ok(found.flatten())
 }
 
-/// The keys of this run are free.
+/// The keys of this run are unused again.
 pub fn remove(tx: &mut dyn Tx, run: RunId) -> Result<(), DbError> {
     tx.execute(
         "DELETE FROM idempotency WHERE run_id = ?1",
@@ -62,7 +62,7 @@ pub fn remove(tx: &mut dyn Tx, run: RunId) -> Result<(), DbError> {
     .map(|_| ())
 }
 
-/// A repeat of the key finds this answer.
+/// The key is recorded with this answer, which a repeat will get.
 pub fn insert(
     tx: &mut dyn Tx,
     scope: &str,

@@ -1,4 +1,4 @@
-//! The table of memories. Each row has its words in `memory_words`, written and removed with it.
+//! The table of memories. Each row has an entry in the index `memory_words`, kept in step with it.
 
 use super::columns::{at, named, time, uuid, whole, width};
 use super::filter::Filter;
@@ -18,7 +18,7 @@ fn read(row: &dyn Row) -> Result<Memory, DbError> {
     whole(row, "memories", &[("id", at!(id))], decode)
 }
 
-/// A memory out of [`COLUMNS`].
+/// Decodes a memory from [`COLUMNS`].
 pub fn decode(row: &dyn Row) -> Result<Memory, DbError> {
     Ok(Memory {
         id: MemoryId(uuid(row, at!(id))?),
@@ -31,16 +31,16 @@ pub fn decode(row: &dyn Row) -> Result<Memory, DbError> {
     })
 }
 
-/// The name spaces of a run: each agent works for the one whose run has asked for it, whichever
-/// session that was in; without such a run, for the one of the session above. A client's session
-/// keeps nothing, so the path begins below it.
+/// The namespaces of a run. Its path has the agents of the runs that requested each other, in
+/// whichever session; without a requesting run, it continues with the parent session's agent. A
+/// client's session has no memories, so the path begins below it.
 pub fn spaces_of(tx: &mut dyn Tx, run: &Run) -> Result<Spaces, DbError> {
     let mut path = vec![run.agent.clone()];
     if run.depth == 0 && run.delegated.is_none() {
         return Ok(Spaces::of(&path));
     }
     let (mut session, mut asker) = (run.session, asker_of(run));
-    // A run is younger than who has asked for it, and a session than the one above it.
+    // A run is younger than its requester, and a session than its parent, so the loop ends.
     loop {
         let above = match asker {
             Some(asker) => runs::get(tx, asker)?,
@@ -66,31 +66,31 @@ pub fn spaces_of(tx: &mut dyn Tx, run: &Run) -> Result<Spaces, DbError> {
     Ok(Spaces::of(&path))
 }
 
-/// The run for which this one was made: whoever only sends a message to a session has nobody work
-/// for it.
+/// The run that this one works for. The sender of a message is not one: the receiver's run does
+/// not work for it.
 fn asker_of(run: &Run) -> Option<RunId> {
     let is_made = run.origin == RunOrigin::Spawn || run.delegated.is_some();
     run.parent_run.filter(|_| is_made)
 }
 
-/// The run that has asked for this session: later runs in it work for the same agent as its first.
+/// The run that requested this session: later runs in it work for the same agent as its first.
 fn maker(tx: &mut dyn Tx, session: SessionId) -> Result<Option<Run>, DbError> {
     let maker = match runs::maker_of(tx, session)? {
         Some(maker) => runs::get(tx, maker)?,
         None => None,
     };
-    // Where its first run is gone, one that was called into it may be the first that is left.
+    // If its first run was removed, the oldest one left may be a run called into the session.
     Ok(maker.filter(|maker| maker.session != session))
 }
 
-/// The hash by which the same text is known again.
+/// The hash by which an identical text is recognized.
 fn digest(text: &str) -> [u8; 16] {
     let mut short = [0; 16];
     short.copy_from_slice(&blake3::hash(text.as_bytes()).as_bytes()[..16]);
     short
 }
 
-/// The memory is kept at place `seq`, and found by its words.
+/// The memory is stored with `seq` as its list position, and can be found by its words.
 pub fn insert(tx: &mut dyn Tx, seq: i64, memory: &Memory) -> Result<(), DbError> {
     insert_row(
         tx,
@@ -110,13 +110,13 @@ pub fn insert(tx: &mut dyn Tx, seq: i64, memory: &Memory) -> Result<(), DbError>
     memory_words::add(tx, seq, &memory.org, &memory.space, &memory.text)
 }
 
-/// A tenant's memory of that id.
+/// The tenant's memory with that id.
 pub fn get(tx: &mut dyn Tx, org: &str, id: MemoryId) -> Result<Option<Memory>, DbError> {
     let sql = format!("SELECT {COLUMNS} FROM memories WHERE id = ?1 AND org = ?2");
     first(tx, &sql, &[(&id.0).into(), org.into()], read)
 }
 
-/// The memory of a name space that says exactly this.
+/// The memory of a namespace with exactly this text.
 pub fn same(
     tx: &mut dyn Tx,
     org: &str,
@@ -130,13 +130,13 @@ pub fn same(
     first(tx, &sql, &params, read)
 }
 
-/// How many memories a name space has.
+/// The number of memories in a namespace.
 pub fn count(tx: &mut dyn Tx, org: &str, space: &str) -> Result<i64, DbError> {
     let sql = "SELECT count(*) FROM memories WHERE org = ?1 AND space = ?2";
     number(tx, sql, &[org.into(), space.into()])
 }
 
-/// Is there anything that the run may be reminded of?
+/// True if any namespace that the run can read has a memory.
 pub fn has_any(tx: &mut dyn Tx, run: &Run) -> Result<bool, DbError> {
     for space in spaces_of(tx, run)?.readable() {
         if is_used(tx, &run.org, space)? {
@@ -146,13 +146,13 @@ pub fn has_any(tx: &mut dyn Tx, run: &Run) -> Result<bool, DbError> {
     Ok(false)
 }
 
-/// Has a name space any memory?
+/// True if the namespace has a memory.
 pub fn is_used(tx: &mut dyn Tx, org: &str, space: &str) -> Result<bool, DbError> {
     let sql = "SELECT 1 FROM memories WHERE org = ?1 AND space = ?2 LIMIT 1";
     Ok(number(tx, sql, &[org.into(), space.into()])? > 0)
 }
 
-/// A page of a tenant's memories with their places, newest first.
+/// A page of a tenant's memories with their list positions, newest first.
 pub fn list(
     tx: &mut dyn Tx,
     org: &str,
@@ -173,8 +173,8 @@ pub fn list(
     })
 }
 
-/// The memories in which any of these words stands, the best match first; in these name spaces,
-/// or in all of the tenant's if none is named.
+/// The memories that contain any of these words, best match first; in these namespaces, or in all
+/// of the tenant's if none is given.
 pub fn search(
     tx: &mut dyn Tx,
     org: &str,
@@ -194,7 +194,7 @@ pub fn search(
     all(tx, &sql, &[(&question).into()], read)
 }
 
-/// A tenant's memory is gone; whether there was one.
+/// The tenant's memory is deleted; returns whether it existed.
 pub fn remove(tx: &mut dyn Tx, org: &str, id: MemoryId) -> Result<bool, DbError> {
     let sql = "SELECT seq FROM memories WHERE id = ?1 AND org = ?2";
     let params = [(&id.0).into(), org.into()];
@@ -206,7 +206,7 @@ pub fn remove(tx: &mut dyn Tx, org: &str, id: MemoryId) -> Result<bool, DbError>
         .map(|gone| gone > 0)
 }
 
-/// Every memory is found by its words, and nothing else is: the index is made anew.
+/// The index is rebuilt: it has the words of every memory, and nothing else.
 pub fn index_anew(tx: &mut dyn Tx) -> Result<(), DbError> {
     memory_words::clear(tx)?;
     let mut kept = Vec::new();
@@ -214,7 +214,7 @@ pub fn index_anew(tx: &mut dyn Tx) -> Result<(), DbError> {
         "SELECT seq, org, space, body FROM memories",
         &[],
         &mut |row| {
-            // What cannot be read is set aside when somebody meets it.
+            // Rows that do not decode are quarantined when a read meets them.
             if let (Ok(org), Ok(space), Ok(body)) = (row.text(1), row.text(2), row.text(3)) {
                 kept.push((row.int(0)?, [org, space, body].map(str::to_owned)));
             }

@@ -1,25 +1,25 @@
-//! The index by which memories are found by their words: the one place where SQL is SQLite's
-//! own (FTS5), and where another engine has its full-text search. `memories` calls it with the
-//! place of a row; scopes keep tenants and name spaces apart.
+//! The full-text index of memories. Only here is the SQL specific to SQLite (FTS5); another engine
+//! would use its own full-text search. `memories` calls it with the seq of a row. Scopes separate
+//! tenants and namespaces.
 
 use std::fmt::Write;
 
 use super::tx::{DbError, Tx};
 use crate::kernel::memory::words;
 
-/// Is it this index or a part of it? What lies there is made anew, never copied.
+/// True for the index table and its parts. Their content is rebuilt, never copied.
 pub fn is_part(table: &str) -> bool {
     table.starts_with("memory_words")
 }
 
-/// The memory at place `seq` is found by the words of `text`, within the tenant and within the
-/// name space.
+/// The memory with this seq can be found by the words of `text`, within the tenant and within
+/// the namespace.
 pub fn add(tx: &mut dyn Tx, seq: i64, org: &str, space: &str, text: &str) -> Result<(), DbError> {
     let scopes = [scope(org, None), scope(org, Some(space))];
     let mut all = String::new();
     for word in words(text) {
         for scope in &scopes {
-            // Writing to a text cannot fail.
+            // Writing to a String cannot fail.
             let _ = write!(all, "{scope}x{word} ");
         }
     }
@@ -30,20 +30,20 @@ pub fn add(tx: &mut dyn Tx, seq: i64, org: &str, space: &str, text: &str) -> Res
     .map(drop)
 }
 
-/// The memory at place `seq` is not found any more.
+/// The memory with this seq cannot be found any more.
 pub fn remove(tx: &mut dyn Tx, seq: i64) -> Result<(), DbError> {
     tx.execute("DELETE FROM memory_words WHERE rowid = ?1", &[seq.into()])
         .map(drop)
 }
 
-/// Nothing is found any more.
+/// The index is empty.
 pub fn clear(tx: &mut dyn Tx) -> Result<(), DbError> {
     let all = "INSERT INTO memory_words (memory_words) VALUES ('delete-all')";
     tx.execute(all, &[]).map(drop)
 }
 
-/// The statement that gives these columns of the memories that `?1`, a [`question`], finds, the
-/// best match first.
+/// The statement that returns these columns of the memories that match `?1`, a [`question`], best
+/// match first.
 pub fn search(columns: &str, limit: u32) -> String {
     format!(
         "SELECT {columns} FROM memory_words JOIN memories ON memories.seq = memory_words.rowid \
@@ -51,8 +51,8 @@ pub fn search(columns: &str, limit: u32) -> String {
     )
 }
 
-/// What finds any of these words within any of these name spaces of a tenant; within all of
-/// them if none is named.
+/// The match expression for any of these words within any of these namespaces of a tenant, or
+/// within all of them if none is given.
 pub fn question(org: &str, spaces: &[&str], words: &[String]) -> String {
     let scopes: Vec<String> = match spaces {
         [] => vec![scope(org, None)],
@@ -70,12 +70,12 @@ pub fn question(org: &str, spaces: &[&str], words: &[String]) -> String {
     words.iter().flat_map(of).collect::<Vec<_>>().join(" OR ")
 }
 
-/// What stands in front of the words of a tenant, or of one of its name spaces.
+/// The prefix for words of a tenant, or of one of its namespaces.
 fn scope(org: &str, space: Option<&str>) -> String {
     let mut hasher = blake3::Hasher::new();
     hasher.update(org.as_bytes());
     if let Some(space) = space {
-        // No name has it in it.
+        // No name contains this separator.
         hasher.update(b"\0");
         hasher.update(space.as_bytes());
     }

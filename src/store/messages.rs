@@ -1,4 +1,4 @@
-//! The table of messages: transcripts, without gaps, append only.
+//! The table of messages: append-only transcripts without gaps.
 
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -17,13 +17,13 @@ use crate::kernel::run::Run;
 use crate::kernel::said::{Passed, Said};
 use crate::kernel::time::Timestamp;
 
-/// The columns that [`read`] reads.
+/// The columns that [`read`] decodes.
 pub const COLUMNS: &str = "id, seq, at, role, kind, origin, run_id, content, tool_call, announce_id, \
      silent, metadata, session_id, generation, child_run";
 
-/// A form in which entries are read.
+/// A Rust type that a transcript entry is decoded into.
 pub trait Form: Sized {
-    /// One entry out of [`COLUMNS`].
+    /// Decodes one entry from [`COLUMNS`].
     fn decode(row: &dyn Row) -> Result<Self, DbError>;
 }
 
@@ -48,7 +48,7 @@ fn read<M: Form>(row: &dyn Row) -> Result<M, DbError> {
     )
 }
 
-/// A message out of [`COLUMNS`].
+/// Decodes a message from [`COLUMNS`].
 pub fn decode(row: &dyn Row) -> Result<Message, DbError> {
     entry(row, json_by(row, at!(content), Blocks::stored)?)
 }
@@ -75,7 +75,7 @@ fn entry<Content, Metadata: DeserializeOwned>(
     })
 }
 
-/// The messages stand at the end of the transcript, in this order.
+/// The messages are at the end of the transcript, in this order.
 pub fn append(
     tx: &mut dyn Tx,
     session: SessionId,
@@ -95,7 +95,7 @@ pub fn append(
     Ok(appended)
 }
 
-/// The message stands at `seq`, a place that the caller has taken.
+/// The message is at `seq`, which the caller has reserved.
 pub fn insert(
     tx: &mut dyn Tx,
     session: SessionId,
@@ -130,10 +130,10 @@ pub fn insert(
     )
 }
 
-/// Which entries of a stretch are read.
+/// A filter for the entries of a transcript part.
 #[derive(Clone, Copy, Debug)]
 struct Which {
-    /// A condition, behind the others; `{own}` is the place of `own`.
+    /// A condition appended to the others; `{own}` stands for the parameter of `own`.
     sql: &'static str,
     own: Option<RunId>,
 }
@@ -151,8 +151,8 @@ impl Which {
         }
     }
 
-    /// Those that the model of this run may see. What called agents did on the way to their
-    /// answers is left out here, lest it take the places of what is shown.
+    /// The entries that the model of this run may see. Inner steps of called agents are filtered
+    /// out here, so that they do not use up the limit.
     fn shown_to(run: &Run) -> Which {
         match run.is_called() {
             true => Which {
@@ -167,7 +167,7 @@ impl Which {
         }
     }
 
-    /// The condition behind `params`, and those together with its own.
+    /// The condition with its parameter number, and `params` extended by its own parameter.
     fn bind<'a>(&'a self, mut params: Vec<Param<'a>>) -> (String, Vec<Param<'a>>) {
         let Some(own) = &self.own else {
             return (self.sql.to_owned(), params);
@@ -178,7 +178,7 @@ impl Which {
     }
 }
 
-/// A stretch of a transcript: of one session, up to a seq, of one generation or all.
+/// A part of a transcript: one session up to a seq, one generation or all.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     session: SessionId,
@@ -186,8 +186,8 @@ struct Part {
     up_to: i64,
 }
 
-/// What the transcript of a session is made of, newest first: its own messages, and before
-/// them those of the session that it is a fork of. A reset forgets them for its `generation`.
+/// The parts of a session's transcript, newest first: its own messages, then those of the session
+/// that it was forked from, and so on. After a reset, its `generation` has no forked part.
 fn parts(
     tx: &mut dyn Tx,
     session: SessionId,
@@ -212,20 +212,19 @@ fn parts(
     Ok(parts)
 }
 
-/// A session begins with this generation.
+/// The generation that a new session starts with.
 const FIRST_GENERATION: i64 = 1;
 
-/// What the model of this run may see: the last `limit` messages of its generation, oldest
-/// first. A called agent's doing is no part of its caller's conversation, which has the result
-/// of the call; that agent sees the conversation in its own way.
+/// The messages that the model of this run may see: the last `limit` of its generation, oldest
+/// first. The caller's conversation has a called agent's result but not its inner steps; the
+/// called agent gets a view of its own.
 pub fn window(tx: &mut dyn Tx, run: &Run, limit: u32) -> Result<Vec<Message>, DbError> {
     let parts = parts(tx, run.session, Some(run.generation))?;
     let found = last_of(tx, &parts, i64::MAX, limit, Which::shown_to(run))?;
     Ok(as_seen_by(run, found))
 }
 
-/// What the model of this run may see of the messages after `seq`: those of its generation, as
-/// in [`window`].
+/// The messages after `seq` that the model of this run may see, filtered as in [`window`].
 pub fn window_after(
     tx: &mut dyn Tx,
     run: &Run,
@@ -249,8 +248,8 @@ pub fn last(tx: &mut dyn Tx, session: SessionId, limit: u32) -> Result<Vec<Messa
     before(tx, session, i64::MAX, limit, true)
 }
 
-/// The `limit` messages just before `seq`, oldest first. Without `tools`, calls and results
-/// of tools are left out.
+/// The `limit` messages just before `seq`, oldest first. Without `tools`, tool calls and tool
+/// results are left out.
 pub fn before<M: Form>(
     tx: &mut dyn Tx,
     session: SessionId,
@@ -295,7 +294,7 @@ fn last_of<M: Form>(
     Ok(found)
 }
 
-/// The `limit` messages just after `seq`, oldest first.
+/// The `limit` messages just after `seq`, oldest first; `tools` as in [`before`].
 pub fn after<M: Form>(
     tx: &mut dyn Tx,
     session: SessionId,
@@ -343,8 +342,8 @@ fn after_which<M: Form>(
     Ok(found)
 }
 
-/// What the run's own input says: the task of a spawned run, the message of a turn. `None`
-/// once the transcript is gone.
+/// The run's own input: the task of a spawned run, or the message of a turn. `None` once the
+/// transcript is gone.
 pub fn said_to(
     tx: &mut dyn Tx,
     session: SessionId,
@@ -361,7 +360,7 @@ pub fn said_to(
     )
 }
 
-/// The latest user message of the session keeps what a subagent is given to know for `call`.
+/// The session's latest user message has the delegation context for `call` in its metadata.
 pub fn keep_pack(
     tx: &mut dyn Tx,
     session: SessionId,
@@ -383,14 +382,14 @@ pub fn keep_pack(
     .map(|_| ())
 }
 
-/// What a subagent is given to know for `call`.
+/// The delegation context stored for `call`.
 pub fn pack(
     tx: &mut dyn Tx,
     session: SessionId,
     generation: i64,
     call: &str,
 ) -> Result<Option<Value>, DbError> {
-    // What was said since then is some messages at the most.
+    // Only a few user messages follow the one that has it.
     let kept = with_packs(tx, session, generation, 50)?.into_iter();
     let mut packs = kept.filter_map(|(_, metadata)| {
         let mut metadata = metadata?;
@@ -402,7 +401,7 @@ pub fn pack(
     Ok(packs.next())
 }
 
-/// Places and metadata of the last user messages, the latest first.
+/// Seqs and metadata of the last user messages, latest first.
 fn with_packs(
     tx: &mut dyn Tx,
     session: SessionId,
@@ -427,7 +426,7 @@ fn with_packs(
     )
 }
 
-/// So many of a deleted session's messages are taken away, at most; how many that were.
+/// At most `limit` messages of a deleted session are deleted; returns the number deleted.
 pub fn remove_some(tx: &mut dyn Tx, session: SessionId, limit: u32) -> Result<u64, DbError> {
     tx.execute(
         &format!(
@@ -438,14 +437,14 @@ pub fn remove_some(tx: &mut dyn Tx, session: SessionId, limit: u32) -> Result<u6
     )
 }
 
-/// A called run has answered its call in the transcript.
+/// True if the called run's answer is in the transcript.
 pub fn has_answer(tx: &mut dyn Tx, child: RunId) -> Result<bool, DbError> {
     let sql = "SELECT EXISTS (SELECT 1 FROM messages WHERE child_run = ?1 \
                AND kind = 'sub_agent_ai')";
     Ok(number(tx, sql, &[(&child.0).into()])? != 0)
 }
 
-/// The place behind which only announces stand in the transcript, which no turn has seen.
+/// Seq of the last entry that is no announce or restart notice; no turn has seen those after it.
 pub fn seen_at_end(tx: &mut dyn Tx, session: SessionId) -> Result<i64, DbError> {
     number(
         tx,
@@ -455,8 +454,7 @@ pub fn seen_at_end(tx: &mut dyn Tx, session: SessionId) -> Result<i64, DbError> 
     )
 }
 
-/// How many bytes the announces have that stand at the end of the transcript, where no turn
-/// has seen them.
+/// Total bytes of the announces at the end of the transcript, which no turn has seen.
 pub fn announce_bytes_at_end(tx: &mut dyn Tx, session: SessionId) -> Result<i64, DbError> {
     let before = seen_at_end(tx, session)?;
     number(
@@ -467,8 +465,7 @@ pub fn announce_bytes_at_end(tx: &mut dyn Tx, session: SessionId) -> Result<i64,
     )
 }
 
-/// How many announces stand above `seq` that a turn must see; those of an inbox wait for
-/// nobody's turn.
+/// The number of announces after `seq` that a turn must see; inbox announces do not count.
 pub fn announces_above(tx: &mut dyn Tx, session: SessionId, seq: i64) -> Result<i64, DbError> {
     number(
         tx,

@@ -1,5 +1,5 @@
-//! Brings a database to the schema of this program: numbered, append-only steps, one
-//! transaction each.
+//! Migrates a database to the schema of this program: numbered, append-only steps, one
+//! transaction each. Called when a store is opened.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use super::tx::{DbError, DbErrorKind, Tx};
 struct Migration {
     name: &'static str,
     sql: &'static str,
-    /// It drops or rewrites something: a copy of the file is kept beside it first.
+    /// It drops or rewrites data: the file is copied first.
     destructive: bool,
 }
 
@@ -23,7 +23,7 @@ const MIGRATIONS: &[Migration] = &[Migration {
 /// The schema version of this program.
 pub const SCHEMA: i64 = MIGRATIONS.len() as i64;
 
-/// Why a database cannot be used.
+/// Why a database cannot be migrated.
 #[derive(Debug, thiserror::Error)]
 pub enum MigrateError {
     /// Another version wrote it: a newer one, or a build from before the first release. Nothing was
@@ -34,19 +34,19 @@ pub enum MigrateError {
          changed; use that version, or another state folder"
     )]
     Newer {
-        /// The version in the file.
+        /// The schema version of the file.
         found: i64,
-        /// The version of this program.
+        /// The schema version of this program.
         known: i64,
     },
-    /// A step failed. The file is as it was.
+    /// A step failed. The file is unchanged.
     #[error("migration {name} failed: {source}. The store is as it was{copy}")]
     Failed {
-        /// The step.
+        /// Name of the step.
         name: &'static str,
-        /// `, with a copy at …`, or nothing.
+        /// `, with a copy at …`, or empty.
         copy: String,
-        /// What the engine said.
+        /// The engine's error.
         source: DbError,
     },
     /// The file cannot be read at all.
@@ -54,12 +54,12 @@ pub enum MigrateError {
     Db(#[from] DbError),
 }
 
-/// The version that is in the file.
+/// The schema version of the file.
 pub fn version(db: &Sqlite) -> Result<i64, DbError> {
     db.read_pragma("user_version")
 }
 
-/// Refuses a file of a newer schema.
+/// Refuses a file with a newer schema.
 pub fn check_not_newer(found: i64) -> Result<(), MigrateError> {
     if found > SCHEMA {
         return Err(MigrateError::Newer {
@@ -75,11 +75,11 @@ pub fn migrate(db: &mut Sqlite, path: &Path) -> Result<(), MigrateError> {
     run(db, path, MIGRATIONS)
 }
 
-/// Once this returns, the empty database has the schema of this version, which is one that
-/// this program knows.
+/// Once this returns, the empty database has the schema of `version`, which this program must
+/// know.
 pub fn make(db: &mut Sqlite, version: i64) -> Result<(), DbError> {
     let steps = usize::try_from(version).unwrap_or(0).min(MIGRATIONS.len());
-    // An empty database is not copied, so its path does not matter.
+    // An empty database is not copied, so the path is not used.
     run(db, Path::new(""), &MIGRATIONS[..steps]).map_err(|fault| match fault {
         MigrateError::Db(fault) | MigrateError::Failed { source: fault, .. } => fault,
         fault @ MigrateError::Newer { .. } => DbError {
@@ -103,13 +103,13 @@ fn run(db: &mut Sqlite, path: &Path, migrations: &[Migration]) -> Result<(), Mig
         let mut copy = String::new();
         if migration.destructive && found > 0 {
             let beside = path.with_extension(format!("before-{}.db", migration.name));
-            // A copy that a failed earlier try left is of the same old file: made anew.
+            // A copy left by a failed earlier attempt is of the same old file, so it is replaced.
             let _ = std::fs::remove_file(&beside);
             db.copy_to(&beside)?;
             copy = format!(", with a copy at {}", beside.display());
         }
-        // A table that is made anew is dropped while others refer to it. Whether they still
-        // do in the end is checked before the commit.
+        // A table that is rebuilt is dropped while others refer to it, so references are checked
+        // before the commit instead.
         let sql = format!(
             "PRAGMA foreign_keys = 0;\nBEGIN IMMEDIATE;\n{}",
             migration.sql
@@ -119,7 +119,7 @@ fn run(db: &mut Sqlite, path: &Path, migrations: &[Migration]) -> Result<(), Mig
             .and_then(|()| check_references(db))
             .and_then(|()| db.batch(&format!("PRAGMA user_version = {to};\nCOMMIT;")));
         if done.is_err() {
-            // Not in a transaction any more when the fault itself rolled it back.
+            // No transaction is open if the error itself rolled it back.
             let _ = db.batch("ROLLBACK");
         }
         db.batch("PRAGMA foreign_keys = 1")?;
@@ -135,7 +135,7 @@ fn run(db: &mut Sqlite, path: &Path, migrations: &[Migration]) -> Result<(), Mig
     Ok(())
 }
 
-/// Every row that refers to another still finds it.
+/// Fails unless every reference between rows is valid.
 fn check_references(db: &mut Sqlite) -> Result<(), DbError> {
     let mut lost = None;
     db.query("PRAGMA foreign_key_check", &[], &mut |row| {

@@ -1,10 +1,10 @@
-//! The only folder that knows SQL. Writes are named commands on one thread, answered after
-//! their commit; reads have connections of their own.
+//! The only folder that contains SQL. Writes are named commands that one thread executes and
+//! answers after their commit; reads use connections of their own.
 //!
-//! SQL is written once, over [`tx::Tx`], in a subset that another engine can take: `?1`
-//! parameters; no constraint error as control flow (`ON CONFLICT` or a look before); numbers
+//! SQL is written once, over [`tx::Tx`], in a subset that another engine can execute: `?1`
+//! parameters; no constraint error as control flow (use `ON CONFLICT` or a read first); numbers
 //! from the stored counter, never `max() + 1`; no U+0000 in text; literal `LIMIT`; ids and
-//! keys compared bytewise. Migrations are each engine's own.
+//! keys compared bytewise. Each engine has its own migrations.
 
 pub mod agents;
 pub mod approvals;
@@ -89,7 +89,7 @@ pub use writer::OnFatal;
 use crate::kernel::fault::{Fault, Kind};
 use tx::{DbError, DbErrorKind};
 
-/// What a fault of the database means to whoever asked.
+/// Translates a database error into the fault that the caller receives.
 pub(crate) fn db_fault(fault: DbError) -> Fault {
     match fault.kind {
         DbErrorKind::Full => Fault::new(

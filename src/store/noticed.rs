@@ -1,5 +1,5 @@
-//! What reads and writes have noticed of damage, until somebody sees to it: rows that cannot
-//! be read, and whether the file itself is damaged.
+//! Damage found by reads and writes, until it is dealt with: rows that do not decode, and whether
+//! the file itself is damaged.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -12,11 +12,10 @@ use super::files;
 use super::tx::BadRow;
 use crate::kernel::time::Timestamp;
 
-/// So many rows are remembered in one life of the daemon; more is a matter for a repair of
-/// the whole file.
+/// Maximum number of rows recorded per boot; with more, the whole file needs repair.
 const MOST: usize = 100_000;
 
-/// What was noticed of damage.
+/// The damage found so far.
 pub struct Noticed {
     database: PathBuf,
     rows: Mutex<Rows>,
@@ -25,27 +24,27 @@ pub struct Noticed {
     checked: Mutex<Checked>,
 }
 
-/// How far the full check of this life has come.
+/// The progress of this boot's full check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Checked {
     /// It has not begun.
     #[default]
     NotYet,
-    /// It is at this table.
+    /// It is checking this table.
     At(String),
-    /// It has looked at every table: when, and what it found.
+    /// It has checked every table: when it ended, and its findings.
     Done(Timestamp, Vec<String>),
 }
 
 #[derive(Default)]
 struct Rows {
-    /// Each row is handed out once: one that stays unreadable must not keep anybody busy.
+    /// Each row is handed out once, so that one that stays undecodable causes no endless work.
     seen: HashSet<BadRow>,
     waiting: Vec<BadRow>,
 }
 
 impl Noticed {
-    /// Nothing yet, of this database.
+    /// An empty record for this database.
     pub fn new(database: &Path) -> Self {
         Noticed {
             database: database.to_owned(),
@@ -56,7 +55,7 @@ impl Noticed {
         }
     }
 
-    /// The file itself is damaged: the next start looks at all of it.
+    /// The file is marked as damaged: the next start checks all of it.
     pub fn corrupt(&self, why: &str) {
         if !self.is_corrupt.swap(true, Ordering::Relaxed) {
             tracing::error!(
@@ -67,12 +66,12 @@ impl Noticed {
         }
     }
 
-    /// Was the file seen to be damaged in this life?
+    /// True if this process has found the file to be damaged.
     pub fn is_corrupt(&self) -> bool {
         self.is_corrupt.load(Ordering::Relaxed)
     }
 
-    /// These rows could not be read.
+    /// These rows, which do not decode, are recorded, each once.
     pub fn rows(&self, found: Vec<BadRow>) {
         if found.is_empty() {
             return;
@@ -87,34 +86,34 @@ impl Noticed {
         }
     }
 
-    /// How far the full check has come.
+    /// The progress of the full check.
     pub fn checked(&self) -> Checked {
         let checked = self.checked.lock();
         checked.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The full check has come so far.
+    /// The progress of the full check is recorded.
     pub fn set_checked(&self, checked: Checked) {
         *self.checked.lock().unwrap_or_else(PoisonError::into_inner) = checked;
     }
 
-    /// Takes out what nobody has seen to yet.
+    /// Takes the recorded rows that are not quarantined yet.
     pub fn take(&self) -> Vec<BadRow> {
         std::mem::take(&mut self.lock().waiting)
     }
 
-    /// Are there rows that nobody has seen to yet?
+    /// True if there are rows that [`Noticed::take`] has not returned yet.
     pub fn some_wait(&self) -> bool {
         !self.lock().waiting.is_empty()
     }
 
-    /// Returns when there may be rows to see to.
+    /// Returns when there may be new rows to take.
     pub async fn news(&self) {
         self.news.notified().await;
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Rows> {
-        // Both collections are whole at every moment.
+        // Both collections are consistent at every moment.
         self.rows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

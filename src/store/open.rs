@@ -1,4 +1,4 @@
-//! Opening a store: whole as it was, new, or saved out of a damaged file.
+//! Opens a store: an intact one, a new one, or one salvaged from a damaged file.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -22,90 +22,90 @@ use super::writer::{Kept, Message, OnFatal, QUEUE, Told, Writer};
 use super::{backup, boots, check, files, redo};
 use crate::clock::Clock;
 
-/// How a store is opened.
+/// Options for opening a store.
 pub struct OpenOptions {
     /// The state folder.
     pub folder: PathBuf,
-    /// Time and ids.
+    /// Source of time and ids.
     pub clock: Clock,
-    /// Settings that commands obey.
+    /// Initial settings that commands follow.
     pub settings: Settings,
-    /// Called when a commit cannot be trusted any more; it must end the process.
+    /// Called when no further commit can be trusted; it must end the process.
     pub on_fatal: OnFatal,
 }
 
 /// Why a store cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Its schema cannot be used.
+    /// The schema is too new, or a migration failed.
     #[error(transparent)]
     Migrate(#[from] MigrateError),
-    /// The file is damaged, or no database, and nothing of it could be read.
+    /// The file is damaged or is not a database, and no row could be read.
     #[error(
         "{path} cannot be read as a store: {why}. No row of it could be saved, so it was left as \
          it is and nothing was started. {advice}"
     )]
     Damaged {
-        /// The file.
+        /// The database file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// What is wrong with the file.
         why: String,
-        /// Which backup can take its place.
+        /// Which backup can replace it, as text for the operator.
         advice: String,
     },
-    /// The database is gone, its write-ahead file is not.
+    /// The database file is missing, but its WAL exists.
     #[error(
         "{log} holds what was written last, but the store that it belongs to is not there. \
          Nothing was started, so that it is not lost. Put that file back. {advice}"
     )]
     OnlyLog {
-        /// The write-ahead file.
+        /// The WAL file.
         log: PathBuf,
-        /// Which backup can take the place of the store.
+        /// Which backup can replace the store, as text for the operator.
         advice: String,
     },
-    /// Another process holds the database locked.
+    /// Another process holds a lock on the database.
     #[error(
         "{path} is locked by {by}. Nothing was started and nothing was changed. End that, or its \
          transaction, and start again"
     )]
     Locked {
-        /// The file.
+        /// The database file.
         path: PathBuf,
-        /// Which processes, as far as the system tells.
+        /// The processes that hold the lock, as far as the system reports them.
         by: String,
     },
-    /// The file, or its folder, takes no writes.
+    /// The file or its folder is not writable.
     #[error(
         "{path} cannot be written: {source}. Nothing was started and nothing was changed. Make \
          the file and its folder writable for this user, or choose another --state-dir"
     )]
     ReadOnly {
-        /// The file.
+        /// The database file.
         path: PathBuf,
-        /// What the engine said.
+        /// The engine's error.
         source: DbError,
     },
-    /// The disk is full, and not even what reads need can be made.
+    /// The disk is full, and not even the files that reads need can be created.
     #[error(
         "the disk with {path} is full ({source}). Nothing was started and nothing was lost. Free \
          some space, and start again"
     )]
     NoRoom {
-        /// The file.
+        /// The database file.
         path: PathBuf,
-        /// What the engine said.
+        /// The engine's error.
         source: DbError,
     },
-    /// Anything else.
+    /// Any other error of the engine.
     #[error(
         "{path} cannot be opened: {source}. Nothing was started; what was accepted is kept. Look \
          at it with `abide doctor`"
     )]
     Db {
-        /// The file.
+        /// The database file.
         path: PathBuf,
-        /// What the engine said.
+        /// The engine's error.
         source: DbError,
     },
 }
@@ -147,30 +147,30 @@ impl OpenError {
     }
 }
 
-/// What opening gives.
+/// The result of opening a store.
 pub struct Opened {
-    /// The handle.
+    /// The handle for reads and writes.
     pub store: Store,
-    /// What the registry must do after commits, in their order: one message a commit.
+    /// The registry's work after commits, in commit order: one message per commit.
     pub effects: mpsc::UnboundedReceiver<Vec<Effect>>,
-    /// The threads; kept until the end.
+    /// The store's threads; the owner closes them last.
     pub threads: Threads,
-    /// What was saved, if the file was found damaged.
+    /// The report of the salvage, if the file was found damaged.
     pub salvaged: Option<Report>,
     /// Resolves (with an error) when the writer's thread has ended.
     pub writer_ended: oneshot::Receiver<()>,
 }
 
 impl Store {
-    /// Opens the store in a folder, or makes a new one; runs migrations. A damaged file is set
-    /// aside, and what can be read of it is what is opened.
+    /// Opens the store in a folder, or creates one; runs migrations. A damaged file is set aside,
+    /// and the data that could be read from it is opened in its place.
     pub fn open(options: OpenOptions) -> Result<Opened, OpenError> {
         let path = options.folder.join(files::DATABASE);
         let wrap = |source: DbError| OpenError::of(&path, source);
         let unusable = |fault| OpenError::of_schema(&path, fault);
         let mut salvaged = prepare(&path, &options.clock)?;
         let begun = match begin(&path, &options.clock) {
-            // Damage that no look before has met.
+            // Damage that no earlier check found.
             Err(MigrateError::Db(fault)) if fault.is_damage() && salvaged.is_none() => {
                 salvaged = Some(save(&path, None, &fault.message, &options.clock)?);
                 begin(&path, &options.clock)
@@ -210,7 +210,7 @@ impl Store {
         );
         let (alive, writer_ended) = oneshot::channel();
         let work = move || {
-            // Dropped when the thread ends, whatever ends it.
+            // Dropped when the thread ends, for whatever reason.
             let _alive: oneshot::Sender<()> = alive;
             writer.run(jobs);
         };
@@ -219,7 +219,7 @@ impl Store {
         let (looked_after, wake) = (Arc::clone(&placement), queue.clone());
         let watch = move || {
             if looked_after.look().is_some() {
-                // A queue that is full has the writer at work, which looks by itself.
+                // If the queue is full, the writer is busy and checks the files itself.
                 let _ = wake.try_send(Message::Look);
             }
         };
@@ -258,14 +258,14 @@ impl Store {
     }
 }
 
-/// The writer's connection to a whole store, and what the store says of itself.
+/// The writer's connection to an intact store, and the store's identity.
 struct Begun {
     db: Sqlite,
     id: String,
     digest_key: [u8; 32],
 }
 
-/// Once this returns, the store has the schema of this program, whose outline is kept beside it.
+/// Once this returns, the store has this program's schema, and its outline is saved beside it.
 fn begin(path: &Path, clock: &Clock) -> Result<Begun, MigrateError> {
     let mut db = Sqlite::open(path, Use::Write)?;
     migrate::migrate(&mut db, path)?;
@@ -274,8 +274,8 @@ fn begin(path: &Path, clock: &Clock) -> Result<Begun, MigrateError> {
     Ok(Begun { db, id, digest_key })
 }
 
-/// Once this returns, there is a whole database at `path`: the one that was there, a new one,
-/// or what could be saved of a damaged one, with the report of that.
+/// Once this returns, `path` is an intact database: the existing one, a new one, or the salvaged
+/// content of a damaged one, in which case the salvage report is returned.
 fn prepare(path: &Path, clock: &Clock) -> Result<Option<Report>, OpenError> {
     let wrap = |source: DbError| OpenError::of(path, source);
     let io = |fault: std::io::Error| wrap(DbError::from(fault));
@@ -285,7 +285,7 @@ fn prepare(path: &Path, clock: &Clock) -> Result<Option<Report>, OpenError> {
     if path.exists() {
         files::clear_leftovers(path).map_err(io)?;
     } else if check::at_start(&saved).is_ok_and(|damage| damage.is_none()) {
-        // A kill came between the copy of a store that was gone and its switch.
+        // The process was killed between copying a deleted store and switching to the copy.
         let aside = files::aside(path, "before-rescue", clock.now());
         files::switch(path, &aside).map_err(io)?;
     }
@@ -300,10 +300,10 @@ fn prepare(path: &Path, clock: &Clock) -> Result<Option<Report>, OpenError> {
     }
     let mut redone = None;
     let damage = match header_version(path) {
-        // A newer file is refused before anything touches it.
+        // A newer file is refused before it is touched.
         Ok(found) => {
             migrate::check_not_newer(found)?;
-            // First: what the engine reads beside a damaged log is no state of the store.
+            // First: what the engine reads beside a damaged WAL is not a state of the store.
             match check::lost_of_log(path).map_err(wrap)? {
                 Some(lost) => {
                     redone = Some(redo::redo(path).map_err(io)?);
@@ -323,8 +323,8 @@ fn prepare(path: &Path, clock: &Clock) -> Result<Option<Report>, OpenError> {
     save(path, source, &why, clock).map(Some)
 }
 
-/// Once this returns, the damaged file at `path` is set aside and what could be read of it, or of
-/// `source` in its place, is the store. The failure says which backup can take its place.
+/// Once this returns, the damaged file at `path` is set aside, and the data read from it, or from
+/// `source` in its place, is the store. The error names the backup that can replace it.
 fn save(path: &Path, source: Option<&Path>, why: &str, clock: &Clock) -> Result<Report, OpenError> {
     tracing::error!(path = %path.display(), why, "the store is damaged; what can be read is saved");
     match salvage::salvage(path, source, why, clock) {
@@ -342,8 +342,8 @@ fn save(path: &Path, source: Option<&Path>, why: &str, clock: &Clock) -> Result<
     }
 }
 
-/// Makes a new store aside and puts it in its place whole, so that an empty or half file
-/// there is always damage and never taken for a new store.
+/// Creates a new store under another name and renames it into place when complete, so that an
+/// empty or partial file at `path` always means damage and never a new store.
 fn make(path: &Path, clock: &Clock) -> Result<(), MigrateError> {
     let io = DbError::from;
     let aside = path.with_extension("db.new");
@@ -361,14 +361,14 @@ fn make(path: &Path, clock: &Clock) -> Result<(), MigrateError> {
     identity(&mut db, clock)?;
     db.checkpoint_truncate()?;
     drop(db);
-    // One sync for all steps of the schema: until the file has its name it is not in use.
+    // One sync for all steps of the schema: the file is not in use before its rename.
     files::sync(&aside)
         .and_then(|()| std::fs::rename(&aside, path))
         .and_then(|()| files::sync_folder(path))
         .map_err(|fault| io(fault).into())
 }
 
-/// The store's id and digest key, made at its first opening.
+/// The store's id and digest key, created when the store is first opened.
 fn identity(db: &mut Sqlite, clock: &Clock) -> Result<(String, [u8; 32]), DbError> {
     let fresh = clock.new_id().to_string();
     boots::set_meta_once(db, "store_id", &fresh)?;

@@ -1,4 +1,4 @@
-//! The table of announces: each run's end, waiting to be told or told.
+//! The table of announces: the end of each run, pending or delivered to its requester.
 
 use super::columns::{at, named, opt_string, opt_time, time, uuid, whole};
 use super::filter::Filter;
@@ -7,28 +7,28 @@ use crate::kernel::ids::{AnnounceId, RunId, SessionId};
 use crate::kernel::run::{AnnouncePolicy, Run};
 use crate::kernel::time::Timestamp;
 
-/// One row.
+/// One announce.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
-    /// Its place in the order of delivery.
+    /// Its position in the order of delivery.
     pub seq: i64,
     /// The run that ended.
     pub run: RunId,
-    /// Its id in the transcript.
+    /// The id of the announce in the target's transcript.
     pub announce: AnnounceId,
-    /// Who is told.
+    /// The session that receives it.
     pub target: SessionId,
-    /// That session's generation at spawn.
+    /// The target's generation when the run was spawned.
     pub target_generation: i64,
-    /// How.
+    /// How it is delivered.
     pub policy: AnnouncePolicy,
-    /// `pending`, `delivered`, `undelivered`, `dismissed`.
+    /// `pending`, `delivered`, `undelivered` or `dismissed`.
     pub state: String,
-    /// Delivered as a tool's outcome (`tool`).
+    /// `tool` if it was delivered as the outcome of a tool call.
     pub via: Option<String>,
     /// Why it is undelivered.
     pub held: Option<String>,
-    /// Its place in the transcript, once delivered.
+    /// Its seq in the transcript, once delivered.
     pub message_seq: Option<i64>,
     /// When it was delivered.
     pub delivered_at: Option<Timestamp>,
@@ -39,16 +39,16 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Does it stand in an inbox, waiting for somebody to take note?
+    /// True if it belongs to an inbox, where it waits to be acknowledged.
     pub fn is_inbox(&self) -> bool {
         self.policy == AnnouncePolicy::Inbox && self.via.is_none()
     }
 }
 
-/// So many announces enter a transcript in one transaction at most.
+/// Maximum number of announces that enter a transcript in one transaction.
 pub const AT_ONCE: u32 = 50;
 
-/// The columns that [`read`] reads.
+/// The columns that [`read`] decodes.
 pub const COLUMNS: &str = "seq, run_id, announce_id, target_session, target_generation, policy, state, \
      message_seq, delivered_at, acked_at, created_at, via, held";
 
@@ -56,7 +56,7 @@ fn read(row: &dyn Row) -> Result<Entry, DbError> {
     whole(row, "outbox", &[("seq", at!(seq))], decode)
 }
 
-/// An announce out of [`COLUMNS`].
+/// Decodes an announce from [`COLUMNS`].
 pub fn decode(row: &dyn Row) -> Result<Entry, DbError> {
     Ok(Entry {
         seq: row.int(at!(seq))?,
@@ -75,8 +75,8 @@ pub fn decode(row: &dyn Row) -> Result<Entry, DbError> {
     })
 }
 
-/// The end of `run` waits to be told to its requester, under `policy`. Nothing happens for a
-/// run that has no requester.
+/// The end of `run` is pending for its requester, under `policy`. Does nothing for a run without
+/// a requester.
 pub fn insert(
     tx: &mut dyn Tx,
     seq: i64,
@@ -91,7 +91,7 @@ pub fn insert(
     insert_for(tx, seq, run, target, policy, now)
 }
 
-/// The end of `run` waits to be told to this session, of this generation.
+/// The end of `run` is pending for this session, in this generation.
 pub fn insert_for(
     tx: &mut dyn Tx,
     seq: i64,
@@ -117,7 +117,7 @@ pub fn insert_for(
     )
 }
 
-/// What waits to be told to this session, in order, at most `limit`.
+/// At most `limit` pending announces for this session, in order.
 pub fn pending_for(tx: &mut dyn Tx, target: SessionId, limit: u32) -> Result<Vec<Entry>, DbError> {
     all(
         tx,
@@ -130,21 +130,21 @@ pub fn pending_for(tx: &mut dyn Tx, target: SessionId, limit: u32) -> Result<Vec
     )
 }
 
-/// Does anything wait to be told to this session?
+/// True if an announce is pending for this session.
 pub fn has_pending(tx: &mut dyn Tx, target: SessionId) -> Result<bool, DbError> {
     let sql = "SELECT EXISTS (SELECT 1 FROM outbox WHERE target_session = ?1 \
                AND state = 'pending')";
     Ok(number(tx, sql, &[(&target.0).into()])? != 0)
 }
 
-/// Does anything wait for this session that a turn there must see?
+/// True if an announce is pending for this session that a turn must see.
 pub fn has_waking(tx: &mut dyn Tx, target: SessionId) -> Result<bool, DbError> {
     let sql = "SELECT EXISTS (SELECT 1 FROM outbox WHERE target_session = ?1 \
                AND state = 'pending' AND policy <> 'inbox')";
     Ok(number(tx, sql, &[(&target.0).into()])? != 0)
 }
 
-/// What waits to enter the turn that goes on in this session, in order.
+/// Pending announces that are to enter the current turn of this session, in order.
 pub fn steering(tx: &mut dyn Tx, target: SessionId) -> Result<Vec<Entry>, DbError> {
     all(
         tx,
@@ -157,7 +157,7 @@ pub fn steering(tx: &mut dyn Tx, target: SessionId) -> Result<Vec<Entry>, DbErro
     )
 }
 
-/// Sessions that something waits for.
+/// Sessions that have pending announces.
 pub fn pending_targets(tx: &mut dyn Tx) -> Result<Vec<SessionId>, DbError> {
     all(
         tx,
@@ -171,7 +171,7 @@ pub fn pending_targets(tx: &mut dyn Tx) -> Result<Vec<SessionId>, DbError> {
     )
 }
 
-/// How many announces wait, over all sessions.
+/// The number of pending announces, over all sessions.
 pub fn count_pending(tx: &mut dyn Tx) -> Result<i64, DbError> {
     number(
         tx,
@@ -180,7 +180,7 @@ pub fn count_pending(tx: &mut dyn Tx) -> Result<i64, DbError> {
     )
 }
 
-/// How many announces wait to be told to this session.
+/// The number of pending announces for this session.
 pub fn count_pending_for(tx: &mut dyn Tx, target: SessionId) -> Result<i64, DbError> {
     number(
         tx,
@@ -189,7 +189,7 @@ pub fn count_pending_for(tx: &mut dyn Tx, target: SessionId) -> Result<i64, DbEr
     )
 }
 
-/// How many announces this session has not acknowledged.
+/// The number of inbox announces that this session has not acknowledged.
 pub fn count_unacked(tx: &mut dyn Tx, target: SessionId) -> Result<i64, DbError> {
     number(
         tx,
@@ -199,8 +199,8 @@ pub fn count_unacked(tx: &mut dyn Tx, target: SessionId) -> Result<i64, DbError>
     )
 }
 
-/// The announce stands in its target's transcript at `message_seq`; `quietly`: nobody's turn
-/// must see it.
+/// The announce is delivered, in its target's transcript at `message_seq`. `quietly`: no turn
+/// needs to see it, so it moves to the inbox.
 pub fn mark_delivered(
     tx: &mut dyn Tx,
     seq: i64,
@@ -217,9 +217,9 @@ pub fn mark_delivered(
     .map(|_| ())
 }
 
-/// The requester's own run has received the end of `run` as the outcome of a tool call, which
-/// stands in its transcript at `message_seq`: nothing is announced any more. To be called in
-/// the transaction of that outcome. `false`: there is no announce, or it was told already.
+/// The announce of `run` is delivered as the outcome of a tool call, at `message_seq` of the
+/// transcript, and not announced otherwise. Call it in the transaction of that outcome. Returns
+/// `false` if there is no announce, or it was already delivered.
 pub fn mark_told_by_tool(
     tx: &mut dyn Tx,
     run: RunId,
@@ -234,7 +234,7 @@ pub fn mark_told_by_tool(
     Ok(changed == 1)
 }
 
-/// The held announce waits to be told again.
+/// The undelivered announce is pending again.
 pub fn offer(tx: &mut dyn Tx, seq: i64) -> Result<(), DbError> {
     tx.execute(
         "UPDATE outbox SET state = 'pending', held = NULL \
@@ -244,7 +244,7 @@ pub fn offer(tx: &mut dyn Tx, seq: i64) -> Result<(), DbError> {
     .map(|_| ())
 }
 
-/// All that is held for this session waits to be told again; whether there was any.
+/// All undelivered announces of this session are pending again; returns whether there were any.
 pub fn offer_all(tx: &mut dyn Tx, target: SessionId) -> Result<bool, DbError> {
     let changed = tx.execute(
         "UPDATE outbox SET state = 'pending', held = NULL \
@@ -254,14 +254,14 @@ pub fn offer_all(tx: &mut dyn Tx, target: SessionId) -> Result<bool, DbError> {
     Ok(changed > 0)
 }
 
-/// Of announces for a session: those that are to wake its agent and that no turn has seen, because
-/// they are not delivered yet or stand behind place `?2` of its transcript.
+/// Condition for announces that are to wake the agent of session `?1` and that no turn has seen:
+/// not delivered yet, or after seq `?2` of the transcript.
 const UNSEEN: &str = "target_session = ?1 AND policy <> 'inbox' \
      AND (state = 'pending' OR state = 'undelivered' \
           OR (state = 'delivered' AND via IS NULL AND message_seq > ?2))";
 
 /// Announces that are to wake the session's agent and that no turn has seen, each with the run
-/// that ended. `seen`: so far its transcript was seen.
+/// that ended. `seen`: the last seq of the transcript that a turn has seen.
 pub fn unseen(tx: &mut dyn Tx, target: SessionId, seen: i64) -> Result<Vec<(i64, RunId)>, DbError> {
     all(
         tx,
@@ -275,7 +275,7 @@ pub fn unseen(tx: &mut dyn Tx, target: SessionId, seen: i64) -> Result<Vec<(i64,
     )
 }
 
-/// None of them wakes an agent any more: they are in the session's inbox.
+/// The announces that [`unseen`] returns are in the session's inbox and wake no agent.
 pub fn set_unseen_inbox(tx: &mut dyn Tx, target: SessionId, seen: i64) -> Result<(), DbError> {
     tx.execute(
         &format!("UPDATE outbox SET policy = 'inbox' WHERE {UNSEEN}"),
@@ -284,7 +284,7 @@ pub fn set_unseen_inbox(tx: &mut dyn Tx, target: SessionId, seen: i64) -> Result
     .map(|_| ())
 }
 
-/// The announce is one of its session's inbox, and wakes no agent.
+/// The announce is in its session's inbox and wakes no agent.
 pub fn set_inbox(tx: &mut dyn Tx, seq: i64) -> Result<(), DbError> {
     tx.execute(
         "UPDATE outbox SET policy = 'inbox' WHERE seq = ?1",
@@ -293,7 +293,7 @@ pub fn set_inbox(tx: &mut dyn Tx, seq: i64) -> Result<(), DbError> {
     .map(|_| ())
 }
 
-/// The announce need not be told.
+/// The pending or undelivered announce is dismissed and will not be delivered.
 pub fn dismiss(tx: &mut dyn Tx, seq: i64) -> Result<(), DbError> {
     tx.execute(
         "UPDATE outbox SET state = 'dismissed' \
@@ -303,7 +303,7 @@ pub fn dismiss(tx: &mut dyn Tx, seq: i64) -> Result<(), DbError> {
     .map(|_| ())
 }
 
-/// Announces in this session's inbox that nobody has acknowledged, at most `limit`.
+/// At most `limit` delivered announces in this session's inbox that are not acknowledged.
 pub fn unacked(tx: &mut dyn Tx, target: SessionId, limit: u32) -> Result<Vec<Entry>, DbError> {
     all(
         tx,
@@ -316,8 +316,8 @@ pub fn unacked(tx: &mut dyn Tx, target: SessionId, limit: u32) -> Result<Vec<Ent
     )
 }
 
-/// Announces of runs of this session that somebody has yet to take note of, as far as their
-/// rows say.
+/// Announces of this session's runs that are still pending, undelivered or unacknowledged,
+/// according to their rows.
 pub fn untold_of(tx: &mut dyn Tx, session: SessionId) -> Result<Vec<Entry>, DbError> {
     let columns: Vec<String> = COLUMNS
         .split(", ")
@@ -337,14 +337,14 @@ pub fn untold_of(tx: &mut dyn Tx, session: SessionId) -> Result<Vec<Entry>, DbEr
     )
 }
 
-/// The row of a run is gone.
+/// The outbox row of the run is deleted.
 pub fn remove(tx: &mut dyn Tx, run: RunId) -> Result<(), DbError> {
     tx.execute("DELETE FROM outbox WHERE run_id = ?1", &[(&run.0).into()])
         .map(|_| ())
 }
 
-/// The announce cannot be told, for this reason; the result stays on the run. One that stood
-/// in a transcript counts as not told any more.
+/// The announce is undelivered, for this reason; the result stays on the run. A previous delivery
+/// no longer counts.
 pub fn hold(tx: &mut dyn Tx, seq: i64, why: &str) -> Result<(), DbError> {
     tx.execute(
         "UPDATE outbox SET state = 'undelivered', held = ?2, message_seq = NULL, \
@@ -354,9 +354,9 @@ pub fn hold(tx: &mut dyn Tx, seq: i64, why: &str) -> Result<(), DbError> {
     .map(|_| ())
 }
 
-/// The delivered announce is acknowledged, if it was addressed to this session; the entry as
-/// it is now, and whether this call changed it. `None`: there is no such announce, or it is
-/// not delivered yet.
+/// The delivered announce is acknowledged, if it was addressed to this session. Returns the entry
+/// after the call and whether this call changed it; `None` if there is no such announce, or it
+/// is not delivered yet.
 pub fn ack(
     tx: &mut dyn Tx,
     target: SessionId,
@@ -390,7 +390,7 @@ pub fn of_run(tx: &mut dyn Tx, run: RunId) -> Result<Option<Entry>, DbError> {
     )
 }
 
-/// How the ends of these runs are told, as far as they are.
+/// The announces of these runs, for those that have one.
 pub fn of_runs(tx: &mut dyn Tx, runs: &[RunId]) -> Result<Vec<Entry>, DbError> {
     if runs.is_empty() {
         return Ok(Vec::new());
@@ -402,7 +402,7 @@ pub fn of_runs(tx: &mut dyn Tx, runs: &[RunId]) -> Result<Vec<Entry>, DbError> {
     all(tx, &sql, &params, read)
 }
 
-/// The place of a run's announce in its requester's transcript, if it stands there.
+/// Seq of the run's announce in its requester's transcript, if it is there.
 pub fn place_in_transcript(tx: &mut dyn Tx, run: &Run) -> Result<Option<i64>, DbError> {
     let Some(requester) = &run.requester else {
         return Ok(None);
@@ -418,7 +418,8 @@ pub fn place_in_transcript(tx: &mut dyn Tx, run: &Run) -> Result<Option<i64>, Db
     )
 }
 
-/// Delivered announces of a session's inbox after place `after`, in order.
+/// Delivered announces of a session's inbox after position `after`, in order; `acked` includes
+/// acknowledged ones.
 pub fn inbox(
     tx: &mut dyn Tx,
     target: SessionId,

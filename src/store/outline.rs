@@ -1,6 +1,6 @@
-//! What lies where in a database file: its schema with the pages at which tables begin. A copy
-//! is kept beside the database, so that the rows can still be found when the first page or the
-//! schema is damaged.
+//! The outline of a database file: its schema with the root page of each table. A copy is kept
+//! beside the database, so that rows can still be found when the first page or the schema is
+//! damaged.
 
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -13,32 +13,32 @@ use super::files;
 use super::sqlite::{self, Sqlite};
 use super::tx::{DbError, all};
 
-/// One line of a schema.
+/// One entry of a schema.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Line {
     /// `table`, `index` or `trigger`.
     pub kind: String,
-    /// Its name.
+    /// Name of the object.
     pub name: String,
     /// The table that it belongs to.
     pub table: String,
-    /// The page at which it begins; 0: it has none.
+    /// Its root page; 0 if it has none.
     pub root: i64,
-    /// How it was made; an index of a constraint has none.
+    /// The statement that created it; `None` for an index of a constraint.
     pub sql: Option<String>,
 }
 
 /// The schema of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outline {
-    /// The schema version that it is of.
+    /// Its schema version.
     pub version: i64,
-    /// Its lines.
+    /// Its entries.
     pub lines: Vec<Line>,
 }
 
 impl Outline {
-    /// The schema as the file itself says.
+    /// The schema as stored in the file itself.
     pub fn of(db: &mut Sqlite) -> Result<Outline, DbError> {
         let version = db.read_pragma("user_version")?;
         let lines = all(
@@ -58,12 +58,12 @@ impl Outline {
         Ok(Outline { version, lines })
     }
 
-    /// The copy that is kept beside the database, if it can be read.
+    /// The copy beside the database, if it can be read.
     pub fn kept(path: &Path) -> Option<Outline> {
         serde_json::from_slice(&fs::read(files::outline(path)).ok()?).ok()
     }
 
-    /// Keeps a copy beside the database, if there is none that says the same.
+    /// The copy beside the database is equal to this outline.
     pub fn keep(&self, path: &Path) -> io::Result<()> {
         if Outline::kept(path).as_ref() == Some(self) {
             return Ok(());
@@ -74,7 +74,7 @@ impl Outline {
         fs::rename(half, files::outline(path))
     }
 
-    /// Has the file at another time of the same version said something else, but for places?
+    /// True if the outlines have the same version and differ, apart from root pages.
     pub fn differs(&self, other: &Outline) -> bool {
         let lines = |outline: &Outline| {
             let mut lines = outline.lines.clone();
@@ -87,8 +87,8 @@ impl Outline {
         self.version == other.version && lines(self) != lines(other)
     }
 
-    /// The file at `copy`, which is not open and has no write-ahead file, is read by this outline
-    /// from now on, whatever its own first page says.
+    /// The file at `copy` has this outline as its schema, whatever its first page was. It must be
+    /// closed and have no WAL.
     pub fn impose(&self, copy: &Path) -> Result<(), DbError> {
         self.put_first_page(copy)?;
         let lines = self.lines.iter().map(|line| {
@@ -106,7 +106,7 @@ impl Outline {
         sqlite::write_schema(copy, &lines.collect::<String>())
     }
 
-    /// A first page with an empty schema, for a file of this length.
+    /// Writes a first page with an empty schema, for a file of this length.
     fn put_first_page(&self, copy: &Path) -> io::Result<()> {
         let file = OpenOptions::new().write(true).open(copy)?;
         let whole = file.metadata()?.len().div_ceil(files::PAGE as u64);
@@ -115,13 +115,13 @@ impl Outline {
         page[..16].copy_from_slice(b"SQLite format 3\0");
         page[16..18].copy_from_slice(&4096_u16.to_be_bytes());
         page[18..20].fill(1);
-        // Fractions of a page that the format fixes.
+        // Payload fractions that the format fixes.
         page[21..24].copy_from_slice(&[64, 32, 32]);
         let mut number = |at: usize, value: u32| {
             page[at..at + 4].copy_from_slice(&value.to_be_bytes());
         };
-        // Change counter, pages, schema cookie, schema format, UTF-8, version, and that the
-        // number of pages is of this change.
+        // Change counter, page count, schema cookie, schema format, UTF-8, version, and the change
+        // counter for which the page count is valid.
         number(24, 1);
         number(28, pages);
         number(40, 1);
@@ -130,7 +130,7 @@ impl Outline {
         number(60, u32::try_from(self.version).unwrap_or(0));
         number(92, 1);
         number(96, 3_051_003);
-        // A leaf of a table without rows.
+        // An empty table leaf page.
         page[100] = 0x0d;
         page[105..107].copy_from_slice(&4096_u16.to_be_bytes());
         file.write_all_at(&page, 0)

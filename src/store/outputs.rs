@@ -1,4 +1,4 @@
-//! The tables of long results of tools: what did not fit into the transcript, in parts.
+//! The tables of long tool results, which did not fit into the transcript, in parts.
 
 use super::columns::{at, count, time, to_int, uuid, whole};
 use super::tx::{DbError, Row, Tx, all, first, insert_row};
@@ -6,12 +6,12 @@ use crate::kernel::ids::{RunId, SessionId};
 use crate::kernel::text;
 use crate::kernel::time::Timestamp;
 
-/// The most that is kept of one result, bytes.
+/// Maximum number of bytes kept of one result.
 pub const KEPT: usize = 10 * 1024 * 1024;
-/// The most of one part, bytes.
+/// Maximum size of one part in bytes.
 const PART: usize = 16 * 1024;
 
-/// The columns that [`read`] reads.
+/// The columns that [`read`] decodes.
 pub const COLUMNS: &str = "run_id, step, session_id, tool_call, bytes, kept, kept_at";
 /// The columns of a part that [`decode_part`] reads, in its order, and the key.
 pub const PART_COLUMNS: &str = "place, body, run_id, step";
@@ -19,19 +19,19 @@ pub const PART_COLUMNS: &str = "place, body, run_id, step";
 /// A long result, without its text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Output {
-    /// The run whose call it is of.
+    /// The run that made the tool call.
     pub run: RunId,
-    /// The step that was the call.
+    /// Seq of the step of the call.
     pub step: u32,
     /// The run's session.
     pub session: SessionId,
-    /// The model's name for the call.
+    /// The model's id of the call.
     pub tool_call: String,
-    /// How long it was, bytes.
+    /// Full length of the result in bytes.
     pub bytes: i64,
-    /// How much of it is kept, bytes.
+    /// Number of bytes that are kept.
     pub kept: i64,
-    /// Since when.
+    /// When it was stored.
     pub at: Timestamp,
 }
 
@@ -44,7 +44,7 @@ fn read(row: &dyn Row) -> Result<Output, DbError> {
     )
 }
 
-/// A row out of [`COLUMNS`].
+/// Decodes a long result from [`COLUMNS`].
 pub fn decode(row: &dyn Row) -> Result<Output, DbError> {
     Ok(Output {
         run: RunId(uuid(row, at!(run_id))?),
@@ -57,12 +57,12 @@ pub fn decode(row: &dyn Row) -> Result<Output, DbError> {
     })
 }
 
-/// A part out of [`PART_COLUMNS`]: its place and its text.
+/// Decodes a part from [`PART_COLUMNS`]: its byte offset and its text.
 pub fn decode_part(row: &dyn Row) -> Result<(i64, String), DbError> {
     Ok((row.int(0)?, row.text(1)?.to_owned()))
 }
 
-/// The result is kept, in place of one that an earlier try of its step has left.
+/// The result is stored; one from an earlier attempt of its step is replaced.
 pub fn put(tx: &mut dyn Tx, output: &Output, body: &str) -> Result<(), DbError> {
     for table in ["output_parts", "outputs"] {
         tx.execute(
@@ -101,7 +101,7 @@ pub fn put(tx: &mut dyn Tx, output: &Output, body: &str) -> Result<(), DbError> 
     Ok(())
 }
 
-/// The newest long result of a call of that name: in this run, or in any run of the session.
+/// The newest long result for this tool call id, in this run or in any run of the session.
 pub fn of_call(
     tx: &mut dyn Tx,
     session: SessionId,
@@ -121,8 +121,8 @@ pub fn of_call(
     Ok(found.find(|output| run.is_none_or(|run| output.run == run)))
 }
 
-/// At most `most` bytes of what is kept, from `from` on, cut between two characters; where that
-/// begins.
+/// At most `most` bytes of the kept text from byte `from` on, cut at character boundaries, and
+/// the offset at which it begins.
 pub fn text(
     tx: &mut dyn Tx,
     output: &Output,
@@ -170,8 +170,8 @@ fn part(row: &dyn Row) -> Result<(i64, String), DbError> {
     whole(row, "output_parts", &key, decode_part)
 }
 
-/// So many parts of a run's results are taken away, at most, and the results with the last of
-/// them; how many parts that were.
+/// At most `limit` parts of a run's results are deleted, and the results when no part is left;
+/// returns the number of deleted parts.
 pub fn remove_some(tx: &mut dyn Tx, run: RunId, limit: u32) -> Result<u64, DbError> {
     let gone = tx.execute(
         &format!(

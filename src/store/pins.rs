@@ -1,5 +1,5 @@
-//! Bodies that runs pin, kept in memory while they are in use: runs of one agent read the same
-//! ones. A body never changes, its hash is its name.
+//! A memory cache of bodies that runs pin: runs of one agent share them. A body never changes, as
+//! its hash is its name.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -8,17 +8,17 @@ use super::blobs;
 use super::tx::{BadRow, DbError, Raw, Tx};
 use crate::contract::pin::Pin;
 
-/// From so many bodies on, those that no run at work has are dropped when another is read: there
-/// are a few for each agent in use.
+/// Number of cached bodies from which on a new one evicts those that no active run uses. An agent
+/// in use needs a few.
 const KEPT: usize = 64;
 
-/// Bodies by their hashes.
+/// Cached bodies by hash.
 #[derive(Debug, Default)]
 pub struct Pins(Mutex<HashMap<String, Pin>>);
 
 impl Pins {
-    /// The body. Without it a run is another one than was accepted: one that is lost is noticed as
-    /// a row that cannot be read, and the open runs that have pinned it end.
+    /// The body with that hash. A run must not continue without it: a missing body is recorded as
+    /// an undecodable row, and the open runs that pinned it end.
     pub fn get(&self, tx: &mut dyn Tx, hash: &str) -> Result<Pin, DbError> {
         if let Some(known) = self
             .0
@@ -29,7 +29,7 @@ impl Pins {
             return Ok(known.clone());
         }
         let Some(body) = blobs::get(tx, hash)? else {
-            // As of a body that cannot be read: what has pinned it ends.
+            // Handled like a body that does not decode: the runs that pinned it end.
             let lost = BadRow {
                 table: "blobs",
                 key: vec![("hash", Raw::Text(hash.as_bytes().to_vec()))],

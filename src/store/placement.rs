@@ -1,7 +1,6 @@
-//! Whether the files of an open store are still where others look for them. One that was removed
-//! or replaced goes on to work for this process alone, and is gone with it. The writer looks
-//! before it answers, the checkpoint thread while nothing is written; the writer then saves what
-//! it still can read.
+//! Detects that files of an open store were removed or replaced. The process can still use its
+//! open files then, but their content is lost when it ends. The writer checks before it answers,
+//! the checkpoint thread while nothing is written; the writer then saves what it can still read.
 
 use std::fs;
 use std::io;
@@ -15,22 +14,22 @@ use super::tx::DbError;
 use crate::clock::Clock;
 use crate::kernel::fault::{Fault, Kind};
 
-/// Where the files of an open store were when it was opened.
+/// The identity of the files of an open store at the time it was opened.
 pub struct Placement {
     database: PathBuf,
     files: Vec<(PathBuf, Identity)>,
     is_lost: AtomicBool,
 }
 
-/// Device and number of a file.
+/// Device and inode number of a file.
 type Identity = (u64, u64);
 
 /// What happened to the files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Moved {
-    /// For people.
+    /// A description for the operator.
     pub what: String,
-    /// Another file is where the database was.
+    /// True if another file is at the path of the database.
     pub is_replaced: bool,
 }
 
@@ -41,7 +40,7 @@ fn identity(path: &Path) -> Option<Identity> {
 }
 
 impl Placement {
-    /// As the files are now, with the store open.
+    /// Records the current files of an open store.
     pub fn of(database: &Path) -> Placement {
         let files = files::all(database).into_iter();
         Placement {
@@ -53,7 +52,7 @@ impl Placement {
         }
     }
 
-    /// Which of the files is not where it was.
+    /// The first file that is not where it was; `None` if all are in place.
     pub fn look(&self) -> Option<Moved> {
         let (path, own) = self
             .files
@@ -67,7 +66,7 @@ impl Placement {
         })
     }
 
-    /// Refuses new work while the files are gone and what they held is not saved.
+    /// Refuses new work while the files are gone and their content is not saved.
     pub fn check(&self) -> Result<(), Fault> {
         match self.is_lost.load(Ordering::Relaxed) {
             true => Err(self.lost()),
@@ -75,7 +74,7 @@ impl Placement {
         }
     }
 
-    /// The answer to what is not kept for certain.
+    /// The fault for a command whose durability is not certain.
     pub fn lost(&self) -> Fault {
         Fault::new(
             Kind::Unavailable,
@@ -89,13 +88,13 @@ impl Placement {
         .with("retryAfterMs", 5000)
     }
 
-    /// Was it tried in vain to save what the files held?
+    /// True if saving the content of lost files has failed so far.
     pub fn is_lost(&self) -> bool {
         self.is_lost.load(Ordering::Relaxed)
     }
 
-    /// Once this returns, all that the store held is in a file of its own on the disk: the
-    /// database's place, unless another file is there; where it is.
+    /// Once this returns, the whole content of the store is in a durable file; returns its path,
+    /// which is the database's own unless a different file is there.
     pub fn save(&self, db: &mut Sqlite, moved: &Moved, clock: &Clock) -> Result<PathBuf, DbError> {
         let saved = self.write(db, moved, clock);
         self.is_lost.store(saved.is_err(), Ordering::Relaxed);
@@ -116,7 +115,7 @@ impl Placement {
             files::switch(&self.database, &aside)?;
             return Ok(self.database.clone());
         }
-        // What is there may be meant to be there; what was here lies beside it.
+        // The file at the path may be there on purpose, so the content is saved beside it.
         let rescued = files::aside(&self.database, "rescued", clock.now());
         fs::rename(&saved, &rescued)?;
         self.remove_own_beside()?;
@@ -124,7 +123,7 @@ impl Placement {
         Ok(rescued)
     }
 
-    /// The write-ahead file of the database that is gone must not be taken for that of another.
+    /// The WAL of the lost database is removed, so that it is not applied to another database.
     fn remove_own_beside(&self) -> io::Result<()> {
         for (path, own) in &self.files {
             if *path != self.database && identity(path) == Some(*own) {
@@ -171,7 +170,7 @@ mod tests {
             assert!(moved.what.contains("removed"), "{moved:?}");
             assert_eq!(placement.save(&mut db, &moved, &clock).unwrap(), path);
             assert!(placement.check().is_ok());
-            // As the process ends: nothing is closed in order.
+            // As when the process ends: nothing is closed properly.
             std::mem::forget(db);
             assert_eq!(rows(&path), 3, "{gone:?}");
         }
@@ -207,7 +206,7 @@ mod tests {
         let (_, mut db) = open(&inner);
         let placement = Placement::of(&inner.join(files::DATABASE));
         fs::remove_dir_all(&inner).unwrap();
-        // No folder can be made where a file is.
+        // A folder cannot be created where a file is.
         fs::write(&inner, "").unwrap();
         let moved = placement.look().unwrap();
         assert!(placement.save(&mut db, &moved, &Clock::system()).is_err());

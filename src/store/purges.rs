@@ -1,11 +1,11 @@
-//! The table of deleted sessions whose transcripts and journals are still being taken away.
+//! The table of deleted sessions whose transcripts and journals are still being removed.
 
 use super::columns::uuid;
 use super::tx::{DbError, Tx, all, first};
 use crate::kernel::ids::SessionId;
 use crate::kernel::time::Timestamp;
 
-/// What the session left is to be taken away.
+/// The remaining rows of the deleted session are scheduled for removal.
 pub fn insert(tx: &mut dyn Tx, session: SessionId, now: Timestamp) -> Result<(), DbError> {
     tx.execute(
         "INSERT INTO purges (session_id, deleted_at) VALUES (?1, ?2) \
@@ -15,7 +15,7 @@ pub fn insert(tx: &mut dyn Tx, session: SessionId, now: Timestamp) -> Result<(),
     .map(|_| ())
 }
 
-/// The place of the last run whose journal is gone; `None`: nothing is to be taken away.
+/// List position of the last run whose journal is removed; `None` if nothing is scheduled.
 pub fn run_seq(tx: &mut dyn Tx, session: SessionId) -> Result<Option<i64>, DbError> {
     first(
         tx,
@@ -25,7 +25,7 @@ pub fn run_seq(tx: &mut dyn Tx, session: SessionId) -> Result<Option<i64>, DbErr
     )
 }
 
-/// The journals of the runs up to this place are gone.
+/// The journals of the session's runs up to this list position are removed.
 pub fn advance(tx: &mut dyn Tx, session: SessionId, run_seq: i64) -> Result<(), DbError> {
     tx.execute(
         "UPDATE purges SET run_seq = ?2 WHERE session_id = ?1",
@@ -34,7 +34,7 @@ pub fn advance(tx: &mut dyn Tx, session: SessionId, run_seq: i64) -> Result<(), 
     .map(|_| ())
 }
 
-/// Nothing is left of the session.
+/// No rows of the session are left to remove.
 pub fn remove(tx: &mut dyn Tx, session: SessionId) -> Result<(), DbError> {
     tx.execute(
         "DELETE FROM purges WHERE session_id = ?1",
@@ -43,7 +43,7 @@ pub fn remove(tx: &mut dyn Tx, session: SessionId) -> Result<(), DbError> {
     .map(|_| ())
 }
 
-/// The sessions of which something is left.
+/// Up to 1000 sessions that have rows left to remove.
 pub fn sessions(tx: &mut dyn Tx) -> Result<Vec<SessionId>, DbError> {
     all(tx, "SELECT session_id FROM purges LIMIT 1000", &[], |row| {
         Ok(SessionId(uuid(row, 0)?))

@@ -1,4 +1,4 @@
-//! The table of rows that could not be read: whole, with the reason.
+//! The quarantine table: rows that did not decode, stored whole, with the reason.
 
 use serde_json::{Map, Value, json};
 
@@ -6,19 +6,19 @@ use super::columns::time;
 use super::tx::{DbError, Raw, Row, Tx, all, number};
 use crate::kernel::time::Timestamp;
 
-/// What became of a row in its own table.
+/// What happened to a quarantined row in its own table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// What could be read of it stays there.
+    /// The row was repaired: its decodable columns stay there.
     Mended,
-    /// It is there no more.
+    /// The row was removed.
     Moved,
-    /// It is there still, and cannot be read.
+    /// The row is still there and does not decode.
     Kept,
 }
 
 impl Fate {
-    /// As it is stored and shown.
+    /// The word that is stored and shown.
     pub fn as_str(self) -> &'static str {
         match self {
             Fate::Mended => "mended",
@@ -31,17 +31,17 @@ impl Fate {
 /// A row in quarantine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Its place.
+    /// Its sequence number.
     pub seq: i64,
     /// The table that it was in.
     pub source: String,
-    /// Its primary key there, JSON.
+    /// Its primary key there, as JSON.
     pub key: String,
-    /// What was wrong with it.
+    /// The reason why it did not decode.
     pub reason: String,
-    /// What became of it there.
+    /// A word of [`Fate`]: what happened to it in its table.
     pub fate: String,
-    /// When.
+    /// When it was quarantined.
     pub at: Timestamp,
 }
 
@@ -71,7 +71,7 @@ pub fn insert(
     .map(drop)
 }
 
-/// Does this row lie in quarantine as it is now?
+/// True if the row, with its current content, is already in quarantine.
 pub fn holds(
     tx: &mut dyn Tx,
     source: &str,
@@ -86,7 +86,7 @@ pub fn holds(
     Ok(found > 0)
 }
 
-/// The terminal run at this place may be mended in this transaction.
+/// The terminal run with list position `run` may be repaired in this transaction.
 pub fn begin_mending(tx: &mut dyn Tx, seq: i64, run: i64) -> Result<(), DbError> {
     tx.execute(
         "UPDATE quarantine SET mending = ?2 WHERE seq = ?1",
@@ -95,7 +95,7 @@ pub fn begin_mending(tx: &mut dyn Tx, seq: i64, run: i64) -> Result<(), DbError>
     .map(drop)
 }
 
-/// The entry says what became of its row, and nothing is being mended.
+/// The entry has the fate of its row, and the permission to repair has ended.
 pub fn settle(tx: &mut dyn Tx, seq: i64, fate: Fate) -> Result<(), DbError> {
     tx.execute(
         "UPDATE quarantine SET mending = NULL, fate = ?2 WHERE seq = ?1",
@@ -117,7 +117,7 @@ pub fn list(tx: &mut dyn Tx, after: i64, limit: u32) -> Result<Vec<Entry>, DbErr
     )
 }
 
-/// How many rows there are, by table.
+/// The number of quarantined rows by table.
 pub fn counts(tx: &mut dyn Tx) -> Result<Vec<(String, i64)>, DbError> {
     all(
         tx,
@@ -138,8 +138,8 @@ fn read(row: &dyn Row) -> Result<Entry, DbError> {
     })
 }
 
-/// Columns as JSON that gives every byte back: text that is not UTF-8 or holds U+0000, bytes
-/// and numbers without a JSON form are hexadecimal under a name that says what they were.
+/// Columns as lossless JSON: text that is not UTF-8 or contains U+0000, bytes, and floating-point
+/// numbers are hexadecimal, in an object whose key names their type.
 pub fn to_text(row: &[(String, Raw)]) -> String {
     let columns = row.iter().map(|(name, value)| (name.clone(), shown(value)));
     Value::Object(Map::from_iter(columns)).to_string()
@@ -162,7 +162,7 @@ fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write;
     let mut text = String::with_capacity(2 * bytes.len());
     for byte in bytes {
-        // Writing to a string cannot fail.
+        // Writing to a String cannot fail.
         let _ = write!(text, "{byte:02x}");
     }
     text

@@ -1,4 +1,4 @@
-//! The table of questions.
+//! The table of questions that runs ask users.
 
 use super::asked::{self, Query};
 use super::columns::{
@@ -9,7 +9,7 @@ use crate::kernel::ids::{QuestionId, RunId, SessionId};
 use crate::kernel::question::{Question, QuestionState};
 use crate::kernel::time::Timestamp;
 
-/// The columns that [`read`] reads.
+/// The columns that [`read`] decodes.
 pub const COLUMNS: &str = "id, org, run_id, step, session_id, root_session, text, choices, asked_at, \
      expires_at, state, answer, answered_by, ended_at";
 
@@ -17,7 +17,7 @@ fn read(row: &dyn Row) -> Result<Question, DbError> {
     whole(row, "questions", &[("id", at!(id))], decode)
 }
 
-/// A row out of [`COLUMNS`].
+/// Decodes a question from [`COLUMNS`].
 pub fn decode(row: &dyn Row) -> Result<Question, DbError> {
     Ok(Question {
         id: QuestionId(uuid(row, at!(id))?),
@@ -37,7 +37,7 @@ pub fn decode(row: &dyn Row) -> Result<Question, DbError> {
     })
 }
 
-/// The question is in the table, at place `seq` of every list.
+/// The open question is in the table, with `seq` as its list position.
 pub fn insert(tx: &mut dyn Tx, seq: i64, question: &Question) -> Result<(), DbError> {
     insert_row(
         tx,
@@ -69,7 +69,7 @@ pub fn get(tx: &mut dyn Tx, id: QuestionId) -> Result<Option<Question>, DbError>
     )
 }
 
-/// The open question is over, in this way.
+/// The open question has this final state; `answer` is the text and the user who gave it.
 pub fn end(
     tx: &mut dyn Tx,
     id: QuestionId,
@@ -91,7 +91,7 @@ pub fn end(
     .map(|_| ())
 }
 
-/// The open questions of these runs, each run's in the order in which they were asked.
+/// The open questions of these runs, in the order of the asking steps within each run.
 pub fn open_of_runs(tx: &mut dyn Tx, runs: &[RunId]) -> Result<Vec<Question>, DbError> {
     if runs.is_empty() {
         return Ok(Vec::new());
@@ -101,7 +101,7 @@ pub fn open_of_runs(tx: &mut dyn Tx, runs: &[RunId]) -> Result<Vec<Question>, Db
     all(tx, &sql, &params, read)
 }
 
-/// The questions of a run that has ended are gone.
+/// The questions of an ended run are deleted.
 pub fn remove(tx: &mut dyn Tx, run: RunId) -> Result<(), DbError> {
     tx.execute(
         "DELETE FROM questions WHERE run_id = ?1",
@@ -110,7 +110,7 @@ pub fn remove(tx: &mut dyn Tx, run: RunId) -> Result<(), DbError> {
     .map(|_| ())
 }
 
-/// A page of questions with their places, oldest first.
+/// A page of questions with their list positions, oldest first.
 pub fn list(tx: &mut dyn Tx, query: &Query) -> Result<Vec<(i64, Question)>, DbError> {
     let (conditions, params) = query.conditions();
     let sql = format!(

@@ -1,4 +1,4 @@
-//! Reads that join tables: what the registry and the doors show.
+//! Reads that join tables, for the registry and for the API's responses.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
@@ -27,12 +27,12 @@ use crate::kernel::step::{Step, WaitKind};
 use crate::kernel::stop::Stop;
 use crate::kernel::time::Timestamp;
 
-/// A runner sees at most so many messages of a transcript: the newest.
+/// Maximum number of transcript messages in a runner's view: the newest ones.
 pub const WINDOW: u32 = 1000;
-/// A run cannot have more steps than this; its own limits end it long before.
+/// Maximum number of steps read for a run; a run's own limits end it long before.
 const MOST_STEPS: u32 = 100_000;
 
-/// A run as its runner sees it, and the input that its turn still has to say.
+/// A run as its runner needs it, and its input if that is not in the transcript yet.
 pub fn view(
     tx: &mut dyn Tx,
     id: RunId,
@@ -70,30 +70,30 @@ pub fn view(
     Ok(Some((view, input)))
 }
 
-/// A run with what lists show beside its row.
+/// A run with the rows of other tables that lists show with it.
 pub struct Shown {
-    /// The run.
+    /// The run's row.
     pub run: Run,
-    /// Its place in lists.
+    /// Its list position.
     pub seq: i64,
-    /// The step to show.
+    /// Its first open step, or else its last step.
     pub step: Option<steps::ShownStep>,
-    /// Its outbox row.
+    /// Its outbox row, if it has ended.
     pub announce: Option<outbox::Entry>,
-    /// What it asks people, and nobody has answered yet.
+    /// Its open questions to users.
     pub questions: Vec<Question>,
-    /// What it needs a person's leave for, and nobody has decided yet.
+    /// Its open approvals.
     pub approvals: Vec<Approval>,
-    /// Its steps of which a person must say whether they happened.
+    /// Its steps whose effect is uncertain and that a user must review.
     pub reviews: Vec<Step>,
-    /// Names of its environment that it holds still for, each with the reason.
+    /// Names of missing environment values that it is paused for, each with the reason.
     pub lacks: Vec<(String, String)>,
     /// The model call that waits for its provider.
     pub provider_wait: Option<Step>,
 }
 
-/// The columns of a run as lists show it: [`runs::COLUMNS`], its place, and what its last step
-/// does. That one is found by its key, so that a page of long runs reads nobody's journal.
+/// The columns of a run as lists show it: [`runs::COLUMNS`], its list position, and its last
+/// step's tool or kind. That step is found by key, so that a page of long runs scans no journal.
 static SHOWN: LazyLock<String> = LazyLock::new(|| {
     format!(
         "{}, seq, (SELECT coalesce(last.tool, last.kind) FROM steps AS last \
@@ -102,7 +102,7 @@ static SHOWN: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// A run out of [`SHOWN`].
+/// Decodes a run from [`SHOWN`].
 fn shown(row: &dyn Row) -> Result<Shown, DbError> {
     let run = runs::read(row)?;
     let key = [("run_id", runs::ID), ("seq", runs::STEPS)];
@@ -122,7 +122,7 @@ fn shown(row: &dyn Row) -> Result<Shown, DbError> {
     })
 }
 
-/// One run with what lists show beside it.
+/// One run with the rows that lists show with it.
 pub fn run(tx: &mut dyn Tx, id: RunId) -> Result<Option<Shown>, DbError> {
     static SQL: LazyLock<String> =
         LazyLock::new(|| format!("SELECT {} FROM runs WHERE id = ?1", *SHOWN));
@@ -131,7 +131,7 @@ pub fn run(tx: &mut dyn Tx, id: RunId) -> Result<Option<Shown>, DbError> {
     Ok(found)
 }
 
-/// Adds what stands in other tables beside a page of runs: a query a table, not a run.
+/// Adds the rows of other tables to a page of runs, with one query per table, not per run.
 fn beside(tx: &mut dyn Tx, page: &mut [Shown]) -> Result<(), DbError> {
     let told: Vec<RunId> = page
         .iter()
@@ -185,7 +185,7 @@ fn beside(tx: &mut dyn Tx, page: &mut [Shown]) -> Result<(), DbError> {
                 .collect();
         }
         shown.reviews = reviews.remove(&shown.run.id).unwrap_or_default();
-        // Of several at the same time the first open one.
+        // Of several open steps, the first.
         if let Some(step) = steps.remove(&shown.run.id) {
             shown.step = Some(step);
         }
@@ -196,8 +196,8 @@ fn beside(tx: &mut dyn Tx, page: &mut [Shown]) -> Result<(), DbError> {
     Ok(())
 }
 
-/// The runs that carry out calls of tools in these messages, with the tools that they have
-/// called. Where no message calls such a tool, nothing is read.
+/// The runs that execute tool calls of these messages, with the tool calls of each. Reads nothing
+/// if no message calls such a tool.
 pub fn delegated(
     tx: &mut dyn Tx,
     messages: &[Passed],
@@ -228,36 +228,36 @@ pub fn is_terminal(tx: &mut dyn Tx, org: &str, id: RunId) -> Result<Option<bool>
     )
 }
 
-/// Which runs a list gives, newest first.
+/// Filters for a list of runs, newest first.
 #[derive(Clone, Debug, Default)]
 pub struct RunQuery {
     /// The tenant.
     pub org: String,
-    /// Working in this session.
+    /// Only runs that work in this session.
     pub session: Option<SessionId>,
-    /// Asked for by this session.
+    /// Only runs that this session requested.
     pub requester: Option<SessionId>,
-    /// In these states; empty = all.
+    /// Only runs in these states; empty means all.
     pub states: Vec<String>,
-    /// Of this agent.
+    /// Only runs of this agent.
     pub agent: Option<String>,
-    /// With this label.
+    /// Only runs with this label.
     pub label: Option<String>,
-    /// This run and those under it.
+    /// Only this run and its descendants.
     pub tree: Option<RunId>,
-    /// Whose announce waits for somebody.
+    /// Only runs whose announce is pending, undelivered or unacknowledged.
     pub undelivered: bool,
-    /// That hold still until a person has said whether an effect happened.
+    /// Only runs paused until a user has reviewed an uncertain effect.
     pub needs_review: bool,
-    /// Whose meta has these fields, by name and value as `run_meta` writes it.
+    /// Only runs whose meta has these fields, by name and value as stored in `run_meta`.
     pub meta: Vec<(String, String)>,
-    /// Accepted after this point.
+    /// Only runs accepted after this time.
     pub created_after: Option<Timestamp>,
-    /// Accepted before this point.
+    /// Only runs accepted before this time.
     pub created_before: Option<Timestamp>,
-    /// Places below this one.
+    /// Only list positions below this one.
     pub before: Option<i64>,
-    /// So many at most.
+    /// Maximum number of rows.
     pub limit: u32,
 }
 
@@ -274,7 +274,7 @@ pub fn runs(tx: &mut dyn Tx, query: &RunQuery) -> Result<Vec<Shown>, DbError> {
     Ok(page)
 }
 
-/// How many runs there are on all pages.
+/// The number of matching runs on all pages.
 pub fn count_runs(tx: &mut dyn Tx, query: &RunQuery) -> Result<u64, DbError> {
     let branch = branch(tx, query)?;
     let (conditions, params) = conditions(query, branch.as_deref());
@@ -283,7 +283,7 @@ pub fn count_runs(tx: &mut dyn Tx, query: &RunQuery) -> Result<u64, DbError> {
     Ok(u64::try_from(count).unwrap_or(0))
 }
 
-/// The runs of the tree that is asked for, where it is a part of a larger one.
+/// The runs of the requested tree, if it is a subtree of a larger one.
 fn branch(tx: &mut dyn Tx, query: &RunQuery) -> Result<Option<Vec<RunId>>, DbError> {
     match query.tree {
         Some(tree) => runs::branch(tx, tree),
@@ -291,7 +291,7 @@ fn branch(tx: &mut dyn Tx, query: &RunQuery) -> Result<Option<Vec<RunId>>, DbErr
     }
 }
 
-/// What stands behind `WHERE` for these runs, and the values in it.
+/// The `WHERE` condition for these runs, and its parameters.
 fn conditions<'a>(query: &'a RunQuery, branch: Option<&'a [RunId]>) -> (String, Vec<Param<'a>>) {
     let mut filter = Filter::default();
     filter.by("org = ?", &query.org);
@@ -299,8 +299,8 @@ fn conditions<'a>(query: &'a RunQuery, branch: Option<&'a [RunId]>) -> (String, 
     filter.maybe("requester_id = ?", query.requester.as_ref().map(|id| &id.0));
     filter.maybe("agent = ?", query.agent.as_ref());
     filter.maybe("label = ?", query.label.as_ref());
-    // By place: the tree is put in order by its places alone, and no more rows are read than
-    // the page shows.
+    // Selected by list position: the tree is sorted by position alone, and only the rows of the
+    // page are read.
     filter.maybe(
         "seq IN (SELECT seq FROM runs WHERE id = ? \
          UNION ALL SELECT seq FROM runs WHERE root_run = ? AND root_run <> id)",
@@ -319,7 +319,7 @@ fn conditions<'a>(query: &'a RunQuery, branch: Option<&'a [RunId]>) -> (String, 
     if !query.states.is_empty() {
         filter.one_of("state", &query.states);
         if query.states.iter().all(|state| is_open_state(state)) {
-            // Lets the engine walk the short index of open runs.
+            // Lets SQLite use the short index of open runs.
             filter.only("ended_at IS NULL");
         }
     }
@@ -332,7 +332,7 @@ fn conditions<'a>(query: &'a RunQuery, branch: Option<&'a [RunId]>) -> (String, 
         filter.by("value = ?)", value);
     }
     if query.undelivered {
-        // Each part has an index that holds only what waits, however long the history.
+        // Each part has a partial index on waiting rows only, however long the history.
         filter.only(
             "id IN (SELECT run_id FROM outbox WHERE state = 'pending' \
              UNION ALL SELECT run_id FROM outbox WHERE state = 'undelivered' \
@@ -347,22 +347,22 @@ fn is_open_state(state: &str) -> bool {
     matches!(state, "queued" | "running" | "paused" | "settling")
 }
 
-/// A session, what is under way there, and the cancel that is in force there.
+/// A session, its activity, and the cancel in force in it.
 pub type ShownSession = (Session, Activity, Option<Stop>);
 
-/// What is under way in a session.
+/// What a session is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activity {
-    /// Nothing.
+    /// No open run works in it or was requested by it.
     Idle,
-    /// No turn, but a run that it asked for in another session.
+    /// No turn, but a run that it requested in another session is open.
     Waiting,
-    /// A turn goes on or is queued.
+    /// A turn is in progress or queued.
     Busy,
 }
 
 impl Activity {
-    /// The word for it.
+    /// The wire word of the activity.
     pub fn as_str(self) -> &'static str {
         match self {
             Activity::Idle => "idle",
@@ -372,7 +372,7 @@ impl Activity {
     }
 }
 
-/// One session with what lists show beside it.
+/// One session with the data that lists show with it.
 pub fn session(
     tx: &mut dyn Tx,
     org: &str,
@@ -384,7 +384,7 @@ pub fn session(
     }
 }
 
-/// Adds what lists show beside a session.
+/// Adds the data that lists show with a session.
 pub fn session_beside(tx: &mut dyn Tx, session: Session) -> Result<ShownSession, DbError> {
     let busy = runs::live_in(tx, session.id)?
         .iter()
@@ -407,22 +407,22 @@ pub fn session_id(
     Ok(sessions::by_key(tx, org, key)?.map(|session| session.id))
 }
 
-/// Runs of a salvaged store that somebody must see to.
+/// Runs of a salvaged store that need repair.
 pub struct Unsettled {
-    /// Open runs of which rows were lost.
+    /// Open runs that lost rows.
     pub broken: Vec<RunId>,
-    /// Ended runs whose announces were lost.
+    /// Ended runs that lost their announces.
     pub untold: Vec<RunId>,
 }
 
-/// In a store whose rows were saved out of a damaged file, and not settled since: open runs of
-/// which rows were lost, and ended ones whose announces were.
+/// In a salvaged store that is not settled yet: open runs that lost rows, and ended runs that
+/// lost their announces. `None` in any other store.
 pub fn unsettled(tx: &mut dyn Tx) -> Result<Option<Unsettled>, DbError> {
     if !salvage::is_unsettled(tx)? {
         return Ok(None);
     }
     let broken = consistency::broken_runs(tx)?;
-    // An end without an announce of its own is no loss where no announce was lost.
+    // A missing announce is a loss only if the salvage lost rows of the outbox.
     let announces = salvage::report(tx)?.and_then(|report| {
         let mut tables = report.tables.into_iter();
         tables.find(|saved| saved.table == "outbox")
@@ -434,7 +434,7 @@ pub fn unsettled(tx: &mut dyn Tx) -> Result<Option<Unsettled>, DbError> {
     Ok(Some(Unsettled { broken, untold }))
 }
 
-/// Every window in which an outcome is waited for, with its end.
+/// Every wait for an outcome that has a deadline, with the deadline.
 pub fn windows(tx: &mut dyn Tx) -> Result<Vec<(Window, Timestamp)>, DbError> {
     let of_steps = waits::windows(tx)?.into_iter();
     let of_calls = sends::windows(tx)?.into_iter();
@@ -444,7 +444,7 @@ pub fn windows(tx: &mut dyn Tx) -> Result<Vec<(Window, Timestamp)>, DbError> {
         .collect())
 }
 
-/// The id of the message at a place of a transcript.
+/// The id of the message at this seq of a transcript.
 pub fn message_id_at(
     tx: &mut dyn Tx,
     session: SessionId,

@@ -1,4 +1,4 @@
-//! The connections that read, beside the one that writes. Used by the handle alone.
+//! The pool of read connections, used only by the store handle.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,34 +10,34 @@ use super::placement::Placement;
 use super::sqlite::{Sqlite, Use};
 use super::tx::{DbError, DbErrorKind, Tx};
 
-/// Longer reads at the same time. More would not help: they share the machine's cores.
+/// Maximum number of concurrent long reads. More would not help: they share the machine's cores.
 const LONG_READS: usize = 4;
 
-/// Connections for reads. A read takes one for its time; none is held across an await.
+/// A pool of read connections. A read takes one while it runs; none is held across an await.
 pub struct Readers {
     idle: Mutex<Vec<Sqlite>>,
     most_idle: usize,
-    /// The database.
+    /// Path of the database file.
     pub path: PathBuf,
     noticed: Arc<Noticed>,
     placement: Arc<Placement>,
-    /// Who may run a longer read for a caller.
+    /// Permits for long reads on behalf of clients.
     pub for_lists: Arc<Semaphore>,
-    /// Who may run one for the registry.
+    /// Permits for long reads on behalf of the registry.
     pub for_work: Arc<Semaphore>,
 }
 
 impl Readers {
-    /// Opens the first of them.
+    /// Opens the pool with its first connection.
     pub fn open(
         path: &Path,
         noticed: Arc<Noticed>,
         placement: Arc<Placement>,
     ) -> Result<Self, DbError> {
-        // One for each longer read, and one for each worker thread that may be at a short one.
+        // One for each long read, and one for each worker thread that may run a short one.
         let workers = std::thread::available_parallelism().map_or(1, usize::from);
         let most_idle = LONG_READS + workers;
-        // Opened when they are first needed; one now shows that it works at all.
+        // Others are opened on first use; opening one now shows that reads work at all.
         let first = Sqlite::open(path, Use::Read)?;
         Ok(Readers {
             idle: Mutex::new(vec![first]),
@@ -46,13 +46,13 @@ impl Readers {
             noticed,
             placement,
             for_lists: Arc::new(Semaphore::new(LONG_READS)),
-            // They are short and keep a core busy: more of them than cores would only fill
-            // more caches.
+            // These reads are short and CPU-bound: more than one per core would only use more
+            // caches.
             for_work: Arc::new(Semaphore::new(workers)),
         })
     }
 
-    /// Runs a query on one of them, on one state of the store.
+    /// Runs a query on one connection, on one snapshot of the store.
     pub fn with<T>(
         &self,
         query: impl FnOnce(&mut dyn Tx) -> Result<T, DbError>,
@@ -62,8 +62,8 @@ impl Readers {
             Some(db) => db,
             None => self.one_more()?,
         };
-        // One snapshot for the whole read: what moves from one table to another meanwhile is
-        // seen in one of them, never in neither.
+        // One snapshot for the whole read: a row that moves between two tables meanwhile is seen in
+        // one of them, never in neither.
         db.execute("BEGIN", &[])?;
         let answer = query(&mut db);
         self.noticed.rows(db.take_bad());
@@ -78,7 +78,7 @@ impl Readers {
         answer
     }
 
-    /// Another connection, to the same files as the others.
+    /// Opens another connection, if the store's files are still in place.
     fn one_more(&self) -> Result<Sqlite, DbError> {
         match self.placement.look() {
             None => Sqlite::open(&self.path, Use::Read),
@@ -90,7 +90,7 @@ impl Readers {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Sqlite>> {
-        // The list is whole at every moment, also where a query panicked elsewhere.
+        // The list is consistent at every moment, even after a panic in a query.
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,6 +1,6 @@
-//! Puts a damaged write-ahead file to use as far as it is intact. The engine ends at the first
-//! damaged frame, although each later one can be checked by what the one before it says; and
-//! the frames before it may be older than what the database file holds already.
+//! Recovers the intact part of a damaged WAL. SQLite stops at the first damaged frame, although
+//! each later frame can be verified with the checksum of the one before it, and frames before the
+//! damage may be older than pages already in the database file.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
@@ -9,16 +9,16 @@ use std::path::{Path, PathBuf};
 
 use super::files;
 
-/// Bytes of the head of a write-ahead file, and of the head of each of its frames.
+/// Size in bytes of the WAL header, and of the header of each of its frames.
 const LOG_HEAD: usize = 32;
 const FRAME_HEAD: usize = 24;
 
-/// A copy of the database with every intact frame of its write-ahead file in it, up to the last
-/// commit. Gone when it is dropped.
+/// A temporary copy of the database with every intact WAL frame applied, up to the last commit.
+/// Deleted on drop.
 pub struct Redone(PathBuf);
 
 impl Redone {
-    /// Where it lies.
+    /// The path of the copy.
     pub fn path(&self) -> &Path {
         &self.0
     }
@@ -32,15 +32,15 @@ impl Drop for Redone {
     }
 }
 
-/// Makes the copy; the database and its write-ahead file stay as they are.
+/// Creates the copy; the database and its WAL are not changed.
 pub fn redo(path: &Path) -> io::Result<Redone> {
     let redone = Redone(files::beside(path, ".redone"));
     copy(path, &redone.0)?;
     Ok(redone)
 }
 
-/// Once this returns, `to` is a copy of the database with every intact frame of its write-ahead
-/// file in it, up to the last commit. No page is looked into, so it may be any kind of damaged.
+/// Once this returns, `to` is a copy of the database with every intact WAL frame applied, up to
+/// the last commit. Page contents are not checked, so they may be damaged in any way.
 pub fn copy(path: &Path, to: &Path) -> io::Result<()> {
     files::discard(to)?;
     files::private(to)?;
@@ -60,17 +60,17 @@ pub fn copy(path: &Path, to: &Path) -> io::Result<()> {
     })
 }
 
-/// An intact frame.
+/// An intact WAL frame.
 struct Frame<'a> {
-    /// Which page it is of.
+    /// Number of its page.
     page: u32,
-    /// At a commit, how many pages the database has; else 0.
+    /// For a commit frame, the number of pages of the database; else 0.
     pages: u32,
-    /// The page.
+    /// The content of the page.
     bytes: &'a [u8],
 }
 
-/// Gives every intact frame of this round of the log to `each`.
+/// Passes every intact frame of the WAL's current generation to `each`.
 fn read(log: &Path, each: &mut dyn FnMut(&Frame<'_>) -> io::Result<()>) -> io::Result<()> {
     let mut file = match File::open(log) {
         Ok(file) => io::BufReader::new(file),
@@ -86,14 +86,14 @@ fn read(log: &Path, each: &mut dyn FnMut(&Frame<'_>) -> io::Result<()>) -> io::R
         let sum = checksum(magic & 1 == 1, (0, 0), &[&head[..24]]);
         sum == (number(&head, 24), number(&head, 28))
     };
-    // Without its head nobody knows the first salt: it is that of the first frame.
+    // If the header is damaged, the first salt is unknown: take that of the first frame.
     let mut salt = is_head_whole.then(|| head[16..24].to_vec());
     let mut before = is_head_whole.then(|| (number(&head, 24), number(&head, 28)));
     let mut frame = vec![0; FRAME_HEAD + files::PAGE];
     while file.read_exact(&mut frame).is_ok() {
         let salt = salt.get_or_insert_with(|| frame[8..16].to_vec());
         if frame[8..16] != **salt {
-            // The head of a damaged frame may be the damage; what follows says more.
+            // The damage may be in this frame's header; the next frame can be verified again.
             before = None;
             continue;
         }
@@ -121,7 +121,7 @@ fn number(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
-/// The running sum of the write-ahead file's format, over pairs of words.
+/// The cumulative WAL checksum over pairs of 32-bit words.
 fn checksum(is_big_endian: bool, from: (u32, u32), parts: &[&[u8]]) -> (u32, u32) {
     let (mut first, mut second) = from;
     for part in parts {
@@ -146,7 +146,7 @@ mod tests {
     use crate::store::sqlite::{Sqlite, Use};
     use crate::store::tx::{Tx, number as count};
 
-    /// A database whose rows all lie in its write-ahead file, a commit each.
+    /// A database whose rows are all in its WAL, one commit each.
     fn database(folder: &Path) -> (PathBuf, u64) {
         let path = folder.join(files::DATABASE);
         let mut db = Sqlite::open(&path, Use::Write).unwrap();
@@ -157,7 +157,7 @@ mod tests {
             db.execute("INSERT INTO t VALUES (?1, ?2)", &[n.into(), (&text).into()])
                 .unwrap();
         }
-        // As a kill leaves it: nobody closes it.
+        // The files as a kill leaves them, without a close.
         let kept = folder.join("kept");
         fs::create_dir(&kept).unwrap();
         let copy = kept.join(files::DATABASE);
@@ -174,7 +174,7 @@ mod tests {
         let whole = fs::read(files::log(&path)).unwrap();
         let frames = (length as usize - LOG_HEAD) / (FRAME_HEAD + files::PAGE);
         assert!(frames > 60, "{frames}");
-        // The head of the file, a frame's head, a page of an early and of a late frame.
+        // The WAL header, a frame's header, a page of an early frame and of a late one.
         let frame = |number: usize| LOG_HEAD + number * (FRAME_HEAD + files::PAGE);
         for (at, least) in [
             (4, 49),
@@ -190,7 +190,7 @@ mod tests {
             let redone = redo(&path).unwrap();
             let mut db = Sqlite::open(redone.path(), Use::Examine).unwrap();
             let mut found = 0;
-            // A page that is lost ends the scan; what is before and after it is there.
+            // A lost page ends the scan; the rows before and after it are found.
             let _ = db.query("SELECT n FROM t ORDER BY n", &[], &mut |_| {
                 found += 1;
                 Ok(())

@@ -1,12 +1,11 @@
-//! The table of remembered decisions: approvals that count for calls like the one that they
-//! were made for.
+//! The table of remembered decisions: decided approvals that also apply to later, similar calls.
 
 use super::columns::{agent, at, named, time, uuid, whole, width};
 use super::tx::{DbError, Row, Tx, all, first, insert_row};
 use crate::kernel::approval::{Approval, Choice, Remember, Remembered};
 use crate::kernel::ids::{ApprovalId, SessionId};
 
-/// The columns that [`read`] reads.
+/// The columns that [`read`] decodes.
 pub const COLUMNS: &str =
     "id, org, scope, session_id, agent, tool, covers, choice, decided_by, decided_at";
 
@@ -14,7 +13,7 @@ fn read(row: &dyn Row) -> Result<Remembered, DbError> {
     whole(row, "remembered", &[("id", at!(id))], decode)
 }
 
-/// A row out of [`COLUMNS`].
+/// Decodes a remembered decision from [`COLUMNS`].
 pub fn decode(row: &dyn Row) -> Result<Remembered, DbError> {
     Ok(Remembered {
         id: ApprovalId(uuid(row, at!(id))?),
@@ -30,7 +29,7 @@ pub fn decode(row: &dyn Row) -> Result<Remembered, DbError> {
     })
 }
 
-/// The decision is remembered, at place `seq` of the list.
+/// The decision is remembered, with `seq` as its list position.
 pub fn insert(tx: &mut dyn Tx, seq: i64, one: &Remembered) -> Result<(), DbError> {
     insert_row(
         tx,
@@ -51,7 +50,7 @@ pub fn insert(tx: &mut dyn Tx, seq: i64, one: &Remembered) -> Result<(), DbError
     )
 }
 
-/// The decision that counts for the call that `asked` is about; a no goes before a yes.
+/// The remembered decision for the call of `asked`; a denial takes precedence over an approval.
 pub fn of(tx: &mut dyn Tx, asked: &Approval) -> Result<Option<Remembered>, DbError> {
     first(
         tx,
@@ -71,7 +70,7 @@ pub fn of(tx: &mut dyn Tx, asked: &Approval) -> Result<Option<Remembered>, DbErr
     )
 }
 
-/// A page of a tenant's remembered decisions with their places, oldest first.
+/// A page of a tenant's remembered decisions with their list positions, oldest first.
 pub fn list(
     tx: &mut dyn Tx,
     org: &str,
@@ -89,7 +88,7 @@ pub fn list(
     )
 }
 
-/// The decision counts no more; whether there was one.
+/// The decision no longer applies; returns whether it existed.
 pub fn forget(tx: &mut dyn Tx, org: &str, id: ApprovalId) -> Result<bool, DbError> {
     tx.execute(
         "DELETE FROM remembered WHERE id = ?1 AND org = ?2",
@@ -98,7 +97,7 @@ pub fn forget(tx: &mut dyn Tx, org: &str, id: ApprovalId) -> Result<bool, DbErro
     .map(|gone| gone > 0)
 }
 
-/// The session is gone, and with it what was remembered for it.
+/// The decisions remembered for a deleted session are deleted.
 pub fn remove(tx: &mut dyn Tx, session: SessionId) -> Result<(), DbError> {
     tx.execute(
         "DELETE FROM remembered WHERE scope = 'session' AND session_id = ?1",

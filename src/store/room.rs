@@ -1,5 +1,5 @@
-//! How much room is left on the disk. New work is refused while there is less than is kept
-//! free, so that what was accepted has room to end.
+//! The free space on the store's disk. New work is refused below a configured minimum, so that
+//! accepted work has space to finish.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -7,18 +7,18 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use super::files;
 use crate::kernel::fault::{Fault, Kind};
 
-/// The room on the disk with the state folder.
+/// Watches the free space on the disk with the state folder.
 pub struct Room {
     folder: PathBuf,
     keep_free: AtomicU64,
     free: AtomicU64,
     is_low: AtomicBool,
-    /// It is the process's own limit on the size of files that is near.
+    /// The nearer limit is the process's own file size limit, not the disk.
     by_limit: AtomicBool,
 }
 
 impl Room {
-    /// Of the disk that this folder is on; nothing is kept free yet.
+    /// For the disk that contains this folder; no space is reserved yet.
     pub fn new(folder: &Path) -> Self {
         Room {
             folder: folder.to_owned(),
@@ -29,14 +29,14 @@ impl Room {
         }
     }
 
-    /// So many bytes are kept free from now on.
+    /// From now on this number of bytes is kept free.
     pub fn keep_free(&self, bytes: u64) {
         self.keep_free.store(bytes, Ordering::Relaxed);
         self.look();
     }
 
-    /// Asks the system; whether there is less room than is kept free. A system that does not
-    /// say has enough until a write says otherwise.
+    /// Measures the free space; returns whether it is below the minimum. If the system reports
+    /// nothing, there is enough until a write fails.
     pub fn look(&self) -> bool {
         let on_disk = free(&self.folder).unwrap_or(u64::MAX);
         let in_files = files::room_in_files(&self.folder.join(files::DATABASE));
@@ -63,12 +63,12 @@ impl Room {
         }
     }
 
-    /// Was there too little room at the last look?
+    /// True if the last measurement was below the minimum.
     pub fn is_low(&self) -> bool {
         self.is_low.load(Ordering::Relaxed)
     }
 
-    /// Refuses new work while there is too little room.
+    /// Refuses new work while the free space is below the minimum.
     pub fn check(&self) -> Result<(), Fault> {
         if !self.is_low() {
             return Ok(());
@@ -96,7 +96,7 @@ impl Room {
     }
 }
 
-/// How much room this user has where the folder is.
+/// Bytes that this user may still use on the folder's disk; `None` if it cannot be measured.
 pub fn free(folder: &Path) -> Option<u64> {
     let about = rustix::fs::statvfs(folder).ok()?;
     Some(about.f_bavail.saturating_mul(about.f_frsize))

@@ -1,4 +1,5 @@
-//! The table of runs. Rows change only through [`update`], with the version that was read.
+//! The table of runs. Rows change only through [`update`], with the version that was read, except
+//! for a few columns with setters of their own.
 
 mod kin;
 mod spent;
@@ -23,7 +24,7 @@ use crate::kernel::time::Timestamp;
 pub use kin::*;
 pub use spent::*;
 
-/// The columns that [`read`] reads.
+/// The columns that [`read`] decodes.
 pub const COLUMNS: &str = "id, org, user, session_id, session_key, generation, requester_id, \
      requester_key, requester_generation, parent_run, root_run, root_session, origin, agent, label, \
      model, lane, depth, cwd, state, pause, cancel_by, cancel_at, error_kind, error_message, \
@@ -33,19 +34,19 @@ pub const COLUMNS: &str = "id, org, user, session_id, session_key, generation, r
      thinking, cancel_reason, cancel_inherited, cancel_person, on_uncertain, budget, cost_micros, face, for_step, \
      for_call, pin_skills, skills_version, env, stream, spent_tokens, spent_micros, agent_name";
 
-/// The number of [`COLUMNS`]: where a query's further columns begin.
+/// The number of [`COLUMNS`]: the index of a query's first further column.
 pub const WIDTH: usize = width(COLUMNS);
-/// The place of the id in [`COLUMNS`].
+/// The index of the id in [`COLUMNS`].
 pub const ID: usize = at!(id);
-/// The place of the number of steps.
+/// The index of the number of steps in [`COLUMNS`].
 pub const STEPS: usize = at!(steps);
 
-/// Reads one run out of [`COLUMNS`].
+/// Decodes a run from [`COLUMNS`]; a failure names the row, so that it can be quarantined.
 pub fn read(row: &dyn Row) -> Result<Run, DbError> {
     whole(row, "runs", &[("id", at!(id))], decode)
 }
 
-/// A run out of [`COLUMNS`].
+/// Decodes a run from [`COLUMNS`]; a failure names the column only.
 pub fn decode(row: &dyn Row) -> Result<Run, DbError> {
     let requester = match opt_uuid(row, at!(requester_id))? {
         Some(id) => Some(Requester {
@@ -144,7 +145,7 @@ pub fn decode(row: &dyn Row) -> Result<Run, DbError> {
                 step: count(row, at!(for_step))?,
                 call: row.text(at!(for_call))?.to_owned(),
                 stream: opt_named(row, at!(stream), Stream::parse)?,
-                // Calls of before it was kept have the id.
+                // Rows written before this column existed have only the agent's id.
                 agent_name: opt_string(row, at!(agent_name))?
                     .map_or_else(|| row.text(at!(agent)).map(str::to_owned), Ok)?,
             }),
@@ -163,8 +164,8 @@ fn skills(row: &dyn Row, hash: usize, version: usize) -> Result<Option<PinnedSki
         .map(|(hash, version)| PinnedSkills { version, hash }))
 }
 
-/// The run is in the table, at place `seq` of every list. `input` is what its turn says once
-/// it begins; a spawned run's task stands in its transcript already.
+/// The run is in the table, with `seq` as its list position. `input` is the message of its turn,
+/// appended when the turn starts; a spawned run's task is already in its transcript.
 pub fn insert(tx: &mut dyn Tx, seq: i64, run: &Run, input: Option<&str>) -> Result<(), DbError> {
     let requester = run.requester.as_ref();
     let skills = run.pins.skills.as_ref();
@@ -246,12 +247,12 @@ pub fn insert(tx: &mut dyn Tx, seq: i64, run: &Run, input: Option<&str>) -> Resu
     )
 }
 
-/// The row, which holds what `before` says, holds what `run` says, if nobody changed it since it
-/// was read; the run's new version, or `None` when somebody did.
+/// The row has the values of `run`, if its version is still that of `before`. Returns the new
+/// version, or `None` if the row was changed since it was read.
 ///
-/// What hardly ever changes is written only where it did, so there `before` must say what the
-/// row says: every index that a written column
-/// takes part in is looked at, and half of them are about a run's state and its end.
+/// Columns that rarely change are written only if they differ from `before`, so `before` must
+/// match the row: SQLite checks every index that contains a written column, and half of them
+/// are about a run's state and its end.
 pub fn update(tx: &mut dyn Tx, before: &Run, run: &Run) -> Result<Option<i64>, DbError> {
     let warnings = to_json(&run.warnings);
     let mut values: Vec<(&str, Param<'_>)> = vec![
@@ -301,19 +302,19 @@ pub fn update(tx: &mut dyn Tx, before: &Run, run: &Run) -> Result<Option<i64>, D
     Ok((changed == 1).then_some(before.ver + 1))
 }
 
-/// Of a run, what changes when it goes from one state to another.
+/// The fields of a run that change with its state.
 fn course(run: &Run) -> impl PartialEq + '_ {
     let times = (run.started_at, run.not_before);
     (run.state, times, run.recoveries, &run.warnings)
 }
 
-/// Of a run, what changes when it ends or is told to.
+/// The fields of a run that change when it ends or is cancelled.
 fn end(run: &Run) -> impl PartialEq + '_ {
     (run.ended_at, &run.result, &run.error, &run.cancel)
 }
 
-/// The time that open runs have used up to `alive`, a reading of the steady clock by which they
-/// were counting, is written. From `now` on they count by another clock.
+/// The running time of open runs is written up to `alive`, the last reading of the clock by which
+/// they were counting. From `now` on they count by the clock of the current process.
 pub fn count_up_to(tx: &mut dyn Tx, alive: Timestamp, now: Timestamp) -> Result<(), DbError> {
     tx.execute(
         "UPDATE runs SET used_ms = used_ms \
@@ -325,7 +326,7 @@ pub fn count_up_to(tx: &mut dyn Tx, alive: Timestamp, now: Timestamp) -> Result<
     .map(|_| ())
 }
 
-/// The run has these warnings. Nothing else changes, so an ended run takes them too.
+/// The run has these warnings. Nothing else changes, so this also applies to ended runs.
 pub fn set_warnings(tx: &mut dyn Tx, id: RunId, warnings: &[String]) -> Result<(), DbError> {
     tx.execute(
         "UPDATE runs SET warnings = ?2, ver = ver + 1 WHERE id = ?1",
@@ -336,13 +337,13 @@ pub fn set_warnings(tx: &mut dyn Tx, id: RunId, warnings: &[String]) -> Result<(
 
 /// The run with that id.
 pub fn get(tx: &mut dyn Tx, id: RunId) -> Result<Option<Run>, DbError> {
-    // Nothing is read as often, so the text is put together once.
+    // The most frequent read, so the SQL text is built once.
     static SQL: LazyLock<String> =
         LazyLock::new(|| format!("SELECT {COLUMNS} FROM runs WHERE id = ?1"));
     first(tx, &SQL, &[(&id.0).into()], read)
 }
 
-/// What the run's turn says once it begins, if its transcript does not hold it yet.
+/// The message of the run's turn, while it is not yet in the transcript.
 pub fn input(tx: &mut dyn Tx, id: RunId) -> Result<Option<String>, DbError> {
     let found = first(
         tx,
@@ -353,7 +354,7 @@ pub fn input(tx: &mut dyn Tx, id: RunId) -> Result<Option<String>, DbError> {
     Ok(found.flatten())
 }
 
-/// What the run may do at most, if it has that not from its session.
+/// The permission bundle of this run alone, as JSON; `None`: that of its session applies.
 pub fn bundle(tx: &mut dyn Tx, id: RunId) -> Result<Option<String>, DbError> {
     let found = first(
         tx,
@@ -364,7 +365,7 @@ pub fn bundle(tx: &mut dyn Tx, id: RunId) -> Result<Option<String>, DbError> {
     Ok(found.flatten())
 }
 
-/// The run may do no more than this, whatever its session's others may.
+/// The run has its own permission bundle, independent of other runs in its session.
 pub fn set_bundle(tx: &mut dyn Tx, id: RunId, bundle: &str) -> Result<(), DbError> {
     tx.execute(
         "UPDATE runs SET bundle = ?2 WHERE id = ?1",
@@ -373,7 +374,7 @@ pub fn set_bundle(tx: &mut dyn Tx, id: RunId, bundle: &str) -> Result<(), DbErro
     .map(|_| ())
 }
 
-/// The run's input stands in its transcript now.
+/// The run's pending input is cleared, because it is in the transcript.
 pub fn clear_input(tx: &mut dyn Tx, id: RunId) -> Result<(), DbError> {
     tx.execute(
         "UPDATE runs SET input = NULL WHERE id = ?1",
@@ -382,26 +383,26 @@ pub fn clear_input(tx: &mut dyn Tx, id: RunId) -> Result<(), DbError> {
     .map(|_| ())
 }
 
-/// What retention looks at in a run.
+/// The fields of a run that retention reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Age {
-    /// Its place.
+    /// Its list position.
     pub seq: i64,
-    /// The run.
+    /// Id of the run.
     pub id: RunId,
     /// The tenant.
     pub org: String,
     /// The session it worked in.
     pub session: SessionId,
-    /// When it was accepted.
+    /// When the run was accepted.
     pub created_at: Timestamp,
-    /// When it ended.
+    /// When the run ended; `None` while it is open.
     pub ended_at: Option<Timestamp>,
-    /// What it pins.
+    /// The agent, tools and skills that it pins.
     pub pins: Pins,
 }
 
-/// Runs after place `after`, oldest first.
+/// Runs after list position `after`, oldest first.
 pub fn ages(tx: &mut dyn Tx, after: i64, limit: u32) -> Result<Vec<Age>, DbError> {
     all(
         tx,
@@ -428,7 +429,7 @@ pub fn ages(tx: &mut dyn Tx, after: i64, limit: u32) -> Result<Vec<Age>, DbError
     )
 }
 
-/// The row of an ended run is gone; whatever refers to it must be gone before.
+/// The row of an ended run is deleted; rows that refer to it must be deleted before.
 pub fn remove(tx: &mut dyn Tx, id: RunId) -> Result<(), DbError> {
     tx.execute("DELETE FROM runs WHERE id = ?1", &[(&id.0).into()])
         .map(|_| ())

@@ -1,5 +1,5 @@
-//! Copies out of a damaged file what can be read, row by row, into a new one that takes its
-//! place. The damaged file is set aside and never changed.
+//! Copies the readable rows of a damaged file into a new file, which replaces it. The damaged file
+//! is set aside and never changed.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -16,47 +16,47 @@ use crate::clock::Clock;
 use crate::failpoint::reach;
 use crate::kernel::time::Timestamp;
 
-/// Under which name the report of the last salvage is kept in the store.
+/// Name of the `meta` row with the report of the last salvage.
 pub const REPORT: &str = "salvage";
-/// Under which name it is noted that runs of a salvaged store have not been settled yet.
+/// Name of the `meta` row that marks a salvaged store whose runs are not settled yet.
 pub const UNSETTLED: &str = "salvage_unsettled";
 
-/// What was saved of a damaged file.
+/// The result of a salvage.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
-    /// When.
+    /// When the file was salvaged.
     pub at: Timestamp,
-    /// What was wrong with it.
+    /// What was wrong with the file.
     pub why: String,
-    /// Where it lies now.
+    /// The path of the damaged file now.
     pub set_aside: PathBuf,
-    /// Table by table.
+    /// The result for each table.
     pub tables: Vec<Saved>,
-    /// Rows that were read and do not fit, alone or among the others; they lie in quarantine.
+    /// Number of rows that were read but violate constraints or references; they are quarantined.
     pub quarantined: u64,
 }
 
-/// What was saved of one table.
+/// The result of a salvage for one table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Saved {
-    /// Its name.
+    /// Name of the table.
     pub table: String,
-    /// Rows that were kept.
+    /// Number of rows that were kept.
     pub kept: u64,
-    /// Rows that are known to be lost.
+    /// Number of rows that are known to be lost.
     pub lost: u64,
-    /// There may be more lost rows than are known: parts of the table could not be read.
+    /// More rows may be lost than are known: parts of the table could not be read.
     pub more: bool,
 }
 
 impl Report {
-    /// Is it still to be seen to? It is as long as the damaged file lies where it was put.
+    /// True until the operator has dealt with it, by deleting or moving the damaged file.
     pub fn is_open(&self) -> bool {
         self.set_aside.exists()
     }
 
-    /// On a line: how much was kept, and of which tables something was lost.
+    /// One line: the number of rows kept, and the tables that lost rows.
     pub fn summary(&self) -> String {
         let kept: u64 = self.tables.iter().map(|table| table.kept).sum();
         let lost: Vec<String> = self
@@ -76,10 +76,10 @@ impl Report {
     }
 }
 
-/// Why nothing could be saved. The damaged file is where it was, unchanged.
+/// Why nothing could be salvaged. The damaged file is in its place, unchanged.
 #[derive(Debug)]
 pub enum Unsaved {
-    /// No row of it could be read.
+    /// No row of sessions, runs or messages could be read.
     Nothing,
     /// The new file could not be made.
     Db(DbError),
@@ -97,11 +97,12 @@ impl From<io::Error> for Unsaved {
     }
 }
 
-/// Rows are read from `redone`, if it is there, instead of the damaged file and its log.
+/// Salvages the database at `path`. Rows are read from `redone`, if given, instead of the damaged
+/// file and its WAL.
 ///
-/// Once this returns, the database at `path` holds what could be read of the damaged one, fits
-/// together, has the schema of this program and an id of its own: cursors of the damaged one
-/// would have holes that nobody sees.
+/// Once this returns, the database at `path` has what could be read of the damaged one. It is
+/// consistent, has the schema of this program, and a new store id, because cursors of the damaged
+/// one would have unnoticed gaps.
 pub fn salvage(
     path: &Path,
     redone: Option<&Path>,
@@ -170,15 +171,15 @@ pub fn salvage(
     Ok(report)
 }
 
-/// A row that does not fit into its table.
+/// A row that violates a constraint of its table.
 pub struct Misfit {
-    /// The table.
+    /// Name of the table.
     pub table: String,
     /// Its primary key.
     pub key: Vec<(String, Raw)>,
-    /// All of it.
+    /// All of its columns.
     pub row: Vec<(String, Raw)>,
-    /// What the engine said.
+    /// The engine's message.
     pub why: String,
 }
 
@@ -189,11 +190,11 @@ struct Copied {
 }
 
 impl Copied {
-    /// May rows of this table be among those that were not kept?
+    /// True if rows of this table may be lost.
     fn may_lack(&self, table: &str) -> bool {
         let of_table = self.tables.iter().filter(|saved| saved.table == table);
         let lost = of_table.map(|saved| saved.lost > 0 || saved.more);
-        // Nothing of a file that cannot be opened is kept.
+        // Nothing is kept of a file that cannot be opened.
         lost.reduce(|any, one| any || one).unwrap_or(true)
             || self.misfits.iter().any(|misfit| misfit.table == table)
     }
@@ -202,11 +203,11 @@ impl Copied {
 /// Copies every table.
 fn copy(source: &mut Sqlite, target: &mut Sqlite) -> Result<Copied, DbError> {
     let mut copied = Copied::default();
-    // What the rows refer to may be lost; what is left is made to fit together afterwards.
+    // Referenced rows may be lost; `consistency` restores the references afterwards.
     target.batch("PRAGMA foreign_keys = 0; BEGIN IMMEDIATE")?;
     let mut tables = check::tables(target)?;
     tables.retain(|table| !memory_words::is_part(table));
-    // What says where rows of the others may lie goes first.
+    // Tables that show where rows of other tables may be come first.
     let rank = |table: &String| {
         let first = ["meta", "counters", "sessions", "runs"];
         first
@@ -288,12 +289,12 @@ fn copy_table(
     })
 }
 
-/// Transcripts and journals have no index that names their rows, but what they belong to says
-/// how many there were.
+/// Transcripts and journals have no index that lists their rows, but their sessions and runs
+/// have the number of rows.
 fn count_by_parents(target: &mut Sqlite, saved: &mut Saved) -> Result<(), DbError> {
     let forks = names(target, "sessions", "name = 'fork_seq'")?;
     let sql = match saved.table.as_str() {
-        // A fork counts on from where it left the other transcript.
+        // A fork's numbering continues from the seq at which it was forked.
         "messages" if !forks.is_empty() => {
             "SELECT coalesce(sum(messages - coalesce(fork_seq, 0)), 0) FROM sessions"
         }
@@ -308,7 +309,7 @@ fn count_by_parents(target: &mut Sqlite, saved: &mut Saved) -> Result<(), DbErro
     Ok(())
 }
 
-/// The keys that the indexes of a table say it has, and whether one of them named all.
+/// The keys that the indexes of a table list, and whether one of them was read completely.
 struct Expected {
     keys: BTreeSet<Vec<Raw>>,
     is_known: bool,
@@ -341,8 +342,7 @@ fn expected(source: &mut Sqlite, table: &str, key: &[String]) -> Expected {
     expected
 }
 
-/// Keys under which rows of a table may lie, by what was saved of the tables that they belong
-/// to.
+/// Keys that rows of a table may have, derived from the salvaged rows of their parent tables.
 fn parents(target: &mut Sqlite, table: &str) -> Result<Vec<Vec<Raw>>, DbError> {
     let sql = match table {
         "messages" => "SELECT id, 0 FROM sessions",
@@ -370,13 +370,13 @@ fn names(db: &mut Sqlite, table: &str, clause: &str) -> Result<Vec<String>, DbEr
     )
 }
 
-/// A copy of a file whose first page or schema is damaged, with the schema that was kept beside
-/// it, or else that of a fresh store: tables that were made in the same order begin at the
-/// same pages. Gone when it is dropped.
+/// A temporary copy of a file whose first page or schema is damaged, with the schema that was
+/// saved beside it, or else that of a fresh store: tables created in the same order have the same
+/// root pages. Deleted on drop.
 struct Patched(PathBuf);
 
 impl Patched {
-    /// `None`: the file can be read by its own schema, or there is nothing behind it.
+    /// `None` if the file can be read by its own schema, or has no pages after the first.
     fn of(path: &Path, source: &Path, fresh: &mut Sqlite) -> Result<Option<Patched>, Unsaved> {
         let own = match header_version(source) {
             Ok(_) => Sqlite::open(source, Use::Examine).and_then(|mut db| Outline::of(&mut db)),
@@ -391,7 +391,7 @@ impl Patched {
             return Ok(None);
         }
         let copy = Patched(files::beside(path, ".patched"));
-        // With the log in it: a page there would be laid over the new first one.
+        // With the WAL applied: a page in it would otherwise replace the new first page.
         redo::copy(source, &copy.0)?;
         kept.impose(&copy.0)?;
         Ok(Some(copy))
@@ -408,12 +408,12 @@ impl Drop for Patched {
 
 /// The report of the last salvage of this store, if there was one.
 pub fn report(tx: &mut dyn Tx) -> Result<Option<Report>, DbError> {
-    // A report that another version wrote says nothing to this one.
+    // A report in the format of another version is ignored.
     let text = boots::meta(tx, REPORT)?;
     Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
 }
 
-/// Were rows of this store salvaged whose runs have not been settled yet?
+/// True if the store was salvaged and its runs are not settled yet.
 pub fn is_unsettled(tx: &mut dyn Tx) -> Result<bool, DbError> {
     let found = number(
         tx,

@@ -1,64 +1,64 @@
-//! Reads the rows of a table whose file is damaged: from both ends up to the damage, then by
-//! asking for keys in between, so that a page that cannot be read costs its own rows only.
+//! Reads the rows of a table in a damaged file: from both ends up to the damage, then by probing
+//! for keys in between, so that an unreadable page costs only its own rows.
 
 use std::collections::{BTreeSet, VecDeque};
 
 use super::tx::{DbError, Param, Raw, Row, Tx};
 
-/// So many times in a row a table may be asked in vain for keys that it should have, or for
-/// keys that lie between two others (the largest gaps first), before the rest is given up.
+/// Limits for consecutive misses before the rest of a table is given up: for keys that it should
+/// have, and for keys between two known ones (largest gaps first).
 const HINTS_IN_VAIN: usize = 20_000;
 const PROBES_IN_VAIN: usize = 300;
-/// After so many rows in a row that were read before, a part has met what is known.
+/// After this many consecutive rows that were read before, a scan has met the known part.
 const MOST_AGAIN: usize = 500;
 
-/// A table as it is read: its name, all of its columns, and those of its primary key.
+/// A table to read.
 pub struct Source<'a> {
-    /// Its name.
+    /// Name of the table.
     pub table: &'a str,
-    /// Every column that is read.
+    /// All columns that are read.
     pub columns: &'a [String],
-    /// The primary key, in its order.
+    /// The columns of the primary key, in order.
     pub key: &'a [String],
 }
 
-/// Takes a row: its columns, in the order of the source's.
+/// Receives a row: its values, in the order of [`Source::columns`].
 pub type Take<'a> = dyn FnMut(Vec<Raw>) -> Result<(), DbError> + 'a;
 
 type Key = Vec<Raw>;
 
-/// How far a scan has come.
+/// The state of a scan.
 struct Scan<'a> {
     source: &'a Source<'a>,
     take: &'a mut Take<'a>,
     /// Keys of rows that were taken.
     seen: BTreeSet<Key>,
-    /// A row stood where it does not belong: what the engine calls the end of a part need not
-    /// be one.
+    /// A row was found out of order, so the end of a part that the engine reports may not be
+    /// its real end.
     disorder: bool,
 }
 
-/// A part of the table that was not read yet, between two keys; `None`: an end of the table.
+/// An unread part of the table between two keys; `None` is an end of the table.
 struct Gap {
     after: Option<Key>,
     before: Option<Key>,
 }
 
 impl Gap {
-    /// Is it one row, whose key is known?
+    /// True if it is the single row with a known key.
     fn is_one(&self) -> bool {
         self.after.is_some() && self.after == self.before
     }
 
-    /// Does the key lie between its ends?
+    /// True if the key is between the ends.
     fn holds(&self, key: &Key) -> bool {
         self.after.as_ref().is_none_or(|after| after < key)
             && self.before.as_ref().is_none_or(|before| key < before)
     }
 }
 
-/// Reads every row that can be read and gives it to `take`, each key once. `hints` are keys
-/// that rows may have. Whether all of the table was read.
+/// Passes every readable row to `take`, each key once. `hints` are keys that rows may have.
+/// Returns whether the whole table was read.
 pub fn scan<'a>(
     db: &mut dyn Tx,
     source: &'a Source<'a>,
@@ -98,14 +98,14 @@ pub fn scan<'a>(
     Ok(false)
 }
 
-/// Counts what was in vain since something was found.
+/// Counts consecutive misses; a hit resets the count.
 fn count(in_vain: &mut usize, found: bool) {
     *in_vain = if found { 0 } else { *in_vain + 1 };
 }
 
 impl Scan<'_> {
-    /// Asks for `key` and what lies around it, in the gap that it falls into; whether a row was
-    /// found, or nobody had to ask.
+    /// Probes `key` and its neighbours in the gap that contains it. Returns whether a row was
+    /// found, or nothing was left to read.
     fn split_at(
         &mut self,
         db: &mut dyn Tx,
@@ -119,7 +119,7 @@ impl Scan<'_> {
             return Ok(true);
         };
         let before = self.seen.len();
-        // The row at the key itself belongs to neither side.
+        // The row at the key itself is on neither side.
         let here = Gap {
             after: Some(key.clone()),
             before: Some(key.clone()),
@@ -133,7 +133,7 @@ impl Scan<'_> {
             after: Some(key.clone()),
             before: gap.before,
         };
-        // From the key away only: the far ends are known to be damaged.
+        // Only away from the key: the far ends are known to be damaged.
         let (last, below_done) = self.read(db, &below, true)?;
         below.before = last.or(below.before);
         if !below_done {
@@ -147,10 +147,10 @@ impl Scan<'_> {
         Ok(self.seen.len() > before || (below_done && above_done))
     }
 
-    /// Reads from one end of a part on, until an error comes or what is known is met; the last
-    /// key that was read in order, and whether no error came. The other end is no bound: a
-    /// damaged page may hold any key, and the engine would take it for the end. A part whose
-    /// bounds are the same is that one row.
+    /// Reads from one end of a part until an error or the known part. Returns the last key read in
+    /// order, and whether no error occurred. The other end is not used as a bound: a damaged page
+    /// may contain any key, and the engine would take it for the end. A part with equal bounds is
+    /// that one row.
     fn read(
         &mut self,
         db: &mut dyn Tx,
@@ -176,7 +176,7 @@ impl Scan<'_> {
                 last = Some(key.clone());
             }
             if !self.seen.insert(key) {
-                // Or a damaged tree leads around in a circle.
+                // A damaged tree may also lead in a circle.
                 again += 1;
                 met = again > MOST_AGAIN;
                 return match met {
@@ -193,14 +193,14 @@ impl Scan<'_> {
             (Some(fault), _) => Err(fault),
             (None, Ok(())) => Ok((last, !self.disorder)),
             (None, Err(_)) if met => Ok((last, !self.disorder)),
-            // Whatever the engine says about a damaged file: the part ends here.
+            // Any error about a damaged file ends the part here.
             (None, Err(_)) => Ok((last, false)),
         }
     }
 }
 
 impl Source<'_> {
-    /// Where the columns of the key stand among all.
+    /// The indexes of the key columns among all columns.
     fn places(&self) -> Vec<usize> {
         let place = |name| self.columns.iter().position(|column| column == name);
         self.key.iter().filter_map(place).collect()
@@ -243,7 +243,7 @@ impl Source<'_> {
     }
 }
 
-/// A key between the ends of a gap; `None`: there is none, or nobody knows where to look.
+/// A key between the ends of a gap; `None` if there is none, or it cannot be guessed.
 fn middle(gap: &Gap) -> Option<Key> {
     let (after, before) = (gap.after.as_ref(), gap.before.as_ref());
     let width = after.or(before)?.len();
@@ -258,17 +258,17 @@ fn middle(gap: &Gap) -> Option<Key> {
             continue;
         }
         key.push(between(low, high)?);
-        // Any value of the columns behind it will do.
+        // Any values of the remaining columns will do.
         let rest = after.or(before)?;
         key.extend(rest[at + 1..].iter().map(least));
-        // The ends may be the wrong way round: a damaged page holds keys that do not belong
-        // there. What is asked for must make the gap smaller, or it would be asked for ever.
+        // The ends may be in the wrong order, because a damaged page contains keys of other places.
+        // A probe must make the gap smaller, or it would be repeated for ever.
         return gap.holds(&key).then_some(key);
     }
     None
 }
 
-/// The least value of the kind of `value`.
+/// The smallest value of the same type as `value`.
 fn least(value: &Raw) -> Raw {
     match value {
         Raw::Int(_) => Raw::Int(i64::MIN),
@@ -281,7 +281,7 @@ fn least(value: &Raw) -> Raw {
 fn between(low: Option<&Raw>, high: Option<&Raw>) -> Option<Raw> {
     match (low, high) {
         (Some(Raw::Int(low)), Some(Raw::Int(high))) => half(*low, *high).map(Raw::Int),
-        // Numbers begin at 1; where they end, the counter's table says as a hint.
+        // Numbers start at 1; their end is given as a hint by the counter.
         (None, Some(Raw::Int(high))) => half(0.min(*high), *high).map(Raw::Int),
         (Some(Raw::Bytes(low)), Some(Raw::Bytes(high))) => half_bytes(low, high).map(Raw::Bytes),
         (Some(Raw::Text(low)), Some(Raw::Text(high))) => half_bytes(low, high).map(Raw::Text),
@@ -298,7 +298,7 @@ fn half(low: i64, high: i64) -> Option<i64> {
     (low < middle && middle < high).then_some(middle)
 }
 
-/// A string of bytes between two, by the sixteen that follow what both have in common.
+/// A byte string between two others, computed from the 16 bytes after their common prefix.
 fn half_bytes(low: &[u8], high: &[u8]) -> Option<Vec<u8>> {
     let common = low
         .iter()

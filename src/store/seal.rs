@@ -1,6 +1,6 @@
-//! Seals the values that callers give to runs: who reads the store or a copy of it without the
-//! key, reads none of them. The registry seals before it submits and opens before a program is
-//! started; the key lies beside the store, not in it.
+//! Encrypts the environment values of runs, so that they cannot be read from the store or a copy
+//! of it without the key. The registry seals before it submits, and opens before a process is
+//! started; the key is stored beside the store, not in it.
 
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 
@@ -8,21 +8,21 @@ use crate::kernel::fault::Fault;
 use crate::kernel::ids::RunId;
 use crate::kernel::secret::Secret;
 
-/// What a key is for; another purpose gives another key.
+/// The key derivation context; another context gives another key.
 const PURPOSE: &str = "abide 2026 environment of a run: one value";
 
-/// Seals and opens values.
+/// Seals and opens values with one key.
 #[derive(Clone)]
 pub struct Seal([u8; 32]);
 
 impl Seal {
-    /// With this key.
+    /// A seal with this key.
     pub fn new(key: [u8; 32]) -> Self {
         Seal(key)
     }
 
-    /// The value of `name` of a run, sealed: a fresh nonce, then what only the key opens, and
-    /// only as the value of that name of that run.
+    /// Encrypts the value of `name` of a run: a fresh nonce, then the ciphertext, which opens only
+    /// with this key, for that name of that run.
     pub fn close(&self, run: RunId, name: &str, value: &Secret) -> Result<Vec<u8>, Fault> {
         let mut nonce = [0; NONCE_LEN];
         getrandom::fill(&mut nonce).map_err(Fault::internal)?;
@@ -37,7 +37,7 @@ impl Seal {
         Ok([nonce.as_slice(), &sealed].concat())
     }
 
-    /// The value; `None` where this key, run or name is not the one that it was sealed for.
+    /// Decrypts a value; `None` if key, run or name differ from those it was sealed with.
     pub fn open(&self, run: RunId, name: &str, sealed: &[u8]) -> Option<Secret> {
         let (nonce, sealed) = sealed.split_at_checked(NONCE_LEN)?;
         let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
@@ -47,7 +47,7 @@ impl Seal {
         String::from_utf8(text.to_vec()).ok().map(Secret::new)
     }
 
-    /// A key for this one value. No two values share one, so that chance nonces are enough.
+    /// Derives the key for this one value. No two values share a key, so random nonces suffice.
     fn key(&self, run: RunId, name: &str) -> Result<LessSafeKey, Fault> {
         let mut hasher = blake3::Hasher::new_derive_key(PURPOSE);
         hasher.update(&self.0);

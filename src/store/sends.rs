@@ -1,4 +1,4 @@
-//! The table of sends: what belongs to a turn that answers another session, beside its run.
+//! The table of sends: data about a turn that answers another session, beside its run.
 
 use super::columns::{at, count, json, named, opt_time, opt_uuid, time, to_json, uuid, whole};
 use super::tx::{DbError, Row, Tx, all, first, insert_row, number};
@@ -7,13 +7,13 @@ use crate::kernel::text_enum::text_enum;
 use crate::kernel::time::Timestamp;
 
 text_enum! {
-    /// How far a turn of an exchange has come.
+    /// The state of a turn of an exchange.
     State {
-        /// It has not ended.
+        /// The turn has not ended.
         Open = "open",
-        /// It has, and what follows is still to be done.
+        /// The turn has ended, and its follow-up is not done yet.
         Due = "due",
-        /// All is done.
+        /// The turn has ended, and its follow-up is done.
         Done = "done",
     }
 }
@@ -21,25 +21,25 @@ text_enum! {
 /// A turn that answers another session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Send {
-    /// Its run.
+    /// The run of the turn.
     pub run: RunId,
-    /// The first turn of its exchange; itself for the first.
+    /// The run of the exchange's first turn.
     pub first: RunId,
-    /// Its place in the exchange: 0, 1, 2 …; even ones are the target's.
+    /// Its position in the exchange: 0, 1, 2 …; even ones are the target's.
     pub turn: u32,
-    /// Whose words it answers; `None`: a client's.
+    /// The session whose message it answers; `None` for a client's message.
     pub from: Option<(SessionId, SessionKey)>,
-    /// Who began the exchange and is told of a late reply, and its generation then.
+    /// The session that began the exchange and receives a late reply, and its generation then.
     pub asker: Option<(SessionId, i64)>,
-    /// The sessions that the message has come through, its own included.
+    /// The sessions that the message has passed through, including its own.
     pub chain: Vec<SessionId>,
-    /// Until when a client's call waits for the reply.
+    /// The deadline until which a client's call waits for the reply.
     pub window_until: Option<Timestamp>,
-    /// How far it has come.
+    /// The state of the turn.
     pub state: State,
 }
 
-/// The columns that [`read`] reads.
+/// The columns that [`read`] decodes.
 pub const COLUMNS: &str = "run_id, first_run, turn, from_id, from_key, asker_id, asker_generation, \
      chain, window_until, state";
 
@@ -47,7 +47,7 @@ fn read(row: &dyn Row) -> Result<Send, DbError> {
     whole(row, "sends", &[("run_id", at!(run_id))], decode)
 }
 
-/// A row out of [`COLUMNS`].
+/// Decodes a send from [`COLUMNS`].
 pub fn decode(row: &dyn Row) -> Result<Send, DbError> {
     Ok(Send {
         run: RunId(uuid(row, at!(run_id))?),
@@ -67,7 +67,7 @@ pub fn decode(row: &dyn Row) -> Result<Send, DbError> {
     })
 }
 
-/// The row is there.
+/// The row is in the table.
 pub fn insert(tx: &mut dyn Tx, send: &Send) -> Result<(), DbError> {
     insert_row(
         tx,
@@ -96,7 +96,7 @@ pub fn insert(tx: &mut dyn Tx, send: &Send) -> Result<(), DbError> {
     )
 }
 
-/// What belongs to that run.
+/// The send of that run.
 pub fn get(tx: &mut dyn Tx, run: RunId) -> Result<Option<Send>, DbError> {
     first(
         tx,
@@ -106,13 +106,13 @@ pub fn get(tx: &mut dyn Tx, run: RunId) -> Result<Option<Send>, DbError> {
     )
 }
 
-/// The row of a run that is removed is gone.
+/// The row of a removed run is deleted.
 pub fn remove(tx: &mut dyn Tx, run: RunId) -> Result<(), DbError> {
     tx.execute("DELETE FROM sends WHERE run_id = ?1", &[(&run.0).into()])
         .map(|_| ())
 }
 
-/// The turn has come so far; nobody waits for it in a call any more.
+/// The turn has this state, and no call waits for its reply.
 pub fn set_state(tx: &mut dyn Tx, run: RunId, state: State) -> Result<(), DbError> {
     tx.execute(
         "UPDATE sends SET state = ?2, window_until = NULL WHERE run_id = ?1",
@@ -121,7 +121,7 @@ pub fn set_state(tx: &mut dyn Tx, run: RunId, state: State) -> Result<(), DbErro
     .map(|_| ())
 }
 
-/// Nobody waits for the reply in a call any more.
+/// No call waits for the reply any more.
 pub fn close_window(tx: &mut dyn Tx, run: RunId) -> Result<(), DbError> {
     tx.execute(
         "UPDATE sends SET window_until = NULL WHERE run_id = ?1",
@@ -140,7 +140,7 @@ pub fn answers(tx: &mut dyn Tx, first_run: RunId) -> Result<Vec<RunId>, DbError>
     )
 }
 
-/// Is the session to get a reply that is not there yet?
+/// True if the session is still to receive a reply.
 pub fn is_unfinished(tx: &mut dyn Tx, asker: SessionId) -> Result<bool, DbError> {
     let found = number(
         tx,
@@ -150,7 +150,7 @@ pub fn is_unfinished(tx: &mut dyn Tx, asker: SessionId) -> Result<bool, DbError>
     Ok(found != 0)
 }
 
-/// Turns that have ended and whose consequence is still to be done.
+/// Turns that have ended and whose follow-up is not done yet.
 pub fn due(tx: &mut dyn Tx) -> Result<Vec<RunId>, DbError> {
     all(
         tx,
@@ -160,12 +160,12 @@ pub fn due(tx: &mut dyn Tx) -> Result<Vec<RunId>, DbError> {
     )
 }
 
-/// How many there are of them.
+/// The number of turns in [`due`].
 pub fn count_due(tx: &mut dyn Tx) -> Result<i64, DbError> {
     number(tx, "SELECT count(*) FROM sends WHERE state = 'due'", &[])
 }
 
-/// Turns that a client's call waits for, with the end of its window.
+/// Turns that a client's call waits for, with the deadline.
 pub fn windows(tx: &mut dyn Tx) -> Result<Vec<(RunId, Timestamp)>, DbError> {
     all(
         tx,

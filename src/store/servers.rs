@@ -1,4 +1,4 @@
-//! The table of tool servers: what each offered when it last started.
+//! The table of MCP servers: the tools that each offered at its last start.
 
 use super::columns::whole;
 use super::tx::{DbError, Row, Tx, all};
@@ -10,7 +10,7 @@ use crate::kernel::fault::Fault;
 /// The columns that [`decode`] reads.
 pub const COLUMNS: &str = "name, digest, tools";
 
-/// A known server out of [`COLUMNS`].
+/// Decodes a known server from [`COLUMNS`].
 pub fn decode(row: &dyn Row) -> Result<KnownServer, DbError> {
     Ok(KnownServer {
         name: row.text(0)?.to_owned(),
@@ -19,7 +19,7 @@ pub fn decode(row: &dyn Row) -> Result<KnownServer, DbError> {
     })
 }
 
-/// Every known server, by name.
+/// All known servers, ordered by name.
 pub fn every(tx: &mut dyn Tx) -> Result<Vec<KnownServer>, DbError> {
     let sql = format!("SELECT {COLUMNS} FROM tool_servers ORDER BY name");
     all(tx, &sql, &[], |row| {
@@ -27,7 +27,7 @@ pub fn every(tx: &mut dyn Tx) -> Result<Vec<KnownServer>, DbError> {
     })
 }
 
-/// The row holds `known`, new or in place of the one before.
+/// The row has `known`; an earlier one of that name is replaced.
 pub fn put(tx: &mut dyn Tx, known: &KnownServer) -> Result<(), DbError> {
     tx.execute(
         "INSERT INTO tool_servers (name, digest, tools) VALUES (?1, ?2, ?3) \

@@ -1,4 +1,4 @@
-//! The table of sessions.
+//! The table of sessions: rows, list queries and transcript counters.
 
 use super::columns::{
     agent, amount, at, count, key, named, opt_named, opt_string, opt_time, opt_uuid, time, to_int,
@@ -12,20 +12,20 @@ use crate::kernel::session::{Cleanup, Fork, Owner, Session, SessionMode};
 use crate::kernel::thinking::Thinking;
 use crate::kernel::time::Timestamp;
 
-/// The columns that [`read`] reads.
+/// The columns that [`read`] decodes.
 pub const COLUMNS: &str = "id, org, key, generation, owner, agent, parent_id, parent_key, root_id, \
      depth, label, title, model, cwd, messages, created_at, updated_at, ver, model_calls, input_tokens, \
      output_tokens, cost_micros, mode, cleanup, archived_at, thinking, fork_of, fork_generation, \
      fork_seq";
 
-/// The number of [`COLUMNS`]: where a query's further columns begin.
+/// The number of [`COLUMNS`]: the index of a query's first further column.
 const WIDTH: usize = width(COLUMNS);
 
 fn read(row: &dyn Row) -> Result<Session, DbError> {
     whole(row, "sessions", &[("id", at!(id))], decode)
 }
 
-/// A session out of [`COLUMNS`].
+/// Decodes a session from [`COLUMNS`].
 pub fn decode(row: &dyn Row) -> Result<Session, DbError> {
     Ok(Session {
         id: SessionId(uuid(row, at!(id))?),
@@ -70,7 +70,7 @@ pub fn decode(row: &dyn Row) -> Result<Session, DbError> {
     })
 }
 
-/// The session is in the table, at place `seq` of every list.
+/// The session is in the table, with `seq` as its list position.
 pub fn insert(tx: &mut dyn Tx, seq: i64, session: &Session) -> Result<(), DbError> {
     insert_row(
         tx,
@@ -134,19 +134,19 @@ pub fn by_id(tx: &mut dyn Tx, id: SessionId) -> Result<Option<Session>, DbError>
     )
 }
 
-/// How many entries the session's transcript has; 0 without the session.
+/// The number of entries in the session's transcript; 0 if the session does not exist.
 pub fn messages_of(tx: &mut dyn Tx, id: SessionId) -> Result<i64, DbError> {
     let sql = "SELECT messages FROM sessions WHERE id = ?1";
     number(tx, sql, &[(&id.0).into()])
 }
 
-/// Is the session there, and does its agent answer in it?
+/// True if the session exists and an agent, not a client, answers in it.
 pub fn has_agent(tx: &mut dyn Tx, id: SessionId) -> Result<bool, DbError> {
     let sql = "SELECT EXISTS (SELECT 1 FROM sessions WHERE id = ?1 AND owner <> 'client')";
     Ok(number(tx, sql, &[(&id.0).into()])? != 0)
 }
 
-/// What the session's transcript begins with, if it is a fork.
+/// The origin of the session's transcript, if the session is a fork.
 pub fn fork_of(tx: &mut dyn Tx, id: SessionId) -> Result<Option<Fork>, DbError> {
     first(
         tx,
@@ -163,7 +163,7 @@ pub fn fork_of(tx: &mut dyn Tx, id: SessionId) -> Result<Option<Fork>, DbError> 
     )
 }
 
-/// The sessions that were spawned from this one, oldest first.
+/// The sessions spawned from this one, oldest first.
 pub fn children(tx: &mut dyn Tx, id: SessionId, limit: u32) -> Result<Vec<Session>, DbError> {
     all(
         tx,
@@ -173,7 +173,7 @@ pub fn children(tx: &mut dyn Tx, id: SessionId, limit: u32) -> Result<Vec<Sessio
     )
 }
 
-/// What can be changed of a session that is there.
+/// The row has the mutable fields of `session`.
 pub fn update(tx: &mut dyn Tx, session: &Session, now: Timestamp) -> Result<(), DbError> {
     tx.execute(
         "UPDATE sessions SET generation = ?2, label = ?3, title = ?4, model = ?5, cwd = ?6, \
@@ -193,7 +193,7 @@ pub fn update(tx: &mut dyn Tx, session: &Session, now: Timestamp) -> Result<(), 
     .map(|_| ())
 }
 
-/// The session is put aside: lists leave it out. Its last change stays its last change.
+/// The session is archived, so lists omit it. `updated_at` does not change.
 pub fn archive(tx: &mut dyn Tx, id: SessionId, now: Timestamp) -> Result<(), DbError> {
     tx.execute(
         "UPDATE sessions SET archived_at = ?2, ver = ver + 1 WHERE id = ?1",
@@ -202,7 +202,7 @@ pub fn archive(tx: &mut dyn Tx, id: SessionId, now: Timestamp) -> Result<(), DbE
     .map(|_| ())
 }
 
-/// The session is in use again; whether it had been put aside.
+/// The session is not archived; returns whether it was.
 pub fn bring_back(tx: &mut dyn Tx, id: SessionId) -> Result<bool, DbError> {
     let changed = tx.execute(
         "UPDATE sessions SET archived_at = NULL, ver = ver + 1 \
@@ -212,14 +212,14 @@ pub fn bring_back(tx: &mut dyn Tx, id: SessionId) -> Result<bool, DbError> {
     Ok(changed > 0)
 }
 
-/// The row is gone.
+/// The session's row is deleted.
 pub fn remove(tx: &mut dyn Tx, id: SessionId) -> Result<(), DbError> {
     tx.execute("DELETE FROM sessions WHERE id = ?1", &[(&id.0).into()])
         .map(|_| ())
 }
 
-/// Sessions of one tenant after this place that are not archived, oldest first, each with its
-/// place.
+/// Unarchived sessions of one tenant after list position `after`, oldest first, with their
+/// positions.
 pub fn unarchived(
     tx: &mut dyn Tx,
     org: &str,
@@ -244,7 +244,7 @@ pub fn unarchived(
     Ok(found)
 }
 
-/// The tenant after this one, by name.
+/// The next tenant by name that has sessions.
 pub fn next_org(tx: &mut dyn Tx, after: &str) -> Result<Option<String>, DbError> {
     first(
         tx,
@@ -265,30 +265,30 @@ pub fn parent_of(tx: &mut dyn Tx, id: SessionId) -> Result<Option<SessionId>, Db
     Ok(found.flatten())
 }
 
-/// One page of sessions with their places, newest first. `before`: only places below it.
+/// Filters for one page of sessions.
 #[derive(Clone, Debug, Default)]
 pub struct ListQuery {
     /// The tenant.
     pub org: String,
-    /// Roots only (`Some(true)`), children only (`Some(false)`), both.
+    /// Only roots (`Some(true)`), only children (`Some(false)`), or both (`None`).
     pub roots: Option<bool>,
-    /// Children of this session only.
+    /// Only children of this session.
     pub parent: Option<SessionId>,
-    /// Of this agent only.
+    /// Only sessions of this agent.
     pub agent: Option<String>,
-    /// With this label only.
+    /// Only sessions with this label.
     pub label: Option<String>,
-    /// With this text in key, label or title only.
+    /// Only sessions with this text in key, label or title.
     pub search: Option<String>,
-    /// The archived ones, too.
+    /// Include archived sessions.
     pub archived: bool,
-    /// Places below this one only.
+    /// Only list positions below this one.
     pub before: Option<i64>,
-    /// So many at most.
+    /// Maximum number of rows.
     pub limit: u32,
 }
 
-/// A page of sessions, each with its place in the list.
+/// A page of sessions, newest first, each with its list position.
 pub fn list(tx: &mut dyn Tx, query: &ListQuery) -> Result<Vec<(i64, Session)>, DbError> {
     let is_narrow = query.parent.is_some() || query.label.is_some();
     if query.roots.is_none() && !query.archived && !is_narrow {
@@ -306,9 +306,9 @@ pub fn list(tx: &mut dyn Tx, query: &ListQuery) -> Result<Vec<(i64, Session)>, D
         return Ok(found);
     }
     let pattern = query.search.as_ref().map(|text| like(text));
-    // The rows come newest first as they lie; an index on the org would only have them sorted
-    // anew. Where a narrower index exists the plain form lets the engine take it, but for the
-    // children of one session: it would walk those of the whole tenant.
+    // Rows are already stored in list order; an index on the org would force a sort. If a narrower
+    // index exists, the plain form lets SQLite use it, except for the children of one session: it
+    // would scan those of the whole tenant.
     let narrow = (!query.archived || query.label.is_some()) && query.parent.is_none();
     let org = if narrow { "org = ?" } else { "org || '' = ?" };
     let mut filter = Filter::default();
@@ -337,7 +337,7 @@ pub fn list(tx: &mut dyn Tx, query: &ListQuery) -> Result<Vec<(i64, Session)>, D
     all(tx, &sql, &params, |row| Ok((row.int(WIDTH)?, read(row)?)))
 }
 
-/// A LIKE pattern for "contains this text".
+/// A LIKE pattern that matches any text containing `text` literally.
 fn like(text: &str) -> String {
     let mut pattern = String::from("%");
     for ch in text.chars() {
@@ -350,7 +350,7 @@ fn like(text: &str) -> String {
     pattern
 }
 
-/// Takes the next places in the transcript: the first of `count` seqs without gaps.
+/// The next `count` transcript seqs are reserved, without gaps; returns the first.
 pub fn take_seqs(tx: &mut dyn Tx, id: SessionId, count: i64, now: i64) -> Result<i64, DbError> {
     let last = first(
         tx,
@@ -368,7 +368,7 @@ pub fn take_seqs(tx: &mut dyn Tx, id: SessionId, count: i64, now: i64) -> Result
     }
 }
 
-/// The session's model use has grown by `used`.
+/// The session's model usage has grown by `used`.
 pub fn add_usage(tx: &mut dyn Tx, id: SessionId, used: Usage) -> Result<(), DbError> {
     tx.execute(
         "UPDATE sessions SET model_calls = model_calls + ?2, input_tokens = input_tokens + ?3, \

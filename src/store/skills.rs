@@ -1,4 +1,4 @@
-//! The tables of versions of skills, and of the bodies that pinned sets name.
+//! The tables of skill set versions, and of the bodies that pinned sets name.
 
 use super::blobs;
 use super::columns::whole;
@@ -6,16 +6,16 @@ use super::tx::{DbError, Row, Tx, all, first};
 use crate::contract::skills::PickedSkills;
 use crate::kernel::time::Timestamp;
 
-/// The skills of a folder as they were last noted.
+/// The recorded skill set of a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SkillsNoted {
     /// The tenant.
     pub org: String,
     /// The folder.
     pub workspace: String,
-    /// Of what can be used there.
+    /// Hash of the usable skills.
     pub hash: String,
-    /// How often that has changed, from 1 on.
+    /// Number of the version, from 1 on; it rises with each change.
     pub version: i64,
 }
 
@@ -26,7 +26,7 @@ fn read(row: &dyn Row) -> Result<SkillsNoted, DbError> {
     whole(row, "skill_sets", &[("org", 0), ("workspace", 1)], decode)
 }
 
-/// What was noted, out of [`COLUMNS`].
+/// Decodes a skill set from [`COLUMNS`].
 pub fn decode(row: &dyn Row) -> Result<SkillsNoted, DbError> {
     Ok(SkillsNoted {
         org: row.text(0)?.to_owned(),
@@ -36,19 +36,19 @@ pub fn decode(row: &dyn Row) -> Result<SkillsNoted, DbError> {
     })
 }
 
-/// What was last noted of a folder.
+/// The recorded skill set of a folder.
 pub fn get(tx: &mut dyn Tx, org: &str, workspace: &str) -> Result<Option<SkillsNoted>, DbError> {
     let sql = format!("SELECT {COLUMNS} FROM skill_sets WHERE org = ?1 AND workspace = ?2");
     first(tx, &sql, &[org.into(), workspace.into()], read)
 }
 
-/// What was noted of each folder, those that changed last first.
+/// The recorded skill sets, most recently changed first.
 pub fn latest(tx: &mut dyn Tx, limit: u32) -> Result<Vec<SkillsNoted>, DbError> {
     let sql = format!("SELECT {COLUMNS} FROM skill_sets ORDER BY changed_at DESC LIMIT {limit}");
     all(tx, &sql, &[], read)
 }
 
-/// The row holds `noted`.
+/// The row has `noted`; an earlier one of that folder is replaced.
 pub fn put(tx: &mut dyn Tx, noted: &SkillsNoted, now: Timestamp) -> Result<(), DbError> {
     tx.execute(
         "INSERT INTO skill_sets (org, workspace, hash, version, changed_at) \
@@ -87,7 +87,7 @@ pub fn keep(tx: &mut dyn Tx, picked: &PickedSkills, now: Timestamp) -> Result<()
     Ok(())
 }
 
-/// A pinned set is gone: the bodies that it named are nobody's, as far as no other names them.
+/// The references of a removed pinned set are deleted; bodies that no other set names are unused.
 pub fn forget(tx: &mut dyn Tx, pinned: &str) -> Result<(), DbError> {
     tx.execute(
         "DELETE FROM skill_bodies WHERE pinned = ?1",

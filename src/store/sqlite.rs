@@ -1,4 +1,4 @@
-//! SQLite behind [`Tx`]: opening, pragmas, statements. The only file that names rusqlite.
+//! Implements [`Tx`] with SQLite: opening, pragmas, statements. The only file that names rusqlite.
 
 use std::io::Read;
 use std::path::Path;
@@ -12,13 +12,13 @@ use super::files;
 use super::tx::{BadRow, DbError, DbErrorKind, Param, Raw, Row, Tx};
 use crate::file_work::open_regular;
 
-/// Older libraries can lose a write when a checkpoint meets a WAL reset.
+/// The oldest supported library: older ones can lose a write if a checkpoint meets a WAL reset.
 const OLDEST: i32 = 3_051_003;
 /// `ABDE`: marks the file as this program's.
 const APPLICATION_ID: i64 = 0x4142_4445;
 const STATEMENTS: usize = 256;
 
-/// Writes lines into the schema of a file that nobody has open, past all checks.
+/// Writes rows into the schema table of a closed file, bypassing all checks.
 pub fn write_schema(path: &Path, lines: &str) -> Result<(), DbError> {
     let connection = Connection::open(path).map_err(error)?;
     connection
@@ -28,20 +28,20 @@ pub fn write_schema(path: &Path, lines: &str) -> Result<(), DbError> {
         .map_err(error)
 }
 
-/// What a connection is for.
+/// The purpose of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
-    /// The one writer.
+    /// The single writer.
     Write,
-    /// Fills a new file that nobody needs before it is whole. Nothing of it is on the disk for
-    /// certain until whoever made it syncs the file.
+    /// Fills a new file that is not in use until complete. Its content is durable only after the
+    /// creator syncs the file.
     Make,
-    /// One of the readers.
+    /// A read connection of the pool.
     Read,
-    /// Copies the write-ahead file into the database file, nothing else.
+    /// Copies the WAL into the database file, and does nothing else.
     Checkpoint,
-    /// Looks at a file that may be damaged: nothing of it is changed, its write-ahead file
-    /// neither, and as much as can be is read of it.
+    /// Reads as much as possible of a file that may be damaged. Changes neither the file nor its
+    /// WAL.
     Examine,
 }
 
@@ -51,7 +51,7 @@ impl Use {
     }
 }
 
-/// An open database file.
+/// A connection to a database file.
 pub struct Sqlite {
     connection: Connection,
     for_use: Use,
@@ -59,33 +59,32 @@ pub struct Sqlite {
     corrupt: bool,
 }
 
-/// Ends a statement from another thread.
+/// Interrupts a statement from another thread.
 pub struct Interrupt(rusqlite::InterruptHandle);
 
 impl Interrupt {
-    /// The statement that runs now ends with an error.
+    /// The statement that is running fails with an error.
     pub fn interrupt(&self) {
         self.0.interrupt();
     }
 }
 
-/// The version of the SQLite library that is built in.
+/// The version of the built-in SQLite library.
 pub fn library_version() -> &'static str {
     rusqlite::version()
 }
 
-/// Every database file begins with this.
+/// The first bytes of every database file.
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
-/// Where the header keeps `user_version`, four bytes, the highest first.
+/// Offset of `user_version` in the header; four bytes, big-endian.
 const USER_VERSION_AT: usize = 60;
 
-/// The `user_version` in the header of the file at `path`, read as plain bytes: a connection,
-/// even one that only reads, would make files beside it, and would have to put together what a
-/// kill in the middle of a checkpoint has left. A change that stands in the write-ahead file
-/// alone is not seen.
+/// The `user_version` in the header of the file at `path`, read as plain bytes. A connection, even
+/// a read-only one, would create files beside it and would recover what a kill during a checkpoint
+/// left. Changes that are only in the WAL are not seen.
 pub fn header_version(path: &Path) -> Result<i64, DbError> {
     let mut header = Vec::new();
-    // A pipe would be waited for.
+    // Opening a pipe would block.
     open_regular(path)
         .and_then(|file| file.take(64).read_to_end(&mut header))
         .map_err(|fault| other(fault.to_string()))?;
@@ -98,7 +97,7 @@ pub fn header_version(path: &Path) -> Result<i64, DbError> {
     };
     match version {
         Some(version) if header.starts_with(MAGIC) => {
-            // Pages of 4096 bytes without a reserve, in a format that this library writes.
+            // Pages of 4096 bytes without reserved space, in a format that this library writes.
             let is_ours = header[16..18] == [0x10, 0]
                 && header[18..20].iter().all(|format| matches!(format, 1 | 2))
                 && header[20..24] == [0, 64, 32, 32];
@@ -112,8 +111,8 @@ pub fn header_version(path: &Path) -> Result<i64, DbError> {
 }
 
 impl Sqlite {
-    /// Opens the file at `path`, makes it when the use is [`Use::Write`] or [`Use::Make`], and
-    /// sets and reads back every pragma.
+    /// Opens the file at `path`, creates it for [`Use::Write`] or [`Use::Make`], and sets and
+    /// verifies every pragma.
     pub fn open(path: &Path, for_use: Use) -> Result<Self, DbError> {
         if rusqlite::version_number() < OLDEST {
             return Err(other(format!(
@@ -142,23 +141,23 @@ impl Sqlite {
         connection
             .busy_timeout(Duration::from_secs(5))
             .map_err(error)?;
-        // Plans do not depend on the values that are bound. Otherwise a statement with a range
-        // or a constant to compare with is compiled anew at every use.
+        // Query plans do not depend on bound values. Otherwise a statement with a range or a
+        // constant comparison is recompiled at every use.
         let stable = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true);
         if !stable.map_err(error)? {
             return Err(other("SQLite does not keep its query plans".to_owned()));
         }
         if for_use == Use::Examine {
-            // The last connection to close would otherwise copy the write-ahead file.
+            // The last connection to close would otherwise checkpoint the WAL.
             let kept = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
             if !kept.map_err(error)? {
                 return Err(other("SQLite would checkpoint when it closes".to_owned()));
             }
-            // Opens also what is shorter than its header says, or has a broken schema.
+            // Also opens a file that is shorter than its header says, or has a broken schema.
             self.pragma("writable_schema", 1)?;
         }
-        // FULL: a commit that was answered survives a power cut, not just a kill. Set first, so
-        // that what follows is no more careful than it must be.
+        // FULL: an answered commit survives a power loss, not only a kill. Set first, so that the
+        // following pragmas are not more careful than needed.
         self.pragma("synchronous", if for_use == Use::Make { 0 } else { 2 })?;
         if for_use.writes() {
             let mode: String = connection
@@ -169,7 +168,7 @@ impl Sqlite {
                     "the state folder's file system does not allow a write-ahead log (journal_mode is {mode})"
                 )));
             }
-            // Setting it is a write, which a store that is refused must not see.
+            // Setting it is a write, which must not happen to a store that is refused.
             if self.read_pragma("application_id")? != APPLICATION_ID {
                 self.pragma("application_id", APPLICATION_ID)?;
             }
@@ -178,9 +177,9 @@ impl Sqlite {
         self.pragma("foreign_keys", 1)?;
         self.pragma("trusted_schema", 0)?;
         self.pragma("cell_size_check", i64::from(for_use != Use::Examine))?;
-        // With a memory map a read error would be a signal instead of an error.
+        // With a memory map, a read error would be a signal instead of an error.
         self.pragma("mmap_size", 0)?;
-        // Checkpoints are the checkpoint thread's work, never part of somebody's commit.
+        // Checkpoints are the checkpoint thread's task and never part of a commit.
         self.pragma("wal_autocheckpoint", 0)?;
         self.pragma("temp_store", 2)?;
         let cache_kib = if for_use.writes() { 8 << 10 } else { 2 << 10 };
@@ -191,13 +190,13 @@ impl Sqlite {
         Ok(())
     }
 
-    /// Sets a pragma and reads it back: a value that SQLite did not take is an error here
-    /// and not a promise that does not hold.
+    /// Sets a pragma and reads it back: a value that SQLite did not accept is an error, not a
+    /// silent difference.
     fn pragma(&self, name: &str, value: i64) -> Result<(), DbError> {
         self.connection
             .execute_batch(&format!("PRAGMA {name} = {value}"))
             .map_err(error)?;
-        // A build without memory maps knows no mmap_size: it answers nothing, which is 0.
+        // A build without memory maps has no mmap_size: it returns no row, which counts as 0.
         let read: Option<i64> = self
             .connection
             .query_row(&format!("PRAGMA {name}"), [], |row| row.get(0))
@@ -223,33 +222,32 @@ impl Sqlite {
             .map_err(error)
     }
 
-    /// How many rows this connection has changed since it was opened.
+    /// The number of rows that this connection has changed since it was opened.
     pub fn changes(&self) -> u64 {
         self.connection.total_changes()
     }
 
-    /// Is a transaction open? Some faults, such as a full disk, end it by themselves.
+    /// True if a transaction is open. Some errors, such as a full disk, roll it back.
     pub fn in_transaction(&self) -> bool {
         !self.connection.is_autocommit()
     }
 
-    /// Did a statement find that the file is damaged?
+    /// True if a statement found the file to be damaged.
     pub fn is_corrupt(&self) -> bool {
         self.corrupt
     }
 
-    /// Ends the statement that another thread runs on this connection.
+    /// A handle that interrupts this connection's statement from another thread.
     pub fn interrupt_handle(&self) -> Interrupt {
         Interrupt(self.connection.get_interrupt_handle())
     }
 
-    /// What the engine's own checks find wrong with a table and its indexes, or with the whole
-    /// file, and rows that refer to others which are not there; at most so many findings. Reads
-    /// all of it.
+    /// The findings of the engine's integrity checks for a table and its indexes, or for the whole
+    /// file, and dangling references; at most `most` findings. Reads everything that it checks.
     pub fn check(&mut self, table: Option<&str>, most: u32) -> Result<Vec<String>, DbError> {
         let most = most as usize;
         let mut findings = Vec::new();
-        // The names are this program's own.
+        // Table names come from this program, so they need no quoting.
         let pages = match table {
             Some(table) => format!("PRAGMA integrity_check('{table}')"),
             None => format!("PRAGMA integrity_check({most})"),
@@ -261,7 +259,7 @@ impl Sqlite {
             }
             Ok(())
         });
-        // A flipped bit in an id leaves a page that looks whole.
+        // A flipped bit in an id leaves an intact page.
         if findings.is_empty() && looked.is_ok() {
             let references = match table {
                 Some(table) => format!("PRAGMA foreign_key_check('{table}')"),
@@ -278,7 +276,7 @@ impl Sqlite {
             });
         }
         match looked {
-            // What the checks cannot get through is found, too.
+            // An error that stops the check is a finding, too.
             Err(fault) if fault.kind == DbErrorKind::Corrupt => findings.push(fault.message),
             looked => looked?,
         }
@@ -286,19 +284,19 @@ impl Sqlite {
         Ok(findings)
     }
 
-    /// How many frames of the write-ahead file are in force.
+    /// The number of valid WAL frames.
     pub fn frames(&mut self) -> Result<i64, DbError> {
         self.copied().map(|(frames, _)| frames.max(0))
     }
 
-    /// As [`Sqlite::checkpoint_passive`], without copying anything.
+    /// As [`Sqlite::checkpoint_passive`], but copies nothing.
     pub fn copied(&mut self) -> Result<(i64, i64), DbError> {
         self.checkpoint("NOOP")
     }
 
     fn seen(&mut self, fault: rusqlite::Error) -> DbError {
         let mut fault = error(fault);
-        // The engine takes a file that may not grow for a disk that fails.
+        // SQLite reports a file at its size limit as an I/O error.
         let path = self.connection.path().map(Path::new);
         if fault.kind == DbErrorKind::Io && path.is_some_and(files::is_at_size_limit) {
             fault.kind = DbErrorKind::Full;
@@ -307,7 +305,7 @@ impl Sqlite {
         fault
     }
 
-    /// Takes out the rows that could not be read since this was last asked.
+    /// Takes the rows that did not decode since the last call.
     pub fn take_bad(&mut self) -> Vec<BadRow> {
         std::mem::take(&mut self.bad)
     }
@@ -328,19 +326,19 @@ impl Sqlite {
             .map_err(error)
     }
 
-    /// Copies what can be copied from the write-ahead file without waiting for anybody.
-    /// The number of its frames, and how many of them are copied.
+    /// Copies as many WAL frames as possible without waiting. Returns the number of frames in the
+    /// WAL, and how many of them are copied.
     pub fn checkpoint_passive(&mut self) -> Result<(i64, i64), DbError> {
         self.checkpoint("PASSIVE")
     }
 
-    /// Copies the whole write-ahead file and waits for readers, so that it starts anew.
+    /// Copies the whole WAL and waits for readers, so that the WAL restarts.
     pub fn checkpoint_restart(&mut self) -> Result<(i64, i64), DbError> {
         self.checkpoint("RESTART")
     }
 
-    /// Empties the write-ahead file, at a clean stop. `false`: a reader was at work on it until
-    /// the busy limit.
+    /// Truncates the WAL at a clean stop. Returns `false` if a reader used it until the busy
+    /// timeout.
     pub fn checkpoint_truncate(&mut self) -> Result<bool, DbError> {
         self.connection
             .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| {
@@ -392,7 +390,7 @@ fn execute(connection: &Connection, sql: &str, params: &[Param<'_>]) -> rusqlite
     statement.raw_execute().map(|changed| changed as u64)
 }
 
-/// The engine's own errors outside, those of `each` inside.
+/// The outer error is the engine's, the inner one is from `each`.
 fn query(
     connection: &Connection,
     sql: &str,
@@ -505,8 +503,8 @@ fn other(message: String) -> DbError {
     }
 }
 
-/// What an index of words, or the head of the file, says of itself makes no sense. The engine has
-/// no code of its own for this.
+/// True for an inconsistent full-text index or file header. The engine has no error code of its
+/// own for this.
 fn cannot_be_read(fault: &rusqlite::Error) -> bool {
     let text = fault.to_string();
     [
@@ -525,7 +523,7 @@ fn error(fault: rusqlite::Error) -> DbError {
             ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => DbErrorKind::Busy,
             ErrorCode::DiskFull => DbErrorKind::Full,
             ErrorCode::ReadOnly => DbErrorKind::ReadOnly,
-            // The index of the write-ahead file, which all connections share, found no room.
+            // The WAL index (shared memory of all connections) could not grow.
             ErrorCode::SystemIoFailure
                 if code.extended_code == rusqlite::ffi::SQLITE_IOERR_SHMSIZE =>
             {

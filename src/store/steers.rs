@@ -1,25 +1,25 @@
-//! The table of steers: what is said to a run in the middle of its turn, until the run's next
-//! model call sees it. Commands in this room write and read it.
+//! The table of steering texts: messages to a run during its turn, until its next model call sees
+//! them. Store commands write and read it.
 
 use super::columns::{at, time, uuid, whole};
 use super::tx::{DbError, Param, Row, Tx, all, insert_row, number};
 use crate::kernel::ids::{MessageId, RunId};
 use crate::kernel::time::Timestamp;
 
-/// One text.
+/// One steering text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Steer {
-    /// Its place in the order of all rows.
+    /// Its sequence number, which orders all rows.
     pub seq: i64,
     /// The id of its message.
     pub message: MessageId,
-    /// What is said.
+    /// The content.
     pub text: String,
-    /// When it was said.
+    /// When it was sent.
     pub at: Timestamp,
 }
 
-/// The columns that [`read`] reads, in its order, and the run.
+/// The columns that [`read`] decodes, in its order, and the run.
 pub const COLUMNS: &str = "seq, message_id, text, at, run_id";
 
 fn read(row: &dyn Row) -> Result<Steer, DbError> {
@@ -31,7 +31,7 @@ fn read(row: &dyn Row) -> Result<Steer, DbError> {
     )
 }
 
-/// A text out of [`COLUMNS`].
+/// Decodes a steering text from [`COLUMNS`].
 pub fn decode(row: &dyn Row) -> Result<Steer, DbError> {
     Ok(Steer {
         seq: row.int(at!(seq))?,
@@ -56,14 +56,14 @@ pub fn insert(tx: &mut dyn Tx, run: RunId, steer: &Steer) -> Result<(), DbError>
     )
 }
 
-/// Was this message said to the run already, be it that it still waits?
+/// True if this message was already sent to the run, even if it still waits.
 pub fn has(tx: &mut dyn Tx, run: RunId, message: MessageId) -> Result<bool, DbError> {
     let params: [Param<'_>; 2] = [(&run.0).into(), (&message.0).into()];
     let sql = "SELECT EXISTS (SELECT 1 FROM steers WHERE run_id = ?1 AND message_id = ?2)";
     Ok(number(tx, sql, &params)? != 0)
 }
 
-/// What waits for the run's next model call, in order.
+/// The texts that wait for the run's next model call, in order.
 pub fn waiting(tx: &mut dyn Tx, run: RunId) -> Result<Vec<Steer>, DbError> {
     all(
         tx,
@@ -75,7 +75,7 @@ pub fn waiting(tx: &mut dyn Tx, run: RunId) -> Result<Vec<Steer>, DbError> {
     )
 }
 
-/// The text stands in the transcript at `message_seq`.
+/// The text is in the transcript at `message_seq`.
 pub fn mark_said(tx: &mut dyn Tx, run: RunId, seq: i64, message_seq: i64) -> Result<(), DbError> {
     tx.execute(
         "UPDATE steers SET message_seq = ?3 WHERE run_id = ?1 AND seq = ?2",
@@ -84,7 +84,7 @@ pub fn mark_said(tx: &mut dyn Tx, run: RunId, seq: i64, message_seq: i64) -> Res
     .map(|_| ())
 }
 
-/// What still waits is given up, since the run has ended; how many texts that were.
+/// The waiting texts of an ended run are deleted; returns their number.
 pub fn give_up(tx: &mut dyn Tx, run: RunId) -> Result<u64, DbError> {
     tx.execute(
         "DELETE FROM steers WHERE run_id = ?1 AND message_seq IS NULL",
@@ -92,7 +92,7 @@ pub fn give_up(tx: &mut dyn Tx, run: RunId) -> Result<u64, DbError> {
     )
 }
 
-/// Nothing of the run is left here.
+/// All texts of the run are deleted.
 pub fn remove(tx: &mut dyn Tx, run: RunId) -> Result<(), DbError> {
     tx.execute("DELETE FROM steers WHERE run_id = ?1", &[(&run.0).into()])
         .map(|_| ())

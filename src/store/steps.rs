@@ -1,4 +1,4 @@
-//! The table of steps: the journal.
+//! The table of steps: the journal of each run.
 
 use super::columns::{
     at, count, json, named, opt_json, opt_string, opt_time, opt_uuid, time, to_json, uuid, whole,
@@ -10,7 +10,7 @@ use crate::kernel::run::Run;
 use crate::kernel::step::{Effect, Step, StepKind, StepState, Wait, WaitKind};
 use crate::kernel::time::Timestamp;
 
-/// The columns that [`read`] reads.
+/// The columns that [`read`] decodes.
 pub const COLUMNS: &str = "id, run_id, seq, kind, tool, tool_call, asked_by, effect, state, input, \
      seen_up_to, message_seq, params_summary, result_summary, error, attempts, started_at, ended_at, \
      waits, wait_until, used";
@@ -24,7 +24,7 @@ fn read(row: &dyn Row) -> Result<Step, DbError> {
     )
 }
 
-/// A step out of [`COLUMNS`].
+/// Decodes a step from [`COLUMNS`].
 pub fn decode(row: &dyn Row) -> Result<Step, DbError> {
     Ok(Step {
         id: StepId(uuid(row, at!(id))?),
@@ -80,7 +80,7 @@ pub fn insert(tx: &mut dyn Tx, step: &Step) -> Result<(), DbError> {
     )
 }
 
-/// The step's state, outcome and attempts are as `step` says.
+/// The row has the state, outcome and attempts of `step`.
 pub fn update(tx: &mut dyn Tx, step: &Step) -> Result<(), DbError> {
     update_rows(
         tx,
@@ -99,7 +99,7 @@ pub fn update(tx: &mut dyn Tx, step: &Step) -> Result<(), DbError> {
     .map(|_| ())
 }
 
-/// The open step waits from now on.
+/// The open step is marked as waiting.
 pub fn set_wait(tx: &mut dyn Tx, run: RunId, seq: u32, wait: Wait) -> Result<(), DbError> {
     tx.execute(
         "UPDATE steps SET waits = ?3, wait_until = ?4 WHERE run_id = ?1 AND seq = ?2",
@@ -113,7 +113,7 @@ pub fn set_wait(tx: &mut dyn Tx, run: RunId, seq: u32, wait: Wait) -> Result<(),
     .map(|_| ())
 }
 
-/// The open step waits no more; it is to be carried out.
+/// The open step no longer waits; it is to be executed.
 pub fn clear_wait(tx: &mut dyn Tx, run: RunId, seq: u32) -> Result<(), DbError> {
     tx.execute(
         "UPDATE steps SET waits = NULL, wait_until = NULL WHERE run_id = ?1 AND seq = ?2",
@@ -122,8 +122,8 @@ pub fn clear_wait(tx: &mut dyn Tx, run: RunId, seq: u32) -> Result<(), DbError> 
     .map(|_| ())
 }
 
-/// Is the run in the middle of a turn? A turn ends with an answer of the model, never with a
-/// tool; what waits for a slot after one goes on with the same turn.
+/// True if the run is in the middle of a turn. A turn ends with a model answer, never with a
+/// tool; a run that waits for a slot after a tool continues the same turn.
 pub fn is_in_turn(tx: &mut dyn Tx, run: &Run) -> Result<bool, DbError> {
     if run.started_at.is_none() {
         return Ok(false);
@@ -144,7 +144,7 @@ pub fn in_turn(tx: &mut dyn Tx) -> Result<Vec<RunId>, DbError> {
     )
 }
 
-/// One step.
+/// The step at this position of the run.
 pub fn get(tx: &mut dyn Tx, run: RunId, seq: u32) -> Result<Option<Step>, DbError> {
     first(
         tx,
@@ -154,7 +154,7 @@ pub fn get(tx: &mut dyn Tx, run: RunId, seq: u32) -> Result<Option<Step>, DbErro
     )
 }
 
-/// The step of the run with that id.
+/// The step of this run with that id.
 pub fn by_id(tx: &mut dyn Tx, run: RunId, id: StepId) -> Result<Option<Step>, DbError> {
     first(
         tx,
@@ -164,7 +164,7 @@ pub fn by_id(tx: &mut dyn Tx, run: RunId, id: StepId) -> Result<Option<Step>, Db
     )
 }
 
-/// The steps of these runs that wait for that, each run's in call order.
+/// The steps of these runs that wait for `kind`, in call order within each run.
 pub fn waiting(tx: &mut dyn Tx, runs: &[RunId], kind: WaitKind) -> Result<Vec<Step>, DbError> {
     if runs.is_empty() {
         return Ok(Vec::new());
@@ -190,7 +190,7 @@ pub fn after(tx: &mut dyn Tx, run: RunId, seq: u32, limit: u32) -> Result<Vec<St
     )
 }
 
-/// The most steps of a run that are looked at for what others are shown of its work.
+/// Maximum number of a run's last steps that are read to show its work.
 const SHOWN: u32 = 1000;
 
 /// The last steps of the run, in order.
@@ -198,8 +198,7 @@ pub fn latest(tx: &mut dyn Tx, run: &Run) -> Result<Vec<Step>, DbError> {
     after(tx, run.id, run.steps.saturating_sub(SHOWN), SHOWN)
 }
 
-/// What the run has written down to do: the arguments of its latest call of `todo` that was
-/// taken.
+/// The run's todo list: the arguments of its latest completed call of `todo`.
 pub fn todo(tx: &mut dyn Tx, run: &Run) -> Result<Option<serde_json::Value>, DbError> {
     if run.tool_calls == 0 {
         return Ok(None);
@@ -217,7 +216,7 @@ pub fn todo(tx: &mut dyn Tx, run: &Run) -> Result<Option<serde_json::Value>, DbE
     )
 }
 
-/// Where the outcome of the run's latest call of that name stands in the transcript.
+/// The transcript seq of the outcome of the run's latest step for this tool call id.
 pub fn result_of(tx: &mut dyn Tx, run: RunId, tool_call: &str) -> Result<Option<i64>, DbError> {
     let found = first(
         tx,
@@ -239,10 +238,10 @@ pub fn open(tx: &mut dyn Tx, run: RunId) -> Result<Vec<Step>, DbError> {
     )
 }
 
-/// A step as lists show it: its place, and its tool or else its kind.
+/// A step as lists show it: its seq, and its tool, or else its kind.
 pub type ShownStep = (u32, String);
 
-/// The open steps of these runs, each run's in call order.
+/// The open steps of these runs, in call order within each run.
 pub fn open_of_runs(tx: &mut dyn Tx, runs: &[RunId]) -> Result<Vec<(RunId, ShownStep)>, DbError> {
     if runs.is_empty() {
         return Ok(Vec::new());
@@ -262,7 +261,7 @@ pub fn open_of_runs(tx: &mut dyn Tx, runs: &[RunId]) -> Result<Vec<(RunId, Shown
     })
 }
 
-/// So many of a run's steps are taken away, at most; how many that were.
+/// At most `limit` of the run's steps are deleted; returns the number deleted.
 pub fn remove_some(tx: &mut dyn Tx, run: RunId, limit: u32) -> Result<u64, DbError> {
     tx.execute(
         &format!(
@@ -273,7 +272,7 @@ pub fn remove_some(tx: &mut dyn Tx, run: RunId, limit: u32) -> Result<u64, DbErr
     )
 }
 
-/// The last message that the run's latest model call sees; 0 before the first.
+/// Seq of the last message that the run's latest model call sees; 0 before the first call.
 pub fn seen_up_to(tx: &mut dyn Tx, run: RunId) -> Result<i64, DbError> {
     super::tx::number(
         tx,

@@ -1,11 +1,11 @@
-//! The table of sessions whose work was cancelled and where none has begun since.
+//! The table of sessions in which a cancel is in force, because no work has begun since.
 
 use super::tx::{DbError, Tx, first};
 use crate::kernel::ids::SessionId;
 use crate::kernel::stop::Stop;
 use crate::kernel::time::Timestamp;
 
-/// A cancel is in force in the session. One that a person asked for stays a person's.
+/// A cancel is in force in the session. A user's cancel is not downgraded to an agent's.
 pub fn insert(
     tx: &mut dyn Tx,
     session: SessionId,
@@ -21,7 +21,7 @@ pub fn insert(
     .map(|_| ())
 }
 
-/// The cancel that is in force in the session.
+/// The cancel that is in force in the session, if there is one.
 pub fn of(tx: &mut dyn Tx, session: SessionId) -> Result<Option<Stop>, DbError> {
     first(
         tx,

@@ -1,6 +1,6 @@
-//! What is known of each table whose rows are decoded: how a row is found and checked, and
-//! what may stand in place of a column that cannot be read. Setting rows aside works from
-//! this list; a new table of decoded rows gets an entry here.
+//! How each table of decoded rows is searched, checked and repaired: key columns, decoder, and
+//! replacements for undecodable columns. The quarantine works from this list; a new table of
+//! decoded rows needs an entry.
 
 use super::tx::{DbError, DbErrorKind, Param, Raw, Row, Tx};
 use super::{
@@ -11,31 +11,31 @@ use super::{
 
 /// A table of decoded rows.
 pub struct Table {
-    /// Its name.
+    /// Name of the table.
     pub name: &'static str,
     /// The columns of its primary key.
     pub primary: &'static [&'static str],
     /// The columns that [`Table::check`] reads, in its order.
     columns: &'static [&'static str],
-    /// Decodes a row of the columns.
+    /// Decodes a row of these columns.
     decode: fn(&dyn Row) -> Result<(), DbError>,
-    /// For a column that cannot be read, assignments after which it can. `$fresh` stands for
-    /// the literal of a new id. A column without an entry takes its row with it.
+    /// For an undecodable column, the assignments that repair it. `$fresh` stands for the literal
+    /// of a new id. A row with an undecodable column without an entry cannot be repaired.
     mends: &'static [(&'static str, &'static str)],
-    /// What becomes of a row that cannot be mended.
+    /// What happens to a row that cannot be repaired.
     pub beyond: Beyond,
 }
 
-/// What becomes of a row that cannot be mended.
+/// What happens to a row that cannot be repaired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Beyond {
-    /// It is taken out of its table.
+    /// It is removed from its table.
     Moved,
-    /// It stays, unreadable, because its absence would say something false.
+    /// It stays, undecodable, because its absence would be misleading.
     Kept,
 }
 
-/// What stands in a transcript where an entry cannot be read.
+/// The assignment that replaces an undecodable transcript entry.
 const GAP: &str = "content = '[{\"type\":\"text\",\"text\":\"[This entry was damaged and cannot be read. \
      What was stored of it lies in quarantine; see abide doctor.]\"}]'";
 
@@ -73,7 +73,7 @@ pub const TABLES: &[Table] = &[
             ("cleanup", "cleanup = 'keep'"),
             ("archived_at", "archived_at = NULL"),
             ("thinking", "thinking = NULL"),
-            // Without where it begins it has no beginning.
+            // Without the fork point, the transcript has no forked part.
             ("fork_of", "fork_of = NULL"),
             ("fork_generation", "fork_of = NULL"),
             ("fork_seq", "fork_of = NULL"),
@@ -87,7 +87,7 @@ pub const TABLES: &[Table] = &[
         decode: |row| {
             runs::decode(row)?;
             row.opt_text(runs::WIDTH)?;
-            // Without it the run would be bound by nothing.
+            // Without it the run would have no restriction.
             row.opt_text(runs::WIDTH + 1).map(drop)
         },
         mends: &[
@@ -138,7 +138,7 @@ pub const TABLES: &[Table] = &[
             ("pin_tools", "pin_tools = ''"),
             ("pin_skills", "pin_skills = NULL"),
             ("skills_version", "skills_version = NULL"),
-            // Without the names its programs would be started without their values.
+            // Without the names, its processes would be started without their values.
             (
                 "env",
                 "env = (SELECT json_group_array(json_object('name', name, 'from', 'unknown')) \
@@ -163,7 +163,7 @@ pub const TABLES: &[Table] = &[
             ("agent_name", "agent_name = NULL"),
             ("cancel_reason", "cancel_reason = NULL"),
             ("cancel_inherited", "cancel_inherited = 0"),
-            // Without it an agent might begin what a person has ended.
+            // Without it an agent could restart work that a user has cancelled.
             ("cancel_person", "cancel_person = 1"),
             ("stream", "stream = NULL"),
             ("thinking", "thinking = NULL"),
@@ -184,7 +184,7 @@ pub const TABLES: &[Table] = &[
             ("run_id", "run_id = NULL"),
             ("content", GAP),
             ("tool_call", "tool_call = NULL"),
-            // Whoever else's it was, it stays out of the session's own conversation.
+            // Whichever run it belonged to, it stays out of the session's own conversation.
             ("child_run", "child_run = run_id"),
             ("announce_id", "announce_id = NULL"),
             ("silent", "silent = 0"),
@@ -197,7 +197,7 @@ pub const TABLES: &[Table] = &[
         primary: &["run_id", "seq"],
         columns: &[steps::COLUMNS],
         decode: |row| steps::decode(row).map(drop),
-        // A step of which a part is made up is no evidence.
+        // A step with invented parts is no evidence.
         mends: &[],
         beyond: Beyond::Moved,
     },
@@ -206,7 +206,7 @@ pub const TABLES: &[Table] = &[
         primary: &["seq"],
         columns: &[outbox::COLUMNS],
         decode: |row| outbox::decode(row).map(drop),
-        // Its run says what it must hold: it is made anew.
+        // Rebuilt from its run.
         mends: &[],
         beyond: Beyond::Moved,
     },
@@ -224,7 +224,7 @@ pub const TABLES: &[Table] = &[
         columns: &[idempotency::COLUMNS],
         decode: |row| idempotency::decode(row).map(drop),
         mends: &[],
-        // Without it a repeat would do its work a second time.
+        // Without it a repeat would do the work a second time.
         beyond: Beyond::Kept,
     },
     Table {
@@ -232,7 +232,7 @@ pub const TABLES: &[Table] = &[
         primary: &["hash"],
         columns: &[blobs::COLUMNS],
         decode: |row| blobs::decode(row).map(drop),
-        // The next run with the same body brings it back.
+        // The next run with the same body stores it again.
         mends: &[],
         beyond: Beyond::Moved,
     },
@@ -249,7 +249,7 @@ pub const TABLES: &[Table] = &[
         primary: &["id"],
         columns: &[questions::COLUMNS],
         decode: |row| questions::decode(row).map(drop),
-        // The step that asked it is told "no answer" when its window is over.
+        // The asking step gets the outcome "no answer" at its deadline.
         mends: &[],
         beyond: Beyond::Moved,
     },
@@ -258,7 +258,7 @@ pub const TABLES: &[Table] = &[
         primary: &["id"],
         columns: &[approvals::COLUMNS],
         decode: |row| approvals::decode(row).map(drop),
-        // The step that asked for it is told "not allowed" when its window is over.
+        // The requesting step gets the outcome "not allowed" at its deadline.
         mends: &[],
         beyond: Beyond::Moved,
     },
@@ -267,7 +267,7 @@ pub const TABLES: &[Table] = &[
         primary: &["id"],
         columns: &[remembered::COLUMNS],
         decode: |row| remembered::decode(row).map(drop),
-        // A person is asked again.
+        // The user is asked again.
         mends: &[],
         beyond: Beyond::Moved,
     },
@@ -277,7 +277,7 @@ pub const TABLES: &[Table] = &[
         columns: &[bundles::COLUMNS],
         decode: |row| bundles::decode(row).map(drop),
         mends: &[],
-        // Without it the session's runs would be bound by nothing.
+        // Without it the session's runs would have no restriction.
         beyond: Beyond::Kept,
     },
     Table {
@@ -285,7 +285,7 @@ pub const TABLES: &[Table] = &[
         primary: &["run_id", "step"],
         columns: &[outputs::COLUMNS],
         decode: |row| outputs::decode(row).map(drop),
-        // What was shown of it stands in the transcript.
+        // The excerpt in the transcript remains.
         mends: &[("kept_at", "kept_at = 0")],
         beyond: Beyond::Moved,
     },
@@ -321,7 +321,7 @@ pub const TABLES: &[Table] = &[
         primary: &["org"],
         columns: &[agents::SET_COLUMNS],
         decode: |row| agents::decode_set(row).map(drop),
-        // What counts now is told anew.
+        // The current set is announced again.
         mends: &[("agents", "agents = '{}'")],
         beyond: Beyond::Moved,
     },
@@ -330,7 +330,7 @@ pub const TABLES: &[Table] = &[
         primary: &["org", "folder"],
         columns: &[trust::COLUMNS],
         decode: |row| trust::decode(row).map(drop),
-        // A trust of which a part is made up is none.
+        // A trust with an invented folder or hash is none.
         mends: &[("user", "user = ''"), ("trusted_at", "trusted_at = 0")],
         beyond: Beyond::Moved,
     },
@@ -339,7 +339,7 @@ pub const TABLES: &[Table] = &[
         primary: &["name"],
         columns: &[servers::COLUMNS],
         decode: |row| servers::decode(row).map(drop),
-        // Its next start says it anew.
+        // The server's next start stores it again.
         mends: &[("digest", "digest = ''"), ("tools", "tools = '[]'")],
         beyond: Beyond::Moved,
     },
@@ -348,7 +348,7 @@ pub const TABLES: &[Table] = &[
         primary: &["run_id", "name"],
         columns: &[environment::COLUMNS],
         decode: |row| environment::decode(row).map(drop),
-        // A run without it holds still until somebody gives it.
+        // A run without the value is paused until it is provided.
         mends: &[("secret", "secret = 1"), ("lacking", "lacking = NULL")],
         beyond: Beyond::Moved,
     },
@@ -357,9 +357,9 @@ pub const TABLES: &[Table] = &[
         primary: &["org", "workspace"],
         columns: &[skills::COLUMNS],
         decode: |row| skills::decode(row).map(drop),
-        // A hash that nothing has: the next look finds a change.
+        // An empty hash matches nothing: the next scan finds a change.
         mends: &[("hash", "hash = ''")],
-        // A version that is not known any more would go back.
+        // If the version were lost, it would go back.
         beyond: Beyond::Kept,
     },
     Table {
@@ -367,7 +367,7 @@ pub const TABLES: &[Table] = &[
         primary: &["seq"],
         columns: &[memories::COLUMNS],
         decode: |row| memories::decode(row).map(drop),
-        // A text of which a part is made up is no memory.
+        // A memory with an invented text is none.
         mends: &[("source", "source = 'tool'"), ("kept_at", "kept_at = 0")],
         beyond: Beyond::Moved,
     },
@@ -376,7 +376,7 @@ pub const TABLES: &[Table] = &[
         primary: &["org", "hour", "user", "agent", "model", "outcome", "bucket"],
         columns: &[usage::RUN_COLUMNS],
         decode: |row| usage::decode_runs(row).map(drop),
-        // A count that is not known adds nothing.
+        // An unknown count adds nothing.
         mends: &[("runs", "runs = 0")],
         beyond: Beyond::Moved,
     },
@@ -398,22 +398,22 @@ pub const TABLES: &[Table] = &[
         primary: &["seq"],
         columns: &[audit::COLUMNS],
         decode: |row| audit::decode(row).map(drop),
-        // Who did what is never made up.
+        // Audit data is never invented.
         mends: &[],
         beyond: Beyond::Moved,
     },
 ];
 
-/// The table of that name.
+/// The table with that name.
 pub fn find(name: &str) -> Option<&'static Table> {
     TABLES.iter().find(|table| table.name == name)
 }
 
-/// Values of the primary key of a row.
+/// The primary key values of a row.
 pub type Place = Vec<Raw>;
 
 impl Table {
-    /// The places of the rows for which `clause` holds.
+    /// The primary keys of the rows that match `clause`.
     pub fn places(
         &self,
         tx: &mut dyn Tx,
@@ -434,7 +434,7 @@ impl Table {
         Ok(places)
     }
 
-    /// Every column of the row at `place`, as it is; `None`: there is no such row.
+    /// Every column of the row at `place`, not decoded; `None` if there is no such row.
     pub fn whole_row(
         &self,
         tx: &mut dyn Tx,
@@ -453,7 +453,7 @@ impl Table {
         Ok(found)
     }
 
-    /// The row at `place` can be read, or the name of the first column that cannot and why.
+    /// `Ok` if the row at `place` decodes, else the first column that does not, and why.
     pub fn check(
         &self,
         tx: &mut dyn Tx,
@@ -476,7 +476,7 @@ impl Table {
         Ok(verdict)
     }
 
-    /// What can stand in place of what `column` holds; `None`: nothing can.
+    /// The assignments that repair `column`; `None` if it cannot be repaired.
     pub fn mend(&self, column: &str) -> Option<&'static str> {
         let mend = self.mends.iter().find(|(name, _)| *name == column);
         mend.map(|(_, assignments)| *assignments)
@@ -488,13 +488,13 @@ impl Table {
         tx.execute(&sql, &params(place)).map(drop)
     }
 
-    /// There is no row at `place`.
+    /// The row at `place` is deleted.
     pub fn remove(&self, tx: &mut dyn Tx, place: &Place) -> Result<(), DbError> {
         let sql = format!("DELETE FROM {} WHERE {}", self.name, self.at());
         tx.execute(&sql, &params(place)).map(drop)
     }
 
-    /// The clause that holds for the row at a place.
+    /// The condition that selects the row at a place.
     fn at(&self) -> String {
         let parts = self.primary.iter().enumerate();
         let parts: Vec<String> = parts

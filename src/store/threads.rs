@@ -24,7 +24,7 @@ pub struct Threads {
     pub(super) check: Option<Checking>,
 }
 
-/// A full check that goes on beside the work.
+/// A full check that runs in the background.
 pub(super) struct Checking {
     thread: JoinHandle<()>,
     stop: std::sync::mpsc::Sender<()>,
@@ -32,7 +32,7 @@ pub(super) struct Checking {
 }
 
 impl Threads {
-    /// From `after` on the whole file is checked, table by table, beside the work.
+    /// After the delay `after`, the whole file is checked in the background, table by table.
     pub fn check_after(&mut self, store: &Store, after: Duration) -> Result<(), OpenError> {
         let path = store.inner.readers.path.clone();
         let wrap = |source| OpenError::of(&path, source);
@@ -55,8 +55,8 @@ impl Threads {
         Ok(())
     }
 
-    /// Once this returns, every queued command is committed and the write-ahead file is
-    /// empty. Handles that are still there find the store closed. Blocks.
+    /// Once this returns, every queued command is committed and the WAL is empty. Handles that
+    /// still exist find the store closed. Blocks.
     pub fn close(self) {
         if let Some(check) = self.check {
             drop(check.stop);
@@ -66,10 +66,10 @@ impl Threads {
             }
         }
         drop(self.stop_checkpoints);
-        // A panic there was logged by its thread; the rows hold what was committed. It goes
-        // first: while it copies, the writer could not empty the file.
+        // A panic there was logged by its thread; committed rows are safe. It ends first: while it
+        // copies, the writer could not truncate the WAL.
         let _ = self.checkpoints.join();
-        // A writer that is gone has nothing to be told.
+        // If the writer is gone, the message is not needed.
         let _ = self.queue.blocking_send(Message::Close);
         let _ = self.writer.join();
     }

@@ -1,9 +1,9 @@
-//! What the models of sessions were shown last, kept in memory, so that a turn reads what was said
-//! since then and not all of its conversation again. The rows stay the truth: kept is only what
-//! was read out of them, and what a session has been told does not change while it lives.
+//! A memory cache of the transcript part that models of a session were last shown, so that a turn
+//! reads only newer messages. The rows remain authoritative: only data read from them is cached,
+//! and the messages of a session do not change while it exists.
 //!
-//! A note for later readers ([`messages::keep_pack`]) is the one thing that is added to an entry;
-//! no model sees it.
+//! The only later addition to an entry is the delegation context ([`messages::keep_pack`]), which
+//! no model sees.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -16,16 +16,17 @@ use crate::kernel::message::Message;
 use crate::kernel::noted::Noted;
 use crate::kernel::run::Run;
 
-/// So much is kept at most, bytes in memory: of 32 sessions about a thousand short entries each.
+/// Maximum size of the cache in bytes: about a thousand short entries each for 32 sessions.
 const LIMIT: usize = 24 << 20;
-/// Shorter conversations are read as fast, and most are over by then: a subagent has one task.
+/// Minimum number of entries to cache. Shorter transcripts are read as fast, and most belong to
+/// subagents with a single task.
 const LEAST: usize = 16;
-/// About so much is an entry without what it says: its fields and what the allocator adds.
+/// Approximate size of an entry without its content: its fields and the allocator's overhead.
 const ENTRY: usize = 64 + size_of::<Message>();
-/// Of so many sessions it is known when they were used last, also where nothing is kept of them.
+/// Maximum number of sessions whose last use is remembered, cached or not.
 const REMEMBERED: usize = 4096;
 
-/// The ends of transcripts, those that were used last.
+/// The cached ends of the most recently used transcripts.
 pub struct Transcripts {
     kept: Mutex<Kept>,
     limit: usize,
@@ -33,21 +34,21 @@ pub struct Transcripts {
 }
 
 struct Kept {
-    /// Those that are kept, the one that was used longest ago first.
+    /// The cached sessions, least recently used first.
     sessions: LruCache<SessionId, Arc<Known>>,
     bytes: usize,
-    /// When each session was used last, by the number of that use.
+    /// The number of the last use of each session.
     used: LruCache<SessionId, u64>,
     uses: u64,
-    /// How often all of it was forgotten. What was read before that is not kept after it.
+    /// How often the cache was cleared. Data read before a clear is not cached after it.
     forgotten: u64,
 }
 
-/// When something began to be read: it is kept only if nothing was forgotten since then.
+/// The start of a read: its data is cached only if the cache was not cleared since then.
 #[derive(Clone, Copy, Debug)]
 pub struct Mark(u64);
 
-/// What a model of one session was shown.
+/// The messages that a model of one session was shown.
 struct Known {
     generation: i64,
     messages: Vec<Arc<Message>>,
@@ -61,7 +62,7 @@ impl Default for Transcripts {
 }
 
 impl Transcripts {
-    /// Keeps so many bytes at most, of transcripts with so many entries at least.
+    /// A cache of at most `limit` bytes, for transcripts with at least `least` entries.
     pub fn new(limit: usize, least: usize) -> Self {
         let kept = Kept {
             sessions: LruCache::new_unbounded(),
@@ -77,7 +78,7 @@ impl Transcripts {
         }
     }
 
-    /// To be taken before anything is read that [`Transcripts::window`] is asked beside.
+    /// Must be called before the first read whose rows are used with [`Transcripts::window`].
     pub fn mark(&self) -> Mark {
         Mark(self.lock().forgotten)
     }
@@ -90,7 +91,7 @@ impl Transcripts {
         limit: u32,
         mark: Mark,
     ) -> Result<Vec<Arc<Message>>, DbError> {
-        // A called agent sees the conversation in its own way.
+        // A called agent has its own view of the conversation.
         if run.is_called() {
             return Ok(read(tx, run, limit)?.messages);
         }
@@ -102,7 +103,7 @@ impl Transcripts {
         };
         let now = match now {
             Some(now) => now,
-            // What stands before a fork goes with another session.
+            // The part before a fork belongs to another session and can be deleted with it.
             None if sessions::fork_of(tx, run.session)?.is_some() => {
                 return Ok(read(tx, run, limit)?.messages);
             }
@@ -117,7 +118,7 @@ impl Transcripts {
         Ok(messages)
     }
 
-    /// The session is gone, and what was said in it.
+    /// The session is deleted: its cached messages are dropped.
     pub fn remove(&self, session: SessionId) {
         let mut kept = self.lock();
         if let Some(gone) = kept.sessions.remove(&session) {
@@ -125,7 +126,7 @@ impl Transcripts {
         }
     }
 
-    /// Nothing of it counts any more: rows were changed from outside the course of things.
+    /// The cache is empty, because rows were changed outside the normal control flow.
     pub fn forget(&self) {
         let mut kept = self.lock();
         kept.sessions.clear();
@@ -134,10 +135,10 @@ impl Transcripts {
         kept.forgotten += 1;
     }
 
-    /// Keeps `now`, if there is room or room can be made for it. Where more sessions take turns
-    /// than fit, most are kept and the others read each time: the one that was used longest ago
-    /// makes room only if that was before this one's own last use, or it would be read again
-    /// before the other is.
+    /// Caches `now` if it fits or room can be made. If more sessions take turns than fit, most stay
+    /// cached and the others are read each time: the least recently used session is evicted only if
+    /// its last use is older than this session's own previous use. Otherwise it would be needed
+    /// again first.
     fn keep(&self, session: SessionId, now: Known, used_before: u64, mark: Mark) {
         let mut kept = self.lock();
         if kept.forgotten != mark.0 {
@@ -166,26 +167,26 @@ impl Transcripts {
         kept.sessions.insert(session, Arc::new(now));
     }
 
-    /// How much is kept.
+    /// The size of the cache in bytes.
     #[cfg(test)]
     pub fn bytes(&self) -> usize {
         self.lock().bytes
     }
 
-    /// Is anything kept of this session?
+    /// True if a part of this session's transcript is cached.
     #[cfg(test)]
     pub fn has(&self, session: SessionId) -> bool {
         self.lock().sessions.peek(&session).is_some()
     }
 
     fn lock(&self) -> MutexGuard<'_, Kept> {
-        // Nothing panics while it is held.
+        // Nothing panics while the lock is held.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Kept {
-    /// What is kept of a session that is used now, and the number of its use before.
+    /// The cached part of a session that is used now, and the number of its previous use.
     fn used(&mut self, session: SessionId) -> (Option<Arc<Known>>, u64) {
         self.uses += 1;
         let before = self.used.insert(session, self.uses);
@@ -204,12 +205,12 @@ fn read(tx: &mut dyn Tx, run: &Run, limit: u32) -> Result<Known, DbError> {
 }
 
 impl Known {
-    /// The place of its last entry.
+    /// Seq of its last entry.
     fn last(&self) -> i64 {
         self.messages.last().map_or(0, |message| message.seq)
     }
 
-    /// The same with what came after it; `None` where that alone fills the window.
+    /// Extended by newer messages; `None` if those alone fill the window.
     fn and_since(&self, tx: &mut dyn Tx, run: &Run, limit: u32) -> Result<Option<Known>, DbError> {
         let new = messages::window_after(tx, run, self.last(), limit)?;
         if new.len() >= limit as usize {
@@ -230,7 +231,7 @@ impl Known {
     }
 }
 
-/// About the memory that an entry takes.
+/// The approximate memory size of an entry.
 fn bytes(message: &Message) -> usize {
     let noted = message.metadata.as_ref().map_or(0, Noted::bytes);
     ENTRY + noted + message.content.bytes()

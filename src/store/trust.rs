@@ -12,7 +12,7 @@ fn read(row: &dyn Row) -> Result<TrustedProject, DbError> {
     whole(row, "trusted_projects", &key, decode)
 }
 
-/// A trusted project out of [`COLUMNS`].
+/// Decodes a trusted project from [`COLUMNS`].
 pub fn decode(row: &dyn Row) -> Result<TrustedProject, DbError> {
     Ok(TrustedProject {
         org: row.text(0)?.to_owned(),
@@ -23,25 +23,25 @@ pub fn decode(row: &dyn Row) -> Result<TrustedProject, DbError> {
     })
 }
 
-/// Every trusted project, by tenant and folder.
+/// All trusted projects, ordered by tenant and folder.
 pub fn every(tx: &mut dyn Tx) -> Result<Vec<TrustedProject>, DbError> {
     let sql = format!("SELECT {COLUMNS} FROM trusted_projects ORDER BY org, folder");
     all(tx, &sql, &[], read)
 }
 
-/// The trust in that folder.
+/// The tenant's trust in that folder, if there is one.
 pub fn get(tx: &mut dyn Tx, org: &str, folder: &str) -> Result<Option<TrustedProject>, DbError> {
     let sql = format!("SELECT {COLUMNS} FROM trusted_projects WHERE org = ?1 AND folder = ?2");
     first(tx, &sql, &[org.into(), folder.into()], read)
 }
 
-/// How many projects a tenant trusts.
+/// The number of projects that a tenant trusts.
 pub fn count(tx: &mut dyn Tx, org: &str) -> Result<i64, DbError> {
     let sql = "SELECT count(*) FROM trusted_projects WHERE org = ?1";
     number(tx, sql, &[org.into()])
 }
 
-/// The row holds `project`, new or in place of the one before.
+/// The row has `project`; an earlier one of that folder is replaced.
 pub fn put(tx: &mut dyn Tx, project: &TrustedProject) -> Result<(), DbError> {
     tx.execute(
         "INSERT INTO trusted_projects (org, folder, hash, user, trusted_at) \
@@ -58,7 +58,7 @@ pub fn put(tx: &mut dyn Tx, project: &TrustedProject) -> Result<(), DbError> {
     .map(|_| ())
 }
 
-/// The row is gone.
+/// The row is deleted.
 pub fn delete(tx: &mut dyn Tx, org: &str, folder: &str) -> Result<(), DbError> {
     tx.execute(
         "DELETE FROM trusted_projects WHERE org = ?1 AND folder = ?2",

@@ -1,5 +1,5 @@
-//! The small synchronous view of a database that all SQL here is written against. SQLite
-//! stands behind it today; another engine is another implementation, not another SQL.
+//! The small synchronous database interface that all SQL of the store is written against. SQLite
+//! is the only implementation today; another engine would implement [`Tx`] and keep the SQL.
 
 use std::fmt;
 
@@ -12,13 +12,13 @@ pub enum Param<'a> {
     Int(i64),
     /// Text without U+0000.
     Text(&'a str),
-    /// Bytes; ids are 16 of them.
+    /// Bytes; an id has 16.
     Bytes(&'a [u8]),
-    /// A value as it was read, whatever it is.
+    /// A value written back exactly as it was read.
     Raw(&'a Raw),
 }
 
-/// A value as it lies in the database, before anybody asks what it means.
+/// A value as it is stored in the database, not yet decoded.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Raw {
     /// NULL.
@@ -27,20 +27,20 @@ pub enum Raw {
     Int(i64),
     /// A floating-point number, as its bits.
     Real(u64),
-    /// What is called text; it may not be UTF-8.
+    /// A value of storage class text; it may not be valid UTF-8.
     Text(Vec<u8>),
     /// Bytes.
     Bytes(Vec<u8>),
 }
 
-/// A row that does not hold what rows of its table must hold, and how to find it again.
+/// A row that does not decode as rows of its table must, with the key that finds it again.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct BadRow {
-    /// Its table.
+    /// The table of the row.
     pub table: &'static str,
-    /// Columns that find it, with what they hold.
+    /// Key columns that identify the row, with their stored values.
     pub key: Vec<(&'static str, Raw)>,
-    /// What is wrong with it.
+    /// The reason why the row does not decode.
     pub why: String,
 }
 
@@ -95,7 +95,7 @@ where
     }
 }
 
-/// One row of an answer. Columns count from 0.
+/// One row of a query result. Columns count from 0.
 pub trait Row {
     /// An integer column.
     fn int(&self, column: usize) -> Result<i64, DbError>;
@@ -105,9 +105,9 @@ pub trait Row {
     fn opt_text(&self, column: usize) -> Result<Option<&str>, DbError>;
     /// A bytes column that may be NULL.
     fn opt_bytes(&self, column: usize) -> Result<Option<&[u8]>, DbError>;
-    /// A column as it is.
+    /// A column of any type, not decoded.
     fn raw(&self, column: usize) -> Result<Raw, DbError>;
-    /// The names of the columns.
+    /// The names of the columns, in order.
     fn names(&self) -> Vec<String>;
 
     /// A text column.
@@ -117,12 +117,12 @@ pub trait Row {
     }
 }
 
-/// What a statement is run in.
+/// A connection, or an open transaction, that runs statements.
 pub trait Tx {
-    /// Runs a statement; the number of rows it changed.
+    /// Runs a statement; returns the number of rows it changed.
     fn execute(&mut self, sql: &str, params: &[Param<'_>]) -> Result<u64, DbError>;
 
-    /// Runs a query and hands each row to `each`.
+    /// Runs a query and passes each row to `each`; an error of `each` stops it and is returned.
     fn query(
         &mut self,
         sql: &str,
@@ -130,12 +130,12 @@ pub trait Tx {
         each: &mut dyn FnMut(&dyn Row) -> Result<(), DbError>,
     ) -> Result<(), DbError>;
 
-    /// Takes note of a row that cannot be read, so that it is set aside. A list goes on
-    /// without it; what is about to write fails, since it must not decide on half the rows.
+    /// Records a row that cannot be decoded, so that it is quarantined later. A read-only list
+    /// continues without the row; a write fails, because it must not decide on incomplete data.
     fn leave_out(&mut self, row: BadRow) -> Result<(), DbError>;
 }
 
-/// The first row of a query, read by `read`. One that cannot be read is an error.
+/// The first row of a query, decoded by `read`. A row that cannot be decoded is an error.
 pub fn first<T>(
     tx: &mut dyn Tx,
     sql: &str,
@@ -159,8 +159,8 @@ pub fn first<T>(
     asked.map(|()| found)
 }
 
-/// Every row of a query, read by `read`, but for those that cannot be read: where only reads
-/// are done they are left out, and set aside soon after.
+/// Every row of a query, decoded by `read`. In read-only use, rows that cannot be decoded are
+/// skipped and quarantined soon after.
 pub fn all<T>(
     tx: &mut dyn Tx,
     sql: &str,
@@ -205,7 +205,7 @@ pub fn insert_row(tx: &mut dyn Tx, table: &str, row: &[(&str, Param<'_>)]) -> Re
     tx.execute(&sql, &values).map(|_| ())
 }
 
-/// The rows whose `key` columns hold those values have these; how many there were.
+/// Rows whose `key` columns match have the new `values`; returns the number of changed rows.
 pub fn update_rows(
     tx: &mut dyn Tx,
     table: &str,
@@ -228,8 +228,8 @@ pub fn update_rows(
     tx.execute(&sql, &all)
 }
 
-/// The beginning of a statement with so many columns, in a text that holds all of it: every
-/// write makes one, as the key under which the engine keeps the prepared statement.
+/// The beginning of a statement with `columns` columns. The buffer is allocated once for the
+/// whole text: every write builds one, as the key of the engine's prepared-statement cache.
 fn statement(verb: &str, table: &str, columns: usize) -> String {
     let mut sql = String::with_capacity(32 + table.len() + columns * 24);
     sql.extend([verb, table]);
@@ -237,7 +237,7 @@ fn statement(verb: &str, table: &str, columns: usize) -> String {
 }
 
 fn push_place(sql: &mut String, place: usize) {
-    // Digit by digit: the formatting of numbers would cost more than the rest of the text.
+    // Digit by digit: formatting the number would cost more than the rest of the text.
     sql.push('?');
     for unit in [100, 10, 1] {
         if place >= unit {
@@ -246,47 +246,47 @@ fn push_place(sql: &mut String, place: usize) {
     }
 }
 
-/// The one integer of a query's one row; 0 where there is none.
+/// The integer in the first row of a query; 0 if the query has no row.
 pub fn number(tx: &mut dyn Tx, sql: &str, params: &[Param<'_>]) -> Result<i64, DbError> {
     Ok(first(tx, sql, params, |row| row.int(0))?.unwrap_or(0))
 }
 
-/// What went wrong in the database.
+/// The category of a database error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DbErrorKind {
-    /// Another connection holds a lock; trying again may help.
+    /// Another connection holds a lock; a retry may succeed.
     Busy,
-    /// No space is left.
+    /// The disk is full or the file has reached its size limit.
     Full,
-    /// Reading or syncing failed; nothing after it can be trusted.
+    /// A read or a sync failed; nothing after it can be trusted.
     Io,
-    /// The file is damaged or no database.
+    /// The file is damaged or is not a database.
     Corrupt,
-    /// The schema forbids it.
+    /// The statement violates a constraint of the schema.
     Constraint,
-    /// The file, or the folder around it, takes no writes.
+    /// The file or its folder is not writable.
     ReadOnly,
-    /// This column of a row does not hold what it must hold.
+    /// The column with this index does not decode.
     Column(usize),
-    /// This row of a table does not hold what it must hold.
+    /// This row of a table does not decode.
     Unreadable(Box<BadRow>),
-    /// Something stored does not hold what it must hold.
+    /// A stored value does not decode.
     Undecodable,
-    /// Anything else.
+    /// Any other error.
     Other,
 }
 
-/// An error of the database, in its own words.
+/// A database error with the engine's message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DbError {
-    /// What kind.
+    /// The category of the error.
     pub kind: DbErrorKind,
-    /// The engine's message.
+    /// The engine's message, or one that describes the value that does not decode.
     pub message: String,
 }
 
 impl DbError {
-    /// A column that does not hold what it must hold.
+    /// An error for a column that does not decode; `found` describes its value.
     pub fn undecodable(column: usize, found: impl fmt::Display) -> Self {
         DbError {
             kind: DbErrorKind::Column(column),
@@ -296,7 +296,7 @@ impl DbError {
 }
 
 impl DbError {
-    /// Is the file damaged? Anything else is a matter of what is around it.
+    /// True if the file itself is damaged; other errors come from its environment.
     pub fn is_damage(&self) -> bool {
         matches!(
             self.kind,
@@ -304,7 +304,7 @@ impl DbError {
         )
     }
 
-    /// A row that does not hold what it must hold.
+    /// An error for a row that does not decode.
     pub fn unreadable(row: BadRow) -> Self {
         DbError {
             message: format!("a row of {} cannot be read: {}", row.table, row.why),

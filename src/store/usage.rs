@@ -1,5 +1,5 @@
-//! The tables of use: sums by the hour, of runs that ended and of models that have answered, and
-//! which thresholds somebody was told of.
+//! The tables of usage: hourly sums of ended runs and of model answers, and the thresholds that
+//! an alert was already emitted for.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ const USE_KEY: &[(&str, usize)] = &[
     ("model", 4),
 ];
 
-/// Runs or answers of one hour that are counted together.
+/// A row of hourly sums, of runs or of model answers.
 pub struct Counted<T> {
     org: String,
     user: String,
@@ -43,7 +43,7 @@ pub struct Counted<T> {
     what: T,
 }
 
-/// How runs that are counted together ended, in how long, and how many they are.
+/// The number of runs with the same outcome and duration bucket.
 pub struct Ends {
     verdict: Verdict,
     bucket: u32,
@@ -62,7 +62,7 @@ impl<T> Counted<T> {
         })
     }
 
-    /// Under which name it is summed.
+    /// The group name under which the row is summed.
     fn name(&self, by: UsageBy) -> &str {
         match by {
             UsageBy::User => &self.user,
@@ -73,7 +73,7 @@ impl<T> Counted<T> {
     }
 }
 
-/// Ended runs out of [`RUN_COLUMNS`].
+/// Decodes a row of ended runs from [`RUN_COLUMNS`].
 pub fn decode_runs(row: &dyn Row) -> Result<Counted<Ends>, DbError> {
     let what = Ends {
         verdict: named(row, 5, Verdict::parse)?,
@@ -83,7 +83,7 @@ pub fn decode_runs(row: &dyn Row) -> Result<Counted<Ends>, DbError> {
     Counted::read(row, what)
 }
 
-/// Answers of a model out of [`USE_COLUMNS`].
+/// Decodes a row of model answers from [`USE_COLUMNS`].
 pub fn decode_use(row: &dyn Row) -> Result<Counted<Usage>, DbError> {
     let what = used(row, 5)?;
     Counted::read(row, what)
@@ -98,12 +98,12 @@ fn used(row: &dyn Row, from: usize) -> Result<Usage, DbError> {
     })
 }
 
-/// The hour in which a point lies, counted since 1970.
+/// The hour of a time, counted since 1970.
 pub fn hour(at: Timestamp) -> i64 {
     at.0.div_euclid(HOUR)
 }
 
-/// The run, which has ended so, is counted.
+/// The ended run is counted under its outcome.
 pub fn add_run(tx: &mut dyn Tx, run: &Run, outcome: Outcome) -> Result<(), DbError> {
     let ended = run.ended_at.unwrap_or(run.last_activity_at);
     tx.execute(
@@ -125,7 +125,7 @@ pub fn add_run(tx: &mut dyn Tx, run: &Run, outcome: Outcome) -> Result<(), DbErr
     .map(drop)
 }
 
-/// What `model` has answered the run is counted.
+/// The usage of a model answer for the run is counted.
 pub fn add_use(
     tx: &mut dyn Tx,
     run: &Run,
@@ -157,13 +157,13 @@ pub fn add_use(
     .map(drop)
 }
 
-/// What a tenant has spent in an hour, millionths.
+/// A tenant's cost in an hour, in millionths.
 pub fn spent(tx: &mut dyn Tx, org: &str, hour: i64) -> Result<u64, DbError> {
     let found = uses(tx, org, (hour, hour + 1), &Only::default())?;
     Ok(found.iter().map(|one| one.what.cost_micros).sum())
 }
 
-/// How many of a tenant's runs ended in an hour, and how many of them failed.
+/// The number of a tenant's runs that ended in an hour, and how many of them failed.
 pub fn failed(tx: &mut dyn Tx, org: &str, hour: i64) -> Result<(u64, u64), DbError> {
     let found = ends(tx, org, (hour, hour + 1), &Only::default())?;
     let (mut all, mut failed) = (0, 0);
@@ -176,14 +176,14 @@ pub fn failed(tx: &mut dyn Tx, org: &str, hour: i64) -> Result<(u64, u64), DbErr
     Ok((all, failed))
 }
 
-/// Somebody is told that this threshold was passed in this hour; whether that is new.
+/// The threshold is recorded as alerted for this hour; returns whether that is new.
 pub fn alerted(tx: &mut dyn Tx, org: &str, what: &str, hour: i64) -> Result<bool, DbError> {
     let params = [org.into(), what.into(), hour.into()];
     let known = "SELECT 1 FROM usage_alerts WHERE org = ?1 AND what = ?2 AND hour = ?3";
     if number(tx, known, &params)? > 0 {
         return Ok(false);
     }
-    // Only the latest can be asked for again.
+    // Older hours can never be alerted again.
     tx.execute(
         "DELETE FROM usage_alerts WHERE org = ?1 AND what = ?2 AND hour < ?3",
         &params,
@@ -192,18 +192,18 @@ pub fn alerted(tx: &mut dyn Tx, org: &str, what: &str, hour: i64) -> Result<bool
     tx.execute(new, &params).map(|_| true)
 }
 
-/// Whose use is asked for.
+/// Filters for usage sums.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Only {
-    /// Of this user.
+    /// Only runs of this user.
     pub user: Option<String>,
-    /// Of this agent.
+    /// Only this agent.
     pub agent: Option<String>,
-    /// Of this model.
+    /// Only this model.
     pub model: Option<String>,
-    /// In this session.
+    /// Only this session.
     pub session: Option<SessionId>,
-    /// Below this root run, and its own.
+    /// Only this root run and its descendants.
     pub tree: Option<RunId>,
 }
 
@@ -215,7 +215,7 @@ impl Only {
     }
 }
 
-/// Sums of a tenant's use from the one point up to the other, by name. Sums by the hour are of
+/// Sums of a tenant's usage between two times, by group name. Sums from the hourly tables cover
 /// whole hours.
 pub fn summary(
     tx: &mut dyn Tx,
@@ -268,7 +268,7 @@ fn uses(
     of_hours(tx, table, decode_use, (org, hours, only))
 }
 
-/// The rows of a table that counts by the hour.
+/// The rows of an hourly table.
 fn of_hours<T>(
     tx: &mut dyn Tx,
     (table, columns, key): (&'static str, &str, &[(&'static str, usize)]),
@@ -289,7 +289,7 @@ fn within<'a>(filter: &mut Filter<'a>, org: &'a str, (from, to): Hours, only: &'
     only.narrow(filter);
 }
 
-/// The same of runs themselves: those that ended in that time.
+/// As [`summary`], computed from the rows of runs that ended in that time.
 fn of_runs(
     tx: &mut dyn Tx,
     org: &str,
@@ -298,7 +298,7 @@ fn of_runs(
     only: &Only,
 ) -> Result<BTreeMap<String, Tally>, DbError> {
     let mut filter = Filter::default();
-    // Of one session or tree its own index is walked, not that of all ends.
+    // For one session or tree, use its own index instead of that of all ended runs.
     let (of_org, ended) = match only.session.is_some() || only.tree.is_some() {
         true => ("org || ''", "ended_at + 0"),
         false => ("org", "ended_at"),

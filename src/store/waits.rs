@@ -1,4 +1,4 @@
-//! The table of waits: what each open step waits for whose outcome comes from elsewhere.
+//! The table of waits: what each open step waits for, if its outcome comes from elsewhere.
 
 use super::columns::{count, time, uuid};
 use super::tx::{DbError, Tx, all};
@@ -6,7 +6,7 @@ use crate::kernel::ids::RunId;
 use crate::kernel::time::Timestamp;
 use uuid::Uuid;
 
-/// The step waits for `awaited`, a run or a question.
+/// The step waits for `awaited`, the id of a run, question or approval.
 pub fn insert(tx: &mut dyn Tx, awaited: Uuid, run: RunId, step: u32) -> Result<(), DbError> {
     tx.execute(
         "INSERT INTO waits (awaited, run_id, step) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING",
@@ -15,7 +15,7 @@ pub fn insert(tx: &mut dyn Tx, awaited: Uuid, run: RunId, step: u32) -> Result<(
     .map(|_| ())
 }
 
-/// Run and place of the steps that wait for `awaited`.
+/// The run and seq of the steps that wait for `awaited`.
 pub fn on(tx: &mut dyn Tx, awaited: Uuid) -> Result<Vec<(RunId, u32)>, DbError> {
     all(
         tx,
@@ -25,7 +25,7 @@ pub fn on(tx: &mut dyn Tx, awaited: Uuid) -> Result<Vec<(RunId, u32)>, DbError> 
     )
 }
 
-/// What the step waits for.
+/// The ids that the step waits for.
 pub fn of(tx: &mut dyn Tx, run: RunId, step: u32) -> Result<Vec<Uuid>, DbError> {
     all(
         tx,
@@ -35,7 +35,7 @@ pub fn of(tx: &mut dyn Tx, run: RunId, step: u32) -> Result<Vec<Uuid>, DbError> 
     )
 }
 
-/// What any step of the run waits for.
+/// The ids that any step of the run waits for.
 pub fn of_run(tx: &mut dyn Tx, run: RunId) -> Result<Vec<Uuid>, DbError> {
     all(
         tx,
@@ -66,7 +66,7 @@ pub fn for_providers(tx: &mut dyn Tx) -> Result<Vec<(RunId, u32)>, DbError> {
     )
 }
 
-/// Every step that waits for no longer than a window, with its end.
+/// Every wait of a step that has a deadline, with the deadline.
 pub fn windows(tx: &mut dyn Tx) -> Result<Vec<(RunId, u32, Timestamp)>, DbError> {
     all(
         tx,

@@ -1,6 +1,5 @@
-//! The one thread that writes. It drains a bounded queue of commands into one transaction,
-//! commits, and only then answers: group commit. The sync of the batch before is the time in
-//! which the next batch collects.
+//! The only thread that writes (group commit). It drains a bounded queue of commands into one
+//! transaction, commits, and only then answers. While one batch syncs, the next one collects.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -23,39 +22,39 @@ use crate::failpoint::{reach, reach_edge};
 use crate::kernel::fault::{Fault, Kind};
 use crate::telemetry::metrics::metrics;
 
-/// So many commands wait at most; one more is `busy`.
+/// Maximum number of queued commands; a further one is answered `busy`.
 pub const QUEUE: usize = 4096;
-/// So many commands share one commit at most.
+/// Maximum number of commands in one commit.
 const BATCH: usize = 512;
-/// Old audit rows go after so many new ones.
+/// Old audit rows are pruned once per this number of new ones.
 const PRUNE_EACH: u64 = 1024;
 
-/// What stands in the queue.
+/// A message in the writer's queue.
 pub enum Message {
-    /// A command to carry out.
+    /// A command to execute.
     Job(Job),
-    /// Settings that commands obey from now on.
+    /// Settings that commands follow from now on.
     Settings(Settings),
-    /// The store's files may not be where they were.
+    /// The store's files may have been moved or deleted: check them.
     Look,
-    /// Somebody asks whether the writer works; answered between two commits.
+    /// A liveness check, answered between two commits.
     Ping(oneshot::Sender<()>),
-    /// Nothing comes after it.
+    /// The last message: stop after it.
     Close,
 }
 
-/// A command and where its answer goes.
+/// A command and the channel for its reply.
 pub struct Job {
-    /// The command.
+    /// The command to execute.
     pub command: Command,
-    /// Where the answer goes; a caller that left does not read it, the command counts.
+    /// Receives the reply; the command is executed even if the caller no longer waits.
     pub answer: oneshot::Sender<Result<Reply, Fault>>,
-    /// Whose call it belongs to, if that has no audit row yet.
+    /// The audit entry of the RPC call, if that has no audit row yet.
     audit: Option<Entry>,
 }
 
 impl Job {
-    /// A command, with the audit entry of the call in which this is asked for.
+    /// A job that takes the audit entry of the current RPC call.
     pub fn new(command: Command, answer: oneshot::Sender<Result<Reply, Fault>>) -> Self {
         Job {
             command,
@@ -65,24 +64,24 @@ impl Job {
     }
 }
 
-/// Called once when a commit cannot be trusted any more; it must end the process.
+/// Called once when no further commit can be trusted; it must end the process.
 pub type OnFatal = Box<dyn Fn(String) + Send>;
 
-/// Who is told after each commit.
+/// The channels that are notified after each commit.
 pub struct Told {
-    /// What is to be done now.
+    /// Effects to carry out now, one message per commit.
     pub effects: mpsc::UnboundedSender<Vec<Effect>>,
-    /// How far the event log may reach.
+    /// The highest sequence number that readers of the event log may see.
     pub head: watch::Sender<i64>,
 }
 
-/// What the writer shares with others of the same store.
+/// State that the writer shares with other parts of the same store.
 pub struct Kept {
-    /// The checkpoint thread.
+    /// The state shared with the checkpoint thread.
     pub checkpoints: Arc<Checkpoints>,
-    /// What was noticed of damage.
+    /// The damage that reads and writes have found.
     pub noticed: Arc<Noticed>,
-    /// Where the files were.
+    /// The expected location of the files.
     pub placement: Arc<Placement>,
 }
 
@@ -102,20 +101,20 @@ pub struct Writer {
     on_fatal: OnFatal,
 }
 
-/// A command that was carried out: its answer, held back until the commit, and what is to be
-/// done after it.
+/// A command that was executed: its reply, held back until the commit, and the effects to carry
+/// out after it.
 type Done = Result<(Reply, Vec<Effect>), Fault>;
 
 /// Why a batch cannot be committed as it is.
 enum Undone {
-    /// The command at this place failed after it had written, and is answered with this.
+    /// The command at this index failed after it had written; the fault is its reply.
     Spoilt(usize, Fault),
-    /// Nothing of the batch is kept, for this reason.
+    /// The whole batch was rolled back, for this reason.
     Lost(Fault),
 }
 
 impl Writer {
-    /// A writer over an open database.
+    /// A writer on an open, migrated database.
     pub fn new(
         db: Sqlite,
         clock: Clock,
@@ -140,7 +139,7 @@ impl Writer {
         }
     }
 
-    /// Works until it is told to close; then empties the write-ahead file.
+    /// Processes messages until [`Message::Close`]; then truncates the WAL.
     pub fn run(mut self, mut queue: mpsc::Receiver<Message>) {
         let mut soft = Vec::new();
         let mut open = true;
@@ -154,7 +153,7 @@ impl Writer {
                     Message::Close => open = false,
                     Message::Settings(settings) => self.settings = settings,
                     Message::Look => drop(self.look_after_files()),
-                    // Whoever asked may have given up.
+                    // The requester may have given up.
                     Message::Ping(answer) => answer.send(()).unwrap_or_default(),
                     Message::Job(job) if job.command.is_soft() => soft.push(job),
                     Message::Job(job) => batch.push(job),
@@ -167,7 +166,7 @@ impl Writer {
                     Err(_) => break,
                 }
             }
-            // Soft commands ride along; they start a batch only when nobody waits behind them.
+            // Soft commands join a batch; they start one only when no other message is queued.
             if !batch.is_empty() || queue.is_empty() || !open {
                 batch.append(&mut soft);
             }
@@ -189,7 +188,7 @@ impl Writer {
         }
     }
 
-    /// Carries out a batch in one transaction, and answers after its commit.
+    /// Executes a batch in one transaction, and answers after its commit.
     fn commit(&mut self, batch: Vec<Job>) {
         let began = self.clock.monotonic();
         let done = match self.together(&batch) {
@@ -208,8 +207,8 @@ impl Writer {
         }
     }
 
-    /// Carries out the commands without savepoints, which cost a copy of every page that a
-    /// command touches. A command that is refused before it has written needs none.
+    /// Executes the commands without savepoints, which cost a copy of every page that a command
+    /// touches. A command that is refused before it has written needs none.
     fn together(&mut self, batch: &[Job]) -> Result<Vec<Done>, Undone> {
         self.delimit("BEGIN IMMEDIATE")?;
         let mut all = Vec::with_capacity(batch.len());
@@ -228,8 +227,8 @@ impl Writer {
         Ok(all)
     }
 
-    /// Carries out the commands again, each in a savepoint of its own, except for the one at
-    /// `spoilt`, which has its answer.
+    /// Executes the commands again, each in a savepoint of its own, except for the one at `spoilt`,
+    /// which already has its answer.
     fn apart(&mut self, batch: &[Job], spoilt: usize, fault: &Fault) -> Result<Vec<Done>, Undone> {
         self.delimit("BEGIN IMMEDIATE")?;
         let mut all = Vec::with_capacity(batch.len());
@@ -253,7 +252,7 @@ impl Writer {
         Ok(all)
     }
 
-    /// Puts the audit row of a command's call beside what the command has written.
+    /// Writes the audit row of a command's call in the same transaction as the command.
     fn audit(&mut self, job: &Job, done: &Done) -> Result<(), Undone> {
         let (Some(entry), Some(outcome)) = (&job.audit, audit::outcome(done)) else {
             return Ok(());
@@ -277,7 +276,7 @@ impl Writer {
         })
     }
 
-    /// Carries out one command. A panic in it is an answer, not the end of the thread.
+    /// Executes one command. A panic in it becomes an error reply and does not end the thread.
     fn carry_out(&mut self, command: &Command) -> Result<Done, Undone> {
         let name = command.name();
         reach_edge(name, "begin");
@@ -300,7 +299,7 @@ impl Writer {
         });
         self.noticed.rows(self.db.take_bad());
         if self.db.is_corrupt() {
-            // What stands on other pages is not to be mixed up with it.
+            // Writes based on other pages must not be mixed with the damaged one.
             self.noticed.corrupt("a write met a damaged page");
             self.check_fatal(&DbError {
                 kind: DbErrorKind::Corrupt,
@@ -311,16 +310,16 @@ impl Writer {
         if self.db.in_transaction() {
             return Ok(done);
         }
-        // The engine gave up the whole transaction (a full disk does that): what went before
-        // in this batch is undone as well, and nobody may hear "done".
+        // The engine rolled back the whole transaction (it does so on a full disk): earlier
+        // commands of this batch are undone as well, and none of them may be answered as done.
         let why = done.err();
         Err(Undone::Lost(why.unwrap_or_else(|| {
             Fault::internal("the transaction ended by itself")
         })))
     }
 
-    /// Runs a statement that begins or ends a transaction or a savepoint. If it fails, nothing
-    /// of the batch is kept: better than a part that nobody decided on.
+    /// Runs a statement that begins or ends a transaction or a savepoint. If it fails, the whole
+    /// batch is undone, so that no arbitrary part of it is committed.
     fn delimit(&mut self, sql: &str) -> Result<(), Undone> {
         let Err(fault) = self.db.execute(sql, &[]) else {
             return Ok(());
@@ -329,7 +328,7 @@ impl Writer {
         Err(Undone::Lost(db_fault(fault)))
     }
 
-    /// Undoes the transaction, if there still is one.
+    /// Rolls back the transaction, if one is still open.
     fn roll_back(&mut self) {
         self.sequence.undone();
         if self.db.in_transaction()
@@ -340,7 +339,7 @@ impl Writer {
         }
     }
 
-    /// What a batch left to be done is handed on, and its callers hear of the commit.
+    /// Passes on the effects of a committed batch and answers its callers.
     fn answer(&self, batch: Vec<Job>, done: Vec<Done>) {
         self.commits.fetch_add(1, Ordering::Relaxed);
         for job in &batch {
@@ -363,23 +362,23 @@ impl Writer {
             held.push((job, reply));
         }
         if !effects.is_empty() {
-            // Nobody listens while the daemon stops; the rows say what is to be done.
+            // The receiver is gone while the daemon stops; the rows show what is left to do.
             let _ = self.effects.send(effects);
         }
         for (job, reply) in held {
-            // A caller that left in the meantime finds the outcome in the rows.
+            // A caller that gave up in the meantime finds the outcome in the rows.
             let _ = job.answer.send(reply);
             reach_edge(job.command.name(), "answered");
         }
     }
 
-    /// Where the store's files are gone, all that they held is saved and the process ends. Where
-    /// that cannot be done now, nothing may be answered as kept.
+    /// If the store's files are gone, saves their whole content elsewhere and ends the process. If
+    /// saving fails, returns an error, because nothing may be answered as kept.
     fn look_after_files(&mut self) -> Result<(), Fault> {
         let Some(moved) = self.placement.look() else {
             return Ok(());
         };
-        // Told once, however often it is tried.
+        // Recorded once, however often saving is retried.
         if !self.placement.is_lost()
             && let Err(fault) = self.tell_of(&moved)
         {
@@ -398,7 +397,7 @@ impl Writer {
         }
     }
 
-    /// What is saved says itself what happened to the files.
+    /// Writes an alert event about the move, so that the saved copy records what happened.
     fn tell_of(&mut self, moved: &Moved) -> Result<(), DbError> {
         self.db.execute("BEGIN IMMEDIATE", &[])?;
         let (clock, settings) = (&self.clock, &self.settings);
@@ -414,22 +413,22 @@ impl Writer {
         })
     }
 
-    /// Nothing of a batch was kept, and its callers hear why.
+    /// Rolls back a batch and answers its callers with the reason.
     fn lost(&mut self, batch: Vec<Job>, why: &Fault) {
         self.roll_back();
         tracing::error!(%why, commands = batch.len(), "a batch of writes was undone");
         self.refuse(batch, why);
     }
 
-    /// The callers of a batch hear this.
+    /// Answers every caller of a batch with this fault.
     fn refuse(&self, batch: Vec<Job>, why: &Fault) {
         for job in batch {
             let _ = job.answer.send(Err(why.clone()));
         }
     }
 
-    /// After a failed sync nobody knows what is on disk, and asking again would lie: the
-    /// process ends and recovery decides.
+    /// After a failed sync the content of the disk is unknown, and a second sync could report false
+    /// success: ends the process, so that recovery decides.
     fn check_fatal(&self, fault: &DbError) {
         if fault.kind == DbErrorKind::Corrupt {
             self.noticed.corrupt(&fault.message);
@@ -442,7 +441,7 @@ impl Writer {
         }
     }
 
-    /// Waits for readers and starts the write-ahead file anew: the upper bound of its size.
+    /// Waits for readers and restarts the WAL, which bounds its size.
     fn restart_log(&mut self) {
         match self.db.checkpoint_restart() {
             Ok(_) => self.checkpoints.restarted(),
@@ -451,7 +450,7 @@ impl Writer {
     }
 }
 
-/// The answer for a command that found the queue full.
+/// The fault for a command that found the queue full.
 pub fn busy() -> Fault {
     Fault::new(
         Kind::Busy,

@@ -1,5 +1,5 @@
-//! The log without the secrets of runs that are at work: whatever part of the program, or of a
-//! library, writes a line. `drive` says what is to be hidden for as long as it holds a run.
+//! Masks the secrets of active runs in the log, whichever code or library writes a line. The
+//! registry's `drive` registers them while it holds a run.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -10,14 +10,14 @@ use tracing_subscriber::fmt::MakeWriter;
 
 use crate::kernel::redact::Redactor;
 
-/// What is hidden now, by the number of who hides it.
+/// The active redactors, by registration number.
 static NOW: RwLock<Vec<(u64, Redactor)>> = RwLock::new(Vec::new());
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
-/// Hides secrets from the log until it is dropped.
+/// Masks its secrets in the log until it is dropped.
 pub struct Hidden(Option<u64>);
 
-/// Hides these; where there are none, nothing is done.
+/// Masks the redactor's secrets in the log; does nothing if it has none.
 pub fn hide(redactor: &Redactor) -> Hidden {
     if redactor.is_empty() {
         return Hidden(None);
@@ -36,7 +36,7 @@ impl Drop for Hidden {
 }
 
 fn read() -> RwLockReadGuard<'static, Vec<(u64, Redactor)>> {
-    // A list of which an entry was put or taken is whole.
+    // Each change adds or removes one entry, so the list is valid even if the lock is poisoned.
     NOW.read().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -44,7 +44,7 @@ fn write() -> RwLockWriteGuard<'static, Vec<(u64, Redactor)>> {
     NOW.write().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A line without what is hidden.
+/// The line with all secrets masked.
 fn without(line: &[u8]) -> Cow<'_, [u8]> {
     let now = read();
     if now.is_empty() {
@@ -57,7 +57,7 @@ fn without(line: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(text.into_bytes())
 }
 
-/// Standard error, line by line, without what is hidden.
+/// Standard error, with secrets masked line by line.
 pub struct Lines;
 
 impl MakeWriter<'_> for Lines {
@@ -69,10 +69,10 @@ impl MakeWriter<'_> for Lines {
 }
 
 impl Write for Lines {
-    /// A line comes whole: it is put together before it is written.
+    /// Each call gets a whole line: lines are assembled before they are written.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        // A log that cannot be written, for want of room or because its reader is gone, must stop
-        // no work: an error here would become a panic of whatever has logged.
+        // A log that cannot be written, because the disk is full or its reader is gone, must stop
+        // no work: an error here would become a panic in the code that logs.
         let _ = io::stderr().lock().write_all(&without(line));
         Ok(line.len())
     }

@@ -1,6 +1,5 @@
-//! The daemon's numbers for Prometheus. Like the log they belong to the process: whoever does
-//! something worth counting says so here, and `GET /metrics` reads them. No label has values
-//! that clients could make up.
+//! The daemon's metrics for Prometheus. They are global to the process, like the log: code updates
+//! them here, and `GET /metrics` reads them. No label has values that clients can choose.
 
 use std::fmt;
 use std::sync::LazyLock;
@@ -18,16 +17,16 @@ use prometheus_client::registry::Registry;
 use crate::kernel::run::{Outcome, Usage};
 use crate::kernel::time::Timestamp;
 
-/// How the text of [`Metrics::text`] is called in HTTP.
+/// The HTTP content type of [`Metrics::text`].
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// The numbers of this process.
+/// The metrics of this process.
 pub fn metrics() -> &'static Metrics {
     static METRICS: LazyLock<Metrics> = LazyLock::new(Metrics::new);
     &METRICS
 }
 
-/// The numbers of this process, and where they are listed.
+/// The metrics of this process, with their registry.
 pub struct Metrics {
     registry: Registry,
     started: Gauge<f64, AtomicU64>,
@@ -78,7 +77,7 @@ struct Method {
 struct Chat {
     gen_ai_operation_name: &'static str,
     gen_ai_provider_name: String,
-    /// Empty where it went well.
+    /// Empty for a successful call.
     error_type: String,
 }
 
@@ -94,10 +93,10 @@ struct Provider {
     gen_ai_provider_name: String,
 }
 
-/// What OpenTelemetry calls asking a model.
+/// OpenTelemetry's name for a model call.
 const CHAT: &str = "chat";
 
-/// What is looked up in the rows when somebody asks for the numbers.
+/// Values that are read from the store when metrics are requested.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Live {
     /// Open runs by state.
@@ -106,11 +105,11 @@ pub struct Live {
     pub queues: Vec<(&'static str, u64)>,
     /// Announces that wait to be delivered.
     pub pending_announces: u64,
-    /// Bytes of the store's write-ahead file.
+    /// Size of the store's write-ahead log in bytes.
     pub log_bytes: u64,
 }
 
-/// One more of something, until it is dropped.
+/// Increments a gauge until it is dropped.
 pub struct Held(&'static Gauge);
 
 impl Held {
@@ -128,7 +127,7 @@ impl Drop for Held {
 
 impl Metrics {
     fn new() -> Self {
-        // From 100 µs to 1.6 s, and of runs from 10 ms to 3 h.
+        // From 100 µs to 1.6 s; for runs, from 10 ms to 3 h.
         let quick = || Histogram::new(exponential_buckets(0.0001, 2.0, 15));
         let long = Histogram::new(exponential_buckets(0.01, 4.0, 11));
         let metrics = Metrics {
@@ -146,7 +145,7 @@ impl Metrics {
             took: Family::new_with_constructor(quick),
             connections: Gauge::default(),
             waits: Gauge::default(),
-            // The boundaries that OpenTelemetry's conventions name.
+            // The boundaries that OpenTelemetry's conventions specify.
             chats: Family::new_with_constructor(|| {
                 Histogram::new(exponential_buckets(0.01, 2.0, 14))
             }),
@@ -155,8 +154,8 @@ impl Metrics {
             }),
             spent: Family::default(),
         };
-        // Every series is there from the start: one that appears with its first count hides
-        // that count from a rate.
+        // Every series exists from the start: one that appears with its first count hides that
+        // count from a rate.
         for outcome in Outcome::ALL {
             let _ = metrics.ended.get_or_create(&Ended {
                 outcome: outcome.as_str(),
@@ -185,7 +184,7 @@ impl Metrics {
             "Announces that wait to be delivered",
             self.pending.clone(),
         );
-        // Counters get `_total` by themselves. The open runs have the shorter name.
+        // Counters get the suffix `_total`, so this does not collide with the gauge of open runs.
         list.register("abide_runs", "Runs that have ended", self.ended.clone());
         list.register(
             "abide_run_duration_seconds",
@@ -245,7 +244,7 @@ impl Metrics {
         self
     }
 
-    /// `model` has answered, or failed with an error of this kind.
+    /// Records that `model` has answered, or failed with an error of this kind.
     pub fn model_asked(&self, model: &str, used: Usage, error: Option<&str>, took: Duration) {
         let (provider, _) = model.split_once('/').unwrap_or((model, ""));
         let chat = Chat {
@@ -257,7 +256,7 @@ impl Metrics {
         for (gen_ai_token_type, count) in
             [("input", used.input_tokens), ("output", used.output_tokens)]
         {
-            // Not every provider counts.
+            // Not every provider counts tokens.
             if count > 0 {
                 let tokens = Tokens {
                     gen_ai_operation_name: CHAT,
@@ -276,47 +275,47 @@ impl Metrics {
         }
     }
 
-    /// The daemon was started at this point.
+    /// Records the start time of the daemon.
     pub fn started(&self, at: Timestamp) {
         self.started.set(at.0 as f64 / 1000.0);
     }
 
-    /// A run has ended, so long after it was accepted.
+    /// Records the end of a run, `lived` after it was accepted.
     pub fn run_ended(&self, outcome: Outcome, lived: Duration) {
         let outcome = outcome.as_str();
         self.ended.get_or_create(&Ended { outcome }).inc();
         self.lived.observe(lived.as_secs_f64());
     }
 
-    /// So many commands were committed together.
+    /// Records a commit of `commands` commands.
     pub fn committed(&self, commands: usize, took: Duration) {
         self.commits.observe(took.as_secs_f64());
         self.commands.observe(commands as f64);
     }
 
-    /// A call was answered; `kind` is `ok` or that of its error.
+    /// Records an answered call; `kind` is `ok` or that of its error.
     pub fn answered(&self, method: &'static str, kind: &'static str, took: Duration) {
         self.refused(method, kind);
         let took_by = self.took.get_or_create(&Method { method });
         took_by.observe(took.as_secs_f64());
     }
 
-    /// A call was refused before its method was asked.
+    /// Records a call that was refused before its method was executed.
     pub fn refused(&self, method: &'static str, kind: &'static str) {
         self.calls.get_or_create(&Call { method, kind }).inc();
     }
 
-    /// A connection is open until this is dropped.
+    /// Counts an open connection until the result is dropped.
     pub fn connection(&'static self) -> Held {
         Held::new(&self.connections)
     }
 
-    /// A wait is open until this is dropped.
+    /// Counts an open wait until the result is dropped.
     pub fn wait(&'static self) -> Held {
         Held::new(&self.waits)
     }
 
-    /// All numbers in Prometheus' text format.
+    /// All metrics in the Prometheus text format.
     pub fn text(&self, live: &Live) -> Result<String, fmt::Error> {
         let whole = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
         for (state, count) in &live.states {

@@ -1,6 +1,6 @@
 //! Sends spans to a collector over OTLP/HTTP, as JSON
-//! (<https://opentelemetry.io/docs/specs/otlp/#otlphttp>). Nothing waits for it, and what a collector
-//! does not take is left out.
+//! (<https://opentelemetry.io/docs/specs/otlp/#otlphttp>). No work waits for it, and spans that the
+//! collector does not accept are dropped.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -14,26 +14,26 @@ use super::spans::{Attribute, Span};
 use crate::kernel::time::Timestamp;
 use crate::outbound;
 
-/// So many groups of spans may wait to be sent.
+/// Maximum number of span groups that may wait to be sent.
 const WAITING: usize = 1000;
-/// So many spans go in one request, about.
+/// Approximate maximum number of spans per request.
 const BATCH: usize = 500;
-/// A collector may take this long.
+/// Timeout of a request to the collector.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Values of `SpanKind` and `StatusCode`.
+/// Values of the OTLP enums `SpanKind` and `StatusCode`.
 const INTERNAL: u8 = 1;
 const CLIENT: u8 = 3;
 const ERROR: u8 = 2;
 
 static QUEUE: OnceLock<mpsc::Sender<Vec<Span>>> = OnceLock::new();
 
-/// Are spans sent anywhere?
+/// Are spans sent to a collector?
 pub fn is_on() -> bool {
     QUEUE.get().is_some()
 }
 
-/// Hands spans over; they are left out where too many wait already.
+/// Queues spans; they are dropped if the queue is full.
 pub fn send(spans: Vec<Span>) {
     if let Some(queue) = QUEUE.get()
         && queue.try_send(spans).is_err()
@@ -42,8 +42,8 @@ pub fn send(spans: Vec<Span>) {
     }
 }
 
-/// Once this returns, spans go to the collector at `endpoint`, such as
-/// `http://127.0.0.1:4318/v1/traces`. Called in a runtime.
+/// Once this returns, spans are sent to the collector at `endpoint`, such as
+/// `http://127.0.0.1:4318/v1/traces`. Must be called within a Tokio runtime.
 pub fn start(endpoint: &str) -> Result<(), String> {
     let client = outbound::client(endpoint)
         .timeout(PATIENCE)
@@ -74,7 +74,7 @@ async fn send_all(client: Client, endpoint: String, mut waiting: mpsc::Receiver<
     }
 }
 
-/// An `ExportTraceServiceRequest`.
+/// The JSON body of an `ExportTraceServiceRequest`.
 fn request(batch: &[Span]) -> Value {
     let spans: Vec<Value> = batch.iter().map(span).collect();
     json!({ "resourceSpans": [{
@@ -86,7 +86,7 @@ fn request(batch: &[Span]) -> Value {
     }] })
 }
 
-/// Ids are hexadecimal, enums are numbers, and 64-bit numbers are texts.
+/// OTLP/JSON encoding: ids are hexadecimal, enums are numbers, and 64-bit numbers are strings.
 fn span(span: &Span) -> Value {
     let id = |id: u64| format!("{id:016x}");
     let attributes = span.attributes.iter();

@@ -1,7 +1,7 @@
-//! Runs and steps as spans of a trace, with the names that OpenTelemetry gives to the work of
-//! agents. They are made from the rows of a run that has ended, so a trace is whole over any
-//! number of restarts. They go into the log where somebody wants them there
-//! (`ABIDE_LOG=info,abide::spans=debug`), and to a collector (`telemetry.otlp_endpoint`).
+//! Runs and steps as spans of a trace, with OpenTelemetry's names for the work of agents. They are
+//! made from the rows of an ended run, so a trace is complete across restarts. They are written to
+//! the log if enabled (`ABIDE_LOG=info,abide::spans=debug`), and sent to a collector
+//! (`telemetry.otlp_endpoint`).
 
 use tracing::Level;
 
@@ -10,35 +10,35 @@ use crate::kernel::step::{Step, StepKind, StepState};
 use crate::kernel::time::Timestamp;
 use crate::kernel::trace::{Caller, span_of};
 
-/// One piece of work in a trace.
+/// One span of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// The trace, 32 hexadecimal digits.
+    /// The trace id, 32 hexadecimal digits.
     pub trace: String,
-    /// Its number in it.
+    /// The span id.
     pub id: u64,
-    /// The number of the span that it is a part of.
+    /// The id of the parent span.
     pub parent: Option<u64>,
-    /// What it is called.
+    /// Its name: operation and subject.
     pub name: String,
-    /// It asks somebody outside.
+    /// Whether it calls an external service.
     pub is_client: bool,
-    /// When it began.
+    /// When it started.
     pub start: Timestamp,
-    /// When it was over.
+    /// When it ended.
     pub end: Timestamp,
-    /// Why it failed.
+    /// The error message, if it failed.
     pub error: Option<String>,
-    /// What else is known of it.
+    /// Further attributes.
     pub attributes: Vec<(&'static str, Attribute)>,
 }
 
-/// What is known of a span.
+/// The value of a span's attribute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Attribute {
     /// A text.
     Text(String),
-    /// A number.
+    /// An integer.
     Number(i64),
 }
 
@@ -54,10 +54,10 @@ impl From<u64> for Attribute {
     }
 }
 
-/// Where spans go in the log.
+/// The log target of spans.
 const TARGET: &str = "abide::spans";
 
-/// Does anybody take spans?
+/// Are spans written to the log or sent to a collector?
 pub fn are_wanted() -> bool {
     if super::otlp::is_on() {
         return true;
@@ -65,7 +65,7 @@ pub fn are_wanted() -> bool {
     tracing::enabled!(target: TARGET, Level::DEBUG)
 }
 
-/// Gives spans to whoever takes them.
+/// Writes spans to the log and sends them to the collector.
 pub fn export(spans: Vec<Span>) {
     for span in &spans {
         tracing::debug!(
@@ -84,7 +84,7 @@ pub fn export(spans: Vec<Span>) {
     super::otlp::send(spans);
 }
 
-/// The spans of a run that has ended and of its steps.
+/// The spans of an ended run and of its steps; none for an open run.
 pub fn of(run: &Run, steps: &[Step]) -> Vec<Span> {
     let RunState::Ended(_) = run.state else {
         return Vec::new();
@@ -129,7 +129,7 @@ fn of_step(run: &Run, step: &Step) -> Option<Span> {
     };
     let mut attributes = about(operation, run);
     match step.kind {
-        // What only leaves old results out asks nobody.
+        // A compaction that only drops old entries calls no model.
         StepKind::Compaction if used.is_none() => {}
         StepKind::Model | StepKind::Compaction => {
             attributes.push(("gen_ai.request.model", run.model.as_str().into()));
@@ -170,7 +170,7 @@ fn of_step(run: &Run, step: &Step) -> Option<Span> {
     })
 }
 
-/// What is said of every span of a run.
+/// The attributes of every span of a run.
 fn about(operation: &'static str, run: &Run) -> Vec<(&'static str, Attribute)> {
     let mut about = vec![
         ("gen_ai.operation.name", operation.into()),
@@ -275,7 +275,7 @@ mod tests {
             said(chat, "gen_ai.request.model"),
             Some(&"offline/search".into())
         );
-        // Another model stood in for that of the run.
+        // Another model answered instead of the run's own.
         assert_eq!(
             said(chat, "gen_ai.response.model"),
             Some(&"other/large".into())

@@ -1,6 +1,6 @@
-//! Which addresses `fetch` may connect to: those of the public internet, and what the setting
-//! `fetch.allow_private` adds. Every address is asked for here before anything connects to it,
-//! whether it stands in the URL or a name has led to it.
+//! The addresses that `fetch` may connect to: the public internet, and what the setting
+//! `fetch.allow_private` adds. Every address is checked here before a connection, whether it is
+//! part of the URL or a name was resolved to it.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use ipnet::IpNet;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
-/// Hosts and networks that may be fetched from although they are not public.
+/// Private hosts and networks that may be fetched from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Private {
     hosts: Vec<String>,
@@ -18,7 +18,8 @@ pub struct Private {
 }
 
 impl Private {
-    /// Reads entries such as `wiki.lan`, `10.0.0.7` or `10.0.0.0/8`.
+    /// Parses entries such as `wiki.lan`, `10.0.0.7` or `10.0.0.0/8`; an entry that is no address
+    /// or network is a host name.
     pub fn new(entries: &[String]) -> Self {
         let mut private = Private::default();
         for entry in entries {
@@ -32,7 +33,7 @@ impl Private {
         private
     }
 
-    /// May `host` be fetched from at this address?
+    /// True if `host` may be fetched from at this address.
     pub(super) fn allows(&self, host: &str, address: IpAddr) -> bool {
         let address = address.to_canonical();
         is_public(address)
@@ -46,8 +47,7 @@ impl Private {
                 .any(|named| named.eq_ignore_ascii_case(host))
     }
 
-    /// Refuses a host that is an address which may not be fetched from; a name is looked at when
-    /// it is resolved.
+    /// Refuses a host that is a forbidden address; a name is checked when it is resolved.
     pub(super) fn check_literal(&self, host: &str) -> Result<(), Refused> {
         let bare = host.trim_start_matches('[').trim_end_matches(']');
         match bare.parse() {
@@ -57,7 +57,7 @@ impl Private {
     }
 }
 
-/// No address of a host may be fetched from.
+/// The error for a host without any permitted address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Refused(pub String);
 
@@ -74,8 +74,8 @@ impl fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
-/// Resolves names, and gives only addresses that may be connected to: those that are connected
-/// to are the ones that were looked at.
+/// A DNS resolver that returns only permitted addresses, so that connections use exactly the
+/// addresses that were checked.
 pub(super) struct Guarded(pub Arc<Private>);
 
 impl Resolve for Guarded {
@@ -95,7 +95,7 @@ impl Resolve for Guarded {
     }
 }
 
-/// Is it an address of the public internet?
+/// True for an address of the public internet.
 fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
@@ -106,14 +106,14 @@ fn is_public(address: IpAddr) -> bool {
 fn is_public_v4(address: Ipv4Addr) -> bool {
     let [a, b, c, _] = address.octets();
     let is_special = match (a, b, c) {
-        // This network, private, loopback, and all that is not unicast.
+        // This network, private, loopback, and everything that is not unicast.
         (0 | 10 | 127 | 224..=255, ..) => true,
-        // Carriers' own.
+        // Carrier-grade NAT.
         (100, 64..=127, _) => true,
-        // Link-local, where clouds keep their metadata.
+        // Link-local, including the metadata services of clouds.
         (169, 254, _) => true,
         (172, 16..=31, _) | (192, 168, _) => true,
-        // Protocol assignments, examples, relays, benchmarks.
+        // Protocol assignments, documentation, relays, benchmarks.
         (192, 0, 0 | 2) | (192, 88, 99) | (198, 18 | 19, _) => true,
         (198, 51, 100) | (203, 0, 113) => true,
         _ => false,
@@ -124,14 +124,14 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
 fn is_public_v6(address: Ipv6Addr) -> bool {
     let [a, b, ..] = address.segments();
     match (a, b) {
-        // What is translated is as public as the address that it stands for.
+        // NAT64: as public as the embedded IPv4 address.
         (0x64, 0xff9b) => {
             let [.., high, low] = address.segments();
             is_public_v4(Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low)))
         }
-        // Protocol assignments (tunnels among them), examples, tunnels over IPv4.
+        // Protocol assignments including tunnels, documentation, tunnels over IPv4.
         (0x2001, 0..=0x1ff | 0xdb8) | (0x2002, _) | (0x3fff, 0..=0xfff) => false,
-        // Global unicast; all others are local, multicast or not given out.
+        // Global unicast; everything else is local, multicast or unassigned.
         (0x2000..=0x3fff, _) => true,
         _ => false,
     }

@@ -1,39 +1,39 @@
-//! The arguments of a tool: declared once, and from that both the schema that models see and
-//! the check of what they send. Nothing is clamped, guessed or ignored.
+//! Declares the arguments of a tool once; the schema for models and the check of calls are both
+//! derived from it. Values are never clamped, guessed or ignored.
 
 use serde_json::{Map, Value, json};
 
 use crate::contract::allow::AGENT_FORMAT;
 use crate::contract::linked::HELPER_FORMAT;
 
-/// One argument.
+/// The declaration of one argument.
 pub(super) struct Parameter {
-    /// Its name.
+    /// The name of the argument.
     pub name: &'static str,
-    /// What it may hold.
+    /// The values that it accepts.
     pub shape: Shape,
-    /// It must be given.
+    /// Whether it must be given.
     pub required: bool,
-    /// What it means.
+    /// The meaning of the argument, for models.
     pub description: &'static str,
 }
 
-/// What an argument may hold.
+/// The values that an argument accepts.
 pub(super) enum Shape {
-    /// A text that is not empty.
+    /// A non-empty text.
     Text,
-    /// A text; models fill with an empty one what they do not want to say.
+    /// Any text; models send an empty text for an optional value.
     AnyText,
-    /// The name of an agent. Models see the names; a call is held against those of its moment,
-    /// by whoever carries it out.
+    /// The name of an agent. The schema lists the names at preparation; the registry checks the
+    /// name when the call is made.
     Agent,
-    /// The name of an agent for spawned work, likewise.
+    /// The name of an agent for spawned work; checked like [`Shape::Agent`].
     Helper,
-    /// A list of texts that are not empty.
+    /// A list of non-empty texts.
     Texts,
-    /// A whole number within these bounds.
+    /// A whole number within these bounds, inclusive.
     Count { min: usize, max: usize },
-    /// true or false.
+    /// A boolean.
     Flag,
     /// One of these words.
     Choice(&'static [&'static str]),
@@ -54,7 +54,7 @@ impl Shape {
         }
     }
 
-    /// `None` if `value` fits, else what is expected.
+    /// The expected value, if `value` does not fit; otherwise `None`.
     fn misfit(&self, value: &Value) -> Option<String> {
         let is_text = |value: &Value| value.as_str().is_some_and(|text| !text.is_empty());
         match self {
@@ -108,11 +108,11 @@ pub(super) fn schema(parameters: &[Parameter]) -> Value {
     })
 }
 
-/// Arguments that fit their parameters.
+/// Arguments that were checked against their parameters.
 pub(super) struct Arguments(Map<String, Value>);
 
 impl Arguments {
-    /// Checks `value` against `parameters`; the error names the argument and what is expected.
+    /// Checks `value` against `parameters`; the error names the argument and the expected value.
     pub(super) fn check(parameters: &[Parameter], value: Value) -> Result<Self, String> {
         let Value::Object(mut given) = value else {
             return Err(format!(
@@ -120,7 +120,7 @@ impl Arguments {
                 names(parameters)
             ));
         };
-        // Models write null for "not given".
+        // Models send null for an argument that is not given.
         given.retain(|_, value| !value.is_null());
         for (name, value) in &given {
             let Some(parameter) = parameters.iter().find(|one| one.name == name) else {
@@ -145,7 +145,7 @@ impl Arguments {
         Ok(Arguments(given))
     }
 
-    /// Why `value` does not fit `parameters`, if it does not.
+    /// The error of [`Arguments::check`], if `value` does not fit `parameters`.
     pub(super) fn misfit(parameters: &[Parameter], value: &Value) -> Option<String> {
         Self::check(parameters, value.clone()).err()
     }
@@ -170,8 +170,8 @@ impl Arguments {
     }
 }
 
-/// Why `arguments` do not fit a JSON Schema that a tool server gives, as far as that can be told
-/// from the names that it requires, the types of its own properties, and their allowed values.
+/// Why `arguments` do not fit the JSON Schema of a server tool. Only required names, and the types
+/// and enum values of top-level properties are checked.
 pub fn misfit(schema: &Value, arguments: &Value) -> Option<String> {
     let Value::Object(given) = arguments else {
         return Some("arguments: expected an object".to_owned());
@@ -204,7 +204,7 @@ pub fn misfit(schema: &Value, arguments: &Value) -> Option<String> {
     })
 }
 
-/// Is `value` of this type of JSON Schema? Of an unknown type it may be.
+/// True if `value` has this JSON Schema type; also true for an unknown type.
 fn is_of(value: &Value, name: &str) -> bool {
     match name {
         "string" => value.is_string(),
@@ -306,7 +306,7 @@ mod tests {
             let found = misfit(&schema, &other).unwrap();
             assert!(found.starts_with(why), "{found}");
         }
-        // A schema that says nothing binds nothing.
+        // A schema without constraints accepts everything.
         assert_eq!(misfit(&json!(true), &json!({"a": 1})), None);
     }
 

@@ -1,6 +1,6 @@
-//! A folder held open, and what lies beneath it: every step of a path is opened by its name in the
-//! folder above and no link is followed, so that a folder that becomes a link between a check and
-//! an open leads nowhere. Paths are resolved by their callers, links within them included.
+//! An open folder and file access within it. Each path component is opened by name in the folder
+//! above it without following links, so that a folder that is replaced by a link between check and
+//! use leads nowhere. Callers resolve paths, including links, beforehand.
 
 use std::fs::File;
 use std::io;
@@ -13,32 +13,32 @@ use rustix::io::Errno;
 
 use crate::file_work::regular;
 
-/// For a folder on the way: it need not be readable to be gone through.
+/// Flags for an intermediate folder, which need not be readable.
 #[cfg(target_os = "linux")]
 const THROUGH: OFlags = OFlags::PATH
     .union(OFlags::DIRECTORY)
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
-/// For a folder on the way.
+/// Flags for an intermediate folder.
 #[cfg(not(target_os = "linux"))]
 const THROUGH: OFlags = FOLDER;
-/// For a folder that is listed or written into.
+/// Flags for a folder that is listed or written to.
 pub(super) const FOLDER: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
-/// For a file that is read; a pipe is not waited for.
+/// Flags for a file that is read; opening a pipe does not block.
 const FILE: OFlags = OFlags::RDONLY
     .union(OFlags::NOFOLLOW)
     .union(OFlags::NONBLOCK)
     .union(OFlags::CLOEXEC);
 
-/// A folder held open.
+/// An open folder.
 #[derive(Clone, Debug)]
 pub(super) struct Beneath(Arc<OwnedFd>);
 
 impl Beneath {
-    /// Holds the folder at `path`, which has no links in it.
+    /// Opens the folder at `path`, which must not contain links.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         let mut at = rustix::fs::open("/", THROUGH, Mode::empty())?;
         let below = path.strip_prefix("/").unwrap_or(path);
@@ -48,11 +48,12 @@ impl Beneath {
         Ok(Beneath(Arc::new(at)))
     }
 
-    /// The folder that the path leads to from here; the path has no `..`.
+    /// Opens the folder at this relative path, which must not contain `..`; `None` is this folder
+    /// itself.
     fn through(&self, folders: &Path) -> io::Result<Option<OwnedFd>> {
         let mut at: Option<OwnedFd> = None;
         for part in folders.components() {
-            // Anything else leads out of here.
+            // Any other component leads out of this folder.
             let Component::Normal(part) = part else {
                 return Err(Errno::LOOP.into());
             };
@@ -62,14 +63,14 @@ impl Beneath {
         Ok(at)
     }
 
-    /// A folder beneath this one, or this one itself, to be listed or written into.
+    /// Opens a descendant folder, or this one for an empty path, for listing or writing.
     pub(super) fn folder(&self, below: &Path) -> io::Result<OwnedFd> {
         let at = self.through(below)?;
         let at = at.as_ref().map_or(self.0.as_fd(), AsFd::as_fd);
         Ok(rustix::fs::openat(at, ".", FOLDER, Mode::empty())?)
     }
 
-    /// As [`Beneath::folder`]; folders that are not there are made.
+    /// Like [`Beneath::folder`]; creates missing folders.
     pub(super) fn made_folder(&self, below: &Path) -> io::Result<OwnedFd> {
         let mut made = PathBuf::new();
         for part in below {
@@ -83,7 +84,7 @@ impl Beneath {
         self.folder(below)
     }
 
-    /// A regular file beneath this folder.
+    /// Opens a regular file among the descendants of this folder.
     pub(super) fn file(&self, below: &Path) -> io::Result<File> {
         let (Some(folders), Some(name)) = (below.parent(), below.file_name()) else {
             return Err(io::Error::from(io::ErrorKind::IsADirectory));
@@ -93,7 +94,7 @@ impl Beneath {
         file_in(at, Path::new(name))
     }
 
-    /// Is a folder at this path beneath, and no link to one?
+    /// True if the path is a folder and not a link to one.
     pub(super) fn is_folder(&self, below: &Path) -> io::Result<bool> {
         let (Some(folders), Some(name)) = (below.parent(), below.file_name()) else {
             return Ok(true);
@@ -104,10 +105,10 @@ impl Beneath {
     }
 }
 
-/// A folder by its name in an open folder.
+/// Opens a folder by name in an open folder.
 pub(super) fn folder_in(above: impl AsFd, name: &Path, flags: OFlags) -> io::Result<OwnedFd> {
     match rustix::fs::openat(&above, name, flags, Mode::empty()) {
-        // So a link is refused where a folder is asked for, like anything else that is none.
+        // A link where a folder is expected gives this error on some systems.
         Err(Errno::NOTDIR) if kind_in(&above, name)? == FileType::Symlink => {
             Err(Errno::LOOP.into())
         }
@@ -115,9 +116,9 @@ pub(super) fn folder_in(above: impl AsFd, name: &Path, flags: OFlags) -> io::Res
     }
 }
 
-/// A regular file by its name in an open folder.
+/// Opens a regular file by name in an open folder.
 pub(super) fn file_in(folder: impl AsFd, name: &Path) -> io::Result<File> {
-    // Looked at first: to open some devices does something.
+    // Checked before opening: opening some devices has side effects.
     match kind_in(&folder, name)? {
         FileType::RegularFile => {}
         FileType::Symlink => return Err(Errno::LOOP.into()),
@@ -127,13 +128,13 @@ pub(super) fn file_in(folder: impl AsFd, name: &Path) -> io::Result<File> {
     regular(rustix::fs::openat(&folder, name, FILE, Mode::empty())?)
 }
 
-/// What is there by this name in an open folder; links are not followed.
+/// The file type of a name in an open folder; links are not followed.
 pub(super) fn kind_in(folder: impl AsFd, name: &Path) -> io::Result<FileType> {
     let state = rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
     Ok(FileType::from_raw_mode(state.st_mode))
 }
 
-/// Does this fault come from a link where there was none when the path was resolved?
+/// True if the error comes from a link that did not exist when the path was resolved.
 pub(super) fn is_swapped(fault: &io::Error) -> bool {
     Errno::from_io_error(fault) == Some(Errno::LOOP)
 }

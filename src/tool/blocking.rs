@@ -1,12 +1,12 @@
-//! Runs the file work of tools on threads of its own, and stops it when its result is no longer
-//! wanted.
+//! Runs the file operations of tools on the threads of a pool, and stops them when their result is
+//! no longer wanted.
 
 use super::ToolOutput;
 use crate::contract::BoxFuture;
 pub(super) use crate::file_work::Stop;
 use crate::file_work::TOOLS;
 
-/// Runs `work`; its error becomes a failed result, as does a lack of threads.
+/// Runs `work`. Its error becomes a failed result, and so does a lack of threads.
 pub(super) fn blocking<F>(work: F) -> BoxFuture<'static, ToolOutput>
 where
     F: FnOnce(&Stop) -> Result<String, String> + Send + 'static,

@@ -1,5 +1,5 @@
-//! All tools by name. The runner calls tools through it, so that one place binds every result
-//! and every call to the same limits.
+//! All tools by name. Runners call tools only through the catalogue, so that every call and result
+//! is subject to the same limits.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -40,46 +40,46 @@ use crate::kernel::gate::{Decision, Rights, Subject};
 use crate::kernel::ids::{RunId, StepId};
 use crate::kernel::step::Effect;
 
-/// What the catalogue must know.
+/// The inputs of the catalogue.
 #[derive(Clone, Default)]
 pub struct Options {
-    /// Folders that no tool may see, even inside a workspace: the daemon's state and
+    /// Folders that no tool may access, even within a workspace: the daemon's state and
     /// configuration.
     pub denied: Vec<PathBuf>,
-    /// The registry, once it is there.
+    /// The registry, once it is available.
     pub delegate: DelegateSlot,
-    /// Addresses that are no public ones and may be fetched from all the same.
+    /// Private addresses that may be fetched from.
     pub private: Private,
-    /// What commands are started with; `None`: there is no tool `shell`.
+    /// How commands are started; `None` = there is no tool `shell`.
     pub shell: Option<Shell>,
-    /// The servers of tools; `None`: there are none.
+    /// The tool servers; `None` = there are none.
     pub servers: Option<Servers>,
 }
 
-/// A call of a tool.
+/// A tool call.
 #[derive(Clone, Copy)]
 pub struct Call<'a> {
-    /// The step that it is.
+    /// The step of the call.
     pub site: Site,
-    /// The model's name for it.
+    /// The model's id of the call.
     pub id: &'a str,
-    /// Which.
+    /// The name of the tool.
     pub name: &'a str,
-    /// The folder that it sees.
+    /// The workspace folder.
     pub root: &'a Path,
-    /// Whose it is, if a server has it.
+    /// The server tool; `None` for a built-in tool.
     pub served: Option<&'a Served>,
-    /// What the run that calls it may do.
+    /// The rights of the calling run.
     pub rights: &'a Rights,
-    /// What its programs have in their environment.
+    /// The environment for programs of the call.
     pub environment: &'a RunEnvironment,
-    /// With what.
+    /// The arguments, unchecked.
     pub arguments: &'a Value,
-    /// The agents that the caller's is linked with.
+    /// The links of the calling agent.
     pub links: &'a [Link],
 }
 
-/// Below a failed result of a call that names a value by its mask.
+/// Appended to the failed result of a call whose arguments contain the mask of a value.
 const MASKED: &str = "\nnote: [secret:NAME] is how a value of the environment is shown to you; the \
                       tool was given that text as you wrote it. In a shell command use \"$NAME\", \
                       in a file edit around it.";
@@ -95,7 +95,7 @@ pub struct Catalogue {
     kept: preview::Kept,
 }
 
-/// Where the paths of calls led that were judged and are to be made.
+/// The resolved paths of admitted calls that are not made yet, by step.
 type Judged = Arc<Mutex<HashMap<StepId, (RunId, LedTo)>>>;
 
 fn lock(judged: &Judged) -> MutexGuard<'_, HashMap<StepId, (RunId, LedTo)>> {
@@ -103,7 +103,7 @@ fn lock(judged: &Judged) -> MutexGuard<'_, HashMap<StepId, (RunId, LedTo)>> {
 }
 
 impl Catalogue {
-    /// The built-in tools.
+    /// Creates the catalogue with the built-in tools.
     pub fn new(options: Options) -> Self {
         Catalogue {
             tools: vec![
@@ -125,12 +125,12 @@ impl Catalogue {
         }
     }
 
-    /// What calls would do to files, as far as it was worked out.
+    /// The cache of previews.
     pub(super) fn kept(&self) -> &preview::Kept {
         &self.kept
     }
 
-    /// Folders that no tool may see.
+    /// Folders that no tool may access.
     pub(super) fn denied(&self) -> &[PathBuf] {
         &self.denied
     }
@@ -140,7 +140,7 @@ impl Catalogue {
         tools.find(|tool| tool.name() == name).cloned()
     }
 
-    /// The workspace at `root`, opened where that may take for ever.
+    /// Opens the workspace at `root` in the thread pool, since this may block forever.
     fn opened(&self, root: &Path) -> impl Future<Output = Result<Workspace, Unopened>> + use<> {
         let (root, denied) = (root.to_owned(), self.denied.clone());
         async move {
@@ -149,8 +149,7 @@ impl Catalogue {
         }
     }
 
-    /// The tools by which a run deals with the registry. The last two stand for any agents that
-    /// are tools.
+    /// The tools that call the registry. The last two are templates for linked agents.
     fn dealings() -> impl Iterator<Item = &'static Dealing> {
         let delegating = [
             &delegating::TASK,
@@ -162,13 +161,13 @@ impl Catalogue {
         dealings.chain(delegating)
     }
 
-    /// One of them.
+    /// The registry tool with this name; a linked agent's tool maps to its template.
     fn dealing(name: &str) -> Option<&'static Dealing> {
         let name = linked::prefix_of(name).unwrap_or(name);
         Self::dealings().find(|tool| tool.name == name)
     }
 
-    /// What a repeat of a call of this tool would do; `None` for a tool that does not exist.
+    /// The effect of repeating a call of this tool; `None` if there is no such tool.
     pub fn effect(&self, name: &str) -> Option<Effect> {
         self.get(name)
             .map(|tool| tool.effect())
@@ -177,8 +176,8 @@ impl Catalogue {
             .or_else(|| (name == skill::NAME).then_some(skill::EFFECT))
     }
 
-    /// Why a call of a built-in tool with these arguments is not carried out: they do not fit its
-    /// schema. `None` for a tool that does not exist.
+    /// Why these arguments do not fit the schema of a built-in tool, so that the call is refused;
+    /// `None` if they fit or there is no such tool.
     pub fn misfit(&self, name: &str, arguments: &Value) -> Option<String> {
         if let Some(dealing) = Self::dealing(name) {
             return Arguments::misfit(dealing.parameters, arguments);
@@ -194,12 +193,12 @@ impl Catalogue {
         self.shell.as_ref().filter(|_| name == Shell::NAME)
     }
 
-    /// Does a call of this tool keep a time limit of its own, which its arguments may set?
+    /// True if calls of this tool have their own time limit, which an argument may set.
     pub fn keeps_time(&self, name: &str) -> bool {
         self.shell_called(name).is_some()
     }
 
-    /// Every tool as models see it: `{name, description, parameters}`.
+    /// The schemas of all tools for models: `{name, description, parameters}`.
     pub fn schemas(&self) -> Vec<Value> {
         self.tools
             .iter()
@@ -222,7 +221,7 @@ impl Catalogue {
             .collect()
     }
 
-    /// What a tool's calls are about, and what becomes of them where no rule speaks of them.
+    /// The arguments that rules look at, and the decision if no rule matches.
     fn manner(&self, name: &str) -> (Aim, Decision) {
         match self.get(name) {
             Some(tool) => (tool.aim(), tool.habit()),
@@ -231,13 +230,13 @@ impl Catalogue {
         }
     }
 
-    /// Whether a call may be made: the gate, through which every call of every tool goes before
-    /// anything of it is done.
+    /// Decides whether a call may be made. Every call of every tool passes this gate before it has
+    /// any effect.
     pub fn admit(&self, call: Call<'_>) -> BoxFuture<'static, Admission> {
         let (aim, habit) = self.manner(call.name);
         let is_program = call.served.map_or_else(
             || matches!(aim, Aim::Command(_)),
-            // What a program of a server writes, no rule of paths can tell either.
+            // Rules for paths do not apply to what the program of a server writes either.
             |served| served.local,
         );
         if is_program && let Some(refused) = gate::confined(call.name, call.rights) {
@@ -259,7 +258,7 @@ impl Catalogue {
         let may_define = acts && (call.served.is_some() || matches!(aim, Aim::Paths(_)));
         if !call.rights.looks_at_arguments() && !may_define {
             match judge(Subject::default(), None) {
-                // What a remembered decision covers is in the arguments.
+                // An approval that is remembered covers specific arguments, so these are needed.
                 Admission::Asks(_) => {}
                 decided => return Box::pin(std::future::ready(decided)),
             }
@@ -270,7 +269,7 @@ impl Catalogue {
                 .then(|| defining::reason_in(&subject.texts))
                 .flatten();
             if defining.is_some() {
-                // What a person allows once for every call of the tool does not cover this.
+                // An approval for all calls of the tool does not cover such a file.
                 subject.covers = arguments.to_string();
             }
             return Box::pin(std::future::ready(judge(subject, defining)));
@@ -280,7 +279,7 @@ impl Catalogue {
             let judged = TOOLS.run(move |_| {
                 let workspace = Workspace::open(&root, &denied);
                 if let Err(Unopened::Gone(_)) = workspace {
-                    // No person is asked about it; the call says so.
+                    // No approval is requested; the call reports the missing folder.
                     return Admission::Goes;
                 }
                 let subject = gate::subject(aim, workspace.as_ref().ok(), &arguments);
@@ -296,7 +295,7 @@ impl Catalogue {
                 if let (Ok(workspace), false) =
                     (&workspace, matches!(admission, Admission::Refused(_)))
                 {
-                    // The tool opens what was judged.
+                    // The tool opens the paths that were judged.
                     lock(&places).insert(site.id, (site.run, workspace.led_to()));
                 }
                 admission
@@ -307,8 +306,8 @@ impl Catalogue {
         })
     }
 
-    /// Makes a call that was admitted. A tool that does not exist, a folder that cannot be opened
-    /// and arguments that do not fit are failed results, in words for the model.
+    /// Makes an admitted call. An unknown tool, a folder that cannot be opened, and invalid
+    /// arguments give failed results with a message for the model.
     pub fn call(&self, call: Call<'_>) -> BoxFuture<'static, Called> {
         let Call {
             site,
@@ -322,7 +321,7 @@ impl Catalogue {
             links,
         } = call;
         let mut arguments = arguments.clone();
-        // By a mask nothing is found: the model is told what it is.
+        // A mask matches nothing, so the model gets an explanation.
         let note = environment
             .redactor
             .is_named_in(&arguments.to_string())
@@ -330,7 +329,7 @@ impl Catalogue {
         let called: BoxFuture<'static, Called> = if let Some(served) = served {
             self.call_served(site, served, environment.clone(), arguments)
         } else if let Some(dealing) = Self::dealing(name) {
-            // What it hands on is stored, and shown to people and other agents.
+            // The arguments are stored and shown to people and other agents.
             environment.redactor.in_value(&mut arguments);
             let by = By {
                 site,
@@ -384,7 +383,7 @@ impl Catalogue {
                     if output.is_error {
                         output.text.extend(note);
                     }
-                    // Before it is cut, which would cut a secret too.
+                    // Redacted before it is cut, since a cut could split a secret.
                     redactor.in_place(&mut output.text);
                     Called::Done(bounded(output, site, &id, registry).await)
                 }
@@ -395,15 +394,15 @@ impl Catalogue {
 }
 
 impl Catalogue {
-    /// From now on the run has connections of its own to these servers of tools.
+    /// The run now has its own connections to these tool servers.
     pub fn lease(&self, run: RunId, servers: &[String]) {
         if let Some(known) = &self.servers {
             known.lease(run, servers);
         }
     }
 
-    /// The run has ended: once this resolves, nothing is left of its own connections; what went
-    /// wrong with that.
+    /// Once this resolves, the run's own connections and their processes are gone. Call it when the
+    /// run has ended; returns what went wrong.
     pub fn release(&self, run: RunId) -> BoxFuture<'static, Vec<String>> {
         lock(&self.judged).retain(|_, (of, _)| *of != run);
         match &self.servers {
@@ -415,7 +414,7 @@ impl Catalogue {
         }
     }
 
-    /// Calls a tool of a server.
+    /// Calls a server tool.
     fn call_served(
         &self,
         site: Site,
@@ -452,8 +451,8 @@ fn done(output: ToolOutput) -> BoxFuture<'static, Called> {
     Box::pin(std::future::ready(Called::Done(output)))
 }
 
-/// The answer within the one limit that holds for all tools; of a longer one the whole is kept
-/// first, so that what is shown of it says how to get the rest.
+/// Limits the result to [`OUTPUT_LIMIT`](super::OUTPUT_LIMIT). A longer result is stored first, so
+/// that its shown part can say how to get the rest.
 async fn bounded(
     output: ToolOutput,
     site: Site,

@@ -1,4 +1,4 @@
-//! Tests of the tools through the catalogue, over real folders.
+//! Tests the tools through the catalogue with real folders.
 
 use crate::contract::journal::RunEnvironment;
 use crate::kernel::gate::{Bundle, Rule, WriteScope};
@@ -255,7 +255,7 @@ async fn no_tool_leaves_the_workspace_or_sees_the_daemons_state() {
     }
 }
 
-/// Calls a tool that does not wait.
+/// Calls a tool whose result does not wait for another run.
 async fn called(catalogue: &Catalogue, tool: &str, root: &Path, arguments: Value) -> ToolOutput {
     let call = Call {
         site: site(),
@@ -283,7 +283,7 @@ fn site() -> Site {
     }
 }
 
-/// What a run may do whose agent has these rules.
+/// The rights of a run whose agent has these rules.
 fn rights(rules: &[Rule]) -> Rights {
     Rights::new("a", rules, WriteScope::Workspace, Bundle::default())
 }
@@ -331,8 +331,8 @@ async fn the_gate_looks_at_where_a_path_leads() {
     assert!(matches!(asks, Admission::Asks(consent) if consent.covers == covers));
 }
 
-/// A link that is changed between the judgement and the call changes nothing: what was judged is
-/// what is opened.
+/// A link that changes between admission and call has no effect: the call opens the path that was
+/// judged.
 #[tokio::test]
 async fn a_call_touches_what_was_judged_whatever_becomes_of_the_links() {
     let folder = tempfile::tempdir().unwrap();
@@ -373,7 +373,7 @@ async fn a_call_touches_what_was_judged_whatever_becomes_of_the_links() {
         };
         assert!(!output.is_error, "{}", output.text);
         assert!(!output.text.contains("hidden"), "{}", output.text);
-        // Judged again, it is refused.
+        // A new admission refuses it.
         let judged = catalogue.admit(call).await;
         assert!(matches!(judged, Admission::Refused(_)), "{judged:?}");
     }
@@ -477,7 +477,7 @@ async fn no_rule_lets_a_tool_write_what_defines_agents_by_itself() {
                 arguments.clone(),
             )
             .await;
-            // What a person allowed for all calls of the tool does not cover it.
+            // An approval for all calls of the tool does not cover it.
             let covers = arguments.to_string();
             let is_own = path.starts_with("notes") || path.starts_with("src");
             assert!(

@@ -1,6 +1,6 @@
-//! How a tool asks the registry: it hands its arguments to [`Delegate`] under its step's id; a
-//! refusal becomes a result in words, with the ids that it is about. The tools themselves are in
-//! `session_tools` and `delegating`.
+//! The common part of tools that call the registry through [`Delegate`], keyed by the id of their
+//! step. A refusal becomes a result with a message and the ids concerned. The tools are in
+//! `session_tools`, `memory_tools` and `delegating`.
 
 use std::sync::Arc;
 
@@ -15,36 +15,36 @@ use crate::kernel::fault::Fault;
 use crate::kernel::gate::Rights;
 use crate::kernel::step::Effect;
 
-/// The step on whose behalf the registry is asked, and what its run may do.
+/// The calling step and its rights.
 pub(super) struct By<'a> {
     pub site: Site,
     pub rights: &'a Rights,
-    /// The link that the tool is, if it is one.
+    /// The link, if the tool is a linked agent.
     pub link: Option<&'a Link>,
 }
 
 pub(super) type Answer = BoxFuture<'static, Result<Told, Fault>>;
 
-/// A tool that asks the registry.
+/// A tool that calls the registry.
 pub(super) struct Dealing {
     /// The name by which models call it.
     pub name: &'static str,
     /// What it does, for models and people.
     pub description: &'static str,
-    /// What a repeat of a call would do: nothing more, the step's id being its key.
+    /// The effect of repeating a call: none, since the step id is the idempotency key.
     pub effect: Effect,
     pub(super) parameters: &'static [Parameter],
     pub(super) ask: fn(&dyn Delegate, By<'_>, &Arguments) -> Answer,
 }
 
-/// What came of a call.
+/// The result of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Called {
-    /// This.
+    /// The call is done, with this result.
     Done(ToolOutput),
-    /// The folder of the run is not there any more: it cannot go on. Why, in words for people.
+    /// The workspace folder is gone, so the run cannot continue. The text is for people.
     Gone(String),
-    /// Nothing yet: the step waits.
+    /// There is no result yet: the step waits.
     Waits,
 }
 
@@ -54,7 +54,7 @@ impl Dealing {
         schema(self.parameters)
     }
 
-    /// Asks the registry.
+    /// Calls the registry.
     pub(super) fn call(
         &self,
         registry: Option<&Arc<dyn Delegate>>,
@@ -83,7 +83,7 @@ impl Dealing {
     }
 }
 
-/// A refusal as the model reads it: what happened, what to do, and what it is about.
+/// Formats a refusal for the model: what happened, what to do, and the data about it.
 pub(super) fn in_words(fault: &Fault) -> String {
     let mut text = format!("{}: {}", fault.kind.as_str(), fault.message);
     if let Some(hint) = &fault.hint {

@@ -1,12 +1,12 @@
-//! Files that define what agents may do: agents, skills, servers of tools, and settings of this
-//! program and of others like it. A tool that would write one needs a person's approval, whatever
-//! its rules say, so that no agent gives itself or the next one other rights.
+//! Detects files that define what agents may do: agents, skills, tool servers, and settings of this
+//! program and of similar ones. Writing one always needs approval, whatever the rules say, so that
+//! no agent can extend its own rights or those of another.
 
 use std::path::{Component, Path};
 
 use super::Workspace;
 
-/// Folders of which everything counts: definitions, skills, hooks and settings lie there.
+/// Folders in which every file counts: they contain definitions, skills, hooks and settings.
 const FOLDERS: &[&str] = &[
     ".abide",
     ".agents",
@@ -21,9 +21,9 @@ const FOLDERS: &[&str] = &[
     ".roo",
     ".windsurf",
 ];
-/// The same inside `.github`.
+/// The same within `.github`.
 const GITHUB: &[&str] = &["agents", "chatmodes", "skills"];
-/// Files of these names, wherever they lie.
+/// File names that count in every folder.
 const FILES: &[&str] = &[
     "agents.md",
     "claude.md",
@@ -42,7 +42,7 @@ const FILES: &[&str] = &[
     ".clinerules",
 ];
 
-/// Does a path, by its text alone, name such a file?
+/// True if the text of the path alone names such a file.
 pub(super) fn names_one(path: &Path) -> bool {
     let parts: Vec<String> = path
         .components()
@@ -60,7 +60,7 @@ pub(super) fn names_one(path: &Path) -> bool {
         || parts.last().is_some_and(|name| is(FILES, name))
 }
 
-/// Why a person must allow that `path` is written; `None`: its rules alone decide.
+/// Why writing `path` needs approval; `None` if the rules alone decide.
 pub(super) fn reason(workspace: &Workspace, path: &str) -> Option<String> {
     let (written, led_to) = workspace.spellings(path);
     let found = [&written, &led_to].into_iter().any(|place| {
@@ -70,7 +70,7 @@ pub(super) fn reason(workspace: &Workspace, path: &str) -> Option<String> {
     found.then(|| why(path))
 }
 
-/// Does the file lie in the folder of a skill?
+/// True if the file is within the folder of a skill.
 fn is_of_skill(root: &Path, place: &Path) -> bool {
     let above = place.ancestors().skip(1);
     above
@@ -82,7 +82,7 @@ fn is_of_skill(root: &Path, place: &Path) -> bool {
         })
 }
 
-/// The same for a tool of a server: which of its arguments are paths is not known.
+/// The same for a server tool, of which it is unknown which arguments are paths.
 pub(super) fn reason_in(texts: &[String]) -> Option<String> {
     let is_path = |text: &&String| text.len() <= 4096 && !text.contains('\n');
     let named = texts.iter().filter(is_path);

@@ -1,7 +1,7 @@
-//! Tools whose calls another agent carries out while the caller waits: `task`, and for each agent
-//! that the caller is linked with `subagent_<agent>` in a session of its own, or `call_<agent>` in
-//! the caller's. Which agents there are is written into their descriptions where an agent is made
-//! ready.
+//! Tools that delegate to another agent while the caller waits: `task`, `delegate`, and for each
+//! linked agent `subagent_<agent>` in a session of its own, or `call_<agent>` in the caller's
+//! session. Their descriptions list the available agents, which are filled in when an agent is
+//! prepared.
 
 use std::future::ready;
 
@@ -14,7 +14,7 @@ use crate::kernel::fault::Fault;
 use crate::kernel::gate::{Bundle, WriteScope};
 use crate::kernel::step::Effect;
 
-/// `task`.
+/// The tool `task`.
 pub(super) const TASK: Dealing = Dealing {
     name: linked::TASK,
     description: "Has another agent do a piece of work in a session of its own, and waits for \
@@ -72,7 +72,7 @@ const TASK_SUMMARY: &[Parameter] = &[Parameter {
     description: "What is to be done, complete in itself, in at most 2,000 characters.",
 }];
 
-/// `subagent_<agent>`, whichever agent that is.
+/// The template of `subagent_<agent>`.
 pub(super) const SEALED: Dealing = Dealing {
     name: linked::SEALED,
     description: "",
@@ -101,7 +101,7 @@ pub(super) const SEALED: Dealing = Dealing {
     },
 };
 
-/// `call_<agent>`, whichever agent that is.
+/// The template of `call_<agent>`.
 pub(super) const CALLED: Dealing = Dealing {
     name: linked::CALLED,
     description: "",
@@ -132,7 +132,7 @@ pub(super) const CALLED: Dealing = Dealing {
     },
 };
 
-/// `delegate`, as plans call it.
+/// The tool `delegate`, which planners call.
 pub(super) const DELEGATE: Dealing = Dealing {
     name: linked::DELEGATE,
     description: "Has one other agent carry out a plan, and waits for its result.",
@@ -169,7 +169,7 @@ pub(super) const DELEGATE: Dealing = Dealing {
     },
 };
 
-/// What a linked agent may do at most for who asks it.
+/// The maximum rights of a linked agent for this caller.
 fn narrowed(by: &By<'_>, link: &Link) -> Bundle {
     let scope = link.write_scope.unwrap_or(WriteScope::Workspace);
     by.rights.bundle().narrowed(scope, link.agent.as_str())

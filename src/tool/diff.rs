@@ -1,5 +1,5 @@
-//! A unified diff of two texts in which values of the environment are masked. Lines are compared as
-//! they are and masked after that, so that nothing that changes is out of sight. Used by `preview.rs`.
+//! Unified diffs with masked environment values. Lines are compared unmasked and masked afterwards,
+//! so that every change is visible. Used by `preview.rs`.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -10,18 +10,19 @@ use similar::{DiffOp, DiffTag, TextDiff};
 
 use crate::kernel::redact::Redactor;
 
-/// Lines around a change that are shown.
+/// The number of unchanged lines shown around a change.
 const CONTEXT: usize = 3;
-/// The search for the smallest diff ends after this time; what it has found by then is shown.
+/// The time limit of the search for the smallest diff; after it, the diff found so far is shown.
 const SEARCH: Duration = Duration::from_millis(300);
-/// Below lines of which one has a value where the other has its mask.
+/// Appended to a hunk with lines that differ only in a value and its mask.
 const ALIKE: &str = "\\ Lines that look alike here are not: one has a value of the environment, the other \
                      the text [secret:NAME] in its place\n";
 
-/// A text, its lines, and where values stand in it.
+/// A text, its lines, and the positions of values in it.
 struct Side<'a> {
     text: &'a str,
-    /// They end at `\n` and nowhere else: a lone carriage return is a part of one.
+    /// Split at `
+    /// ` only: a lone carriage return is part of a line.
     lines: Vec<&'a str>,
     starts: Vec<usize>,
     values: Vec<(Range<usize>, &'a str)>,
@@ -44,7 +45,7 @@ impl<'a> Side<'a> {
         }
     }
 
-    /// A line as it is shown. Of a value that goes over several lines each has the mask.
+    /// The masked line. Each line of a multi-line value shows the mask.
     fn shown(&self, line: usize) -> String {
         let (start, whole) = (self.starts[line], self.lines[line]);
         let end = start + whole.trim_end_matches('\n').len();
@@ -64,7 +65,7 @@ impl<'a> Side<'a> {
     }
 }
 
-/// The diff; the error is a number of bytes that it has at least, more than `limit`.
+/// Creates the diff. The error is a lower bound of its size in bytes, larger than `limit`.
 pub(super) fn unified(
     path: &str,
     before: Option<&str>,
@@ -94,7 +95,7 @@ pub(super) fn unified(
     Ok(out)
 }
 
-/// What any diff of these has at least: the lines that only one of them has.
+/// A lower bound of the size of any diff: the lines that only one side has.
 fn least(old: &[&str], new: &[&str]) -> usize {
     let mut left: HashMap<&str, isize> = HashMap::new();
     old.iter()
@@ -118,7 +119,7 @@ fn add_hunk(out: &mut String, hunk: &[DiffOp], old: &Side<'_>, new: &Side<'_>) {
     };
     let removed = of(first.old_range().start..last.old_range().end);
     let added = of(first.new_range().start..last.new_range().end);
-    // A text takes whatever is written to it.
+    // Writing to a String cannot fail.
     let _ = writeln!(out, "@@ -{removed} +{added} @@");
     let (mut gone, mut come) = (Vec::new(), Vec::new());
     for op in hunk {

@@ -1,7 +1,7 @@
-//! `edit`: one text in place of another in a file.
+//! The tool `edit`: replaces one text in a file.
 //!
-//! A repeat changes nothing more: where the new text stands already in the place of the old one,
-//! the work is done, also if the new text holds the old one in it.
+//! A repeated call changes nothing: if the new text is already in the place of the old one, the
+//! work is done, even if the new text contains the old one.
 
 use serde_json::Value;
 
@@ -91,8 +91,8 @@ impl Tool for Edit {
     }
 }
 
-/// What becomes of a file; the error says why the call is refused. Asked before the call, too, by
-/// `preview.rs`.
+/// Computes the change of a file; the error says why the call is refused. `preview.rs` also calls
+/// this before the call.
 pub(super) fn made(
     shown: &str,
     existing: &Existing,
@@ -115,17 +115,17 @@ pub(super) fn made(
     }
 }
 
-/// What becomes of a text.
+/// The result of replacing a text.
 pub(super) enum Change {
-    /// The whole new text, and where the change is in it.
+    /// The whole new text, and the byte offset of the change.
     Made(String, usize),
-    /// It was made before.
+    /// The change was made before.
     IsThere,
-    /// It cannot be made, for this reason.
+    /// The change cannot be made, for this reason.
     Impossible(String),
 }
 
-/// `new` in the place of `old`, which must be there exactly once.
+/// Replaces `old` by `new`; `old` must occur exactly once.
 fn replaced(text: &str, old: &str, new: &str) -> Change {
     if old == new {
         return Change::Impossible("old_text and new_text are the same".to_owned());
@@ -134,7 +134,7 @@ fn replaced(text: &str, old: &str, new: &str) -> Change {
     let done = !new.is_empty()
         && self::places(text, new).iter().any(|start| {
             let within = *start..*start + new.len();
-            // Nothing of the old text stands anywhere else.
+            // The old text occurs nowhere else.
             places
                 .iter()
                 .all(|place| within.contains(place) && place + old.len() <= within.end)
@@ -158,7 +158,7 @@ fn replaced(text: &str, old: &str, new: &str) -> Change {
     }
 }
 
-/// Where `part` stands in `text`, overlapping ones too.
+/// The byte offsets of `part` in `text`, overlapping ones included.
 fn places(text: &str, part: &str) -> Vec<usize> {
     let mut found = Vec::new();
     let mut from = 0;
@@ -214,7 +214,7 @@ mod tests {
             if let Change::Made(once, _) = replaced(&text, &old, &new) {
                 match replaced(&once, &old, &new) {
                     Change::IsThere => {}
-                    // The change has brought about the old text anew, across its border.
+                    // The change has created the old text again, across its border.
                     Change::Impossible(_) => {}
                     Change::Made(..) => {
                         let inside = places(&once, &old).iter().any(|at| {

@@ -1,5 +1,5 @@
-//! `fetch`: what stands at an address of the web, as text. It only looks: one GET, no cookies,
-//! no proxy, nothing of this machine in it.
+//! The tool `fetch`: gets the content of a web address as text. It is read-only: one GET without
+//! cookies, proxy or data of this machine.
 
 use std::error::Error;
 use std::sync::{Arc, OnceLock};
@@ -16,13 +16,13 @@ use crate::contract::BoxFuture;
 use crate::kernel::gate::Decision;
 use crate::kernel::step::Effect;
 
-/// The most that is read of an answer, bytes.
+/// The maximum number of bytes read of a response.
 const BODY_LIMIT: usize = 5 * 1024 * 1024;
-/// So often an address of the same host is followed to another.
+/// The maximum number of redirects to the same host.
 const REDIRECTS: usize = 5;
-/// How long connecting may take.
+/// The timeout for connecting.
 const CONNECT: Duration = Duration::from_secs(10);
-/// How long an answer may take, whole.
+/// The timeout for the whole response.
 const WHOLE: Duration = Duration::from_secs(45);
 
 const PARAMETERS: &[Parameter] = &[Parameter {
@@ -35,7 +35,7 @@ const PARAMETERS: &[Parameter] = &[Parameter {
 /// The tool `fetch`.
 pub(super) struct Fetch {
     private: Arc<Private>,
-    /// Made when it is first needed: the system's certificates are read for it.
+    /// Created on first use, since it reads the certificates of the system.
     client: Arc<OnceLock<Client>>,
 }
 
@@ -107,7 +107,7 @@ async fn fetched(
     told(&url, response).await
 }
 
-/// The address that is meant, if it is one that can be fetched.
+/// Parses an address; the error says why it cannot be fetched.
 pub(super) fn address(text: &str) -> Result<Url, String> {
     let mut url = Url::parse(text.trim()).map_err(|error| format!("url: {error}"))?;
     if !matches!(url.scheme(), "http" | "https") {
@@ -121,20 +121,20 @@ pub(super) fn address(text: &str) -> Result<Url, String> {
 }
 
 fn made(private: &Arc<Private>) -> reqwest::Result<Client> {
-    // An error says that one is there already.
+    // An error means that a provider is installed already.
     let _ = rustls::crypto::ring::default_provider().install_default();
     Client::builder()
         .user_agent(concat!("abide/", env!("CARGO_PKG_VERSION")))
         .connect_timeout(CONNECT)
         .timeout(WHOLE)
-        // Each step is looked at here, and a proxy would resolve names by itself.
+        // Redirects are checked here, and a proxy would resolve names itself.
         .redirect(redirect::Policy::none())
         .no_proxy()
         .dns_resolver(Arc::new(Guarded(Arc::clone(private))))
         .build()
 }
 
-/// The answer of the last address on the way, which stays with one host.
+/// Follows redirects within one host, and returns the last response.
 async fn follow(
     client: &Client,
     private: &Private,
@@ -171,7 +171,7 @@ async fn follow(
     ))
 }
 
-/// The answer as a model reads it.
+/// Formats the response for the model.
 async fn told(url: &Url, mut response: Response) -> Result<String, String> {
     let status = response.status();
     let kind = response.headers().get(CONTENT_TYPE);
@@ -214,7 +214,7 @@ async fn told(url: &Url, mut response: Response) -> Result<String, String> {
     }
 }
 
-/// An error with what it came from; of a refused address that alone.
+/// The error with its causes; a refused address replaces all of them.
 fn causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

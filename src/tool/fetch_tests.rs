@@ -1,4 +1,4 @@
-//! Tests of `fetch` against a server of this machine.
+//! Tests `fetch` against a local server.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -9,7 +9,7 @@ use super::address::Private;
 use super::fetch::Fetch;
 use super::{Tool, ToolOutput, Workspace};
 
-/// Answers each request by its path, and ends with the test.
+/// Starts a server that answers each request by its path, until the test ends.
 fn server() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let own = listener.local_addr().unwrap();
@@ -45,7 +45,7 @@ fn server() -> SocketAddr {
                 "HTTP/1.1 {head}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
                 body.len()
             );
-            // The other side may have had enough of a long one.
+            // The client may close the connection during a long response.
             let _ = stream.write_all(head.as_bytes());
             let _ = stream.write_all(&body);
         }

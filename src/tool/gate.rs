@@ -1,5 +1,5 @@
-//! What a call of a tool is about, as the rules of a gate look at it ([`crate::kernel::gate`]).
-//! The catalogue asks for every call before anything of it is done.
+//! Converts tool calls to subjects for the rules of a gate ([`crate::kernel::gate`]). The catalogue
+//! calls this before a call has any effect.
 
 use std::path::Path;
 
@@ -12,26 +12,27 @@ use crate::kernel::approval::Consent;
 use crate::kernel::gate::{Decision, Rights, Subject, Thing, Verdict, Writes};
 use crate::kernel::shell::Line;
 
-/// Which of its arguments says what a tool's call is about.
+/// The arguments of a tool that gate rules look at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Aim {
-    /// These, a path in the workspace or a list of some; the workspace itself if none is given.
+    /// These arguments: each a workspace path or a list of paths; the workspace itself if none is
+    /// given.
     Paths(&'static [&'static str]),
-    /// These, likewise; of a folder everything in it.
+    /// The same, where a folder includes all its descendants.
     Trees(&'static [&'static str]),
-    /// This one, a command for a shell.
+    /// This argument, a shell command.
     Command(&'static str),
-    /// This one, an address of the web.
+    /// This argument, a web address.
     Address(&'static str),
-    /// None more than the others: rules look at all of them, as JSON.
+    /// All arguments, as JSON.
     Whole,
 }
 
-/// The name by which rules speak of agents that are programs.
+/// The tool name in rules for agents that are programs.
 const PROGRAM: &str = "command";
 
-/// Whether an agent that is a program may be started with these arguments: by the same rules
-/// as a call of a tool.
+/// Decides whether the program of an agent may be started with these arguments, by the rules for
+/// tool calls.
 pub fn admit_program(rights: &Rights, argv: &[String]) -> Admission {
     if let Some(refused) = confined(PROGRAM, rights) {
         return refused;
@@ -41,7 +42,7 @@ pub fn admit_program(rights: &Rights, argv: &[String]) -> Admission {
     admission(PROGRAM, verdict, subject.covers)
 }
 
-/// What a verdict on a call lets happen.
+/// Converts the verdict on a call to its admission.
 pub(super) fn admission(name: &str, verdict: Verdict, covers: String) -> Admission {
     let Verdict { decision, why } = verdict;
     match decision {
@@ -58,8 +59,8 @@ pub(super) fn admission(name: &str, verdict: Verdict, covers: String) -> Admissi
     }
 }
 
-/// Refuses programs to who may not write everywhere: where a program writes, no rule of paths
-/// can tell.
+/// Refuses programs to an agent that may not write everywhere, since no path rule applies to what a
+/// program writes.
 pub(super) fn confined(name: &str, rights: &Rights) -> Option<Admission> {
     let writes = rights.writes();
     (*writes != Writes::Anywhere).then(|| {
@@ -70,8 +71,8 @@ pub(super) fn confined(name: &str, rights: &Rights) -> Option<Admission> {
     })
 }
 
-/// Of which kind a call's aim is tells only the tool; the rest is in the arguments. May touch
-/// the disk, where the links in a path lead being part of what it names.
+/// Converts a call to its subject. May access the disk, since the target of a link belongs to the
+/// subject.
 pub(super) fn subject(aim: Aim, workspace: Option<&Workspace>, arguments: &Value) -> Subject {
     let text = |name: &str| arguments.get(name).and_then(Value::as_str);
     match aim {
@@ -86,7 +87,7 @@ pub(super) fn subject(aim: Aim, workspace: Option<&Workspace>, arguments: &Value
     }
 }
 
-/// The paths that these arguments hold.
+/// The paths in these arguments.
 fn named<'a>(names: &[&str], arguments: &'a Value) -> Vec<&'a str> {
     let mut found = Vec::new();
     for value in names.iter().filter_map(|name| arguments.get(name)) {
@@ -105,7 +106,7 @@ fn named<'a>(names: &[&str], arguments: &'a Value) -> Vec<&'a str> {
     found
 }
 
-/// The files that are named and those that their links lead to: all are touched.
+/// The named files and the targets of their links; a call touches both.
 fn paths(workspace: Option<&Workspace>, named: &[&str], is_tree: bool) -> Subject {
     let mut subject = Subject::default();
     let mut covers = Vec::new();
@@ -119,7 +120,7 @@ fn paths(workspace: Option<&Workspace>, named: &[&str], is_tree: bool) -> Subjec
         let (written, led_to) = workspace.spellings(path);
         let is_folder = is_tree && !led_to.is_file();
         let thing = |place: &Path| {
-            // A rule may name it from the workspace or from the root.
+            // A rule may name it relative to the workspace or by absolute path.
             let names = vec![workspace.shown(place), place.to_string_lossy().into_owned()];
             match is_folder {
                 true => Thing::Folder(names),
@@ -136,8 +137,8 @@ fn paths(workspace: Option<&Workspace>, named: &[&str], is_tree: bool) -> Subjec
     subject
 }
 
-/// An address by itself or by its host, in the spelling in which it is asked for and with its
-/// escapes taken away: to a server both are the same.
+/// The address and its host, in the requested spelling and with decoded escapes: a server treats
+/// both alike.
 fn web(text: &str) -> Subject {
     let Ok(mut url) = fetch::address(text) else {
         return Subject {
@@ -147,7 +148,7 @@ fn web(text: &str) -> Subject {
     };
     let host = url.host_str().unwrap_or_default();
     let host = host.strip_suffix('.').unwrap_or(host).to_owned();
-    // It could be set before.
+    // It could be set before, so this cannot fail.
     let _ = url.set_host(Some(&host));
     let written = url.to_string();
     let decoded = unescaped(&written);
@@ -157,7 +158,7 @@ fn web(text: &str) -> Subject {
             continue;
         };
         texts.push(rest.to_owned());
-        // The same place over the other scheme, and with its port.
+        // The same address with the other scheme, and with its port.
         let other = if scheme == "http" { "https" } else { "http" };
         texts.push(format!("{other}://{rest}"));
         if let (None, Some(port)) = (url.port(), url.port_or_known_default()) {
@@ -168,7 +169,7 @@ fn web(text: &str) -> Subject {
     }
     let mut things = vec![Thing::Named(vec![written.clone(), host.clone()])];
     if decoded != written {
-        // What was hidden in it may lead elsewhere: `..%2f`.
+        // Decoding may reveal another path: `..%2f`.
         let settled = reqwest::Url::parse(&decoded).map(String::from);
         things.push(Thing::Named(vec![settled.unwrap_or(decoded), host.clone()]));
     }
@@ -179,7 +180,7 @@ fn web(text: &str) -> Subject {
     }
 }
 
-/// The address without its `%41` escapes, over and over: some servers take them away twice.
+/// Decodes `%41` escapes repeatedly, since some servers decode twice.
 fn unescaped(url: &str) -> String {
     let mut text = url.to_owned();
     for _ in 0..4 {
@@ -192,7 +193,7 @@ fn unescaped(url: &str) -> String {
     text
 }
 
-/// Arguments as JSON, with their names in order, and each text in them by itself.
+/// The arguments as JSON with sorted names, and each text in them.
 fn whole(arguments: &Value) -> Subject {
     let mut texts = vec![ordered(arguments).to_string()];
     collect(arguments, &mut texts);
@@ -218,7 +219,7 @@ fn ordered(value: &Value) -> Value {
     }
 }
 
-/// Every text in `value`.
+/// Collects every text in `value`.
 pub(super) fn collect(value: &Value, found: &mut Vec<String>) {
     match value {
         Value::String(text) => found.push(text.clone()),
@@ -228,7 +229,7 @@ pub(super) fn collect(value: &Value, found: &mut Vec<String>) {
     }
 }
 
-/// Each command that a line runs.
+/// Each command of a shell line.
 fn commands(line: Line, text: &str) -> Subject {
     Subject {
         things: line.commands.into_iter().map(Thing::Command).collect(),

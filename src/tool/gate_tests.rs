@@ -1,4 +1,4 @@
-//! What calls are about, as rules look at it.
+//! Tests the subjects of calls, as rules see them.
 
 use super::*;
 use crate::kernel::gate::{Bundle, Rule, WriteScope};
@@ -102,7 +102,7 @@ fn an_address_is_what_its_parser_makes_of_it() {
         "https://example.org/admin/*",
         "https://example.org/other"
     ));
-    // What looks like one host and leads to another, or to nothing.
+    // Addresses that look like one host and lead to another, or are invalid.
     assert_eq!(about("http://a.org\\@b.org/").covers, "a.org");
     for odd in ["http://a.org@b.org/", "ftp://a.org/", "a.org", ""] {
         assert!(about(odd).things.contains(&Thing::Unknown), "{odd}");

@@ -1,4 +1,4 @@
-//! `glob`: which files have a name like this.
+//! The tool `glob`: finds files by a pattern of their name or path.
 
 use globset::GlobBuilder;
 use serde_json::Value;
@@ -106,7 +106,7 @@ impl Tool for Glob {
     }
 }
 
-/// A pattern for files, as `glob` and `grep` take it.
+/// A file pattern of `glob` and `grep`.
 pub(super) struct FilePattern {
     matcher: globset::GlobMatcher,
     names_only: bool,
@@ -125,7 +125,7 @@ impl FilePattern {
         })
     }
 
-    /// Does the pattern match the file shown as `path`?
+    /// True if the pattern matches the file shown as `path`.
     pub(super) fn matches(&self, path: &str) -> bool {
         let name = path.rsplit('/').next().unwrap_or(path);
         self.matcher

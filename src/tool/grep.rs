@@ -1,4 +1,4 @@
-//! `grep`: which lines of which files match a regular expression.
+//! The tool `grep`: searches the lines of files by a regular expression.
 
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkFinish, SinkMatch};
@@ -13,10 +13,11 @@ use super::{Aim, Tool, ToolOutput, Workspace};
 use crate::contract::BoxFuture;
 use crate::kernel::step::Effect;
 
-/// Larger files are passed over, bytes.
+/// Larger files are skipped, bytes.
 const FILE_LIMIT: u64 = 4 * 1024 * 1024;
 
-/// A longer line fails its file, so that one line cannot fill the memory, bytes.
+/// The maximum line length in bytes; a longer line fails its file, so that it cannot fill the
+/// memory.
 const LINE_HEAP: usize = 8 * 1024 * 1024;
 
 const DEFAULT_RESULTS: usize = 100;
@@ -126,7 +127,7 @@ impl Tool for Grep {
     }
 }
 
-/// Where to begin, resolved.
+/// The resolved files and folders to search.
 fn starts(workspace: &Workspace, arguments: &Arguments) -> Result<Vec<std::path::PathBuf>, String> {
     let mut asked = arguments.texts("paths");
     asked.extend(arguments.text("path"));
@@ -142,7 +143,7 @@ fn starts(workspace: &Workspace, arguments: &Arguments) -> Result<Vec<std::path:
     Ok(starts)
 }
 
-/// One search: its settings, and what it has found so far.
+/// The settings and the results of one search.
 struct Search<'a> {
     workspace: &'a Workspace,
     matcher: RegexMatcher,
@@ -193,7 +194,7 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// Searches one file. One that cannot be read is passed over, like one that is not text.
+    /// Searches one file; one that is not text or cannot be read is skipped.
     fn file(&mut self, entry: &Entry<'_>) {
         let shown = self.workspace.shown(&entry.path);
         if self.glob.as_ref().is_some_and(|glob| !glob.matches(&shown)) {
@@ -265,7 +266,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// What one file gave.
+/// The matches in one file.
 #[derive(Default)]
 struct Found {
     room: usize,

@@ -1,6 +1,5 @@
-//! What the files `.ignore`, `.gitignore` and `.git/info/exclude` of a tree leave out. They are
-//! read here, through folders that are held open, and only where they are regular files. Called by
-//! `walk`.
+//! Applies the files `.ignore`, `.gitignore` and `.git/info/exclude` of a tree. They are read
+//! through open folders, and only if they are regular files. Called by `walk`.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -15,14 +14,14 @@ use super::Workspace;
 use super::beneath::{FOLDER, file_in, folder_in};
 use crate::file_work::open_regular;
 
-/// The most bytes of such a file that count.
+/// The maximum number of bytes read of such a file.
 const FILE_LIMIT: u64 = 1 << 20;
 
 const IGNORE: &str = ".ignore";
 const GITIGNORE: &str = ".gitignore";
 const GIT: &str = ".git";
 
-/// Which of the files a folder has.
+/// Which ignore files a folder has.
 #[derive(Clone, Copy, Default)]
 pub(super) struct IgnoreFiles {
     ignore: bool,
@@ -37,7 +36,7 @@ impl IgnoreFiles {
         git: true,
     };
 
-    /// Notes an entry of the folder.
+    /// Records an entry of the folder.
     pub(super) fn see(&mut self, name: &OsStr) {
         self.ignore |= name == IGNORE;
         self.gitignore |= name == GITIGNORE;
@@ -51,17 +50,17 @@ struct Rules {
     ignore: Option<Gitignore>,
     gitignore: Option<Gitignore>,
     exclude: Option<Gitignore>,
-    /// A repository begins here: the rules of one around it do not count in it.
+    /// A repository starts here: the rules of an enclosing one do not apply in it.
     is_repository: bool,
 }
 
-/// The rules of a folder and of those above it, the outermost first.
+/// The rules of a folder and its ancestors, the outermost first.
 #[derive(Default)]
 pub(super) struct Ignored(Vec<Rules>);
 
 impl Ignored {
-    /// The rules of the folders above `start`: in the workspace, and around it as far as the
-    /// repository reaches that it lies in.
+    /// Reads the rules of the ancestors of `start`: within the workspace, and outside of it up to
+    /// the root of the enclosing repository.
     pub(super) fn above(workspace: &Workspace, start: &Path, unread: &mut Vec<String>) -> Self {
         let mut all = Ignored::default();
         let root = workspace.root();
@@ -88,7 +87,7 @@ impl Ignored {
         let mut inside: Vec<&Path> = inside.collect();
         inside.reverse();
         for folder in inside {
-            // What cannot be opened is not walked either.
+            // A folder that cannot be opened is not walked either.
             let opened = workspace.below(folder);
             if let Ok(opened) = opened.and_then(|below| workspace.held().folder(below)) {
                 let shown = |path: &Path| workspace.shown(path);
@@ -98,7 +97,7 @@ impl Ignored {
         all
     }
 
-    /// A folder is entered that has these files; those that cannot be read are named in `unread`.
+    /// Enters a folder that has these files; files that cannot be read are added to `unread`.
     pub(super) fn enter(
         &mut self,
         folder: &OwnedFd,
@@ -121,13 +120,13 @@ impl Ignored {
         self.0.push(rules.kept(path, shown, unread));
     }
 
-    /// The folder that was entered last is left.
+    /// Leaves the folder that was entered last.
     pub(super) fn leave(&mut self) {
         self.0.pop();
     }
 
-    /// Is it left out? The nearest rule counts, `.ignore` before `.gitignore` before the
-    /// repository's own list.
+    /// True if the path is ignored. `.ignore` takes precedence over `.gitignore`, and that over the
+    /// repository's own list; within each, the nearest rule wins.
     pub(super) fn matches(&self, path: &Path, is_folder: bool) -> bool {
         let in_repository = || {
             let mut outermost = false;
@@ -155,7 +154,7 @@ impl Ignored {
     }
 }
 
-/// Rules with the files that could not be read, each with the fault.
+/// Rules, and the files that could not be read with their errors.
 struct Parsed<'a> {
     rules: Rules,
     faults: Vec<(&'a str, io::Error)>,
@@ -190,7 +189,7 @@ impl Rules {
             }
             match open(name).and_then(text) {
                 Ok(text) => Some(parsed(folder, &text)),
-                // A repository of its own may have its list elsewhere.
+                // The list of a worktree or submodule may be elsewhere.
                 Err(fault)
                     if matches!(
                         fault.kind(),
@@ -227,7 +226,7 @@ fn text(file: File) -> io::Result<String> {
         .unwrap_or(text))
 }
 
-/// A line that is no pattern counts for nothing, the others do.
+/// Parses rules; invalid lines are ignored.
 fn parsed(folder: &Path, text: &str) -> Gitignore {
     let mut builder = GitignoreBuilder::new(folder);
     for line in text.lines() {

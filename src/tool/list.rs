@@ -1,4 +1,4 @@
-//! `list`: what a folder holds.
+//! The tool `list`: lists the entries of a folder.
 
 use serde_json::Value;
 

@@ -1,5 +1,4 @@
-//! Tools by which a run keeps things in its long-term memory and looks for them. The catalogue
-//! lists them; the registry carries them out.
+//! The tools for an agent's long-term memory. The catalogue lists them; the registry executes them.
 
 use super::arguments::{Parameter, Shape};
 use super::dealing::Dealing;
@@ -7,12 +6,12 @@ use crate::contract::delegate::RecallAsk;
 use crate::kernel::memory::SAVE_TOOL;
 use crate::kernel::step::Effect;
 
-/// The most memories that one search gives.
+/// The maximum number of memories that one search returns.
 const MOST_FOUND: usize = 20;
-/// How many it gives where the model does not say.
+/// The number that it returns by default.
 const FOUND: usize = 8;
 
-/// The tools of the memory.
+/// The memory tools.
 pub(super) const ALL: &[Dealing] = &[
     Dealing {
         name: SAVE_TOOL,

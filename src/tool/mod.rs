@@ -1,5 +1,5 @@
-//! What an agent can do: the tools, each with its effect class, and the catalogue through
-//! which a runner calls them. The daemon hands their schemas to the agent room.
+//! The tools of agents, each with its effect class, and the catalogue through which runners call
+//! them. The daemon passes the tool schemas to `agent`.
 
 mod address;
 mod arguments;
@@ -53,7 +53,7 @@ use crate::contract::BoxFuture;
 use crate::kernel::gate::Decision;
 use crate::kernel::step::Effect;
 
-/// Something that an agent can do.
+/// A tool that an agent can call.
 pub trait Tool: Send + Sync + 'static {
     /// The name by which models call it.
     fn name(&self) -> &'static str;
@@ -64,23 +64,23 @@ pub trait Tool: Send + Sync + 'static {
     /// The JSON Schema of its arguments.
     fn parameters(&self) -> Value;
 
-    /// Why a call with these arguments is not carried out: they do not fit the schema.
+    /// Why these arguments do not fit the schema, so that the call is refused; `None` if they fit.
     fn misfit(&self, arguments: &Value) -> Option<String>;
 
-    /// What a repeat of a call would do to the world.
+    /// The effect of repeating a call; decides whether a call may be retried.
     fn effect(&self) -> Effect;
 
-    /// What becomes of a call where no rule of the agent's gate speaks of it.
+    /// The decision on a call that no rule of the agent's gate matches.
     fn habit(&self) -> Decision {
         Decision::Allow
     }
 
-    /// Which of its arguments a rule of a gate looks at.
+    /// The arguments that gate rules look at.
     fn aim(&self) -> Aim {
         Aim::Whole
     }
 
-    /// Calls it in `workspace`. Arguments that do not fit the schema give a result that says
-    /// so, and nothing is done. Dropping the future stops the work.
+    /// Calls the tool in `workspace`. Arguments that do not fit the schema give an error result
+    /// without any effect. Dropping the future stops the work.
     fn call(&self, workspace: Workspace, arguments: Value) -> BoxFuture<'static, ToolOutput>;
 }

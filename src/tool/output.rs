@@ -1,28 +1,27 @@
-//! What tools answer, and how much of it at most.
+//! Tool results and their size limits.
 
 use crate::kernel::text;
 
-/// The most bytes of one tool result.
+/// The maximum size of one tool result, in bytes.
 pub const OUTPUT_LIMIT: usize = 64 * 1024;
 
-/// Room kept for the notes at the end, so that a long result still says what it left out.
+/// Reserved for the notes at the end, so that a cut result still says what it omits.
 const NOTES_ROOM: usize = 1024;
 
-/// The most bytes of one quoted line.
+/// The maximum size of one quoted line, in bytes.
 const LINE_LIMIT: usize = 400;
 
-/// What a tool answers.
+/// The result of a tool call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolOutput {
-    /// What it says. Of a long answer the catalogue shows [`OUTPUT_LIMIT`] bytes and has the
-    /// whole kept.
+    /// The text. Of a longer text the catalogue shows [`OUTPUT_LIMIT`] bytes and stores the whole.
     pub text: String,
-    /// It says that it failed.
+    /// Whether the call failed.
     pub is_error: bool,
 }
 
 impl ToolOutput {
-    /// An answer.
+    /// Creates a successful result.
     pub fn text(text: impl Into<String>) -> Self {
         ToolOutput {
             text: text.into(),
@@ -30,7 +29,7 @@ impl ToolOutput {
         }
     }
 
-    /// A failure; the text says what was wrong and what to do.
+    /// Creates a failed result; the text says what was wrong and what to do.
     pub fn error(text: impl Into<String>) -> Self {
         ToolOutput {
             text: text.into(),
@@ -38,7 +37,7 @@ impl ToolOutput {
         }
     }
 
-    /// The same answer without U+0000.
+    /// Removes U+0000, which cannot be stored.
     pub(super) fn storable(mut self) -> Self {
         if self.text.contains('\0') {
             self.text = text::storable(&self.text);
@@ -46,12 +45,12 @@ impl ToolOutput {
         self
     }
 
-    /// Is it too long to be shown whole?
+    /// True if it exceeds [`OUTPUT_LIMIT`].
     pub(super) fn is_long(&self) -> bool {
         self.text.len() > OUTPUT_LIMIT
     }
 
-    /// As much of it as is shown, with a note of what is missing and of how to get it.
+    /// Cuts a long result, with a note about the omitted part and how to get it.
     pub(super) fn cut(mut self, rest: &Rest<'_>) -> Self {
         if !self.is_long() {
             return self;
@@ -73,15 +72,15 @@ impl ToolOutput {
     }
 }
 
-/// What became of the rest of a long answer.
+/// The fate of the omitted part of a long result.
 pub(super) enum Rest<'a> {
-    /// It can be fetched by the model's name for the call.
+    /// It is stored under this id of the call.
     Kept(&'a str),
-    /// It is gone, for this reason.
+    /// It is lost, for this reason.
     Lost(&'a str),
 }
 
-/// Collects result lines up to the limit; what does not fit is counted and said.
+/// Collects result lines up to the limit; omitted lines are counted.
 #[derive(Default)]
 pub(super) struct Lines {
     text: String,
@@ -99,12 +98,12 @@ impl Lines {
         }
     }
 
-    /// How many lines did not fit.
+    /// The number of lines that did not fit.
     pub(super) fn left_out(&self) -> usize {
         self.left_out
     }
 
-    /// The result with `notes` below it, one a line.
+    /// The result followed by `notes`, one a line.
     pub(super) fn finish(mut self, notes: &[String]) -> String {
         for note in notes {
             self.text.push_str(note);
@@ -116,7 +115,7 @@ impl Lines {
     }
 }
 
-/// A line of a file as results quote it: without its line end, cut where it is very long.
+/// A line as results quote it: without its line end, and cut at [`LINE_LIMIT`].
 pub(super) fn quoted(line: &[u8]) -> String {
     let line = String::from_utf8_lossy(line);
     let line = line.trim_end_matches(['\n', '\r']);

@@ -1,7 +1,6 @@
-//! What a call of `write` or `edit` would do to its file, as the file is now: the unified diff that
-//! a person is shown before approving it. The runner asks the catalogue for it. The change is the one
-//! that the call itself would make, with its real arguments on the real text; what is shown of it is
-//! masked after that.
+//! Previews of `write` and `edit`: the unified diff that the user sees before approving a call. The
+//! runner requests it from the catalogue. The change is computed as in the call itself, from the
+//! unmasked arguments and file content; only the result is masked.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -20,16 +19,16 @@ use crate::file_work::{Stop, TOOLS};
 use crate::kernel::gate::Writes;
 use crate::kernel::redact::Redactor;
 
-/// The largest diff that is shown, bytes.
+/// The maximum size of a shown diff, in bytes.
 const DIFF_LIMIT: usize = 128 << 10;
-/// A file that is larger is not compared, bytes.
+/// The maximum size of a compared file, in bytes.
 const COMPARED: usize = 2 << 20;
-/// A file system that does not answer in this time is not waited for.
+/// The timeout for a file system that does not answer.
 const LIMIT: Duration = Duration::from_secs(3);
-/// So many changes are kept for the next time that they are asked for.
+/// The maximum number of cached previews.
 const KEPT: usize = 128;
 
-/// Changes that were worked out, by the call and the file as it was.
+/// Cached previews, by call and state of the file.
 #[derive(Clone, Default)]
 pub(super) struct Kept(Arc<Mutex<HashMap<[u8; 32], FileChange>>>);
 
@@ -48,15 +47,15 @@ impl Kept {
     }
 }
 
-/// A call of a tool that writes a file.
+/// A call that writes a file.
 enum Writing {
     Write { content: String },
     Edit { old: String, new: String },
 }
 
 impl Writing {
-    /// The file and the change; `None` for a call that writes no file, or that is refused for its
-    /// arguments.
+    /// The path and the change; `None` for a call that writes no file, or whose arguments will be
+    /// refused.
     fn of(tool: &str, arguments: &Value) -> Option<(String, Writing)> {
         let text = |name: &str| Some(arguments.get(name)?.as_str()?.to_owned());
         let writing = match tool {
@@ -73,23 +72,22 @@ impl Writing {
     }
 }
 
-/// A call, and where it is made.
+/// A requested preview.
 struct Asked {
     root: PathBuf,
     denied: Vec<PathBuf>,
     path: String,
     writing: Writing,
     redactor: Redactor,
-    /// By the call alone.
+    /// The hash of the call, independent of the file.
     digest: [u8; 32],
-    /// What was worked out before may be taken.
+    /// The cache; `None` if it must not be used.
     kept: Option<Kept>,
 }
 
 impl Catalogue {
-    /// What the call would do to a file in the workspace at `root`; `None`: it writes none. Values
-    /// of the environment are masked in what is shown. `anew`: nothing that was worked out before
-    /// is taken.
+    /// Computes the change of a file in the workspace at `root`; `None` if the call writes no file.
+    /// Environment values are masked in it. With `anew` the cache is not used.
     pub fn preview(
         &self,
         root: PathBuf,
@@ -154,7 +152,7 @@ fn digest(parts: &[&[u8]]) -> [u8; 32] {
 }
 
 impl Asked {
-    /// A text as people see it.
+    /// The masked text.
     fn shown(&self, text: &str) -> String {
         self.redactor.whole(text).into_owned()
     }
@@ -171,7 +169,7 @@ impl Asked {
 
     fn change(self, stop: &Stop) -> FileChange {
         let workspace = match Workspace::open(&self.root, &self.denied) {
-            // Where the agent may write is decided when the call is made.
+            // The write scope is checked when the call is made.
             Ok(workspace) => workspace
                 .writing(Writes::Anywhere)
                 .masking(self.redactor.clone()),
@@ -204,7 +202,7 @@ impl Asked {
         }
     }
 
-    /// The error is the reason for which the call would fail.
+    /// The error is the reason why the call would fail.
     fn compared(
         &self,
         workspace: &Workspace,
@@ -232,7 +230,7 @@ impl Asked {
         let path = self.shown(&target.shown);
         let effect = self.effect(&path, before, &after);
         let known = before.unwrap_or_default();
-        // By what people see: it tells nobody anything of the values.
+        // Hashes masked texts, so that the digest reveals nothing about the values.
         let digest = digest(&[
             path.as_bytes(),
             &[u8::from(before.is_some())],
@@ -271,7 +269,7 @@ impl Asked {
     }
 }
 
-/// A digest as clients send it back.
+/// The form of a digest that clients send back.
 fn short(digest: [u8; 32]) -> String {
     let text = blake3::Hash::from(digest).to_hex();
     text[..32].to_owned()

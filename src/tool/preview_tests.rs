@@ -1,4 +1,4 @@
-//! What is shown of calls that write a file.
+//! Tests the previews of calls that write a file.
 
 use std::fs;
 
@@ -122,7 +122,7 @@ fn keys() -> Redactor {
 async fn values_are_masked_in_what_is_shown_and_not_in_what_is_compared() {
     let place = place();
     place.holds("key = hunter2-hunter2\nother\n");
-    // The call is made on the file as it is.
+    // The call uses the file content unmasked.
     let masked = edit("key = [secret:API_KEY]\nother", "key = x");
     let ChangeEffect::Fails(why) = place.masked("edit", masked, keys()).await else {
         panic!("it would not fail");
@@ -149,7 +149,7 @@ async fn a_write_that_the_call_refuses_is_said_to_fail_and_no_change_is_hidden()
             panic!("it would not fail");
         };
         assert!(why.contains("Use edit around"), "{why}");
-        // What the file says itself may stay, also without the value.
+        // Text of the file that looks like a mask may stay, with or without the value.
         let effect = place.masked("write", write(&format!("{form}end\n")), keys());
         assert!(matches!(effect.await, ChangeEffect::Changes(_)));
     }

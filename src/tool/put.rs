@@ -1,8 +1,7 @@
-//! Reads a text file whole and puts another one in its place: what `write` and `edit` do to the
-//! disk. Every folder on the way is opened by its name in the one above and no link is followed,
-//! so that nobody can bend the path between the check and the write; the file appears whole,
-//! by a rename, or not at all. (Descriptors of the crate that is there already, in place of a
-//! crate for sandboxed paths: two calls are all that is needed of one.)
+//! Reads and atomically replaces text files, for `write` and `edit`. Each folder is opened by name
+//! in the one above it without following links, so that the path cannot change between check and
+//! write. The file appears completely, by a rename, or not at all. Uses rustix descriptors instead
+//! of a crate for sandboxed paths, of which only two calls would be needed.
 
 use std::fs::File;
 use std::io::{self, Read, Write as _};
@@ -16,46 +15,46 @@ use rustix::io::Errno;
 use super::Workspace;
 use super::beneath::{Beneath, is_swapped};
 
-/// The largest file that is changed or written, bytes.
+/// The maximum size of a changed or written file, in bytes.
 pub(super) const FILE_LIMIT: usize = 8 * 1024 * 1024;
 
-/// A place in the workspace at which a file may be written.
+/// A location in the workspace where a file may be written.
 pub(super) struct Target {
     root: Beneath,
     /// The folders from the root to the file.
     folders: PathBuf,
     name: PathBuf,
-    /// As results show it.
+    /// The path as results show it.
     pub shown: String,
 }
 
-/// A text file as it is.
+/// An existing text file.
 pub(super) struct Existing {
-    /// What it holds.
+    /// The content.
     pub text: String,
     mode: Mode,
 }
 
-/// A file as it was at a time.
+/// The identity and state of a file at a point in time.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Stamp {
     file: [u64; 3],
     changed: [i64; 2],
-    /// Nobody can set this one.
+    /// The ctime, which programs cannot set.
     moved: [i64; 2],
     mode: u32,
 }
 
 impl Stamp {
-    /// Was it changed so short before this, in seconds of the system's clock, that another change
-    /// could have the same stamp?
+    /// True if it was changed within 2 seconds before `seconds` (system clock), so that another
+    /// change could have the same stamp.
     pub(super) fn is_fresh_at(&self, seconds: i64) -> bool {
         self.moved[0] >= seconds - 2 || self.changed[0] >= seconds - 2
     }
 }
 
 impl Existing {
-    /// Does each of its lines end as other systems end them?
+    /// True if all its lines end with CRLF.
     pub(super) fn has_crlf(&self) -> bool {
         let ends = self.text.matches('\n').count();
         ends > 0 && self.text.matches("\r\n").count() == ends
@@ -63,8 +62,7 @@ impl Existing {
 }
 
 impl Target {
-    /// The place that `path` names; the error says why nothing may be written there, and where
-    /// something may.
+    /// Resolves `path`; the error says why it may not be written, and where writing is permitted.
     pub(super) fn of(workspace: &Workspace, path: &str) -> Result<Target, String> {
         let place = workspace.resolve_for_writing(path)?;
         let below = place.strip_prefix(workspace.root());
@@ -80,7 +78,7 @@ impl Target {
         })
     }
 
-    /// Which file is there and when it was changed last; `None`: there is none yet.
+    /// The identity of the existing file and its last change; `None` if there is no file.
     pub(super) fn stamp(&self) -> io::Result<Option<Stamp>> {
         match self.root.file(&self.folders.join(&self.name)) {
             Ok(file) => file.metadata().map(|found| {
@@ -96,7 +94,8 @@ impl Target {
         }
     }
 
-    /// The text file that is there; `None`: there is none yet. What is no text file is refused.
+    /// Reads the existing text file; `None` if there is none. The error says why it is no text
+    /// file.
     pub(super) fn existing(&self) -> Result<Option<Existing>, String> {
         let opened = self.root.file(&self.folders.join(&self.name));
         let file = match opened {
@@ -138,8 +137,8 @@ impl Target {
         Ok(Some(Existing { text, mode }))
     }
 
-    /// Once this returns, the file holds `text`, on the disk, with the mode bits that it had.
-    /// Folders that are not there are made.
+    /// Once this returns, the file contains `text`, synced to disk, with its previous mode bits.
+    /// Missing folders are created.
     pub(super) fn put(&self, text: &str, existing: Option<&Existing>) -> Result<(), String> {
         self.put_whole(text, existing)
             .map_err(|error| self.failed(&error))
@@ -147,7 +146,7 @@ impl Target {
 
     fn put_whole(&self, text: &str, existing: Option<&Existing>) -> io::Result<()> {
         let folder = self.root.made_folder(&self.folders)?;
-        // The same call has the same name, so that its repeat clears up what a kill left.
+        // Derived from the call, so that a repeated call replaces the file that a kill left behind.
         let digest = blake3::hash(
             [self.shown.as_bytes(), b"\0", text.as_bytes()]
                 .concat()
@@ -164,7 +163,7 @@ impl Target {
             )?)
         });
         if let Err(error) = placed {
-            // What cannot be taken away either is left as it is; the first error says why.
+            // A temporary file that cannot be removed stays; the first error says why.
             let _ = rustix::fs::unlinkat(&folder, passing.as_str(), AtFlags::empty());
             return Err(error);
         }
@@ -182,7 +181,7 @@ impl Target {
     }
 }
 
-/// A new file in `folder` holds `text`, on the disk.
+/// Once this returns, a new file in `folder` contains `text`, synced to disk.
 fn write_new(folder: &OwnedFd, name: &str, text: &str, mode: Option<Mode>) -> io::Result<()> {
     match rustix::fs::unlinkat(folder, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => {}
@@ -198,7 +197,7 @@ fn write_new(folder: &OwnedFd, name: &str, text: &str, mode: Option<Mode>) -> io
     file.sync_all()
 }
 
-/// `text` with line ends as other systems have them, if it has none of those yet.
+/// `text` with CRLF line ends, if it contains no carriage return yet.
 pub(super) fn with_crlf(text: &str) -> String {
     match text.contains('\r') {
         true => text.to_owned(),

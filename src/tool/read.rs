@@ -1,4 +1,4 @@
-//! `read`: some lines of a text file, numbered.
+//! The tool `read`: shows lines of a text file with numbers.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -12,7 +12,7 @@ use super::{Aim, Tool, ToolOutput, Workspace};
 use crate::contract::BoxFuture;
 use crate::kernel::step::Effect;
 
-/// The largest file that is read, bytes.
+/// The maximum size of a file that is read, in bytes.
 const FILE_LIMIT: u64 = 8 * 1024 * 1024;
 
 const DEFAULT_LINES: usize = 400;
@@ -90,8 +90,7 @@ fn content(workspace: &Workspace, path: &Path, shown: &str) -> Result<Vec<u8>, S
     }
     let file = workspace.open_file(path)?;
     let mut bytes = Vec::new();
-    // One byte more than allowed tells a file that is too large from one that just fits, also
-    // if it grows meanwhile.
+    // One byte more than the limit shows that a file is too large, even if it grows meanwhile.
     file.take(FILE_LIMIT + 1)
         .read_to_end(&mut bytes)
         .map_err(|error| format!("{shown}: {error}"))?;

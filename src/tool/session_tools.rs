@@ -1,5 +1,5 @@
-//! Tools by which a run deals with the registry: it spawns, waits, sends, asks, and looks at
-//! sessions. The catalogue lists them.
+//! Tools with which a run calls the registry: spawn, wait, send, ask, and inspect sessions. The
+//! catalogue lists them.
 
 use super::OUTPUT_LIMIT;
 use super::arguments::{Arguments, Parameter, Shape};
@@ -10,18 +10,18 @@ use crate::kernel::session::{Cleanup, SessionMode};
 use crate::kernel::step::Effect;
 use crate::kernel::thinking::Thinking;
 
-/// The tool with which a model ends its turn until something is told to it.
+/// The tool with which a model ends its turn until a message arrives.
 pub const YIELD: &str = "sessions_yield";
 
-/// How long a wait or a send waits where the model does not say, seconds.
+/// The default timeout of a wait or a send, in seconds.
 const WINDOW: usize = 30;
-/// The longest window of a wait or a send, seconds.
+/// The maximum timeout of a wait or a send, in seconds.
 const LONGEST_WINDOW: usize = 3600;
-/// Room kept for what is said of a part of a long result, bytes.
+/// Reserved for the note on a part of a long result, in bytes.
 const PART_NOTE: usize = 1024;
-/// How long a question stands where the model does not say, seconds.
+/// The default time until a question expires, in seconds.
 const QUESTION: usize = 600;
-/// The longest that a question stands, seconds.
+/// The maximum time until a question expires, in seconds.
 const LONGEST_QUESTION: usize = 24 * 3600;
 
 fn owned(text: Option<&str>) -> Option<String> {
@@ -48,7 +48,7 @@ const SESSION_LABEL: Parameter = Parameter {
     description: "The session's label, in place of its key.",
 };
 
-/// Every tool by which a run deals with the registry.
+/// All session tools.
 pub(super) const ALL: &[Dealing] = &[
     Dealing {
         name: "sessions_spawn",

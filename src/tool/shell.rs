@@ -1,5 +1,5 @@
-//! `shell`: runs a command line in the workspace. It acts, so a call is never repeated blindly:
-//! what a kill interrupts is told to the model as uncertain.
+//! The tool `shell`: runs a command line in the workspace. It has effects, so a call is never
+//! repeated automatically: a call that a kill interrupts is reported to the model as uncertain.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -16,10 +16,10 @@ use crate::kernel::env::Environment;
 use crate::kernel::step::Effect;
 use crate::process::{Ending, Finished, Input, Processes, Program, signal_name};
 
-/// So many bytes of each stream are kept, so that both and what is said of them are one result.
+/// The maximum number of bytes kept of each stream; both and the notes fit into one result.
 const KEEP: usize = 30 * 1024;
 
-/// The longest that a model may ask for, seconds.
+/// The maximum timeout that a model may set, in seconds.
 const LONGEST: usize = 3600;
 
 const PARAMETERS: &[Parameter] = &[
@@ -52,27 +52,27 @@ const PARAMETERS: &[Parameter] = &[
     },
 ];
 
-/// Runs commands.
+/// Runs shell commands.
 #[derive(Clone)]
 pub struct Shell {
-    /// By whom programs are started.
+    /// Starts and ends the programs.
     pub processes: Processes,
-    /// How long a command may take where the model does not say.
+    /// The default timeout of a command.
     pub timeout: Duration,
 }
 
 impl Shell {
-    /// Why a call with these arguments is not carried out: they do not fit the schema.
+    /// Why these arguments do not fit the schema, so that the call is refused; `None` if they fit.
     pub(super) fn misfit(arguments: &Value) -> Option<String> {
         Arguments::misfit(PARAMETERS, arguments)
     }
 
     /// The name by which models call it.
     pub(super) const NAME: &'static str = "shell";
-    /// A repeat would do again whatever the command does.
+    /// A repeat would execute the command again.
     pub(super) const EFFECT: Effect = Effect::Once;
 
-    /// The tool as models see it.
+    /// The schema for models.
     pub(super) fn schema() -> Value {
         json!({
             "name": Self::NAME,
@@ -83,7 +83,7 @@ impl Shell {
         })
     }
 
-    /// Runs a command in this environment. Dropping the future ends it, with everything that it has started.
+    /// Runs a command in this environment. Dropping the future ends it with all its descendants.
     pub(super) fn call(
         &self,
         site: Site,
@@ -130,7 +130,7 @@ impl Shell {
     }
 }
 
-/// Where a command runs.
+/// The working folder of a command.
 fn folder(workspace: &Workspace, cwd: Option<&str>) -> Result<PathBuf, String> {
     let folder = match cwd {
         None => workspace.root().to_owned(),
@@ -142,7 +142,7 @@ fn folder(workspace: &Workspace, cwd: Option<&str>) -> Result<PathBuf, String> {
     }
 }
 
-/// How it ended, then what it wrote: the end must not be lost when a long output is cut.
+/// Formats the result: first how it ended, since a long output is cut at the end.
 fn told(finished: &Finished, time: Duration) -> ToolOutput {
     let (mut text, is_error) = match finished.ending {
         Ending::Exited(0) => ("exit status 0".to_owned(), false),
@@ -164,7 +164,7 @@ fn told(finished: &Finished, time: Duration) -> ToolOutput {
             text.push_str("; it was stopped, with everything that it had started");
         }
         Ending::TimeOver | Ending::TooMuch(_) => {
-            // A number to a String cannot fail.
+            // Writing to a String cannot fail.
             let _ = write!(text, "; it could not be stopped: processes {numbers} go on");
         }
         _ if numbers.is_empty() => {}

@@ -1,4 +1,4 @@
-//! Tests of tool `shell` with real commands.
+//! Tests the tool `shell` with real commands.
 
 use std::fs;
 

@@ -1,5 +1,5 @@
-//! Loads a skill: the text that the run has pinned, and the files beside it. The only tool that
-//! sees folders outside the workspace: those of the run's own skills, and nothing else.
+//! The tool `skill`: loads the pinned text of a skill and the files beside it. It is the only tool
+//! that reads folders outside of the workspace, and only those of the run's own skills.
 
 use std::io::Read;
 use std::os::fd::OwnedFd;
@@ -20,14 +20,14 @@ use crate::kernel::step::Effect;
 
 /// The name by which models call it.
 pub(super) const NAME: &str = "skill";
-/// It only looks.
+/// It only reads.
 pub(super) const EFFECT: Effect = Effect::Read;
 
-/// The most bytes of a file.
+/// The maximum size of a file, in bytes.
 const FILE_LIMIT: u64 = 1 << 20;
-/// So many files are listed.
+/// The maximum number of listed files.
 const FILES: usize = 50;
-/// A skill's files are looked for so many levels deep.
+/// The maximum depth of the file list.
 const DEPTH: usize = 3;
 
 const PARAMETERS: &[Parameter] = &[
@@ -45,12 +45,12 @@ const PARAMETERS: &[Parameter] = &[
     },
 ];
 
-/// Why a call with these arguments is not carried out: they do not fit the schema.
+/// Why these arguments do not fit the schema, so that the call is refused; `None` if they fit.
 pub(super) fn misfit(arguments: &Value) -> Option<String> {
     Arguments::misfit(PARAMETERS, arguments)
 }
 
-/// The tool as models see it.
+/// The schema for models.
 pub(super) fn tool_schema() -> Value {
     json!({
         "name": NAME,
@@ -101,7 +101,7 @@ pub(super) fn call(
     })
 }
 
-/// The body within a tag, and the files that lie beside it.
+/// The text of the skill in a tag, and the list of its files.
 fn instructions(pinned: &PinnedText, stop: &Stop) -> Result<String, String> {
     let skill = &pinned.skill;
     let Some(folder) = &skill.folder else {
@@ -116,7 +116,7 @@ fn instructions(pinned: &PinnedText, stop: &Stop) -> Result<String, String> {
         skill.name
     );
     let mut files = Vec::new();
-    // A folder that is gone has no files.
+    // A missing folder has no files.
     if let Ok(held) = held(folder)
         && let Ok(opened) = held.folder(Path::new(""))
     {
@@ -135,7 +135,7 @@ fn instructions(pinned: &PinnedText, stop: &Stop) -> Result<String, String> {
     Ok(text)
 }
 
-/// The folder of a skill, held open: its path may have links in it, what lies beneath has none.
+/// Opens the folder of a skill. Its path may contain links; paths within it may not.
 fn held(folder: &str) -> std::io::Result<Beneath> {
     Beneath::open(&Path::new(folder).canonicalize()?)
 }
@@ -168,7 +168,7 @@ fn list(
     Ok(())
 }
 
-/// A file of the skill, which may not lie outside its folder, whatever links say.
+/// Reads a file of the skill; a path or link that leads out of its folder is refused.
 fn file(pinned: &PinnedText, path: &str) -> Result<String, String> {
     let name = &pinned.skill.name;
     let folder = pinned
@@ -189,7 +189,7 @@ fn file(pinned: &PinnedText, path: &str) -> Result<String, String> {
     if whole.is_dir() {
         return Err(format!("path: {path:?} of skill {name} is no file"));
     }
-    // Links on the way were followed above; one that has appeared since is not.
+    // Links were resolved above; a link created since then is not followed.
     let file = held.file(below).map_err(unreadable)?;
     let length = file.metadata().map_err(unreadable)?.len();
     if length > FILE_LIMIT {

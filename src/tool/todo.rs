@@ -1,5 +1,5 @@
-//! `todo`: the list of what a run has to do, as it writes it down. The list is the call itself:
-//! it stands in the journal, and the latest one counts.
+//! The tool `todo`: the to-do list of a run. The list is stored as the arguments of the call in the
+//! journal; the latest call is in effect.
 
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde::{Deserialize, Serialize};
@@ -10,25 +10,25 @@ use crate::contract::BoxFuture;
 use crate::kernel::step::Effect;
 use crate::kernel::text::preview;
 
-/// The most entries of a list.
+/// The maximum number of entries.
 const MOST: usize = 100;
-/// The most characters of one entry.
+/// The maximum number of characters of an entry.
 const LONGEST: usize = 500;
 
-/// The whole list, in place of the one before.
+/// The whole list; it replaces the previous one.
 #[derive(Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct List {
-    /// Every entry, the done ones too, in the order in which they are to be done.
+    /// All entries in the order of execution, including the done ones.
     items: Vec<Item>,
 }
 
 #[derive(Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Item {
-    /// What is to be done, in one sentence.
+    /// The work to do, in one sentence.
     text: String,
-    /// How far it is.
+    /// The progress of the entry.
     status: Status,
 }
 
@@ -54,7 +54,7 @@ impl Tool for Todo {
     }
 
     fn parameters(&self) -> Value {
-        // Without references: some providers take none.
+        // Inlined, because some providers accept no references.
         let settings = SchemaSettings::draft2020_12().with(|settings| {
             settings.inline_subschemas = true;
             settings.meta_schema = None;

@@ -1,8 +1,8 @@
-//! Walks a folder of the workspace in a fixed order, past what belongs to no source tree.
-//! `list`, `glob` and `grep` see files only through this.
+//! Walks a folder of the workspace in a fixed order, and skips what is not source code. `list`,
+//! `glob` and `grep` access files only through this.
 //!
-//! Every folder is opened by its name in the one above and held open while it is walked, so that
-//! a folder that becomes a link meanwhile is passed over and nothing outside is seen.
+//! Each folder is opened by name in the one above it and stays open during the walk, so that a
+//! folder that is replaced by a link is skipped and nothing outside is seen.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -18,12 +18,12 @@ use super::beneath::{FOLDER, file_in, folder_in, kind_in};
 use super::blocking::Stop;
 use super::ignored::{IgnoreFiles, Ignored};
 
-/// The most entries that one call looks at.
+/// The maximum number of entries that one walk visits.
 const ENTRY_LIMIT: usize = 200_000;
-/// Folders deeper than this are passed over: each level holds a descriptor.
+/// The maximum depth, since each level holds a descriptor.
 const DEPTH_LIMIT: usize = 100;
 
-/// Folders that hold what was fetched or built, not written.
+/// Folders with fetched or built files.
 const SKIPPED: &[&str] = &[
     ".git",
     ".hg",
@@ -40,39 +40,39 @@ const SKIPPED: &[&str] = &[
     ".gradle",
 ];
 
-/// An entry of a walk.
+/// A visited file or folder.
 pub(super) struct Entry<'a> {
     pub path: PathBuf,
     pub is_folder: bool,
-    /// The folder that it lies in, held open.
+    /// The open folder that contains it.
     folder: &'a OwnedFd,
 }
 
 impl Entry<'_> {
-    /// Opens a file for reading, if it is still a regular one.
+    /// Opens the file for reading, if it is still a regular file.
     pub(super) fn open(&self) -> io::Result<File> {
         let name = self.path.file_name().unwrap_or_default();
         file_in(self.folder, Path::new(name))
     }
 }
 
-/// What a walk did not see.
+/// What a walk left out.
 #[derive(Default)]
 pub(super) struct Walked {
-    /// There were more entries than are looked at.
+    /// Whether it reached the entry limit.
     too_many: bool,
-    /// Files that say what is ignored and could not be read, each with the reason.
+    /// Ignore files that could not be read, each with the reason.
     unread: Vec<String>,
 }
 
 impl Walked {
-    /// Together with another walk of the same call.
+    /// Adds the other walk of the same call.
     pub(super) fn add(&mut self, other: Walked) {
         self.too_many |= other.too_many;
         self.unread.extend(other.unread);
     }
 
-    /// What stands below a result for that.
+    /// The notes to append to the result.
     pub(super) fn notes(&self) -> Vec<String> {
         let mut notes: Vec<String> = self.unread.clone();
         notes.sort_unstable();
@@ -87,15 +87,15 @@ impl Walked {
     }
 }
 
-/// A folder that is being walked.
+/// A folder on the current path of the walk.
 struct Level {
     folder: OwnedFd,
     path: PathBuf,
     entries: std::vec::IntoIter<(OsString, FileType)>,
 }
 
-/// Calls `visit` for each file and folder below `start`, which is resolved, each folder's entries
-/// by name and down to `depth` levels; links are not followed.
+/// Calls `visit` for each file and folder among the descendants of the resolved path `start`, down
+/// to `depth` levels, sorted by name within each folder. Links are not followed.
 pub(super) fn walk(
     workspace: &Workspace,
     start: &Path,
@@ -162,8 +162,8 @@ pub(super) fn walk(
         visit(&entry)?;
         let path = entry.path;
         if is_folder && levels.len() < deepest {
-            // One that cannot be read, or has become a link, is passed over: the rest of the
-            // tree is still worth seeing.
+            // A folder that cannot be read, or has become a link, is skipped; the rest of the tree
+            // is still useful.
             let opened = levels
                 .last()
                 .ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
@@ -180,7 +180,7 @@ fn is_skipped(name: &OsStr) -> bool {
     name.to_str().is_some_and(|name| SKIPPED.contains(&name))
 }
 
-/// Enters a folder: its files and folders by name, and what it says of ignored ones.
+/// Enters a folder: reads its sorted files and folders, and its ignore rules.
 fn level(
     workspace: &Workspace,
     folder: OwnedFd,
@@ -198,7 +198,7 @@ fn level(
         }
         files.see(name);
         let kind = match entry.file_type() {
-            // Some file systems do not say it here.
+            // Some file systems do not report the type here.
             FileType::Unknown => match kind_in(&folder, Path::new(name)) {
                 Ok(kind) => kind,
                 Err(_) => continue,
@@ -208,7 +208,7 @@ fn level(
         if matches!(kind, FileType::RegularFile | FileType::Directory) {
             entries.push((name.to_owned(), kind));
         }
-        // More are not looked at, and need not be kept.
+        // Entries above the limit would not be visited.
         if entries.len() > ENTRY_LIMIT {
             break;
         }

@@ -1,5 +1,5 @@
-//! The folder that a run's tools see, and the check that no path leads out of it. Every tool
-//! resolves the paths it is given here.
+//! The folder that a run's tools may access, and the check that no path leads out of it. Every tool
+//! resolves its paths here.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -14,20 +14,20 @@ use super::defining;
 use crate::kernel::gate::Writes;
 use crate::kernel::redact::Redactor;
 
-/// Where the paths of a call lead, each looked up once: what a rule has judged is what the tool
-/// opens, whatever becomes of the links meanwhile.
+/// The resolved paths of a call, each resolved once, so that the tool opens the path that a rule
+/// judged even if links change meanwhile.
 pub(super) type LedTo = Arc<Mutex<BTreeMap<String, PathBuf>>>;
 
-/// Why a workspace was not opened, in words for people.
+/// Why a workspace was not opened, with a message for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unopened {
-    /// It is not there any more: no tool of the run can do anything.
+    /// It does not exist any more: all tools of the run fail.
     Gone(String),
-    /// It may not be used, or not now.
+    /// It may not be used, or is unavailable now.
     Refused(String),
 }
 
-/// A folder with everything below it, apart from what is denied.
+/// A folder with all its descendants, except those that are denied.
 #[derive(Clone, Debug)]
 pub struct Workspace {
     root: PathBuf,
@@ -39,8 +39,8 @@ pub struct Workspace {
 }
 
 impl Workspace {
-    /// The workspace at `root`, a path that had no links when it was taken; the folders `denied`
-    /// are refused even inside it.
+    /// Opens the workspace at `root`, a path that contained no links when it was recorded; the
+    /// folders `denied` are refused even within it.
     pub fn open(root: &Path, denied: &[PathBuf]) -> Result<Self, Unopened> {
         let shown = root.display();
         let held = Beneath::open(root).map_err(|error| match error.kind() {
@@ -69,26 +69,26 @@ impl Workspace {
         Ok(workspace)
     }
 
-    /// The same, where tools may write so; in a workspace that is only opened they may not.
+    /// Sets where tools may write; without this they may write nowhere.
     #[must_use]
     pub(super) fn writing(mut self, writes: Writes) -> Self {
         self.writes = writes;
         self
     }
 
-    /// The same, where these paths were looked up before.
+    /// Sets the paths that were resolved before.
     #[must_use]
     pub(super) fn led(mut self, led_to: Option<LedTo>) -> Self {
         self.led_to = led_to.unwrap_or_default();
         self
     }
 
-    /// Where each path led that was asked about.
+    /// The paths resolved so far.
     pub(super) fn led_to(&self) -> LedTo {
         Arc::clone(&self.led_to)
     }
 
-    /// Where `path` leads: without links as far as it exists, the rest as it is written.
+    /// Resolves the links in the existing part of `path`; the rest stays as written.
     fn follow(&self, path: &str) -> PathBuf {
         let mut led_to = self.led_to.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = led_to.get(path) {
@@ -99,15 +99,15 @@ impl Workspace {
         found
     }
 
-    /// The same, for a run that sees some values of its environment only masked.
+    /// Sets the masks of environment values that the run must not see.
     #[must_use]
     pub(super) fn masking(mut self, masks: Redactor) -> Self {
         self.masks = masks;
         self
     }
 
-    /// Would `new` put the mask of a value where `old` holds the value itself? The run has not
-    /// seen the value, so it cannot have meant that. Masks that `old` has as text may stay.
+    /// True if `new` contains the mask of a value where `old` contains the value. The run has not
+    /// seen the value, so the change would be unintended. Masks that are text in `old` may stay.
     pub(super) fn would_mask(&self, old: &str, new: &str) -> bool {
         let (before, after) = (self.masks.counts(old), self.masks.counts(new));
         before.iter().any(|(mask, count)| {
@@ -116,18 +116,18 @@ impl Workspace {
         })
     }
 
-    /// The folder, without links in its path.
+    /// The absolute path of the folder, without links.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// Does `path` (without links) belong to the daemon itself?
+    /// True if `path`, which has no links, belongs to the daemon itself.
     pub(super) fn denies(&self, path: &Path) -> bool {
         self.denied.iter().any(|denied| path.starts_with(denied))
     }
 
-    /// The existing file or folder that `path` names, without links. The error says why not
-    /// and which folder is allowed.
+    /// Resolves `path` to an existing file or folder without links. The error says why this fails
+    /// and which folder is permitted.
     pub(super) fn resolve(&self, path: &str) -> Result<PathBuf, String> {
         let real = self.place(path)?;
         match real.symlink_metadata() {
@@ -143,8 +143,8 @@ impl Workspace {
         }
     }
 
-    /// The file that `path` names, without links, whether it is there or not, if tools may write
-    /// there. The error says why not and where they may.
+    /// Resolves `path` for writing; the file may not exist yet. The error says why this fails and
+    /// where tools may write.
     pub(super) fn resolve_for_writing(&self, path: &str) -> Result<PathBuf, String> {
         let place = self.place(path)?;
         if place
@@ -156,7 +156,7 @@ impl Workspace {
                  with git"
             ));
         }
-        // A person was asked by the path as it is written, and a link may have changed since.
+        // The approval showed the path as written, and a link may have changed since.
         let names_one =
             |place: &Path| defining::names_one(place.strip_prefix(&self.root).unwrap_or(place));
         if names_one(&place) && !names_one(&lexical(&self.root.join(path))) {
@@ -180,13 +180,14 @@ impl Workspace {
         }
     }
 
-    /// What `path` names, without links as far as it exists: inside, and not the daemon's own.
+    /// Resolves links in the existing part of `path`; it must be in the workspace and not belong to
+    /// the daemon.
     fn place(&self, path: &str) -> Result<PathBuf, String> {
         if path.contains('\0') {
             return Err("a path cannot hold U+0000".to_owned());
         }
-        // Both must lie inside: the path as it is written, so that nothing outside is even
-        // looked at, and the path as the links in it lead.
+        // Both must be within the workspace: the path as written, so that nothing outside is
+        // accessed, and its resolved form.
         let written = lexical(&self.root.join(path));
         if !written.starts_with(&self.root) {
             return Err(self.outside(path));
@@ -203,25 +204,25 @@ impl Workspace {
         Ok(settled)
     }
 
-    /// The folder, held open.
+    /// The open folder.
     pub(super) fn held(&self) -> &Beneath {
         &self.held
     }
 
-    /// A resolved path seen from the workspace.
+    /// A resolved path relative to the workspace.
     pub(super) fn below<'a>(&self, path: &'a Path) -> io::Result<&'a Path> {
         let below = path.strip_prefix(&self.root);
         below.map_err(|_| io::Error::from(Errno::LOOP))
     }
 
-    /// Opens a resolved regular file for reading. A link that took its place, or that of a folder
-    /// above it, since it was resolved is refused and not followed; a pipe is not waited for.
+    /// Opens a resolved regular file for reading. If it or an ancestor folder was replaced by a
+    /// link since, this fails; opening a pipe does not block.
     pub(super) fn open_file(&self, path: &Path) -> Result<File, String> {
         let opened = self.below(path).and_then(|below| self.held.file(below));
         opened.map_err(|error| self.unread(path, &error))
     }
 
-    /// Is a resolved path a folder?
+    /// True if a resolved path is a folder.
     pub(super) fn is_folder(&self, path: &Path) -> Result<bool, String> {
         let looked = self
             .below(path)
@@ -229,7 +230,7 @@ impl Workspace {
         looked.map_err(|error| self.unread(path, &error))
     }
 
-    /// Why a resolved path cannot be read.
+    /// The error for a resolved path that cannot be read.
     pub(super) fn unread(&self, path: &Path, error: &io::Error) -> String {
         let shown = self.shown(path);
         match beneath::is_swapped(error) {
@@ -240,7 +241,7 @@ impl Workspace {
         }
     }
 
-    /// `path` as it is written and as its links lead, both absolute, whether it is there or not.
+    /// `path` as written and with links resolved, both absolute; the file may not exist.
     pub(super) fn spellings(&self, path: &str) -> (PathBuf, PathBuf) {
         (lexical(&self.root.join(path)), self.follow(path))
     }
@@ -252,7 +253,7 @@ impl Workspace {
         )
     }
 
-    /// A resolved path as results show it: from the root, parted by `/`.
+    /// A resolved path as results show it: relative to the root, separated by `/`.
     pub(super) fn shown(&self, path: &Path) -> String {
         let below = path.strip_prefix(&self.root).unwrap_or(path);
         let parts: Vec<_> = below
@@ -264,14 +265,14 @@ impl Workspace {
         }
         let text = parts.join("/");
         if text.contains(char::is_control) {
-            // A name with a line end in it must not look like two results.
+            // A name with a line end must not look like two results.
             return text.escape_debug().to_string();
         }
         text
     }
 }
 
-/// Has `new` a line with this mask in it more often than `old` has the same line?
+/// True if `new` contains a line with this mask more often than `old`.
 fn has_more_lines_with(mask: &str, old: &str, new: &str) -> bool {
     let mut known: HashMap<&str, usize> = HashMap::new();
     for line in old.lines().filter(|line| line.contains(mask)) {
@@ -287,7 +288,7 @@ fn has_more_lines_with(mask: &str, old: &str, new: &str) -> bool {
     })
 }
 
-/// `path` without `.` and `..`, by its text alone.
+/// Removes `.` and `..` from `path` textually.
 fn lexical(path: &Path) -> PathBuf {
     let mut out = PathBuf::new();
     for part in path.components() {
@@ -302,7 +303,7 @@ fn lexical(path: &Path) -> PathBuf {
     out
 }
 
-/// `path` without links as far as it exists, the rest as it is written.
+/// Resolves the links in the existing part of `path`; the rest stays as written.
 fn settled(path: &Path) -> PathBuf {
     let mut exists = path;
     loop {
@@ -331,7 +332,8 @@ mod tests {
         workspace: Workspace,
     }
 
-    /// `ws/` with files, links in and out, and the daemon's own folder; `secret` beside it.
+    /// Creates `ws/` with files, links inward and outward and the daemon's own folder, and `secret`
+    /// beside it.
     fn fixture() -> Fixture {
         let folder = tempfile::tempdir().unwrap();
         let base = folder.path().canonicalize().unwrap();

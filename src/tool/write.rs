@@ -1,4 +1,4 @@
-//! `write`: a text file with this content, whole.
+//! The tool `write`: creates or replaces a whole text file.
 
 use serde_json::Value;
 
@@ -84,8 +84,8 @@ impl Tool for Write {
     }
 }
 
-/// What the file is to hold; the error says why the call is refused. Asked before the call, too, by
-/// `preview.rs`.
+/// Computes the new content; the error says why the call is refused. `preview.rs` also calls this
+/// before the call.
 pub(super) fn held(
     workspace: &Workspace,
     shown: &str,

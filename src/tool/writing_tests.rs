@@ -1,4 +1,4 @@
-//! Tests of `write` and `edit` through the catalogue, over real folders.
+//! Tests `write` and `edit` through the catalogue with real folders.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -20,7 +20,8 @@ struct Place {
     catalogue: Catalogue,
 }
 
-/// `ws/` with links in and out, git's folder and the daemon's own; `secret` beside it.
+/// Creates `ws/` with links inward and outward, git's folder and the daemon's own, and `secret`
+/// beside it.
 fn place() -> Place {
     let folder = tempfile::tempdir().unwrap();
     let base = folder.path().canonicalize().unwrap();
@@ -123,7 +124,7 @@ async fn a_file_is_made_replaced_and_changed_and_a_repeat_says_so() {
     assert_eq!(place.read("new/deep/a.txt"), "one\ntwo\nthree\n");
     place.done("write", to("inward/b.txt", "b")).await;
     assert_eq!(place.read("src/b.txt"), "b");
-    // Nothing is left beside what was written.
+    // No temporary file is left beside the written one.
     let names = fs::read_dir(place.root.join("new/deep")).unwrap().count();
     assert_eq!(names, 1);
 }

@@ -1,20 +1,20 @@
-//! Which folders are watched for the sake of what lies in them: where something may appear, and
-//! where a folder that is watched may be renamed together with the one that holds it. Called by
-//! the watcher.
+//! Determines which parent folders to watch: where an awaited path may appear, and where a watched
+//! folder may be renamed together with its parent. Called by the watcher.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use super::Looked;
 
-/// Folders, each with the paths in it that count.
+/// Folders, each with the paths in it that matter.
 pub(super) type Above = BTreeMap<PathBuf, BTreeSet<PathBuf>>;
 
-/// What is watched above the folders that were found, beside what is `needed` for those that may
-/// appear: a folder does not hear that the one which holds it is renamed.
+/// Adds to `needed` the folders above those that were found: a watch on a folder does not report
+/// that its parent is renamed.
 pub(super) fn around(looked: &Looked, needed: Above) -> Above {
     let mut outermost: Vec<(&Path, &PathBuf)> = Vec::new();
-    // Those of one folder stand one after another: it is looked up once.
+    // The keys are sorted, so folders with the same parent follow each other and it is looked up
+    // once.
     let (mut last, mut is_within) = (None, false);
     for folder in looked.folders.keys() {
         let holder = folder.parent();
@@ -35,7 +35,7 @@ pub(super) fn around(looked: &Looked, needed: Above) -> Above {
         around.entry(folder).or_default().extend(paths);
     }
     for (holder, folder) in outermost {
-        // Its own watch tells of its own end; but what comes from here counts all the same.
+        // Its own watch reports its removal; an event from the parent counts as well.
         if let Some(paths) = around.get_mut(holder) {
             paths.insert(folder.clone());
         }
@@ -43,7 +43,7 @@ pub(super) fn around(looked: &Looked, needed: Above) -> Above {
     around
 }
 
-/// The nearest folder that is there above each of `awaited`, with the path in it that counts.
+/// The nearest existing ancestor folder of each of `awaited`, with the path in it that matters.
 pub(super) fn above(awaited: &[PathBuf]) -> Above {
     let mut found = Above::new();
     for path in awaited {

@@ -1,4 +1,4 @@
-//! `agents.*`: which agents there are, and those that clients define.
+//! `agents.*`: list, read and define agents.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,42 +9,42 @@ use super::decode::Params;
 use super::input::{self, PageSize, choice};
 
 choice! {
-    /// For whom a list of agents is.
+    /// Audience of an agent list; selects which agents it contains.
     Audience {
-        /// People choosing an agent: without hidden ones.
+        /// A user choosing an agent: hidden agents are left out.
         People = "people",
-        /// A model delegating work: those that may be spawned as subagents.
+        /// A model delegating work: only active agents whose mode is not `primary`.
         Task = "task",
     }
 }
 
 choice! {
-    /// How the text of a definition is written.
+    /// Text format of an agent definition.
     Format {
         /// Front matter, then the system prompt.
         Markdown = "markdown",
-        /// Fields.
+        /// The fields as TOML.
         Toml = "toml",
-        /// Fields.
+        /// The fields as JSON.
         Json = "json",
     }
 }
 
-/// `agents.list`.
+/// Parameters of `agents.list`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListAgents {
-    /// For whom; every agent if unset.
+    /// Audience that filters the list; all agents if unset.
     #[serde(rename = "for")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub audience: Option<Audience>,
-    /// How many at most.
+    /// Page size: 1 to 500; 50 if unset.
     #[serde(default)]
     pub limit: PageSize,
-    /// Where to go on.
+    /// `nextCursor` of the previous page; the first page if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
-    /// The folder of the work, absolute: the agents of its project count, too.
+    /// Absolute working directory; agents of the project around it are included.
     #[serde(default, deserialize_with = "input::folder")]
     #[schemars(regex(pattern = "^/"))]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -52,26 +52,26 @@ pub struct ListAgents {
 }
 impl Params for ListAgents {}
 
-/// What `agents.list` answers.
+/// Result of `agents.list` and `agents.reload`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Agents {
-    /// A page of them, by name.
+    /// One page of agents, sorted by name.
     pub agents: Vec<Agent>,
-    /// Where the next page begins.
+    /// Cursor of the next page; absent on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
-    /// Definitions that could not be taken.
+    /// Definitions that could not be loaded.
     pub rejected: Vec<Aside>,
 }
 
-/// `agents.get`.
+/// Parameters of `agents.get`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GetAgent {
-    /// Its name.
+    /// Name of the agent.
     pub agent: String,
-    /// As in [`ListAgents`].
+    /// Absolute working directory; agents of the project around it are included.
     #[serde(default, deserialize_with = "input::folder")]
     #[schemars(regex(pattern = "^/"))]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -79,20 +79,20 @@ pub struct GetAgent {
 }
 impl Params for GetAgent {}
 
-/// `agents.create`. Either `definition` or `text`.
+/// Parameters of `agents.create`. Exactly one of `definition` and `text` is required.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateAgent {
-    /// Its name, unless the definition gives another.
+    /// Name of the agent; the name in the definition takes precedence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Its fields, as a JSON file has them.
+    /// The definition as a JSON object, with the fields of a JSON agent file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub definition: Option<Map<String, Value>>,
-    /// What a file would hold.
+    /// The definition as file content, in `format`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// How the text is written; `markdown` if unset.
+    /// Format of `text`; `markdown` if unset. Not allowed with `definition`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub format: Option<Format>,
 }
@@ -102,22 +102,23 @@ impl Params for CreateAgent {
     }
 }
 
-/// `agents.update`. Either `definition` or `text`, and all of it.
+/// Parameters of `agents.update`. Exactly one of `definition` and `text` is required; it replaces
+/// the whole stored definition.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct UpdateAgent {
-    /// Its name.
+    /// Name of the agent.
     pub agent: String,
-    /// Its fields, as a JSON file has them.
+    /// The definition as a JSON object, with the fields of a JSON agent file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub definition: Option<Map<String, Value>>,
-    /// What a file would hold.
+    /// The definition as file content, in `format`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// How the text is written; `markdown` if unset.
+    /// Format of `text`; `markdown` if unset. Not allowed with `definition`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub format: Option<Format>,
-    /// Only if it has this revision.
+    /// Update only if the stored revision equals this one; otherwise `conflict`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub if_revision: Option<i64>,
 }
@@ -127,13 +128,13 @@ impl Params for UpdateAgent {
     }
 }
 
-/// `agents.delete`.
+/// Parameters of `agents.delete`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct DeleteAgent {
-    /// Its name.
+    /// Name of the agent.
     pub agent: String,
-    /// Only if it has this revision.
+    /// Delete only if the stored revision equals this one; otherwise `conflict`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub if_revision: Option<i64>,
 }
@@ -143,97 +144,96 @@ impl Params for DeleteAgent {
     }
 }
 
-/// What `agents.delete` answers.
+/// Result of `agents.delete`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Deleted {
-    /// It was there; a repeat finds it gone.
+    /// True if this call removed the agent; false if it did not exist, as on a repeat.
     pub deleted: bool,
 }
 
-/// A definition without effect.
+/// A definition that is not in effect: rejected, or shadowed by another of the same name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Aside {
-    /// `preset`, `stored`, `config` or `project`.
+    /// Where the definition comes from: `preset`, `stored`, `config` or `project` for agents.
     pub source: String,
-    /// Its file, if it comes from one.
+    /// Path of its file; absent if it does not come from a file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
-    /// The line at fault, counted from 1.
+    /// Line of the error, counted from 1; absent if it is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<usize>,
-    /// Why it has none.
+    /// Why the definition is not in effect.
     pub reason: String,
 }
 
-/// Whether an agent can be used and has all that it counts on, as that was found when the agents
-/// were loaded.
+/// Whether an agent is usable, as found when the agents were loaded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Health {
-    /// It can, and has.
+    /// True if `problems` is empty.
     pub ok: bool,
-    /// Why it cannot, and what it lacks.
+    /// Why the agent cannot be used, and which of its dependencies are missing.
     pub problems: Vec<String>,
 }
 
-/// An agent.
+/// An agent as clients see it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Agent {
-    /// Its name.
+    /// Unique name of the agent.
     pub name: String,
-    /// A heading for people.
+    /// Display title.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// What it is for.
+    /// What the agent is for.
     pub description: String,
     /// `primary`, `subagent` or `all`.
     pub mode: String,
-    /// May it be used at all?
+    /// Whether the agent may be used.
     pub active: bool,
-    /// Its model, `provider/name`; `command` where a program does its work.
+    /// Model as `provider/name`; `command` if the agent runs a program instead of a model.
     pub model: String,
-    /// That program, with its arguments.
+    /// Program and arguments of a `command` agent; absent for agents with a model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub program: Option<Vec<String>>,
-    /// How much its model thinks, if it says so.
+    /// Thinking level of its model; absent if the definition sets none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thinking: Option<String>,
-    /// The names of its tools.
+    /// Names of its tools.
     pub tools: Vec<String>,
-    /// Names and patterns of the skills that it may use; all if unset.
+    /// Names and patterns of the skills it may use; all skills if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub skills: Option<Vec<String>>,
-    /// Left out of lists for people.
+    /// True if lists for users leave the agent out.
     pub hidden: bool,
-    /// Where its definition comes from: `preset`, `stored`, `config` or `project`.
+    /// Origin of the definition: `preset`, `stored`, `config` or `project`.
     pub source: String,
-    /// The file of its definition.
+    /// Path of the definition's file; absent if it does not come from a file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
-    /// How often a stored definition was written.
+    /// Revision of a stored definition, raised by each write; absent for other sources.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revision: Option<i64>,
-    /// The most model calls of one run.
+    /// Maximum number of model calls in one run.
     pub max_loops: u32,
-    /// How long its runs may take where the request says nothing, milliseconds.
+    /// Run timeout if the request sets none, in milliseconds; absent if the agent sets none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_timeout_ms: Option<u64>,
-    /// Whom it may delegate to: the names, or `["*"]`; unset = itself, agents for spawned work
-    /// and linked ones.
+    /// Agents it may delegate to: names, or `["*"]` for any. If absent: itself, agents for spawned
+    /// work and its linked agents.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allow_agents: Option<Vec<String>>,
-    /// The agents that it is linked with.
+    /// Names of its linked agents, each callable through a tool of its own.
     pub linked_agents: Vec<String>,
-    /// Levels of spawning below its root sessions, if it has its own limit.
+    /// Maximum spawn depth below its root sessions; absent if the agent sets no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_spawn_depth: Option<u32>,
-    /// The base of every model call; only in `agents.get` and the answers to changes.
+    /// System prompt, the base of every model call; only in `agents.get` and in results of changes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub system_prompt: Option<String>,
-    /// What its definition asks for and does not get.
+    /// What the definition requests but does not get.
     pub warnings: Vec<String>,
-    /// Whether it can be used.
+    /// Whether the agent is usable, and why not.
     pub health: Health,
-    /// Definitions of the same name that it shadows.
+    /// Definitions of the same name that this one shadows.
     pub shadowed: Vec<Aside>,
 }

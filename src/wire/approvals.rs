@@ -1,4 +1,4 @@
-//! `approvals.*`: calls of tools that wait for a person's leave, and what people say to them.
+//! `approvals.*`: tool calls that wait for a user's approval, and the decisions on them.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,92 +11,91 @@ use crate::kernel::ids::{AgentId, ApprovalId, RunId, SessionId, SessionKey};
 use crate::kernel::time::Timestamp;
 
 choice! {
-    /// How far an approval has come.
+    /// State of an approval.
     State {
-        /// Somebody may decide.
+        /// Waiting for a decision.
         Open = "open",
-        /// The call is made.
+        /// Approved; the call is made.
         Allowed = "allowed",
-        /// The call is not made.
+        /// Denied; the call is not made.
         Denied = "denied",
-        /// Nobody has decided in time: the call is not made.
+        /// The deadline passed without a decision; the call is not made.
         Expired = "expired",
-        /// Its run has ended before.
+        /// The run ended before a decision.
         Closed = "closed",
     }
 }
 
 choice! {
-    /// What is said to an approval.
+    /// Decision on an approval.
     Decision {
-        /// Make the call.
+        /// Approve the call.
         Allow = "allow",
-        /// Do not make it.
+        /// Deny the call.
         Deny = "deny",
     }
 }
 
 choice! {
-    /// For which later calls like it a decision counts.
+    /// Which later calls of the same kind a remembered decision covers.
     Scope {
-        /// Those in the same session.
+        /// Calls in the same session.
         Session = "session",
-        /// Those of the same agent, in any session.
+        /// Calls of the same agent in any session.
         Agent = "agent",
     }
 }
 
-/// `approvals.list`.
+/// Parameters of `approvals.list`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ListApprovals {
-    /// Only those of this session.
+    /// Only approvals of this session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_key: Option<SessionKey>,
-    /// With that: those of the whole tree in which it lies; true if unset.
+    /// With `sessionKey`: approvals of the whole session tree that contains it; true if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tree: Option<bool>,
-    /// Only those in this state; any if unset.
+    /// Only approvals in this state; any state if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<State>,
-    /// With folder, names of the environment and change; true if unset. Without them nothing is
-    /// read of any file.
+    /// Include `folder`, `env` and `change`; true if unset. If false, no file is read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub previews: Option<bool>,
-    /// How many at most.
+    /// Page size: 1 to 500; 50 if unset.
     #[serde(default)]
     pub limit: PageSize,
-    /// Where to go on.
+    /// `nextCursor` of the previous page; the first page if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
 }
 impl Params for ListApprovals {}
 
-/// What `approvals.list` answers.
+/// Result of `approvals.list`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Approvals {
-    /// A page of them, oldest first.
+    /// One page of approvals, oldest first.
     pub approvals: Vec<Approval>,
-    /// Where the next page begins.
+    /// Cursor of the next page; absent on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
 }
 
-/// `approvals.resolve`.
+/// Parameters of `approvals.resolve`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ResolveApproval {
-    /// Which.
+    /// Id of the approval.
     #[serde(deserialize_with = "input::id")]
     pub id: ApprovalId,
-    /// What is said.
+    /// The decision.
     pub decision: Decision,
-    /// For which later calls like it that counts; for none if unset.
+    /// Apply the decision to later calls in this scope as well; to this call only if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remember: Option<Scope>,
-    /// The digest of the change that was looked at: `conflict`, and nothing is allowed, once the call
-    /// would do something else.
+    /// `digest` of the change that was reviewed. If the call would now do something else, an
+    /// `allow` fails with `conflict` and nothing is approved.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
 }
@@ -106,35 +105,35 @@ impl Params for ResolveApproval {
     }
 }
 
-/// `approvals.remembered`.
+/// Parameters of `approvals.remembered`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ListRemembered {
-    /// How many at most.
+    /// Page size: 1 to 500; 50 if unset.
     #[serde(default)]
     pub limit: PageSize,
-    /// Where to go on.
+    /// `nextCursor` of the previous page; the first page if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
 }
 impl Params for ListRemembered {}
 
-/// What `approvals.remembered` answers.
+/// Result of `approvals.remembered`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RememberedPage {
-    /// A page of them, oldest first.
+    /// One page of remembered decisions, oldest first.
     pub remembered: Vec<Remembered>,
-    /// Where the next page begins.
+    /// Cursor of the next page; absent on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
 }
 
-/// `approvals.forget`.
+/// Parameters of `approvals.forget`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ForgetApproval {
-    /// The approval whose decision is remembered.
+    /// Id of the approval whose decision is remembered.
     #[serde(deserialize_with = "input::id")]
     pub id: ApprovalId,
 }
@@ -144,113 +143,113 @@ impl Params for ForgetApproval {
     }
 }
 
-/// What `approvals.forget` answers.
+/// Result of `approvals.forget`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Forgotten {
-    /// There was something to forget.
+    /// True if a remembered decision was removed; false if there was none.
     pub forgotten: bool,
 }
 
-/// A call of a tool that waits for a person's leave, with where it comes from.
+/// A tool call that needs a user's approval, with its origin.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Approval {
-    /// Its id.
+    /// Id of the approval.
     pub id: ApprovalId,
-    /// The run that wants to make the call.
+    /// Run that wants to make the call.
     pub run_id: RunId,
-    /// That run's session.
+    /// Session of that run.
     pub session_key: SessionKey,
-    /// The top of the tree in which it lies.
+    /// Root session of the tree that contains it; absent if that session was deleted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub root_session_key: Option<SessionKey>,
-    /// The run's agent.
+    /// Agent of the run.
     pub agent: AgentId,
-    /// The run's name.
+    /// Label of the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// What the run is about.
+    /// Title of the run: the start of its task on one line.
     pub title: String,
-    /// Levels below the root session.
+    /// Depth of the run below the root session.
     pub depth: u32,
-    /// Which tool.
+    /// Name of the tool.
     pub tool: String,
-    /// With what, whole.
+    /// Complete arguments of the call.
     pub arguments: Value,
-    /// Which rule asks.
+    /// The policy rule that requires approval.
     pub why: String,
-    /// What of the tool a remembered decision covers: this command, this file; every call of
-    /// the tool if unset.
+    /// What a remembered decision covers, such as this command, file or host; every call of the
+    /// tool if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub covers: Option<String>,
-    /// The folder in which the call works, absolute.
+    /// Absolute working directory of the call; absent without `previews`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub folder: Option<String>,
-    /// The names that are set in the environment of the run's programs, never their values.
+    /// Names of the variables set in the environment of the run's programs; never values.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub env: Vec<String>,
-    /// While it is open, for `write` and `edit`: what the call would do to its file, as the file
-    /// is now.
+    /// For open approvals of `write` and `edit`: the effect of the call on the file's present
+    /// content.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub change: Option<Change>,
-    /// When it was asked for.
+    /// When the approval was requested.
     pub asked_at: Timestamp,
-    /// When it runs out as a no.
+    /// Deadline; without a decision by then, the call is denied.
     pub expires_at: Timestamp,
     /// `open`, `allowed`, `denied`, `expired` or `closed`.
     pub state: Word,
-    /// Who decided.
+    /// Principal that decided; absent without a decision.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resolved_by: Option<String>,
-    /// For which later calls that counts: `session` or `agent`.
+    /// Scope of later calls that the decision covers: `session` or `agent`; absent if none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remember: Option<Word>,
-    /// When it was over.
+    /// When the approval left state `open`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
 }
 
-/// What a call would do to a file.
+/// Effect of a call on a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Change {
-    /// The file, from the folder on.
+    /// Path of the file, relative to `folder`.
     pub path: String,
-    /// `creates`, `changes`, `nothing` (the file holds this already), `fails` (the call would
+    /// `creates`, `changes`, `nothing` (the file already has this content), `fails` (the call would
     /// fail) or `not_shown`.
     pub effect: Word,
     /// With `creates` and `changes`: a unified diff.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub diff: Option<String>,
-    /// With `fails` and `not_shown`: why.
+    /// With `fails` and `not_shown`: the reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// For `approvals.resolve`: another one once the call would do something else.
+    /// Digest to pass to `approvals.resolve`; it differs if the call would do something else.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
 }
 
-/// A decision that counts for later calls.
+/// A remembered decision that applies to later calls.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Remembered {
-    /// The approval that it was made for.
+    /// Id of the approval it was made for.
     pub id: ApprovalId,
-    /// Where it counts: `session` or `agent`.
+    /// Which calls it covers: `session` or `agent`.
     pub scope: Word,
-    /// The agent whose calls it is about.
+    /// Agent whose calls it covers.
     pub agent: AgentId,
-    /// With scope `session`: which.
+    /// With scope `session`: id of the session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_id: Option<SessionId>,
-    /// Which tool.
+    /// Name of the tool.
     pub tool: String,
-    /// What of it; every call if unset.
+    /// The command, file or host it covers; every call of the tool if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub covers: Option<String>,
     /// `allow` or `deny`.
     pub decision: Word,
-    /// Who decided.
+    /// Principal that decided.
     pub by: String,
-    /// When.
+    /// When the decision was made.
     pub at: Timestamp,
 }

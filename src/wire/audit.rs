@@ -1,4 +1,4 @@
-//! `gateway.audit`: who changed what.
+//! `gateway.audit`: the audit log of changing calls.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,47 +7,47 @@ use super::decode::Params;
 use super::input::PageSize;
 use crate::kernel::time::Timestamp;
 
-/// `gateway.audit`.
+/// Parameters of `gateway.audit`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListAudit {
     /// Only calls of this method.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub method: Option<String>,
-    /// How many at most.
+    /// Page size: 1 to 500; 50 if unset.
     #[serde(default)]
     pub limit: PageSize,
-    /// Where to go on.
+    /// `nextCursor` of the previous page; the first page if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
 }
 impl Params for ListAudit {}
 
-/// What `gateway.audit` answers.
+/// Result of `gateway.audit`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Audit {
-    /// A page of them, newest first.
+    /// One page of entries, newest first.
     pub entries: Vec<AuditEntry>,
-    /// Where the next page begins.
+    /// Cursor of the next page; absent on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
 }
 
-/// One call that changed something, or was refused.
+/// A call of a changing method, successful or refused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AuditEntry {
-    /// Its place: rising, with gaps.
+    /// Position in the audit log: strictly increasing, with gaps.
     pub seq: i64,
-    /// When.
+    /// When the call was made.
     pub at: Timestamp,
-    /// Who called.
+    /// Principal that made the call.
     pub principal: String,
-    /// What was called.
+    /// Name of the method.
     pub method: String,
-    /// The run, session or other thing that it was about.
+    /// Id or key of the run, session or other object of the call; absent if it names none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub object: Option<String>,
-    /// `ok`, or the kind of the refusal.
+    /// `ok`, or the error kind of the refusal.
     pub outcome: String,
 }

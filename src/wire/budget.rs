@@ -1,44 +1,44 @@
-//! What a run may use, as a request gives it. Named by `sessions.spawn` and `agent.run`.
+//! Budget of a run in requests (`sessions.spawn`, `agent.run`) and its use in results.
 
 use schemars::JsonSchema;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// The most that a request may give, in the currency of the prices.
+/// Maximum `cost` in a request, in the currency of the prices.
 const COST_LIMIT: f64 = 1e9;
 
-/// What a run may use, with all runs below it. Looked at before each model call: the call that
-/// goes beyond is the last.
+/// Budget of a run together with all its descendants. It is checked before each model call, so the
+/// call that exceeds it is the last.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Budget {
-    /// Tokens sent and received.
+    /// Maximum number of input and output tokens; at least 1.
     #[schemars(range(min = 1))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
-    /// Money, in the currency in which `[prices]` are.
+    /// Maximum cost, in the currency of `[prices]`.
     #[schemars(range(min = 0.000_001, max = 1e9))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost: Option<f64>,
 }
 
-/// What a run may use, and what it and all runs below it have used.
+/// Budget of a run, and what the run and all its descendants have used of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BudgetUse {
-    /// Tokens sent and received, at most.
+    /// Maximum number of input and output tokens; absent if unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
-    /// Money at most, in millionths of the currency in which `[prices]` are.
+    /// Maximum cost in millionths of the currency of `[prices]`; absent if unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_micros: Option<u64>,
-    /// Tokens that were used.
+    /// Tokens used.
     pub used_tokens: u64,
-    /// Millionths that were spent.
+    /// Cost so far, in millionths of the currency.
     pub used_cost_micros: u64,
 }
 
-/// Reads a budget that limits something.
+/// Deserializes an optional budget and refuses one that sets no limit.
 pub(super) fn checked<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Budget>, D::Error> {
     let Some(budget) = Option::<Budget>::deserialize(from)? else {
         return Ok(None);

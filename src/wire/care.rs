@@ -1,4 +1,4 @@
-//! `gateway.backup`, `gateway.doctor`: care for the store and its surroundings.
+//! `gateway.backup` and `gateway.doctor`: maintenance of the store and its environment.
 
 use std::collections::BTreeMap;
 
@@ -8,46 +8,46 @@ use serde::{Deserialize, Serialize};
 use super::decode::Params;
 use crate::contract::finding::{Finding, Health};
 
-/// `gateway.backup`.
+/// Parameters of `gateway.backup`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Backup {
-    /// The file to make, an absolute path; if unset one in the state folder's `backups`, with
-    /// the time in its name.
+    /// Absolute path of the backup file; if unset, a timestamped file in `backups` of the state
+    /// folder.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
 }
 impl Params for Backup {}
 
-/// What `gateway.backup` answers: a copy that was checked.
+/// Result of `gateway.backup`: a backup whose integrity was checked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BackupMade {
-    /// Where it lies.
+    /// Path of the backup file.
     pub path: String,
-    /// Its size.
+    /// Size of the backup file in bytes.
     pub bytes: u64,
-    /// The store that it is of.
+    /// Id of the store that was copied.
     pub store_id: String,
-    /// The version of its schema.
+    /// Schema version of the store.
     pub schema: i64,
-    /// Rows by table.
+    /// Row counts by table.
     pub rows: BTreeMap<String, u64>,
-    /// How long it took.
+    /// Duration of the backup in milliseconds.
     pub took_ms: u64,
 }
 
-/// What `gateway.doctor` answers.
+/// Result of `gateway.doctor`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Examined {
-    /// Nothing has failed.
+    /// True if no finding has status `fail`.
     pub ok: bool,
-    /// What was looked at.
+    /// One finding per check.
     pub findings: Vec<Finding>,
 }
 
 impl Examined {
-    /// The answer with these findings.
+    /// Builds the result; `ok` is false if a finding failed.
     pub fn of(findings: Vec<Finding>) -> Self {
         Examined {
             ok: findings.iter().all(|one| one.status != Health::Fail),

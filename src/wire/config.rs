@@ -1,4 +1,4 @@
-//! `gateway.config` and `gateway.reload`: the settings in force, and reading them again.
+//! `gateway.config` and `gateway.reload`: read the settings in force, and reload them.
 
 use std::borrow::Cow;
 
@@ -8,58 +8,58 @@ use serde_json::Value;
 
 use super::shapes::Word;
 
-/// What `gateway.config` answers.
+/// Result of `gateway.config`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Config {
-    /// The file that was read; none if there is none.
+    /// Path of the configuration file that was read; absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
-    /// Every setting, by key.
+    /// Every setting, sorted by key.
     pub settings: Vec<Setting>,
-    /// What was not understood.
+    /// Parts of the configuration that were not understood.
     pub warnings: Vec<String>,
 }
 
 /// One setting.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Setting {
-    /// Its name, `section.key`.
+    /// Name of the setting, `section.key`.
     pub key: Cow<'static, str>,
-    /// The value in force; null if there is none, `[secret]` for one that is not shown.
+    /// Value in force; null if unset, `[secret]` if the value is secret.
     pub value: Value,
-    /// Where it comes from: `default`, `file`, `variable` or `flag`.
+    /// Origin of the value: `default`, `file`, `variable` or `flag`.
     pub source: Word,
-    /// Which file, variable or flag that is.
+    /// Name of that file, variable or flag; absent for `default`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// A reload applies a change of it; others wait for the next start.
+    /// True if a reload applies changes; false if they need a restart.
     pub live: bool,
-    /// What the next start will take in its place.
+    /// Value that the next start will use; absent if it equals `value`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pending: Option<Value>,
 }
 
-/// What `gateway.reload` answers.
+/// Result of `gateway.reload`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Reloaded {
-    /// Changes that are in force now.
+    /// Changes that are now in force.
     pub applied: Vec<Change>,
-    /// Changes that wait for the next start.
+    /// Changes that take effect at the next start.
     pub needs_restart: Vec<Change>,
-    /// How many settings are as they were.
+    /// Number of settings that did not change.
     pub unchanged: u32,
-    /// What was not understood.
+    /// Parts of the configuration that were not understood.
     pub warnings: Vec<String>,
 }
 
-/// A setting that was changed.
+/// A setting whose value changed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Change {
-    /// Its name.
+    /// Name of the setting, `section.key`.
     pub key: Cow<'static, str>,
-    /// The value before.
+    /// Previous value.
     pub before: Value,
-    /// The value after.
+    /// New value.
     pub after: Value,
 }

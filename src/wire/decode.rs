@@ -1,5 +1,5 @@
-//! From the text of `params` to a request type, with refusals that name the parameter. The
-//! gateway calls it once for each call.
+//! Decodes the text of `params` into a request type; errors name the offending parameter. The
+//! gateway calls it once per call.
 
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -7,21 +7,21 @@ use serde_json::{Map, Value};
 
 use crate::kernel::fault::{Fault, Kind};
 
-/// The parameters of a method.
+/// Parameters of a method.
 pub trait Params: DeserializeOwned + JsonSchema {
-    /// Parameters that the protocol has and this version does not.
+    /// Parameters that the protocol defines and this version does not support.
     const LATER: &'static [&'static str] = &[];
 
-    /// What a call with them is about, for the audit table: the id or key that they name.
+    /// Object of the call for the audit log: the id or key that the parameters name.
     fn object(&self) -> Option<String> {
         None
     }
-    /// The one parameter that may also be given by position: clients of subscriptions end them
-    /// so.
+    /// The one parameter that may also be given by position: subscription clients unsubscribe that
+    /// way.
     const ALONE: Option<&'static str> = None;
 }
 
-/// Reads the parameters of one call; `None` stands for no parameters.
+/// Decodes the parameters of one call; `None` means no parameters.
 pub fn decode<P: Params>(text: Option<&str>) -> Result<P, Fault> {
     let text = match text {
         None | Some("null" | "[]") => "{}",
@@ -39,7 +39,7 @@ pub fn decode<P: Params>(text: Option<&str>) -> Result<P, Fault> {
             "parameters are given by name, in an object, not by position",
         ));
     }
-    // The way of nearly every call: one pass. What is wrong is found out in a second one.
+    // Fast path, a single pass. Only a failure is parsed again, to explain it.
     match serde_json::from_str(text) {
         Ok(params) => Ok(params),
         Err(error) => Err(explain::<P>(text, &error)),
@@ -58,7 +58,7 @@ fn explain<P: Params>(text: &str, error: &serde_json::Error) -> Fault {
         Err(at) => {
             let message = without_position(at.inner());
             match at.path().to_string().as_str() {
-                // A missing parameter belongs to the whole object; the message has its name.
+                // A missing parameter is reported for the whole object; the message has its name.
                 "." => match quoted(&message) {
                     Some(name) => Fault::params(&name, "it is missing"),
                     None => Fault::new(Kind::InvalidParams, message),
@@ -75,7 +75,7 @@ fn explain<P: Params>(text: &str, error: &serde_json::Error) -> Fault {
     }
 }
 
-/// The message without "at line 1 column 12", which counts from a place nobody sees.
+/// The error message without "at line 1 column 12": the position is of no use to the client.
 fn without_position(error: &serde_json::Error) -> String {
     let text = error.to_string();
     match text.rfind(" at line ") {
@@ -84,7 +84,7 @@ fn without_position(error: &serde_json::Error) -> String {
     }
 }
 
-/// The known name that an unknown one is most like, if any is at all.
+/// The known field name most similar to an unknown one; `None` if none is similar enough.
 fn nearest(path: &str, message: &str) -> Option<String> {
     let (_, known) = message
         .strip_prefix("unknown field ")?
@@ -188,7 +188,7 @@ mod tests {
             "client.os",
             "unknown field",
         );
-        // All but what lies under `meta`.
+        // Fields under `meta` may have any name.
         let spawn: Spawn = decode(Some(r#"{"task": "t", "meta": {"any": [1]}}"#)).unwrap();
         assert_eq!(spawn.meta.unwrap()["any"][0], 1);
     }

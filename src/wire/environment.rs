@@ -1,5 +1,5 @@
-//! What a request gives to a run's environment, as clients write it: texts, or where a value is
-//! read from. No refusal and no debug output repeats a value.
+//! Environment variables in requests: literal values, or references to where a value is read from.
+//! Error messages and debug output never contain a value.
 
 use std::collections::BTreeMap;
 
@@ -14,11 +14,11 @@ use crate::kernel::ids::RunId;
 use crate::kernel::overlay::MOST_NAMES;
 use crate::kernel::secret::{Given, Reference};
 
-/// What `NAME` in an environment can be.
+/// Description of the accepted forms, used in error messages.
 const EXPECTED: &str = "names are expected, each with a text or {\"from\": \"env:NAME\"}, \
                         {\"from\": \"file:/PATH\"}, {\"from\": \"cred:NAME\"}";
 
-/// Names with their values, or where these are read from.
+/// Environment variables by name: literal values or references.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Env(pub BTreeMap<String, Given>);
 
@@ -40,7 +40,8 @@ impl Serialize for Env {
 
 impl<'de> Deserialize<'de> for Env {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // Not by the shape at once: what does not fit would be repeated in the refusal.
+        // Not deserialized into the shape directly: serde would repeat the offending value in the
+        // error.
         let Value::Object(fields) = Value::deserialize(deserializer)? else {
             return Err(D::Error::custom(EXPECTED));
         };
@@ -88,14 +89,14 @@ impl JsonSchema for Env {
     }
 }
 
-/// `runs.provide_env`.
+/// Parameters of `runs.provide_env`.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ProvideEnv {
-    /// A run that has not ended.
+    /// Id of a run that has not ended.
     #[serde(deserialize_with = "input::id")]
     pub run_id: RunId,
-    /// Values for names that it has in its environment.
+    /// Values for variables that the run's environment already names.
     pub env: Env,
 }
 impl Params for ProvideEnv {

@@ -1,25 +1,25 @@
-//! Errors on the wire, and the one table that says for each kind its RPC code, the exit code
-//! of the command line and whether a repeat may help.
+//! Errors on the wire. One table gives each error kind its RPC code, CLI exit code and
+//! retryability.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::kernel::fault::{Fault, Kind};
 
-/// What belongs to a kind of fault.
+/// Properties of an error kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// The JSON-RPC error code.
+    /// JSON-RPC error code.
     pub code: i32,
-    /// The exit code of the command line.
+    /// Exit code of the command line.
     pub exit: u8,
-    /// The same request may succeed later.
+    /// Whether the same request may succeed later.
     pub retryable: bool,
-    /// What to do, where the fault itself does not say it.
+    /// What to do, used if the fault has no hint of its own.
     pub hint: &'static str,
 }
 
-/// The table: each kind's row. The standard faults keep the standard codes; the others lie
+/// Properties of each error kind. Standard faults keep the standard codes. The other codes are
 /// outside the range that JSON-RPC reserves, where libraries and other protocols collide.
 pub const fn row(kind: Kind) -> Row {
     let (code, exit, retryable, hint) = match kind {
@@ -83,30 +83,30 @@ pub const fn row(kind: Kind) -> Row {
     }
 }
 
-/// The error of a JSON-RPC answer.
+/// Error object of a JSON-RPC response.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WireError {
-    /// The code of the kind, see [`row`].
+    /// Error code of the kind, see [`row`].
     pub code: i32,
-    /// One sentence: what happened, and what was kept where that is not plain.
+    /// One sentence: what happened and, where it is not obvious, what was kept.
     pub message: String,
-    /// `kind`, `hint`, `retryable`, and what belongs to the kind (`path`, `limit`, …).
+    /// `kind`, `hint`, `retryable`, and details of the kind (`path`, `limit`, …).
     #[serde(default)]
     pub data: Map<String, Value>,
 }
 
 impl WireError {
-    /// The kind; `None` for one that this version does not know.
+    /// Error kind; `None` for a kind that this version does not know.
     pub fn kind(&self) -> Option<Kind> {
         Kind::deserialize(self.data.get("kind")?).ok()
     }
 
-    /// What to do.
+    /// What to do; `None` if the error has no hint.
     pub fn hint(&self) -> Option<&str> {
         self.data.get("hint")?.as_str()
     }
 
-    /// The exit code of the command line.
+    /// Exit code of the command line; 1 for an unknown kind.
     pub fn exit(&self) -> u8 {
         self.kind().map_or(1, |kind| row(kind).exit)
     }

@@ -1,5 +1,5 @@
-//! What stands in `data` of each kind of event. `rpc.discover` shows it; the store's commands
-//! write it, and a test holds the events of a real daemon against these shapes.
+//! Shape of `data` for each kind of event, as shown in `rpc.discover`. The store's commands write
+//! it; a test checks the events of a real daemon against these shapes.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
@@ -15,10 +15,10 @@ use crate::kernel::ids::{
 use crate::kernel::run::{CancelRequest, RunError, Usage};
 use crate::kernel::time::Timestamp;
 
-/// Gives the schema of one shape.
+/// Generates the JSON Schema of one shape.
 pub type Shape = fn(&mut SchemaGenerator) -> Schema;
 
-/// The shape of `data` for every kind of event. A new kind has its row here.
+/// Shape of `data` for each stored kind of event. Every new kind needs a row here.
 pub const SHAPES: &[(EventKind, Shape)] = &[
     (EventKind::SessionCreated, shape::<SessionCreated>),
     (EventKind::SessionUpdated, shape::<SessionUpdated>),
@@ -65,7 +65,7 @@ pub const SHAPES: &[(EventKind, Shape)] = &[
     (EventKind::GatewayResumed, shape::<GatewayResumed>),
 ];
 
-/// The kinds that only a subscription gives and that are not stored.
+/// Kinds that only a subscription delivers and that are not stored.
 pub const UNSTORED: &[(&str, Shape)] = &[
     (events::SNAPSHOT, shape::<events::Snapshot>),
     (events::LAGGED, shape::<events::Lagged>),
@@ -74,137 +74,137 @@ pub const UNSTORED: &[(&str, Shape)] = &[
     ("message.reset", shape::<events::MessageText>),
 ];
 
-/// What surrounds the data of every event.
+/// Shape of the envelope that carries the `data` of every event.
 pub const ENVELOPE: Shape = shape::<events::Event>;
 
 fn shape<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
     generator.subschema_for::<T>()
 }
 
-/// What a run was lent could not be taken back as it should. It comes after the run's end.
+/// Warnings about a run after its end: resources leased to it could not be released properly.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunWarned {
-    /// What its caller should know; it stands among the run's warnings from now on.
+    /// Warnings for the caller, also added to the run's `warnings`.
     pub warnings: Vec<String>,
 }
 
-/// Programs of a run may carry its environment from now on.
+/// From now on, programs of the run may carry its environment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EnvApplied {
-    /// The names, and who has set each.
+    /// Names of the variables, each with its origin.
     pub env: Vec<EnvName>,
 }
 
-/// Names of a run's environment.
+/// Variables of a run's environment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EnvNames {
-    /// The names.
+    /// Names of the variables.
     pub names: Vec<String>,
 }
 
-/// A session was made.
+/// A session was created.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SessionCreated {
-    /// Its address.
+    /// Key of the session.
     pub key: SessionKey,
-    /// The agent of its turns.
+    /// Agent that answers in it.
     pub agent: AgentId,
-    /// `agent` or `client`.
+    /// Owner of the session: `agent` or `client`.
     pub owner: Word,
-    /// The session that it was spawned from.
+    /// Session that spawned it; null for a root session.
     pub parent: Option<SessionKey>,
 }
 
 /// A session was changed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SessionUpdated {
-    /// The names of what was changed.
+    /// Names of the changed fields.
     pub changed: Vec<String>,
-    /// Raised by each change.
+    /// Revision of the session, raised by each change; absent if only `archived` changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revision: Option<i64>,
-    /// Raised by each reset.
+    /// Generation of the session, raised by each reset; absent if it was not a reset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub generation: Option<i64>,
-    /// It left the lists, or came back.
+    /// True: the session was archived; false: it was restored. Absent if neither.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub archived: Option<bool>,
 }
 
-/// A session is gone, with its transcript.
+/// A session was deleted together with its transcript.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SessionDeleted {
-    /// Its address.
+    /// Key of the session.
     pub key: SessionKey,
-    /// The agent of its turns.
+    /// Agent that answered in it.
     pub agent: AgentId,
-    /// The session that it was spawned from.
+    /// Session that spawned it; null for a root session.
     pub parent: Option<SessionKey>,
 }
 
-/// Somebody has decided that a run's end need not be told.
+/// A client decided that a run's result need not be announced.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AnnounceDismissed {
-    /// The announce.
+    /// Id of the announce.
     pub announce_id: AnnounceId,
 }
 
-/// A run was accepted and wants a slot.
+/// A run was accepted and waits for a slot.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RunQueued {
-    /// Who carries it out.
+    /// Agent that executes the run.
     pub agent: AgentId,
-    /// Its name.
+    /// Label of the run.
     pub label: Option<String>,
-    /// What it is about, on one line.
+    /// Title of the run: the start of its task on one line.
     pub title: String,
-    /// The session it works in.
+    /// Session the run works in.
     pub session_key: SessionKey,
-    /// The session that asked for it.
+    /// Session that requested the run.
     pub parent: Option<SessionKey>,
-    /// What the client gave to get back.
+    /// `meta` of the request, unchanged.
     pub meta: Option<Value>,
 }
 
-/// A run has moved on.
+/// A run changed its state.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunMoved {
-    /// The state it is in now.
+    /// The new state.
     pub state: Word,
 }
 
-/// A run holds still.
+/// A run was paused.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunPaused {
-    /// Why.
+    /// Why: `child`, `reply`, `approval`, `review`, `input`, `node` or `provider`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pause: Option<Word>,
-    /// For `provider`: when it is asked again.
+    /// For `provider`: when the next request is sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
-    /// For `provider`: what it has said.
+    /// For `provider`: its error message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// A provider of models takes no requests, or does again.
+/// A model provider stopped accepting requests, or accepts them again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProviderHealth {
-    /// Its name.
+    /// Name of the provider.
     pub provider: String,
-    /// `paused`: it takes none; `recovering` or `ok`: it does again.
+    /// `paused`: it accepts no requests; `recovering` or `ok`: it accepts them again.
     pub state: Word,
-    /// Since when it takes none.
+    /// When it stopped accepting requests; absent if `ok`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
-    /// Until when none is sent.
+    /// No request is sent before this time; absent if requests are sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
-    /// Failures since the last request that was answered.
+    /// Failures since the last successful request.
     pub failures: u32,
-    /// What it has said.
+    /// Its last error message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -217,118 +217,118 @@ pub struct RunEnded {
     pub state: Word,
     /// Why it did not end `ok`.
     pub error: Option<RunError>,
-    /// The cancel that was asked for.
+    /// The cancel request; null if the run was not cancelled.
     pub cancel: Option<CancelRequest>,
-    /// Tool calls that had an outcome.
+    /// Number of tool calls that have an outcome.
     pub tool_calls: u32,
-    /// Model calls that had an outcome.
+    /// Number of model calls that have an outcome.
     pub loops: u32,
-    /// Model use.
+    /// Model usage of the run.
     pub usage: Usage,
-    /// What the client gave to get back.
+    /// `meta` of the request, unchanged.
     pub meta: Option<Value>,
-    /// Texts said to it too late for any of its model calls.
+    /// Number of steer messages that arrived too late for any of the run's model calls.
     pub steers_dropped: u64,
 }
 
-/// A step has its intent or its outcome; one of a tool has the tool's name.
+/// The intent or outcome of a step was committed; tool steps have `toolName`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StepMoved {
-    /// The step.
+    /// Id of the step.
     pub step_id: StepId,
-    /// Its place in the run.
+    /// Position of the step in the run, counted from 1.
     pub seq: u32,
     /// `intended`, `started`, `done`, `failed` or `uncertain`.
     pub state: Word,
-    /// Which tool.
+    /// Name of the tool; null for a model call.
     pub tool_name: Option<String>,
-    /// The model's name for the call.
+    /// Id that the model gave the call.
     pub tool_call_id: Option<String>,
-    /// The arguments on one line.
+    /// Arguments on one line.
     pub params_summary: Option<String>,
-    /// The outcome on one line.
+    /// Outcome on one line.
     pub result_summary: Option<String>,
-    /// Why it failed.
+    /// Why the step failed.
     pub error: Option<String>,
-    /// `subagent:<agent>`: it is no step of this run, but of one that a plan of it has delegated
-    /// to.
+    /// `subagent:<agent>`: the step belongs to a run that a plan of this run delegated to. Absent
+    /// for the run's own steps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
 }
 
-/// A run that carries out a call of a tool has begun or ended a step of its own.
+/// A child run that carries out a tool call began or finished one of its own steps.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolProgress {
-    /// The model's name for the call that is carried out.
+    /// Id that the parent's model gave the call.
     pub tool_call_id: String,
-    /// The run that carries it out.
+    /// The child run.
     pub child_run_id: RunId,
-    /// How far that one has come.
+    /// The step of the child run.
     pub progress: Progress,
 }
 
-/// A step of a run that carries out a call of a tool.
+/// A step of a child run that carries out a tool call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Progress {
-    /// `tool_start`, `tool_complete`, or `thinking`: once a model call.
+    /// `tool_start`, `tool_complete`, or `thinking` (once per model call).
     pub r#type: Word,
     /// `running`, `completed` or `error`.
     pub status: Word,
-    /// The child's name for its call of a tool.
+    /// Id that the child's model gave its tool call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sub_tool_call_id: Option<String>,
-    /// Which tool.
+    /// Name of the tool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_name: Option<String>,
-    /// Its arguments on one line.
+    /// Arguments on one line.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub params_summary: Option<String>,
-    /// Its outcome on one line.
+    /// Outcome on one line.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result_summary: Option<String>,
-    /// Why it failed.
+    /// Why the step failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// An agent was called into the session of the run that this is an event of.
+/// Another agent was called in the session of this event's run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SubAgentCallStart {
-    /// Which.
+    /// The called agent.
     pub agent: AgentId,
-    /// What people called it when the call was made.
+    /// Display name of that agent when the call was made.
     pub agent_name: String,
-    /// The model's name for the call.
+    /// Id that the model gave the call.
     pub tool_call_id: Option<String>,
-    /// The run that carries it out.
+    /// Child run that carries out the call.
     pub child_run_id: RunId,
-    /// What it is called for, on one line.
+    /// Message to the agent on one line.
     pub args_summary: String,
 }
 
-/// A called agent says something.
+/// A called agent emitted part of its answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SubAgentPartial {
-    /// Which.
+    /// The called agent.
     pub agent: AgentId,
-    /// What people called it when the call was made.
+    /// Display name of that agent when the call was made.
     pub agent_name: String,
-    /// The model's name for the call.
+    /// Id that the model gave the call.
     pub tool_call_id: String,
-    /// The run that carries it out.
+    /// Child run that carries out the call.
     pub child_run_id: RunId,
-    /// How many bytes of this answer came before; 0 where it begins, also when it begins anew.
+    /// Byte offset of this piece in the answer; 0 at the beginning, also when the answer restarts.
     pub offset: usize,
-    /// The piece.
+    /// The text of this piece.
     pub text: String,
-    /// When.
+    /// When the piece was emitted.
     pub at: Timestamp,
-    /// About how many tokens it has said by now.
+    /// Approximate number of output tokens so far.
     pub tokens_so_far: u64,
 }
 
@@ -336,19 +336,19 @@ pub struct SubAgentPartial {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SubAgentComplete {
-    /// Which.
+    /// The called agent.
     pub agent: AgentId,
-    /// What people called it when the call was made.
+    /// Display name of that agent when the call was made.
     pub agent_name: String,
-    /// The model's name for the call.
+    /// Id that the model gave the call.
     pub tool_call_id: String,
-    /// The run that has carried it out.
+    /// Child run that carried out the call.
     pub child_run_id: RunId,
-    /// Its answer, cut to 32 KiB.
+    /// Answer, truncated to 32 KiB.
     pub text: String,
-    /// Model use.
+    /// Model usage of the child run.
     pub usage: Usage,
-    /// From the call to its end.
+    /// Duration from the call to the end of the child run, in milliseconds.
     pub duration_ms: u64,
 }
 
@@ -356,252 +356,253 @@ pub struct SubAgentComplete {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SubAgentError {
-    /// Which.
+    /// The called agent.
     pub agent: AgentId,
-    /// What people called it when the call was made.
+    /// Display name of that agent when the call was made.
     pub agent_name: String,
-    /// The model's name for the call.
+    /// Id that the model gave the call.
     pub tool_call_id: String,
-    /// The run that has carried it out.
+    /// Child run that carried out the call.
     pub child_run_id: RunId,
     /// What happened.
     pub error: String,
-    /// What had gone wrong before that in it, the latest first; at most 5.
+    /// Earlier errors in the child run, latest first; at most 5.
     pub cause: Vec<String>,
-    /// Model use.
+    /// Model usage of the child run.
     pub usage: Usage,
-    /// From the call to its end.
+    /// Duration from the call to the end of the child run, in milliseconds.
     pub duration_ms: u64,
 }
 
-/// A plan has another agent do something.
+/// A plan has delegated a task to another agent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DelegationStart {
-    /// Which.
+    /// The agent delegated to.
     pub sub_agent_id: AgentId,
-    /// What people called it when the call was made: its title, or else its id.
+    /// Display name of that agent when the call was made: its title, otherwise its id.
     pub sub_agent_name: String,
-    /// The call of tool `delegate`.
+    /// Id of the `delegate` tool call.
     pub tool_call_id: Option<String>,
-    /// The run that carries it out.
+    /// Child run that carries out the task.
     pub child_run_id: RunId,
-    /// What it is to do, up to 200 characters.
+    /// The task, truncated to 200 characters.
     pub task: String,
 }
 
-/// The agent that a plan has delegated to has ended.
+/// A delegation of a plan has ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DelegationComplete {
-    /// Which.
+    /// The agent delegated to.
     pub sub_agent_id: AgentId,
-    /// What people called it when the call was made: its title, or else its id.
+    /// Display name of that agent when the call was made: its title, otherwise its id.
     pub sub_agent_name: String,
-    /// The call of tool `delegate`.
+    /// Id of the `delegate` tool call.
     pub tool_call_id: String,
-    /// The run that has carried it out.
+    /// Child run that carried out the task.
     pub child_run_id: RunId,
-    /// It went well.
+    /// True if the child run succeeded.
     pub success: bool,
-    /// Its result, up to 500 characters.
+    /// Start of the result, at most 500 characters; absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result_preview: Option<String>,
-    /// Why it has none.
+    /// Why there is no result.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// Calls of an agent are let through no more, or again.
+/// The circuit breaker of an agent opened or closed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DelegationBreaker {
-    /// Whose.
+    /// The agent whose calls it guards.
     pub agent: AgentId,
-    /// What people call it.
+    /// Display name of that agent.
     pub agent_name: String,
-    /// `open` or `closed`.
+    /// `open`: calls are refused; `closed`: calls pass again.
     pub state: Word,
-    /// Until when it is open.
+    /// When it closes; absent if it is closed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
 }
 
-/// A transcript has a new entry.
+/// An entry was appended to a transcript.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MessageAdded {
-    /// The entry.
+    /// Id of the entry.
     pub message_id: MessageId,
-    /// Its place in the session.
+    /// Position of the entry in the session.
     pub seq: i64,
     /// `text`, `tool_call`, `tool_result`, `announce`, `restart_notice`, `compaction`, …
     pub kind: Word,
 }
 
-/// A run's end waits to be told.
+/// The announce of a run's result was queued.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AnnounceQueued {
-    /// The announce.
+    /// Id of the announce.
     pub announce_id: AnnounceId,
-    /// `wake` or `inbox`.
+    /// Delivery policy: `wake` or `inbox`.
     pub policy: Word,
 }
 
-/// A run's end is in its requester's transcript.
+/// A run's result was delivered into its requester's transcript.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AnnounceDelivered {
-    /// The announce.
+    /// Id of the announce.
     pub announce_id: AnnounceId,
     /// The run that ended.
     pub run_id: RunId,
-    /// The place of its message in the session.
+    /// Position of its entry in the requester's transcript.
     pub seq: i64,
-    /// `tool`: it is the outcome of a call of the requester's own run, and no message of its own.
+    /// `tool`: it was delivered as the outcome of a tool call of the requester's own run, not as a
+    /// separate entry. Absent otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub via: Option<Word>,
 }
 
-/// A run's end cannot be told; it stays on the run.
+/// A run's result cannot be delivered; it remains stored on the run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AnnounceHeld {
-    /// The announce.
+    /// Id of the announce.
     pub announce_id: AnnounceId,
-    /// Why: `gone`.
+    /// Why: `gone`, the requester's session no longer exists.
     pub reason: Word,
 }
 
-/// The client has taken note of an announce.
+/// The client acknowledged an announce.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AnnounceAcked {
-    /// The announce.
+    /// Id of the announce.
     pub announce_id: AnnounceId,
     /// The run that ended.
     pub run_id: RunId,
 }
 
-/// A run asks people something.
+/// A run asks the user a question.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct QuestionAsked {
-    /// The question.
+    /// Id of the question.
     pub question_id: QuestionId,
-    /// What is asked.
+    /// Text of the question.
     pub text: String,
-    /// Answers that are proposed.
+    /// Proposed answers.
     pub choices: Vec<String>,
-    /// When it runs out as "no answer".
+    /// Deadline; without an answer by then, the outcome is "no answer".
     pub expires_at: Timestamp,
-    /// The session of the run that asks.
+    /// Session of the run.
     pub session_key: SessionKey,
-    /// The agent that asks.
+    /// Agent of the run.
     pub agent: AgentId,
-    /// The run's name.
+    /// Label of the run.
     pub label: Option<String>,
 }
 
-/// A question is over.
+/// A question was answered, expired or closed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct QuestionAnswered {
-    /// The question.
+    /// Id of the question.
     pub question_id: QuestionId,
     /// `answered`, `expired` or `closed`.
     pub state: Word,
-    /// What was answered.
+    /// The answer; null without one.
     pub answer: Option<String>,
-    /// By whom.
+    /// Principal that answered; null without an answer.
     pub by: Option<String>,
 }
 
-/// A call of a tool waits for a person's leave.
+/// A tool call waits for a user's approval.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ApprovalRequested {
-    /// The approval.
+    /// Id of the approval.
     pub approval_id: ApprovalId,
-    /// Which tool.
+    /// Name of the tool.
     pub tool: String,
-    /// The model's name for the call.
+    /// Id that the model gave the call.
     pub tool_call_id: Option<String>,
-    /// The arguments on one line; `approvals.list` has them whole.
+    /// Arguments on one line; `approvals.list` has them in full.
     pub params_summary: Option<String>,
-    /// Which rule asks.
+    /// The policy rule that requires approval.
     pub why: String,
-    /// When it runs out as a no.
+    /// Deadline; without a decision by then, the call is denied.
     pub expires_at: Timestamp,
-    /// The session of the run that wants to make the call.
+    /// Session of the run that wants to make the call.
     pub session_key: SessionKey,
-    /// The run's agent.
+    /// Agent of the run.
     pub agent: AgentId,
-    /// The run's name.
+    /// Label of the run.
     pub label: Option<String>,
 }
 
-/// An approval is over.
+/// An approval was decided, expired or closed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ApprovalResolved {
-    /// The approval.
+    /// Id of the approval.
     pub approval_id: ApprovalId,
-    /// Which tool.
+    /// Name of the tool.
     pub tool: String,
     /// `allowed`, `denied`, `expired` or `closed`.
     pub state: Word,
-    /// Who decided; a remembered decision names who made it.
+    /// Principal that decided; for a remembered decision, the principal that made it.
     pub by: Option<String>,
-    /// For which later calls that counts: `session` or `agent`.
+    /// Scope of later calls that the decision covers: `session` or `agent`; null if none.
     pub remember: Option<Word>,
 }
 
-/// Other agents count than before.
+/// The set of agents in effect has changed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AgentsChanged {
-    /// Raised by each change.
+    /// Version of the set, raised by each change.
     pub version: i64,
-    /// What brought it about: `start`, `watch`, `manual`, …
+    /// Trigger of the change: `start`, `watch`, `manual` or `stored`.
     pub reason: Word,
-    /// Names that count now.
+    /// Names that are newly in effect.
     pub added: Vec<String>,
-    /// Names whose definition is another one.
+    /// Names whose definition has changed.
     pub changed: Vec<String>,
-    /// Names that count no more.
+    /// Names that are no longer in effect.
     pub removed: Vec<String>,
 }
 
-/// Other skills can be used in a folder than before; the next runs there have them.
+/// The skills available in a workspace have changed; the next runs there use the new set.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SkillsChanged {
-    /// The folder.
+    /// Absolute path of the workspace.
     pub workspace: String,
-    /// Raised by each change.
+    /// Version of the skills in the workspace, raised by each change.
     pub version: i64,
-    /// What brought it about: `start`, `watch`, `manual` or `config`.
+    /// Trigger of the change: `start`, `watch`, `manual` or `config`.
     pub reason: Word,
-    /// How many can be used now.
+    /// Number of skills that can be used now.
     pub skills: usize,
 }
 
-/// `usage.alert`: a threshold was passed, told once for each hour.
+/// A usage threshold was exceeded; emitted once per hour.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct UsageAlert {
     /// `cost_per_hour` or `failure_rate`.
     pub threshold: Word,
-    /// What was found: millionths of the currency of the prices, or percent.
+    /// Measured value: millionths of the currency of the prices, or percent.
     pub value: u64,
-    /// The setting, likewise.
+    /// Configured threshold, in the same unit as `value`.
     pub limit: u64,
-    /// Where the hour begins.
+    /// Start of the hour.
     pub since: Timestamp,
-    /// Where it ends.
+    /// End of the hour.
     pub until: Timestamp,
 }
 
-/// Something that a person should look at.
+/// A condition that needs an operator's attention.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(
     tag = "alert",
@@ -609,99 +610,100 @@ pub struct UsageAlert {
     rename_all_fields = "camelCase"
 )]
 pub enum AlertRaised {
-    /// A row could not be read, and was set aside.
+    /// A row could not be decoded and was quarantined.
     RowQuarantined {
-        /// The table of the row.
+        /// Name of the row's table.
         table: Word,
-        /// What is wrong with it.
+        /// Why the row could not be decoded.
         reason: String,
-        /// What became of it.
+        /// Effect on the row: `mended` (its readable part stays), `moved` (removed from its table)
+        /// or `kept` (still there, unreadable).
         fate: Word,
-        /// The session that it belongs to.
+        /// Session the row belongs to; null if unknown.
         session_id: Option<SessionId>,
-        /// The run that it belongs to.
+        /// Run the row belongs to; null if unknown.
         run_id: Option<RunId>,
     },
-    /// At a start the clock was far ahead of what is stored: nothing ends or is removed by its age
-    /// before that is clear.
+    /// At a start the clock was far ahead of the stored times. Nothing expires or is removed by age
+    /// until this is resolved.
     ClockAhead {
-        /// By how much, milliseconds.
+        /// Difference in milliseconds.
         ahead_ms: u64,
-        /// It was certainly set ahead; else that much time may have passed, which is believed once
-        /// the clock has gone on steadily for ten minutes.
+        /// True: the clock was certainly set ahead. False: that much time may really have passed;
+        /// this is accepted once the clock has run steadily for ten minutes.
         is_certain: bool,
     },
-    /// A file of the store was removed or replaced under the daemon, which saved all that the store
-    /// held and ended.
+    /// A file of the store was removed or replaced while the daemon ran. The daemon saved the
+    /// store's content and exited.
     StoreMoved {
         /// Which file, and what happened to it.
         what: String,
     },
-    /// The store's file was damaged; what could be read of it was copied out.
+    /// The store's file was damaged; its readable rows were copied to a new store.
     StoreSalvaged {
-        /// What was saved of it.
+        /// What was salvaged.
         report: Salvage,
     },
 }
 
-/// What was saved of a damaged file.
+/// Report on the salvage of a damaged store.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Salvage {
-    /// When.
+    /// When the store was salvaged.
     pub at: Timestamp,
-    /// What was wrong with it.
+    /// What was wrong with the file.
     pub why: String,
-    /// Where it lies now.
+    /// Path of the damaged file, which was set aside.
     pub set_aside: String,
-    /// Table by table.
+    /// Row counts by table.
     pub tables: Vec<SavedTable>,
-    /// Rows that were read and do not fit; they lie in quarantine.
+    /// Rows that were read but could not be decoded; they are in quarantine.
     pub quarantined: u64,
 }
 
-/// What was saved of one table.
+/// Salvage result of one table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SavedTable {
-    /// Its name.
+    /// Name of the table.
     pub table: Word,
-    /// Rows that were kept.
+    /// Number of rows kept.
     pub kept: u64,
-    /// Rows that are known to be lost.
+    /// Number of rows known to be lost.
     pub lost: u64,
-    /// There may be more lost rows than are known.
+    /// True if more rows may be lost than are counted.
     pub more: bool,
 }
 
-/// The daemon takes no work until it is stopped or resumes.
+/// The daemon accepts no new work until it stops or resumes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GatewayDraining {
-    /// This life of it.
+    /// Id of the daemon's current boot.
     pub boot_id: BootId,
-    /// What follows: `stop`, `restart` or `resume`.
+    /// What follows the drain: `stop`, `restart` or `resume`.
     pub then: Word,
-    /// How long steps in flight may go on.
+    /// Time limit for steps in flight, in milliseconds.
     pub timeout_ms: u64,
 }
 
-/// The daemon takes work again after it was away.
+/// The daemon works again after downtime or a drain.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GatewayResumed {
-    /// This life of it.
+    /// Id of the daemon's current boot.
     pub boot_id: BootId,
-    /// What it was away for: `stop` or `drain`.
+    /// Reason for the interruption: `stop` or `drain`.
     pub after: Word,
-    /// How long.
+    /// Length of the interruption in milliseconds.
     pub away_ms: u64,
 }
 
-/// The daemon is up.
+/// The daemon has started.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GatewayStarted {
-    /// This life of it.
+    /// Id of the daemon's current boot.
     pub boot_id: BootId,
 }
 

@@ -1,4 +1,4 @@
-//! `events.*` and `GET /events`: what happens, as it happens.
+//! `events.*` and `GET /events`: live events, with replay from a cursor.
 
 use std::borrow::Cow;
 
@@ -12,37 +12,37 @@ use super::shapes::{Run, Session};
 use crate::kernel::ids::{MessageId, RunId, SessionKey};
 use crate::kernel::time::Timestamp;
 
-/// The most patterns of kinds of one subscription.
+/// Maximum number of kind patterns in one subscription.
 pub const KINDS_LIMIT: usize = 32;
-/// The method name of the notifications.
+/// Method name of the notifications that carry events.
 pub const NOTIFICATION: &str = "events.event";
-/// The kind of the first item of a subscription without a cursor.
+/// Kind of the first event of a subscription without a cursor.
 pub const SNAPSHOT: &str = "snapshot";
-/// The kind of the last item for a reader that is too slow.
+/// Kind of the last event of a subscription whose reader is too slow.
 pub const LAGGED: &str = "lagged";
 
-/// `events.subscribe`. All conditions hold together.
+/// Parameters of `events.subscribe`. All given conditions must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SubscribeEvents {
-    /// Everything after this cursor; a snapshot of what is live if unset.
+    /// Deliver every event after this cursor; if unset, a snapshot of the live state comes first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<u64>,
-    /// The store that the cursor is from; another one is `cursor_unknown`.
+    /// Id of the store the cursor is from; another store answers `cursor_unknown`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub store_id: Option<String>,
-    /// Only in this session.
+    /// Only events of this session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_key: Option<SessionKey>,
-    /// Only about this run.
+    /// Only events of this run.
     #[serde(default, deserialize_with = "input::maybe_id")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_id: Option<RunId>,
-    /// Only about this run and those under it.
+    /// Only events of this run and its descendants.
     #[serde(default, deserialize_with = "input::maybe_id")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tree: Option<RunId>,
-    /// Only of these kinds: whole ones, or their beginnings with `*`; any if empty.
+    /// Only these kinds, or kinds matching a prefix with `*` such as `run.*`; any kind if empty.
     #[serde(
         default,
         deserialize_with = "kinds",
@@ -50,7 +50,7 @@ pub struct SubscribeEvents {
     )]
     #[schemars(length(max = KINDS_LIMIT))]
     pub kinds: Vec<String>,
-    /// Answers while they come, too, whatever `kinds` says.
+    /// Also deliver partial model output as it arrives, regardless of `kinds`.
     #[serde(default)]
     pub deltas: bool,
 }
@@ -67,89 +67,89 @@ fn kinds<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Er
     Ok(kinds)
 }
 
-/// `events.unsubscribe`.
+/// Parameters of `events.unsubscribe`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UnsubscribeEvents {
-    /// What `events.subscribe` answered.
+    /// Subscription id that `events.subscribe` returned.
     pub subscription: String,
 }
 impl Params for UnsubscribeEvents {
     const ALONE: Option<&'static str> = Some("subscription");
 }
 
-/// What a subscription gives. `cursor` is there for what is stored.
+/// Envelope of an event. Only stored events have a `cursor`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Event<D = Value> {
-    /// Its place in the log: strictly rising, with gaps.
+    /// Position in the event log: strictly increasing, with gaps; absent if not stored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<i64>,
-    /// When.
+    /// When it happened.
     pub at: Timestamp,
-    /// What happened.
+    /// Kind of the event; it determines the shape of `data`.
     pub kind: String,
-    /// The tenant; missing for what concerns the daemon itself.
+    /// Tenant; absent for events of the daemon itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub org_id: Option<String>,
-    /// In which session.
+    /// Session of the event; absent if it has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_key: Option<String>,
-    /// To which run.
+    /// Run of the event; absent if it has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_id: Option<RunId>,
-    /// That run's parent.
+    /// Parent of that run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent_run_id: Option<RunId>,
-    /// One trace through parent, child and restarts.
+    /// Trace id, shared by parent and child runs and kept across restarts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace_id: Option<String>,
-    /// Details.
+    /// Details; the shape depends on `kind`.
     pub data: D,
 }
 
-/// Details of `snapshot`.
+/// `data` of `snapshot`: the live state at the start of a subscription.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Snapshot {
-    /// Everything up to here is in the picture; what follows comes after it.
+    /// The snapshot includes every event up to this cursor; later events follow.
     pub cursor: i64,
-    /// The store that the cursor is from.
+    /// Id of the store the cursor is from.
     pub store_id: String,
-    /// The sessions of these runs, and the one that was asked for.
+    /// Sessions of these runs, and the session of the filter.
     pub sessions: Vec<Session>,
-    /// Open runs, newest first, and the one that was asked for in any state.
+    /// Open runs, newest first, and the run of the filter in any state.
     pub runs: Vec<Run>,
-    /// There are more; the lists have all.
+    /// True if there are more; the `list` methods return all.
     pub more: bool,
 }
 
-/// Details of `lagged`.
+/// `data` of `lagged`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Lagged {
-    /// The `since` with which nothing is missed.
+    /// Value for `since` to resume without missing an event.
     pub resume_from: i64,
-    /// The setting that bounds how far behind a reader may be.
+    /// Name of the setting that limits how far a reader may lag.
     #[serde(default)]
     pub setting: Cow<'static, str>,
 }
 
-/// Details of `message.delta`, `message.partial` and `message.reset`.
+/// `data` of `message.delta`, `message.partial` and `message.reset`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MessageText {
-    /// Which run speaks.
+    /// Run that produces the text.
     pub run_id: RunId,
-    /// The id that the message will have once it is stored.
+    /// Id that the message will have once it is stored.
     pub message_id: MessageId,
-    /// `text`; missing in a reset.
+    /// `text` or `thinking`; absent in a reset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub channel: Option<String>,
-    /// Of a delta: how many bytes of UTF-8 came before it.
+    /// Of a delta: byte offset of its text in the channel (UTF-8).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub offset: Option<u64>,
-    /// More of the message, or all of it so far.
+    /// The added text of a delta, or the whole text so far of a partial; absent in a reset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
 }

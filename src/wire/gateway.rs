@@ -1,4 +1,4 @@
-//! `gateway.*`: who answers, how it is, and its drain.
+//! `gateway.*`: handshake, status, readiness and drain.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,236 +9,236 @@ use super::shapes::Word;
 use crate::kernel::ids::BootId;
 use crate::kernel::time::Timestamp;
 
-/// A request without parameters.
+/// Parameters of a method that takes none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NoParams {}
 impl Params for NoParams {}
 
-/// An answer that says only that it worked.
+/// Result of a method that only confirms success.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Empty {}
 
-/// `gateway.hello`.
+/// Parameters of `gateway.hello`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Hello {
-    /// Who calls; for the daemon's log.
+    /// The client program; written to the daemon's log.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client: Option<ClientInfo>,
-    /// Which protocols the client can speak; all if unset.
+    /// Protocol versions the client supports; any if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub protocol: Option<ProtocolRange>,
 }
 impl Params for Hello {}
 
-/// A client program.
+/// Name and version of a client program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClientInfo {
-    /// Its name.
+    /// Name of the program.
     pub name: String,
-    /// Its version.
+    /// Version of the program.
     pub version: String,
 }
 
-/// Protocol numbers, both included.
+/// Range of protocol versions, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProtocolRange {
-    /// The lowest.
+    /// Lowest version.
     pub min: u32,
-    /// The highest.
+    /// Highest version.
     pub max: u32,
 }
 
-/// What `gateway.hello` answers.
+/// Result of `gateway.hello`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Welcome {
-    /// The protocol in use.
+    /// Protocol version in use.
     pub protocol: u32,
-    /// The daemon's version.
+    /// Version of the daemon.
     pub version: String,
-    /// Which store answers; event cursors and ids belong to it.
+    /// Id of the store; event cursors and ids are valid only for this store.
     pub store_id: String,
-    /// The methods that there are.
+    /// Names of all available methods.
     pub capabilities: Vec<String>,
-    /// How much a client may ask for.
+    /// Limits for requests of a client.
     pub limits: Limits,
-    /// On whose behalf this connection speaks.
+    /// Principal of this connection.
     pub principal: PrincipalInfo,
-    /// The daemon's clock.
+    /// Current time of the daemon's clock.
     pub server_time: Timestamp,
 }
 
-/// How much a client may ask for.
+/// Limits for requests of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Limits {
-    /// Bytes of a request.
+    /// Maximum size of a request in bytes.
     pub payload: u64,
-    /// Bytes of an answer.
+    /// Maximum size of a response in bytes.
     pub reply: u64,
-    /// Calls in flight on one connection, without waits.
+    /// Maximum number of calls in flight per connection, waits excluded.
     pub in_flight: u32,
-    /// Waits in flight on one connection.
+    /// Maximum number of waits in flight per connection.
     pub waits: u32,
-    /// Event subscriptions of one connection.
+    /// Maximum number of event subscriptions per connection.
     #[serde(default)]
     pub subscriptions: u32,
-    /// Entries of a batch.
+    /// Maximum number of entries in a batch.
     pub batch: u32,
 }
 
-/// On whose behalf a connection speaks.
+/// Principal on whose behalf a connection makes calls.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PrincipalInfo {
-    /// The tenant.
+    /// Tenant.
     pub org: String,
-    /// The user.
+    /// User.
     pub user: String,
-    /// What it may do.
+    /// Granted scopes.
     pub scopes: Vec<String>,
 }
 
-/// What `gateway.status` answers.
+/// Result of `gateway.status`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Status {
-    /// The daemon's version.
+    /// Version of the daemon.
     pub version: String,
-    /// The protocol it speaks.
+    /// Protocol version of the daemon.
     pub protocol: u32,
-    /// Its process.
+    /// Process id of the daemon.
     pub pid: u32,
-    /// This life of the process.
+    /// Id of the daemon's current boot.
     pub boot_id: BootId,
-    /// When this life began.
+    /// When this boot began.
     pub started_at: Timestamp,
-    /// How long ago that was.
+    /// Time since `startedAt` in milliseconds.
     pub uptime_ms: u64,
     /// `starting`, `ready` or `draining`.
     pub phase: String,
-    /// Which store answers.
+    /// Id of the store.
     pub store_id: String,
-    /// Where it listens.
+    /// URL at which the daemon accepts TCP connections.
     pub url: String,
-    /// The path of its Unix socket.
+    /// Path of the Unix socket; absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub socket: Option<String>,
-    /// The agent used where none is named.
+    /// Agent used if a request names none.
     pub default_agent: String,
-    /// The model in force for that agent, `provider/name`.
+    /// Model of the default agent, `provider/name`.
     pub model: String,
-    /// Who answers for models.
+    /// Configured model providers.
     #[serde(default)]
     pub providers: Vec<ModelProvider>,
-    /// What was saved of a damaged store, as long as the damaged file lies where it was put:
-    /// `gateway.doctor` says more.
+    /// Report on the salvage of a damaged store; present until the damaged file is deleted or moved
+    /// away. `gateway.doctor` has details.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub salvaged: Option<Salvaged>,
-    /// What works otherwise than the settings say, such as files that are watched by looking at
-    /// them: `gateway.doctor` says what to do.
+    /// Deviations from the settings, such as file watches that fell back to polling.
+    /// `gateway.doctor` says what to do.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notices: Vec<String>,
-    /// How full the lanes are; the last is `global`, all of them together.
+    /// Load of each lane; the last entry is `global`, the sum of all lanes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lanes: Vec<LaneUse>,
-    /// What is live.
+    /// Counts of live objects.
     pub counts: Counts,
 }
 
-/// A lane and how full it is.
+/// Load of a lane.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LaneUse {
     /// `main`, `subagent`, `nested` or `global`.
     pub name: Word,
-    /// Runs that hold a slot of it.
+    /// Number of runs that hold a slot.
     pub running: u64,
-    /// Runs that want one.
+    /// Number of runs that wait for a slot.
     pub queued: u64,
-    /// How many may hold one at once; 0: it is closed.
+    /// Maximum number of slots; 0 means the lane is closed.
     pub limit: u64,
 }
 
-/// A provider of models.
+/// A model provider.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ModelProvider {
-    /// Its name, the part of `provider/name` before the slash.
+    /// Name of the provider, the part of `provider/name` before the slash.
     pub name: String,
-    /// What it speaks: `openai`, `anthropic` or `built-in`.
+    /// API of the provider: `openai`, `anthropic` or `built-in`.
     pub kind: String,
-    /// The models it offers; `name/*` stands for any.
+    /// Models it offers; `name/*` means any.
     pub models: Vec<String>,
-    /// Why no call can succeed as things are.
+    /// Why no call can succeed with the present configuration; absent if there is no problem.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
-    /// How it is with the key that was used last; unset: it was not asked since the start.
+    /// Health with the most recently used key; absent if no request was sent since the start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health: Option<Health>,
-    /// What its models were found not to take since the start, a line each.
+    /// Features that its models were found not to support since the start, one per line.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub learned: Vec<String>,
 }
 
-/// How a provider is, for all runs that ask it with one key.
+/// Health of a provider, for all runs that use the same key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Health {
-    /// `ok`; `paused`: no request is sent; `probing`: one is, to see whether it is taken;
-    /// `recovering`: it was, and others follow, a few at a time.
+    /// `ok`; `paused`: no request is sent; `probing`: one test request is sent; `recovering`: the
+    /// test request succeeded and further ones follow, a few at a time.
     pub state: Word,
-    /// Since when it is not `ok`.
+    /// When it left state `ok`; absent if `ok`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
-    /// Until when no request is sent.
+    /// No request is sent before this time; absent if requests are sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
-    /// Failures since the last request that was answered.
+    /// Failures since the last successful request.
     pub failures: u32,
-    /// What has failed last.
+    /// Last error message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// What was saved of a damaged store.
+/// Report on the salvage of a damaged store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Salvaged {
-    /// When.
+    /// When the store was salvaged.
     pub at: Timestamp,
-    /// Where the damaged file lies. Whoever has seen to it deletes it, or moves it away.
+    /// Path of the damaged file. An operator deletes it or moves it away after review.
     pub set_aside: String,
-    /// Rows that were kept.
+    /// Number of rows kept.
     pub kept: u64,
-    /// Rows that are known to be lost.
+    /// Number of rows known to be lost.
     pub lost: u64,
-    /// There may be more lost rows than are known.
+    /// True if more rows may be lost than are counted.
     pub more: bool,
-    /// Rows that were read and did not fit; they lie in quarantine.
+    /// Rows that were read but could not be decoded; they are in quarantine.
     pub quarantined: u64,
 }
 
-/// What is live.
+/// Counts of live objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Counts {
-    /// Runs that want a slot.
+    /// Runs that wait for a slot.
     pub queued: u64,
     /// Runs that hold a slot.
     pub running: u64,
-    /// Runs that hold still.
+    /// Paused runs.
     pub paused: u64,
-    /// Runs whose turn is over, but not all that they asked for.
+    /// Runs whose turn has ended while runs they requested are still open.
     pub settling: u64,
-    /// Announces that wait to be delivered.
+    /// Announces that are not yet delivered.
     pub pending_announces: u64,
-    /// Calls of tools that wait for a person's leave.
+    /// Tool calls that wait for a user's approval.
     #[serde(default)]
     pub approvals: u64,
-    /// Questions that wait for a person's answer.
+    /// Questions that wait for a user's answer.
     #[serde(default)]
     pub questions: u64,
     /// Runs with an environment of their own that programs may still carry.
@@ -246,52 +246,52 @@ pub struct Counts {
     pub environments: u64,
 }
 
-/// What `GET /ready` answers.
+/// Body of `GET /ready`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Readiness {
     /// `starting`, `ready` or `draining`.
     pub state: String,
-    /// How far the restore has come.
+    /// Progress of the restore at startup.
     pub restoring: Restoring,
 }
 
-/// Rows restored, and to restore.
+/// Progress of the restore at startup; both 0 if none is running.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Restoring {
-    /// Rows restored.
+    /// Number of rows restored.
     pub done: u64,
-    /// Rows to restore.
+    /// Total number of rows to restore.
     pub total: u64,
 }
 
 choice! {
     /// What follows a drain.
     Then {
-        /// The process ends.
+        /// The process exits.
         Stop = "stop",
-        /// The process ends and is started again.
+        /// The process exits and is started again.
         Restart = "restart",
-        /// Work is taken again.
+        /// The daemon accepts work again.
         Resume = "resume",
     }
 }
 
-/// `gateway.drain`.
+/// Parameters of `gateway.drain`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Drain {
-    /// What follows.
+    /// What follows the drain.
     pub then: Then,
-    /// How long steps in flight may go on; as configured if unset.
+    /// Time limit for steps in flight; the configured limit if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<DrainTimeout>,
 }
 impl Params for Drain {}
 
-/// What `gateway.drain` answers: it has begun.
+/// Result of `gateway.drain`: the drain has begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Draining {
-    /// How long steps in flight may go on.
+    /// Time limit for steps in flight, in milliseconds.
     pub timeout_ms: u64,
 }

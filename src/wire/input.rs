@@ -1,5 +1,5 @@
-//! Values as clients give them: durations, ids, texts and words of a closed set, each checked
-//! where it is read, so that a refusal names the parameter.
+//! Values in requests: durations, ids, texts and enums. Each is checked where it is decoded, so
+//! that the error names the parameter.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,25 +14,25 @@ use serde_json::Value;
 use super::schema;
 use crate::kernel::ids::AgentId;
 
-/// The most bytes of `meta`, as JSON.
+/// Maximum size of `meta` as JSON, in bytes.
 pub const META_LIMIT: usize = 4 * 1024;
-/// The most characters of an idempotency key.
+/// Maximum number of characters of an idempotency key.
 pub const KEY_LIMIT: usize = 256;
-/// The most characters of a label or title.
+/// Maximum number of characters of a label or title.
 pub const NAME_LIMIT: usize = 256;
-/// The longest window of one wait.
+/// Maximum timeout of one wait.
 pub const WAIT_LIMIT: Duration = Duration::from_secs(3600);
-/// The longest time that a drain may be given.
+/// Maximum timeout of a drain.
 pub const DRAIN_LIMIT: Duration = Duration::from_secs(24 * 3600);
-/// The longest limit that a request may give a run.
+/// Maximum run timeout in a request.
 pub const RUN_LIMIT: Duration = Duration::from_secs(30 * 24 * 3600);
-/// Entries of a page, where the request does not say.
+/// Default page size.
 pub const PAGE_DEFAULT: u32 = 50;
-/// The most entries of a page.
+/// Maximum page size.
 pub const PAGE_LIMIT: u32 = 500;
 
-/// Declares an enum of words that a parameter may have. Words after `later` are known, but
-/// this version does not do what they ask for, and says so.
+/// Declares an enum of the values a parameter may have. Values after `later` belong to the protocol
+/// but are not supported by this version; the error says so.
 macro_rules! choice {
     ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $text:literal,)+ }
      $(later [$($later:literal),+])?) => {
@@ -41,12 +41,12 @@ macro_rules! choice {
         pub enum $name { $($(#[$vdoc])* #[schemars(rename = $text)] $variant,)+ }
 
         impl $name {
-            /// Every word that it may be.
+            /// Every value this version accepts.
             const WORDS: &'static [&'static str] = &[$($text),+];
-            /// Words of the protocol that this version does not have.
+            /// Values of the protocol that this version does not support.
             const LATER: &'static [&'static str] = &[$($($later),+)?];
 
-            /// The word on the wire.
+            /// Value on the wire.
             pub fn as_str(self) -> &'static str {
                 match self { $($name::$variant => $text,)+ }
             }
@@ -83,27 +83,27 @@ pub(crate) fn refuse_word(word: &str, known: &[&str], later: &[&str]) -> String 
 }
 
 choice! {
-    /// How much a model may think before it answers.
+    /// How much a model thinks before it answers.
     ThinkingLevel {
-        /// Not at all.
+        /// No thinking.
         Off = "off",
-        /// As little as the model can.
+        /// The least the model supports.
         Minimal = "minimal",
-        /// A little.
+        /// Below medium.
         Low = "low",
-        /// Some.
+        /// Medium.
         Medium = "medium",
-        /// A lot.
+        /// Above medium.
         High = "high",
-        /// More than a lot.
+        /// Above high.
         XHigh = "xhigh",
-        /// As much as the model can.
+        /// The most the model supports.
         Max = "max",
     }
 }
 
-/// A length of time as clients give it: humantime text (`"90s"`, `"1h 30m"`) or a plain
-/// number of seconds. Exact to the millisecond.
+/// A duration in a request: humantime text (`"90s"`, `"1h 30m"`) or a number of seconds. Precise to
+/// the millisecond.
 struct Span(Duration);
 
 impl<'de> Deserialize<'de> for Span {
@@ -202,7 +202,7 @@ fn write_ms<S: Serializer>(ms: u64, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(&format_args!("{ms}ms"))
 }
 
-/// How long a call waits; zero = it answers at once. At most [`WAIT_LIMIT`].
+/// Timeout of a call that waits, at most [`WAIT_LIMIT`]; zero answers immediately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitTimeout(pub Duration);
 
@@ -230,7 +230,7 @@ impl<'de> Deserialize<'de> for WaitTimeout {
     }
 }
 
-/// How long a drain lets steps in flight go on; zero = not at all. At most [`DRAIN_LIMIT`].
+/// Time limit of a drain for steps in flight, at most [`DRAIN_LIMIT`]; zero gives them no time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DrainTimeout(pub Duration);
 
@@ -252,7 +252,7 @@ impl<'de> Deserialize<'de> for DrainTimeout {
     }
 }
 
-/// How long a run may run, milliseconds; more than zero and at most [`RUN_LIMIT`].
+/// Run timeout in milliseconds; more than zero and at most [`RUN_LIMIT`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunTimeout(pub u64);
 
@@ -280,7 +280,7 @@ impl<'de> Deserialize<'de> for RunTimeout {
     }
 }
 
-/// How many entries a page has at most: 1 to [`PAGE_LIMIT`].
+/// Maximum number of entries of a page: 1 to [`PAGE_LIMIT`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct PageSize(pub u32);
 
@@ -302,7 +302,7 @@ impl<'de> Deserialize<'de> for PageSize {
     }
 }
 
-/// Data of the client that comes back unchanged; at most [`META_LIMIT`] bytes of JSON.
+/// Client data that is returned unchanged; at most [`META_LIMIT`] bytes of JSON.
 pub(crate) fn meta<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Value>, D::Error> {
     let value = Option::<Value>::deserialize(from)?;
     if let Some(value) = &value {
@@ -316,7 +316,7 @@ pub(crate) fn meta<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Value>, 
     Ok(value)
 }
 
-/// Text that says something.
+/// Text that is not blank.
 pub(crate) fn text<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
     let text = String::deserialize(from)?;
     if text.trim().is_empty() {
@@ -325,12 +325,12 @@ pub(crate) fn text<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Erro
     Ok(text)
 }
 
-/// A label or title: 1 to [`NAME_LIMIT`] characters.
+/// An optional label or title: 1 to [`NAME_LIMIT`] characters.
 pub(crate) fn name<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
     bounded(from, NAME_LIMIT)
 }
 
-/// An idempotency key: 1 to [`KEY_LIMIT`] characters.
+/// An optional idempotency key: 1 to [`KEY_LIMIT`] characters.
 pub(crate) fn key<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
     bounded(from, KEY_LIMIT)
 }
@@ -346,13 +346,13 @@ fn bounded<'de, D: Deserializer<'de>>(from: D, most: usize) -> Result<Option<Str
     }
 }
 
-/// An agent's name, as [`AgentId::given`] reads it.
+/// An optional agent name, as [`AgentId::given`] reads it.
 pub(crate) fn agent<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
     let text = Option::<String>::deserialize(from)?;
     Ok(text.as_deref().and_then(AgentId::given).map(str::to_owned))
 }
 
-/// An absolute folder.
+/// An optional absolute path.
 pub(crate) fn folder<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
     let text = Option::<String>::deserialize(from)?;
     if let Some(text) = &text {
@@ -366,12 +366,12 @@ pub(crate) fn folder<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String
     Ok(text)
 }
 
-/// As [`folder`], where it must be given.
+/// As [`folder`], but required.
 pub(crate) fn needed_folder<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
     folder(from)?.ok_or_else(|| D::Error::custom("an absolute path is expected"))
 }
 
-/// An id, read by its own rule and not by the wider one of the UUID library.
+/// An id, parsed by its own stricter rule instead of the UUID library's.
 pub(crate) fn id<'de, D, T>(from: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -380,7 +380,7 @@ where
     String::deserialize(from)?.parse().map_err(D::Error::custom)
 }
 
-/// As [`id`], where it may be missing.
+/// As [`id`], but optional.
 pub(crate) fn maybe_id<'de, D, T>(from: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -391,7 +391,7 @@ where
         .transpose()
 }
 
-/// As [`id`], for a list that may be missing.
+/// As [`id`], for an optional list.
 pub(crate) fn maybe_ids<'de, D, T>(from: D) -> Result<Option<Vec<T>>, D::Error>
 where
     D: Deserializer<'de>,
@@ -414,7 +414,7 @@ where
     ids.map_err(D::Error::custom)
 }
 
-/// A run id that a client chose: version 7, so that it sorts among the others.
+/// A client-chosen run id: UUID version 7, so that it sorts with the generated ones.
 pub(crate) fn chosen_run<'de, D>(from: D) -> Result<Option<crate::kernel::ids::RunId>, D::Error>
 where
     D: Deserializer<'de>,

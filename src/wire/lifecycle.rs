@@ -1,5 +1,5 @@
-//! What ends, changes, repeats and removes: `runs.cancel`, `runs.steer` and their kin, and those
-//! methods of `sessions.*` that change a session that is there.
+//! Cancel, steer, resolve and retry runs (`runs.*`), and change existing sessions
+//! (`sessions.cancel`, `patch`, `reset`, `delete`, `compact`).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,14 +8,14 @@ use super::decode::Params;
 use super::input::{self, ThinkingLevel, choice};
 use crate::kernel::ids::{AgentId, MessageId, RunId, SessionKey, StepId};
 
-/// `runs.cancel`.
+/// Parameters of `runs.cancel`, which also cancels the run's descendants.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CancelRun {
-    /// Which.
+    /// Id of the run.
     #[serde(deserialize_with = "input::id")]
     pub run_id: RunId,
-    /// Why, for people.
+    /// Reason, stored with the cancel request and shown to users.
     #[serde(default, deserialize_with = "input::name")]
     #[schemars(length(min = 1, max = input::NAME_LIMIT))]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -27,17 +27,17 @@ impl Params for CancelRun {
     }
 }
 
-/// `sessions.cancel`.
+/// Parameters of `sessions.cancel`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CancelSession {
-    /// What goes on in this session, and below it.
+    /// Key of the session whose work, descendants included, is cancelled.
     pub session_key: SessionKey,
-    /// Everything of its conversation: also what it has asked other sessions, and sessions below
-    /// it in which nothing is open.
+    /// Cancel the whole conversation: also requests it sent to other sessions, and descendant
+    /// sessions without open runs.
     #[serde(default)]
     pub all: bool,
-    /// Why, for people.
+    /// Reason, stored with the cancel request and shown to users.
     #[serde(default, deserialize_with = "input::name")]
     #[schemars(length(min = 1, max = input::NAME_LIMIT))]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -49,30 +49,31 @@ impl Params for CancelSession {
     }
 }
 
-/// What a cancel answers. Each run of the subtree that was open stands in one of the lists.
+/// Result of a cancel. Every run of the subtree that was open is in exactly one of the lists.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Cancelled {
-    /// These have ended by it.
+    /// Runs that this call ended.
     pub cancelled: Vec<RunId>,
-    /// These had ended before, or were ended by something else meanwhile.
+    /// Runs that had ended before, or that ended for another reason meanwhile.
     pub already_ended: Vec<RunId>,
-    /// These are marked to end, and what carries them out is still there.
+    /// Runs marked as cancelled whose execution has not stopped yet.
     pub not_ended: Vec<RunId>,
 }
 
-/// `runs.steer`.
+/// Parameters of `runs.steer`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Steer {
-    /// A run in the middle of its turn.
+    /// Id of a run in the middle of its turn.
     #[serde(deserialize_with = "input::id")]
     pub run_id: RunId,
-    /// What is said.
+    /// Text for the run's next model call.
     #[serde(deserialize_with = "input::text")]
     #[schemars(regex(pattern = r"\S"))]
     pub message: String,
-    /// The message's id, for a safe repeat.
+    /// Id of the message, used for idempotency: a repeat with the same id adds nothing. Generated
+    /// if unset.
     #[serde(default, deserialize_with = "input::maybe_id")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message_id: Option<MessageId>,
@@ -83,41 +84,41 @@ impl Params for Steer {
     }
 }
 
-/// What `runs.steer` answers: the text is in the store.
+/// Result of `runs.steer`: the message is stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Steered {
-    /// The run.
+    /// Id of the run.
     pub run_id: RunId,
-    /// The id of the message that the run's next model call sees.
+    /// Id of the message that the run's next model call sees.
     pub message_id: MessageId,
 }
 
 choice! {
-    /// What a person says of a call that may have happened.
+    /// The user's decision on a call that may or may not have happened.
     Decision {
-        /// It has happened.
+        /// The call happened.
         Done = "done",
-        /// It has not: it is carried out now.
+        /// The call did not happen; it is made now.
         NotDone = "not_done",
-        /// Whatever it is, the run ends.
+        /// End the run, whether or not the call happened.
         Abort = "abort",
     }
 }
 
-/// `runs.resolve`.
+/// Parameters of `runs.resolve`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ResolveRun {
-    /// A run that needs a review.
+    /// Id of a run that needs a review.
     #[serde(deserialize_with = "input::id")]
     pub run_id: RunId,
-    /// The call, one of the run's `reviews`.
+    /// Step of the call, from the run's `reviews`.
     #[serde(deserialize_with = "input::id")]
     pub step_id: StepId,
-    /// What is said of it.
+    /// Whether the call happened.
     pub decision: Decision,
-    /// With `done`: its result, for the model.
+    /// With `done`: result of the call, passed to the model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result: Option<String>,
 }
@@ -127,14 +128,14 @@ impl Params for ResolveRun {
     }
 }
 
-/// `runs.retry`.
+/// Parameters of `runs.retry`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RetryRun {
-    /// A run that has ended.
+    /// Id of a run that has ended.
     #[serde(deserialize_with = "input::id")]
     pub run_id: RunId,
-    /// For a safe repeat.
+    /// Idempotency key; a repeat with the same key returns the first answer.
     #[serde(default, deserialize_with = "input::key")]
     #[schemars(length(min = 1, max = input::KEY_LIMIT))]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -146,31 +147,31 @@ impl Params for RetryRun {
     }
 }
 
-/// What `runs.retry` answers: the new run is in the store.
+/// Result of `runs.retry`: the new run is stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Retried {
-    /// `accepted`.
+    /// Always `accepted`.
     pub status: String,
-    /// The new run.
+    /// Id of the new run.
     pub run_id: RunId,
-    /// The run that it does again.
+    /// Id of the run that is repeated.
     pub retry_of: RunId,
-    /// The session it works in.
+    /// Session the new run works in.
     pub session_key: SessionKey,
-    /// Who does it.
+    /// Agent that executes it.
     pub agent: AgentId,
-    /// With which model.
+    /// Model it uses, `provider/name`.
     pub model: String,
-    /// What the caller should know.
+    /// Warnings for the caller.
     pub warnings: Vec<String>,
 }
 
-/// `runs.retry_announce` and `runs.dismiss_announce`.
+/// Parameters of `runs.retry_announce` and `runs.dismiss_announce`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct OfAnnounce {
-    /// The run whose end is to be told, or not.
+    /// Id of the run whose result is to be announced again, or not at all.
     #[serde(deserialize_with = "input::id")]
     pub run_id: RunId,
 }
@@ -180,51 +181,51 @@ impl Params for OfAnnounce {
     }
 }
 
-/// What `runs.retry_announce` and `runs.dismiss_announce` answer.
+/// Result of `runs.retry_announce` and `runs.dismiss_announce`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AnnounceDecided {
-    /// The run.
+    /// Id of the run.
     pub run_id: RunId,
-    /// The wake run that was made to show its end.
+    /// Wake run that was created to show the result; absent if none was needed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wake_run_id: Option<RunId>,
 }
 
-/// `sessions.patch`: a value that is left out stays as it is, null takes it away.
+/// Parameters of `sessions.patch`. An absent field stays unchanged; null clears it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PatchSession {
-    /// Which.
+    /// Key of the session.
     pub session_key: SessionKey,
-    /// A name for look-ups.
+    /// Label for lookups.
     #[serde(default, deserialize_with = "patched_name")]
     #[schemars(length(min = 1, max = input::NAME_LIMIT))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<Option<String>>,
-    /// A heading for people.
+    /// Display title.
     #[serde(default, deserialize_with = "patched_name")]
     #[schemars(length(min = 1, max = input::NAME_LIMIT))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<Option<String>>,
-    /// The model of its turns; null: the agent's.
+    /// Model of its turns; null uses the agent's model.
     #[serde(default, deserialize_with = "patched_name")]
     #[schemars(length(min = 1, max = input::NAME_LIMIT))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<Option<String>>,
-    /// How much that model thinks; null: the agent's level.
+    /// Thinking level of its turns; null uses the agent's level.
     #[serde(
         default,
         deserialize_with = "patched_level",
         skip_serializing_if = "Option::is_none"
     )]
     pub thinking: Option<Option<ThinkingLevel>>,
-    /// The folder that its tools see, absolute.
+    /// Absolute working directory of its tools.
     #[serde(default, deserialize_with = "patched_folder")]
     #[schemars(regex(pattern = "^/"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cwd: Option<Option<String>>,
-    /// Only if its revision is this one; else `conflict`.
+    /// Patch only if the session has this revision; otherwise `conflict`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub if_revision: Option<i64>,
 }
@@ -234,7 +235,7 @@ impl Params for PatchSession {
     }
 }
 
-/// A value that is there, be it null.
+/// Wraps a present value in `Some`, so that null differs from an absent field.
 fn patched_name<'de, D: serde::Deserializer<'de>>(
     from: D,
 ) -> Result<Option<Option<String>>, D::Error> {
@@ -253,17 +254,17 @@ fn patched_level<'de, D: serde::Deserializer<'de>>(
     Option::deserialize(from).map(Some)
 }
 
-/// `sessions.reset`.
+/// Parameters of `sessions.reset`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ResetSession {
-    /// Which.
+    /// Key of the session.
     pub session_key: SessionKey,
-    /// Cancel its open runs first; without it they are a `conflict`.
+    /// Cancel its open runs first; if false, open runs are a `conflict`.
     #[serde(default)]
     pub force: bool,
-    /// The generation that is to end, for a safe repeat: where a later one has begun already,
-    /// the session is answered as it is.
+    /// Generation to end, for idempotency: if a later one has already begun, the session is
+    /// returned unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub if_generation: Option<i64>,
 }
@@ -273,13 +274,13 @@ impl Params for ResetSession {
     }
 }
 
-/// `sessions.delete`.
+/// Parameters of `sessions.delete`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct DeleteSession {
-    /// Which.
+    /// Key of the session.
     pub session_key: SessionKey,
-    /// Cancel its open runs first; without it they are a `conflict`.
+    /// Cancel its open runs first; if false, open runs are a `conflict`.
     #[serde(default)]
     pub force: bool,
 }
@@ -289,24 +290,24 @@ impl Params for DeleteSession {
     }
 }
 
-/// What `sessions.delete` answers.
+/// Result of `sessions.delete`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Deleted {
-    /// The key, which is free now.
+    /// Key of the deleted session; it can be used again.
     pub session_key: SessionKey,
     /// Always true.
     pub deleted: bool,
 }
 
-/// `sessions.compact`: a run of its own, queued behind the turns that wait in the session. What
-/// was said stays in the transcript; its model is shown a summary of the older part.
+/// Parameters of `sessions.compact`, which queues a run behind the waiting turns of the session.
+/// The transcript keeps all messages; the model sees a summary of the older part.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CompactSession {
-    /// Which.
+    /// Key of the session.
     pub session_key: SessionKey,
-    /// For a safe repeat.
+    /// Idempotency key; a repeat with the same key returns the first answer.
     #[serde(default, deserialize_with = "input::key")]
     #[schemars(length(min = 1, max = input::KEY_LIMIT))]
     pub idempotency_key: Option<String>,
@@ -317,14 +318,14 @@ impl Params for CompactSession {
     }
 }
 
-/// What `sessions.compact` answers: the run is in the store. Its result says what has come of it.
+/// Result of `sessions.compact`: the run is stored. The outcome is in the run's result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Compacting {
-    /// `accepted`.
+    /// Always `accepted`.
     pub status: String,
-    /// The run that shortens.
+    /// Id of the run that compacts the session.
     pub run_id: RunId,
-    /// The session.
+    /// Key of the session.
     pub session_key: SessionKey,
 }

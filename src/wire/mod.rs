@@ -1,5 +1,5 @@
-//! What clients see: requests, answers and errors of the RPC protocol, used by the gateway,
-//! which decodes requests and encodes answers, and by the client, which does the opposite.
+//! Types of the RPC protocol: requests, results, events and errors. The gateway decodes requests
+//! and encodes results; the client does the opposite.
 
 pub mod agents;
 pub mod approvals;
@@ -26,5 +26,5 @@ pub mod skills;
 pub mod trust;
 pub mod usage;
 
-/// The protocol that this version speaks.
+/// Version number of the protocol that this build speaks, as negotiated in `gateway.hello`.
 pub const PROTOCOL: u32 = 1;

@@ -1,4 +1,4 @@
-//! `questions.*`: what runs ask people, and what people answer.
+//! `questions.*`: questions of runs to the user, and the answers.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,60 +10,60 @@ use crate::kernel::ids::{AgentId, QuestionId, RunId, SessionKey};
 use crate::kernel::time::Timestamp;
 
 choice! {
-    /// How far a question has come.
+    /// State of a question.
     State {
-        /// Somebody may answer.
+        /// Waiting for an answer.
         Open = "open",
-        /// Somebody has.
+        /// Answered.
         Answered = "answered",
-        /// Nobody has in time.
+        /// The deadline passed without an answer.
         Expired = "expired",
-        /// Its run has ended before.
+        /// The run ended before an answer.
         Closed = "closed",
     }
 }
 
-/// `questions.list`.
+/// Parameters of `questions.list`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ListQuestions {
-    /// Only those of this session.
+    /// Only questions of this session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_key: Option<SessionKey>,
-    /// With that: those of the whole tree in which it lies; true if unset.
+    /// With `sessionKey`: questions of the whole session tree that contains it; true if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tree: Option<bool>,
-    /// Only those in this state; any if unset.
+    /// Only questions in this state; any state if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<State>,
-    /// How many at most.
+    /// Page size: 1 to 500; 50 if unset.
     #[serde(default)]
     pub limit: PageSize,
-    /// Where to go on.
+    /// `nextCursor` of the previous page; the first page if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
 }
 impl Params for ListQuestions {}
 
-/// What `questions.list` answers.
+/// Result of `questions.list`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Questions {
-    /// A page of them, oldest first.
+    /// One page of questions, oldest first.
     pub questions: Vec<Question>,
-    /// Where the next page begins.
+    /// Cursor of the next page; absent on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
 }
 
-/// `questions.answer`: one of `text` and `choice`.
+/// Parameters of `questions.answer`. Exactly one of `text` and `choice` is required.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AnswerQuestion {
-    /// Which.
+    /// Id of the question.
     #[serde(deserialize_with = "input::id")]
     pub id: QuestionId,
-    /// In one's own words.
+    /// Free-form answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
     /// One of the proposed answers.
@@ -72,45 +72,45 @@ pub struct AnswerQuestion {
 }
 impl Params for AnswerQuestion {}
 
-/// What a run asks people, with where it comes from.
+/// A question of a run to the user, with its origin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Question {
-    /// Its id.
+    /// Id of the question.
     pub id: QuestionId,
-    /// The run that asks.
+    /// Run that asks.
     pub run_id: RunId,
-    /// That run's session.
+    /// Session of that run.
     pub session_key: SessionKey,
-    /// The top of the tree in which it lies.
+    /// Root session of the tree that contains it; absent if that session was deleted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub root_session_key: Option<SessionKey>,
-    /// The agent that asks.
+    /// Agent that asks.
     pub agent: AgentId,
-    /// The run's name.
+    /// Label of the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// What the run is about.
+    /// Title of the run: the start of its task on one line.
     pub title: String,
-    /// Levels below the root session.
+    /// Depth of the run below the root session.
     pub depth: u32,
-    /// What is asked.
+    /// Text of the question.
     pub text: String,
-    /// Answers that are proposed; another one may be given.
+    /// Proposed answers; a free-form answer is also accepted.
     pub choices: Vec<String>,
-    /// When it was asked.
+    /// When the question was asked.
     pub asked_at: Timestamp,
-    /// When it runs out as "no answer".
+    /// Deadline; without an answer by then, the outcome is "no answer".
     pub expires_at: Timestamp,
     /// `open`, `answered`, `expired` or `closed`.
     pub state: Word,
-    /// What was answered.
+    /// The answer; absent without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answer: Option<String>,
-    /// By whom.
+    /// Principal that answered; absent without an answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answered_by: Option<String>,
-    /// When it was over.
+    /// When the question left state `open`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
 }

@@ -1,4 +1,4 @@
-//! `agent.*` and `runs.*`: start turns, wait for runs, look at them.
+//! `agent.*` and `runs.*`: start turns, wait for runs, and inspect them.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -16,47 +16,47 @@ use super::shapes::{Run, Step};
 use crate::kernel::ids::{RunId, SessionKey};
 use crate::kernel::time::Timestamp;
 
-/// `agent.run`.
+/// Parameters of `agent.run`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Turn {
-    /// The session; made if there is none.
+    /// Key of the session; the session is created if it does not exist.
     pub session_key: SessionKey,
-    /// What is said.
+    /// Text of the user message.
     #[serde(deserialize_with = "input::text")]
     #[schemars(regex(pattern = r"\S"))]
     pub message: String,
-    /// The agent of a session that must be made first.
+    /// Agent for the session if this call creates it.
     #[serde(default, deserialize_with = "input::agent")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// An id chosen by the client, a UUID of version 7.
+    /// Client-chosen run id, a UUID version 7; generated if unset.
     #[serde(default, deserialize_with = "input::chosen_run")]
     #[schemars(schema_with = "schema::chosen_run")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_id: Option<RunId>,
-    /// In place of the session's model, for this turn.
+    /// Model for this turn, instead of the session's model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// How much the model thinks, in place of the agent's level.
+    /// Thinking level for this turn, instead of the agent's level.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thinking: Option<ThinkingLevel>,
-    /// How long it may run.
+    /// Maximum running time; the default of the agent or the settings if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_timeout: Option<RunTimeout>,
-    /// What it may use.
+    /// Budget of the run and its descendants; only the configured budgets apply if unset.
     #[serde(default, deserialize_with = "super::budget::checked")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub budget: Option<Budget>,
-    /// What its programs have in their environment.
+    /// Environment variables for the run's programs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub env: Option<Env>,
-    /// For a safe repeat.
+    /// Idempotency key; a repeat with the same key returns the first answer.
     #[serde(default, deserialize_with = "input::key")]
     #[schemars(length(min = 1, max = input::KEY_LIMIT))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
-    /// Comes back unchanged.
+    /// Client data, returned unchanged; at most 4 KiB of JSON.
     #[serde(default, deserialize_with = "input::meta")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub meta: Option<Value>,
@@ -69,133 +69,133 @@ impl Params for Turn {
     }
 }
 
-/// What `agent.run` answers: the run is in the store.
+/// Result of `agent.run`: the run is stored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TurnAccepted {
-    /// `accepted`.
+    /// Always `accepted`.
     pub status: String,
-    /// The run.
+    /// Id of the run.
     pub run_id: RunId,
-    /// Its session.
+    /// Key of its session.
     pub session_key: SessionKey,
-    /// The session was made by this call.
+    /// True if this call created the session.
     pub created: bool,
-    /// What the caller should know.
+    /// Warnings for the caller.
     pub warnings: Vec<String>,
 }
 
 choice! {
-    /// What a wait for several runs waits for.
+    /// Condition of a wait for several runs.
     WaitMode {
-        /// Until every one has ended.
+        /// Until all runs have ended.
         All = "all",
-        /// Until one has ended.
+        /// Until any run has ended.
         Any = "any",
     }
 }
 
-/// The most runs of one wait.
+/// Maximum number of runs in one wait.
 pub const WAIT_RUNS: usize = 256;
 
-/// `agent.wait`: one of `runId` and `runIds`.
+/// Parameters of `agent.wait`. Exactly one of `runId` and `runIds` is required.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Wait {
-    /// The run.
+    /// The run to wait for.
     #[serde(default, deserialize_with = "input::maybe_id")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_id: Option<RunId>,
-    /// The runs.
+    /// The runs to wait for; 1 to 256.
     #[serde(default, deserialize_with = "input::maybe_ids")]
     #[schemars(length(min = 1, max = WAIT_RUNS))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_ids: Option<Vec<RunId>>,
-    /// For several runs; `all` if unset.
+    /// Condition for several runs; `all` if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<WaitMode>,
-    /// How long this call waits; 30 s if unset.
+    /// Timeout of this call; 30 s if unset.
     #[serde(default)]
     pub wait_timeout: WaitTimeout,
 }
 impl Params for Wait {}
 
-/// What `agent.wait` answers.
+/// Result of `agent.wait`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Waited {
-    /// One entry for each id, in the order in which they were given.
+    /// One entry per id, in the order of the request.
     pub runs: Vec<WaitedRun>,
-    /// What was waited for has ended.
+    /// True if the condition of the wait is met.
     pub done: bool,
-    /// Why it answers: `ended`, `window` or `draining`.
+    /// Why the call returned: `ended`, `window` (the timeout passed) or `draining`.
     pub cause: Cow<'static, str>,
 }
 
-/// One run of a wait.
+/// One run in the result of a wait.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum WaitedRun {
-    /// It is there.
+    /// The run exists.
     Known {
-        /// `ok`, `error`, `timeout`, `cancelled`, `interrupted`, or `pending`.
+        /// `ok`, `error`, `timeout`, `cancelled` or `interrupted` if it ended, otherwise `pending`.
         status: Cow<'static, str>,
-        /// The run as it is now.
+        /// The run in its present state.
         #[serde(flatten)]
         run: Box<Run>,
     },
-    /// No run has that id.
+    /// No run with that id exists.
     #[serde(rename_all = "camelCase")]
     Unknown {
-        /// `not_found`, or `expired` where retention has removed it.
+        /// `not_found`, or `expired` if retention deleted the run.
         status: Cow<'static, str>,
-        /// The id.
+        /// Id from the request.
         run_id: RunId,
     },
 }
 
-/// `runs.get`.
+/// Parameters of `runs.get`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct GetRun {
-    /// Which.
+    /// Id of the run.
     #[serde(deserialize_with = "input::id")]
     pub run_id: RunId,
 }
 impl Params for GetRun {}
 
 choice! {
-    /// A state by which runs can be listed.
+    /// Run state to filter by.
     State {
-        /// Wants a slot.
+        /// Waiting for a slot.
         Queued = "queued",
-        /// Holds a slot.
+        /// Holding a slot.
         Running = "running",
-        /// Holds still.
+        /// Paused, without a slot.
         Paused = "paused",
-        /// Waits for what it asked others for.
+        /// The turn has ended; runs it requested are still open.
         Settling = "settling",
         /// Ended with a final text.
         Ok = "ok",
         /// Failed.
         Error = "error",
-        /// Its own limit passed.
+        /// Ended because its own timeout passed.
         Timeout = "timeout",
-        /// Somebody asked for it.
+        /// Ended by a cancel request.
         Cancelled = "cancelled",
-        /// Could not be carried on after a crash.
+        /// Could not be resumed after a crash.
         Interrupted = "interrupted",
     }
 }
 
 impl State {
-    /// Of runs that have not ended.
+    /// States of runs that have not ended.
     pub const OPEN: [State; 4] = [
         State::Queued,
         State::Running,
         State::Paused,
         State::Settling,
     ];
-    /// Of runs that have.
+    /// States of runs that have ended.
     pub const ENDED: [State; 5] = [
         State::Ok,
         State::Error,
@@ -205,147 +205,147 @@ impl State {
     ];
 }
 
-/// `runs.list`.
+/// Parameters of `runs.list`. All given conditions must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ListRuns {
-    /// Only those working in this session.
+    /// Only runs that work in this session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_key: Option<SessionKey>,
-    /// Only those asked for by this session.
+    /// Only runs requested by this session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent: Option<SessionKey>,
-    /// Only those in these states; any if empty.
+    /// Only runs in these states; any state if empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub states: Vec<State>,
-    /// Only those of this agent.
+    /// Only runs of this agent.
     #[serde(default, deserialize_with = "input::agent")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// Only those with this label.
+    /// Only runs with this label.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// Only those under this run, itself included.
+    /// Only this run and its descendants.
     #[serde(default, deserialize_with = "input::maybe_id")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tree: Option<RunId>,
-    /// Only those whose announce is not delivered or not acknowledged.
+    /// Only runs whose announce is not delivered or not acknowledged.
     #[serde(default)]
     pub undelivered: bool,
-    /// Only those that hold still until a person has said whether a call has happened.
+    /// Only runs paused until a user decides whether a call happened.
     #[serde(default)]
     pub needs_review: bool,
-    /// Only those whose `meta` has all of these fields with these values: texts, whole numbers,
-    /// true or false.
+    /// Only runs whose `meta` has all of these fields with these values: strings, integers or
+    /// booleans.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub meta: Option<BTreeMap<String, MetaValue>>,
-    /// Only those accepted after this point.
+    /// Only runs accepted after this time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub created_after: Option<Timestamp>,
-    /// Only those accepted before this point.
+    /// Only runs accepted before this time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub created_before: Option<Timestamp>,
-    /// With the number of them on all pages.
+    /// Include the total number of matching runs.
     #[serde(default)]
     pub total: bool,
-    /// How many at most.
+    /// Page size: 1 to 500; 50 if unset.
     #[serde(default)]
     pub limit: PageSize,
-    /// Where to go on.
+    /// `nextCursor` of the previous page; the first page if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
 }
 impl Params for ListRuns {}
 
-/// A value of a field of `meta` by which runs can be found.
+/// Value of a `meta` field to filter by.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(
     untagged,
     expecting = "a text, a whole number, true or false is expected"
 )]
 pub enum MetaValue {
-    /// True or false.
+    /// A boolean.
     Flag(bool),
-    /// A whole number.
+    /// An integer.
     Number(i64),
-    /// A text.
+    /// A string.
     Text(String),
 }
 
-/// What `runs.list` answers.
+/// Result of `runs.list`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Runs {
-    /// A page of them; their results are cut to a preview.
+    /// One page of runs, newest first; results are truncated to a preview.
     pub runs: Vec<Run>,
-    /// Where the next page begins.
+    /// Cursor of the next page; absent on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
-    /// How many there are on all pages, if that was asked for.
+    /// Number of matching runs on all pages; absent unless requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total: Option<u64>,
 }
 
-/// `runs.steps`.
+/// Parameters of `runs.steps`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ListSteps {
-    /// Of which run.
+    /// Id of the run.
     #[serde(deserialize_with = "input::id")]
     pub run_id: RunId,
-    /// How many at most.
+    /// Page size: 1 to 500; 50 if unset.
     #[serde(default)]
     pub limit: PageSize,
-    /// Where to go on.
+    /// `nextCursor` of the previous page; the first page if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
 }
 impl Params for ListSteps {}
 
-/// `runs.output`.
+/// Parameters of `runs.output`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct GetOutput {
-    /// Of which run.
+    /// Id of the run.
     #[serde(deserialize_with = "input::id")]
     pub run_id: RunId,
-    /// Of which of its calls, by the model's name for it.
+    /// Id that the model gave the tool call.
     pub tool_call_id: String,
-    /// The first byte to give; 0 if unset.
+    /// First byte to return; 0 if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub offset: Option<u64>,
 }
 impl Params for GetOutput {}
 
-/// What `runs.output` answers: a part of what a tool has answered, as it was before it was cut
-/// for the transcript.
+/// Result of `runs.output`: a part of a tool's output, as it was before it was truncated for the
+/// transcript.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Output {
-    /// The run.
+    /// Id of the run.
     pub run_id: RunId,
-    /// The call.
+    /// Id that the model gave the tool call.
     pub tool_call_id: String,
-    /// Where the part begins: at the byte that was asked for, or at the next character.
+    /// Byte offset of this part: the requested one, or that of the next whole character.
     pub offset: u64,
-    /// The part.
+    /// The part, at most 256 KiB.
     pub text: String,
-    /// Where the next part begins; unset: this was the last.
+    /// Byte offset of the next part; absent if this is the last one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_offset: Option<u64>,
-    /// How long the answer was.
+    /// Length of the complete output in bytes.
     pub bytes: u64,
-    /// How much of it is kept.
+    /// Number of bytes of it that are stored.
     pub kept: u64,
 }
 
-/// What `runs.steps` answers.
+/// Result of `runs.steps`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Steps {
-    /// A page of the journal, oldest first.
+    /// One page of the journal, oldest first.
     pub steps: Vec<Step>,
-    /// Where the next page begins.
+    /// Cursor of the next page; absent on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
 }

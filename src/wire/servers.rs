@@ -1,4 +1,4 @@
-//! `mcp.list` and `tools.list`: the servers of tools, and the exact tools of an agent.
+//! `mcp.list` and `tools.list`: the MCP servers, and the exact tools of an agent.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,82 +9,84 @@ use super::input;
 use crate::kernel::ids::{AgentId, SessionKey};
 use crate::kernel::time::Timestamp;
 
-/// What `mcp.list` answers.
+/// Result of `mcp.list`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Servers {
-    /// Every server, by name.
+    /// Every server, sorted by name.
     pub servers: Vec<Server>,
 }
 
-/// A server of tools (MCP).
+/// An MCP server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Server {
-    /// Its name, that of its table under `[mcp]`.
+    /// Name of the server, that of its table under `[mcp]`.
     pub name: String,
     /// `stdio` or `http`.
     pub transport: String,
-    /// `shared` (one process for everybody) or `run` (each run that calls it has its own, and
-    /// this one only tells which tools there are).
+    /// `shared`: one process for all runs; `run`: each run that calls it starts its own, and this
+    /// process only lists the tools.
     pub scope: String,
-    /// `stopped`, `starting`, `ready`, `noisy` (it answers, and writes much that is no message)
-    /// or `failed` (the next call tries it once more).
+    /// `stopped`, `starting`, `ready`, `noisy` (it answers, but writes many lines that are not
+    /// protocol messages) or `failed` (the next call tries to start it again).
     pub state: String,
-    /// Since when.
+    /// When it entered this state.
     pub since: Timestamp,
-    /// Its process, while it has one.
+    /// Process id; absent if it has no process.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
-    /// The revision of the protocol that it speaks.
+    /// MCP protocol revision it speaks; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub protocol: Option<String>,
-    /// Its tools, by name; of a server that does not answer those of its latest start.
+    /// Its tools, sorted by name; for a server that does not answer, those of its latest start.
     pub tools: Vec<ServerTool>,
-    /// Its tools that nobody has.
+    /// Its tools that are not offered to any agent.
     pub skipped: Vec<Skipped>,
-    /// What went wrong last.
+    /// Last error; absent if there was none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
-    /// How often this life of the daemon has started it.
+    /// Number of starts since the daemon's own start.
     pub starts: u32,
-    /// How many lines it wrote, since its start, that are no messages.
+    /// Number of lines written since its start that are not protocol messages.
     pub noise: u64,
-    /// The latest of them.
+    /// The latest of those lines.
     pub noise_lines: Vec<String>,
 }
 
-/// A tool of a server, in a list of servers.
+/// A tool of an MCP server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ServerTool {
-    /// The name by which models call it.
+    /// Name by which models call it.
     pub name: String,
-    /// The server's own name for it.
+    /// Name the server gives it.
     pub tool: String,
-    /// What a repeat of a call would do: `read` (nothing), `idempotent` (nothing more) or `once`.
+    /// Effect of repeating a call: `read` (none), `idempotent` (nothing further) or `once` (it acts
+    /// again).
     pub effect: String,
 }
 
-/// A tool, or a server of tools, that is not there.
+/// A tool or server that is not available.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Skipped {
-    /// Its name.
+    /// Name of the tool or server.
     pub name: String,
-    /// Why it is not there.
+    /// Why it is not available.
     pub reason: String,
 }
 
-/// `tools.list`. Either an agent or a session whose agent is meant.
+/// Parameters of `tools.list`. At least one of `agent` and `sessionKey` is required.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ListTools {
-    /// The agent; if unset that of the session.
+    /// Name of the agent; the session's agent if unset.
     #[serde(default, deserialize_with = "input::agent")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// A session: the project around its folder counts.
+    /// Session whose working directory selects the project.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_key: Option<SessionKey>,
-    /// The folder of the work, absolute: the agents of its project count, too.
+    /// Absolute working directory, instead of the session's; agents of the project around it are
+    /// included.
     #[serde(default, deserialize_with = "input::folder")]
     #[schemars(regex(pattern = "^/"))]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -92,43 +94,43 @@ pub struct ListTools {
 }
 impl Params for ListTools {}
 
-/// What `tools.list` answers: what a run that is spawned now would pin.
+/// Result of `tools.list`: the tools that a run spawned now would pin.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Tools {
-    /// Whose tools these are.
+    /// The agent.
     pub agent: AgentId,
-    /// Their hash, as runs of this agent have it in `pins.tools`.
+    /// Hash of the tools, as in `pins.tools` of the agent's runs.
     pub hash: String,
-    /// The tools, its own first.
+    /// The tools, the agent's own ones first.
     pub tools: Vec<Tool>,
-    /// What it might have and has not.
+    /// Tools and servers that the agent asks for and does not get.
     pub skipped: Vec<Skipped>,
 }
 
 /// A tool as models see it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Tool {
-    /// The name by which it is called.
+    /// Name by which models call it.
     pub name: String,
-    /// What it does.
+    /// Description for models.
     pub description: String,
-    /// The JSON Schema of its arguments.
+    /// JSON Schema of its arguments.
     pub parameters: Value,
-    /// Whose it is, if a server has it.
+    /// The MCP server that provides it; absent for built-in tools.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub served: Option<ToolOf>,
 }
 
-/// The server that has a tool.
+/// Origin of a tool that an MCP server provides.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ToolOf {
-    /// The server.
+    /// Name of the server.
     pub server: String,
-    /// The server's own name for the tool.
+    /// Name the server gives the tool.
     pub tool: String,
-    /// What a repeat of a call would do, as in [`ServerTool`].
+    /// Effect of repeating a call, as in [`ServerTool`].
     pub effect: String,
-    /// The server is a program of this machine.
+    /// True if the server is a program on this machine.
     pub local: bool,
 }

@@ -1,4 +1,4 @@
-//! `sessions.*`: spawn work, keep conversations, read them.
+//! `sessions.*`: spawn runs, send messages, and read sessions.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -14,33 +14,33 @@ use crate::kernel::ids::{AnnounceId, RunId, SessionKey};
 use crate::kernel::run::RunError;
 
 choice! {
-    /// How a requester is told of the end.
+    /// How the requester is notified of a run's result.
     AnnouncePolicy {
-        /// In its transcript, and its agent runs a turn.
+        /// Added to its transcript, and its agent runs a turn.
         Wake = "wake",
-        /// In its transcript, waiting for `sessions.ack`.
+        /// Added to its transcript; it waits for `sessions.ack`.
         Inbox = "inbox",
-        /// In the turn that goes on there; as `wake` where none is.
+        /// Inserted into its turn in progress; as `wake` if there is none.
         Steer = "steer",
-        /// Not at all.
+        /// No notification.
         None = "none",
     }
 }
 
 choice! {
-    /// What becomes of the child session.
+    /// What happens to the child session after its run.
     Cleanup {
-        /// It stays, and is archived after a while.
+        /// It is kept and archived after a while.
         Keep = "keep",
-        /// It is deleted once all is told.
+        /// It is deleted once all announces are delivered.
         Delete = "delete",
     }
 }
 
 choice! {
-    /// How long the child session lives.
+    /// Lifetime of the child session.
     Mode {
-        /// For one task.
+        /// One task.
         Run = "run",
         /// Until it is deleted.
         Session = "session",
@@ -48,79 +48,80 @@ choice! {
 }
 
 choice! {
-    /// What the child knows of its parent's conversation.
+    /// What the child sees of its parent's conversation.
     Context {
         /// Nothing.
         Isolated = "isolated",
-        /// All of it, as it is now.
+        /// The whole conversation as of now.
         Fork = "fork",
     }
 }
 
-/// `sessions.spawn`.
+/// Parameters of `sessions.spawn`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Spawn {
-    /// What is to be done.
+    /// Task of the run.
     #[serde(deserialize_with = "input::text")]
     #[schemars(regex(pattern = r"\S"))]
     pub task: String,
-    /// An id chosen by the client, a UUID of version 7.
+    /// Client-chosen run id, a UUID version 7; generated if unset.
     #[serde(default, deserialize_with = "input::chosen_run")]
     #[schemars(schema_with = "schema::chosen_run")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_id: Option<RunId>,
-    /// The session that asks and is told.
+    /// Session that requests the run and is notified of its result.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent: Option<SessionKey>,
-    /// Who does it; the default agent if unset.
+    /// Agent that executes the run; the default agent if unset.
     #[serde(default, deserialize_with = "input::agent")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// A name for people.
+    /// Label, shown to users.
     #[serde(default, deserialize_with = "input::name")]
     #[schemars(length(min = 1, max = input::NAME_LIMIT))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// In place of the agent's model.
+    /// Model, instead of the agent's model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// How much the model thinks, in place of the agent's level.
+    /// Thinking level, instead of the agent's level.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thinking: Option<ThinkingLevel>,
-    /// The folder that its tools see, absolute.
+    /// Absolute working directory of its tools.
     #[serde(default, deserialize_with = "input::folder")]
     #[schemars(regex(pattern = "^/"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
-    /// How long it may run.
+    /// Maximum running time; the default of the agent or the settings if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_timeout: Option<RunTimeout>,
-    /// What it may use.
+    /// Budget of the run and its descendants; only the configured budgets apply if unset.
     #[serde(default, deserialize_with = "super::budget::checked")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub budget: Option<Budget>,
-    /// What its programs have in their environment.
+    /// Environment variables for the run's programs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub env: Option<Env>,
-    /// What becomes of its session.
+    /// What happens to its session afterwards; `keep` if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cleanup: Option<Cleanup>,
-    /// How long its session lives.
+    /// Lifetime of its session; `run` if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<Mode>,
-    /// What it knows of the parent's conversation.
+    /// What it sees of the parent's conversation; `isolated` if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context: Option<Context>,
-    /// How the parent is told.
+    /// How the parent is notified; if unset, `wake` for agent-owned and `inbox` for client-owned
+    /// parents, `none` without a parent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub announce: Option<AnnouncePolicy>,
-    /// For a safe repeat.
+    /// Idempotency key; a repeat with the same key returns the first answer.
     #[serde(default, deserialize_with = "input::key")]
     #[schemars(length(min = 1, max = input::KEY_LIMIT))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
-    /// Comes back unchanged.
+    /// Client data, returned unchanged; at most 4 KiB of JSON.
     #[serde(default, deserialize_with = "input::meta")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub meta: Option<Value>,
@@ -133,80 +134,81 @@ impl Params for Spawn {
     }
 }
 
-/// What `sessions.spawn` answers: the run is in the store.
+/// Result of `sessions.spawn`: the run is stored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Spawned {
-    /// `accepted`.
+    /// Always `accepted`.
     pub status: String,
-    /// The run.
+    /// Id of the run.
     pub run_id: RunId,
-    /// The session that it works in.
+    /// Key of the session the run works in.
     pub child_session_key: SessionKey,
-    /// Who does it.
+    /// Agent that executes the run.
     pub agent: String,
-    /// With which model.
+    /// Model it uses, `provider/name`.
     pub model: String,
-    /// Levels below a root session.
+    /// Depth below the root session.
     pub depth: u32,
-    /// What the caller should know.
+    /// Warnings for the caller.
     pub warnings: Vec<String>,
 }
 
-/// `sessions.send`.
+/// Parameters of `sessions.send`. At least one of `sessionKey` and `label` is required; both must
+/// name the same session.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Send {
-    /// To the session with this key.
+    /// Key of the receiving session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_key: Option<SessionKey>,
-    /// To the session with this label.
+    /// Label of the receiving session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// What is said.
+    /// Text of the message.
     #[serde(deserialize_with = "input::text")]
     #[schemars(regex(pattern = r"\S"))]
     pub message: String,
-    /// The session that says it and gets a late reply; a client owns it.
+    /// Sending session, which also receives a late reply; it must be client-owned.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<SessionKey>,
-    /// How long this call waits for the reply; 30 s if unset, 0 = not at all.
+    /// Timeout of this call for the reply; 30 s if unset, 0 returns without waiting.
     #[serde(default)]
     pub wait_timeout: WaitTimeout,
-    /// How long the turn that answers may run.
+    /// Maximum running time of the turn that answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_timeout: Option<RunTimeout>,
-    /// For a safe repeat.
+    /// Idempotency key; a repeat with the same key returns the first answer.
     #[serde(default, deserialize_with = "input::key")]
     #[schemars(length(min = 1, max = input::KEY_LIMIT))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
-    /// Comes back unchanged.
+    /// Client data, returned unchanged; at most 4 KiB of JSON.
     #[serde(default, deserialize_with = "input::meta")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub meta: Option<Value>,
 }
 impl Params for Send {}
 
-/// What `sessions.send` answers: delivery and reply apart.
+/// Result of `sessions.send`; delivery and reply are reported separately.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Sent {
-    /// The run of the turn that answers; missing where a client owns the session.
+    /// Run of the turn that answers; absent if the session is client-owned.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_id: Option<RunId>,
-    /// The session.
+    /// Key of the receiving session.
     pub session_key: SessionKey,
-    /// The message stands in its transcript.
+    /// True if the message is in the session's transcript.
     pub delivered: bool,
-    /// There is a reply.
+    /// True if there is a reply.
     pub replied: bool,
-    /// The reply.
+    /// Text of the reply.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reply: Option<String>,
-    /// `accepted`, `pending`, `delivered`, or how the turn ended.
+    /// `accepted`, `pending`, `delivered`, or the outcome of the turn.
     pub status: String,
-    /// Why the turn did not end well.
+    /// Why the turn did not end `ok`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<RunError>,
 }
@@ -214,56 +216,56 @@ pub struct Sent {
 choice! {
     /// Who answers in a session.
     Owner {
-        /// Its agent: messages become turns.
+        /// Its agent: messages start turns.
         Agent = "agent",
-        /// A client program: nothing runs, announces wait for `sessions.ack`.
+        /// A client program: no turns run, and announces wait for `sessions.ack`.
         Client = "client",
     }
 }
 
 choice! {
-    /// What `sessions.create` does where the key is taken.
+    /// What `sessions.create` does if the key is taken.
     IfExists {
-        /// Gives the session that is there.
+        /// Return the existing session.
         Get = "get",
-        /// Refuses.
+        /// Fail with `conflict`.
         Conflict = "conflict",
     }
 }
 
-/// `sessions.create`.
+/// Parameters of `sessions.create`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Create {
-    /// The agent of its turns.
+    /// Agent that answers in it; the default agent if unset.
     #[serde(default, deserialize_with = "input::agent")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// Its address; made up if unset.
+    /// Key of the session; generated if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<SessionKey>,
-    /// A name for look-ups.
+    /// Label for lookups.
     #[serde(default, deserialize_with = "input::name")]
     #[schemars(length(min = 1, max = input::NAME_LIMIT))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// A heading for people.
+    /// Display title.
     #[serde(default, deserialize_with = "input::name")]
     #[schemars(length(min = 1, max = input::NAME_LIMIT))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// How much the model thinks, in place of the agent's level.
+    /// Thinking level, instead of the agent's level.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thinking: Option<ThinkingLevel>,
-    /// The folder that its tools see, absolute.
+    /// Absolute working directory of its tools.
     #[serde(default, deserialize_with = "input::folder")]
     #[schemars(regex(pattern = "^/"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
-    /// Who answers in it; the agent if unset.
+    /// Owner of the session; `agent` if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub owner: Option<Owner>,
-    /// Where the key is taken; `get` if unset.
+    /// What to do if the key is taken; `get` if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub if_exists: Option<IfExists>,
 }
@@ -273,145 +275,146 @@ impl Params for Create {
     }
 }
 
-/// What `sessions.create` answers.
+/// Result of `sessions.create`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Created {
     /// The session.
     pub session: Session,
-    /// It was made by this call.
+    /// True if this call created it.
     pub created: bool,
 }
 
-/// `sessions.get`.
+/// Parameters of `sessions.get`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct GetSession {
-    /// Its address.
+    /// Key of the session.
     pub session_key: SessionKey,
 }
 impl Params for GetSession {}
 
 choice! {
-    /// Which sessions a list gives.
+    /// Kind of sessions to list.
     SessionKind {
         /// Root sessions.
         Main = "main",
-        /// Sessions below another.
+        /// Sessions spawned from another session.
         Child = "child",
-        /// Both.
+        /// Root and child sessions.
         All = "all",
     }
 }
 
-/// `sessions.list`.
+/// Parameters of `sessions.list`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListSessions {
-    /// Which kind; `main` if unset.
+    /// Kind of sessions; `main` if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<SessionKind>,
-    /// Only those spawned from this session.
+    /// Only sessions spawned from this session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent: Option<SessionKey>,
-    /// Only those of this agent.
+    /// Only sessions of this agent.
     #[serde(default, deserialize_with = "input::agent")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// Only those with this label.
+    /// Only sessions with this label.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// Only those whose key, label or title contains this text.
+    /// Only sessions whose key, label or title contains this text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub search: Option<String>,
-    /// The archived ones, too.
+    /// Include archived sessions.
     #[serde(default)]
     pub archived: bool,
-    /// How many at most.
+    /// Page size: 1 to 500; 50 if unset.
     #[serde(default)]
     pub limit: PageSize,
-    /// Where to go on.
+    /// `nextCursor` of the previous page; the first page if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
 }
 impl Params for ListSessions {}
 
-/// What `sessions.list` answers.
+/// Result of `sessions.list`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Sessions {
-    /// A page of them.
+    /// One page of sessions, newest first.
     pub sessions: Vec<Session>,
-    /// Where the next page begins.
+    /// Cursor of the next page; absent on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
 }
 
-/// `sessions.history`.
+/// Parameters of `sessions.history`. At most one of `before` and `after` may be given; without
+/// either, the latest messages are returned.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct GetHistory {
-    /// Whose.
+    /// Key of the session.
     pub session_key: SessionKey,
-    /// Only messages below this seq, the last of them.
+    /// Only messages with a smaller `seq`; the last ones of these.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<i64>,
-    /// Only messages above this seq, the first of them.
+    /// Only messages with a larger `seq`; the first ones of these.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<i64>,
-    /// With tool calls and their results; true if unset.
+    /// Include tool calls and their results; true if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tools: Option<bool>,
-    /// How many at most.
+    /// Page size: 1 to 500; 50 if unset.
     #[serde(default)]
     pub limit: PageSize,
 }
 impl Params for GetHistory {}
 
-/// What `sessions.history` answers.
+/// Result of `sessions.history`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct History<Entry = Message> {
-    /// Oldest first.
+    /// Messages, oldest first.
     pub messages: Vec<Entry>,
-    /// There are more on the asked side.
+    /// True if there are more messages in the requested direction.
     pub truncated: bool,
 }
 
-/// `sessions.inbox`.
+/// Parameters of `sessions.inbox`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct GetInbox {
-    /// Whose.
+    /// Key of the session.
     pub session_key: SessionKey,
-    /// The acknowledged ones, too.
+    /// Include acknowledged announces.
     #[serde(default)]
     pub acked: bool,
-    /// How many at most.
+    /// Page size: 1 to 500; 50 if unset.
     #[serde(default)]
     pub limit: PageSize,
-    /// Where to go on.
+    /// `nextCursor` of the previous page; the first page if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
 }
 impl Params for GetInbox {}
 
-/// What `sessions.inbox` answers.
+/// Result of `sessions.inbox`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Inbox {
-    /// A page of them, oldest first.
+    /// One page of announces, oldest first.
     pub announces: Vec<Announce>,
-    /// Where the next page begins.
+    /// Cursor of the next page; absent on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
 }
 
-/// `sessions.ack`.
+/// Parameters of `sessions.ack`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Ack {
-    /// Whose inbox.
+    /// Session whose inbox contains the announces.
     pub session_key: SessionKey,
-    /// Which announces.
+    /// Ids of the announces to acknowledge.
     #[serde(deserialize_with = "input::ids")]
     pub announce_ids: Vec<AnnounceId>,
 }
@@ -421,10 +424,10 @@ impl Params for Ack {
     }
 }
 
-/// What `sessions.ack` answers.
+/// Result of `sessions.ack`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Acked {
-    /// Those acknowledged by this or an earlier call.
+    /// Announces acknowledged by this or an earlier call.
     pub announce_ids: Vec<AnnounceId>,
 }

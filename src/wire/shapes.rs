@@ -1,7 +1,7 @@
-//! Run, session, message, announce and step as answers show them.
+//! Run, session, message, announce and step as results show them.
 //!
-//! Words of a closed set are text here: a later daemon may send new ones, and a client treats
-//! those as "other".
+//! Enum values are plain strings here: a later daemon may send new ones, which a client must treat
+//! as "other".
 
 use std::borrow::Cow;
 
@@ -17,58 +17,59 @@ use crate::kernel::message::Block;
 use crate::kernel::run::{CancelRequest, Pins, RunError, Usage};
 use crate::kernel::time::Timestamp;
 
-/// A word of a closed set that may grow.
+/// Value of an enum that later versions may extend.
 pub type Word = Cow<'static, str>;
 
-/// A run.
+/// A run as clients see it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Run {
-    /// Its id.
+    /// Id of the run.
     pub run_id: RunId,
-    /// The session it works in.
+    /// Session the run works in.
     pub session_key: SessionKey,
-    /// The run that asked for it.
+    /// Run that requested it; absent if no run did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent_run_id: Option<RunId>,
-    /// The session that asked for it and is told.
+    /// Session that requested it and is notified of its result.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent: Option<SessionKey>,
-    /// The topmost run of the chain.
+    /// Root run of the tree; the run itself if it has no parent.
     pub root_run_id: RunId,
-    /// Who carries it out.
+    /// Agent that executes it.
     pub agent: AgentId,
-    /// With which model.
+    /// Model it uses, `provider/name`.
     pub model: String,
-    /// How much it thinks, if that was set.
+    /// Thinking level; absent if none is set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thinking: Option<Word>,
-    /// Levels below a root session.
+    /// Depth below the root session.
     pub depth: u32,
-    /// Its name.
+    /// Label given by the requester.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// What it is about: the start of its task, on one line.
+    /// Title: the start of its task, on one line.
     #[serde(default)]
     pub title: String,
-    /// `queued`, `running`, `paused`, `settling`, or how it ended.
+    /// `queued`, `running`, `paused`, `settling`, or the outcome: `ok`, `error`, `timeout`,
+    /// `cancelled` or `interrupted`.
     pub state: Word,
-    /// Why it holds still.
+    /// While `paused`, why: `child`, `reply`, `approval`, `review`, `input`, `node` or `provider`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pause_reason: Option<Word>,
-    /// For the reason `provider`: since when, until when and why.
+    /// While paused for `provider`: since when, until when and why.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub provider_wait: Option<ProviderWait>,
-    /// The step that is open, or the last one.
+    /// The open step, or the last one; absent before the first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step: Option<CurrentStep>,
-    /// Tool calls that have an outcome.
+    /// Number of tool calls that have an outcome.
     pub tool_calls: u32,
-    /// Model calls that have an outcome.
+    /// Number of model calls that have an outcome.
     pub loops: u32,
-    /// The last change.
+    /// Time of the last change.
     pub last_activity_at: Timestamp,
-    /// When it was accepted.
+    /// When the run was accepted.
     pub created_at: Timestamp,
     /// When it first got a slot.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -76,284 +77,285 @@ pub struct Run {
     /// When it ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
-    /// Running time used up to now.
+    /// Running time used so far, in milliseconds.
     pub elapsed_ms: u64,
-    /// When its limit would pass; an estimate.
+    /// Estimated time at which its timeout passes; absent if it has none or is not counting.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deadline_at: Option<Timestamp>,
-    /// Its final text.
+    /// Final text; truncated if `resultTruncated`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result: Option<String>,
-    /// The text is longer; `runs.get` has the whole.
+    /// True if `result` is truncated; `runs.get` returns all of it.
     pub result_truncated: bool,
     /// Why it did not end `ok`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<RunError>,
-    /// The call of a tool of `parentRunId` that it carries out.
+    /// Tool call of `parentRunId` that this run carries out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delegated: Option<DelegatedCall>,
-    /// A cancel that was asked for.
+    /// Cancel request; absent if it was not cancelled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cancel: Option<CancelRequest>,
-    /// The run that it does again.
+    /// Run that this one retries.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_of: Option<RunId>,
-    /// Model use.
+    /// Model usage of the run.
     pub usage: Usage,
-    /// What it may use, with all runs below it, and what of that is used.
+    /// Budget of the run and its descendants, with its use; absent if unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub budget: Option<BudgetUse>,
-    /// What the caller should know.
+    /// Warnings for the caller.
     pub warnings: Vec<String>,
-    /// What the client gave to get back.
+    /// `meta` of the request, unchanged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub meta: Option<Value>,
-    /// What it keeps from the moment of its spawn.
+    /// Versions pinned when the run was accepted, such as of its skills and tools.
     pub pins: Pins,
-    /// What its programs have in their environment beside what every program gets: names, never
-    /// values.
+    /// Variables set in the environment of its programs, beyond those that every program gets:
+    /// names, never values.
     #[serde(default)]
     pub env: Vec<EnvName>,
-    /// A person must settle something.
+    /// True if a user must decide whether a call happened; see `reviews`.
     pub needs_review: bool,
-    /// Why it gets no slot although it wants one: a lane that is closed by its setting.
+    /// Why it gets no slot while `queued`: its lane is closed by a setting.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held_up: Option<String>,
-    /// What it asks people, and nobody has answered yet.
+    /// Its unanswered questions to the user.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub questions: Vec<OpenQuestion>,
-    /// What it needs a person's leave for, and nobody has decided yet.
+    /// Its tool calls that wait for approval.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub approvals: Vec<OpenApproval>,
-    /// What it has written down to do; only in `runs.get`.
+    /// Its todo list; only in `runs.get`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub todo: Vec<TodoItem>,
-    /// Calls that may have happened when the daemon was killed: a person must say so.
+    /// Calls that may have happened when the daemon was killed; a user must decide.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reviews: Vec<OpenReview>,
-    /// One trace through parent, child and restarts.
+    /// Trace id, shared by parent and child runs and kept across restarts.
     pub trace_id: String,
-    /// How far the telling of its end has come.
+    /// How the result is announced to the requester.
     pub announce: AnnounceProgress,
 }
 
-/// A run waits for the provider of its model, which takes no requests.
+/// Wait for a model provider that accepts no requests.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ProviderWait {
-    /// When the model call began that has no answer yet.
+    /// When the unanswered model call began.
     pub since: Timestamp,
-    /// When the provider is asked again.
+    /// When the next request is sent.
     pub until: Timestamp,
-    /// What it has said.
+    /// Last error message of the provider.
     pub reason: String,
 }
 
-/// The call of a tool that a run carries out for the one above it, which waits for it.
+/// Tool call that a child run carries out for its waiting parent run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DelegatedCall {
-    /// `task`, `subagent`, `call` or `plan`.
+    /// Delegation mode: `task`, `subagent`, `call` or `plan`.
     pub face: Word,
-    /// The step there that waits.
+    /// Position of the waiting step in the parent run.
     pub step: u32,
-    /// The model's name for the call.
+    /// Id that the parent's model gave the call.
     pub tool_call_id: String,
-    /// What people called its agent when the call was made: the title, or else the id.
+    /// Display name of the child's agent when the call was made: its title, otherwise its id.
     pub agent_name: String,
 }
 
-/// What has become of a call that another agent carries out.
+/// Status of a tool call that another agent carries out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SubAgentSummary {
-    /// The call.
+    /// Id that the model gave the call.
     pub tool_call_id: String,
-    /// The run that carries it out.
+    /// Child run that carries out the call.
     pub child_run_id: RunId,
-    /// Its session.
+    /// Session of the child run.
     pub session_key: SessionKey,
-    /// Its agent.
+    /// Agent of the child run.
     pub agent: AgentId,
-    /// What people called that when the call was made.
+    /// Display name of that agent when the call was made.
     pub agent_name: String,
-    /// As in a run.
+    /// State of the child run, as in [`Run::state`].
     pub state: Word,
-    /// The tools that it has called, the last ones.
+    /// The latest tool calls of the child run.
     pub calls: Vec<SubAgentCall>,
 }
 
-/// A tool that another agent has called on the way.
+/// A tool call of a child run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SubAgentCall {
-    /// Its name for the call.
+    /// Id that the child's model gave the call.
     pub id: String,
-    /// Which tool.
+    /// Name of the tool.
     pub tool: String,
     /// `running`, `completed` or `error`.
     pub status: Word,
-    /// Its arguments on one line.
+    /// Arguments on one line.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
 }
 
-/// What a run asks people.
+/// An unanswered question of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OpenQuestion {
-    /// Its id.
+    /// Id of the question.
     pub id: QuestionId,
-    /// What is asked.
+    /// Text of the question.
     pub text: String,
-    /// Answers that are proposed.
+    /// Proposed answers; a free-form answer is also accepted.
     pub choices: Vec<String>,
-    /// When it was asked.
+    /// When the question was asked.
     pub asked_at: Timestamp,
-    /// When it runs out as "no answer".
+    /// Deadline; without an answer by then, the outcome is "no answer".
     pub expires_at: Timestamp,
 }
 
-/// One thing that a run has to do.
+/// An entry of a run's todo list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TodoItem {
-    /// What.
+    /// Description of the entry.
     pub text: String,
     /// `open`, `in_progress` or `done`.
     pub status: Word,
 }
 
-/// A call that a run needs a person's leave for.
+/// A tool call that waits for approval.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OpenApproval {
-    /// Its id.
+    /// Id of the approval.
     pub id: ApprovalId,
-    /// Which tool.
+    /// Name of the tool.
     pub tool: String,
-    /// With what, whole.
+    /// Complete arguments of the call.
     pub arguments: Value,
-    /// Which rule asks.
+    /// The policy rule that requires approval.
     pub why: String,
-    /// When it was asked for.
+    /// When the approval was requested.
     pub asked_at: Timestamp,
-    /// When it runs out as a no.
+    /// Deadline; without a decision by then, the call is denied.
     pub expires_at: Timestamp,
 }
 
-/// A name of a run's environment.
+/// A variable of a run's environment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct EnvName {
-    /// The name.
+    /// Name of the variable.
     pub name: String,
-    /// Who has set it: `agent`, `skill:NAME` or `request`.
+    /// Origin of the variable: `agent`, `skill:NAME` or `request`.
     pub from: Word,
-    /// Why there is no value: the run holds still for it, and `runs.provide_env` gives one.
+    /// Why it has no value; the run is paused until `runs.provide_env` gives one. Absent if it has
+    /// one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing: Option<String>,
 }
 
-/// A call of which nobody is certain whether it has happened; `runs.resolve` settles it.
+/// A call that may or may not have happened; `runs.resolve` settles it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OpenReview {
-    /// The step.
+    /// Id of the step.
     pub step_id: StepId,
-    /// Its place in the run.
+    /// Position of the step in the run.
     pub seq: u32,
-    /// Which tool; `command`: the program that the agent is.
+    /// Name of the tool; `command` for the program that a `command` agent runs.
     pub tool: String,
-    /// The arguments, exactly; null for a program.
+    /// Exact arguments of the call; null for a program.
     pub arguments: Value,
-    /// What is called, on one line.
+    /// The call on one line.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub summary: Option<String>,
-    /// When it was intended.
+    /// When its intent was committed.
     pub started_at: Timestamp,
-    /// How often it was begun.
+    /// Number of times it was started.
     pub attempts: u32,
 }
 
-/// A run's present step.
+/// The current step of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CurrentStep {
-    /// Its place in the run.
+    /// Position of the step in the run, counted from 1.
     pub seq: u32,
-    /// `model`, or the name of a tool.
+    /// `model`, or the name of the tool.
     pub what: String,
 }
 
-/// How a requester is told, and how far that has come.
+/// How a run's result is announced to the requester, and the progress of that.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AnnounceProgress {
     /// `wake`, `inbox`, `steer` or `none`.
     pub policy: Word,
     /// `none`, `open`, `pending`, `delivered`, `acked`, `undelivered` or `dismissed`.
     pub state: Word,
-    /// Why it is undelivered.
+    /// Why it is undelivered; absent otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held: Option<String>,
 }
 
-/// A session.
+/// A session as clients see it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Session {
-    /// Its address.
+    /// Unique key of the session.
     pub key: SessionKey,
-    /// Its id.
+    /// Id of the session; unlike the key, it is never reused.
     pub id: SessionId,
-    /// A name for look-ups.
+    /// Label for lookups.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// A heading for people.
+    /// Display title.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// The agent of its turns.
+    /// Agent that answers in it.
     pub agent: AgentId,
-    /// The session that it was spawned from.
+    /// Session that spawned it; absent for a root session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent: Option<SessionKey>,
-    /// It was spawned from another.
+    /// True if another session spawned it.
     pub is_sub_session: bool,
-    /// Levels below the root.
+    /// Depth below the root session.
     pub depth: u32,
-    /// `agent` or `client`.
+    /// `agent`: its agent answers; `client`: a client program does.
     pub owner: Word,
-    /// The model of its turns, if not the agent's.
+    /// Model of its turns; absent if it is the agent's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// How much it thinks, if not as the agent says.
+    /// Thinking level of its turns; absent if it is the agent's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thinking: Option<Word>,
-    /// The folder that its tools see.
+    /// Absolute working directory of its tools.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
     /// `run`: for one task; `session`: until it is deleted.
     pub mode: Word,
-    /// `keep` or `delete`: what becomes of it once all is told.
+    /// What happens once all announces are delivered: `keep` or `delete`.
     pub cleanup: Word,
-    /// Raised by each reset; no model sees messages of an earlier one.
+    /// Raised by each reset; messages of earlier generations are not shown to models.
     pub generation: i64,
-    /// When it was put aside; lists leave it out since.
+    /// When it was archived; archived sessions are left out of lists by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub archived_at: Option<Timestamp>,
-    /// The session whose transcript its own begins with.
+    /// Session from which its transcript was forked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fork_of: Option<SessionId>,
-    /// The last message's seq.
+    /// `seq` of the last message.
     pub messages: i64,
-    /// When it was made.
+    /// When it was created.
     pub created_at: Timestamp,
-    /// The last change.
+    /// Time of the last change.
     pub updated_at: Timestamp,
-    /// `busy` while a turn goes on or waits, `waiting` while only runs that it asked for do,
-    /// else `idle`.
+    /// `busy` while a turn is running or queued, `waiting` while only runs that it requested are
+    /// open, otherwise `idle`.
     pub state: Word,
-    /// Its work was cancelled, and none has begun since: ends wake no agent here.
+    /// Set while a cancel is in force: until new work begins, results of runs wake no agent here.
     pub stopped: Option<Stopped>,
     /// Raised by each change.
     pub revision: i64,
-    /// Model use of all its runs.
+    /// Model usage of all its runs.
     pub usage: Usage,
 }
 
@@ -361,9 +363,9 @@ pub struct Session {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Stopped {
-    /// `person`: only a person begins work there again; or `agent`.
+    /// `person`: only a user can start new work there; `agent`: agents can, too.
     pub by: Word,
-    /// When it was last asked for.
+    /// When it was last requested.
     pub at: Timestamp,
 }
 
@@ -371,11 +373,11 @@ pub struct Stopped {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Message<Content = Vec<Block>, Metadata = Value> {
-    /// Its id.
+    /// Id of the entry.
     pub id: MessageId,
-    /// Its place in the session: 1, 2, 3 …
+    /// Position in the session: 1, 2, 3 …
     pub seq: i64,
-    /// The session's generation then.
+    /// Generation of the session when it was appended.
     pub generation: i64,
     /// When it was appended.
     pub at: Timestamp,
@@ -384,74 +386,74 @@ pub struct Message<Content = Vec<Block>, Metadata = Value> {
     /// `text`, `tool_call`, `tool_result`, `announce`, `restart_notice`, `compaction`,
     /// `sub_agent_user`, `sub_agent_ai`, …
     pub kind: Word,
-    /// `user`, `agent`, `session` or `internal`.
+    /// Origin of the entry: `user`, `agent`, `session` or `internal`.
     pub origin: Word,
     /// The run that appended it; for an announce, the run that ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_id: Option<RunId>,
-    /// What it says.
+    /// Content of the entry.
     pub content: Content,
-    /// The texts are longer than one page holds.
+    /// True if the content was truncated to fit the page.
     pub truncated: bool,
-    /// For a tool result, the call that it answers; of a called agent's two sides, the call that
-    /// it carries out.
+    /// For a tool result, id of the call it answers. For `sub_agent_user` and `sub_agent_ai`, id of
+    /// the call that the called agent carries out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_call_id: Option<String>,
-    /// The run of the called agent that the entry belongs to.
+    /// Run of the called agent that the entry belongs to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub child_run_id: Option<RunId>,
     /// For an announce, its id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub announce_id: Option<AnnounceId>,
-    /// Nobody was told of it.
+    /// True for a `NO_REPLY` answer, which is stored but not delivered.
     pub silent: bool,
-    /// Anything else that belongs to it.
+    /// Further data of the entry.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Metadata>,
-    /// What has become of its calls that other agents carry out.
+    /// Status of its tool calls that other agents carry out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sub_agent_summary: Vec<SubAgentSummary>,
 }
 
-/// How a run ended, in its requester's inbox.
+/// Result of a run in its requester's inbox.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Announce {
-    /// Its id.
+    /// Id of the announce.
     pub announce_id: AnnounceId,
-    /// The run that ended.
+    /// Run that ended.
     pub run_id: RunId,
-    /// The session that the run worked in.
+    /// Session that the run worked in.
     pub session_key: SessionKey,
-    /// The run's name.
+    /// Label of the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// Who carried it out.
+    /// Agent that executed the run.
     pub agent: AgentId,
-    /// How it ended.
+    /// `ok`, `error`, `timeout`, `cancelled` or `interrupted`.
     pub outcome: Word,
     /// Why it did not end `ok`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// Its final text, cut to 100 KiB.
+    /// Final text, truncated to 100 KiB.
     pub result: String,
-    /// The text was longer; `runs.get` has the whole.
+    /// True if `result` is truncated; `runs.get` returns all of it.
     pub truncated: bool,
-    /// From accepted to ended.
+    /// Duration from accepted to ended, in milliseconds.
     pub duration_ms: u64,
-    /// Model use.
+    /// Model usage of the run.
     pub usage: Usage,
     /// When it was delivered.
     pub at: Timestamp,
-    /// What the spawn gave.
+    /// `meta` of the spawn request, unchanged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub meta: Option<Value>,
-    /// When it was acknowledged.
+    /// When it was acknowledged; absent if it is not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub acked_at: Option<Timestamp>,
-    /// Its message in the transcript.
+    /// Id of its entry in the requester's transcript.
     pub message_id: MessageId,
-    /// That message's place.
+    /// Position of that entry.
     pub seq: i64,
 }
 
@@ -459,27 +461,28 @@ pub struct Announce {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Step {
-    /// Its id.
+    /// Id of the step.
     pub step_id: StepId,
-    /// Its place in the run: 1, 2, 3 …
+    /// Position in the run: 1, 2, 3 …
     pub seq: u32,
-    /// `model` or `tool`.
+    /// `model`, `tool`, `command` or `compaction`.
     pub kind: Word,
-    /// Which tool.
+    /// Name of the tool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
-    /// The model's name for the call.
+    /// Id that the model gave the call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_call_id: Option<String>,
-    /// For a tool, what a repeat would do: `read`, `idempotent` or `once`.
+    /// For a tool, the effect of repeating the call: `read` (none), `idempotent` (nothing further)
+    /// or `once` (it acts again).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effect: Option<Word>,
     /// `intended`, `started`, `done`, `failed` or `uncertain`.
     pub state: Word,
-    /// The arguments on one line.
+    /// Arguments on one line.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub params_summary: Option<String>,
-    /// The outcome on one line.
+    /// Outcome on one line.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result_summary: Option<String>,
     /// When its intent was committed.
@@ -487,24 +490,25 @@ pub struct Step {
     /// When its outcome was committed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
-    /// The run that carries out this call.
+    /// Child run that carries out this call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub child_run_id: Option<RunId>,
-    /// What it waits for: `reply`, `child`, `any_child` or `answer`.
+    /// What it waits for: `reply`, `child`, `any_child`, `answer`, `approval`, `review`, `value` or
+    /// `provider`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waits_for: Option<Word>,
-    /// When that window is over.
+    /// Deadline of the wait.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waits_until: Option<Timestamp>,
-    /// How often it was begun.
+    /// Number of times it was started.
     pub attempts: u32,
     /// Why it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// The model that answered it, which need not be the one of its run.
+    /// Model that answered; it may differ from the run's model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// What it used of that model.
+    /// Model usage of this step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
 }

@@ -1,4 +1,4 @@
-//! `skills.*`: which skills there are, and what runs have of them.
+//! `skills.*`: list, snapshot and refresh skills.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,41 +8,41 @@ use super::decode::Params;
 use super::input::{self, PageSize};
 use crate::kernel::ids::SessionKey;
 
-/// `skills.list`.
+/// Parameters of `skills.list`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListSkills {
-    /// The folder of the work, absolute; the default one if unset.
+    /// Absolute path of the workspace; the default workspace if unset.
     #[serde(default, deserialize_with = "input::folder")]
     #[schemars(regex(pattern = "^/"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workspace: Option<String>,
-    /// Only this one, with its text.
+    /// Only the skill with this name, including its body.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// How many at most.
+    /// Page size: 1 to 500; 50 if unset.
     #[serde(default)]
     pub limit: PageSize,
-    /// Where to go on.
+    /// `nextCursor` of the previous page; the first page if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
 }
 impl Params for ListSkills {}
 
-/// What `skills.list` answers.
+/// Result of `skills.list`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Skills {
-    /// The folder.
+    /// Absolute path of the workspace.
     pub workspace: String,
-    /// Rises with each change of what can be used there.
+    /// Version of the skills available there, raised by each change.
     pub version: i64,
-    /// A page of them, by name.
+    /// One page of skills, sorted by name.
     pub skills: Vec<Skill>,
-    /// Where the next page begins.
+    /// Cursor of the next page; absent on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
-    /// Files that could not be taken, at most 500.
+    /// Skill files that could not be loaded; at most 500.
     pub rejected: Vec<Aside>,
 }
 
@@ -50,72 +50,73 @@ pub struct Skills {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Skill {
-    /// Its name.
+    /// Name of the skill.
     pub name: String,
     /// What it does and when to use it.
     pub description: String,
     /// `extra`, `bundled`, `managed`, `personal`, `project` or `workspace`.
     pub source: String,
-    /// Its file; `bundled/NAME/SKILL.md` for one that is part of the program.
+    /// Path of its file; `bundled/NAME/SKILL.md` for a skill built into the program.
     pub path: String,
-    /// Do runs have it?
+    /// True if runs can use it.
     pub eligible: bool,
-    /// Why not.
+    /// Why it is not eligible.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The license that it names.
+    /// License it states.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub license: Option<String>,
-    /// What it says that it needs.
+    /// Requirements it states.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compatibility: Option<String>,
-    /// Patterns of tools that it was made for.
+    /// Patterns of the tools it was written for.
     pub allowed_tools: Vec<String>,
-    /// The name whose value its key is.
+    /// Environment variable that receives the skill's configured API key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub primary_env: Option<String>,
-    /// The names in the environment that it needs.
+    /// Environment variables it requires.
     pub required_env: Vec<String>,
-    /// How the programs that it needs can be installed, as it says; nothing carries it out.
+    /// How to install the programs it requires, for display only; nothing is installed
+    /// automatically.
     pub install: Vec<Install>,
-    /// BLAKE3 of its text.
+    /// BLAKE3 hash of its body.
     pub hash: String,
-    /// What was put right, left aside or departs from the specification.
+    /// What was corrected, ignored or deviates from the specification.
     pub warnings: Vec<String>,
-    /// Skills of the same name that it hides.
+    /// Skills of the same name that it shadows.
     pub shadowed: Vec<Aside>,
-    /// Its text, where one skill was asked for.
+    /// Its body; only if the skill was requested by name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub body: Option<String>,
 }
 
-/// How programs can be installed.
+/// An installation hint for programs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Install {
     /// `brew`, `node`, `go`, `uv` or `download`.
     pub kind: String,
-    /// The formula, package, module or address.
+    /// The formula, package, module or URL.
     pub what: String,
-    /// What the skill's author calls it.
+    /// Label from the skill's author.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// The programs that are there then.
+    /// Names of the programs it installs.
     pub bins: Vec<String>,
-    /// `linux`, `macos`, `windows`; none = any.
+    /// `linux`, `macos`, `windows`; empty means any.
     pub os: Vec<String>,
-    /// What a person would type, or where they would look.
+    /// Command a user would run, or where to look.
     pub hint: String,
 }
 
-/// `skills.snapshot`.
+/// Parameters of `skills.snapshot`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TakeSnapshot {
-    /// As this agent's runs would have them; all if unset.
+    /// Only skills that runs of this agent can use; all if unset.
     #[serde(default, deserialize_with = "input::agent")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// As in [`ListSkills`].
+    /// Absolute path of the workspace; the default workspace if unset.
     #[serde(default, deserialize_with = "input::folder")]
     #[schemars(regex(pattern = "^/"))]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -123,25 +124,26 @@ pub struct TakeSnapshot {
 }
 impl Params for TakeSnapshot {}
 
-/// What a run that began now would have.
+/// The skills that a run starting now would pin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Snapshot {
-    /// The folder.
+    /// Absolute path of the workspace.
     pub workspace: String,
-    /// Rises with each change of what can be used there; never falls, also over restarts.
+    /// Version of the skills available there, raised by each change; it never decreases, also
+    /// across restarts.
     pub version: i64,
-    /// Of all that follows up to `omitted`, texts included: the same content has the same hash.
+    /// Hash of the fields up to `omitted`, including skill bodies; equal content has an equal hash.
     pub hash: String,
-    /// The list for models.
+    /// Skill index for the system prompt.
     pub prompt: String,
-    /// All that can be used, by name.
+    /// All available skills, sorted by name.
     pub skills: Vec<InSnapshot>,
-    /// Those for which the list had no room; they can be loaded all the same.
+    /// Skills that did not fit into `prompt`; they can still be loaded.
     pub omitted: Vec<String>,
-    /// Skills that another one of their name hides.
+    /// Skills shadowed by another of the same name.
     pub shadowed: Vec<Aside>,
-    /// Files that could not be taken.
+    /// Skill files that could not be loaded.
     pub rejected: Vec<Aside>,
 }
 
@@ -149,7 +151,7 @@ pub struct Snapshot {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct InSnapshot {
-    /// Its name.
+    /// Name of the skill.
     pub name: String,
     /// What it does and when to use it.
     pub description: String,
@@ -157,23 +159,24 @@ pub struct InSnapshot {
     pub source: String,
     /// As in [`Skill::path`].
     pub path: String,
-    /// The name whose value its key is.
+    /// Environment variable that receives the skill's configured API key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub primary_env: Option<String>,
-    /// The names in the environment that it needs.
+    /// Environment variables it requires.
     pub required_env: Vec<String>,
-    /// BLAKE3 of its text.
+    /// BLAKE3 hash of its body.
     pub hash: String,
 }
 
-/// `skills.refresh`. Every known folder if neither is named.
+/// Parameters of `skills.refresh`. At most one of the fields may be given; all known workspaces are
+/// refreshed if both are unset.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RefreshSkills {
-    /// The folder of this session.
+    /// Session whose workspace is refreshed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_key: Option<SessionKey>,
-    /// This folder, absolute.
+    /// Absolute path of the workspace to refresh.
     #[serde(default, deserialize_with = "input::folder")]
     #[schemars(regex(pattern = "^/"))]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -186,27 +189,26 @@ impl Params for RefreshSkills {
     }
 }
 
-/// What `skills.refresh` answers.
+/// Result of `skills.refresh`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Refreshed {
-    /// The version before, of the folder that was named or of the default one; unset: nobody had
-    /// asked for it.
+    /// Previous version of the named or default workspace; absent if it was not in use before.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<i64>,
     /// Its version now.
     pub after: i64,
-    /// `manual`.
+    /// Always `manual`.
     pub reason: String,
-    /// Every folder that was looked at.
+    /// Every refreshed workspace.
     pub folders: Vec<RefreshedFolder>,
 }
 
-/// A folder that was looked at.
+/// A refreshed workspace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RefreshedFolder {
-    /// The folder.
+    /// Absolute path of the workspace.
     pub workspace: String,
     /// As in [`Refreshed::before`].
     #[serde(skip_serializing_if = "Option::is_none")]

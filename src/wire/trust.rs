@@ -1,4 +1,4 @@
-//! `trust.*`: projects whose commands, servers and environment may take effect.
+//! `trust.*`: projects whose commands, MCP servers and environment are allowed to take effect.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,11 +7,11 @@ use super::decode::Params;
 use super::input::{self, PageSize};
 use crate::kernel::time::Timestamp;
 
-/// `trust.add` and `trust.revoke`.
+/// Parameters of `trust.add` and `trust.revoke`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OneProject {
-    /// The project's folder, absolute.
+    /// Absolute path of the project.
     #[serde(deserialize_with = "input::needed_folder")]
     #[schemars(regex(pattern = "^/"))]
     pub folder: String,
@@ -22,64 +22,64 @@ impl Params for OneProject {
     }
 }
 
-/// `trust.list`.
+/// Parameters of `trust.list`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListProjects {
-    /// How many at most.
+    /// Page size: 1 to 500; 50 if unset.
     #[serde(default)]
     pub limit: PageSize,
-    /// Where to go on.
+    /// `nextCursor` of the previous page; the first page if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
 }
 impl Params for ListProjects {}
 
-/// A file whose statements need trust.
+/// A project file with settings that need trust.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CoveredFile {
-    /// The file, seen from the project's folder.
+    /// Path of the file, relative to the project.
     pub file: String,
-    /// What it states: `runner: command`, `command`, `env`, `mcp_servers`.
+    /// Its settings that need trust: `runner: command`, `command`, `env`, `mcp_servers`.
     pub needs: Vec<String>,
 }
 
-/// A project that somebody trusts.
+/// A trusted project.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Project {
-    /// Its folder, without links.
+    /// Path of the project, with symbolic links resolved.
     pub folder: String,
-    /// `trusted`; `changed`: what the trust covers is not what it was, so it does not count;
-    /// `unreadable`.
+    /// `trusted`; `changed`: the covered settings differ from those trusted, so the trust has no
+    /// effect; `unreadable`: they could not be read.
     pub state: String,
-    /// Hash of what the trust covers.
+    /// Hash of the covered settings when they were trusted.
     pub hash: String,
-    /// Who trusts it.
+    /// User that trusted the project.
     pub user: String,
-    /// Since when.
+    /// When it was trusted.
     pub trusted_at: Timestamp,
-    /// What the trust covers now.
+    /// Files the trust covers now; empty if `unreadable`.
     pub covers: Vec<CoveredFile>,
-    /// Why that cannot be told.
+    /// With `unreadable`: the error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// What `trust.list` answers.
+/// Result of `trust.list`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Projects {
-    /// A page of them, by folder.
+    /// One page of projects, sorted by path.
     pub projects: Vec<Project>,
-    /// Where the next page begins.
+    /// Cursor of the next page; absent on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
 }
 
-/// What `trust.revoke` answers.
+/// Result of `trust.revoke`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Revoked {
-    /// It was trusted; a repeat finds that it is not.
+    /// True if this call revoked the trust; false if the project was not trusted, as on a repeat.
     pub revoked: bool,
 }

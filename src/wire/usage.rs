@@ -1,4 +1,4 @@
-//! `usage.*`: what was done, and what it took and cost.
+//! `usage.*`: runs, their durations, tokens and cost, aggregated.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,102 +9,102 @@ use crate::kernel::ids::{RunId, SessionKey};
 use crate::kernel::time::Timestamp;
 
 choice! {
-    /// By what use is summed.
+    /// Aggregation key.
     By {
-        /// All of it.
+        /// One sum for the whole tenant.
         Org = "org",
-        /// The user of the root run.
+        /// User of the root run.
         User = "user",
-        /// Who did it.
+        /// Agent that executed the run.
         Agent = "agent",
-        /// With which model.
+        /// Model that was called.
         Model = "model",
-        /// In which session.
+        /// Session of the run.
         Session = "session",
-        /// Below which root run.
+        /// Root run of the tree.
         Tree = "tree",
     }
 }
 
-/// `usage.summary`.
+/// Parameters of `usage.summary`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Summarize {
-    /// By what; by agent if unset.
+    /// Aggregation key; `agent` if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<By>,
-    /// From this point; a day before `until` if unset.
+    /// Start of the period; a day before `until` if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
-    /// Up to this point; now if unset.
+    /// End of the period; now if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
-    /// Only of this user.
+    /// Only runs of this user.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// Only of this agent.
+    /// Only runs of this agent.
     #[serde(default, deserialize_with = "input::agent")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// Only of this model.
+    /// Only calls of this model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// Only in this session.
+    /// Only runs in this session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_key: Option<SessionKey>,
-    /// Only of this root run and of what is below it.
+    /// Only this root run and its descendants.
     #[serde(default, deserialize_with = "input::maybe_id")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tree: Option<RunId>,
-    /// So many rows at most, the largest.
+    /// Maximum number of rows, those with the highest cost; 1 to 500, 50 if unset.
     #[serde(default)]
     pub limit: PageSize,
 }
 impl Params for Summarize {}
 
-/// What `usage.summary` answers.
+/// Result of `usage.summary`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Summary {
-    /// From this point.
+    /// Start of the period.
     pub since: Timestamp,
-    /// Up to this one.
+    /// End of the period.
     pub until: Timestamp,
-    /// The sums, what cost most first.
+    /// Sums, highest cost first.
     pub rows: Vec<Row>,
-    /// All of them together, those that are left out too. It has no name.
+    /// Sum over everything, including omitted rows; without a name.
     pub total: Row,
-    /// How many rows are left out.
+    /// Number of omitted rows.
     pub omitted: usize,
 }
 
-/// One sum.
+/// Sum for one aggregation key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Row {
-    /// The agent, user, model, tenant, session key or root run.
+    /// The agent, user, model, tenant, session key or root run id; absent in `total`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Runs that ended.
+    /// Number of runs that ended.
     pub calls: u64,
-    /// Those of them with a result.
+    /// Runs that ended `ok`.
     pub ok: u64,
-    /// Those that failed, ran out of time or could not be carried on.
+    /// Runs that failed, timed out or were interrupted.
     pub failed: u64,
-    /// Those that somebody has cancelled.
+    /// Runs that were cancelled.
     pub cancelled: u64,
-    /// How long the quicker half took at most, from accepted to ended, to a sixteenth.
+    /// Median time from accepted to ended in milliseconds, exact to 1/16; absent without runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub p50_ms: Option<u64>,
-    /// How long all but the slowest twentieth took at most, likewise.
+    /// 95th percentile of the same time in milliseconds, exact to 1/16; absent without runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub p95_ms: Option<u64>,
-    /// Calls of models that were answered.
+    /// Number of model calls that were answered.
     pub model_calls: u64,
-    /// Tokens that they read.
+    /// Number of input tokens.
     pub input_tokens: u64,
-    /// Tokens that they wrote.
+    /// Number of output tokens.
     pub output_tokens: u64,
-    /// What that cost, in millionths of the currency of the prices.
+    /// Cost in millionths of the currency of the prices.
     pub cost_micros: u64,
 }

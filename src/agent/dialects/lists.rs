@@ -1,4 +1,4 @@
-//! Lists of tools, maps of switches and gates of an agent's file.
+//! Lists of tools, maps of switches, and gates in an agent's file.
 
 use serde_json::{Map, Value, json};
 
@@ -9,11 +9,11 @@ use crate::agent::names::derived;
 use crate::kernel::gate::Decision;
 
 impl Reader {
-    /// A list, a map of switches, or `{allow, deny}`.
+    /// Reads a list, a map of switches, or `{allow, deny}`.
     pub(super) fn tools(&mut self, value: Value) -> Result<(), String> {
         let Value::Object(fields) = value else {
             if listed(&value).is_err() {
-                // Refused where it is read, with what is expected.
+                // Refused where it is parsed, with the expected form.
                 self.keep("tools", value);
                 return Ok(());
             }
@@ -42,7 +42,7 @@ impl Reader {
             Entry::Agents(_) => DELEGATING.iter().map(ToString::to_string).collect(),
             Entry::Nothing(_) => return Ok(()),
             _ if on => vec![name.to_owned()],
-            // A tool of a server, whose name has one `_` there and two here.
+            // A server tool: separated by one `_` there, by two here.
             Entry::Unknown(_) if name.contains('_') => vec![name.replace('_', "*")],
             _ => return Err(no_tool(name)),
         };
@@ -52,7 +52,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Of two lists that say which tools there are, only what both name.
+    /// Restricts the tools to a list; of two lists, the intersection.
     pub(super) fn allow(&mut self, value: &Value) -> Result<(), String> {
         let mut tools: Vec<String> = Vec::new();
         let mut only: Vec<(String, Vec<String>)> = Vec::new();
@@ -86,12 +86,12 @@ impl Reader {
         }
         if !taken.is_empty() {
             self.narrowing.deny(&json!(taken))?;
-            // `[-Bash]`: all but that.
+            // A list like `[-Bash]` means all tools except that one.
             if !is_given {
                 return Ok(());
             }
         }
-        // Where a tool is named with and without its calls, it is named.
+        // A tool named both with and without a pattern is allowed without restriction.
         let named: Vec<String> = tools.clone();
         only.retain(|(tool, _)| !named.contains(tool));
         for (tool, _) in &only {
@@ -115,7 +115,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Rules on tools that are not known would forbid nothing.
+    /// Reads the gate; a restriction of an unknown tool is refused, since it would have no effect.
     pub(super) fn gate(&mut self, value: Value) -> Result<(), String> {
         let Value::Object(tools) = value else {
             self.keep("gate", value);

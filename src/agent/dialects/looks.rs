@@ -1,12 +1,12 @@
-//! Whether a field that nobody knows looks as if it took something away from an agent, by its name
-//! or by its value. Such a field is never passed over: the agent would get more than its file says.
+//! Detects unknown fields that look like a restriction, by name or by value. Such a field is never
+//! ignored: the agent would get more rights than its file states.
 
 use serde_json::Value;
 
 use super::names::{Entry, entry, key};
 use crate::agent::names::nearest;
 
-/// Parts of names, in small letters without `-` and `_`.
+/// Parts of names, lowercase without `-` and `_`.
 #[rustfmt::skip]
 const PARTS: &[&str] = &[
     "permission", "allow", "deny", "denied", "forbid", "block", "restrict", "exclude", "sandbox",
@@ -16,24 +16,24 @@ const PARTS: &[&str] = &[
     "noshell", "nowrite", "nonetwork", "offline", "fileregex", "safemode", "safety", "dryrun",
     "strict", "untrusted", "confine", "jail", "privilege", "prohibit", "quota", "limit",
 ];
-/// Parts of names that speak of what an agent can do or reach: without a text of its own, and
-/// without `true`, such a field takes something away.
+/// Parts of names for what an agent can do or access. Such a field counts as a restriction unless
+/// its value is `true` or free text.
 #[rustfmt::skip]
 const POWERS: &[&str] = &[
     "internet", "web", "filesystem", "file", "path", "folder", "director", "glob", "regex", "domain",
     "host", "group", "access", "scope", "shell", "bash", "command", "exec", "terminal", "http",
     "browse", "mcp", "server", "agent", "spawn", "delegat", "rights", "secret", "modes", "editable",
 ];
-/// The same as words by which a name begins.
+/// The same for the first word of a name.
 const ABLE: &[&str] = &["can", "may", "only", "no", "max"];
-/// Words that take something away wherever they stand alone.
+/// Values that restrict something when they are the whole text.
 #[rustfmt::skip]
 const WORDS: &[&str] = &[
     "deny", "denied", "denyall", "forbid", "forbidden", "block", "blocked", "disallow", "disallowed",
     "prohibited", "restricted", "readonly", "never", "ask", "confirm", "approval", "none",
     "norights", "noaccess", "notallowed", "disabled", "off", "no",
 ];
-/// Switches that say how an agent is shown or chosen, and not what it can do.
+/// Switches for how an agent is displayed or chosen, which restrict nothing.
 #[rustfmt::skip]
 const SHOWN: &[&str] = &[
     "background", "proactive", "infer", "userinvocable", "userinvokable", "hidden", "memory",
@@ -44,7 +44,7 @@ const SHOWN: &[&str] = &[
     "status", "tags", "icon",
 ];
 
-/// Our fields that take something away.
+/// Fields of this format that restrict something.
 const OURS: &[&str] = &[
     "tools",
     "gate",
@@ -59,7 +59,7 @@ const OURS: &[&str] = &[
     "active",
     "on_uncertain",
 ];
-/// Those of other programs, likewise.
+/// The same for fields of other programs.
 const THEIRS: &[&str] = &[
     "permission",
     "permissions",
@@ -75,12 +75,12 @@ const THEIRS: &[&str] = &[
 /// The same inside `execution` and `linked_agents`.
 const INSIDE: &[&str] = &["max_loops", "timeout", "write_scope"];
 
-/// Our name of a field that is written in another way: `allowAgents`, `write-scope`.
+/// The name here of a field that is spelled differently, such as `allowAgents` or `write-scope`.
 pub(in crate::agent) fn ours(name: &str) -> Option<&'static str> {
     OURS.iter().find(|own| key(own) == key(name)).copied()
 }
 
-/// Does the field look like one that takes something away?
+/// True if the field looks like a restriction.
 pub(in crate::agent) fn restricts(name: &str, value: &Value) -> bool {
     if names_a_restriction(name) {
         return true;
@@ -106,21 +106,21 @@ pub(in crate::agent) fn restricts(name: &str, value: &Value) -> bool {
     }
 }
 
-/// Is the text a list or a pattern, and no sentence or address?
+/// True if the text is a list or a pattern, and not a sentence or URL.
 fn is_pattern(text: &str) -> bool {
     let mut parts = text.split(',').map(str::trim);
     let is_list = text.contains([',', '*', '/', '\\', '^', '$']);
     is_list && !text.contains("://") && parts.all(|part| !part.contains(char::is_whitespace))
 }
 
-/// Does it speak of what an agent can do or reach, or is it called like a tool?
+/// True if the name refers to what an agent can do or access, or is the name of a tool.
 pub(super) fn speaks_of_power(name: &str) -> bool {
     let plain = key(name);
     POWERS.iter().any(|power| plain.contains(power))
         || matches!(entry(name, false), Entry::Tool(_) | Entry::Agents(_))
 }
 
-/// Begins the name with this word: `canWrite`, `can_write`, and not `candidate`.
+/// True if the name begins with this word: `canWrite` and `can_write`, but not `candidate`.
 fn begins_with(name: &str, word: &str) -> bool {
     let head = name.get(..word.len());
     let next = name.chars().nth(word.len());
@@ -128,7 +128,7 @@ fn begins_with(name: &str, word: &str) -> bool {
         && next.is_none_or(|c| !c.is_ascii_lowercase())
 }
 
-/// The same of an item of a list: only what it holds itself.
+/// Applies [`restricts`] to a list item, if it is a list or map itself.
 fn within(name: &str, item: &Value) -> bool {
     match item {
         Value::Object(_) | Value::Array(_) => restricts(name, item),
@@ -136,7 +136,8 @@ fn within(name: &str, item: &Value) -> bool {
     }
 }
 
-/// The same inside a field that says nothing by its name: a switch that is off may be anything.
+/// Applies [`restricts`] inside a field whose own name is neutral; there, `false` counts only under
+/// a name that refers to a power or a restriction.
 fn inside(name: &str, value: &Value) -> bool {
     match value == &Value::Bool(false) {
         true => speaks_of_power(name) || names_a_restriction(name),
@@ -144,7 +145,7 @@ fn inside(name: &str, value: &Value) -> bool {
     }
 }
 
-/// Does its name alone say so?
+/// True if the name alone indicates a restriction.
 pub(in crate::agent) fn names_a_restriction(name: &str) -> bool {
     let plain = key(name);
     PARTS.iter().any(|part| plain.contains(part))
@@ -153,7 +154,7 @@ pub(in crate::agent) fn names_a_restriction(name: &str) -> bool {
             .any(|known| near(&plain, known).is_some())
 }
 
-/// One of `known` that is misspelt so.
+/// The name in `known` of which this is a misspelling.
 fn near<'a>(plain: &str, known: &[&'a str]) -> Option<&'a str> {
     let found = nearest(plain, known)?;
     let wanted = key(found);
@@ -162,7 +163,7 @@ fn near<'a>(plain: &str, known: &[&'a str]) -> Option<&'a str> {
     (is_near && plain.chars().next() == wanted.chars().next()).then_some(found)
 }
 
-/// What is said of such a field.
+/// The error message for such a field.
 pub(in crate::agent) fn refusal(name: &str) -> String {
     let hint = match nearest(&name.to_lowercase(), &[OURS, INSIDE].concat()) {
         Some(near) => format!("did you mean {near:?}?"),

@@ -1,7 +1,7 @@
-//! Fields of other programs' agent files in our words. What restricts an agent is either
-//! understood or makes its file unusable: an agent never gets more than its file says. Nothing of
-//! another program is ever run. Called by `folder` for every file, since files of one program are
-//! often put among those of another.
+//! Translates fields of other programs' agent files. A restriction is either understood or makes
+//! the file unusable, so that an agent never gets more rights than its file states. Commands of
+//! another program are never run. Called by `folder` for every file, since files of one program are
+//! often placed among those of another.
 
 mod lists;
 mod looks;
@@ -24,27 +24,27 @@ pub(super) use self::looks::{names_a_restriction, refusal, restricts};
 #[cfg(test)]
 pub(super) use self::names::OURS;
 
-/// What fields of other programs take from an agent.
+/// Restrictions from fields of other programs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Narrowing {
-    /// Rules that hold besides its own gate, and never open anything. Those of each field by
-    /// themselves: what one forbids no other allows.
+    /// Rules that apply in addition to the agent's gate and never grant anything. Each field has
+    /// its own list: what one denies, no other allows.
     pub rules: Vec<Vec<Rule>>,
-    /// The most model calls.
+    /// The maximum number of model calls.
     pub loops: Option<u32>,
-    /// The longest that a run may take, milliseconds.
+    /// The time limit of a run, in milliseconds.
     pub timeout_ms: Option<u64>,
-    /// Whom it may delegate to.
+    /// The agents that it may delegate to; `None` = no restriction.
     pub agents: Option<Vec<String>>,
-    /// Which skills it may use.
+    /// The skills that it may use; `None` = no restriction.
     pub skills: Option<Vec<String>>,
-    /// It is not used.
+    /// Whether it is switched off.
     pub inactive: bool,
-    /// What was made of it.
+    /// Notes about the translation.
     pub notes: Vec<String>,
-    /// Tools that it may have.
+    /// The tools that it may have; `None` = no restriction.
     allowed: Option<Vec<String>>,
-    /// Tools that it may not have.
+    /// The tools that it may not have.
     denied: Vec<String>,
 }
 
@@ -65,7 +65,7 @@ impl Narrowing {
         self.notes.push(text);
     }
 
-    /// It may delegate to these at most.
+    /// Restricts delegation to at most these agents.
     fn only_agents(&mut self, names: Vec<String>) {
         match &mut self.agents {
             Some(known) => known.retain(|name| names.contains(name)),
@@ -74,7 +74,7 @@ impl Narrowing {
     }
 }
 
-/// Does a line of a header that is no YAML begin a field with this name?
+/// True if a line of an invalid YAML header begins a field with this name.
 pub(super) fn begins(name: &str, value: &Value) -> bool {
     const THEIRS: &[&str] = &[
         "color",
@@ -93,7 +93,7 @@ pub(super) fn begins(name: &str, value: &Value) -> bool {
         "mcpServers",
         "argument-hint",
     ];
-    // Of examples in descriptions.
+    // Speakers in examples of descriptions.
     const SPEAKERS: &[&str] = &[
         "user",
         "assistant",
@@ -109,7 +109,7 @@ pub(super) fn begins(name: &str, value: &Value) -> bool {
         .bytes()
         .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
     let restricts = || match value {
-        // Its value is on the next lines.
+        // The value follows on the next lines.
         Value::Null => looks::speaks_of_power(name),
         value => restricts(name, value) && !SPEAKERS.contains(&name.to_lowercase().as_str()),
     };
@@ -118,7 +118,7 @@ pub(super) fn begins(name: &str, value: &Value) -> bool {
         && (is_known(name) || THEIRS.contains(&name) || names_a_restriction(name) || restricts())
 }
 
-/// Turns fields of other programs into ours.
+/// Translates fields of other programs to those of this format.
 pub(super) fn translate(raw: &mut Raw, dialect: Dialect, stem: &str) -> Result<(), Broken> {
     let fields = std::mem::take(&mut raw.fields);
     let mut reader = Reader {
@@ -167,11 +167,11 @@ pub(super) fn translate(raw: &mut Raw, dialect: Dialect, stem: &str) -> Result<(
 }
 
 struct Reader {
-    /// The file is of another program.
+    /// True if the file belongs to another program.
     is_foreign: bool,
     narrowing: Narrowing,
     fields: Vec<(String, Value)>,
-    /// Tools that are switched on and off.
+    /// Tools that are switched on or off.
     switches: Map<String, Value>,
     soft_model: bool,
 }
@@ -182,7 +182,7 @@ impl Reader {
     }
 
     fn field(&mut self, written: &str, value: Value) -> Result<(), String> {
-        // An empty value says nothing.
+        // An empty value counts as not set.
         if value.is_null() {
             return Ok(());
         }
@@ -214,7 +214,7 @@ impl Reader {
             "sandbox" | "sandboxmode" => self.narrowing.sandbox(&value)?,
             "network" | "networkaccess" | "internet" | "internetaccess" | "webaccess" => {
                 if !switch(&value)? {
-                    // Commands may reach out, too.
+                    // Shell commands could also reach the network.
                     self.narrowing.all(&["fetch", "shell"], Decision::Deny);
                 }
             }
@@ -253,7 +253,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Fields that take nothing away.
+    /// Translates fields that restrict nothing.
     fn other(&mut self, written: &str, value: Value) -> Result<(), String> {
         if is_known(written) && !self.is_foreign {
             self.keep(written, value);
@@ -278,7 +278,7 @@ impl Reader {
             | "user-invocable" => {
                 self.narrowing.note(format!("not in force: {written}"));
             }
-            // It only colours their screen.
+            // Only a display color.
             "color" => {}
             _ if is_known(written) => self.keep(written, value),
             _ => match looks::ours(written) {
@@ -296,7 +296,7 @@ impl Reader {
     }
 }
 
-/// `true`, `"true"`, `yes`.
+/// Parses a boolean, or a word such as `"true"` or `yes`.
 fn switch(value: &Value) -> Result<bool, String> {
     match value.as_str() {
         None => flag(value),

@@ -1,9 +1,9 @@
-//! Names of tools in other programs' agent files, and the tools here that do the same.
+//! Maps names of tools in other programs' agent files to the tools here.
 
 use crate::agent::names::nearest;
 use crate::kernel::text::preview;
 
-/// The tools of this program, apart from those that are agents and those of servers.
+/// The tools of this program, except linked agents and server tools.
 pub(in crate::agent) const OURS: &[&str] = &[
     "read",
     "list",
@@ -33,10 +33,10 @@ pub(in crate::agent) const OURS: &[&str] = &[
     "command",
 ];
 
-/// By which an agent has others work for it.
+/// The tools with which an agent delegates.
 pub(super) const DELEGATING: &[&str] = &["task", "sessions_spawn"];
 
-/// Their names in small letters without `-` and `_`, and ours.
+/// Names in other programs, lowercase without `-` and `_`, and the tool here.
 #[rustfmt::skip]
 const THEIRS: &[(&[&str], &str)] = &[
     (&["read", "readfile", "readmanyfiles", "fsread", "view", "viewfile", "openfile", "notebookread"], "read"),
@@ -52,7 +52,7 @@ const THEIRS: &[(&[&str], &str)] = &[
     (&["askuserquestion", "askuser", "question", "ask"], "ask"),
     (&["savememory"], "memory_save"),
 ];
-/// Those of other programs that there is nothing like here: to deny them asks for nothing.
+/// Tools of other programs without a counterpart here; denying them requires nothing.
 #[rustfmt::skip]
 const NOTHING: &[&str] = &[
     "websearch", "googlewebsearch", "bashoutput", "killshell", "killbash", "exitplanmode",
@@ -65,22 +65,21 @@ const NOTHING: &[&str] = &[
 /// A tool as a file names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Entry {
-    /// This tool, or those that fit this pattern.
+    /// This tool, or the tools that match this pattern.
     Tool(String),
-    /// Calls of it that fit one of these patterns of a gate.
+    /// Calls of the tool that match one of these gate patterns.
     Calls(String, Vec<String>),
-    /// Delegation: to these agents; to any if there is none.
+    /// Delegation to these agents; to any agent if empty.
     Agents(Vec<String>),
-    /// It is known and has no counterpart here.
+    /// A known tool without a counterpart here.
     Nothing(String),
-    /// Its calls are described in a way that has no counterpart here.
+    /// A call pattern without a counterpart here.
     Unreadable(String),
-    /// No such tool is known.
+    /// An unknown tool.
     Unknown(String),
 }
 
-/// A name without what differs between programs: case, `-` and `_` within it. A sign before it is
-/// kept: `-Bash` is not `Bash`.
+/// Normalizes case, `-` and `_` in a name. A leading sign is kept: `-Bash` is not `Bash`.
 pub(super) fn key(name: &str) -> String {
     let rest = name.trim_start_matches(|c: char| !c.is_alphanumeric());
     let (sign, rest) = name.split_at(name.len() - rest.len());
@@ -89,8 +88,8 @@ pub(super) fn key(name: &str) -> String {
     sign.chain(kept.flat_map(char::to_lowercase)).collect()
 }
 
-/// Of an entry of a list that says which tools there are: the tool that it takes away (`-Bash`,
-/// `!Bash`); an error where it is a word of a sentence (`all except Bash`).
+/// Returns the tool that an entry of a list removes (`-Bash`, `!Bash`); an error if it is a word of
+/// a sentence (`all except Bash`).
 pub(super) fn taken_away(written: &str) -> Result<Option<&str>, String> {
     const WORDS: &[&str] = &[
         "no",
@@ -132,8 +131,8 @@ pub(super) fn taken_away(written: &str) -> Result<Option<&str>, String> {
     }
 }
 
-/// What `written` names. `widens`: the entry gives something, so that it must not be read as more
-/// than it says; else it takes something, and must not be read as less.
+/// Parses an entry. With `widens` the entry grants something and must not be read as more than it
+/// says; otherwise it restricts something and must not be read as less.
 pub(super) fn entry(written: &str, widens: bool) -> Entry {
     let written = written.trim();
     let (name, calls) = match written.split_once('(') {
@@ -178,7 +177,7 @@ pub(super) fn entry(written: &str, widens: bool) -> Entry {
             None => Entry::Unreadable(written.to_owned()),
         },
         (None, _) if NOTHING.contains(&key(name).as_str()) => Entry::Nothing(name.to_owned()),
-        // A pattern, an agent that is a tool, or a tool of a server by its name here.
+        // A pattern, a linked agent, or a server tool by its name here.
         (None, None) if is_here(name) => Entry::Tool(name.to_owned()),
         (None, _) => Entry::Unknown(written.to_owned()),
     }
@@ -191,7 +190,7 @@ fn is_here(name: &str) -> bool {
         || name.starts_with("call_")
 }
 
-/// A tool of a server, or all of one, in the ways in which programs write it.
+/// The name here of a server tool, or of all tools of a server, from the forms of other programs.
 fn served(name: &str) -> Option<String> {
     if let Some(rest) = name.strip_prefix("mcp__") {
         return Some(match rest.split_once("__") {
@@ -213,7 +212,8 @@ fn served(name: &str) -> Option<String> {
     }
 }
 
-/// Patterns of a gate for what stands in parentheses behind a tool's name.
+/// Converts the text in parentheses after a tool's name to gate patterns; `None` if it has no
+/// counterpart.
 pub(super) fn patterns(tool: &str, calls: &str, widens: bool) -> Option<Vec<String>> {
     match tool {
         "shell" => commands(calls, widens),
@@ -226,7 +226,7 @@ pub(super) fn patterns(tool: &str, calls: &str, widens: bool) -> Option<Vec<Stri
     }
 }
 
-/// `git log:*`, `git log *`, `npm test`.
+/// Converts command patterns such as `git log:*`, `git log *` or `npm test`.
 pub(super) fn commands(calls: &str, widens: bool) -> Option<Vec<String>> {
     let start = calls
         .strip_suffix(":*")
@@ -238,13 +238,13 @@ pub(super) fn commands(calls: &str, widens: bool) -> Option<Vec<String>> {
     match calls.contains('?') {
         false => Some(patterns),
         true if widens => None,
-        // Any text where one letter was meant.
+        // `?` matched one character there; `*` matches at least that.
         true => Some(patterns.iter().map(|one| one.replace('?', "*")).collect()),
     }
 }
 
-/// Paths that may be touched: only those that a pattern here, in which `*` goes through folders,
-/// names exactly.
+/// Converts paths that are allowed. Only exact equivalents are accepted, since `*` here also
+/// matches across folders.
 fn open_paths(calls: &str) -> Option<Vec<String>> {
     let path = calls.strip_prefix("./").unwrap_or(calls);
     let path = path.strip_prefix('/').unwrap_or(path);
@@ -255,7 +255,7 @@ fn open_paths(calls: &str) -> Option<Vec<String>> {
         Some(folder) => (folder, true),
         None => (path, false),
     };
-    // A bare name stands for files in every folder.
+    // A bare name matches files in every folder there.
     if folder.is_empty()
         || folder.contains(['*', '?', '[', '{', '!'])
         || (!open && !path.contains('/'))
@@ -268,7 +268,7 @@ fn open_paths(calls: &str) -> Option<Vec<String>> {
     })
 }
 
-/// Paths that may not be touched: at least those that are meant.
+/// Converts paths that are denied; the patterns match at least those.
 fn closed_paths(calls: &str) -> Vec<String> {
     let anywhere = calls.starts_with("~/") || calls.starts_with("//");
     let path = calls
@@ -287,7 +287,7 @@ fn closed_paths(calls: &str) -> Vec<String> {
     found
 }
 
-/// The entries of a list, or of one text with commas or blanks between them.
+/// Splits a list in one text at commas, line ends and blanks, except within parentheses.
 pub(super) fn split(list: &str) -> Vec<String> {
     let mut depth = 0_u32;
     let mut parts = vec![String::new()];
@@ -314,7 +314,7 @@ pub(super) fn split(list: &str) -> Vec<String> {
         .collect()
 }
 
-/// Says that a tool which is to be taken away is not known.
+/// The error for a restriction of an unknown tool.
 pub(in crate::agent) fn no_tool(name: &str) -> String {
     let shown = preview(name, 64);
     let hint = match nearest(name, OURS) {
@@ -324,7 +324,7 @@ pub(in crate::agent) fn no_tool(name: &str) -> String {
     format!("no tool {shown:?} is known, so that it cannot be told what this takes away{hint}")
 }
 
-/// The names here of a tool that a gate's rule names, if any is known.
+/// The names here of a tool in a gate rule; `None` if it is unknown.
 pub(in crate::agent) fn gated(name: &str) -> Option<Vec<String>> {
     match entry(name, false) {
         Entry::Tool(own) => Some(vec![own]),

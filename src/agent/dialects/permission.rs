@@ -1,5 +1,5 @@
-//! Fields by which other programs say what an agent may do without its tools' names: permissions,
-//! modes, sandboxes and hooks, as rules that only narrow.
+//! Fields with which other programs restrict an agent beyond lists of tools: permissions, modes,
+//! sandboxes and hooks. All become rules that only narrow.
 
 use serde_json::{Map, Value};
 
@@ -9,29 +9,29 @@ use crate::agent::values::text;
 use crate::kernel::gate::Decision;
 use crate::kernel::text::preview;
 
-/// Tools that change something or reach out.
+/// Tools that change something or access the network.
 const ACTING: &[&str] = &["write", "edit", "shell", "fetch"];
 
 impl Narrowing {
-    /// One decision on every call of these tools.
+    /// Adds one decision for all calls of these tools.
     pub(super) fn all(&mut self, tools: &[&str], decision: Decision) {
         for tool in tools {
             self.rule(tool, None, decision);
         }
     }
 
-    /// What a program's own way of asking comes to here (`permissionMode`, `approval_policy`).
+    /// Translates another program's approval mode (`permissionMode`, `approval_policy`).
     pub(super) fn mode(&mut self, value: &Value) -> Result<(), String> {
         let word = text(value)?;
         match word.as_str() {
-            // Each change is asked for; commands and addresses are so anyway.
+            // Changes need approval; commands and addresses do so by default.
             "default" | "auto" | "manual" | "untrusted" | "always" => {
                 self.all(&["write", "edit", "shell", "fetch"], Decision::Ask);
             }
             "acceptEdits" | "on-request" | "on-failure" => {
                 self.all(&["shell", "fetch"], Decision::Ask);
             }
-            // It would be refused whatever needs a person.
+            // That mode refuses every call that needs approval.
             "dontAsk" => self.all(ACTING, Decision::Deny),
             "plan" => self.all(&["write", "edit", "shell"], Decision::Deny),
             "bypassPermissions" | "never" | "yolo" => self.note(format!(
@@ -55,14 +55,14 @@ impl Narrowing {
         Ok(())
     }
 
-    /// It only looks.
+    /// Restricts the agent to reading.
     pub(super) fn read_only(&mut self) {
         self.all(&["write", "edit", "shell"], Decision::Deny);
-        // What tools of servers write cannot be told.
+        // It is unknown which server tools write.
         self.rule("*__*", None, Decision::Ask);
     }
 
-    /// `sandbox`, `sandbox_mode`.
+    /// Translates `sandbox` and `sandbox_mode`.
     pub(super) fn sandbox(&mut self, value: &Value) -> Result<(), String> {
         match value {
             Value::Bool(false) => return Ok(()),
@@ -87,8 +87,8 @@ impl Narrowing {
         Ok(())
     }
 
-    /// Hooks are another program's commands and never run here. Those that could refuse a call
-    /// have a person asked in their place.
+    /// Hooks are commands of another program and never run here. A hook that could refuse a call is
+    /// replaced by an approval request.
     pub(super) fn hooks(&mut self, value: &Value) {
         self.note("hooks are another program's commands: they are never run".to_owned());
         let Value::Object(events) = value else { return };
@@ -128,7 +128,7 @@ impl Narrowing {
         }
     }
 
-    /// Lists of rules: `{allow: [], ask: [], deny: [], defaultMode}`.
+    /// Translates lists of rules: `{allow: [], ask: [], deny: [], defaultMode}`.
     pub(super) fn lists(&mut self, fields: &Map<String, Value>) -> Result<(), String> {
         for (name, value) in fields {
             let within = |why: String| format!("{name}: {why}");
@@ -165,7 +165,8 @@ impl Narrowing {
         Ok(())
     }
 
-    /// `permission: {edit: deny, bash: {"*": ask, "git *": allow}}`: the last that fits counts.
+    /// Translates `permission: {edit: deny, bash: {"*": ask, "git *": allow}}`: the last match
+    /// wins.
     pub(super) fn permission(&mut self, value: &Value) -> Result<(), String> {
         let fields = match value {
             Value::String(word) => {
@@ -202,7 +203,7 @@ impl Narrowing {
             .iter()
             .any(|(_, decision)| *decision != Decision::Allow);
         if name == "*" {
-            // It stands behind those before it: of these the stricter stay.
+            // `*` overrides the rules before it there; here the stricter of those stay.
             if let [(None, decision)] = rules[..] {
                 if decision != Decision::Allow {
                     if let Some(rules) = self.rules.last_mut() {
@@ -216,7 +217,7 @@ impl Narrowing {
         match super::names::key(name).as_str() {
             "task" | "agent" => return self.permitted_names(&rules, true),
             "skill" => return self.permitted_names(&rules, false),
-            // No tool of files leaves the workspace; commands are asked for.
+            // File tools never leave the workspace; commands need approval.
             "externaldirectory" if narrows => {
                 self.all(&["shell"], Decision::Ask);
                 return Ok(());
@@ -227,7 +228,7 @@ impl Narrowing {
             Entry::Tool(own) if own == "edit" => vec!["write".to_owned(), own],
             Entry::Tool(own) => vec![own],
             Entry::Nothing(_) => return Ok(()),
-            // A tool of a server, whose name has one `_` there and two here.
+            // A server tool: separated by one `_` there, by two here.
             Entry::Unknown(_) if name.contains('_') => vec![name.replace('_', "*")],
             _ if !narrows => return Ok(()),
             _ => return Err(super::names::no_tool(name)),
@@ -245,7 +246,7 @@ impl Narrowing {
                             self.rule(tool, pattern, decision);
                         }
                     }
-                    // What it would allow is left as the rules before it say.
+                    // An allow rule that cannot be translated is dropped; the earlier rules apply.
                     None if decision == Decision::Allow => {}
                     None => {
                         return Err(format!(
@@ -259,7 +260,8 @@ impl Narrowing {
         Ok(())
     }
 
-    /// Agents and skills by name: those that are allowed behind a `*` that is not, or none.
+    /// Translates permissions for agents or skills by name: after a denied `*`, the allowed names;
+    /// otherwise all are denied.
     fn permitted_names(
         &mut self,
         rules: &[(Option<&str>, Decision)],
@@ -270,7 +272,7 @@ impl Narrowing {
             return Ok(());
         }
         let tools: &[&str] = if agents { DELEGATING } else { &["skill"] };
-        // One word for all.
+        // One decision for all names.
         if let [(None, decision)] = rules {
             self.all(tools, *decision);
             return Ok(());
@@ -293,13 +295,14 @@ impl Narrowing {
         Ok(())
     }
 
-    /// Takes away what a list names.
+    /// Removes the tools in a list.
     pub(super) fn deny(&mut self, value: &Value) -> Result<(), String> {
         for written in listed(value)? {
             match entry(&written, false) {
                 Entry::Tool(tool) => self.denied.push(tool),
                 Entry::Calls(tool, patterns) => {
-                    // Who may not edit a file may not write it either.
+                    // A file that may not be edited may not be written, and one that may not be
+                    // read may not be searched or listed.
                     let also: &[&str] = match tool.as_str() {
                         "edit" | "write" => &["edit", "write"],
                         "read" => &["read", "grep", "glob", "list"],
@@ -322,7 +325,7 @@ impl Narrowing {
                     self.only_agents(Vec::new());
                 }
                 Entry::Nothing(_) => {}
-                // Less than was meant must not be taken away, so all calls of it are.
+                // Denying less than was meant would be unsafe, so all calls are denied.
                 Entry::Unreadable(written) => {
                     let name = written.split('(').next().unwrap_or_default();
                     match entry(name, false) {
@@ -337,7 +340,7 @@ impl Narrowing {
     }
 }
 
-/// A pattern of a map of permissions as patterns of a gate.
+/// Converts a pattern of a permission map to gate patterns.
 fn spelled(tool: &str, pattern: &str, widens: bool) -> Option<Vec<String>> {
     match tool {
         "shell" => commands(pattern, widens),
@@ -357,7 +360,7 @@ pub(super) fn listed(value: &Value) -> Result<Vec<String>, String> {
         Value::String(list) => Ok(split(list)),
         Value::Array(items) => {
             let texts: Result<Vec<String>, String> = items.iter().map(text).collect();
-            // One item may be a list of its own: `- Read, Grep`.
+            // One item may be a list itself: `- Read, Grep`.
             Ok(texts?.iter().flat_map(|item| split(item)).collect())
         }
         _ => Err("a list of names is expected".to_owned()),

@@ -1,4 +1,4 @@
-//! Fields of other programs that take nothing away: names, descriptions, models.
+//! Fields of other programs that restrict nothing: names, descriptions, models.
 
 use serde_json::{Value, json};
 
@@ -8,11 +8,11 @@ use crate::agent::values::line;
 use crate::kernel::text::preview;
 use crate::kernel::thinking::Thinking;
 
-/// The names of models that mean nothing outside that program.
+/// Model names without a meaning outside of that program.
 const ALIASES: &[&str] = &[
     "inherit", "sonnet", "opus", "haiku", "default", "auto", "best", "opusplan",
 ];
-/// The most characters of a description.
+/// The maximum number of characters of a description.
 const DESCRIPTION: usize = 4096;
 
 impl Reader {
@@ -26,7 +26,7 @@ impl Reader {
             Some(alias) if ALIASES.contains(&alias) => self
                 .narrowing
                 .note(format!("model {alias}: the default model is used")),
-            // Their models are all of one provider, ours say which.
+            // Their models belong to one provider; names here include the provider.
             Some(model) if !model.contains('/') && !model.is_empty() => {
                 self.keep("model", Value::String(format!("anthropic/{model}")));
             }
@@ -34,7 +34,7 @@ impl Reader {
         }
     }
 
-    /// Levels that there are not here are the highest that there is.
+    /// Levels that do not exist here become the highest one.
     pub(super) fn thinking(&mut self, value: Value) {
         match value.as_str() {
             Some(word @ ("xhigh" | "max")) if Thinking::parse(word).is_none() => {
@@ -49,7 +49,7 @@ impl Reader {
                 ));
             }
             Some(_) => self.keep("thinking", value),
-            // A number of tokens and the like.
+            // For example a number of tokens.
             None => self.narrowing.note("not in force: effort".to_owned()),
         }
     }
@@ -70,7 +70,7 @@ impl Reader {
         self.keep("description", Value::String(cut));
     }
 
-    /// A name that no agent can have here becomes its title, and one is derived from it.
+    /// Turns an invalid name into the title, and derives a valid name from it.
     pub(super) fn name(&mut self, stem: &str) {
         let stated = self.fields.iter().position(|(name, _)| name == "name");
         let written = stated
@@ -80,7 +80,7 @@ impl Reader {
             .trim()
             .to_owned();
         if names::check(&written).is_ok() {
-            // Without the blanks around it.
+            // Without surrounding blanks.
             if let Some(at) = stated {
                 self.fields[at].1 = Value::String(written);
             }

@@ -1,5 +1,5 @@
-//! What an agent can do, said without a list of tools: Roo's `groups`, a field that is called like a
-//! tool (`bash: deny`, `edit: false`), and `can_write: false`.
+//! Permissions without a list of tools: Roo's `groups`, a field named like a tool (`bash: deny`,
+//! `edit: false`), and `can_write: false`.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use crate::agent::names::derived;
 use crate::agent::values::text;
 use crate::kernel::gate::Decision;
 
-/// Groups of tools of Roo Code and Kilo Code, and the tools here that do the same.
+/// The tool groups of Roo Code and Kilo Code, and the equivalent tools here.
 const GROUPS: &[(&str, &[&str])] = &[
     ("read", &["read", "list", "glob", "grep"]),
     ("edit", &["write", "edit"]),
@@ -19,10 +19,11 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("mcp", &["*__*"]),
     ("modes", &["task"]),
 ];
-/// Those that they always have.
+/// The tools that their agents always have.
 const ALWAYS: &[&str] = &["ask", "todo"];
 
-/// What `can_…`, `may_…` and `allow_…` speak of, and the tools that do it; commands do, too.
+/// The verbs after `can_`, `may_` and `allow_`, and the tools for them, including commands that
+/// could do the same.
 const VERBS: &[(&[&str], &[&str])] = &[
     (
         &[
@@ -76,7 +77,7 @@ const VERBS: &[(&[&str], &[&str])] = &[
 ];
 
 impl Reader {
-    /// `groups: [read, command]`: only their tools.
+    /// Restricts the tools to groups, such as `groups: [read, command]`.
     pub(super) fn groups(&mut self, value: &Value) -> Result<(), String> {
         let expected = "a list of read, edit, browser, command, mcp and modes is expected; what a \
                         group is narrowed to (fileRegex) has no counterpart here: say it with gate";
@@ -93,10 +94,10 @@ impl Reader {
         self.allow(&json!(tools))
     }
 
-    /// `agents: [a, b]`: whom it may call; `*` is any of them.
+    /// Restricts delegation to `agents: [a, b]`; `*` = any agent.
     pub(super) fn callees(&mut self, value: &Value) -> Result<(), String> {
         let names = match value {
-            // A name may hold blanks.
+            // A name may contain blanks.
             Value::Array(items) => items.iter().map(text).collect::<Result<_, _>>()?,
             list => listed(list)?,
         };
@@ -107,8 +108,8 @@ impl Reader {
         Ok(())
     }
 
-    /// A field that says of one tool, or of what it does, whether the agent has it. `false` where
-    /// it says nothing of that kind.
+    /// Translates a field that permits or denies one tool or verb. Returns `false` if it is no such
+    /// field.
     pub(super) fn power(&mut self, written: &str, value: &Value) -> Result<bool, String> {
         let name = key(written);
         let able = ["can", "may", "allow"]
@@ -136,7 +137,7 @@ impl Reader {
                 "ask" | "confirm" | "prompt" => json!("ask"),
                 "deny" | "denied" | "false" | "no" | "off" | "none" | "never" | "disabled"
                 | "disallow" | "forbidden" | "blocked" => json!("deny"),
-                // A text.
+                // Free text.
                 _ => return Ok(false),
             },
             Value::Object(rules) if rules.values().all(Value::is_string) => value.clone(),

@@ -1,5 +1,4 @@
-//! Fields of other programs, each with what it comes to, and files in the shapes of real
-//! collections.
+//! Fields of other programs with their translation, and files in the shapes of real collections.
 
 use crate::agent::fields::Draft;
 use crate::agent::folder::{Dialect, parse};
@@ -30,7 +29,7 @@ fn of(dialect: Dialect, header: &str) -> Result<Draft, Broken> {
     parse(dialect, Format::Markdown, "stem", text.as_bytes())
 }
 
-/// Read in both dialects, with the same result.
+/// Reads the header in both dialects and asserts equal rights.
 fn taken(header: &str) -> Draft {
     let own = of(Dialect::Own, header).unwrap_or_else(|broken| panic!("{header}\n{broken}"));
     let foreign = of(Dialect::Claude, header).unwrap_or_else(|broken| panic!("{header}\n{broken}"));
@@ -53,7 +52,7 @@ fn has(draft: &Draft) -> Vec<String> {
     chosen
 }
 
-/// What becomes of a call, whatever a tool's habit is.
+/// The decision on a call, without the tool's default.
 fn judge(draft: &Draft, tool: &str, what: &str) -> Decision {
     let subject = Subject {
         things: match tool {
@@ -195,7 +194,7 @@ fn what_is_denied_is_gone() {
         }
         assert!(found.contains(&"read".to_owned()), "{header}: {found:?}");
     }
-    // A list that only takes away gives the rest.
+    // A list that only removes tools keeps the others.
     for header in [
         "tools: [-Bash]",
         "tools: ['!Bash', '*']",
@@ -427,7 +426,7 @@ fn what_looks_like_a_restriction_and_is_none_here_is_refused() {
     ] {
         refused(header, says);
     }
-    // What only describes is passed over.
+    // Fields that only describe are ignored.
     for header in [
         "tags: [a]",
         "version: 1",
@@ -516,8 +515,8 @@ fn every_tool_of_this_program_is_known_by_name() {
     }
 }
 
-/// A file in the shape of a real one: its name, what is in it, the agent's name and title, its
-/// tools, and what is said of it.
+/// A file in the shape of a real one: its file name, content, agent name and title, tools, and
+/// warnings.
 type Fixture = (
     &'static str,
     &'static str,

@@ -1,4 +1,4 @@
-//! The field `linked_agents`.
+//! Parses the field `linked_agents`.
 
 use serde_json::{Map, Value};
 

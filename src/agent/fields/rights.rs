@@ -1,4 +1,4 @@
-//! Fields that say what an agent may use: tools, servers and the gate.
+//! Parses the fields for what an agent may use: tools, servers and the gate.
 
 use serde_json::Value;
 
@@ -35,8 +35,8 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Names of servers under `[mcp]`. A server that is described here, as other programs allow, is
-    /// nobody's to start.
+    /// Reads names of servers under `[mcp]`. A server that is described inline, as other programs
+    /// allow, is never started.
     pub(super) fn mcp_servers(&mut self, value: &Value) -> Result<(), String> {
         let items = match value {
             Value::Array(items) => items.clone(),
@@ -63,7 +63,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// A word for every call of a tool, or a list of rules that look at what it is called with.
+    /// Reads, for each tool, one decision for all calls or a list of rules for its arguments.
     pub(super) fn gate(&mut self, value: &Value) -> Result<(), String> {
         let Value::Object(tools) = value else {
             return Err("names of tools with allow, deny or ask are expected".to_owned());
@@ -87,7 +87,7 @@ impl Reader<'_> {
             }
         }
         if rules.iter().any(|rule| rule.decision == Decision::Allow) {
-            // What a person would be asked for must not be settled by somebody else's file.
+            // A file of a project must not grant an approval that the user would be asked for.
             self.needs("gate: allow");
         }
         self.draft.definition.gate = rules;

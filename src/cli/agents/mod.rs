@@ -1,4 +1,4 @@
-//! `abide agents`: which agents there are, what one is made of, whether a file is one, and new ones.
+//! `abide agents`: lists, shows, checks, creates and deletes agents.
 
 mod new;
 
@@ -21,11 +21,11 @@ use crate::wire::agents::{
 use crate::wire::gateway::NoParams;
 use crate::wire::input::{PAGE_LIMIT, PageSize};
 
-/// See which agents there are, and define some
+/// List, inspect and define agents
 ///
-/// Without a further word it lists those that count in the current folder: built-in ones, those
-/// made here, the files in your configuration folder (abide/agents) and the project's own
-/// (.abide/agents and .claude/agents).
+/// Without a subcommand it lists the agents that are visible in the current folder: built-in ones,
+/// those stored by the daemon, the files in your configuration folder (abide/agents) and in the
+/// project (.abide/agents and .claude/agents).
 #[derive(Debug, Args)]
 #[command(after_help = "abide agents
 abide agents show explore
@@ -38,38 +38,38 @@ pub(crate) struct Agents {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// List the agents that count in the current folder
+    /// List the agents that are visible in the current folder
     List(List),
-    /// Show one agent: where it comes from, what it has, what it shadows
+    /// Show one agent: its source, its settings and what it shadows
     Show {
-        /// Its name
+        /// The agent's name
         name: String,
     },
     New(new::New),
     /// Check agent files; needs no daemon
     Check {
-        /// The files
+        /// The agent files to check
         #[arg(required = true)]
         files: Vec<PathBuf>,
     },
-    /// Give the daemon an agent to keep
+    /// Store an agent definition in the daemon
     Create {
-        /// Its definition: .md, .toml or .json
+        /// Definition file: .md, .toml or .json
         #[arg(short, long, value_name = "FILE")]
         file: PathBuf,
     },
-    /// Delete an agent that the daemon keeps
+    /// Delete an agent that is stored in the daemon
     Delete {
-        /// Its name
+        /// The agent's name
         name: String,
     },
-    /// Read all agent files again
+    /// Reload all agent files
     Reload,
 }
 
 #[derive(Debug, Default, Args)]
 struct List {
-    /// Only those for people to choose from (without hidden ones), or for spawned work
+    /// Only agents that users can choose (without hidden ones), or only those for spawned runs
     #[arg(long = "for", value_name = "WHOM")]
     audience: Option<Whom>,
 }
@@ -119,7 +119,7 @@ impl List {
     }
 }
 
-/// The current folder, by which its project is found; a name that is not UTF-8 has none.
+/// The current folder, which selects the project; `None` if its path is not UTF-8.
 fn here() -> Option<String> {
     std::env::current_dir()
         .ok()?
@@ -193,7 +193,7 @@ async fn show(link: &Link, name: String, common: &Common) -> Result<u8, Failure>
     say("from", &from(&agent));
     say("mode", &agent.mode);
     match &agent.program {
-        // What a model may do says nothing of a program.
+        // Model, tools and limits do not apply to an external program.
         Some(program) => say("program", &program.join(" ")),
         None => {
             say("model", &agent.model);
@@ -244,7 +244,7 @@ fn or_none(names: &[String]) -> String {
     }
 }
 
-/// Exit code 0: every file is an agent.
+/// Checks each file; exit code 0 if all are valid agents, [`exit::FAILED`] otherwise.
 fn check(files: &[PathBuf], common: &Common) -> Result<u8, Failure> {
     let loaded = serve::settings(None)?;
     let check = AgentCheck::new(&loaded.config)

@@ -1,4 +1,4 @@
-//! `abide agents new`: the file of a new agent, ready to be filled in.
+//! `abide agents new`: writes a template file for a new agent.
 
 use std::ffi::OsString;
 use std::fs::{self, OpenOptions};
@@ -17,28 +17,28 @@ use crate::cli::text::clean;
 use crate::daemon;
 use crate::kernel::ids::AgentId;
 
-/// Write the file of a new agent, with every usual field in it
+/// Write the template file of a new agent, with every usual field
 ///
-/// It stands among your own agents (abide/agents in your configuration folder), or with --project
-/// among those of the current folder's project. The daemon takes it as soon as it is saved.
+/// The file goes to your own agents (abide/agents in your configuration folder), or with --project
+/// to the project in the current folder. The daemon loads it as soon as it is saved.
 #[derive(Debug, Args)]
 #[command(
     after_help = r#"abide agents new reviewer --description "Reviews changes for mistakes"
 abide agents new reviewer --project --edit"#
 )]
 pub(super) struct New {
-    /// Its name: small letters, digits and -
+    /// The agent's name: lowercase letters, digits and -
     name: String,
 
-    /// What it is for, in one line; other agents choose by it
+    /// One-line description; other agents choose by it
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
 
-    /// Its model, as provider/name [default: that of the settings]
+    /// Model, as provider/name [default: the model from the settings]
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
 
-    /// Put it into .abide/agents of the current folder
+    /// Write it to .abide/agents in the current folder
     #[arg(long)]
     project: bool,
 
@@ -88,7 +88,7 @@ impl New {
         })
     }
 
-    /// The file is there as a whole, and no other was written over.
+    /// Creates the file with the template text; an existing file is never overwritten.
     fn write(&self, folder: &Path, path: &Path, name: &str) -> Result<(), Failure> {
         let failure = |fault| Failure::local(path.display(), fault);
         fs::create_dir_all(folder).map_err(failure)?;
@@ -132,7 +132,7 @@ impl New {
     }
 }
 
-/// The editor and its arguments.
+/// The editor's command line: VISUAL, else EDITOR, run through `sh -c`.
 fn editor() -> Result<Vec<OsString>, Failure> {
     let named = ["VISUAL", "EDITOR"];
     let named = named.iter().filter_map(std::env::var_os);
@@ -140,7 +140,7 @@ fn editor() -> Result<Vec<OsString>, Failure> {
         return Err(Failure::usage("neither VISUAL nor EDITOR is set")
             .hint("set one, or leave --edit away; nothing was written"));
     };
-    // As git does: a line for the shell, so that arguments and quotes work.
+    // Run through the shell, as git does, so that arguments and quotes in the variable work.
     let mut call = line;
     call.push(" \"$@\"");
     Ok(vec!["sh".into(), "-c".into(), call, "sh".into()])

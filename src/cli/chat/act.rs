@@ -1,4 +1,4 @@
-//! What the commands of `abide chat` do.
+//! Handlers of the slash commands of `abide chat`.
 
 use super::agents;
 use super::command::{COMMANDS, Command, KEYS};
@@ -18,15 +18,15 @@ use crate::wire::runs::{ListRuns, Runs};
 use crate::wire::sessions::{GetSession, ListSessions, SessionKind, Sessions};
 use crate::wire::shapes::Session;
 
-/// The most sessions that are listed.
+/// Maximum number of sessions or runs per request.
 const LISTED: u32 = 20;
-/// The width of the names in the help.
+/// Column width of the names in the help.
 const NAMES: usize = 19;
-/// The word that takes a model or level away.
+/// Argument that clears the session's model or thinking level.
 const DEFAULT: &str = "default";
 
 impl Talk<'_> {
-    /// Carries out a command.
+    /// Executes a slash command.
     pub(super) async fn act(&mut self, command: Command) -> Result<(), Failure> {
         self.link = self.link().await?;
         match command {
@@ -49,7 +49,7 @@ impl Talk<'_> {
             Command::Attach(None) => return self.attach().await,
             Command::Compact => return self.compact().await,
             Command::Usage => return self.usage().await,
-            // It ends the conversation before it comes here.
+            // The conversation ends before this is called.
             Command::Quit => {}
         }
         Ok(())
@@ -82,8 +82,7 @@ impl Talk<'_> {
         self.go_on_in(&wanted).await
     }
 
-    /// Goes on with another agent, in its own conversation; without a name it lists which there
-    /// are.
+    /// Switches to another agent in that agent's own session; lists the agents if no name is given.
     async fn agent(&mut self, name: &str) -> Result<(), Failure> {
         let chosen = agents::choose(&self.link, &self.session.agent, name, here()).await?;
         let Some(chosen) = chosen else {
@@ -126,13 +125,13 @@ impl Talk<'_> {
         Ok(())
     }
 
-    /// Changes the session of this conversation.
+    /// The daemon has changed this conversation's session once this returns.
     async fn patch(&mut self, request: &PatchSession) -> Result<(), Failure> {
         self.session = self.link.ask("sessions.patch", request).await?;
         Ok(())
     }
 
-    /// The thinking level of this conversation, in words.
+    /// Thinking level of this session, for display.
     fn thinking_now(&self) -> &str {
         self.session
             .thinking
@@ -193,7 +192,7 @@ impl Talk<'_> {
         Ok(())
     }
 
-    /// Follows what is under way in this session.
+    /// Follows the open turn of this session, if there is one.
     async fn attach(&mut self) -> Result<(), Failure> {
         let request = ListRuns {
             session_key: Some(self.session.key.clone()),
@@ -250,7 +249,7 @@ impl Talk<'_> {
     }
 }
 
-/// The commands and keys.
+/// Help text of the commands and keys.
 pub(super) fn help_text() -> String {
     let columns = print::notes_width().unwrap_or(COLUMNS);
     let mut lines = Vec::new();

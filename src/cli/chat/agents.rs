@@ -1,5 +1,4 @@
-//! `/agent` in `abide chat`: which agents there are to talk with, and the conversation with
-//! another one.
+//! `/agent` in `abide chat`: lists the agents and finds the session with another one.
 
 use crate::cli::failure::{Failure, exit};
 use crate::cli::link::Link;
@@ -9,7 +8,7 @@ use crate::kernel::ids::{AgentId, SessionKey};
 use crate::wire::agents::{Agent, Agents, Audience, ListAgents};
 use crate::wire::input::{PAGE_LIMIT, PageSize};
 
-/// The agents that people talk with.
+/// Active agents that users can talk to; pure subagents are excluded.
 pub(super) async fn of_people(link: &Link, cwd: Option<String>) -> Result<Vec<Agent>, Failure> {
     let request = ListAgents {
         audience: Some(Audience::People),
@@ -22,7 +21,7 @@ pub(super) async fn of_people(link: &Link, cwd: Option<String>) -> Result<Vec<Ag
     Ok(agents)
 }
 
-/// The agent of this name; without a name the agents are listed and none is chosen.
+/// Finds an agent by name; without a name it lists the agents and returns `None`.
 pub(super) async fn choose(
     link: &Link,
     current: &AgentId,
@@ -61,8 +60,8 @@ fn list(agents: &[Agent], current: &AgentId) {
     print::note("go on with one: /agent NAME");
 }
 
-/// Where the conversation with another agent is: what is said to the one is not read by the
-/// other. It bears the same name.
+/// Key of the session with another agent: the same name under that agent. The two sessions share no
+/// messages.
 pub(super) fn session_of(key: &SessionKey, current: &AgentId, chosen: &str) -> String {
     let own = format!("agent:{current}:");
     let name = key.as_str().strip_prefix(&own);

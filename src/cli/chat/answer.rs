@@ -1,6 +1,5 @@
-//! What runs ask while no turn is followed, put to the person who is at the prompt of `abide chat`.
-//! The editor is not used for it: it may hold lines that were typed ahead, which are messages and no
-//! answers.
+//! Requests of runs that arrive while no turn is followed, asked at the prompt of `abide chat`. The
+//! line editor is not used: it may hold typed-ahead lines, which are messages and not answers.
 
 use super::slash::{Slash, at_a_question};
 use crate::cli::asked::{self, Asked, Put};
@@ -12,8 +11,8 @@ use crate::cli::print;
 use crate::cli::screen::Screen;
 use crate::clock::Clock;
 
-/// Puts each of these to the person; what they leave stays open. `false`: they want to leave the
-/// conversation.
+/// Asks the user about each of these requests; skipped ones stay open. `false`: the user wants to
+/// quit the conversation.
 pub(super) async fn put_all(
     link: &Link,
     person: &mut Person,
@@ -36,20 +35,20 @@ pub(super) async fn put_all(
     Ok(true)
 }
 
-/// What the person wants after one of them.
+/// What to do after one request.
 enum Then {
-    /// The next one.
+    /// Ask the next one.
     Next,
-    /// To be asked nothing more now.
+    /// Stop asking for now.
     Enough,
-    /// To leave the conversation.
+    /// Quit the conversation.
     Leave,
 }
 
-/// What came of a prompt.
+/// Result of reading one line at a prompt.
 enum Said {
     Line(String),
-    /// Ctrl-C.
+    /// Ctrl-C was pressed.
     Nothing,
     /// The input has ended.
     End,
@@ -59,7 +58,7 @@ struct Asking<'a> {
     link: &'a Link,
     person: &'a mut Person,
     interrupt: &'a mut Interrupt,
-    /// `None` on a terminal that cannot be drawn on.
+    /// `None` if the terminal cannot be drawn on.
     screen: Option<Screen>,
 }
 
@@ -108,7 +107,7 @@ impl Asking<'_> {
                     self.note("that was not heard; Enter on an empty line asks again");
                     return Ok(Then::Next);
                 }
-                // It ran out, another client was first, or the file is another one now.
+                // It expired, another client answered first, or the file has changed since.
                 Err(refused) => {
                     self.note(&refused.to_string());
                     let Some(now) = asked::again(self.link, put.asked.id()).await? else {
@@ -122,7 +121,7 @@ impl Asking<'_> {
         }
     }
 
-    /// Shows what comes next of it. What was typed before is no answer to that.
+    /// Shows the next page. Input typed before it is set aside: it cannot be an answer.
     async fn turn_page(&mut self, put: &mut Put) {
         if let Some(page) = put.rest.pop_front() {
             self.note(&page);
@@ -130,7 +129,7 @@ impl Asking<'_> {
         self.person.set_aside().await;
     }
 
-    /// What the person says.
+    /// Reads one line at the request's prompt.
     async fn line(&mut self, put: &Put) -> Said {
         let prompt = print::styled(print::HEAD, format!("{}> ", put.prompt()));
         if self.screen.is_none() {

@@ -1,6 +1,6 @@
-//! What a line in `abide chat` is: a command of the chat, or a message for the agent.
+//! Parser of a line in `abide chat`: a slash command, or a message for the agent.
 
-/// A command of the chat; none of them is sent to the model.
+/// A slash command; none of them is sent to the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Command {
     Help,
@@ -15,16 +15,16 @@ pub(super) enum Command {
     Quit,
 }
 
-/// What a line is.
+/// A parsed line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Line {
-    /// Nothing.
+    /// Only whitespace.
     Blank,
-    /// For the chat.
+    /// A slash command.
     Command(Command),
-    /// It looks like a command, and there is none of this name.
+    /// Looks like a command, but no command has this name.
     Unknown(String),
-    /// For the agent.
+    /// A message for the agent.
     Message(String),
 }
 
@@ -62,7 +62,7 @@ pub(super) const COMMANDS: [(&str, &str, &str); 10] = [
     ("/quit", "", "leave (also: exit, Ctrl-D)"),
 ];
 
-/// The keys, as `/help` lists them.
+/// Keys and their effects, as `/help` lists them.
 pub(super) const KEYS: [(&str, &str); 6] = [
     (
         "Enter",
@@ -78,7 +78,7 @@ pub(super) const KEYS: [(&str, &str); 6] = [
     ("Ctrl-D", "leave; turns under way go on"),
 ];
 
-/// What was typed.
+/// Parses a typed line.
 pub(super) fn read(typed: &str) -> Line {
     let text = typed.trim();
     if text.is_empty() {
@@ -87,7 +87,7 @@ pub(super) fn read(typed: &str) -> Line {
     if matches!(text, "exit" | "quit") {
         return Line::Command(Command::Quit);
     }
-    // Behind a blank it is a message, whatever it looks like.
+    // A leading blank makes it a message, whatever it looks like.
     let (word, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
     let is_word = |name: &str| {
         !name.is_empty()
@@ -100,7 +100,7 @@ pub(super) fn read(typed: &str) -> Line {
             let argument = Some(rest.trim().to_owned()).filter(|rest| !rest.is_empty());
             command(name, argument).map_or_else(|| Line::Unknown(word.to_owned()), Line::Command)
         }
-        // A path is no command.
+        // A path is not a command.
         _ => Line::Message(text.to_owned()),
     }
 }

@@ -1,4 +1,4 @@
-//! What Tab gives in `abide chat`: commands, their arguments, and `@files` of the session's folder.
+//! Tab completion in `abide chat`: commands, their arguments, and `@files` of the session's folder.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,20 +7,20 @@ use super::command::COMMANDS;
 use crate::cli::text::clean;
 use crate::kernel::thinking::Thinking;
 
-/// The most files that are offered at once.
+/// Maximum number of files that are offered at once.
 const OFFERED: usize = 200;
 
-/// What can be completed, beside files and commands.
+/// Values for the arguments of commands, and the folder for `@files`.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Words {
     pub(super) agents: Vec<String>,
     pub(super) models: Vec<String>,
     pub(super) sessions: Vec<String>,
-    /// The folder that files are looked for in.
+    /// Folder that `@files` are relative to.
     pub(super) folder: Option<PathBuf>,
 }
 
-/// Where the word before the cursor begins, and what it may become.
+/// Byte offset of the word before the cursor, and its candidates.
 pub(super) fn complete(words: &Words, before: &str) -> (usize, Vec<String>) {
     if before.starts_with('/') {
         let Some((name, rest)) = before.split_once(char::is_whitespace) else {
@@ -55,8 +55,8 @@ pub(super) fn complete(words: &Words, before: &str) -> (usize, Vec<String>) {
     }
 }
 
-/// The entries of the folder that a path leads into. A name that would steer the terminal, or
-/// that has blanks, is not offered.
+/// Entries of the folder that `path` points into. Names with blanks or terminal control characters
+/// are skipped.
 fn files(words: &Words, path: &str) -> Vec<String> {
     let Some(root) = &words.folder else {
         return Vec::new();

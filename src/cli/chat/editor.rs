@@ -1,5 +1,5 @@
-//! The line that a person types in `abide chat`: rustyline in a thread of its own, with a history
-//! for each folder and completion. What happens while the person types is printed above the line.
+//! Line editor of `abide chat`: rustyline in its own thread, with completion and a history for each
+//! folder. Output during typing is printed above the edited line.
 
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
@@ -21,42 +21,42 @@ use super::complete::{Words, complete};
 use crate::cli::failure::Failure;
 use crate::cli::print::{self, HEAD, styled};
 
-/// The most messages that are kept for a folder.
+/// Maximum number of messages in a folder's history.
 const KEPT: usize = 1_000;
 
-/// What was typed.
+/// Result of one read from the editor.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Typed {
-    /// A message or command; it may have several lines.
+    /// A message or command, possibly of several lines.
     Text(String),
-    /// Ctrl-C: what was typed of a line is dropped.
+    /// Ctrl-C: the typed text was dropped.
     Dropped,
     /// Ctrl-D, or the terminal is gone.
     End,
 }
 
-/// What is to be typed.
+/// A request to the editor thread.
 struct Want {
     prompt: String,
-    /// What was typed before anybody asked.
+    /// Text that was typed ahead; the edited line starts with it.
     initial: String,
-    /// It was typed already, and goes into the history as it is.
+    /// Only add `initial` to the history; read nothing.
     is_typed: bool,
 }
 
-/// The line editor.
+/// Handle of the editor thread.
 pub(super) struct Editor {
     wants: channel::Sender<Want>,
     typed: mpsc::UnboundedReceiver<Typed>,
     printer: Box<dyn ExternalPrinter + Send>,
-    /// Something is being typed.
+    /// True while a read is pending.
     is_open: bool,
-    /// What Tab knows.
+    /// Completion values, shared with the editor thread.
     pub(super) words: Arc<Mutex<Words>>,
 }
 
 impl Editor {
-    /// An editor on this terminal; the history of a folder is kept below the state folder.
+    /// Opens an editor on this terminal; the histories are stored in the state folder.
     pub(super) fn new(state: Option<PathBuf>, folder: Option<&Path>) -> Result<Editor, Failure> {
         let words = Arc::new(Mutex::new(Words::default()));
         let failed = |error: ReadlineError| Failure::local("the terminal cannot be used", error);
@@ -74,12 +74,12 @@ impl Editor {
         }
         let history = state.and_then(|state| history_of(&state, folder?));
         if let Some(file) = &history {
-            // The first time there is none.
+            // The first time there is no file.
             let _ = line.load_history(file);
         }
         let printer: Box<dyn ExternalPrinter + Send> = match line.create_external_printer() {
             Ok(printer) => Box::new(printer),
-            // A terminal without a cursor.
+            // The terminal has no cursor control.
             Err(_) => Box::new(Plain),
         };
         let (wants, wanted) = channel::channel::<Want>();
@@ -107,11 +107,11 @@ impl Editor {
         })
     }
 
-    /// Lets the person type, unless they do already.
+    /// Starts a read, unless one is pending.
     pub(super) fn open(&mut self, prompt: &str, initial: String) {
         if !self.is_open {
             let prompt = prompt.to_owned();
-            // Where the thread has ended, so has the input.
+            // If the thread has ended, `typed` returns the end of the input.
             let _ = self.wants.send(Want {
                 prompt,
                 initial,
@@ -121,7 +121,7 @@ impl Editor {
         }
     }
 
-    /// Keeps a message in the history that was typed while a turn was under way.
+    /// Adds a message to the history that was typed while a turn was running.
     pub(super) fn remember(&mut self, text: &str) {
         let _ = self.wants.send(Want {
             prompt: String::new(),
@@ -130,26 +130,26 @@ impl Editor {
         });
     }
 
-    /// What they have typed; nothing is lost when this is dropped.
+    /// Waits for the result of the pending read. Cancel-safe.
     pub(super) async fn typed(&mut self) -> Typed {
         let typed = self.typed.recv().await.unwrap_or(Typed::End);
         self.is_open = false;
         typed
     }
 
-    /// Prints a text above the line that is typed.
+    /// Prints text above the edited line.
     pub(super) fn print(&mut self, text: &str) {
         let text = print::note_for_screen(text, 0);
         let text = match anstream::AutoStream::choice(&std::io::stderr()) {
             anstream::ColorChoice::Never => anstream::adapter::strip_str(&text).to_string(),
             _ => text,
         };
-        // Notes are a courtesy.
+        // Notes are optional; a failed print is ignored.
         let _ = self.printer.print(format!("{text}\n"));
     }
 }
 
-/// For a terminal that cannot print above the line.
+/// Printer for a terminal that cannot print above the edited line.
 struct Plain;
 
 impl ExternalPrinter for Plain {
@@ -175,8 +175,8 @@ fn config() -> Result<Config, ReadlineError> {
         .build())
 }
 
-/// The file of a folder's history. It is this user's alone, as the state folder is; a state folder
-/// that is not there is not made for it.
+/// History file of a folder, in a directory with mode 0700. `None` if the state folder does not
+/// exist (it is not created) or if the file is a symbolic link.
 fn history_of(state: &Path, folder: &Path) -> Option<PathBuf> {
     if !state.is_dir() {
         return None;
@@ -189,7 +189,7 @@ fn history_of(state: &Path, folder: &Path) -> Option<PathBuf> {
         .ok()?;
     let name = blake3::hash(folder.as_os_str().as_encoded_bytes()).to_hex();
     let file = all.join(&name[..16]);
-    // A link here could lead anywhere.
+    // A symbolic link could point anywhere.
     let is_link = fs::symlink_metadata(&file).is_ok_and(|data| data.is_symlink());
     (!is_link).then_some(file)
 }
@@ -217,17 +217,17 @@ fn remember(line: &mut rustyline::Editor<Help, FileHistory>, text: &str, history
     if line.add_history_entry(text).unwrap_or(false)
         && let Some(file) = history
     {
-        // A history that cannot be written is no reason to end a conversation.
+        // A failed history write must not end the conversation.
         let _ = line.append_history(file);
     }
 }
 
-/// A backslash at the end of a line only meant that it goes on.
+/// Removes the backslashes that continue a line.
 fn joined(text: &str) -> String {
     text.replace("\\\n", "\n").replace('\r', "\n")
 }
 
-/// What rustyline asks while the person types.
+/// Completion and validation callbacks for rustyline.
 struct Help {
     words: Arc<Mutex<Words>>,
 }

@@ -1,5 +1,5 @@
-//! What happens in a session of `abide chat` while no turn is under way: answers to what ended in
-//! the background, what runs ask people, and a daemon that goes away and comes back.
+//! Events in a session of `abide chat` while no turn is followed: results of background runs,
+//! requests of runs, and reconnects to the daemon.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -20,24 +20,24 @@ use crate::clock::Clock;
 use crate::kernel::ids::{RunId, SessionKey};
 use crate::wire::events::{Event, SubscribeEvents};
 
-/// How often it is asked what people are asked: runs of other sessions ask, too.
+/// Interval of polling for open requests, which runs of other sessions make, too.
 const QUIET: Duration = Duration::from_secs(2);
 
-/// A session that is looked at.
+/// Event subscription of a session between turns.
 pub(super) struct Idle<'a> {
     watch: Watch<'a>,
     key: SessionKey,
     quiet: Interval,
-    /// Runs whose answers stand on the screen.
+    /// Runs whose results are already on the screen.
     shown: HashSet<RunId>,
-    /// What a run asks and the person was told of.
+    /// Requests that were already announced to the user.
     told: HashSet<Uuid>,
-    /// An end that was heard and not told yet.
+    /// An ended run whose result was not shown yet.
     ended: Option<RunId>,
 }
 
 impl<'a> Idle<'a> {
-    /// From here on nothing of the session is missed.
+    /// Subscribes to the session; no later event is missed.
     pub(super) async fn open(
         link: Link,
         place: &'a Where,
@@ -49,7 +49,7 @@ impl<'a> Idle<'a> {
             ..SubscribeEvents::default()
         };
         let mut watch = Watch::open(link, place, request, print::note).await?;
-        // The picture that it begins with says where in the log it is.
+        // The initial snapshot carries the log position.
         while watch.seen().await?.is_none() {
             watch.come_back(print::note).await?;
         }
@@ -65,23 +65,23 @@ impl<'a> Idle<'a> {
         })
     }
 
-    /// Where in the log it is.
+    /// Current position in the event log.
     pub(super) fn position(&self) -> Position {
         self.watch.position()
     }
 
-    /// The answer of this run is shown by others.
+    /// Records that the run's result is shown elsewhere.
     pub(super) fn is_shown(&mut self, run: RunId) {
         self.shown.insert(run);
     }
 
-    /// What was told by the one before it is not told again.
+    /// Takes over what its predecessor has announced, so that nothing is announced twice.
     pub(super) fn goes_on_from(&mut self, before: Idle<'_>) {
         self.shown = before.shown;
         self.told = before.told;
     }
 
-    /// The next thing that a person should see. Nothing is lost when this is dropped.
+    /// Waits for the next text for the user. Cancel-safe.
     pub(super) async fn next(&mut self, mut say: impl FnMut(&str)) -> Result<String, Failure> {
         loop {
             if let Some(run) = self.ended {
@@ -90,7 +90,7 @@ impl<'a> Idle<'a> {
                 match text {
                     Ok(Some(text)) => return Ok(text),
                     Ok(None) => {}
-                    // It is found again below.
+                    // The connection is restored below.
                     Err(lost) if link::is_broken(&lost) => self.ended = Some(run),
                     Err(failure) => return Err(failure),
                 }
@@ -100,7 +100,8 @@ impl<'a> Idle<'a> {
                     Some(Seen::Event(event)) => self.hear(&event),
                     Some(Seen::Picture(..)) => {}
                     None => {
-                        // While a turn was followed, this was told already.
+                        // While a turn was followed, the lost connection was reported there
+                        // already.
                         self.watch.relink().await;
                         self.watch.come_back(&mut say).await?;
                     }
@@ -120,7 +121,7 @@ impl<'a> Idle<'a> {
         }
     }
 
-    /// What a turn has come to that the person did not wait for.
+    /// Result of a run that the user did not follow; `None` if the run no longer exists.
     async fn answer(&mut self, run: RunId) -> Result<Option<String>, Failure> {
         let run = match ids::details(&self.watch.link, run).await {
             Ok(run) => run,
@@ -151,11 +152,11 @@ impl<'a> Idle<'a> {
         Ok(Some(text))
     }
 
-    /// What runs ask that the person does not know of.
+    /// Announcement of requests that the user has not seen; `None` if there are none.
     async fn asks(&mut self) -> Result<Option<String>, Failure> {
         let asked = match asked::in_brief(&self.watch.link, &self.key).await {
             Ok(asked) => asked,
-            // The subscription finds the daemon again.
+            // The subscription reconnects.
             Err(lost) if link::is_broken(&lost) || lost.kind == "unavailable" => return Ok(None),
             Err(failure) => return Err(failure),
         };

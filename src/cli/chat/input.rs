@@ -1,5 +1,5 @@
-//! What comes next in a conversation: a line of the editor, of a pipe, or of a plain terminal, and
-//! what Tab may offer meanwhile.
+//! Reads the next line of a conversation from the editor, a pipe or a plain terminal, and refreshes
+//! the completion values.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -19,21 +19,21 @@ use crate::wire::gateway::{ModelProvider, NoParams, Status};
 use crate::wire::input::{PAGE_LIMIT, PageSize};
 use crate::wire::sessions::{ListSessions, SessionKind, Sessions};
 
-/// What stands in front of what the person types.
+/// Prompt of the conversation.
 const PROMPT: &str = "you> ";
-/// What Ctrl-C says where there is nothing to stop.
+/// Note for Ctrl-C when no turn is running.
 const LEAVE: &str = "nothing to stop here; Ctrl-D or /quit leaves";
 
-/// What comes next.
+/// The next input.
 pub(super) enum Next {
     Line(String),
     End,
-    /// Nothing to be done.
+    /// Nothing to do; read again.
     Nothing,
 }
 
 impl Talk<'_> {
-    /// What the person types next; what happens meanwhile is printed above it.
+    /// The user's next line; events meanwhile are printed above it.
     pub(super) async fn next(&mut self) -> Result<Next, Failure> {
         if self.editor.is_none() {
             return Ok(self.next_line().await);
@@ -45,7 +45,7 @@ impl Talk<'_> {
         }
         self.learn_words().await;
         if let (Some(line), Some(editor)) = (self.queued.pop_front(), &mut self.editor) {
-            // It was typed while a turn was under way.
+            // It was typed while a turn was running.
             print::note(&format!("{}{}", styled(HEAD, PROMPT), text::clean(&line)));
             editor.remember(&line);
             return Ok(Next::Line(line));
@@ -58,7 +58,7 @@ impl Talk<'_> {
         let (says, mut said) = unbounded_channel::<String>();
         let mut is_watched = true;
         loop {
-            // It goes on while something is printed: what it waits for may take a while.
+            // Keep this future across prints: what it waits for may take a while.
             let mut news = pin!(idle.next(|text: &str| drop(says.send(text.to_owned()))));
             let came = loop {
                 tokio::select! {
@@ -80,7 +80,7 @@ impl Talk<'_> {
             };
             match came {
                 Ok(text) => editor.print(&text),
-                // What is typed may still be sent: then it is looked for once more.
+                // The typed line can still be sent; that tries to reconnect once more.
                 Err(failure) => {
                     is_watched = false;
                     editor.print(&text::clean(&failure.to_string()));
@@ -99,13 +99,13 @@ impl Talk<'_> {
             () = self.interrupt.pressed() => None,
         };
         if line.is_none() && self.person.is_there {
-            // The shell goes on below the prompt, not behind it.
+            // Let the shell continue below the prompt, not behind it.
             print::note("");
         }
         line.map_or(Next::End, Next::Line)
     }
 
-    /// What Tab may offer; where the daemon does not say, it is what was known.
+    /// Refreshes the completion values; where a request fails, the previous values stay.
     async fn learn_words(&mut self) {
         let agents = agents::of_people(&self.link, session::here()).await;
         let status = self.link.ask::<Status>("gateway.status", NoParams {}).await;

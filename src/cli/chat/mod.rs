@@ -1,6 +1,6 @@
-//! `abide chat`: a conversation with a session's agent. `command.rs` says what a line is, `act.rs`
-//! does what commands ask, `talk.rs` runs turns, `input.rs` and `editor.rs` read what is typed, and
-//! `idle.rs` hears what happens meanwhile.
+//! `abide chat`: an interactive conversation with a session's agent. `command.rs` parses lines,
+//! `act.rs` executes commands, `talk.rs` runs turns, `input.rs` and `editor.rs` read input, and
+//! `idle.rs` watches the session between turns.
 
 mod act;
 mod agents;
@@ -31,37 +31,38 @@ use crate::wire::shapes::Session;
 
 /// Talk with a session's agent
 ///
-/// Shows the last exchange, then reads a message, shows the answer as it is written, and reads
-/// the next one. Alt-Enter or a backslash at the end of a line begins a new line; pasted text is
-/// one message; Tab completes /commands, their arguments and @files; the arrow keys recall what
-/// was sent in this folder before. What a run asks meanwhile is asked here.
+/// Shows the last exchange, then reads messages and streams the answers. Alt-Enter or a backslash
+/// at the end of a line begins a new line; pasted text is one message; Tab completes /commands,
+/// their arguments and @files; the arrow keys recall messages that were sent in this folder before.
+/// Requests of runs can be answered here.
 ///
-/// Ctrl-C stops the turn under way and keeps the conversation; pressed again while the turn is
-/// stopping, it leaves the turn at work. Ctrl-D, exit or /quit leaves. /help lists the commands,
-/// none of which is sent to the model. A daemon that goes away is looked for for 60 s.
+/// Ctrl-C stops the running turn and keeps the conversation; pressed again while the turn is
+/// stopping, it detaches and the turn continues. Ctrl-D, exit or /quit quits. /help lists the
+/// commands, none of which is sent to the model. A lost connection to the daemon is retried for 60
+/// s.
 ///
-/// Without a terminal each line of standard input is a message, and the answers are printed on
-/// standard output; where a run needs a person, it ends with exit code 8.
+/// Without a terminal each line of standard input is a message, and the answers are printed to
+/// standard output. If a run needs a user, the exit code is 8.
 #[derive(Debug, Args)]
 #[command(after_help = "abide chat
 abide chat --agent review --cwd ../site
 abide chat agent:build:tour --model openai/gpt-5 --thinking high
 abide chat --new")]
 pub(crate) struct Chat {
-    /// A session key or label; a key that is not there yet makes a new session [default: the
-    /// agent's session "chat"]
+    /// A session key or label; an unknown key creates a session [default: the agent's session
+    /// "chat"]
     #[arg(value_name = "SESSION")]
     named: Option<String>,
 
-    /// The same as SESSION
+    /// Same as SESSION
     #[arg(long, value_name = "SESSION", conflicts_with = "named")]
     session: Option<String>,
 
-    /// Begin a new session
+    /// Start a new session
     #[arg(long)]
     new: bool,
 
-    /// Who answers [default: the default agent]
+    /// The agent that answers [default: the default agent]
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
 
@@ -69,20 +70,20 @@ pub(crate) struct Chat {
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
 
-    /// How much its model thinks from now on
+    /// Thinking level of the session from now on
     #[arg(long, value_name = "LEVEL", value_parser = levels())]
     thinking: Option<String>,
 
-    /// The session's folder from now on [default of a new session: the current one]
+    /// The session's folder from now on [default of a new session: the current folder]
     #[arg(long, value_name = "DIR")]
     cwd: Option<String>,
 
-    /// Fail if no daemon is there, in place of starting one
+    /// Fail if no daemon is running, instead of starting one
     #[arg(long)]
     no_start: bool,
 }
 
-/// The session that is named; a key that no session has yet makes one that sees the current folder.
+/// Opens a session by name; an unknown key creates one in the current folder.
 pub(super) async fn open(
     link: &Link,
     name: &str,
@@ -96,7 +97,7 @@ pub(super) async fn open(
     session::open(link, &wanted).await
 }
 
-/// The words for how much a model thinks.
+/// Thinking levels as clap values.
 pub(super) fn levels() -> PossibleValuesParser {
     let levels = Thinking::ALL.iter().map(|level| level.as_str());
     levels.collect::<Vec<_>>().into()

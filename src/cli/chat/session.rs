@@ -1,4 +1,4 @@
-//! The session of a conversation: the one that is meant, or a new one, and what was said in it last.
+//! Opens or creates the session of a conversation, and shows its last exchange.
 
 use super::agents;
 use crate::cli::args::Common;
@@ -17,26 +17,27 @@ use crate::wire::lifecycle::PatchSession;
 use crate::wire::sessions::{Create, Created, GetHistory, GetSession, History};
 use crate::wire::shapes::{Message, Session};
 
-/// The most messages that are looked at for the last exchange.
+/// Number of messages that are read to find the last exchange.
 const EARLIER: u32 = 20;
-/// The most lines that are shown of what was said to the agent.
+/// Maximum number of lines shown of the user's last message.
 const SAID: usize = 6;
 
-/// What is asked of the session on the command line.
+/// Session options from the command line.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Wanted {
-    /// Its key or label.
+    /// Session key or label.
     pub(super) name: Option<String>,
     pub(super) agent: Option<String>,
-    /// A session that is not there yet.
+    /// Create the session; fail if it exists.
     pub(super) is_new: bool,
     pub(super) model: Option<String>,
     pub(super) thinking: Option<ThinkingLevel>,
-    /// Its folder, absolute.
+    /// Working folder, absolute.
     pub(super) cwd: Option<String>,
 }
 
-/// The session that is wanted; a key that no session has yet makes one that sees the folder.
+/// Opens the wanted session and applies the options; an unknown key creates one in the wanted or
+/// current folder.
 pub(super) async fn open(link: &Link, wanted: &Wanted) -> Result<Session, Failure> {
     let name = match (&wanted.name, wanted.is_new) {
         (Some(name), _) => name.clone(),
@@ -92,7 +93,7 @@ async fn create(
     name: &str,
     missing: Failure,
 ) -> Result<Session, Failure> {
-    // A word without a colon was meant to be a name that is there already.
+    // A word without a colon was meant as an existing name.
     let key = match SessionKey::parse(name) {
         Ok(key) if name.contains(':') => key,
         _ => {
@@ -105,7 +106,7 @@ async fn create(
             });
         }
     };
-    // What stands in the key must not be another one than who answers.
+    // The agent in the key takes precedence: the two must not differ.
     let agent = match key.as_str().split(':').collect::<Vec<_>>()[..] {
         ["agent", agent, _, ..] => Some(agent.to_owned()),
         _ => wanted.agent.clone(),
@@ -120,7 +121,7 @@ async fn create(
     Ok(created.session)
 }
 
-/// Gives the session what was asked for and it does not have.
+/// Changes the session's model, thinking level and folder where they differ from the options.
 async fn patch(link: &Link, wanted: &Wanted, session: Session) -> Result<Session, Failure> {
     let model = wanted
         .model
@@ -145,12 +146,12 @@ async fn patch(link: &Link, wanted: &Wanted, session: Session) -> Result<Session
     link.ask("sessions.patch", &request).await
 }
 
-/// The level of this name.
+/// Parses a thinking level.
 pub(in crate::cli) fn level(word: &str) -> Option<ThinkingLevel> {
     serde_json::from_value(word.into()).ok()
 }
 
-/// A change that changes nothing.
+/// A patch without changes, as a base for others.
 pub(super) fn unchanged(key: SessionKey) -> PatchSession {
     PatchSession {
         session_key: key,
@@ -163,13 +164,14 @@ pub(super) fn unchanged(key: SessionKey) -> PatchSession {
     }
 }
 
-/// The current folder; one whose name is not UTF-8 cannot be sent.
+/// The current folder; `None` if its path is not UTF-8.
 pub(super) fn here() -> Option<String> {
     let folder = std::env::current_dir().ok()?;
     folder.into_os_string().into_string().ok()
 }
 
-/// Who answers, where, and what is easily mistaken.
+/// Prints the agent, the session and its folder, and warns if the folder differs or a turn is
+/// running.
 pub(super) fn greet(session: &Session) {
     let columns = print::notes_width().unwrap_or(COLUMNS);
     let folder = session.cwd.as_deref().unwrap_or("no folder");
@@ -196,7 +198,7 @@ pub(super) fn greet(session: &Session) {
     print::note(&styled(DIM, "/help lists commands and keys; Ctrl-D leaves"));
 }
 
-/// What was said last, so that one knows where one is.
+/// Prints the last exchange of the session for orientation.
 pub(super) async fn last_exchange(
     link: &Link,
     common: &Common,
@@ -254,7 +256,7 @@ fn shown(message: &Message) -> Option<String> {
             }
             styled(DIM, format!("you> {shown}"))
         }
-        // Ends of runs and the like: what they say first.
+        // Other kinds, such as announcements of ended runs: the start of their text.
         _ => styled(DIM, line(&format!("* {text}"), columns)),
     })
 }

@@ -1,21 +1,21 @@
-//! A line that begins with `/` where something is asked: a command, or an answer after all. Used at
-//! the prompt of `abide chat` and while a turn is followed.
+//! Lines that begin with `/` at a request's prompt: commands or answers. Used at the prompt of
+//! `abide chat` and while a turn is followed.
 
 use super::act;
 use super::command::{Command, Line, read};
 
-/// What such a line is.
+/// How such a line is interpreted.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::cli) enum Slash {
-    /// An answer, without the mark that made it one.
+    /// An answer, without the escaping slash.
     Answer(String),
-    /// No answer; this is to be said, and it is asked again.
+    /// Not an answer; print this text and ask again.
     Say(String),
-    /// The person wants to leave; what is asked stays open.
+    /// Quit the conversation; the request stays open.
     Leave,
 }
 
-/// What a line says where something is asked.
+/// Interprets a line that was typed at a request's prompt.
 pub(in crate::cli) fn at_a_question(said: &str) -> Slash {
     if let Some(answer) = said.strip_prefix("//") {
         return Slash::Answer(format!("/{answer}"));

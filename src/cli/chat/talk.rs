@@ -1,4 +1,4 @@
-//! A conversation under way: runs turns and shows what comes of them. `input.rs` reads what is typed.
+//! An open conversation: runs turns and shows their results. `input.rs` reads the user's input.
 
 use std::collections::VecDeque;
 
@@ -21,23 +21,23 @@ use crate::kernel::ids::RunId;
 use crate::wire::runs::{Turn, TurnAccepted};
 use crate::wire::shapes::Session;
 
-/// So much of a message is quoted.
+/// Maximum number of columns of a message that is quoted in a note.
 const QUOTED: usize = 40;
-/// What is said where the person leaves open what a turn asks.
+/// Note for a turn whose request the user leaves open.
 const LATER: &str = "left for later: the turn waits for it; /attach brings it back";
 
-/// A conversation under way.
+/// State of an open conversation.
 pub(super) struct Talk<'a> {
     pub(super) link: Link,
     pub(super) common: &'a Common,
     pub(super) session: Session,
     pub(super) person: Person,
     pub(super) interrupt: Interrupt,
-    /// Where a person types; else lines are read as a pipe gives them.
+    /// The line editor of an interactive terminal; `None` if lines are read as from a pipe.
     pub(super) editor: Option<Editor>,
     pub(super) idle: Option<Idle<'a>>,
-    /// What was typed while nothing was asked for: whole lines, which are sent one after another,
-    /// and what was typed of the next one.
+    /// Lines that were typed ahead, which are sent one after another; `ahead` is the unfinished
+    /// next line.
     pub(super) queued: VecDeque<String>,
     pub(super) ahead: String,
 }
@@ -45,7 +45,7 @@ pub(super) struct Talk<'a> {
 impl<'a> Talk<'a> {
     pub(super) fn new(link: Link, common: &'a Common, session: Session) -> Result<Self, Failure> {
         let person = Person::new();
-        // The editor and its prompt are on standard output.
+        // The editor and its prompt use standard output.
         let has_editor = person.is_there && !common.json && print::screen_width().is_some();
         let editor = match has_editor {
             true => {
@@ -68,7 +68,7 @@ impl<'a> Talk<'a> {
         })
     }
 
-    /// Goes on until the input ends; the exit code of the last turn.
+    /// Runs the conversation until the input ends; returns the exit code of the last turn.
     pub(super) async fn run(mut self) -> Result<u8, Failure> {
         self.begin().await?;
         let mut code = 0;
@@ -114,7 +114,7 @@ impl<'a> Talk<'a> {
         }
     }
 
-    /// Says who answers, and what was said before.
+    /// Prints the last exchange, the session and its agent.
     pub(super) async fn begin(&mut self) -> Result<(), Failure> {
         let is_shown = self.person.is_there || self.common.json;
         if self.session.messages > 0 && is_shown {
@@ -127,13 +127,13 @@ impl<'a> Talk<'a> {
         Ok(())
     }
 
-    /// Goes on in another session.
+    /// Switches to another session.
     pub(super) async fn go_on_in(&mut self, wanted: &Wanted) -> Result<(), Failure> {
         self.session = session::open(&self.link, wanted).await?;
         self.begin().await
     }
 
-    /// Tells the person something.
+    /// Prints a note for the user.
     pub(super) fn say(&mut self, text: &str) {
         let text = text::clean(text);
         match &mut self.editor {
@@ -142,7 +142,7 @@ impl<'a> Talk<'a> {
         }
     }
 
-    /// Queues a turn and shows it to its end.
+    /// The daemon has queued a turn, and it was followed to its end, once this returns.
     async fn turn(&mut self, message: String) -> Result<Option<Ended>, Failure> {
         let quote = line(&message, QUOTED);
         let mut is_known = true;
@@ -160,7 +160,8 @@ impl<'a> Talk<'a> {
         self.follow(id).await.map(Some)
     }
 
-    /// From here on nothing of the session is missed, and the link is one that leads somewhere.
+    /// Opens a fresh subscription, so that no event of the session is missed, and a working
+    /// connection.
     async fn prepare(&mut self) -> Result<(), Failure> {
         if self.editor.is_some() {
             let link = self.link().await?;
@@ -174,8 +175,8 @@ impl<'a> Talk<'a> {
         Ok(())
     }
 
-    /// What was typed meanwhile is not sent by itself after a turn that was stopped: it stands in
-    /// the line that is typed next.
+    /// After a stopped turn, lines that were typed ahead are not sent by themselves: they become
+    /// the start of the next edited line.
     fn put_back(&mut self) {
         if self.queued.is_empty() {
             return;
@@ -186,14 +187,14 @@ impl<'a> Talk<'a> {
         self.say("what you typed meanwhile was not sent; it stands in the line below");
     }
 
-    /// The same where the conversation ends.
+    /// Reports the typed-ahead lines that are dropped because the conversation ends.
     fn drop_queued(&mut self) {
         for typed in std::mem::take(&mut self.queued) {
             print::note(&format!("\"{}\" was not sent", line(&typed, QUOTED)));
         }
     }
 
-    /// Shows a turn to its end.
+    /// Follows a turn to its end and shows its result.
     pub(super) async fn follow(&mut self, id: RunId) -> Result<Ended, Failure> {
         let streams = self.editor.is_some() && Screen::is_possible();
         if streams {
@@ -214,7 +215,7 @@ impl<'a> Talk<'a> {
         };
         let place = &self.common.place;
         let end = follow(link, place, task, &mut self.interrupt).await;
-        // The editor reads what is typed next; of a pipe the rest are further messages.
+        // The editor reads the next lines; the rest of a pipe are further messages.
         if self.editor.is_some() {
             let (lines, ahead) = self.person.typed_ahead().await;
             self.queued.extend(lines);
@@ -248,7 +249,7 @@ impl<'a> Talk<'a> {
         }
         let run = wait::only(&raw)?;
         if !self.common.json {
-            // The wait's answer may hold a part of a long text only.
+            // The reply of the wait may hold only a part of a long text.
             let link = self.link().await?;
             let run = ids::details(&link, run.run_id).await?;
             if streams {
@@ -270,7 +271,7 @@ impl<'a> Talk<'a> {
         Ok(Ended::As(exit::of_run(&run.state, run.needs_review)))
     }
 
-    /// A link of its own for what goes on while others are in use.
+    /// Opens a new connection, waiting for the daemon if it is gone; Ctrl-C ends that wait.
     pub(super) async fn link(&mut self) -> Result<Link, Failure> {
         match Link::open(&self.common.place).await {
             Err(lost) if lost.code == exit::NO_DAEMON => {
@@ -281,7 +282,7 @@ impl<'a> Talk<'a> {
                         print::note("the daemon is back");
                         Ok(link)
                     }
-                    // The person does not want to wait for it.
+                    // The user does not want to wait for the daemon.
                     () = self.interrupt.pressed() => Err(gone),
                 }
             }
@@ -289,8 +290,8 @@ impl<'a> Talk<'a> {
         }
     }
 
-    /// Queues a turn. A request whose answer was lost is recognised by its key.
-    /// Where that cannot be done, it says in `is_known` whether it is known to be not sent.
+    /// The daemon has queued the turn once this returns. A retry after a lost reply uses the same
+    /// idempotency key. On an error, `is_known` tells whether it is certain that nothing was sent.
     async fn send(&mut self, message: String, is_known: &mut bool) -> Result<RunId, Failure> {
         let request = Turn {
             env: None,
@@ -319,7 +320,7 @@ impl<'a> Talk<'a> {
         Ok(accepted.run_id)
     }
 
-    /// Puts to the person what runs ask that has no answer yet; `false`: they want to leave.
+    /// Asks the user about the open requests of runs; `false`: the user wants to quit.
     async fn answer(&mut self) -> Result<bool, Failure> {
         if self.editor.is_none() {
             return Ok(true);
@@ -327,7 +328,7 @@ impl<'a> Talk<'a> {
         let open = asked::open(&self.link, Some(&self.session.key)).await?;
         let (person, interrupt) = (&mut self.person, &mut self.interrupt);
         let put = super::answer::put_all(&self.link, person, interrupt, open).await;
-        // The editor reads what is typed next.
+        // The editor reads the next lines.
         let (lines, ahead) = self.person.typed_ahead().await;
         self.queued.extend(lines);
         self.ahead = ahead;
@@ -337,17 +338,18 @@ impl<'a> Talk<'a> {
 
 /// How a turn ended for the conversation.
 pub(super) enum Ended {
-    /// With this exit code.
+    /// It ended with this exit code.
     As(u8),
-    /// It waits for an answer, which the person wants to give later.
+    /// It waits for an answer that the user wants to give later.
     Later,
-    /// The person left it at work.
+    /// The user detached; the turn continues.
     Left,
-    /// A person must decide something, and none is there.
+    /// A user must decide something, and none is present.
     NeedsPerson,
 }
 
-/// Did the daemon say no, or was something not found, so that another line may do better?
+/// True if the daemon refused the request or something was not found, so that another line may
+/// succeed.
 fn is_refusal(failure: &Failure) -> bool {
     matches!(failure.code, exit::USAGE | exit::NOT_FOUND | exit::REFUSED)
 }

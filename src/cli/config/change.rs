@@ -1,5 +1,5 @@
-//! `abide config set|unset`: changes one setting in the file, after a look whether a start would
-//! take it, and has the daemon obey it. `abide mcp add` writes its table in the same way.
+//! `abide config set|unset`: validates a change of one setting, writes it to the file and reloads
+//! the daemon. `abide mcp add` writes its table the same way.
 
 use std::path::PathBuf;
 
@@ -16,7 +16,7 @@ use crate::config::{self, Change, ConfigError, Loaded, Origin, Source};
 use crate::wire::config::{Config as InForce, Reloaded, Setting};
 use crate::wire::gateway::NoParams;
 
-/// A file of settings that a command changes, and the daemon that reads it, if one is there.
+/// A configuration file to change, and the daemon that reads it, if one is running.
 pub(in crate::cli) struct Writer {
     file: File,
     source: Source,
@@ -24,7 +24,7 @@ pub(in crate::cli) struct Writer {
 }
 
 impl Writer {
-    /// The file `named`, else the one that the running daemon reads, else the usual one.
+    /// Opens the file `named`, else the one that the running daemon reads, else the default one.
     pub(in crate::cli) async fn open(
         common: &Common,
         command: &'static str,
@@ -36,7 +36,7 @@ impl Writer {
             Err(failure) if failure.code == exit::NO_DAEMON => None,
             Err(failure) => return Err(failure),
         };
-        // One that does not say where its folder is cannot be found from another one.
+        // A relative path is unusable here: the daemon's working directory is unknown.
         let of_daemon = match &link {
             Some(link) => in_force(link).await?.file.map(PathBuf::from),
             None => None,
@@ -44,7 +44,7 @@ impl Writer {
         let of_daemon = of_daemon.filter(|path| path.is_absolute());
         let mut source = Source::find(named);
         if source.named && of_daemon.is_some() && source.file != of_daemon {
-            // Another daemon's.
+            // The file belongs to another daemon.
             link = None;
         } else if of_daemon.is_some() {
             source.file = of_daemon;
@@ -64,8 +64,9 @@ impl Writer {
         })
     }
 
-    /// Writes the first of these changes that a start takes; otherwise nothing is changed and the
-    /// failure says why the last one is not taken. Whether the file was changed by it.
+    /// The file contains the first of these changes that passes validation once this returns `Ok`;
+    /// the flag tells whether the text changed. Otherwise nothing is changed, and the failure is
+    /// that of the last attempt.
     pub(in crate::cli) fn write(
         &mut self,
         tries: Vec<Changes<'_>>,
@@ -82,8 +83,8 @@ impl Writer {
         Err(refused.unwrap_or_else(|| Failure::usage("no value was given")))
     }
 
-    /// The running daemon has read the file again; `None`: no daemon reads it. Where it refuses,
-    /// the file is as it was before.
+    /// The running daemon has reloaded the file once this returns; `None` if no daemon reads it. If
+    /// the daemon refuses, the file is restored.
     pub(in crate::cli) async fn reload(&mut self) -> Result<Option<Reloaded>, Failure> {
         let Some(link) = &self.link else {
             return Ok(None);
@@ -94,28 +95,28 @@ impl Writer {
             .map_err(|failure: Failure| failure.hint(self.file.put_back()))
     }
 
-    /// Does the file have this table or setting?
+    /// True if the file has this table or setting.
     pub(in crate::cli) fn has(&self, path: &[&str]) -> bool {
         self.file.has(path)
     }
 
-    /// The daemon that reads the file.
+    /// Connection to the daemon that reads the file.
     pub(in crate::cli) fn link(&self) -> Option<&Link> {
         self.link.as_ref()
     }
 
-    /// Its path, for people.
+    /// Path of the file, for display.
     pub(in crate::cli) fn path(&self) -> String {
         self.file.path().display().to_string()
     }
 
-    /// Is there such a file before the change?
+    /// True if the file did not exist before the change.
     pub(in crate::cli) fn is_new(&self) -> bool {
         !self.file.was_there()
     }
 }
 
-/// Why a start would not take a text.
+/// Why a text was rejected as configuration.
 struct NotTaken(ConfigError);
 
 impl From<NotTaken> for Failure {
@@ -128,7 +129,7 @@ impl From<NotTaken> for Failure {
     }
 }
 
-/// `abide config set KEY VALUE…`, and `unset` where no value is given.
+/// Runs `abide config set KEY VALUE…`, or `unset` if `words` is `None`.
 pub(super) async fn run(
     common: &Common,
     key: &str,
@@ -192,15 +193,15 @@ async fn in_force(link: &Link) -> Result<InForce, Failure> {
     link.ask("gateway.config", NoParams {}).await
 }
 
-/// What a setting comes to after the change.
+/// Effect of a changed setting.
 struct Said {
     /// Its value in the file, or its default.
     value: Value,
     /// `now`, `next_start`, or `overridden` by a variable or flag.
     in_force: &'static str,
-    /// The variable or flag that goes before the file.
+    /// The variable or flag that overrides the file.
     from: Option<String>,
-    /// The value that counts instead.
+    /// The effective value of an overridden setting.
     counts: Value,
     has_daemon: bool,
 }
@@ -226,7 +227,7 @@ impl Said {
         };
         let settings = in_force(link).await?.settings;
         let Some(setting) = settings.into_iter().find(|setting| setting.key == key) else {
-            // A table of a user's own that is gone.
+            // A removed table of user-defined entries.
             said.in_force = "now";
             return Ok(said);
         };

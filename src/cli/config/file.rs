@@ -1,5 +1,5 @@
-//! The file of settings while a command changes it: changes come one after another, a reader sees
-//! the old text or the new, and it can be put back as it was.
+//! A configuration file that a command changes: changes are serialized by a lock, each write is
+//! atomic, and the previous text can be restored.
 
 use std::ffi::OsString;
 use std::fs::{self, File as Handle};
@@ -12,24 +12,24 @@ use rustix::fs::{FlockOperation, flock};
 use crate::cli::failure::{Failure, exit};
 use crate::config::{self, Change};
 
-/// The changes of one command, each with the names on the way to its setting.
+/// The changes of one command, each with the path of names to its setting.
 pub(in crate::cli) type Changes<'a> = Vec<(Vec<&'a str>, Change)>;
 
-/// Links that lead to the file, at most.
+/// Maximum number of symbolic links that are followed to the file.
 const LINKS: usize = 16;
 
-/// A file that is changed, as it was before the first change and as it was last written.
+/// A file with its text before the first change and the text that was written last.
 pub(in crate::cli) struct File {
     path: PathBuf,
-    /// `None`: it was not there.
+    /// `None` if the file did not exist.
     before: Option<String>,
     written: Option<String>,
 }
 
 impl File {
-    /// The file as it is now; it may be missing.
+    /// Reads the current text; the file may be missing.
     pub(in crate::cli) fn open(path: &Path) -> Result<File, Failure> {
-        // Where it is a link, what it leads to is changed and the link stays.
+        // Of a symbolic link the target is changed; the link stays.
         let path = target(path).map_err(|fault| Failure::local(path.display(), fault))?;
         Ok(File {
             before: read(&path).map_err(|fault| Failure::local(path.display(), fault))?,
@@ -38,24 +38,25 @@ impl File {
         })
     }
 
-    /// Its path.
+    /// Path of the file, with links resolved.
     pub(in crate::cli) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Does it have this table or setting?
+    /// True if the current text has this table or setting.
     pub(in crate::cli) fn has(&self, path: &[&str]) -> bool {
         let now = self.written.as_ref().or(self.before.as_ref());
         now.is_some_and(|text| config::has(text, path))
     }
 
-    /// Was there one before the change?
+    /// True if the file existed before the change.
     pub(in crate::cli) fn was_there(&self) -> bool {
         self.before.is_some()
     }
 
-    /// Writes the text with these changes, if `judge` takes it, and gives what that said. Whether it
-    /// is another text than before. No other command's change is lost.
+    /// The file contains these changes once this returns `Ok`, if `judge` accepts the new text;
+    /// returns the value of `judge` and whether the text changed. The lock keeps concurrent changes
+    /// of other commands.
     pub(in crate::cli) fn change<T, E: Into<Failure>>(
         &mut self,
         changes: &Changes<'_>,
@@ -81,7 +82,8 @@ impl File {
         Ok((said, true))
     }
 
-    /// Puts it back as it was, unless another program has changed it since. Says which.
+    /// Restores the previous text, unless another program has changed the file since; returns a
+    /// note about the result.
     pub(in crate::cli) fn put_back(&mut self) -> String {
         let path = self.path.display().to_string();
         let Some(written) = self.written.take() else {
@@ -108,7 +110,7 @@ impl File {
             .unwrap_or(Path::new("."))
     }
 
-    /// While this is held no other command changes a file of this folder.
+    /// Exclusive lock on the file's folder; while it is held no other command changes a file there.
     fn lock(&self) -> io::Result<Handle> {
         fs::create_dir_all(self.folder())?;
         let folder = Handle::open(self.folder())?;
@@ -117,7 +119,7 @@ impl File {
     }
 }
 
-/// Where these links lead; the last one may lead to a file that is not there yet.
+/// Resolves symbolic links; the last one may point to a missing file.
 fn target(path: &Path) -> io::Result<PathBuf> {
     let mut path = std::path::absolute(path)?;
     for _ in 0..LINKS {
@@ -137,13 +139,13 @@ fn read(path: &Path) -> io::Result<Option<String>> {
     }
 }
 
-/// In one piece: a reader sees the old text or the new. Owner and permissions stay.
+/// Replaces the file atomically; owner and permissions stay the same.
 fn write(path: &Path, text: &str) -> io::Result<()> {
     let mut beside = OsString::from(".");
     beside.push(path.file_name().unwrap_or_default());
     beside.push(".new");
     let beside = path.with_file_name(beside);
-    // What a kill has left of an earlier one; by the lock it is no other command's.
+    // Left over from a killed process; the lock rules out another command.
     match fs::remove_file(&beside) {
         Err(fault) if fault.kind() != ErrorKind::NotFound => return Err(fault),
         _ => {}
@@ -163,13 +165,13 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
         })
         .and_then(|()| fs::rename(&beside, path));
     if written.is_err() {
-        // What is left of it is of no use; the fault says what matters.
+        // The incomplete file is useless, and the first error is the one to report.
         drop(fs::remove_file(&beside));
     }
     written
 }
 
-/// The user who could read the old file can read the new one.
+/// Gives the new file the owner and group of the old one, so that the same user can read it.
 fn keep_owner(file: &Handle, (user, group): (u32, u32)) -> io::Result<()> {
     let now = file.metadata()?;
     if (now.uid(), now.gid()) == (user, group) {
@@ -231,7 +233,7 @@ mod tests {
         let path = folder.path().join("real.toml");
         let link = folder.path().join("abide.toml");
         symlink("real.toml", &link).unwrap();
-        // A link to a file that is not there yet makes that one.
+        // A dangling link: its target is created.
         let mut file = File::open(&link).unwrap();
         file.change(&set("a.b", 1), taken).unwrap();
         assert!(link.is_symlink() && path.is_file());

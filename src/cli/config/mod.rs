@@ -1,5 +1,4 @@
-//! `abide config`: the settings, where each comes from, whether they can be used, and changes of
-//! them.
+//! `abide config`: shows the settings and their origins, validates them and changes them.
 
 mod change;
 mod file;
@@ -34,38 +33,40 @@ pub(crate) struct Config {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Read file and variables as a start would; needs no daemon
+    /// Read and validate file and variables; needs no daemon
     Check {
-        /// The configuration [default: $ABIDE_CONFIG or ~/.config/abide/abide.toml]
+        /// The configuration file [default: $ABIDE_CONFIG or ~/.config/abide/abide.toml]
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
     },
-    /// Ask the daemon which settings it obeys
+    /// Show the daemon's effective settings
     Show,
-    /// Write a setting into the file
+    /// Write a setting to the file
     ///
-    /// Comments and order of the file stay. A value that a start would refuse is not written. The
-    /// running daemon obeys the change at once where it can; otherwise it is said that a start is
-    /// needed. Without --config it is the file that the running daemon reads, or the usual one.
+    /// Comments and order of the file are kept. An invalid value is not written. The running daemon
+    /// applies the change at once if it can; otherwise a note says that it needs a restart. Without
+    /// --config the file is the one that the running daemon reads, or the default one.
     Set {
-        /// Which setting, such as lanes.main; all are in abide config check
+        /// Name of the setting, such as lanes.main; abide config check lists all
         key: String,
         /// Its value; several make a list; - reads it from standard input
         #[arg(required = true, allow_hyphen_values = true)]
         value: Vec<String>,
-        /// The configuration [default: the daemon's, $ABIDE_CONFIG or ~/.config/abide/abide.toml]
+        /// The configuration file [default: the daemon's, $ABIDE_CONFIG or
+        /// ~/.config/abide/abide.toml]
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
     },
-    /// Take a setting out of the file, so that its default counts
+    /// Remove a setting from the file, so that its default applies
     Unset {
-        /// Which setting
+        /// Name of the setting
         key: String,
-        /// The configuration [default: the daemon's, $ABIDE_CONFIG or ~/.config/abide/abide.toml]
+        /// The configuration file [default: the daemon's, $ABIDE_CONFIG or
+        /// ~/.config/abide/abide.toml]
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
     },
-    /// Have the daemon read file and variables again
+    /// Have the daemon reload file and variables
     Reload,
 }
 
@@ -83,7 +84,7 @@ impl Config {
     }
 }
 
-/// The values of `set`; `-` alone stands for what is on standard input.
+/// The values for `set`; a single `-` reads the value from standard input.
 fn typed(value: Vec<String>) -> Result<Vec<String>, Failure> {
     if value != ["-"] {
         return Ok(value);
@@ -130,7 +131,7 @@ async fn show(common: &Common) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// One line a setting; what is not the default says where it comes from.
+/// Prints one setting per line, with its origin unless it is the default.
 fn print_settings(answer: &Answer) -> Result<(), Failure> {
     let file = answer.file.as_deref().unwrap_or("none was found");
     print::note(&clean(&format!("file: {file}")));
@@ -145,7 +146,7 @@ fn print_settings(answer: &Answer) -> Result<(), Failure> {
         let mut line = format!("{:width$}  {value}", setting.key);
         let from = match (&*setting.source, setting.from.as_deref()) {
             ("default", _) => None,
-            // All of them stand in the one file that was named above.
+            // All of them are in the one file that was named above.
             ("file", _) => Some("file".to_owned()),
             (_, Some(from)) => Some(from.to_owned()),
             (source, None) => Some(source.to_owned()),
@@ -166,7 +167,7 @@ fn print_settings(answer: &Answer) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A value as a person reads it.
+/// Formats a value for display.
 pub(super) fn text(value: &Value) -> String {
     match value {
         Value::Null => "not set".to_owned(),

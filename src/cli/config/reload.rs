@@ -1,4 +1,4 @@
-//! `abide config reload`: the daemon reads its configuration again and says what that changed.
+//! `abide config reload`: has the daemon reload its configuration and prints the changes.
 
 use super::text;
 use crate::cli::args::Common;

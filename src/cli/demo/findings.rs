@@ -1,17 +1,17 @@
-//! What the search agent found, read back from its answer, and whether it stands where the
-//! answer says. Used by the demo, which believes no answer unchecked.
+//! Parses the search agent's answer into findings and checks each against the files. Used by the
+//! demo, which trusts no answer unchecked.
 
 use std::fs;
 use std::path::Path;
 
 use crate::cli::text::clean;
 
-/// One place that an answer names, with the lines that it quotes from there.
+/// A place that an answer names, with the lines quoted from there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Finding {
-    /// The file, below the explored folder.
+    /// The file, relative to the explored folder.
     pub(super) path: String,
-    /// The line that fits.
+    /// Number of the matching line.
     pub(super) line: usize,
     /// Quoted lines with their numbers.
     pub(super) quoted: Vec<(usize, String)>,
@@ -25,7 +25,7 @@ impl Finding {
         format!("{}:{}  {text}", self.path, self.line)
     }
 
-    /// Looks the quoted lines up in the file.
+    /// Compares the quoted lines with the file.
     pub(super) fn check(&self, folder: &Path) -> Result<(), String> {
         let file = folder.join(&self.path);
         let bytes = fs::read(&file).map_err(|error| format!("{}: {error}", self.path))?;
@@ -42,7 +42,7 @@ impl Finding {
             let Some(there) = there else {
                 return Err(format!("{} has no line {number}", self.path));
             };
-            // A long line is quoted up to a mark.
+            // A long line is quoted up to an ellipsis.
             let start = clean(quoted.trim_end().trim_end_matches('…'));
             if !clean(there).starts_with(start.trim_end()) {
                 return Err(format!("{}:{number} does not say {quoted:?}", self.path));
@@ -52,7 +52,7 @@ impl Finding {
     }
 }
 
-/// The findings of an answer, the best first.
+/// Parses the findings of an answer, best first.
 pub(super) fn read(answer: &str) -> Vec<Finding> {
     let mut found: Vec<Finding> = Vec::new();
     for line in answer.lines() {
@@ -69,7 +69,7 @@ pub(super) fn read(answer: &str) -> Vec<Finding> {
     found
 }
 
-/// `3. src/main.rs:12 (why)` or `- src/main.rs:1 (why)`.
+/// Parses `3. src/main.rs:12 (why)` or `- src/main.rs:1 (why)`.
 fn place(line: &str) -> Option<(String, usize)> {
     let (mark, rest) = line.split_once(' ')?;
     let number = mark.strip_suffix('.').unwrap_or_default();
@@ -81,7 +81,7 @@ fn place(line: &str) -> Option<(String, usize)> {
     Some((path.to_owned(), number.parse().ok()?))
 }
 
-/// `     12 | text`.
+/// Parses `     12 | text`.
 fn quote(line: &str) -> Option<(usize, String)> {
     let (number, text) = line.strip_prefix(' ')?.trim_start().split_once(" | ")?;
     Some((number.parse().ok()?, text.to_owned()))

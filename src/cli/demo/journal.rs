@@ -1,25 +1,25 @@
-//! What a run's journal says about a kill: which steps were kept, where it went on, and
-//! whether anything was done twice. Pure, so that the demo's verdict can be tested.
+//! Judges from a run's journal what a kill did: which steps were kept, where the run resumed, and
+//! whether a step ran twice. Pure, so that the demo's verdict can be tested.
 
 use std::collections::HashMap;
 
 use crate::kernel::time::Timestamp;
 use crate::wire::shapes::Step;
 
-/// How a run went on after the kill.
+/// How a run resumed after the kill.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Resumed {
-    /// The first step of the second life.
+    /// The first step of the second process.
     pub(super) at: u32,
-    /// The steps of the first life that have their outcome from there.
+    /// The steps that ended in the first process and were not repeated.
     pub(super) kept: Vec<u32>,
 }
 
 impl Resumed {
-    /// Where the run went on, judged from its journal; `None` while it has not.
+    /// Finds where the run resumed from its journal; `None` while it has not.
     pub(super) fn judge(now: &[Step], killed_at: Timestamp) -> Option<Resumed> {
-        // A step that was open at the kill is begun once more under its own id; else a new
-        // one follows.
+        // A step that was open at the kill gets another attempt under the same id; otherwise a new
+        // step follows.
         let at = now
             .iter()
             .filter(|step| step.attempts > 1 || step.started_at > killed_at)
@@ -34,15 +34,15 @@ impl Resumed {
         Some(Resumed { at, kept })
     }
 
-    /// As people are told.
+    /// Text for display.
     pub(super) fn text(&self) -> String {
         let kept = ranges(&self.kept);
         format!("resumed at step {}; {kept} not repeated", self.at)
     }
 }
 
-/// Checks that what was finished before the kill is unchanged after it: the same steps, ended
-/// at the same time, begun as often.
+/// Checks that the steps that had ended before the kill are unchanged: same id and number, same end
+/// time, same number of attempts. Returns their count.
 pub(super) fn check_kept(before: &[Step], after: &[Step]) -> Result<usize, String> {
     let after: HashMap<_, _> = after.iter().map(|step| (step.step_id, step)).collect();
     let mut kept = 0;
@@ -61,7 +61,7 @@ pub(super) fn check_kept(before: &[Step], after: &[Step]) -> Result<usize, Strin
     Ok(kept)
 }
 
-/// Numbers as people write them: `1–3, 5`.
+/// Formats numbers as ranges: `1–3, 5`.
 fn ranges(numbers: &[u32]) -> String {
     let mut sorted = numbers.to_vec();
     sorted.sort_unstable();

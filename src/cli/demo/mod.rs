@@ -1,5 +1,5 @@
-//! `abide demo`: the main job in one command, with a kill in the middle of it. A real daemon
-//! process, real runs over a real folder, and a verdict from what the daemon says afterwards.
+//! `abide demo`: the main use in one command, with a kill in the middle. It runs a real daemon
+//! process and real runs on a real folder, and verifies what the daemon reports afterwards.
 
 mod findings;
 mod journal;
@@ -17,7 +17,7 @@ use super::failure::{Failure, exit};
 use super::follow::Interrupt;
 use super::print;
 
-/// What is asked, under which name. Any tree of source code has an answer to each.
+/// Label and task of each subagent. Any tree of source code has an answer to each.
 const QUESTIONS: [(&str, &str); 3] = [
     ("start", "Where is the entry point? Look for \"main(\"."),
     (
@@ -30,15 +30,15 @@ const QUESTIONS: [(&str, &str); 3] = [
     ),
 ];
 
-/// Show the main job, with a kill -9 in the middle
+/// Show the main use, with a kill -9 in the middle
 ///
-/// Starts a daemon of its own, has three subagents explore the current folder (a sample where
-/// that is empty), kills the daemon while they work, starts it again, and shows each run go
-/// on at its step, finish and be announced once. No key, no network. Exit code 0 only if all
-/// of that held.
+/// Starts its own daemon, has three subagents explore the current folder (a sample if that is
+/// empty), kills the daemon while they work, starts it again, and shows that each run resumes at
+/// its step, finishes and is announced once. Needs no key and no network. The exit code is 0 only
+/// if all of that held.
 #[derive(Debug, Args)]
 pub(crate) struct Demo {
-    /// Keep the state folder and say how to look at it
+    /// Keep the state folder and print how to inspect it
     #[arg(long)]
     keep: bool,
 }
@@ -59,7 +59,7 @@ impl Demo {
                 "the demo was ended by Ctrl-C; its daemon is gone",
             )),
         };
-        // The last picture before the verdict.
+        // Draws the last picture before the verdict.
         let Show {
             mut stage, view, ..
         } = show;
@@ -81,7 +81,7 @@ impl Demo {
     }
 }
 
-/// The kind of failure that says that a promise did not hold.
+/// Failure kind of a broken guarantee.
 const BROKEN: &str = "demo_failed";
 
 fn broken(check: &str, detail: impl std::fmt::Display) -> Failure {

@@ -1,4 +1,4 @@
-//! Which folder the demo explores: the current one, or a small sample where that is empty.
+//! Chooses the folder that the demo explores: the current one, or a small sample if that is empty.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,10 +7,10 @@ use ignore::WalkBuilder;
 
 use crate::cli::failure::Failure;
 
-/// More files than this are too many for a demo of a few seconds.
+/// Maximum number of files for a demo of a few seconds.
 const MOST_FILES: usize = 20_000;
 
-/// The sample: a small program with the things that the questions ask for.
+/// The embedded sample: a small program with answers to all questions.
 const SAMPLE: &[(&str, &str)] = &[
     ("README.md", include_str!("sample/README.md")),
     ("station.py", include_str!("sample/station.py")),
@@ -19,19 +19,19 @@ const SAMPLE: &[(&str, &str)] = &[
     ("harbours.toml", include_str!("sample/harbours.toml")),
 ];
 
-/// What the demo explores.
+/// The folder that the demo explores.
 #[derive(Debug)]
 pub(super) struct Place {
-    /// The folder, absolute.
+    /// Absolute path of the folder.
     pub(super) folder: PathBuf,
-    /// How many files it holds, as a search sees them.
+    /// Number of its files, as a search sees them.
     pub(super) files: usize,
-    /// It is the embedded sample.
+    /// True for the embedded sample.
     pub(super) is_sample: bool,
 }
 
 impl Place {
-    /// The place for somebody who stands in `current`. A sample is written below `state`.
+    /// Chooses the folder for a user in `current`. A sample is written to a folder in `state`.
     pub(super) fn choose(
         current: &Path,
         home: Option<&Path>,
@@ -83,7 +83,7 @@ impl Place {
     }
 }
 
-/// The files that a search would look at, counted to one more than the limit.
+/// Number of files that a search would read, at most one more than the limit.
 fn count(folder: &Path) -> usize {
     WalkBuilder::new(folder)
         .build()

@@ -1,4 +1,4 @@
-//! The acts of the demo: start, spawn, kill in the middle, start again, watch to the end.
+//! The steps of the demo: start, spawn, kill, restart, follow to the end.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -25,11 +25,11 @@ use crate::wire::runs::{Wait, Waited};
 use crate::wire::sessions::{AnnouncePolicy, Create, Created, Owner, Spawn, Spawned};
 use crate::wire::shapes::Step;
 
-/// How often the runs are looked at.
+/// Interval at which the runs are polled.
 const GLANCE: Duration = Duration::from_millis(100);
-/// With this many finished steps in every open run there is enough to lose.
+/// Number of finished steps in every open run that is enough for the kill.
 const ENOUGH_STEPS: usize = 3;
-/// The demo as it goes on.
+/// State of a running demo.
 pub(super) struct Show {
     pub(super) clock: Clock,
     pub(super) stage: Stage,
@@ -37,7 +37,7 @@ pub(super) struct Show {
     pub(super) view: View,
 }
 
-/// What was seen before the kill.
+/// State of the runs at the kill.
 struct Before {
     killed_at: Timestamp,
     steps: HashMap<RunId, Vec<Step>>,
@@ -45,7 +45,7 @@ struct Before {
 }
 
 impl Show {
-    /// Makes the state folder and chooses what to explore. Nothing runs yet.
+    /// Creates the state folder and chooses the folder to explore. Starts nothing.
     pub(super) fn new(json: bool) -> Result<Show, Failure> {
         let clock = Clock::system();
         let stage = Stage::new(&clock)?;
@@ -65,7 +65,7 @@ impl Show {
         })
     }
 
-    /// The whole demo. A promise that did not hold is a failure of its own kind.
+    /// Plays the whole demo. A broken guarantee is a failure of kind `BROKEN`.
     pub(super) async fn play(&mut self) -> Result<Summary, Failure> {
         let began = self.clock.monotonic();
         let what = if self.place.is_sample {
@@ -121,7 +121,7 @@ impl Show {
         })
     }
 
-    /// Tells people a line, and programs an event.
+    /// Prints a line for users, or an event for programs.
     pub(super) fn say(&mut self, text: &str, event: &str, mut data: Value) -> Result<(), Failure> {
         let text = line(text, COLUMNS);
         let text = match event {
@@ -135,7 +135,7 @@ impl Show {
         })
     }
 
-    /// A client's session, and three runs whose ends it wants to be told.
+    /// Creates a client's session and three runs that are announced to its inbox.
     async fn spawn(&mut self, link: &Link) -> Result<(SessionKey, Vec<RunId>), Failure> {
         let created: Created = link
             .ask(
@@ -180,7 +180,7 @@ impl Show {
         Ok((parent, runs))
     }
 
-    /// Lets the runs come far enough to have something to lose, then kills the daemon.
+    /// Waits until the runs have finished steps that a kill could lose, then kills the daemon.
     async fn watch_then_kill(
         &mut self,
         link: Link,
@@ -240,8 +240,8 @@ impl Show {
         Ok(before)
     }
 
-    /// Shows each run go on and end, and checks that nothing finished was done again. Gives
-    /// how many finished steps were kept.
+    /// Follows each run to its end and checks that no finished step was repeated. Returns the
+    /// number of finished steps that were kept.
     async fn watch_to_the_end(
         &mut self,
         link: &Link,

@@ -1,5 +1,5 @@
-//! The demo's daemon: a real process of this program with a state folder of its own, which
-//! can be started, killed and stopped.
+//! The demo's daemon: a real process of this program with its own state folder, which can be
+//! started, killed and stopped.
 
 use std::fs::{self, DirBuilder};
 use std::net::SocketAddr;
@@ -13,8 +13,8 @@ use crate::cli::start::{self, Plan, Started};
 use crate::clock::Clock;
 use crate::wire::gateway::{Drain, Draining, Then};
 
-/// Always the built-in search, slow enough to watch. No variable of the terminal's changes it, and
-/// nothing is made in the person's own folders.
+/// Configuration with the built-in search model, slow enough to watch. Independent of the
+/// terminal's variables, and writes nothing to the user's own folders.
 fn config(folder: &Path) -> String {
     let work = folder.join("work");
     format!(
@@ -25,7 +25,7 @@ fn config(folder: &Path) -> String {
 
 /// The demo's daemon and its folder.
 pub(super) struct Stage {
-    /// Holds the state folder and, beside it, the sample.
+    /// Contains the state folder and the sample.
     folder: PathBuf,
     plan: Plan,
     running: Option<Started>,
@@ -33,9 +33,9 @@ pub(super) struct Stage {
 }
 
 impl Stage {
-    /// Makes the folder.
+    /// Creates the folder.
     pub(super) fn new(clock: &Clock) -> Result<Stage, Failure> {
-        // Hidden, so that a search of the folder above does not find the search's own state.
+        // Hidden, so that a search of the parent folder does not find the demo's own state.
         let id = clock.new_id().simple().to_string();
         let folder = std::env::temp_dir().join(format!(".abide-demo-{}", &id[20..]));
         let config = folder.join("abide.toml");
@@ -58,18 +58,17 @@ impl Stage {
         })
     }
 
-    /// A folder of the demo's own, apart from the daemon's state.
+    /// The demo's folder, outside the daemon's state.
     pub(super) fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Leaves the folder behind.
+    /// Keeps the folder after the demo.
     pub(super) fn keep(&mut self) {
         self.keep = true;
     }
 
-    /// Starts the daemon; it is ready when this returns. Gives its process, its address
-    /// and a link.
+    /// The daemon is ready once this returns; returns its process id, its URL and a connection.
     pub(super) async fn start(&mut self) -> Result<(u32, String, Link), Failure> {
         let started = start::start(&self.plan).await?;
         let (pid, url) = (started.endpoint.pid, started.endpoint.url.clone());
@@ -81,7 +80,7 @@ impl Stage {
         ))
     }
 
-    /// Kills the daemon with SIGKILL: nothing in it gets a chance to put anything away.
+    /// Kills the daemon with SIGKILL, so that nothing in it can clean up.
     pub(super) fn kill(&mut self) -> Result<(), Failure> {
         if let Some(mut started) = self.running.take() {
             started
@@ -93,7 +92,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Stops the daemon in an orderly way and gives its exit code.
+    /// Stops the daemon gracefully and returns its exit code.
     pub(super) async fn stop(&mut self, link: Link) -> Result<Option<i32>, Failure> {
         let _: Draining = link
             .ask(
@@ -115,7 +114,7 @@ impl Stage {
         Ok(status.code())
     }
 
-    /// How to look at the state that is left.
+    /// How to inspect the kept state.
     pub(super) fn how_to_look(&self) -> String {
         let folder = self.plan.state_dir.display();
         format!(
@@ -128,7 +127,7 @@ impl Stage {
 
 impl Drop for Stage {
     fn drop(&mut self) {
-        // Whatever ended the demo: no process stays behind, and no folder that was not wanted.
+        // However the demo ended: no process stays, and no folder unless `keep` is set.
         let _ = self.kill();
         if !self.keep {
             let _ = fs::remove_dir_all(&self.folder);

@@ -1,4 +1,4 @@
-//! What the demo has shown, at its end.
+//! Result of the demo, printed at its end.
 
 use serde_json::{Value, json};
 
@@ -7,25 +7,25 @@ use crate::cli::failure::Failure;
 use crate::cli::print;
 use crate::cli::text::{COLUMNS, clean, line, span};
 
-/// What one run found.
+/// Findings of one run.
 pub(super) struct Answer {
-    /// The run's name.
+    /// Label of the run.
     pub(super) label: &'static str,
-    /// What it was asked.
+    /// Its task text.
     pub(super) task: &'static str,
-    /// The places it named, all checked.
+    /// The places that it named, all verified.
     pub(super) found: Vec<Finding>,
 }
 
-/// What the demo has shown.
+/// Result of the demo.
 pub(super) struct Summary {
-    /// From the first start to the last stop, milliseconds.
+    /// Time from the first start to the last stop, in milliseconds.
     pub(super) took_ms: u64,
-    /// The daemon that was killed, and the one after it.
+    /// Process ids of the killed daemon and of its successor.
     pub(super) pids: (u32, u32),
-    /// Steps that were finished before the kill and were not done again.
+    /// Number of steps that had ended before the kill and were not repeated.
     pub(super) kept_steps: usize,
-    /// What the runs found.
+    /// Findings of each run.
     pub(super) answers: Vec<Answer>,
 }
 
@@ -38,7 +38,7 @@ impl Answer {
 }
 
 impl Summary {
-    /// The findings as the answer, the verdict as a note; all as one object for programs.
+    /// Prints the findings as the answer and the verdict as a note; with `json`, one object.
     pub(super) fn print(&self, json: bool) -> Result<(), Failure> {
         let quotes: usize = self.answers.iter().map(|answer| answer.found.len()).sum();
         if json {

@@ -1,5 +1,5 @@
-//! What the demo believes only after it has looked: that every run ended well, that its
-//! quotes stand in the files, and that each end was announced once.
+//! Final checks of the demo: every run ended ok, its quotes match the files, and each end was
+//! announced once.
 
 use std::time::Duration;
 
@@ -17,14 +17,14 @@ use crate::kernel::ids::{RunId, SessionKey};
 use crate::wire::input::{PAGE_LIMIT, PageSize};
 use crate::wire::sessions::{Ack, Acked, GetHistory, GetInbox, History, Inbox};
 
-/// How long an announce may take once its run has ended.
+/// Deadline for an announcement after its run has ended.
 const ANNOUNCE_LIMIT: Duration = Duration::from_secs(10);
 
-/// How often the inbox is looked at.
+/// Polling interval of the inbox.
 const LOOK: Duration = Duration::from_millis(50);
 
 impl Show {
-    /// Every run ended well, and what it quotes stands where it says.
+    /// Checks that every run ended ok and that its quotes match the files; returns the findings.
     pub(super) async fn check_answers(
         &self,
         link: &Link,
@@ -52,8 +52,8 @@ impl Show {
         Ok(all)
     }
 
-    /// Each end is in the parent's inbox once and in its transcript once; then all are
-    /// acknowledged and the inbox is empty.
+    /// Checks that each end is once in the parent's inbox and once in its transcript. All
+    /// announcements are acknowledged and the inbox is empty once this returns.
     pub(super) async fn check_announces(
         &mut self,
         link: &Link,

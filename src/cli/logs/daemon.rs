@@ -1,4 +1,4 @@
-//! `abide logs --daemon`: what the daemon itself has written into its log.
+//! `abide logs --daemon`: prints the daemon's own log file.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
@@ -13,12 +13,12 @@ use crate::cli::print;
 use crate::cli::start::LOG;
 use crate::cli::text::clean;
 
-/// How often a log that is followed is looked at.
+/// Polling interval of a followed log.
 const LOOK: Duration = Duration::from_millis(200);
-/// So much of the end of a log is read for its last lines.
+/// Number of bytes at the end of a log that are searched for its last lines.
 const TAIL: u64 = 4 << 20;
 
-/// Prints the last `lines` of the log, and with `follow` what comes.
+/// Prints the last `lines` of the log and, with `follow`, what is appended.
 pub(super) async fn run(common: &Common, lines: usize, follow: bool) -> Result<u8, Failure> {
     common
         .place
@@ -57,7 +57,7 @@ fn missing(path: &Path, fault: io::Error) -> Failure {
     )
 }
 
-/// The lines as they are, but for what would steer a terminal.
+/// Prints lines without terminal control characters.
 fn say(text: &[u8]) -> Result<(), Failure> {
     for line in String::from_utf8_lossy(text).lines() {
         print::answer(&clean(line))?;
@@ -65,10 +65,10 @@ fn say(text: &[u8]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A log that grows, and may be emptied or replaced.
+/// A log file that grows, and may be truncated or replaced.
 struct Log {
     file: File,
-    /// What is read begins here: behind the last whole line that was told.
+    /// Offset after the last complete line that was printed.
     at: u64,
 }
 
@@ -97,12 +97,12 @@ impl Log {
         Ok(text.split_off(from))
     }
 
-    /// What has come since; of a log that was emptied or replaced all of it.
+    /// Lines appended since the last read; all lines of a truncated or replaced file.
     fn more(&mut self, path: &Path) -> io::Result<Vec<u8>> {
         let mut text = self.whole_lines()?;
         let now = match fs::metadata(path) {
             Ok(now) => now,
-            // Between the removal of the old one and the making of the new one.
+            // The old file was removed, and the new one does not exist yet.
             Err(fault) if fault.kind() == ErrorKind::NotFound => return Ok(text),
             Err(fault) => return Err(fault),
         };
@@ -118,7 +118,7 @@ impl Log {
         Ok(text)
     }
 
-    /// From here to the last end of a line.
+    /// Reads from the offset to the last end of a line.
     fn whole_lines(&mut self) -> io::Result<Vec<u8>> {
         let mut text = Vec::new();
         self.file.seek(SeekFrom::Start(self.at))?;

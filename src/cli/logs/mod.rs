@@ -1,4 +1,4 @@
-//! `abide logs`: the journal of a run, and the daemon's own log.
+//! `abide logs`: prints the journal of a run, or the daemon's own log.
 
 mod daemon;
 
@@ -18,10 +18,10 @@ use crate::kernel::time::Timestamp;
 use crate::wire::events::SubscribeEvents;
 use crate::wire::shapes::{Run, Step};
 
-/// Show the journal of a run: each step, and what came out of it
+/// Show the journal of a run: each step and its outcome
 ///
-/// Each line has the step's number, how long after the first one it began, and how it stands:
-/// ✓ done, ✗ failed, … under way, ? it is not known whether it took effect.
+/// Each line has the step's number, its start relative to the first step, and its state: ✓ done, ✗
+/// failed, … running, ? unknown whether it took effect.
 #[derive(Debug, Args)]
 #[command(after_help = "abide logs @last
 abide logs --follow docs
@@ -31,15 +31,15 @@ pub(crate) struct Logs {
     #[arg(value_name = "RUN", required_unless_present = "daemon")]
     run: Option<String>,
 
-    /// Go on until the run has ended; with --daemon until Ctrl-C
+    /// Follow until the run has ended; with --daemon until Ctrl-C
     #[arg(long, short)]
     follow: bool,
 
-    /// Show what the daemon itself writes; one that was started with --detach has a file for it
+    /// Show the daemon's own log; a daemon that was started with --detach writes one to a file
     #[arg(long, conflicts_with = "run")]
     daemon: bool,
 
-    /// With --daemon: how many of the last lines
+    /// With --daemon: number of last lines to show
     #[arg(
         long,
         short = 'n',
@@ -71,7 +71,7 @@ impl Logs {
             return Ok(0);
         }
         let mut interrupt = Interrupt::new()?;
-        // What happens after the first look is an event, so nothing falls in between.
+        // Everything after the first read is an event, so nothing is missed in between.
         let request = SubscribeEvents {
             run_id: Some(id),
             kinds: vec!["run.*".to_owned(), "tool.*".to_owned()],
@@ -85,13 +85,13 @@ impl Logs {
             };
             let moved = match seen {
                 Seen::Picture(..) => true,
-                // An intent is shown with its outcome.
+                // An intended step is shown with its outcome.
                 Seen::Event(event) => event.data["state"] != "intended",
             };
             if !moved {
                 continue;
             }
-            // The run before its steps: of one that has ended here, no later step is missed.
+            // Read the run before its steps: if it has ended here, no later step is missed.
             let run = ids::details(&watch.link, id).await?;
             let ended = tree::is_ended(&run.state);
             for step in steps(&watch.link, id).await? {
@@ -107,11 +107,11 @@ impl Logs {
     }
 }
 
-/// What was shown of a journal.
+/// State of the printed journal.
 struct Journal {
     json: bool,
     shown: HashSet<StepId>,
-    /// When its first step began: what the times are counted from.
+    /// Start of the first step, to which the times are relative.
     begun: Option<Timestamp>,
 }
 
@@ -138,7 +138,7 @@ impl Journal {
         ))
     }
 
-    /// How the run stands, for people.
+    /// Prints the run's state as a note.
     fn end(&self, run: &Run) {
         if self.json {
             return;

@@ -1,4 +1,4 @@
-//! `abide mcp add|remove`: writes the table of a server of tools, and shows what becomes of it.
+//! `abide mcp add|remove`: writes the settings table of an MCP server and shows the server's state.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -22,12 +22,12 @@ use crate::kernel::secret::Given;
 use crate::wire::gateway::NoParams;
 use crate::wire::servers::{Server, Servers};
 
-/// The pause between two looks at a server that starts.
+/// Interval between two checks of a starting server.
 const PAUSE: Duration = Duration::from_millis(100);
-/// So often a server that starts is looked at: for a little longer than its start may usually take.
+/// Maximum number of checks of a starting server: a little longer than a start usually may take.
 const LOOKS: u32 = 650;
 
-/// Describe a server of tools in the settings, and start it
+/// Add an MCP server to the settings and start it
 #[derive(Debug, Args)]
 #[command(
     after_help = "abide mcp add files -- npx -y @modelcontextprotocol/server-filesystem .
@@ -35,39 +35,39 @@ abide mcp add search --env API_KEY=@env:SEARCH_KEY -- search-mcp --quiet
 abide mcp add docs --http https://docs.example/mcp --bearer-env DOCS_TOKEN"
 )]
 pub(super) struct Add {
-    /// Its name: models call its tools NAME__TOOL
+    /// Its name; models call its tools NAME__TOOL
     name: String,
 
     /// The program and its arguments
     #[arg(last = true, value_name = "COMMAND", required_unless_present = "http")]
     command: Vec<String>,
 
-    /// Where it is, in place of a program
+    /// URL of the server, instead of a program
     #[arg(long, value_name = "URL", conflicts_with_all = ["command", "env", "cwd"])]
     http: Option<String>,
 
-    /// The variable of the daemon that has its bearer token
+    /// The daemon's variable that holds its bearer token
     #[arg(long, value_name = "VARIABLE", requires = "http")]
     bearer_env: Option<String>,
 
-    /// A variable for the program: NAME=VALUE, NAME=@env:OTHER as the daemon reads it (also
-    /// @file:/PATH, @cred:NAME), or NAME for this shell's value; may be given again
+    /// A variable for the program: NAME=VALUE, or NAME for this shell's value, or NAME=@env:OTHER,
+    /// NAME=@file:/PATH or NAME=@cred:NAME, which the daemon reads; may be given again
     #[arg(long, value_name = "NAME[=VALUE]")]
     env: Vec<String>,
 
-    /// Its folder, absolute [default: that of runs without one]
+    /// Its working folder, absolute [default: that of runs without one]
     #[arg(long, value_name = "DIR")]
     cwd: Option<PathBuf>,
 
-    /// Once for all runs, or for each run in its environment
+    /// One instance for all runs, or one for each run in its environment
     #[arg(long, default_value = "shared")]
     scope: Scope,
 
-    /// Take the place of the server that has this name
+    /// Replace the server that has this name
     #[arg(long)]
     replace: bool,
 
-    /// The configuration [default: the daemon's, $ABIDE_CONFIG or ~/.config/abide/abide.toml]
+    /// The configuration file [default: the daemon's, $ABIDE_CONFIG or ~/.config/abide/abide.toml]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
@@ -78,13 +78,13 @@ enum Scope {
     Run,
 }
 
-/// Take a server of tools out of the settings, and end it
+/// Remove an MCP server from the settings and stop it
 #[derive(Debug, Args)]
 pub(super) struct Remove {
-    /// Its name
+    /// The server's name
     name: String,
 
-    /// The configuration [default: the daemon's, $ABIDE_CONFIG or ~/.config/abide/abide.toml]
+    /// The configuration file [default: the daemon's, $ABIDE_CONFIG or ~/.config/abide/abide.toml]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
@@ -150,7 +150,7 @@ impl Add {
         Ok(if is_bad { exit::FAILED } else { 0 })
     }
 
-    /// What its table holds.
+    /// The settings of the server's table.
     fn changes(&self) -> Result<Changes<'_>, Failure> {
         let mut changes = Vec::new();
         let mut set = |field: &'static str, value: Value| {
@@ -191,7 +191,7 @@ fn pairs<'a>(fields: impl IntoIterator<Item = (&'a str, Value)>) -> Value {
     Value::InlineTable(fields.into_iter().collect::<InlineTable>())
 }
 
-/// As the settings have them: a text, or where it is read from.
+/// Variables as the settings file has them: a text, or a reference.
 fn variables(given: &BTreeMap<String, Given>) -> Value {
     pairs(given.iter().map(|(name, given)| {
         let value = match given {
@@ -202,13 +202,13 @@ fn variables(given: &BTreeMap<String, Given>) -> Value {
     }))
 }
 
-/// The name of a variable whose value looks like a secret and is no reference.
+/// Name of a variable that looks secret and has a plain value instead of a reference.
 fn plain_secret(given: &str) -> Option<&str> {
     let (name, value) = given.split_once('=').unwrap_or((given, ""));
     (looks_secret(name) && (!value.starts_with('@') || value.starts_with("@@"))).then_some(name)
 }
 
-/// The server once it has started or cannot; as it is when that takes too long.
+/// The server once it has started or failed; its current state if that takes too long.
 async fn started(link: &Link, name: &str) -> Result<Option<Server>, Failure> {
     let mut looks = LOOKS;
     loop {

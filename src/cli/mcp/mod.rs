@@ -1,4 +1,4 @@
-//! `abide mcp`: the servers of tools, how each is and what it offers.
+//! `abide mcp`: shows the MCP servers, their state and their tools.
 
 mod change;
 
@@ -14,11 +14,11 @@ use crate::clock::Clock;
 use crate::wire::gateway::NoParams;
 use crate::wire::servers::{Server, Servers};
 
-/// See the servers of tools (MCP), and what each offers
+/// List the MCP servers and their tools
 ///
-/// They are described in the configuration, one table [mcp.NAME] each: abide mcp add writes it. A
-/// server that has failed is tried once more by the next call of one of its tools, and by abide
-/// config reload once its table has changed.
+/// Each is defined by a table [mcp.NAME] in the configuration, which abide mcp add writes. A failed
+/// server is started again by the next call of one of its tools, and by abide config reload if its
+/// table has changed.
 #[derive(Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -27,7 +27,7 @@ abide mcp files
 abide mcp add files -- npx -y @modelcontextprotocol/server-filesystem ."
 )]
 pub(crate) struct Mcp {
-    /// Show this one, with its tools [default: list all]
+    /// Show this server with its tools [default: list all]
     #[arg(value_name = "NAME")]
     name: Option<String>,
 

@@ -1,15 +1,15 @@
-//! What `abide ps` shows of each run: columns by name, and templates of them.
+//! Columns and templates of `abide ps`.
 
 use super::super::text::{age, line, short};
 use super::super::tree;
 use crate::kernel::time::Timestamp;
 use crate::wire::shapes::Run;
 
-/// Something about a run.
+/// A named value of a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Column {
     name: &'static str,
-    /// What stands above it.
+    /// Column heading.
     pub(super) head: &'static str,
     value: fn(&Run, Timestamp) -> String,
 }
@@ -28,7 +28,7 @@ const fn column(
     Column { name, head, value }
 }
 
-/// Every column.
+/// All columns, the usual ones first.
 const ALL: [Column; 18] = [
     column("run", "RUN", |run, _| short(run.run_id)),
     column("id", "ID", |run, _| run.run_id.to_string()),
@@ -61,7 +61,7 @@ const ALL: [Column; 18] = [
     }),
 ];
 
-/// The columns that a list has where no others are asked for; with `whole` ids are not cut.
+/// The default columns; with `whole`, ids are not shortened.
 pub(super) fn usual(whole: bool) -> Vec<Column> {
     let id = if whole { "id" } else { "run" };
     [id, "state", "agent", "age", "tools", "what"]
@@ -71,12 +71,12 @@ pub(super) fn usual(whole: bool) -> Vec<Column> {
 }
 
 impl Column {
-    /// What stands there for a run, on one line.
+    /// The value for a run, on one line.
     pub(super) fn of(self, run: &Run, now: Timestamp) -> String {
         line(&(self.value)(run, now), usize::MAX)
     }
 
-    /// The colour of its cells.
+    /// True for the state column, whose cells are coloured.
     pub(super) fn is_state(self) -> bool {
         self.name == "state"
     }
@@ -95,14 +95,14 @@ fn find(name: &str) -> Result<Column, String> {
         })
 }
 
-/// How runs are printed.
+/// Output format of the list.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Format {
-    /// As a table of these columns.
+    /// A table of these columns.
     Table(Vec<Column>),
-    /// Each by a template.
+    /// A template, filled for each run.
     Template(Vec<Part>),
-    /// Each as a line of JSON.
+    /// One line of JSON for each run.
     Json,
 }
 
@@ -114,7 +114,8 @@ pub(super) enum Part {
 }
 
 impl Format {
-    /// `id,state`, `{id} {state}`, `{{.ID}}\t{{.State}}`, `table {{.ID}}\t{{.State}}` or `json`.
+    /// Parses `id,state`, `{id} {state}`, `{{.ID}}\t{{.State}}`, `table {{.ID}}\t{{.State}}` or
+    /// `json`.
     pub(super) fn parse(text: &str) -> Result<Format, String> {
         if text == "json" {
             return Ok(Format::Json);
@@ -156,12 +157,12 @@ fn parts(template: &str) -> Result<Vec<Part>, String> {
     Ok(parts)
 }
 
-/// A shell passes `\t` on as it was typed.
+/// Replaces the escapes `\t` and `\n`, which a shell passes on as typed.
 fn unescaped(text: &str) -> String {
     text.replace("\\t", "\t").replace("\\n", "\n")
 }
 
-/// A run by a template.
+/// Formats a run by a template.
 pub(super) fn filled(parts: &[Part], run: &Run, now: Timestamp) -> String {
     let part = |part: &Part| match part {
         Part::Text(text) => text.clone(),
@@ -170,7 +171,7 @@ pub(super) fn filled(parts: &[Part], run: &Run, now: Timestamp) -> String {
     parts.iter().map(part).collect()
 }
 
-/// What there is to know about a run in one line: news first, they must not be cut off.
+/// Summary of a run on one line: news first, because the end may be cut off.
 fn what(run: &Run, now: Timestamp) -> String {
     let name = run.label.as_deref().unwrap_or(&run.title);
     let news = match (&*run.state, &run.step) {

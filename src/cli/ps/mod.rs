@@ -1,4 +1,4 @@
-//! `abide ps`: which runs there are.
+//! `abide ps`: lists runs.
 
 mod columns;
 mod watch;
@@ -20,12 +20,12 @@ use crate::wire::runs::{ListRuns, Runs, State};
 use crate::wire::shapes::Run;
 use columns::Format;
 
-/// How many ended runs are shown where nothing else is asked for.
+/// Default number of ended runs that are listed.
 const RECENT: usize = 15;
 
-/// List runs: those that go on, and the last that have ended
+/// List runs: all open ones, and the most recently ended
 ///
-/// At a terminal a row is cut at its edge; anywhere else, and with --no-trunc, nothing is cut.
+/// On a terminal, rows are cut at its width; otherwise, and with --no-trunc, nothing is cut.
 /// Columns: run (the last digits of the id), id, state, agent, age, tools, what, label, title,
 /// session, parent, root, model, depth, loops, created, ended, error.
 #[derive(Debug, Args)]
@@ -34,7 +34,7 @@ abide ps --tree @last --watch
 abide ps -q --state running
 abide ps --all --format "{{.ID}}\t{{.State}}\t{{.Label}}""#)]
 pub(crate) struct Ps {
-    /// Every run that is kept
+    /// List every run that is kept
     #[arg(long, short)]
     all: bool,
 
@@ -42,28 +42,28 @@ pub(crate) struct Ps {
     #[arg(long, value_name = "STATE", value_parser = states())]
     state: Vec<String>,
 
-    /// Only this run and the tree below it
+    /// Only this run and its descendants
     #[arg(long, value_name = "RUN")]
     tree: Option<String>,
 
-    /// At most so many, the newest; those that go on come first
+    /// Maximum number of runs, the newest; open ones come first
     #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     limit: Option<u32>,
 
-    /// Whole ids and nothing else, one a line
+    /// Print complete ids and nothing else, one per line
     #[arg(long, short, conflicts_with_all = ["format", "watch"])]
     quiet: bool,
 
-    /// These columns (id,state,label), a template ("{id} {state}", "{{.ID}}"), or json for a
-    /// line of JSON each
+    /// These columns (id,state,label), a template ("{id} {state}", "{{.ID}}"), or json for one line
+    /// of JSON per run
     #[arg(long, value_name = "FORMAT", value_parser = Format::parse)]
     format: Option<Format>,
 
-    /// Whole ids and texts, also at a terminal
+    /// Print complete ids and texts, also on a terminal
     #[arg(long)]
     no_trunc: bool,
 
-    /// Show what changes until q or Ctrl-C; needs a terminal
+    /// Redraw the list on changes until q or Ctrl-C; needs a terminal
     #[arg(long, short)]
     watch: bool,
 }
@@ -73,7 +73,7 @@ fn states() -> PossibleValuesParser {
     PossibleValuesParser::new(all.map(|state| state.as_str()))
 }
 
-/// Runs, and how many there are in all.
+/// Runs, and the total number that match.
 struct Listing {
     runs: Vec<Value>,
     total: u64,
@@ -130,7 +130,7 @@ impl Ps {
         Ok(0)
     }
 
-    /// What is asked for, apart from its number.
+    /// The filter that the options describe, without the limit.
     async fn filter(&self, link: &Link) -> Result<ListRuns, Failure> {
         let tree = match &self.tree {
             Some(tree) => Some(ids::run(link, tree).await?),
@@ -163,7 +163,7 @@ impl Ps {
         let open = pages(link, of(&State::OPEN), limit.unwrap_or(usize::MAX)).await?;
         let room = limit.map_or(RECENT, |limit| limit - open.runs.len());
         let ended = pages(link, of(&State::ENDED), room).await?;
-        // A run that ended between the two questions is in both answers.
+        // A run that ended between the two requests is in both replies.
         let known: HashSet<&str> = open.runs.iter().map(id).collect();
         let new = ended.runs.iter().filter(|run| !known.contains(id(run)));
         let runs: Vec<Value> = open.runs.iter().chain(new).cloned().collect();
@@ -173,7 +173,7 @@ impl Ps {
         })
     }
 
-    /// A table of these runs that is at most so wide.
+    /// Formats these runs as a table of at most `width` columns.
     fn table(&self, runs: &[Run], width: Option<usize>) -> Vec<String> {
         let columns = match &self.format {
             Some(Format::Table(columns)) => columns.clone(),
@@ -191,7 +191,7 @@ impl Ps {
         table.lines()
     }
 
-    /// How many of how many are shown, and where the others are.
+    /// Summary: the number shown, the total, and how to list the others.
     fn sum(&self, shown: usize, total: u64) -> String {
         let is_whole = self.all || !self.state.is_empty() || self.tree.is_some();
         match (shown as u64, total) {
@@ -205,7 +205,7 @@ impl Ps {
     }
 }
 
-/// What waits for a person comes first, whatever else goes on.
+/// Prints the requests that wait for a user, which come before the runs.
 async fn people(link: &Link) -> Result<(), Failure> {
     let (_, approvals) = approvals::waiting(link, None, false).await?;
     let (_, questions) = answer::waiting(link, None).await?;
@@ -230,7 +230,7 @@ fn id(run: &Value) -> &str {
     run["runId"].as_str().unwrap_or_default()
 }
 
-/// So many of these runs, the newest, and how many there are.
+/// The newest of these runs, at most `limit`, and the total number.
 async fn pages(link: &Link, mut filter: ListRuns, limit: usize) -> Result<Listing, Failure> {
     let mut runs = Vec::new();
     let mut total = None;
@@ -248,7 +248,7 @@ async fn pages(link: &Link, mut filter: ListRuns, limit: usize) -> Result<Listin
             runs.extend(page.into_iter().take(room));
         }
         filter.cursor = page.next_cursor;
-        // Counted once.
+        // The total is needed only once.
         filter.total = false;
         if filter.cursor.is_none() || runs.len() >= limit {
             let total = total.unwrap_or(runs.len() as u64);

@@ -1,4 +1,4 @@
-//! `abide ps --watch`: the list, redrawn in place as runs change.
+//! `abide ps --watch`: redraws the list in place as runs change.
 
 use std::io::{IsTerminal, stdout};
 use std::time::Duration;
@@ -17,11 +17,11 @@ use super::{Listing, Ps};
 use crate::clock::Clock;
 use crate::wire::events::SubscribeEvents;
 
-/// How often what has changed is read.
+/// Interval at which changes are read.
 const FRAME: Duration = Duration::from_millis(250);
-/// So many lines are below the rows, at least.
+/// Minimum number of lines below the rows.
 const FOOT: usize = 2;
-/// After so many frames ages are shown anew although nothing has changed.
+/// Number of frames after which ages are redrawn even without changes.
 const AGES: u32 = 4;
 
 impl Ps {
@@ -69,12 +69,12 @@ impl Ps {
                         match self.list(&watch.link, filter.clone()).await {
                             Ok(new) => {
                                 listing = new;
-                                // Where this fails, what was known stands a little longer.
+                                // If this fails, the previous requests stay a little longer.
                                 if let Ok(new) = self.asked(&watch.link).await {
                                     asked = new;
                                 }
                             }
-                            // The subscription ends as well, and finds the daemon again.
+                            // The subscription has ended as well, and reconnects.
                             Err(lost) if link::is_broken(&lost) || lost.kind == "unavailable" => {}
                             Err(failure) => return Err(failure),
                         }
@@ -92,7 +92,7 @@ impl Ps {
             }
         }
         drop(screen);
-        // The last picture stays.
+        // The last picture stays on the screen.
         let runs = listing.runs()?;
         let width = print::screen_width().map(|columns| columns.max(COLUMNS));
         let width = width.filter(|_| !self.no_trunc);
@@ -100,7 +100,7 @@ impl Ps {
         Ok(0)
     }
 
-    /// What waits for a person, where the list has its usual columns.
+    /// Open requests for a user, if the list has its default columns.
     async fn asked(&self, link: &Link) -> Result<Vec<Asked>, Failure> {
         match self.format {
             Some(_) => Ok(Vec::new()),
@@ -123,7 +123,7 @@ impl Ps {
             let head = print::styled(print::HEAD, one.in_short(now, Some(columns.max(COLUMNS))));
             lines.extend(parted(&head));
         }
-        // The head and the sum stay in sight, and half of the screen is for runs.
+        // The head and the summary stay visible, and half of the screen is for runs.
         lines.truncate(rows / 2);
         let width = Some(columns.max(COLUMNS)).filter(|_| !self.no_trunc);
         let mut table = self.table(&runs, width).into_iter();
@@ -145,7 +145,7 @@ impl Ps {
     }
 }
 
-/// The keys that are pressed next.
+/// The next keys, as bytes.
 async fn keys(person: &mut Option<Person>) -> Option<Vec<u8>> {
     match person {
         Some(person) => person.bytes().await,

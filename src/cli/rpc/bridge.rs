@@ -1,5 +1,5 @@
-//! The pipe between standard input and output and the daemon. Standard output carries messages
-//! and nothing else; what a person should know goes to standard error.
+//! Carries messages between standard input and output and the daemon. Standard output carries
+//! messages only; notes for the user go to standard error.
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, ErrorKind};
@@ -18,10 +18,11 @@ use crate::client::pipe::{self, Down, Up};
 use crate::kernel::fault::{Fault, Kind};
 use crate::wire::error::WireError;
 
-/// Messages that were read and are not yet sent.
+/// Maximum number of messages that were read and not sent yet.
 const AHEAD: usize = 16;
 
-/// Carries messages until standard input ends and every call is answered; the exit code.
+/// Carries messages until standard input has ended and every call is answered; returns the exit
+/// code.
 pub(super) async fn run(place: &Where) -> u8 {
     match carry(place).await {
         Ok(code) => code,
@@ -54,7 +55,8 @@ async fn carry(place: &Where) -> Result<u8, Failure> {
         Over::NobodyReads => Ok(0),
         Over::Local(error) => Err(Failure::local("standard output", error)),
         Over::Lost(why) => {
-            // What was read already will not be sent any more either.
+            // Messages that were already read will not be sent any more: their calls get an error,
+            // too.
             while let Ok((_, input)) = inputs.try_recv() {
                 if let Input::Message(text) = input {
                     bridge.open.borrow_mut().sent(&text);
@@ -81,15 +83,15 @@ async fn connect(way: &Way) -> Result<Result<(Up, Down), ClientError>, Failure> 
     })
 }
 
-/// What is read, on a thread of its own: it may stand still in a read for ever, and nobody
-/// waits for it at the end.
+/// Reads standard input on a separate thread: a read may block forever, and the thread is not
+/// joined at the end.
 fn inputs() -> Result<mpsc::Receiver<(Framing, Input)>, Failure> {
     let (sender, receiver) = mpsc::channel(AHEAD);
     std::thread::Builder::new()
         .name("abide-stdin".to_owned())
         .spawn(move || {
             let mut reader = Reader::new(io::stdin().lock());
-            // A fault of standard input is its end.
+            // A read error counts as the end of standard input.
             while let Ok(Some(input)) = reader.next() {
                 if sender.blocking_send(input).is_err() {
                     return;
@@ -100,29 +102,29 @@ fn inputs() -> Result<mpsc::Receiver<(Framing, Input)>, Failure> {
     Ok(receiver)
 }
 
-/// Why it is over.
+/// Why the bridge has ended.
 enum Over {
-    /// Everything was read and answered.
+    /// The input has ended and every call is answered; with the exit code.
     Done(u8),
-    /// Nobody reads standard output any more.
+    /// The reader of standard output has closed it.
     NobodyReads,
-    /// Standard output takes nothing.
+    /// Writing to standard output failed.
     Local(io::Error),
-    /// The daemon is gone.
+    /// The connection to the daemon was lost, with the reason.
     Lost(String),
 }
 
 struct Bridge {
     open: RefCell<OpenCalls>,
     framing: Cell<Framing>,
-    /// Standard input has ended, and what the exit code is then.
+    /// The exit code, once standard input has ended.
     ended: Cell<Option<u8>>,
     changed: Notify,
 }
 
 impl Bridge {
-    /// From standard input to the daemon. After the end of the input it stands still: the other
-    /// way says when it is over.
+    /// Carries standard input to the daemon. It does not return after the end of the input: `down`
+    /// decides when the bridge ends.
     async fn up(&self, inputs: &mut mpsc::Receiver<(Framing, Input)>, mut up: Up) -> Over {
         let mut code = 0;
         while let Some((framing, input)) = inputs.recv().await {
@@ -149,11 +151,11 @@ impl Bridge {
         }
         self.ended.set(Some(code));
         self.changed.notify_one();
-        // The link is kept until the answers have come.
+        // Keeps the connection until the answers have come.
         std::future::pending().await
     }
 
-    /// From the daemon to standard output.
+    /// Carries the daemon's messages to standard output.
     async fn down(&self, mut down: Down) -> Over {
         loop {
             if let Some(code) = self.ended.get()
@@ -176,7 +178,7 @@ impl Bridge {
         }
     }
 
-    /// Answers every open call in the daemon's place.
+    /// Answers every open call with an error in the daemon's place.
     fn give_up(&self, why: &str) {
         let gone = || {
             Fault::new(
@@ -197,7 +199,8 @@ impl Bridge {
     }
 
     fn write(&self, text: &str) -> Option<Over> {
-        // Nobody else writes there, and while nobody reads there, nothing is to be done.
+        // Nothing else writes there, and the write may block: until it is read, nothing else is to
+        // be done.
         match frames::write(&mut io::stdout().lock(), self.framing.get(), text) {
             Ok(()) => None,
             Err(error) if error.kind() == ErrorKind::BrokenPipe => Some(Over::NobodyReads),

@@ -1,36 +1,36 @@
-//! Messages in a stream of bytes: one JSON a line, or each behind `Content-Length` headers.
-//! Which of the two, the first message says.
+//! Framing of messages in a stream of bytes: one JSON per line, or each behind `Content-Length`
+//! headers. The first message decides which.
 
 use std::io::{self, BufRead, Read, Write};
 
 use crate::kernel::fault::{Fault, Kind};
 
-/// The most bytes of one message, as the daemon has it.
+/// Maximum size of a message in bytes, the same as the daemon's.
 const MOST: usize = 10 * 1024 * 1024;
-/// The most bytes of the headers of one message.
+/// Maximum size of the headers of one message in bytes.
 const HEADERS: u64 = 8 * 1024;
 
-/// How messages are told apart.
+/// How messages are delimited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Framing {
-    /// One a line.
+    /// One message per line.
     Lines,
-    /// Each behind headers.
+    /// Each message behind headers.
     Headers,
 }
 
-/// What was read.
+/// Result of one read.
 #[derive(Debug, PartialEq)]
 pub(super) enum Input {
     /// A message, JSON or not.
     Message(String),
-    /// Something that is no message; its sender is told, and the next one may be good.
+    /// Invalid input, which is answered with this error; the next message may be valid.
     Refused(Fault),
-    /// Something after which nobody can tell where the next message begins.
+    /// Invalid input after which the start of the next message cannot be found.
     Lost(Fault),
 }
 
-/// Reads messages.
+/// Reads messages from a stream of bytes.
 pub(super) struct Reader<R> {
     from: R,
     framing: Option<Framing>,
@@ -46,7 +46,7 @@ impl<R: BufRead> Reader<R> {
         }
     }
 
-    /// The next message and how it was framed; `None` at the end.
+    /// The next message and its framing; `None` at the end.
     pub(super) fn next(&mut self) -> io::Result<Option<(Framing, Input)>> {
         if self.lost || !self.skip_blank()? {
             return Ok(None);
@@ -54,7 +54,7 @@ impl<R: BufRead> Reader<R> {
         let framing = match self.framing {
             Some(framing) => framing,
             None => {
-                // No JSON begins with a letter that stands in these headers' place.
+                // No JSON text begins with the first letter of these headers.
                 let headers = matches!(self.from.fill_buf()?.first(), Some(b'C' | b'c'));
                 *self.framing.insert(match headers {
                     true => Framing::Headers,
@@ -73,7 +73,7 @@ impl<R: BufRead> Reader<R> {
         Ok(Some((framing, input)))
     }
 
-    /// Passes over blank space and byte order marks; is there anything behind it?
+    /// Skips whitespace and byte order marks; `false` at the end of the input.
     fn skip_blank(&mut self) -> io::Result<bool> {
         loop {
             let bytes = self.from.fill_buf()?;
@@ -115,7 +115,7 @@ impl<R: BufRead> Reader<R> {
                 .read_until(b'\n', &mut bytes)?;
             left -= read as u64;
             if bytes.last() != Some(&b'\n') {
-                // The end in the middle of a message is the end.
+                // An end in the middle of a message is the end of the input.
                 return Ok((left == 0).then(|| lost("the headers are too long")));
             }
             let line = String::from_utf8_lossy(&bytes);
@@ -147,7 +147,7 @@ impl<R: BufRead> Reader<R> {
     }
 }
 
-/// Writes a message.
+/// Writes and flushes a message.
 pub(super) fn write(out: &mut impl Write, framing: Framing, text: &str) -> io::Result<()> {
     match framing {
         Framing::Lines => writeln!(out, "{text}")?,

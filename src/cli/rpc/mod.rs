@@ -1,4 +1,4 @@
-//! `abide rpc`: the protocol itself, one call at a time or as a pipe for editors.
+//! `abide rpc`: direct access to the protocol, for one call or as a pipe for editors.
 
 mod bridge;
 mod frames;
@@ -15,12 +15,12 @@ use super::link::Link;
 use super::{print, start};
 use crate::client::ClientError;
 
-/// Speak the protocol: one call, or a pipe for editors
+/// Call a method of the protocol, or open a pipe for editors
 ///
-/// With a method it makes one call and prints the result as JSON; an error goes to standard
-/// error as JSON-RPC has it. With --stdio it carries messages between standard input and output
-/// and the daemon, one JSON a line or each behind Content-Length headers, whichever the first
-/// one uses.
+/// With a method it makes one call and prints the result as JSON; a JSON-RPC error is printed to
+/// standard error. With --stdio it carries messages between standard input and output and the
+/// daemon, one JSON per line or each behind Content-Length headers, whichever the first message
+/// uses.
 #[derive(Debug, Args)]
 #[command(after_help = r#"abide rpc gateway.status
 abide rpc runs.get '{"runId": "01936f0e-0000-7000-8000-00004f2a91c3"}'
@@ -38,7 +38,7 @@ pub(crate) struct Rpc {
     #[arg(long)]
     stdio: bool,
 
-    /// Start a daemon in the background if none is there; it goes on when this ends
+    /// Start a daemon in the background if none is running; it keeps running afterwards
     #[arg(long)]
     start: bool,
 }

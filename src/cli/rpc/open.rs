@@ -1,23 +1,23 @@
-//! Which calls are still to be answered. Messages are looked into no further than their ids.
+//! Tracks calls that are not answered yet. Messages are parsed no further than their ids require.
 
 use serde::Deserialize;
 use serde::de::Deserializer;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// The id of a call as text; `None` is null, which stands also for ids that are none.
+/// The id of a call as JSON text; `None` for null and for invalid ids.
 pub(super) type Id = Option<String>;
 
-/// An answer that is to come.
+/// An answer that is expected.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Expected {
-    /// One object.
+    /// A single object.
     One(Id),
     /// The array of a batch.
     Batch(Vec<Id>),
 }
 
-/// The calls that were sent and not yet answered, in their order.
+/// Calls that were sent and not answered yet, in order.
 #[derive(Debug, Default)]
 pub(super) struct OpenCalls(Vec<Expected>);
 
@@ -36,7 +36,7 @@ fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<&'de RawValue>, 
 }
 
 impl OpenCalls {
-    /// A message goes to the daemon.
+    /// Records a message that is sent to the daemon.
     pub(super) fn sent(&mut self, text: &str) {
         let expected = if text.trim_start().starts_with('[') {
             batch(text)
@@ -46,7 +46,7 @@ impl OpenCalls {
         self.0.extend(expected);
     }
 
-    /// A message has come from the daemon.
+    /// Removes the calls that a message from the daemon answers.
     pub(super) fn answered(&mut self, text: &str) {
         let at = if text.trim_start().starts_with('[') {
             let entries: Vec<&RawValue> = serde_json::from_str(text).unwrap_or_default();
@@ -64,7 +64,7 @@ impl OpenCalls {
                 .0
                 .iter()
                 .position(|open| *open == Expected::One(id.clone()));
-            // A batch that is refused as a whole has one answer, without an id.
+            // A batch that is refused as a whole gets one answer, without an id.
             one.or_else(|| {
                 let batch = |open: &Expected| matches!(open, Expected::Batch(_));
                 id.is_none()
@@ -77,18 +77,19 @@ impl OpenCalls {
         }
     }
 
-    /// Is everything answered?
+    /// True if every call is answered.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Takes out what will not be answered any more.
+    /// Removes and returns the calls that will not be answered any more.
     pub(super) fn give_up(&mut self) -> Vec<Expected> {
         std::mem::take(&mut self.0)
     }
 }
 
-/// The answer that a message of its own, or an entry of a batch, will have; `None`: none.
+/// The id of the answer that a message, or an entry of a batch, will get; `None` for a
+/// notification.
 fn single(text: &str) -> Option<Id> {
     let Ok(head) = serde_json::from_str::<Head>(text) else {
         return Some(None);
@@ -127,7 +128,7 @@ fn answer_id(text: &str) -> Id {
     id_of(head.id?)
 }
 
-/// Does the daemon speak by itself here, to a subscriber?
+/// True for a message that the daemon sends by itself, such as an event for a subscriber.
 fn is_call(text: &str) -> bool {
     serde_json::from_str::<Head>(text).is_ok_and(|head| head.method.is_some())
 }
@@ -163,7 +164,7 @@ mod tests {
         assert_eq!(after(&[call], &[answer]), 0);
         assert_eq!(after(&[other], &[answer]), 1, "a text is no number");
         assert_eq!(after(&[call, call], &[answer]), 1);
-        // What the daemon says to a subscriber is nobody's answer.
+        // A notification to a subscriber answers no call.
         let event = r#"{"jsonrpc":"2.0","method":"event","params":{"id":1}}"#;
         assert_eq!(after(&[call], &[event]), 1);
     }

@@ -1,5 +1,5 @@
-//! What this machine has to ask models with: an Ollama server, keys in this shell. Keys are
-//! looked for by name; their values are not read.
+//! Model sources on this machine: an Ollama server, and provider keys in this shell. Of keys it is
+//! only checked whether they are set.
 
 use serde::Serialize;
 
@@ -9,8 +9,7 @@ use crate::cli::text::clean;
 use crate::config::Config;
 use crate::daemon::ollama::{self, Server};
 
-/// Providers that have a key: name, its variable, and for those without a built-in address
-/// where they are.
+/// Providers that take a key: name, variable, and the base URL if it is not built in.
 const KEYS: [(&str, &str, Option<&str>); 5] = [
     ("openai", "OPENAI_API_KEY", None),
     ("anthropic", "ANTHROPIC_API_KEY", None),
@@ -31,15 +30,15 @@ const KEYS: [(&str, &str, Option<&str>); 5] = [
     ),
 ];
 
-/// What was found.
+/// The model sources that were found.
 #[derive(Debug, Serialize)]
 pub(super) struct Found {
     pub(super) ollama: Ollama,
-    /// Providers whose key is in this shell.
+    /// Providers whose key is set in this shell.
     pub(super) keys: Vec<Key>,
 }
 
-/// An Ollama server, or why there is none.
+/// An Ollama server, or why none was found.
 #[derive(Debug, Serialize)]
 pub(super) struct Ollama {
     pub(super) address: String,
@@ -47,20 +46,20 @@ pub(super) struct Ollama {
     pub(super) version: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) problem: Option<String>,
-    /// Those that call tools first.
+    /// Its models; those that call tools come first.
     pub(super) models: Vec<Model>,
 }
 
-/// A model of that server.
+/// A model of the Ollama server.
 #[derive(Debug, Serialize)]
 pub(super) struct Model {
     pub(super) name: String,
-    /// Can it call tools? Unset: an old server does not say.
+    /// Whether it can call tools; `None` if an old server does not report it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) tools: Option<bool>,
 }
 
-/// A key in this shell.
+/// The key variable of a provider.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Key {
     pub(super) provider: &'static str,
@@ -70,7 +69,7 @@ pub(super) struct Key {
 }
 
 impl Found {
-    /// Looks for both.
+    /// Checks the Ollama server and the key variables.
     pub(super) async fn look(config: &Config) -> Found {
         let keys = KEYS
             .iter()
@@ -84,7 +83,7 @@ impl Found {
         }
     }
 
-    /// What there is, for people.
+    /// Prints what was found.
     pub(super) fn show(&self) -> Result<(), Failure> {
         let ollama = &self.ollama;
         match (&ollama.version, &ollama.problem) {
@@ -123,7 +122,7 @@ impl Found {
     }
 }
 
-/// The key that a provider of this name has, whether it is set or not.
+/// The key variable of a provider, whether it is set or not.
 pub(super) fn key_of(provider: &str) -> Option<Key> {
     let found = KEYS.iter().find(|(name, _, _)| *name == provider);
     found.map(|&entry| key(entry))
@@ -137,7 +136,7 @@ fn key((provider, variable, base_url): (&'static str, &'static str, Option<&'sta
     }
 }
 
-/// What the variable of the server says, else the settings, else the usual one.
+/// Address of the Ollama server: from `OLLAMA_HOST`, else from the settings, else the default.
 fn address(config: &Config) -> String {
     match std::env::var("OLLAMA_HOST") {
         Ok(host) if !host.trim().is_empty() => ollama::address(&host),

@@ -1,5 +1,5 @@
-//! `abide setup`: finds who can answer for models, proves it by a real call of a tool through
-//! the daemon, and only then makes it the default.
+//! `abide setup`: finds model providers, verifies one by a real tool call through the daemon, and
+//! only then makes its model the default.
 
 mod found;
 mod notifications;
@@ -29,17 +29,17 @@ use crate::wire::sessions::{AnnouncePolicy, Spawn, Spawned};
 use crate::wire::shapes::Run;
 use found::Found;
 
-/// What the model is asked to do.
+/// The task for the model.
 const TASK: &str =
     "Call the tool `list` once on the folder `.`, then say in one line what is there.";
-/// How long that may take: a model on this machine may have to be loaded first.
+/// Time limit of that task in milliseconds; a model on this machine may have to be loaded first.
 const LIMIT_MS: u64 = 300_000;
 
-/// Find a model, prove that it works, and make it the default
+/// Find a model, verify that it works, and make it the default
 ///
-/// Looks for Ollama ($OLLAMA_HOST or 127.0.0.1:11434) and for keys in this shell, lets you
-/// choose, and has the model call one tool through the daemon. The file of settings keeps its
-/// comments; it is put back if that call fails. Keys stay in their variables.
+/// Looks for Ollama ($OLLAMA_HOST or 127.0.0.1:11434) and for keys in this shell, lets you choose,
+/// and has the model call one tool through the daemon. The configuration file keeps its comments;
+/// it is restored if that call fails. Keys stay in their variables.
 #[derive(Debug, Args)]
 #[command(after_help = "abide setup
 abide setup --check
@@ -47,32 +47,32 @@ abide setup --notify
 abide setup --provider ollama --model qwen3:8b --yes
 abide setup --provider openai --model gpt-5-mini --paid --yes")]
 pub(crate) struct Setup {
-    /// Who answers, such as ollama, openai or anthropic, or one of your own tables
+    /// Provider, such as ollama, openai or anthropic, or one of your own tables
     #[arg(long, value_name = "NAME")]
     provider: Option<String>,
 
-    /// Which model [default for ollama: the first that calls tools]
+    /// Model [default for ollama: the first that calls tools]
     #[arg(long, value_name = "NAME", requires = "provider")]
     model: Option<String>,
 
-    /// Take a provider that may cost money without being asked
+    /// Accept a provider that may cost money without being asked
     #[arg(long)]
     paid: bool,
 
-    /// Ask nothing
+    /// Do not prompt
     #[arg(long)]
     yes: bool,
 
-    /// Only have the daemon notify you, by a program of your desktop, when a run needs you or ends
+    /// Only set up desktop notifications by the daemon for runs that need you or have ended
     #[arg(long, conflicts_with_all = ["model", "paid", "provider", "check"])]
     notify: bool,
 
-    /// Only say what is there; needs no daemon and changes nothing
+    /// Only print what was found; needs no daemon and changes nothing
     #[arg(long, conflicts_with_all = ["model", "yes", "paid", "provider"])]
     check: bool,
 }
 
-/// What was chosen.
+/// The chosen provider and model.
 struct Choice {
     provider: String,
     model: String,
@@ -126,7 +126,7 @@ impl Setup {
         }
     }
 
-    /// Is a person there who may be asked?
+    /// True if a user is present and may be prompted.
     fn asks(&self, common: &Common) -> bool {
         !self.yes && !common.json && io::stdin().is_terminal()
     }
@@ -193,7 +193,7 @@ impl Setup {
         Ok(Choice { provider, model })
     }
 
-    /// No switch to a model that costs money goes unsaid.
+    /// Refuses a model that may cost money unless the user has agreed to it.
     fn confirm(&self, choice: &Choice, config: &Config, asks: bool) -> Result<(), Failure> {
         let name = choice.name();
         if ollama::base_url(config, &choice.provider).is_some() || self.paid {
@@ -227,7 +227,7 @@ fn no_model(found: &Found) -> Failure {
         .hint("get one: ollama pull qwen3:8b; nothing was changed")
 }
 
-/// A line that a person types.
+/// Prompts for a line on standard input.
 fn said(question: &str) -> Result<String, Failure> {
     print::prompt(question);
     let mut line = String::new();
@@ -237,7 +237,8 @@ fn said(question: &str) -> Result<String, Failure> {
     Ok(line.trim().to_owned())
 }
 
-/// The file that the daemon reads; a default that a variable or flag decides is not in it.
+/// The configuration file that the daemon reads; fails if a variable or flag overrides the default
+/// model.
 async fn file_of(link: &Link) -> Result<PathBuf, Failure> {
     let in_force: InForce = link.ask("gateway.config", NoParams {}).await?;
     let mut settings = in_force.settings.iter();
@@ -262,7 +263,8 @@ async fn file_of(link: &Link) -> Result<PathBuf, Failure> {
     })
 }
 
-/// Describes the provider, has its model call a tool, and makes it the default.
+/// Once this returns `Ok`, the model has called a tool, and the file has its provider and makes it
+/// the default.
 async fn prove(
     link: Link,
     common: &Common,
@@ -335,7 +337,7 @@ async fn reload(link: &Link) -> Result<Reloaded, Failure> {
     link.ask("gateway.reload", NoParams {}).await
 }
 
-/// Has the model work on a small task of an agent that only looks.
+/// Runs a small task of a read-only agent with the model.
 async fn task(
     link: Link,
     common: &Common,
@@ -380,7 +382,8 @@ async fn task(
     ids::details(&link, id).await
 }
 
-/// The file as it was, and a daemon that obeys it; the failure says so.
+/// The file is restored and the daemon was asked to reload it once this returns; the failure
+/// reports both.
 async fn undo(common: &Common, file: &mut File, failure: Failure) -> Failure {
     let kept = file.put_back();
     let again = async {

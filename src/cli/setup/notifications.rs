@@ -1,4 +1,4 @@
-//! `abide setup --notify`: finds a program that shows notifications, and has the daemon use it.
+//! `abide setup --notify`: finds a notification program and configures the daemon to use it.
 
 use std::path::PathBuf;
 
@@ -12,12 +12,12 @@ use crate::cli::print;
 use crate::config::Change;
 use crate::process;
 
-/// What shows the second argument under the first as its heading.
+/// Shows the second argument as a notification with the first as its title.
 const APPLE_SCRIPT: &str = "on run argv\n\
     display notification (item 2 of argv) with title (item 1 of argv)\n\
     end run";
 
-/// The commands that are known, by the program that each needs; the first that is there is offered.
+/// Known commands, by the program that each needs; the first one that is installed is offered.
 const KNOWN: [(&str, &[&str]); 3] = [
     (
         "notify-send",
@@ -39,16 +39,16 @@ const KNOWN: [(&str, &[&str]); 3] = [
     ),
 ];
 
-/// The command of the first of these programs that is there.
+/// The command of the first known program that is installed.
 pub(super) fn found() -> Option<Vec<String>> {
-    // Without it there is no place to look at.
+    // Without PATH no program can be found.
     let path = std::env::var_os("PATH")?;
     let is_there = |name: &str| process::find(name, Some(&path), &PathBuf::from("/")).is_ok();
     let (_, command) = KNOWN.iter().find(|(name, _)| is_there(name))?;
     Some(command.iter().map(|one| (*one).to_owned()).collect())
 }
 
-/// Has the daemon notify the person by the command that was found, if they want that.
+/// The daemon notifies the user by the found command once this returns, unless the user declined.
 pub(super) async fn set_up(common: &Common, asks: bool) -> Result<u8, Failure> {
     let Some(command) = found() else {
         let message = "no program was found that shows notifications (notify-send, \

@@ -1,10 +1,10 @@
-//! What `abide setup` writes into the table of a provider.
+//! The settings that `abide setup` writes into the table of a provider.
 
 use super::found::{self, Found};
 use crate::config::Config;
 use crate::daemon::ollama;
 
-/// What is to stand in the table of a provider.
+/// The fields to write into the table of a provider, with their values.
 pub(super) fn table(config: &Config, found: &Found, provider: &str) -> Vec<(&'static str, String)> {
     let known = config.named.providers.get(provider);
     if provider == ollama::NAME {

@@ -1,5 +1,5 @@
-//! What a person has done from `abide top`, carried out over a link of its own while the picture goes
-//! on, and what came of it on one line.
+//! Actions of `abide top`, executed over a connection of their own while the screen keeps updating;
+//! the result is one line.
 
 use crate::cli::asked::{self, Asked};
 use crate::cli::discover::Where;
@@ -10,26 +10,26 @@ use crate::clock::Clock;
 use crate::kernel::ids::{MessageId, RunId};
 use crate::wire::lifecycle::{CancelRun, Cancelled, Steer, Steered};
 
-/// Something that the daemon is asked for.
+/// A request to the daemon.
 pub(super) enum Act {
-    /// This is answered so.
+    /// Answer this request with this text.
     Answer(Box<Asked>, String),
-    /// This run is cancelled.
+    /// Cancel this run.
     Cancel(RunId),
-    /// This run is steered by this text.
+    /// Steer this run with this text.
     Steer(RunId, String),
 }
 
-/// What came of it.
+/// Result of an action.
 pub(super) struct Outcome {
-    /// On one line.
+    /// Summary on one line.
     pub(super) message: String,
-    /// The approval was refused because the file has changed: what the call would do now.
+    /// The approval as it is now, if the decision was refused because the file has changed.
     pub(super) again: Option<Asked>,
 }
 
 impl Act {
-    /// Carries it out.
+    /// Executes the action; a failure becomes the message.
     pub(super) async fn carry_out(self, place: &Where) -> Outcome {
         let mut again = None;
         let message = match self.done(place, &mut again).await {

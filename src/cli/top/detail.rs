@@ -1,5 +1,5 @@
-//! Something that waits for a person, shown whole over the lists of `abide top`: scrolled to its
-//! end before an approval can be given, and with a line for what is answered.
+//! Full view of an open request in `abide top`: it must be scrolled to its end before an approval
+//! can be given; other requests have an input line.
 
 use anstyle::Style;
 use uuid::Uuid;
@@ -8,29 +8,29 @@ use crate::cli::asked::Asked;
 use crate::cli::{covered, text};
 use crate::kernel::time::Timestamp;
 
-/// A yes counts when an approval has been on the screen for so long without one.
+/// Milliseconds that an approval must be on the screen without an early `y` before a `y` counts.
 const CALM_MS: u64 = 500;
 
-/// What is shown, and how far.
+/// The request that is shown, and the state of scrolling.
 pub(super) struct Detail {
-    /// What it is.
+    /// The request.
     pub(super) asked: Asked,
-    /// The first line that is shown.
+    /// Index of the first visible line.
     top: usize,
-    /// Its end was shown.
+    /// True once the last line was visible.
     is_read: bool,
-    /// Since then it is on the screen, and no yes came that was too early.
+    /// Time since which it is on the screen without an early `y`.
     calm_since: Option<Timestamp>,
-    /// What was typed as the answer to a question or as a value.
+    /// The typed answer to a question, or the typed value.
     pub(super) typed: String,
-    /// The lines as they were laid out last.
+    /// The lines of the last layout.
     lines: Vec<(Style, String)>,
-    /// How many of them are shown at once.
+    /// Number of visible lines.
     height: usize,
 }
 
 impl Detail {
-    /// From its beginning.
+    /// A view that starts at the first line.
     pub(super) fn of(asked: Asked) -> Detail {
         Detail {
             asked,
@@ -47,8 +47,8 @@ impl Detail {
         self.asked.id()
     }
 
-    /// Takes over what is asked now. Where a file has changed since, so has what an approval
-    /// covers, and it is to be read again: `true`.
+    /// Takes over the current state of the request. `true`: a file has changed and so has what an
+    /// approval covers, so it must be read again.
     pub(super) fn refresh(&mut self, now: &Asked) -> bool {
         let (Asked::Approval(before), Asked::Approval(after)) = (&self.asked, now) else {
             return false;
@@ -64,8 +64,8 @@ impl Detail {
         true
     }
 
-    /// Lays it out for a place of this size. What is laid out is drawn before the next key is
-    /// taken, so an end that stands in it was shown.
+    /// Lays out the lines for this size. The layout is drawn before the next key is handled, so a
+    /// last line in it counts as read.
     pub(super) fn lay_out(&mut self, columns: usize, height: usize, now: Timestamp) {
         self.lines = match &self.asked {
             Asked::Approval(approval) => covered::lines(approval, now, Some(columns)),
@@ -86,40 +86,40 @@ impl Detail {
         self.lines.len().saturating_sub(self.height)
     }
 
-    /// The lines that are to be seen.
+    /// The visible lines.
     pub(super) fn shown(&self) -> &[(Style, String)] {
         let end = (self.top + self.height).min(self.lines.len());
         &self.lines[self.top..end]
     }
 
-    /// How many lines come after those.
+    /// Number of lines after the visible ones.
     pub(super) fn more(&self) -> usize {
         self.lines.len().saturating_sub(self.top + self.height)
     }
 
-    /// Was its end shown?
+    /// True once the last line was visible.
     pub(super) fn is_read(&self) -> bool {
         self.is_read
     }
 
-    /// Could a person have read it? A key that is held down, or text that comes at once, says
-    /// nothing about it.
+    /// True if the user had time to read it. A key that is held down, or text that arrives at once,
+    /// is no sign of that.
     pub(super) fn is_calm(&self, now: Timestamp) -> bool {
         self.calm_since
             .is_some_and(|since| now.since(since) >= CALM_MS)
     }
 
-    /// A yes came too early: the time begins anew.
+    /// Restarts the time after an early `y`.
     pub(super) fn pressed_early(&mut self, now: Timestamp) {
         self.calm_since = Some(now);
     }
 
-    /// Scrolls by so many lines.
+    /// Scrolls by this number of lines.
     pub(super) fn scroll(&mut self, by: isize) {
         self.top = self.top.saturating_add_signed(by).min(self.last_top());
     }
 
-    /// The lines of a page; one of the page before stays.
+    /// Number of lines to scroll for a page; one line of the previous page stays visible.
     pub(super) fn page(&self) -> isize {
         isize::try_from(self.height.saturating_sub(1).max(1)).unwrap_or(1)
     }

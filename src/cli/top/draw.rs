@@ -1,4 +1,4 @@
-//! The picture of `abide top`: what the model knows, on a screen of any size.
+//! Draws the screen of `abide top` from its model, at any size.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Margin, Rect};
@@ -13,13 +13,13 @@ use crate::cli::text::{line, short, span, wrap};
 use crate::kernel::time::Timestamp;
 use crate::wire::gateway::{ModelProvider, Status};
 
-/// A smaller screen shows only that it is too small.
+/// Minimum columns and rows; a smaller screen shows only a note.
 const LEAST: (u16, u16) = (24, 8);
-/// A narrower screen leaves out what matters less.
+/// Below this width less important parts are left out.
 const NARROW: u16 = 60;
-/// A screen so wide shows the selected run beside the others.
+/// From this width on the selected run is shown beside the list.
 const WIDE: u16 = 120;
-/// Lines above and below the lists.
+/// Number of lines above and below the lists.
 const AROUND: u16 = 5;
 
 pub(super) const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
@@ -29,7 +29,7 @@ pub(super) const BAD: Style = Style::new().fg(Color::Red);
 pub(super) const BUSY: Style = Style::new().fg(Color::Cyan);
 pub(super) const ASKS: Style = Style::new().fg(Color::Yellow);
 
-/// Draws all of it. What lies over the lists is laid out for this size, too.
+/// Draws the screen. The overlay is laid out for this size, too.
 pub(super) fn draw(frame: &mut Frame<'_>, model: &mut Model, now: Timestamp) {
     let area = frame.area();
     if area.width < LEAST.0 || area.height < LEAST.1 {
@@ -71,11 +71,11 @@ pub(super) fn draw(frame: &mut Frame<'_>, model: &mut Model, now: Timestamp) {
         Line::styled(line(&said, message.width.into()), ASKS),
     );
     over(frame, area, model, now);
-    // It says what counts for what stands there now.
+    // Drawn last, because the keys depend on the layout of the overlay.
     one_line(frame, keys, keys_line(model, now, keys.width));
 }
 
-/// What waits takes a third of the room at most, with its head.
+/// Height of the list of requests with its head: at most a third of the room.
 fn waiting_height(model: &Model, room: u16) -> u16 {
     let count = u16::try_from(model.waiting.len()).unwrap_or(u16::MAX);
     match count {
@@ -119,7 +119,7 @@ fn head_line(model: &Model) -> Line<'static> {
     Line::from(spans)
 }
 
-/// How full the lanes are; on a narrow screen those that are in use.
+/// Usage of the lanes; a narrow screen shows only those in use.
 fn lanes_line(status: &Status, width: u16) -> Line<'static> {
     let mut spans = vec![Span::styled("lanes", DIM)];
     let is_narrow = width < NARROW;
@@ -143,7 +143,7 @@ fn lanes_line(status: &Status, width: u16) -> Line<'static> {
     Line::from(spans)
 }
 
-/// The providers: those that take no requests first, since the line may be cut.
+/// Health of the providers: those that take no requests first, because the line may be cut.
 fn models_line(status: &Status, now: Timestamp, width: u16) -> Line<'static> {
     let told = |provider: &ModelProvider| {
         let name = line(&provider.name, 20);
@@ -159,7 +159,7 @@ fn models_line(status: &Status, now: Timestamp, width: u16) -> Line<'static> {
                 (1, format!("{name} paused {left}: {why}"), ASKS)
             }
             (None, "ok") => (3, format!("{name} ok"), Style::new()),
-            // It was not asked since the start.
+            // No request was made since the start.
             (None, "") => (4, name, DIM),
             (None, state) => (2, format!("{name} {state}"), ASKS),
         }
@@ -202,7 +202,7 @@ fn run_list(frame: &mut Frame<'_>, area: Rect, model: &Model, now: Timestamp) {
     list(frame, area, &head, texts.collect());
 }
 
-/// A head and the part of these lines in which the selected one is.
+/// Draws a head and the part of these lines that contains the selected one.
 fn list(frame: &mut Frame<'_>, area: Rect, head: &str, lines: Vec<(Line<'static>, bool)>) {
     let [top, below] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(area);
     let height = usize::from(below.height);
@@ -270,9 +270,9 @@ fn detail_keys(is_read: bool, is_calm: bool, is_approval: bool) -> &'static str 
     }
 }
 
-/// What lies over the lists.
+/// Draws the overlay over the lists.
 fn over(frame: &mut Frame<'_>, area: Rect, model: &mut Model, now: Timestamp) {
-    // What was said last and the keys stay in sight.
+    // The message and the keys stay visible.
     let keys = area.height - 2;
     let whole = Rect {
         height: keys,
@@ -311,7 +311,7 @@ fn over(frame: &mut Frame<'_>, area: Rect, model: &mut Model, now: Timestamp) {
             let lines = help::lines(width);
             *top = (*top).min(lines.len().saturating_sub(inner.height.into()));
             let height = usize::from(inner.height);
-            // Where not all of it is seen, the last line says so.
+            // If not all of it is visible, the last line says so.
             let more = lines.len().saturating_sub(*top + height);
             let fits = if more > 0 {
                 height.saturating_sub(1)
@@ -359,7 +359,7 @@ fn over(frame: &mut Frame<'_>, area: Rect, model: &mut Model, now: Timestamp) {
     }
 }
 
-/// What was typed; of a long line its end.
+/// The typed text; of a long line its end.
 fn typed(text: &str, is_secret: bool, width: usize) -> Line<'static> {
     let shown: String = match is_secret {
         true => "*".repeat(text.chars().count()),

@@ -1,8 +1,8 @@
-//! The keys of `abide top`, as its help shows them.
+//! Help of `abide top`: its keys.
 
 use crate::cli::text::wrap;
 
-/// What each key does.
+/// Keys and their effects.
 const KEYS: [(&str, &str); 11] = [
     (
         "Up Down",
@@ -29,7 +29,7 @@ const KEYS: [(&str, &str); 11] = [
     ("q", "quit; the runs go on"),
 ];
 
-/// As lines of so many columns.
+/// The help as lines of at most `columns`.
 pub(super) fn lines(columns: usize) -> Vec<String> {
     let mut lines = Vec::new();
     for (key, what) in KEYS {

@@ -1,29 +1,19 @@
-//! Keys out of the bytes that a terminal in raw mode sends.
+//! Parses keys from the bytes that a terminal in raw mode sends.
 
-/// A key that a person has pressed.
+/// A pressed key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Key {
     /// A character.
     Char(char),
-    /// Enter.
     Enter,
-    /// Escape.
     Escape,
-    /// Backspace.
     Backspace,
-    /// Tab.
     Tab,
-    /// Arrow up.
     Up,
-    /// Arrow down.
     Down,
-    /// Page up.
     PageUp,
-    /// Page down.
     PageDown,
-    /// Home.
     Home,
-    /// End.
     End,
     /// Ctrl-U.
     Erase,
@@ -31,25 +21,25 @@ pub(super) enum Key {
     Redraw,
     /// Ctrl-C or Ctrl-D.
     Interrupt,
-    /// A character of text that was pasted: no key was pressed.
+    /// A character of pasted text: no key was pressed.
     Pasted(char),
 }
 
-/// Marks around text that was pasted.
+/// Marks at the start and the end of pasted text.
 const PASTE: [&[u8]; 2] = [b"\x1b[200~", b"\x1b[201~"];
-/// So much of a mark is the beginning of no key that is read here.
+/// Minimum length of a mark's beginning that is the beginning of no key handled here.
 const PART: usize = 3;
 
-/// Reads keys; text that was pasted may come in several parts.
+/// Parses keys; pasted text may arrive in several parts.
 #[derive(Default)]
 pub(super) struct Keys {
     is_pasted: bool,
-    /// The beginning of a mark.
+    /// The beginning of a mark, from the previous read.
     held: Vec<u8>,
 }
 
 impl Keys {
-    /// The keys in what has come. The sequence of a key that is cut at the end is taken as it is:
+    /// Parses the keys in `bytes`. The sequence of a key that is cut at the end is not held back:
     /// terminals write the bytes of a key at once.
     pub(super) fn read(&mut self, bytes: &[u8]) -> Vec<Key> {
         let mut all = std::mem::take(&mut self.held);
@@ -79,7 +69,7 @@ impl Keys {
     }
 }
 
-/// Pasted text steers nothing; where a line ends a space stands.
+/// Pasted text triggers no keys; its line ends become spaces.
 fn pasted(bytes: &[u8]) -> (Option<Key>, usize) {
     match bytes.first() {
         Some(b'\r' | b'\n' | b'\t') => (Some(Key::Pasted(' ')), 1),
@@ -91,7 +81,7 @@ fn pasted(bytes: &[u8]) -> (Option<Key>, usize) {
     }
 }
 
-/// The first key in these bytes, and how many it takes.
+/// The first key in these bytes, and its length in bytes.
 fn pressed(bytes: &[u8]) -> (Option<Key>, usize) {
     match bytes.first() {
         Some(0x1b) => escape(bytes),
@@ -106,7 +96,7 @@ fn pressed(bytes: &[u8]) -> (Option<Key>, usize) {
     }
 }
 
-/// A key that sends a sequence, or Escape itself; and how many bytes it takes.
+/// A key that sends a sequence, or Escape itself, and its length in bytes.
 fn escape(bytes: &[u8]) -> (Option<Key>, usize) {
     let (Some(b'[' | b'O'), Some(_)) = (bytes.get(1), bytes.get(2)) else {
         return (Some(Key::Escape), 1);

@@ -1,6 +1,6 @@
-//! `abide top`: everything that goes on, on a full screen. Here is the loop: events, keys, signals and
-//! answers of the daemon come in, and each time a picture goes out. `model.rs` is what is known,
-//! `press.rs` what a key does, `draw.rs` the picture, `terminal.rs` the terminal.
+//! `abide top`: a full-screen view of all open work. This file has the main loop: it takes events,
+//! keys, signals and replies of the daemon, and draws the screen after each. `model.rs` holds the
+//! state, `press.rs` handles keys, `draw.rs` draws, and `terminal.rs` controls the terminal.
 
 mod act;
 mod detail;
@@ -41,15 +41,16 @@ use press::Next;
 use read::Reader;
 use terminal::{Crossterm, Taken};
 
-/// Ages on the screen are drawn anew so often.
+/// Interval at which ages are redrawn.
 const TICK: Duration = Duration::from_secs(1);
 
-/// See and steer everything that goes on, on a full screen
+/// Watch and control all runs on a full screen
 ///
-/// Runs as trees, what waits for you, how full the lanes are and how the providers of models are,
-/// as it happens. Approvals are shown whole, with their diff, before they can be given. Keys are
-/// shown below the lists, and all of them with ?. A daemon that is restarted is found again. Without
-/// a terminal use abide ps; programs use abide ps --json or abide events --json.
+/// Shows runs as trees, open requests, the usage of the lanes and the health of the model
+/// providers, as they change. Approvals are shown completely, with their diff, before they can be
+/// given. Keys are shown below the lists, and all of them with ?. The connection is restored after
+/// a restart of the daemon. Without a terminal use abide ps; programs use abide ps --json or abide
+/// events --json.
 #[derive(Debug, Args)]
 #[command(after_help = "abide top")]
 pub(crate) struct Top {}
@@ -98,17 +99,17 @@ fn failed(error: std::io::Error) -> Failure {
     Failure::local("the screen cannot be drawn", error)
 }
 
-/// Why the loop was left.
+/// Why the loop has ended.
 enum Out {
-    /// For good, with this exit code.
+    /// Quit, with this exit code.
     Quit(u8),
-    /// To follow a run.
+    /// Attach to this run.
     Attach(RunId),
 }
 
-/// The terminal and what it shows.
+/// The terminal and its content.
 struct Screen {
-    // Dropped last: what is drawn goes before the terminal is given back.
+    // Fields are dropped in this order: the drawing ends before `taken` gives the terminal back.
     terminal: Terminal<Crossterm>,
     model: Model,
     clock: Clock,
@@ -127,10 +128,10 @@ impl Screen {
     }
 }
 
-/// What the daemon is asked for beside the picture.
+/// A pending action.
 type Acting<'a> = Pin<Box<dyn Future<Output = Outcome> + 'a>>;
 
-/// Everything that comes in.
+/// All inputs of the loop.
 struct Looking<'a> {
     common: &'a Common,
     watch: Watch<'a>,
@@ -141,7 +142,7 @@ struct Looking<'a> {
 }
 
 impl<'a> Looking<'a> {
-    /// Goes on until the person wants something else, or a signal comes.
+    /// Runs until the user quits or attaches, or a signal arrives.
     async fn look(&mut self, screen: &mut Screen, ends: &mut Ends) -> Result<Out, Failure> {
         let mut tick = interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -177,7 +178,7 @@ impl<'a> Looking<'a> {
         }
     }
 
-    /// Takes keys one by one: what a key decides on was drawn before it counts.
+    /// Handles keys one by one: what a key decides on was drawn before the key counts.
     fn press(
         &mut self,
         screen: &mut Screen,
@@ -201,8 +202,8 @@ impl<'a> Looking<'a> {
         Ok(None)
     }
 
-    /// Looks for the daemon, with the last picture on the screen; a code: the person or a signal
-    /// ends it. The error says that it has not come back in time.
+    /// Reconnects to the daemon with the last picture on the screen; returns the exit code if the
+    /// user or a signal ends that. Fails if the daemon has not come back in time.
     async fn come_back(
         &mut self,
         screen: &mut Screen,
@@ -242,8 +243,8 @@ impl<'a> Looking<'a> {
         }
     }
 
-    /// Follows a run as `abide attach` does, on the terminal as it was before, and comes back; a
-    /// code: a signal ends it.
+    /// Follows a run as `abide attach` does, with the terminal restored, and returns; an exit code
+    /// if a signal ends it.
     async fn attach(
         &mut self,
         run: RunId,
@@ -262,7 +263,7 @@ impl<'a> Looking<'a> {
         }
         print::note(&print::styled(print::DIM, "Enter goes back to abide top"));
         tokio::select! {
-            // The end of the input ends the loop, too.
+            // The end of the input ends the main loop, too.
             _ = self.person.line() => {}
             code = ends.terminated() => return Ok(Some(code)),
         }

@@ -1,5 +1,5 @@
-//! What `abide top` knows: runs as trees, what waits for a person, how the daemon is, and where the
-//! person is in all of it. Nothing here reads, asks or draws.
+//! State of `abide top`: runs as trees, open requests, the daemon's status, and the selection.
+//! Nothing here reads, requests or draws.
 
 use std::collections::HashSet;
 
@@ -13,40 +13,40 @@ use crate::kernel::ids::RunId;
 use crate::wire::gateway::Status;
 use crate::wire::shapes::Run;
 
-/// The most ended runs that are shown beside those that are open.
+/// Maximum number of ended runs that are shown beside the open ones.
 pub(super) const ENDED: u32 = 20;
 
-/// All of it.
+/// The state of the screen.
 #[derive(Default)]
 pub(super) struct Model {
-    /// How the daemon is; `None` before it was asked.
+    /// The daemon's status; `None` before it was read.
     pub(super) status: Option<Status>,
-    /// The runs in the order in which they are shown, each with its level in the tree.
+    /// The runs in the order of display, each with its level in the tree.
     pub(super) runs: Vec<(usize, Run)>,
-    /// There are more open runs than are shown.
+    /// True if there are more open runs than are shown.
     pub(super) more: bool,
-    /// What waits for a person, oldest first.
+    /// Requests and reviews that wait for a user, oldest requests first.
     pub(super) waiting: Vec<Waits>,
-    /// Where the person is.
+    /// The selection.
     pub(super) at: At,
-    /// What lies over the lists.
+    /// The overlay over the lists.
     pub(super) over: Over,
-    /// What was said last to the person.
+    /// The last note for the user.
     pub(super) message: Option<String>,
-    /// Why the picture may be old: the daemon is looked for.
+    /// True while the daemon is unreachable, so that the picture may be outdated.
     pub(super) lost: bool,
 }
 
-/// Something that waits for a person.
+/// Something that waits for a user.
 pub(super) enum Waits {
     /// An approval, a question or a value, which can be answered here.
     For(Box<Asked>),
-    /// A run with calls that may have happened.
+    /// A run with calls whose outcome must be reviewed.
     Review(Box<Run>),
 }
 
 impl Waits {
-    /// Which one.
+    /// Id of the request, or of the run with the review.
     pub(super) fn id(&self) -> Uuid {
         match self {
             Waits::For(asked) => asked.id(),
@@ -66,34 +66,33 @@ impl Waits {
 /// What is selected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum At {
-    /// The first thing that there is.
+    /// The first line, whatever it is.
     #[default]
     First,
-    /// Something that waits.
+    /// A request or review, by its id.
     Waiting(Uuid),
     /// A run.
     Run(RunId),
 }
 
-/// What lies over the lists.
+/// The overlay over the lists.
 #[derive(Default)]
 pub(super) enum Over {
-    /// Nothing.
+    /// No overlay.
     #[default]
     Nothing,
-    /// The keys; scrolled by so many lines.
+    /// The help, scrolled by this number of lines.
     Help(usize),
-    /// Something that waits, whole.
+    /// The full view of a request.
     Detail(Box<Detail>),
-    /// A line for this run is typed.
+    /// The input of a message that steers this run.
     Steer(RunId, String),
-    /// Whether this run is to be cancelled.
+    /// The confirmation for cancelling this run.
     Cancel(RunId),
 }
 
 impl Model {
-    /// Takes over the runs as they are now: trees with the newest first, each run below the one
-    /// that has asked for it.
+    /// Takes over the current runs: trees with the newest first, each run below its parent.
     pub(super) fn take_runs(&mut self, mut runs: Vec<Run>, more: bool) {
         self.more = more;
         let known: HashSet<RunId> = runs.iter().map(|run| run.run_id).collect();
@@ -103,10 +102,10 @@ impl Model {
                 .is_none_or(|parent| !known.contains(&parent))
         };
         let (mut tops, below): (Vec<Run>, Vec<Run>) = runs.into_iter().partition(is_top);
-        // What goes on comes before what has ended.
+        // Open trees come before ended ones.
         tops.sort_by_key(|run| std::cmp::Reverse((!tree::is_ended(&run.state), run.created_at)));
         self.runs.clear();
-        // By the loop and not by recursion: how deep trees are is the daemon's to say.
+        // A loop instead of recursion: the depth of the trees is up to the daemon.
         let mut open: Vec<(usize, Run)> = tops.into_iter().rev().map(|run| (0, run)).collect();
         let mut below: Vec<Option<Run>> = below.into_iter().map(Some).collect();
         while let Some((level, run)) = open.pop() {
@@ -121,8 +120,8 @@ impl Model {
         }
     }
 
-    /// Takes over what approvals and questions wait; what runs lack is known from them. Says which
-    /// detail had to be closed.
+    /// Takes over the open approvals and questions; missing values and reviews are taken from the
+    /// runs. A detail view whose request is no longer open is closed.
     pub(super) fn take_asked(&mut self, asked: Vec<Asked>) {
         let reviews = self.runs.iter().filter(|(_, run)| run.needs_review);
         let reviews: Vec<Waits> = reviews
@@ -158,10 +157,10 @@ impl Model {
         }
     }
 
-    /// Takes over what came of what the person has done.
+    /// Takes over the result of an action.
     pub(super) fn acted(&mut self, outcome: Outcome) {
         self.message = Some(outcome.message);
-        // It is read and decided again, unless the person looks at something else already.
+        // A refused approval is shown again, unless the user already looks at something else.
         if let (Some(asked), Over::Nothing) = (outcome.again, &self.over) {
             self.over = Over::Detail(Box::new(Detail::of(asked)));
         }
@@ -174,7 +173,7 @@ impl Model {
         waiting.chain(runs).collect()
     }
 
-    /// What is selected now; `None`: there is nothing.
+    /// The current selection; `None` if nothing can be selected.
     pub(super) fn selected(&self) -> Option<At> {
         let places = self.places();
         match places.contains(&self.at) {
@@ -183,7 +182,7 @@ impl Model {
         }
     }
 
-    /// Moves by so many places, and no further than to the first or last.
+    /// Moves the selection by this number of lines, at most to the first or the last.
     pub(super) fn go(&mut self, by: isize) {
         let places = self.places();
         let Some(last) = places.len().checked_sub(1) else {
@@ -195,7 +194,7 @@ impl Model {
         self.at = places[next];
     }
 
-    /// Moves from what waits to the runs, or back.
+    /// Moves the selection from the requests to the runs, or back.
     pub(super) fn go_over(&mut self) {
         let first_run = self.runs.first().map(|(_, run)| At::Run(run.run_id));
         let first_waiting = self.waiting.first().map(|one| At::Waiting(one.id()));
@@ -206,7 +205,7 @@ impl Model {
         self.at = next.unwrap_or(self.at);
     }
 
-    /// What waits that is selected.
+    /// The selected request or review.
     pub(super) fn selected_waiting(&self) -> Option<&Waits> {
         let Some(At::Waiting(id)) = self.selected() else {
             return None;
@@ -214,7 +213,7 @@ impl Model {
         self.waiting.iter().find(|one| one.id() == id)
     }
 
-    /// The run that is selected, or the one of what waits.
+    /// The selected run, or the run of the selected request.
     pub(super) fn selected_run(&self) -> Option<RunId> {
         match self.selected()? {
             At::Run(run) => Some(run),

@@ -1,4 +1,4 @@
-//! What a key does in `abide top`: changes the model, or is something that the loop carries out.
+//! Key handling of `abide top`: a key changes the model, or returns a task for the main loop.
 
 use super::act::Act;
 use super::detail::Detail;
@@ -10,26 +10,26 @@ use crate::cli::tree;
 use crate::kernel::ids::RunId;
 use crate::kernel::time::Timestamp;
 
-/// Lines of one step of Page Up and Page Down in the lists.
+/// Number of lines for Page Up and Page Down in the lists.
 const PAGE: isize = 10;
-/// Lines of one page of the help.
+/// Number of lines for a page of the help.
 const HELP_PAGE: usize = 5;
 
-/// What the loop has to do after a key.
+/// What the main loop has to do after a key.
 pub(super) enum Next {
-    /// Draw.
+    /// Draw the screen.
     Draw,
-    /// Draw from an empty screen.
+    /// Clear the screen and draw it.
     Redraw,
-    /// Leave.
+    /// Quit the program.
     Quit,
-    /// Follow this run, and come back.
+    /// Attach to this run, and return.
     Attach(RunId),
-    /// Ask the daemon for something.
+    /// Execute this action.
     Do(Act),
 }
 
-/// Takes a key.
+/// Handles a key.
 pub(super) fn press(model: &mut Model, key: Key, now: Timestamp) -> Next {
     if key == Key::Interrupt {
         return Next::Quit;
@@ -83,7 +83,7 @@ fn in_lists(model: &mut Model, key: Key) -> Next {
             Some(At::Run(run)) => return Next::Attach(run),
             _ => open(model),
         },
-        // What decides opens nothing: a key that is held down would decide on all that waits.
+        // Keys that decide open nothing: a key that is held down would decide on every request.
         Key::Char(' ') => open(model),
         Key::Char('a') => {
             if let Some(run) = model.selected_run() {
@@ -105,7 +105,7 @@ fn in_lists(model: &mut Model, key: Key) -> Next {
     Next::Draw
 }
 
-/// Shows what waits and is selected.
+/// Opens the selected request.
 fn open(model: &mut Model) {
     match model.selected_waiting() {
         Some(Waits::For(asked)) => {
@@ -122,7 +122,7 @@ fn open(model: &mut Model) {
     }
 }
 
-/// The run that is selected, if it has not ended.
+/// The selected run, if it has not ended.
 fn open_run(model: &mut Model) -> Option<RunId> {
     let run = model.selected_run()?;
     let has_ended = model.run(run).is_some_and(|run| tree::is_ended(&run.state));

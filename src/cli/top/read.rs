@@ -1,5 +1,5 @@
-//! Reads for `abide top` what events say has changed, soon after they have said it. While nothing
-//! happens, nothing is asked.
+//! Reads for `abide top` what events report as changed, shortly after them. Without events nothing
+//! is read.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -16,9 +16,9 @@ use crate::wire::input::{PAGE_LIMIT, PageSize};
 use crate::wire::runs::{ListRuns, Runs, State};
 use crate::wire::shapes::Run;
 
-/// What happens within this time is read at once.
+/// Changes within this time are read together.
 const TOGETHER: Duration = Duration::from_millis(100);
-/// After a reading that has failed it is tried again.
+/// Delay until a failed read is tried again.
 const AGAIN: Duration = Duration::from_millis(500);
 
 const OPEN: [State; 4] = [
@@ -35,7 +35,7 @@ const OVER: [State; 5] = [
     State::Interrupted,
 ];
 
-/// The events that change the picture.
+/// Subscription to the events that change the screen.
 pub(super) fn events() -> SubscribeEvents {
     let kinds = [
         "run.*",
@@ -56,20 +56,20 @@ pub(super) fn events() -> SubscribeEvents {
     }
 }
 
-/// What has changed since it was read.
+/// What has changed since it was read last.
 pub(super) struct Reader {
     clock: Clock,
     runs: bool,
     asked: bool,
     status: bool,
-    /// When that is to be read, by the clock; `None`: nothing has changed.
+    /// Time of the next read, by the monotonic clock; `None` if nothing has changed.
     due: Option<Duration>,
-    /// What people were asked when that was read last.
+    /// The open requests when they were read last.
     known: Vec<Asked>,
 }
 
 impl Reader {
-    /// Nothing has changed.
+    /// A reader without changes.
     pub(super) fn new(clock: Clock) -> Reader {
         Reader {
             clock,
@@ -81,19 +81,19 @@ impl Reader {
         }
     }
 
-    /// Everything is to be read.
+    /// Marks everything as changed.
     pub(super) fn anew(&mut self) {
         (self.runs, self.asked, self.status) = (true, true, true);
         self.soon();
     }
 
-    /// Takes over what an event says has changed.
+    /// Marks what an event reports as changed.
     pub(super) fn hear(&mut self, event: &Event) {
         let kind = event.kind.as_str();
         let group = kind.split('.').next().unwrap_or(kind);
         match group {
             "approval" | "question" => (self.runs, self.asked, self.status) = (true, true, true),
-            // A run that ends takes what it has asked with it.
+            // The requests of a run are closed when it ends.
             "run" if kind == "run.ended" => {
                 (self.runs, self.asked, self.status) = (true, true, true);
             }
@@ -108,7 +108,7 @@ impl Reader {
         self.due.get_or_insert(self.clock.monotonic() + TOGETHER);
     }
 
-    /// Returns when something is to be read.
+    /// Waits until something is to be read.
     pub(super) async fn due(&self) {
         match self.due {
             Some(due) => tokio::time::sleep(due.saturating_sub(self.clock.monotonic())).await,
@@ -116,7 +116,8 @@ impl Reader {
         }
     }
 
-    /// Reads it. A link that is lost is found again by the subscription, and then all is read.
+    /// Reads what has changed. The subscription restores a lost connection, after which everything
+    /// is read.
     pub(super) async fn read(&mut self, link: &Link, model: &mut Model) -> Result<(), Failure> {
         self.due = None;
         match self.read_changed(link, model).await {
@@ -140,7 +141,7 @@ impl Reader {
         if self.runs {
             let (mut runs, more) = runs(link, &OPEN, PAGE_LIMIT).await?;
             let (over, _) = self::runs(link, &OVER, ENDED).await?;
-            // A run that ended between the two questions is in both answers.
+            // A run that ended between the two requests is in both replies.
             let ended: HashSet<RunId> = over.iter().map(|run| run.run_id).collect();
             runs.retain(|run| !ended.contains(&run.run_id));
             runs.extend(over);

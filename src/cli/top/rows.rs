@@ -1,4 +1,4 @@
-//! Runs and what waits for a person as lines of the lists of `abide top`.
+//! Formats runs and open requests as lines of the lists of `abide top`.
 
 use anstyle::{AnsiColor, Color as Ink, Effects};
 use ratatui::style::{Color, Modifier, Style};
@@ -14,15 +14,15 @@ use crate::cli::whole;
 use crate::kernel::time::Timestamp;
 use crate::wire::shapes::Run;
 
-/// Deeper runs are not indented further.
+/// Maximum level of indentation; deeper runs are not indented further.
 const DEEPEST: usize = 8;
 
-/// What stands in front of a run in its tree, by its level and those of the runs behind it.
+/// Branch lines in front of a run in its tree, from its level and those of the runs after it.
 pub(super) fn branch(levels: &[usize]) -> String {
     let Some((level, behind)) = levels.split_first().filter(|(level, _)| **level > 0) else {
         return String::new();
     };
-    // Is another child of the same run above to come, at this level?
+    // True if another run at this level follows under the same ancestor.
     let goes_on = |wanted: usize| {
         let mut below = behind.iter().take_while(|level| **level >= wanted);
         below.any(|level| *level == wanted)
@@ -35,7 +35,7 @@ pub(super) fn branch(levels: &[usize]) -> String {
     text
 }
 
-/// A run behind this branch: its mark and name, its state, and what there is to know of it.
+/// A run behind its branch: its mark, id, name, state and news.
 pub(super) fn run(run: &Run, branch: &str, now: Timestamp, width: usize) -> Line<'static> {
     let (mark, style) = match &*run.state {
         "ok" => ("✓", GOOD),
@@ -59,7 +59,7 @@ pub(super) fn run(run: &Run, branch: &str, now: Timestamp, width: usize) -> Line
     )
 }
 
-/// What there is to know of a run: news first, they must not be cut off.
+/// News and title of a run: the news first, because the end may be cut off.
 fn news(run: &Run, now: Timestamp) -> String {
     let title = &run.title;
     match (&*run.state, &run.step) {
@@ -80,7 +80,7 @@ fn news(run: &Run, now: Timestamp) -> String {
     }
 }
 
-/// Why a run is paused; what it needs of a person stands above the runs, with how to give it.
+/// Why a run is paused; its request is in the list above the runs, with the way to answer it.
 fn pause(run: &Run) -> String {
     match run.pause_reason.as_deref() {
         Some("approval") => "waits for your approval".to_owned(),
@@ -89,7 +89,7 @@ fn pause(run: &Run) -> String {
     }
 }
 
-/// What waits for a person, on one line.
+/// Formats an open request or review on one line.
 pub(super) fn waiting(one: &Waits, now: Timestamp, width: usize) -> String {
     let text = match one {
         Waits::For(asked) => asks(asked, now),
@@ -102,7 +102,7 @@ pub(super) fn waiting(one: &Waits, now: Timestamp, width: usize) -> String {
     line(&text, width)
 }
 
-/// What a run asks, with how long it may be answered.
+/// Formats a request with the time that is left for it.
 fn asks(asked: &Asked, now: Timestamp) -> String {
     let left = |until: Timestamp| span(until.since(now));
     match asked {
@@ -129,7 +129,7 @@ fn asks(asked: &Asked, now: Timestamp) -> String {
     }
 }
 
-/// What there is to know of the selected run, where there is room for it.
+/// Details of the selected run, for a wide screen.
 pub(super) fn details(run: &Run, now: Timestamp) -> Vec<String> {
     let mut lines = vec![
         format!("{} ({})", run.title, run.state),
@@ -164,7 +164,7 @@ pub(super) fn details(run: &Run, now: Timestamp) -> Vec<String> {
         .collect()
 }
 
-/// A style of the plain output, as the screen draws it.
+/// Converts a style of the plain output for the screen.
 pub(super) fn style_of(style: anstyle::Style) -> Style {
     let mut out = Style::new();
     out.fg = match style.get_fg_color() {

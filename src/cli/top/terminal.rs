@@ -1,5 +1,5 @@
-//! The terminal as `abide top` takes it over: the alternate screen in raw mode, drawn by crossterm's
-//! commands, and given back on every way out, also after a panic.
+//! Terminal control of `abide top`: the alternate screen in raw mode, drawn by crossterm's
+//! commands, and restored at every exit, also after a panic.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Mutex, PoisonError};
@@ -25,20 +25,21 @@ use rustix::termios::{
 use crate::cli::failure::Failure;
 use crate::cli::person;
 
-/// What a terminal is taken for that does not say how large it is.
+/// Assumed size of a terminal that does not report its own.
 const USUAL: Size = Size {
     width: 80,
     height: 24,
 };
 
-/// From here on the terminal marks what is pasted, so that it is not taken for keys; or no more.
+/// Bracketed paste mode on and off: the terminal marks pasted text, so that it is not taken for
+/// keys.
 const PASTES_ARE_MARKED: &str = "\u{1b}[?2004h";
 const PASTES_ARE_NOT_MARKED: &str = "\u{1b}[?2004l";
 
 /// The terminal's modes before it was taken over; `None` while it is not.
 static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
 
-/// Is there a terminal that can show a full screen? The error says what to use where there is none.
+/// Fails, with alternatives as a hint, if there is no terminal that can show a full screen.
 pub(super) fn check() -> Result<(), Failure> {
     let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
     if io::stdout().is_terminal() && person::is_at_the_terminal() && !is_dumb {
@@ -70,7 +71,7 @@ impl Taken {
         let mut raw = before.clone();
         raw.local_modes
             .remove(LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG | LocalModes::IEXTEN);
-        // Ctrl-S would stop the screen, and with it everything here.
+        // Ctrl-S would stop the output, and block this program.
         raw.input_modes.remove(InputModes::IXON | InputModes::ICRNL);
         raw.special_codes[SpecialCodeIndex::VMIN] = 1;
         raw.special_codes[SpecialCodeIndex::VTIME] = 0;
@@ -88,7 +89,7 @@ impl Taken {
         .map_err(failed)
     }
 
-    /// Once this returns, the terminal is as it was before.
+    /// Once this returns, the terminal has its previous modes and screen.
     pub(super) fn leave(&self) {
         restore();
     }
@@ -100,14 +101,14 @@ impl Drop for Taken {
     }
 }
 
-/// Puts the terminal back as it was, if it is taken over.
+/// Restores the terminal, if it is taken over.
 fn restore() {
     let before = BEFORE.lock().unwrap_or_else(PoisonError::into_inner).take();
     let Some(before) = before else {
         return;
     };
     let mut out = io::stdout().lock();
-    // A terminal that is gone cannot be put back, and needs not be.
+    // A terminal that is gone cannot be restored, and need not be.
     let _ = queue!(
         out,
         ResetColor,
@@ -120,7 +121,7 @@ fn restore() {
     let _ = tcsetattr(io::stdin(), OptionalActions::Now, &before);
 }
 
-/// A panic is printed on the screen that stays, not on the one that goes.
+/// Restores the terminal before a panic is printed, so that the text stays on the screen.
 fn hook_panics() {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -129,14 +130,14 @@ fn hook_panics() {
     }));
 }
 
-/// Draws cells on standard output. ratatui's own backend for crossterm comes with a second way of
+/// Draws cells on standard output. ratatui's own backend for crossterm includes a second way of
 /// reading keys, which is not used here.
 pub(super) struct Crossterm {
     has_colours: bool,
 }
 
 impl Crossterm {
-    /// With colours where standard output may have them.
+    /// A backend with colours if standard output may have them.
     pub(super) fn new() -> Crossterm {
         let choice = anstream::AutoStream::choice(&io::stdout());
         Crossterm {
@@ -184,7 +185,7 @@ impl Backend for Crossterm {
     }
 
     fn get_cursor_position(&mut self) -> io::Result<Position> {
-        // Only a picture that is drawn below a prompt would need it.
+        // Needed only for a picture that is drawn below a prompt.
         Ok(Position::ORIGIN)
     }
 
@@ -234,7 +235,7 @@ const ATTRIBUTES: [(Modifier, Attribute); 4] = [
     (Modifier::REVERSED, Attribute::Reverse),
 ];
 
-/// The colours that are drawn with here.
+/// Converts the colours that are used here.
 fn ink(colour: Color) -> Ink {
     match colour {
         Color::Red => Ink::DarkRed,

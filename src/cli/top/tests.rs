@@ -1,4 +1,4 @@
-//! The picture of `abide top` at several sizes, and what its keys do.
+//! Tests of the screen of `abide top` at several sizes, and of its keys.
 
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -21,7 +21,7 @@ fn now() -> Timestamp {
     after(0)
 }
 
-/// So many milliseconds later.
+/// The test's time plus this number of milliseconds.
 fn after(ms: u64) -> Timestamp {
     let text = format!("2026-11-30T00:54:{:02}.{:03}Z", 20 + ms / 1_000, ms % 1_000);
     serde_json::from_value(json!(text)).unwrap()
@@ -144,7 +144,7 @@ fn every_part_is_there_at_every_size() {
         }
         let lines = seen.lines().count();
         assert_eq!(lines, usize::from(size.1), "{seen}");
-        // The last line is that of the keys, and nothing has run over it.
+        // The last line has the keys, and nothing was drawn over it.
         assert!(seen.lines().last().unwrap().contains("? help"), "{seen}");
     }
 }
@@ -212,12 +212,12 @@ fn an_approval_is_given_after_its_end_was_shown() {
 #[test]
 fn a_yes_that_is_held_down_or_pasted_decides_on_nothing() {
     let mut model = model(2, 3);
-    // In the lists it opens nothing.
+    // In the lists these keys open nothing.
     for text in ["y", "n", "yyyy", "\u{1b}[200~\ry\u{1b}[201~"] {
         assert!(matches!(keys(&mut model, text), Next::Draw), "{text}");
         assert!(matches!(model.over, Over::Nothing), "{text}");
     }
-    // Keys that come at once.
+    // Keys that arrive at once.
     assert!(matches!(keys(&mut model, "\ry"), Next::Draw));
     // Held down, and pasted.
     for ms in (0..3_000).step_by(30) {

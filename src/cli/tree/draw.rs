@@ -1,5 +1,5 @@
-//! The picture as lines: what people are asked, then each run with the calls that it made last,
-//! and below a call the run that carries it out. The lines fit the screen that they are for.
+//! Draws the tree as lines: open requests, then each run with its last calls, and below a call the
+//! run that executes it. The lines fit the given screen.
 
 use anstyle::{AnsiColor, Style};
 use unicode_width::UnicodeWidthStr;
@@ -13,40 +13,40 @@ use crate::kernel::ids::{RunId, StepId};
 use crate::kernel::time::Timestamp;
 use crate::wire::shapes::{Run, Step};
 
-/// How many calls are shown below a run where there is room.
+/// Number of calls that are shown below a run if there is room.
 const SHOWN: usize = 5;
-/// From so many milliseconds without a step on it is said how long nothing happened.
+/// Milliseconds without a step after which the quiet time is shown.
 const QUIET_MS: u64 = 5_000;
-/// How much of a text that is coming is looked at for its last lines.
+/// Number of characters at the end of a streamed text that are searched for its last lines.
 const TAIL: usize = 20_000;
-/// In fewer columns than this a run goes without its digits.
+/// Below this number of columns, a run is shown without its id.
 const NARROW: usize = 32;
-/// In fewer columns than this nothing is said of a call's arguments or outcome.
+/// Below this number of columns, a call's arguments or outcome are left out.
 const NARROWEST: usize = 8;
-/// For what is not over yet.
+/// Style of what has not ended yet.
 const OPEN: Style = AnsiColor::Yellow.on_default();
 
 const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
 
-/// How the picture is looked at.
+/// Parameters of a drawing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Look {
-    /// When.
+    /// The current time.
     pub(crate) now: Timestamp,
-    /// Which picture of the spinners it is.
+    /// Frame of the spinners.
     pub(crate) frame: usize,
-    /// How wide a line may be.
+    /// Maximum width of a line.
     pub(crate) columns: usize,
-    /// How many lines may be drawn.
+    /// Maximum number of lines.
     pub(crate) rows: usize,
 }
 
-/// What is left out where there is not enough room for everything.
+/// Level of detail, which is reduced until everything fits.
 #[derive(Clone, Copy)]
 struct Detail {
-    /// So many calls below a run, apart from those that others carry out right now.
+    /// Maximum number of calls below a run, apart from those that open child runs execute.
     calls: usize,
-    /// The calls of runs that have carried out theirs.
+    /// Show the calls of child runs that have ended.
     ended: bool,
 }
 
@@ -64,7 +64,7 @@ impl Detail {
     }
 }
 
-/// How a run or call stands, as a mark in front of its line.
+/// State of a run or call, as a mark in front of its line.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mark {
     Pending,
@@ -104,7 +104,7 @@ impl Mark {
 }
 
 impl Tree {
-    /// The picture in lines that fit `look`.
+    /// Draws the tree in lines that fit `look`.
     pub(crate) fn draw(&self, look: &Look) -> Vec<String> {
         let mut lines = Vec::new();
         for detail in DETAILS {
@@ -116,7 +116,7 @@ impl Tree {
             };
             self.draw_roots(&mut lines, pen);
             if lines.len() <= look.rows {
-                // A text that is written gets the lines that are left.
+                // Streamed text gets the lines that are left.
                 if self.writes() && look.rows != usize::MAX {
                     pen.text += look.rows - lines.len();
                     lines = self.asked().iter().flat_map(|one| ask(one, look)).collect();
@@ -141,13 +141,13 @@ impl Tree {
         }
     }
 
-    /// Is the one run that all of this is about writing?
+    /// True if exactly one run is writing.
     fn writes(&self) -> bool {
         let mut writers = self.runs.iter().filter(|one| one.coming.is_some());
         writers.next().is_some() && writers.next().is_none()
     }
 
-    /// The line of a call that has ended, for good.
+    /// The permanent line of a call that has ended.
     pub(crate) fn told_call(&self, run: RunId, call: StepId, look: &Look) -> Option<String> {
         let followed = self.runs.iter().find(|one| one.run.run_id == run)?;
         let mut steps = followed.steps.iter();
@@ -164,8 +164,8 @@ impl Tree {
         run.parent_run_id.is_some_and(|parent| self.has(parent))
     }
 
-    /// A run on its own line, and what it does below it. Of one that has ended and is not
-    /// to be drawn whole the line is enough.
+    /// Draws a run on its own line, and its work below. An ended run that is not to be drawn
+    /// completely gets only its line.
     fn draw_run(
         &self,
         lines: &mut Vec<String>,
@@ -180,8 +180,8 @@ impl Tree {
         }
     }
 
-    /// What a run does: its last calls, the runs that it asked for besides, and what it came
-    /// to, where it carries out a call of the run above it.
+    /// Draws the work of a run: its last calls, its other child runs and, if it executes a call of
+    /// its parent run, its result.
     fn draw_work(
         &self,
         lines: &mut Vec<String>,
@@ -223,7 +223,7 @@ impl Tree {
                 self.draw_work(lines, pen, child, &inner, true);
             }
         }
-        // Of a call that stands above the picture, too.
+        // Calls that were printed above the tree count, too.
         let carries_a_call = |other: &Followed| {
             let is_it = |child: &Followed| child.run.run_id == other.run.run_id;
             let of_tools = followed.steps.iter().filter(|step| step.tool.is_some());
@@ -245,12 +245,12 @@ impl Tree {
     }
 }
 
-/// What lines are drawn with.
+/// Parameters of drawn lines.
 #[derive(Clone, Copy)]
 struct Pen<'a> {
     look: &'a Look,
     detail: Detail,
-    /// So many lines of a text that is written are shown.
+    /// Maximum number of lines of streamed text.
     text: usize,
 }
 
@@ -259,7 +259,7 @@ impl Pen<'_> {
         self.look.columns.saturating_sub(indent.width())
     }
 
-    /// Further in, as long as there is room for it.
+    /// A deeper indentation, as long as there is room for it.
     fn deeper(&self, indent: &str, by: &str) -> String {
         match indent.width() + by.width() <= self.look.columns / 3 {
             true => format!("{indent}{by}"),
@@ -267,7 +267,7 @@ impl Pen<'_> {
         }
     }
 
-    /// The line of a run: how it stands.
+    /// The line of a run with its state.
     fn head(&self, followed: &Followed, indent: &str) -> String {
         let run = &followed.run;
         let mark = Mark::of_run(run).draw(self.look.frame);
@@ -288,14 +288,14 @@ impl Pen<'_> {
         )
     }
 
-    /// The line of a call: its tool, what it was called with, and what came out, unless that
-    /// has a line of its own.
+    /// The line of a call: its tool, its arguments and its outcome, unless that has a line of its
+    /// own.
     fn call(&self, indent: &str, is_last: bool, step: &Step, child: Option<&Followed>) -> String {
         let branch = styled(DIM, format!("{indent}{}", branch(is_last)));
         format!("{branch} {}", self.bare_call(indent, step, child))
     }
 
-    /// A call as it is drawn behind its branch.
+    /// A call without its branch.
     fn bare_call(&self, indent: &str, step: &Step, child: Option<&Followed>) -> String {
         let mut room = self.room(indent).saturating_sub(4);
         let tool = line(step.tool.as_deref().unwrap_or(&step.kind), room);
@@ -303,7 +303,7 @@ impl Pen<'_> {
         let mark = child.map_or_else(|| Mark::of_step(step), |child| Mark::of_run(&child.run));
         let out = match child.map(|child| &child.run) {
             Some(run) if !is_ended(&run.state) => Some((DIM, "·", standing(run, self.look.now))),
-            // What it came to stands below it, where there is room.
+            // The outcome is on a line below, if there is room for it.
             Some(run) => result(run)
                 .filter(|_| !self.detail.ended)
                 .map(|(style, text)| (style, "→", text)),
@@ -315,7 +315,7 @@ impl Pen<'_> {
             }),
         };
         let out = out.map(|(style, mark, text)| (style, line(&format!(" {mark} {text}"), room)));
-        // Where there is an outcome, some of both is to be seen.
+        // If there is an outcome, a part of both is shown.
         let most = match &out {
             Some((_, out)) => (room / 2).max(room.saturating_sub(out.width() + 1)),
             None => room,
@@ -352,13 +352,13 @@ fn branch(is_last: bool) -> &'static str {
     if is_last { "└" } else { "├" }
 }
 
-/// Does nobody see what it does, but only what comes out?
+/// True if only the run's result is visible, and not its work.
 fn is_sealed(run: &Run) -> bool {
     let face = run.delegated.as_ref().map(|of| &*of.face);
     face == Some("subagent")
 }
 
-/// What a run that carried out a call came to.
+/// Outcome of an ended run that executed a call; `None` while it is open.
 fn result(run: &Run) -> Option<(Style, String)> {
     match (&*run.state, &run.error) {
         ("ok", _) => {
@@ -380,13 +380,13 @@ fn result(run: &Run) -> Option<(Style, String)> {
     }
 }
 
-/// How long a run takes, or took.
+/// Duration of a run, or its duration so far.
 fn took(run: &Run, now: Timestamp) -> String {
     let since = run.started_at.unwrap_or(run.created_at);
     span(run.ended_at.unwrap_or(now).since(since))
 }
 
-/// How a run stands, in words.
+/// State of a run in words.
 fn headline(followed: &Followed, now: Timestamp) -> String {
     let run = &followed.run;
     let used = took(run, now);
@@ -414,7 +414,7 @@ fn headline(followed: &Followed, now: Timestamp) -> String {
     }
 }
 
-/// How a run that carries out a call stands, in few words.
+/// State of a run that executes a call, in few words.
 fn standing(run: &Run, now: Timestamp) -> String {
     let used = took(run, now);
     match &*run.state {
@@ -435,7 +435,7 @@ fn standing(run: &Run, now: Timestamp) -> String {
     }
 }
 
-/// What people are asked: who asks, until when, and what.
+/// Formats a request: who asks, until when, and what.
 fn ask(asked: &Asked, look: &Look) -> Vec<String> {
     let lines = wrap(
         &asked.in_short(look.now, Some(look.columns.max(COLUMNS))),
@@ -445,7 +445,7 @@ fn ask(asked: &Asked, look: &Look) -> Vec<String> {
     painted.collect()
 }
 
-/// The last lines of a text that is coming, as wide as the screen.
+/// The last lines of a streamed text, wrapped to the screen.
 fn tail(said: &str, indent: &str, columns: usize, rows: usize) -> Vec<String> {
     let from = said.char_indices().rev().nth(TAIL).map_or(0, |(at, _)| at);
     let room = columns.saturating_sub(indent.width() + 2);

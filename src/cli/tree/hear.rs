@@ -1,5 +1,5 @@
-//! Events into the picture. Each may come again, or after a row that says the same: what is
-//! known already changes nothing.
+//! Applies events to the tree. An event may be repeated, or arrive after a row with the same
+//! content: what is known already changes nothing.
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -10,23 +10,23 @@ use crate::wire::event_data::{RunEnded, StepMoved, ToolProgress};
 use crate::wire::events::{Event, MessageText};
 use crate::wire::shapes::{CurrentStep, ProviderWait, Step};
 
-/// The source of events that tell a caller's stream what a child's own events say, too.
+/// Source prefix of events on a caller's stream that repeat a child run's own events.
 const MIRRORED: &str = "subagent:";
 
-/// The data of an event of a shape that this program knows.
+/// Parses the data of an event; `None` if its shape is unknown.
 fn data<T: DeserializeOwned>(event: &Event) -> Option<T> {
     T::deserialize(&event.data).ok()
 }
 
 impl Tree {
-    /// Takes over what an event says. A kind or shape that this program does not know is
-    /// nothing to it: the rows are the truth, and are read again when a run ends.
+    /// Applies an event. Unknown kinds and shapes are ignored: the rows are authoritative, and are
+    /// read again when a run ends.
     pub(crate) fn hear(&mut self, event: &Event) {
         let Some(id) = event.run_id else {
             return;
         };
         if !self.has(id) {
-            // A run that one of these has asked for.
+            // A child run of one of these.
             if event.parent_run_id.is_some_and(|parent| self.has(parent)) {
                 self.unread.insert(id);
             }
@@ -35,13 +35,13 @@ impl Tree {
         match event.kind.as_str() {
             "tool.progress" => self.hear_of_child(id, event),
             "sub_agent.call_start" => self.link(id, &event.data),
-            // The row says what is missing.
+            // The row tells which value is missing.
             "run.paused" if event.data["pause"] == "input" => {
                 self.unread.insert(id);
                 self.hear_of(id, event);
             }
             "run.ended" => {
-                // The event does not have its text.
+                // The event does not carry the result's text.
                 self.unread.insert(id);
                 self.hear_of(id, event);
             }
@@ -56,7 +56,7 @@ impl Tree {
         match event.kind.as_str() {
             "message.delta" | "message.partial" | "message.reset" => known.hear_text(event),
             "message.added" => {
-                // Another one may be stored while this one is written already.
+                // Another message may be stored while this one is already being written.
                 let added = event.data["messageId"].as_str();
                 let coming = known.coming.take();
                 known.coming = coming.filter(|(id, _)| added != Some(&id.to_string()));
@@ -73,8 +73,8 @@ impl Tree {
         }
     }
 
-    /// What a child does is told to its caller; it counts here where the child's own events do
-    /// not come.
+    /// Applies progress of a child run that its caller's stream reports; it matters only where the
+    /// child run's own events do not arrive.
     fn hear_of_child(&mut self, caller: RunId, event: &Event) {
         let Some(told) = data::<ToolProgress>(event) else {
             return;
@@ -94,7 +94,7 @@ impl Tree {
         }
     }
 
-    /// Which run carries out a call.
+    /// Records which run executes a call.
     fn link(&mut self, caller: RunId, data: &Value) {
         let child: Option<RunId> = data["childRunId"].as_str().and_then(|id| id.parse().ok());
         let (Some(child), Some(call)) = (child, data["toolCallId"].as_str()) else {
@@ -106,7 +106,7 @@ impl Tree {
         let Some(caller) = self.find(caller) else {
             return;
         };
-        // Names of calls may come again in a later answer of the model.
+        // The ids of calls may be reused in a later answer of the model.
         let mut steps = caller.steps.iter_mut().rev();
         if let Some(step) = steps.find(|step| step.tool_call_id.as_deref() == Some(call)) {
             step.child_run_id = Some(child);
@@ -116,7 +116,7 @@ impl Tree {
 
 impl Followed {
     fn hear_text(&mut self, event: &Event) {
-        // Whoever writes is not quiet.
+        // A run that writes is not quiet.
         self.heard_at = self.heard_at.max(Some(event.at));
         let Some(text) = data::<MessageText>(event) else {
             return;
@@ -131,7 +131,7 @@ impl Followed {
             {
                 known.push_str(&said);
             }
-            // All of it so far, or nothing of it counts.
+            // The full text so far, or a restart of the message.
             coming => *coming = Some((text.message_id, said)),
         }
     }
@@ -154,7 +154,7 @@ impl Followed {
             return;
         }
         if is_open && !is_ended(&self.run.state) {
-            // A run that was carried on says so by its next step.
+            // The next step of a resumed run shows that it is running.
             self.run.state = "running".into();
             self.run.pause_reason = None;
         }
@@ -205,7 +205,7 @@ impl Followed {
         self.count();
     }
 
-    /// Tool calls that have an outcome.
+    /// Updates the number of tool calls that have an outcome.
     fn count(&mut self) {
         let done = |step: &&Step| step.tool.is_some() && step.ended_at.is_some();
         let count = u32::try_from(self.steps.iter().filter(done).count()).unwrap_or(u32::MAX);

@@ -1,6 +1,6 @@
-//! How runs are told of: the words for how one stands, used by every list, and the picture of
-//! runs that go on. Here is what the picture knows; `hear.rs` takes events in, `draw.rs` gives
-//! lines out, and `view.rs` reads rows for it and shows it. Nothing here reads or prints.
+//! Wording for the state of runs, used by every list, and the live tree of runs. This file has the
+//! tree's state; `hear.rs` applies events, `draw.rs` draws lines, and `view.rs` reads rows for it
+//! and shows it. Nothing here reads or prints.
 
 mod draw;
 mod hear;
@@ -21,71 +21,71 @@ use crate::kernel::ids::{MessageId, RunId, StepId};
 use crate::kernel::time::Timestamp;
 use crate::wire::shapes::{Run, Step};
 
-/// Runs that go on, each with what it has done so far.
+/// Followed runs, each with its work so far.
 #[derive(Default)]
 pub(crate) struct Tree {
     runs: Vec<Followed>,
-    /// The run that all of it is about, if it is about one.
+    /// The run that the view is about, if it is about a single one.
     about: Option<RunId>,
-    /// What people are asked by these runs and those below them.
+    /// Open requests of these runs and their descendants.
     asked: Vec<Asked>,
-    /// Runs of which the rows say more than the events have said.
+    /// Runs whose rows must be read, because events did not carry everything.
     unread: BTreeSet<RunId>,
-    /// The text of this run stands above the picture, and so do these calls.
+    /// The run whose text is printed above the tree, and its calls that are printed there.
     told: Option<(RunId, HashSet<StepId>)>,
 }
 
-/// A run that is followed: its row, its journal, and what events have said of both since.
+/// A followed run: its row and its journal, updated by later events.
 #[derive(Clone, Debug)]
 pub(crate) struct Followed {
-    /// The run.
+    /// The row of the run.
     pub(crate) run: Run,
     /// Its steps, oldest first.
     pub(crate) steps: Vec<Step>,
-    /// The message that is coming, as far as it has come.
+    /// The message that is being written, with its text so far.
     coming: Option<(MessageId, String)>,
-    /// When text of it came last.
+    /// Time of the last text.
     heard_at: Option<Timestamp>,
 }
 
 impl Tree {
-    /// The runs, each after the one that it came from.
+    /// The runs, each after its parent run.
     pub(crate) fn runs(&self) -> &[Followed] {
         &self.runs
     }
 
-    /// What people are asked.
+    /// The open requests.
     pub(crate) fn asked(&self) -> &[Asked] {
         &self.asked
     }
 
-    /// Takes over what people are asked now.
+    /// Replaces the open requests.
     pub(crate) fn asks(&mut self, asked: Vec<Asked>) {
         self.asked = asked;
     }
 
-    /// All of it is about this run: what it has done stays, also beside what comes after it.
+    /// Sets the run that the view is about: its work stays visible, also beside later runs.
     pub(crate) fn is_about(&mut self, run: RunId) {
         self.about = Some(run);
     }
 
-    /// The text of a run is shown above the picture, and so are its calls that have ended.
+    /// Records that the text of a run and these ended calls are printed above the tree.
     pub(crate) fn is_told(&mut self, run: RunId, calls: &HashSet<StepId>) {
         self.told = Some((run, calls.clone()));
     }
 
-    /// Does the text of this run stand above the picture?
+    /// True if the text of this run is printed above the tree.
     fn is_told_of(&self, run: RunId) -> bool {
         self.told.as_ref().is_some_and(|(told, _)| *told == run)
     }
 
-    /// Does this call stand above the picture?
+    /// True if this call is printed above the tree.
     fn has_told(&self, call: StepId) -> bool {
         let told = self.told.as_ref();
         told.is_some_and(|(_, calls)| calls.contains(&call))
     }
 
-    /// Takes over a row; `steps` is the whole journal, where it was read.
+    /// Takes over a row; `steps` is the complete journal, if it was read.
     pub(crate) fn take(&mut self, run: Run, steps: Option<Vec<Step>>) {
         self.unread.remove(&run.run_id);
         match self.find(run.run_id) {
@@ -104,13 +104,13 @@ impl Tree {
         }
     }
 
-    /// Forgets all runs but these and those below them.
+    /// Removes all runs but these and their descendants.
     pub(crate) fn keep(&mut self, runs: &BTreeSet<RunId>) {
         let is_kept = |run: &Run| runs.contains(&run.run_id) || runs.contains(&run.root_run_id);
         self.runs.retain(|one| is_kept(&one.run));
     }
 
-    /// Does a row say more of a run than is known, so that its journal must be read?
+    /// True if a row has more than is known of the run, so that its journal must be read.
     pub(crate) fn is_behind(&self, run: &Run) -> bool {
         let known = self.runs.iter().find(|one| one.run.run_id == run.run_id);
         known.is_none_or(|known| {
@@ -120,7 +120,7 @@ impl Tree {
         })
     }
 
-    /// The runs whose rows are to be read; they are not named twice.
+    /// Takes the runs whose rows are to be read; each is returned only once.
     pub(crate) fn unread(&mut self) -> BTreeSet<RunId> {
         std::mem::take(&mut self.unread)
     }
@@ -133,7 +133,7 @@ impl Tree {
         self.runs.iter().any(|one| one.run.run_id == id)
     }
 
-    /// The run that carries out this call of `caller`'s.
+    /// The run that executes this call of `caller`.
     fn child_of(&self, caller: &Run, call: &Step) -> Option<&Followed> {
         self.runs.iter().find(|one| {
             let carries = one.run.delegated.as_ref();
@@ -144,7 +144,7 @@ impl Tree {
     }
 }
 
-/// The colour of a state in a list: what is as it should be has none.
+/// Colour of a state in a list; normal states have none.
 pub(crate) fn colour(state: &str) -> Style {
     match state {
         "queued" | "ok" => Style::new(),
@@ -153,7 +153,7 @@ pub(crate) fn colour(state: &str) -> Style {
     }
 }
 
-/// Has a run in this state ended? A state that this program does not know goes on.
+/// True for a final state; an unknown state counts as open.
 pub(crate) fn is_ended(state: &str) -> bool {
     matches!(
         state,
@@ -161,12 +161,12 @@ pub(crate) fn is_ended(state: &str) -> bool {
     )
 }
 
-/// The name under which people know a run.
+/// Name of a run for display: its label, else its agent.
 pub(crate) fn name(run: &Run) -> &str {
     run.label.as_deref().unwrap_or(run.agent.as_str())
 }
 
-/// So many tool calls, in words.
+/// A number of tool calls, in words.
 pub(crate) fn calls(count: impl Into<u64>) -> String {
     match count.into() {
         1 => "1 tool call".to_owned(),
@@ -174,7 +174,7 @@ pub(crate) fn calls(count: impl Into<u64>) -> String {
     }
 }
 
-/// Why a run holds still, and what to do where a person can do something.
+/// Why a run is paused, and what a user can do about it.
 pub(crate) fn pause(run: &Run) -> String {
     match run.pause_reason.as_deref() {
         Some("child") => "waits for a run that it asked for".to_owned(),
@@ -191,7 +191,7 @@ pub(crate) fn pause(run: &Run) -> String {
     }
 }
 
-/// What a run waits for whose provider takes no requests.
+/// Text for a run whose provider takes no requests.
 fn provider_wait(run: &Run) -> String {
     let now = Clock::system().now();
     match &run.provider_wait {
@@ -204,7 +204,7 @@ fn provider_wait(run: &Run) -> String {
     }
 }
 
-/// A step on one line: what was asked and what came out.
+/// Formats a step on one line: its tool, arguments and outcome.
 pub(crate) fn describe(step: &Step) -> String {
     let what = step.tool.as_deref().unwrap_or(&step.kind);
     let mut text = what.to_owned();
@@ -219,14 +219,13 @@ pub(crate) fn describe(step: &Step) -> String {
     text
 }
 
-/// What came out of a step, if that says anything: a model that calls tools has often nothing
-/// to say besides.
+/// Outcome of a step, if it has any text: a model that calls tools often writes nothing else.
 fn outcome(step: &Step) -> Option<&str> {
     let out = step.error.as_ref().or(step.result_summary.as_ref());
     out.map(String::as_str).filter(|out| !out.trim().is_empty())
 }
 
-/// How a step stands, as a mark that does not move.
+/// Static mark of a step's state.
 pub(crate) fn mark(step: &Step) -> String {
     match &*step.state {
         "done" => styled(GOOD, "✓"),

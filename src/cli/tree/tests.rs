@@ -1,5 +1,4 @@
-//! What the picture looks like: each state as people see it, on wide and narrow screens, with
-//! and without colours.
+//! Snapshots of the tree: each state on wide and narrow screens, with and without colours.
 
 mod faces;
 
@@ -12,7 +11,7 @@ use crate::cli::asked::Asked;
 use crate::kernel::time::Timestamp;
 use crate::wire::events::Event;
 
-/// When everything here begins, and how long it has gone on when it is looked at.
+/// Start of all runs in these tests, and the time at which they are drawn.
 const BEGAN: &str = "2026-11-30T00:53:20.123Z";
 const LOOKED_AT: &str = "2026-11-30T00:53:23.333Z";
 
@@ -43,7 +42,7 @@ fn merge(fields: &mut Value, more: Value) {
     }
 }
 
-/// The run that carries out step 2 of the host, by this face.
+/// The run that executes step 2 of the host, in this delegation mode.
 fn child(face: &str, more: Value) -> Run {
     let mut fields = json!({
         "agent": "explore", "depth": 1, "parentRunId": HOST,
@@ -61,7 +60,7 @@ fn event(kind: &str, run: &str, data: Value) -> Event {
     .unwrap()
 }
 
-/// An event of a step of a run.
+/// An event of a run's step.
 fn moved(run: &str, seq: u32, tool: &str, more: Value) -> Event {
     let mut data = json!({
         "stepId": format!("01936f0e-0000-7000-8000-{}{seq:011}", &run[35..]), "seq": seq,
@@ -81,7 +80,7 @@ fn done(run: &str, seq: u32, tool: &str, params: &str, result: &str) -> Event {
     moved(run, seq, tool, more)
 }
 
-/// The host in its call of `tool`, after one of its own.
+/// The host in its call of `tool`, after one finished call.
 fn host(tool: &str, params: &str) -> Tree {
     let mut tree = Tree::default();
     tree.take(run(HOST, json!({})), Some(Vec::new()));
@@ -94,7 +93,7 @@ fn task() -> Tree {
     host("task", "description: Find where errors are reported")
 }
 
-/// The calls that the child has made, the last of which goes on.
+/// Adds the child run's calls, the last of which is open.
 fn work(tree: &mut Tree) {
     for seq in 1..=6 {
         tree.hear(&done(
@@ -130,7 +129,7 @@ fn plain(lines: &[String]) -> Vec<String> {
     lines.iter().map(strip).collect()
 }
 
-/// Colours as words, so that a change of them can be read.
+/// Replaces colours by words, so that a change of them is readable.
 fn tagged(lines: &[String]) -> String {
     let mut text = lines.join("\n");
     for (code, word) in [
@@ -149,8 +148,8 @@ fn tagged(lines: &[String]) -> String {
     text
 }
 
-/// The picture as it is seen on a screen of 80 columns with colours and without, and on one of
-/// 40 columns.
+/// Compares the tree with its snapshot: on a screen of 80 columns with and without colours, and on
+/// one of 40 columns.
 fn seen(name: &str, tree: &Tree) {
     let wide = tree.draw(&look(80));
     let narrow = tree.draw(&look(40));
@@ -206,7 +205,7 @@ fn e6_a_child_that_is_done_has_its_result_below_its_calls() {
     seen("success", &tree);
 }
 
-/// The child has ended so; first its event comes, then its row is read.
+/// Ends the child run with this state; first its event arrives, then its row is read.
 fn work_to_the_end(tree: &mut Tree, state: &str, more: Value) {
     tree.take(child("task", json!({})), Some(Vec::new()));
     work(tree);
@@ -381,7 +380,7 @@ fn what_is_told_again_changes_nothing() {
     tree.take(child("task", json!({})), Some(Vec::new()));
     work(&mut tree);
     let once = plain(&tree.draw(&look(80)));
-    // A subscription that comes back may begin before what rows have said already.
+    // A resumed subscription may begin before the rows that were read.
     work(&mut tree);
     tree.hear(&event("run.started", CHILD, json!({ "state": "running" })));
     tree.hear(&moved(HOST, 1, "read", json!({ "state": "intended" })));
@@ -410,7 +409,7 @@ fn e3_progress_that_is_known_from_the_child_itself_is_not_read_again() {
     assert!(tree.unread().is_empty());
     tree.hear(&progress("tool_start", "c9"));
     assert_eq!(tree.unread(), [CHILD.parse().unwrap()].into());
-    // What a caller's stream repeats of its child is the child's.
+    // Events of a child run that a caller's stream repeats belong to the child run.
     let mirrored = json!({ "source": "subagent:explore", "state": "done" });
     tree.hear(&moved(HOST, 7, "glob", mirrored));
     assert_eq!(tree.runs()[0].steps.len(), 2);
@@ -462,7 +461,7 @@ fn the_spinner_has_ten_pictures() {
 }
 
 proptest! {
-    /// Whatever tools, models and files say: no line is wider than the screen, no picture is
+    /// For any texts of tools, models and files: no line is wider than the screen, no picture is
     /// higher, and nothing in it moves the cursor.
     #[test]
     fn g14_no_picture_leaves_its_screen_or_steers_the_terminal(

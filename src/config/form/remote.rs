@@ -1,5 +1,5 @@
-//! The forms of what is said of programs and addresses elsewhere: where they are, what they are
-//! given, and what of it nobody is shown.
+//! The formats of settings that describe external programs and addresses: location, credentials,
+//! and which values are never displayed.
 
 use std::collections::BTreeMap;
 
@@ -11,22 +11,22 @@ use crate::kernel::secret::{Given, Reference, Secret};
 use crate::kernel::text_enum::text_enum;
 
 text_enum! {
-    /// For whom a server of tools is started.
+    /// Which runs share one process of a tool server.
     ServerScope {
-        /// Once, for everybody.
+        /// One process for all runs.
         Shared = "shared",
-        /// For each run that calls it, in the environment of that run.
+        /// One process per run that calls it, in that run's environment.
         Run = "run",
     }
 }
 
-/// For whom a server of tools is started.
+/// The scope of a tool server; see [`ServerScope`].
 pub const SERVER_SCOPE: Word<ServerScope> = Word {
     all: ServerScope::ALL,
     text: ServerScope::as_str,
 };
 
-/// An address of the web.
+/// An `http` or `https` URL without user, query and fragment.
 pub struct HttpUrl;
 
 impl Form<String> for HttpUrl {
@@ -38,7 +38,8 @@ impl Form<String> for HttpUrl {
             .is_ok_and(|url| url.host().is_some_and(|host| !host.is_empty()));
         match is_web && has_host && !text.contains(['?', '#', '@']) {
             true => Ok(text),
-            // What stands before an @ or behind a ? would be shown to everybody.
+            // Text before an @ or after a ? may be a secret, and addresses are displayed to
+            // everyone.
             false => Err(
                 "an address such as https://example.org/v1, without user and query, is expected"
                     .to_owned(),
@@ -51,7 +52,7 @@ impl Form<String> for HttpUrl {
     }
 }
 
-/// A text, or where it is read from: `{ from = "env:NAME" }`.
+/// A text, or a reference to where it is read from: `{ from = "env:NAME" }`.
 pub struct GivenText;
 
 impl Form<Given> for GivenText {
@@ -82,7 +83,8 @@ impl Form<Given> for GivenText {
     }
 }
 
-/// Names with a [`GivenText`] each; in a variable, `NAME=value`, one a line.
+/// A table of names with a [`GivenText`] each; in an environment variable, one `NAME=value` per
+/// line.
 pub struct GivenVariables;
 
 impl Form<BTreeMap<String, Given>> for GivenVariables {
@@ -114,17 +116,17 @@ impl Form<BTreeMap<String, Given>> for GivenVariables {
     }
 }
 
-/// By what a server knows its caller: names of variables of the daemon's environment, never the
-/// values.
+/// Credentials for an HTTP tool server, given as names of variables in the daemon's environment,
+/// never as values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Auth {
-    /// That of a bearer token.
+    /// The variable that holds a bearer token.
     pub bearer_env: Option<String>,
-    /// By the name of a header that of its value.
+    /// Header name to the variable that holds the header's value.
     pub header_envs: BTreeMap<String, String>,
 }
 
-/// `{ bearer_env = "NAME", header_envs = { "X-Key" = "NAME" } }`.
+/// Reads [`Auth`] from `{ bearer_env = "NAME", header_envs = { "X-Key" = "NAME" } }`.
 pub struct AuthNames;
 
 impl Form<Auth> for AuthNames {
@@ -165,7 +167,7 @@ impl Form<Auth> for AuthNames {
     }
 }
 
-/// The pairs of a table of texts, or of lines in which `divider` stands between the two.
+/// The pairs of a table of texts, or of lines of the form name, `divider`, value.
 fn pairs_of(value: &Value, divider: char) -> Option<Vec<(String, String)>> {
     match value {
         Value::Table(table) => table
@@ -184,7 +186,7 @@ fn pairs_of(value: &Value, divider: char) -> Option<Vec<(String, String)>> {
     }
 }
 
-/// Names and values of headers; in a variable, `Name: value`, one a line.
+/// Header names and values; in an environment variable, one `Name: value` per line.
 pub struct Headers;
 
 impl Form<BTreeMap<String, Secret>> for Headers {

@@ -1,5 +1,5 @@
-//! What a notification says: a few words for a person, and facts for a program. No values of
-//! environments are among them: what runs say is stored masked.
+//! The contents of a notification: a few words for a user and facts for a program. It contains no
+//! environment values: texts of runs are stored masked.
 
 use serde_json::json;
 
@@ -7,11 +7,11 @@ use crate::kernel::run::Run;
 use crate::kernel::text;
 use crate::registry::RunDetail;
 
-/// The most characters of a text.
+/// Maximum length of a text in characters.
 const TEXT: usize = 300;
-/// The most characters of a heading.
+/// Maximum length of a heading in characters.
 const TITLE: usize = 80;
-/// The most that are named of several.
+/// Maximum number of headings named in a combined notification.
 const NAMED: usize = 5;
 
 /// One notification.
@@ -19,21 +19,21 @@ const NAMED: usize = 5;
 pub(super) struct Facts {
     /// `approval`, `question`, `value`, `review`, `ended`, or `several`.
     pub(super) kind: &'static str,
-    /// What it is about: an approval, a question, or a run.
+    /// Id of the approval, question, value, step or run it is about.
     pub(super) id: String,
-    /// The run.
+    /// The run's id.
     pub(super) run: String,
-    /// Its agent.
+    /// The run's agent.
     pub(super) agent: String,
-    /// Its session.
+    /// The run's session key.
     pub(super) session: String,
-    /// How the run is, or how it ended.
+    /// The run's state or outcome.
     pub(super) state: String,
-    /// A heading.
+    /// The heading.
     pub(super) title: String,
-    /// One line.
+    /// One line of detail.
     pub(super) text: String,
-    /// How many things it is about.
+    /// Number of things it is about.
     pub(super) count: usize,
 }
 
@@ -52,7 +52,7 @@ impl Facts {
         }
     }
 
-    /// All that a run waits for that a person can give.
+    /// One notification for each thing that a run waits for and a user can provide.
     pub(super) fn of_waits(detail: &RunDetail) -> Vec<Facts> {
         let run = &detail.run;
         let who = name(run);
@@ -96,7 +96,7 @@ impl Facts {
         all
     }
 
-    /// The end of a run.
+    /// The notification of a run's end.
     pub(super) fn of_end(run: &Run) -> Facts {
         let title = format!("{} ended {}", name(run), run.state.as_str());
         let said = match &run.error {
@@ -106,7 +106,7 @@ impl Facts {
         Facts::of(run, "ended", run.id.to_string(), title, said)
     }
 
-    /// Several in one.
+    /// Combines several notifications into one; `None` if there are none.
     pub(super) fn of_several(all: &[Facts]) -> Option<Facts> {
         let (first, rest) = all.split_first()?;
         if rest.is_empty() {
@@ -135,7 +135,7 @@ impl Facts {
         })
     }
 
-    /// As variables of the command's environment.
+    /// The variables of the notification command's environment.
     pub(super) fn variables(&self) -> [(&'static str, String); 9] {
         [
             ("ABIDE_NOTIFY_KIND", self.kind.to_owned()),
@@ -150,8 +150,8 @@ impl Facts {
         ]
     }
 
-    /// An argument of the command, with `{title}`, `{text}` and the like filled in. What is filled
-    /// in is not read again.
+    /// Fills `{title}`, `{text}` and the other placeholders into an argument of the command.
+    /// Inserted values are not expanded again.
     pub(super) fn fill(&self, argument: &str) -> String {
         let mut out = String::with_capacity(argument.len());
         let mut rest = argument;
@@ -166,7 +166,7 @@ impl Facts {
                 "{title}" => out.push_str(&self.title),
                 "{text}" => out.push_str(&self.text),
                 "{json}" => out.push_str(&self.json()),
-                // A brace of the command's own.
+                // A brace that belongs to the command itself.
                 _ => {
                     out.push('{');
                     rest = &rest[1..];
@@ -193,11 +193,11 @@ fn name(run: &Run) -> &str {
     run.label.as_deref().unwrap_or(run.agent.as_str())
 }
 
-/// On one line, without what a program that shows it could obey.
+/// The text on one line, without characters that a terminal or desktop could interpret.
 fn printable(text: &str) -> String {
     let shown = text.chars().map(|ch| match ch {
         _ if ch.is_whitespace() || ch.is_control() => ' ',
-        // They turn the direction of writing, or are not seen.
+        // Characters that change the writing direction or are invisible.
         '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' => ' ',
         '\u{feff}' => ' ',
         other => other,

@@ -1,6 +1,6 @@
-//! Notifies a person outside of the daemon when something waits for them, or when work has ended: a
-//! command that the settings name is run for it. Here is the loop, which the daemon starts; `facts.rs`
-//! says what a notification holds, `send.rs` runs the command. Nothing here changes a run.
+//! Notifies a user outside of the daemon when something waits for them or work has ended, by
+//! running the command from the settings. This file has the loop, which the daemon starts;
+//! `facts.rs` makes a notification's contents, `send.rs` runs the command. It never changes a run.
 
 mod facts;
 mod send;
@@ -20,18 +20,19 @@ use facts::Facts;
 use send::Sending;
 pub use send::{DESKTOP, Notifier};
 
-/// What happens within this time is one notification, and what is answered in it is none.
+/// Events within this time are combined into one notification; what is answered within it is not
+/// notified.
 const TOGETHER: Duration = Duration::from_millis(300);
-/// A store that could not be read is asked again after this long.
+/// Retry interval after the store could not be read.
 const AGAIN: Duration = Duration::from_secs(1);
-/// Runs of a page, where it is looked what runs wait for.
+/// Page size when reading the runs that may wait.
 const RUNS: u32 = 500;
-/// At most this many ends wait for a notification; later ones are dropped.
+/// Maximum number of ends that may wait for a notification; later ones are dropped.
 const ENDS: usize = 1000;
-/// The states in which a run may wait for a person.
+/// The states in which a run may wait for a user.
 const MAY_WAIT: [&str; 3] = ["running", "paused", "settling"];
 
-/// What the settings say.
+/// The settings under `notify`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
     /// The program and its arguments; empty: notifications are off.
@@ -42,7 +43,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Those of the configuration.
+    /// The settings of this configuration.
     pub fn of(config: &Config) -> Settings {
         Settings {
             command: config.notify_command.clone(),
@@ -57,8 +58,8 @@ impl Settings {
     }
 }
 
-/// Notifies of everything that the settings ask for, until this is dropped. Called once the rows are
-/// restored: what still waits from before is notified once more.
+/// Sends all notifications that the settings request, until dropped. Called once the rows are
+/// restored: what still waits from an earlier boot is notified again.
 pub async fn keep(
     registry: Registry,
     who: Principal,
@@ -66,7 +67,7 @@ pub async fn keep(
     mut settings: watch::Receiver<Settings>,
 ) {
     let mut known = Known::default();
-    // A change of the settings ends no command that runs.
+    // A change of the settings does not stop a running command.
     let mut sending = Sending::default();
     loop {
         let now = settings.borrow_and_update().clone();
@@ -90,7 +91,7 @@ pub async fn keep(
                 tracing::warn!(%fault, "notifications pause: the event log could not be followed");
                 tokio::time::sleep(AGAIN).await;
             }
-            // The daemon ends with its settings.
+            // The settings channel closes when the daemon ends.
             changed = settings.changed() => if changed.is_err() {
                 return;
             },
@@ -98,12 +99,12 @@ pub async fn keep(
     }
 }
 
-/// What was notified.
+/// What has been notified.
 #[derive(Default)]
 struct Known {
-    /// What waits and was notified, by its name.
+    /// Ids of waiting things that were notified.
     notified: BTreeSet<String>,
-    /// Runs that have ended and are to be notified.
+    /// Ended runs that are to be notified.
     ends: Vec<RunId>,
     /// Everything up to it was taken; `None`: the log is followed from now on.
     cursor: Option<i64>,
@@ -112,7 +113,7 @@ struct Known {
 }
 
 impl Known {
-    /// Goes on until the log cannot be followed: why not.
+    /// Sends notifications until the event log cannot be followed; returns the reason.
     async fn watch(
         &mut self,
         registry: &Registry,
@@ -139,7 +140,7 @@ impl Known {
         let clock = &notifier.clock;
         let mut due = Some(clock.monotonic());
         loop {
-            // While the command runs for others, what comes is gathered.
+            // While a command runs, new things are collected.
             let at = due.filter(|_| sending.has_room());
             let look = async {
                 match at {
@@ -172,7 +173,7 @@ impl Known {
         }
     }
 
-    /// Is this event a reason to look for something new?
+    /// Records the event; true if new notifications are due.
     fn hear(&mut self, item: &Item, settings: &Settings) -> bool {
         let event: &LogEvent = match item {
             Item::Event(event) => event,
@@ -201,7 +202,7 @@ impl Known {
         true
     }
 
-    /// What is to be notified now. What was answered meanwhile is not among it.
+    /// The notifications that are due now. What was answered meanwhile is omitted.
     async fn news(
         &mut self,
         registry: &Registry,
@@ -219,7 +220,7 @@ impl Known {
             }
         }
         for run in std::mem::take(&mut self.ends) {
-            // It may be deleted by now.
+            // The run may be deleted by now.
             if let Ok(detail) = registry.run(who, run).await
                 && detail.run.parent_run.is_none()
             {
@@ -230,7 +231,7 @@ impl Known {
     }
 }
 
-/// The events after which something new may wait, or has ended.
+/// The event kinds after which something new may wait or has ended.
 fn kinds() -> Vec<KindPattern> {
     let kinds = [
         "run.ended",
@@ -243,7 +244,7 @@ fn kinds() -> Vec<KindPattern> {
     kinds.into_iter().filter_map(KindPattern::parse).collect()
 }
 
-/// Everything that waits for a person now, by its name.
+/// Everything that waits for a user now, by id.
 async fn waiting(registry: &Registry, who: &Principal) -> Result<BTreeMap<String, Facts>, Fault> {
     let mut all = BTreeMap::new();
     let mut cursor = None;

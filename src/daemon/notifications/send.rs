@@ -1,5 +1,5 @@
-//! Runs the command of a notification: bounded in time and in number, and without effect on
-//! anything else when it fails.
+//! Runs the command of a notification, limited in time and concurrency. Its failures are only
+//! logged.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -14,27 +14,27 @@ use crate::contract::BoxFuture;
 use crate::kernel::env::Environment;
 use crate::process::{Ending, Input, Processes, Program, signal_name};
 
-/// The most commands that run at once.
+/// Maximum number of concurrent commands.
 const AT_ONCE: usize = 2;
-/// At most this many things are notified each by itself; more become one notification.
+/// Maximum number of things that get a notification each; more are combined into one.
 const EACH: usize = 3;
-/// The most bytes of what the command says that are kept for the log.
+/// Maximum bytes of the command's output that are kept for the log.
 const KEEP: usize = 2048;
 
-/// With what commands are run.
+/// What is needed to run notification commands.
 #[derive(Clone)]
 pub struct Notifier {
-    /// How programs are started.
+    /// Starts the programs.
     pub processes: Processes,
-    /// What they get of the daemon's environment.
+    /// The environment of the commands.
     pub environment: Environment,
-    /// Their folder.
+    /// The working folder of the commands.
     pub folder: PathBuf,
-    /// Gives each start a name.
+    /// Creates an id for each start.
     pub clock: Clock,
 }
 
-/// Names by which programs find the desktop or the terminal multiplexer of their user.
+/// Variables by which programs find the desktop or the terminal multiplexer of their user.
 pub const DESKTOP: [&str; 7] = [
     "DISPLAY",
     "WAYLAND_DISPLAY",
@@ -45,7 +45,7 @@ pub const DESKTOP: [&str; 7] = [
     "TMUX_TMPDIR",
 ];
 
-/// The commands that run now, and what waits for one of them to end.
+/// The running commands, and the queue of those to start next.
 #[derive(Default)]
 pub(super) struct Sending {
     running: FuturesUnordered<BoxFuture<'static, ()>>,
@@ -58,7 +58,7 @@ impl Sending {
         self.waiting.is_empty() && self.running.len() < AT_ONCE
     }
 
-    /// Sends these: each by itself, or many as one.
+    /// Queues these notifications: one command each, or one for all if they are many.
     pub(super) fn send(&mut self, notifier: &Notifier, settings: &Settings, news: Vec<Facts>) {
         let news = match news.len() {
             0..=EACH => news,
@@ -87,14 +87,14 @@ impl Sending {
         }
     }
 
-    /// Lets the commands go on, and returns never.
+    /// Drives the running commands; never returns.
     pub(super) async fn go_on<T>(&mut self) -> T {
         loop {
             self.one_is_over().await;
         }
     }
 
-    /// Returns once one of the commands that run has ended.
+    /// Returns once one of the running commands has ended.
     pub(super) async fn one_is_over(&mut self) {
         match self.running.next().await {
             Some(()) => self.start(),
@@ -104,7 +104,7 @@ impl Sending {
 }
 
 impl Notifier {
-    /// Runs the command for one notification; the error says why it is not known to be shown.
+    /// Runs the command for one notification; the error says why it may not have been shown.
     async fn run(&self, settings: &Settings, facts: &Facts) -> Result<(), String> {
         let mut environment = self.environment.clone();
         for (name, value) in facts.variables() {
@@ -123,7 +123,7 @@ impl Notifier {
         let mut output = service.output.take();
         let ended = tokio::time::timeout(settings.timeout, async {
             let reading = async {
-                // What it says there is read so that it does not wait, and is of no use.
+                // Its standard output is drained so that it does not block, and discarded.
                 if let Some(output) = &mut output {
                     let _ = tokio::io::copy(output, &mut sink()).await;
                 }

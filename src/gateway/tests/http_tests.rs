@@ -1,4 +1,4 @@
-//! The HTTP routes, as bytes.
+//! Tests of the HTTP routes at byte level.
 
 use super::super::Connections;
 use super::*;
@@ -42,10 +42,10 @@ async fn without_the_token_nothing_is_parsed() {
         let reply = server.http("POST /", &heads, body.as_bytes()).await;
         reply.refused(401, "unauthorized");
         assert!(reply.head.contains("www-authenticate: bearer"), "{reply:?}");
-        // What is refused tells nothing of the token.
+        // A refusal reveals nothing of the token.
         assert!(!reply.body.contains(TOKEN));
     }
-    // Not in the address either.
+    // A token in the URL is not accepted either.
     let first = format!("POST /?token={TOKEN}");
     let reply = server.http(&first, &[json_type], body.as_bytes()).await;
     reply.refused(401, "unauthorized");
@@ -156,7 +156,7 @@ async fn a_huge_body_is_refused_before_it_is_parsed() {
     let server = Server::with(limits).await;
     let body = call(1, "test.echo", json!({"text": "x".repeat(3_000_000)}));
     server.post(body.as_bytes()).await.refused(413, "too_large");
-    // The same without its length told beforehand.
+    // The same with a chunked body, whose length is not declared.
     let mut text = format!(
         "POST / HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {TOKEN}\r\nConnection: close\r\n\
          Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n",
@@ -188,7 +188,7 @@ async fn broken_http_does_not_hurt() {
             "{text:?}"
         );
     }
-    // A client that leaves in the middle of its body.
+    // A client that disconnects in the middle of its body.
     let mut stream = TcpStream::connect(server.address).await.unwrap();
     let head = format!(
         "POST / HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {TOKEN}\r\n\
@@ -232,7 +232,7 @@ async fn what_was_parsed_is_answered_with_200() {
     assert_eq!((reply.status, reply.body.as_str()), (200, ""));
 }
 
-/// One seat for the owner, and two for strangers.
+/// One seat for the owner and two for strangers.
 fn few_seats() -> Limits {
     let connections = Connections {
         tcp: 1,
@@ -285,7 +285,7 @@ async fn strangers_have_seconds_and_the_owner_has_time() {
         let reply = server.raw(begun.as_bytes()).await;
         reply.refused(408, "unauthorized");
     }
-    // One that had its answer is not told again.
+    // A connection that already had a response gets no second one.
     let mut stream = TcpStream::connect(server.address).await.unwrap();
     let request = format!("GET /health HTTP/1.1\r\nHost: {}\r\n\r\n", server.address);
     stream.write_all(request.as_bytes()).await.unwrap();

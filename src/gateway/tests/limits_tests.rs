@@ -1,4 +1,4 @@
-//! What a client may ask for, and what happens beyond.
+//! Tests of the client limits.
 
 use super::*;
 
@@ -6,7 +6,7 @@ fn kind(answer: &Value) -> &str {
     answer["error"]["data"]["kind"].as_str().unwrap_or("")
 }
 
-/// Sends `count` calls of `method` with the ids from `first` on.
+/// Sends `count` calls of `method`, with ids starting at `first`.
 async fn many(socket: &mut Socket, method: &str, first: u64, count: u64) {
     for id in first..first + count {
         socket.send(call(id, method, json!({}))).await;
@@ -18,18 +18,18 @@ async fn g9_9_calls_in_flight_are_limited_and_waits_stand_apart() {
     let server = Server::start().await;
     let mut socket = server.socket().await;
     many(&mut socket, "test.hold", 0, 100).await;
-    // 64 are being worked on, the others are refused at once, each by its id.
+    // 64 are in flight; the others are refused at once, each with its id.
     for id in 64..100 {
         let answer = socket.read().await;
         assert_eq!((kind(&answer), &answer["id"]), ("busy", &json!(id)));
         assert!(answer["error"]["data"]["retryAfterMs"].is_u64());
     }
-    // Waits have places of their own; 1,024 of them stand on this connection.
+    // Waits have a separate limit of 1,024 per connection.
     many(&mut socket, "agent.wait", 1000, 1025).await;
     let answer = socket.read().await;
     assert_eq!((kind(&answer), &answer["id"]), ("busy", &json!(2024)));
     assert_eq!(server.shared.begun.load(Ordering::SeqCst), 64 + 1024);
-    // Other connections are not concerned.
+    // Other connections are not affected.
     server.socket().await.lives().await;
 
     server.shared.go.add_permits(64 + 1024);
@@ -59,7 +59,7 @@ async fn g9_2_an_oversized_reply_is_an_error_for_its_id() {
         .ask(call(6, "test.big", json!({"bytes": 5_000})))
         .await;
     assert_eq!(answer["result"].as_str().unwrap().len(), 5_000);
-    // In a batch the entries that fit are kept.
+    // In a batch the responses that fit are kept.
     let entries: Vec<String> = (0..3)
         .map(|id| call(id, "test.big", json!({"bytes": 4_000})))
         .collect();

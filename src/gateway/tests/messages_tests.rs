@@ -1,4 +1,4 @@
-//! Messages and their answers, over a WebSocket.
+//! Tests of messages and their responses over a WebSocket.
 
 use super::*;
 
@@ -133,7 +133,7 @@ async fn a_panicking_handler_costs_one_call() {
         .post(call(1, "test.panic", json!({})).as_bytes())
         .await;
     assert_eq!(kind(&reply.json()), "internal");
-    // In a batch, too, the others are answered.
+    // In a batch, the other calls are still answered.
     let batch = format!(
         "[{},{}]",
         call(1, "test.panic", json!({})),
@@ -154,7 +154,7 @@ async fn notifications_are_not_answered_and_not_carried_out() {
     socket
         .send(r#"[{"jsonrpc":"2.0","method":"test.echo"}]"#)
         .await;
-    // The next answer is that of the next call.
+    // The next response belongs to the next call.
     socket.lives().await;
     assert_eq!(server.shared.begun.load(Ordering::SeqCst), 1);
 }

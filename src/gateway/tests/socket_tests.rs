@@ -1,4 +1,4 @@
-//! WebSocket connections: their beginning, their end, and peers that misbehave.
+//! Tests of WebSocket connections: start, end, and misbehaving peers.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ async fn the_own_client_speaks_with_the_doors() {
     server.serving.abort();
     server.shutdown.cancel();
     let error = loop {
-        // Calls are answered until the link is down.
+        // Calls are answered until the connection is closed.
         if let Err(error) = client.call::<_, Value>("test.echo", json!({})).await {
             break error;
         }
@@ -73,7 +73,7 @@ async fn g9_10_invalid_text_ends_its_connection_cleanly() {
         let mut socket = server.socket().await;
         let frame = Frame::message(bad, coding::OpCode::Data(opcode), true);
         socket.0.send(Message::Frame(frame)).await.unwrap();
-        // The reason comes through although more is on its way.
+        // The reason arrives although more data is in transit.
         let more = call(2, "test.echo", json!({ "text": "x".repeat(10_000) }));
         for _ in 0..100 {
             let _ = socket.0.feed(Message::text(more.clone())).await;
@@ -81,7 +81,7 @@ async fn g9_10_invalid_text_ends_its_connection_cleanly() {
         let _ = socket.0.flush().await;
         socket.closes(1007).await;
     }
-    // Text in a binary message is taken for what it is.
+    // Text in a binary message is accepted.
     let mut socket = server.socket().await;
     let text = call(1, "test.echo", json!({}));
     socket
@@ -99,7 +99,7 @@ async fn a_client_that_leaves_gives_up_its_calls() {
     socket.send(call(1, "agent.wait", json!({}))).await;
     socket.lives().await;
     drop(socket);
-    // By HTTP the same.
+    // The same over HTTP POST.
     let body = call(1, "agent.wait", json!({}));
     let text = format!(
         "POST / HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {TOKEN}\r\n\
@@ -140,8 +140,8 @@ async fn a_stop_answers_what_is_in_flight() {
     assert!(TcpStream::connect(server.address).await.is_err());
 }
 
-/// A connection in memory whose client sends as much as it can and reads nothing. With a
-/// clock that stands still, time passes only when nobody can do anything any more.
+/// An in-memory connection whose client sends as much as it can and reads nothing. With a paused
+/// clock, time advances only when no task can make progress.
 async fn flood(shared: &Arc<Shared>) -> (tokio::io::DuplexStream, usize, JoinHandle<()>) {
     const PIPE: usize = 64 * 1024;
     let dispatcher = dispatcher(Arc::clone(shared), Limits::default());
@@ -171,8 +171,8 @@ async fn flood(shared: &Arc<Shared>) -> (tokio::io::DuplexStream, usize, JoinHan
 async fn g9_1_a_client_that_never_reads_is_not_read_from() {
     let shared = shared();
     let (_near, sent, serving) = flood(&shared).await;
-    // The pipe holds 64 KiB and the write buffer 16 KiB, so the first answer of 100 kB
-    // blocks the connection. At most the calls that had been taken by then were begun.
+    // The pipe holds 64 KiB and the write buffer 16 KiB, so the first response of 100 kB blocks the
+    // connection. At most the calls read before that were started.
     let begun = shared.begun.load(Ordering::SeqCst);
     assert!(begun <= 64, "{begun} calls were begun");
     assert!(sent < 2_000, "{sent} messages were taken");
@@ -207,7 +207,7 @@ async fn a_client_that_reads_again_gets_all_its_answers() {
         }
         send
     });
-    // Long enough for both directions to be full, shorter than the patience with a stall.
+    // Long enough for both directions to fill up, shorter than the write timeout.
     tokio::time::sleep(Duration::from_secs(20)).await;
     assert!(shared.begun.load(Ordering::SeqCst) < 100);
     let mut answers = 0;

@@ -1,11 +1,10 @@
-//! What an agent may do with its tools: rules as its definition writes them, the bundle of
-//! rules that runs hand on to those they spawn, and the decision that both come to.
+//! What an agent may do with its tools: the rules of its definition, the bundle of rules that runs
+//! pass on to the runs they spawn, and the decision that follows from both.
 //!
-//! The rule of inheritance: a run's own definition decides first, by its rules and else by the
-//! tool's habit; then every rule that is *written* for one of the agents above it is asked too,
-//! and the strictest word counts. So a child never does what a rule above it forbids, and asks
-//! where a rule above it asks; what is not written there, the operator has left to the child's
-//! own definition.
+//! Inheritance: a run's own definition decides first, by its rules or else by the tool's default.
+//! Then the *written* rules of every ancestor agent are checked too, and the strictest decision
+//! wins. So a child never does what an ancestor's rule denies, and asks where an ancestor's rule
+//! asks. What no ancestor has a rule for, the operator has left to the child's own definition.
 
 mod rules;
 
@@ -17,13 +16,13 @@ use self::rules::{Why, judged};
 use super::text_enum::text_enum;
 
 text_enum! {
-    /// What becomes of a call.
+    /// The decision on a tool call.
     Decision {
-        /// It is made.
+        /// The call is made.
         Allow = "allow",
-        /// A person is asked first.
+        /// A person is asked for approval first.
         Ask = "ask",
-        /// It is not made.
+        /// The call is not made.
         Deny = "deny",
     }
 }
@@ -43,7 +42,7 @@ text_enum! {
     WriteScope {
         /// Anywhere in the workspace.
         Workspace = "workspace",
-        /// In `subagents/<its name>/` of it only.
+        /// Only in `subagents/<its name>/` of the workspace.
         Own = "own",
         /// Nowhere.
         None = "none",
@@ -53,20 +52,20 @@ text_enum! {
 /// The rules of one agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Layer {
-    /// Whose.
+    /// Name of the agent.
     pub agent: String,
-    /// As its definition writes them.
+    /// The rules in the order of its definition.
     pub rules: Vec<Rule>,
 }
 
-/// Where file tools may write.
+/// Where the file tools of a run may write.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Writes {
     /// Anywhere in the workspace.
     #[default]
     Anywhere,
-    /// In this folder of it only.
+    /// Only in this folder of the workspace.
     Below(String),
     /// Nowhere.
     Nowhere,
@@ -83,7 +82,7 @@ impl std::fmt::Display for Writes {
 }
 
 impl Writes {
-    /// What is left of it for an agent of this name and scope: never more.
+    /// This permission restricted to an agent with this name and scope; never wider.
     fn narrowed(&self, scope: WriteScope, agent: &str) -> Writes {
         match (self, scope) {
             (Writes::Nowhere, _) | (_, WriteScope::None) => Writes::Nowhere,
@@ -96,24 +95,24 @@ impl Writes {
     }
 }
 
-/// What a spawned run's session may do at most: fixed when it is made, by what made it.
+/// The upper bound of what a spawned run's session may do, fixed by its creator when it is created.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bundle {
-    /// The rules of the agents above, the topmost first.
+    /// The rules of the ancestor agents, the topmost first.
     pub layers: Vec<Layer>,
-    /// Where they may write.
+    /// Where the spawned run may write at most.
     pub writes: Writes,
 }
 
 impl Bundle {
-    /// What is left of it for an agent of this name and scope: never more.
+    /// The bundle restricted to an agent with this name and scope; never wider.
     pub fn narrowed(mut self, scope: WriteScope, agent: &str) -> Bundle {
         self.writes = self.writes.narrowed(scope, agent);
         self
     }
 }
 
-/// What one run may do.
+/// The permissions of one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rights {
     own: Layer,
@@ -121,17 +120,17 @@ pub struct Rights {
     writes: Writes,
 }
 
-/// What becomes of a call, and by which rule.
+/// The decision on a call, with its reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// What becomes of it.
+    /// The decision itself.
     pub decision: Decision,
-    /// The rule or habit that says so, in words.
+    /// The rule or default that decides, in words.
     pub why: String,
 }
 
 impl Rights {
-    /// What a run of this agent may do, below `bundle`.
+    /// The permissions of a run of this agent, within `bundle`.
     pub fn new(agent: &str, rules: &[Rule], scope: WriteScope, bundle: Bundle) -> Rights {
         Rights {
             own: Layer {
@@ -143,7 +142,7 @@ impl Rights {
         }
     }
 
-    /// What those that it spawns may do at most.
+    /// The bundle for the runs that it spawns.
     pub fn bundle(&self) -> Bundle {
         let mut layers = self.above.clone();
         if !self.own.rules.is_empty() && !layers.contains(&self.own) {
@@ -155,13 +154,13 @@ impl Rights {
         }
     }
 
-    /// Is no call of the tool open to it?
+    /// True if every call of the tool is denied.
     pub fn closes(&self, tool: &str) -> bool {
         let mut layers = self.above.iter().chain([&self.own]);
         layers.any(|layer| is_closed(&layer.rules, tool))
     }
 
-    /// Does a rule look at what tools are called with?
+    /// True if a rule depends on the arguments of calls.
     pub fn looks_at_arguments(&self) -> bool {
         let mut rules = self
             .above
@@ -171,7 +170,7 @@ impl Rights {
         rules.any(|rule| rule.pattern.is_some())
     }
 
-    /// Is there a rule with this decision, its own or one above it?
+    /// True if there is a rule with this decision, its own or an ancestor's.
     pub fn has_rule(&self, decision: Decision) -> bool {
         let mut layers = self.above.iter().chain([&self.own]);
         layers.any(|layer| layer.rules.iter().any(|rule| rule.decision == decision))
@@ -182,7 +181,8 @@ impl Rights {
         &self.writes
     }
 
-    /// Decides on a call of `tool`, whose habit is `habit` where its agent says nothing of it.
+    /// Decides on a call of `tool`; `habit` is the tool's default, which applies if the agent has
+    /// no rule for the call.
     pub fn judge(&self, tool: &str, habit: Decision, subject: &Subject) -> Verdict {
         let own = judged(&self.own.rules, tool, subject, Some(habit));
         let mut verdict = match own {
@@ -220,7 +220,7 @@ impl Rights {
 }
 
 impl Verdict {
-    /// The same, at least an `ask` for the reason `why`.
+    /// The same, raised to at least `ask` for the reason `why`.
     pub fn at_least_ask(self, why: String) -> Verdict {
         match self.decision {
             Decision::Allow => Verdict {

@@ -1,4 +1,4 @@
-//! One rule of a gate, what a call is about, and which of several rules decides.
+//! A single rule of a gate, the subject of a call, and how several rules are combined.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,37 +6,37 @@ use super::Decision;
 use crate::kernel::pattern::fits;
 use crate::kernel::shell::{Command, Fit, may_fit};
 
-/// One rule.
+/// One rule of a gate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rule {
-    /// The tool's name, or a pattern.
+    /// The tool's name, or a pattern of names.
     pub tool: String,
-    /// A pattern of what it is called with; any call if unset.
+    /// A pattern that the call's arguments must match; `None` matches any call.
     #[serde(rename = "match", default, skip_serializing_if = "Option::is_none")]
     pub pattern: Option<String>,
-    /// What becomes of such a call.
+    /// The decision on a matching call.
     pub decision: Decision,
 }
 
-/// One thing that a call touches.
+/// One thing that a call affects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Thing {
-    /// It has these names: a rule speaks of it that fits one of them.
+    /// A thing with these names; a rule applies if its pattern matches one of them.
     Named(Vec<String>),
-    /// A folder of these names with everything in it.
+    /// A folder with these names, including all its content.
     Folder(Vec<String>),
     /// A command of a command line.
     Command(Command),
-    /// It is not known what: no rule with a pattern allows it, and any may speak of it.
+    /// Unknown: no rule with a pattern allows it, and any such `ask` or `deny` rule may apply.
     Unknown,
 }
 
-/// What a call is about, as rules look at it.
+/// What a call is about, as rules see it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Subject {
-    /// Each thing that it touches: all of them must be allowed.
+    /// Everything that the call affects; all of it must be allowed.
     pub things: Vec<Thing>,
-    /// All of it in several spellings, at which only `ask` and `deny` look.
+    /// The whole call in several spellings, which only `ask` and `deny` rules check.
     pub texts: Vec<String>,
     /// What a remembered decision covers; empty: every call of the tool.
     pub covers: String,
@@ -70,8 +70,8 @@ impl Thing {
 }
 
 impl Rule {
-    /// Does it speak of this thing of a call? A call that touches nothing is spoken of by rules
-    /// without a pattern alone.
+    /// Whether the rule applies to this thing of a call. To a call that affects nothing only rules
+    /// without a pattern apply.
     fn fit(&self, thing: Option<&Thing>) -> Fit {
         match (&self.pattern, thing) {
             (None, _) => Fit::Yes,
@@ -94,27 +94,27 @@ impl Rule {
     }
 }
 
-/// Why a call is decided on so.
+/// The reason of a decision.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Why<'a> {
-    /// This rule fits it.
+    /// This rule applies.
     Rule(&'a Rule),
-    /// This one may.
+    /// This rule may apply.
     Unsure(&'a Rule),
-    /// No rule speaks of it.
+    /// No rule applies; the tool's default decides.
     Habit,
 }
 
-/// What rules say of one thing.
+/// What a set of rules decides for one thing.
 struct Weighed<'a> {
-    /// The one that fits, and its place among those of exactly this tool.
+    /// The rule that applies, with its index if it names exactly this tool.
     rule: Option<(Option<usize>, &'a Rule)>,
-    /// One that may fit and that no allowance overrides.
+    /// A rule that may apply and that no `allow` overrides.
     floor: Option<&'a Rule>,
 }
 
-/// Of the rules written for exactly this tool the last that fits; else, of those whose pattern of
-/// names fits, the strictest.
+/// Of the rules for exactly this tool the last one that applies; otherwise the strictest of those
+/// whose name pattern matches the tool.
 fn weigh<'a>(rules: &'a [Rule], tool: &str, thing: Option<&Thing>) -> Weighed<'a> {
     let mut floor = None;
     for (at, rule) in rules.iter().enumerate().rev() {
@@ -151,8 +151,8 @@ fn weigh<'a>(rules: &'a [Rule], tool: &str, thing: Option<&Thing>) -> Weighed<'a
     }
 }
 
-/// The strictest of what rules say of the things of a call; `None` where none speaks of it and
-/// there is no habit.
+/// The strictest decision of the rules over all things of a call; `None` if no rule applies and
+/// there is no default.
 pub(super) fn judged<'a>(
     rules: &'a [Rule],
     tool: &str,
@@ -169,7 +169,7 @@ pub(super) fn judged<'a>(
             strictest = Some(found);
         }
     };
-    // The first place from which on a rule has not been overridden for all of the call.
+    // The index after which no rule has been overridden for the whole call.
     let mut since: Option<usize> = Some(usize::MAX);
     for thing in things {
         let Weighed { rule, floor } = weigh(rules, tool, thing);
@@ -195,7 +195,7 @@ pub(super) fn judged<'a>(
     strictest
 }
 
-/// Do these rules leave no call of the tool open?
+/// True if these rules deny every call of the tool.
 pub fn is_closed(rules: &[Rule], tool: &str) -> bool {
     let denies = |rule: &Rule| rule.decision == Decision::Deny;
     let said = judged(rules, tool, &Subject::default(), None);

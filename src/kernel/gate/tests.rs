@@ -1,4 +1,4 @@
-//! Rules, layers and bundles.
+//! Tests of rules, layers and bundles.
 
 use super::*;
 use proptest::prelude::*;
@@ -67,12 +67,12 @@ fn allow_must_fit_everything_and_the_others_anything() {
         judge(&allow, "shell", &about(&["git a", "rm b"])),
         Decision::Ask
     );
-    // What touches nothing that can be named is nothing that was allowed by name.
+    // A call without named things is not allowed by a rule with a pattern.
     assert_eq!(judge(&allow, "shell", &about(&[])), Decision::Ask);
     let mut unknown = about(&["git a"]);
     unknown.things.push(Thing::Unknown);
     assert_eq!(judge(&allow, "shell", &unknown), Decision::Ask);
-    // Each thing may be allowed by a rule of its own.
+    // Each thing may be allowed by a different rule.
     let both = [
         allow[0].clone(),
         says("shell", Some("ls*"), Decision::Allow),
@@ -116,8 +116,8 @@ fn rules() -> impl Strategy<Value = Vec<Rule>> {
 }
 
 proptest! {
-    /// Whatever a child's own definition says, and however many lie in between: no written
-    /// rule above it is ever softened.
+    /// Whatever a child's own definition contains, and however many agents are in between: no
+    /// written rule of an ancestor is ever weakened.
     #[test]
     fn g10_11_a_child_never_does_what_a_rule_above_it_forbids(
         family in prop::collection::vec(rules(), 1..4),
@@ -139,7 +139,7 @@ proptest! {
             }
             bundle = rights.bundle();
         }
-        // What was stored is read back as it was.
+        // A stored bundle is read back unchanged.
         let text = serde_json::to_string(&bundle).unwrap();
         prop_assert_eq!(serde_json::from_str::<Bundle>(&text).unwrap(), bundle);
     }

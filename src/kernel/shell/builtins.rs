@@ -1,5 +1,5 @@
-//! Builtins of shells that set names, and names whose values are run or computed. Sources are
-//! POSIX's shell language and the manuals of bash, ksh and mksh.
+//! Shell builtins that set names, and names whose values are run or evaluated. Sources are POSIX's
+//! shell language and the manuals of bash, ksh and mksh.
 
 use super::options::UNNAMED;
 use super::word::{HOLE, Word};
@@ -9,11 +9,11 @@ use crate::kernel::overlay;
 const DECLARING: &[&str] = &["export", "declare", "typeset", "readonly", "local"];
 /// Builtins whose arguments are names that they set.
 const SETTING: &[&str] = &["read", "unset", "getopts", "mapfile", "readarray"];
-/// Builtins that change what names mean, how lines are read, or what runs later.
+/// Builtins that change the meaning of names, how lines are parsed, or what runs later.
 const CHANGING: &[&str] = &[
     "enable", "shopt", "bind", "complete", "compgen", "fc", "let",
 ];
-/// Names whose values shells compute: an expression may run commands (`a[$(…)]`).
+/// Names whose values shells evaluate: an expression may run commands (`a[$(…)]`).
 const COMPUTED: &[&str] = &[
     "RANDOM",
     "SRANDOM",
@@ -28,12 +28,12 @@ const COMPUTED: &[&str] = &[
     "TMOUT",
 ];
 
-/// Does a value of the name change what programs do or load, or is it run or computed?
+/// True if a value of the name changes what programs do or load, or is run or evaluated.
 pub(super) fn is_steering(name: &str) -> bool {
     overlay::is_blocked(name) || COMPUTED.contains(&name)
 }
 
-/// What a pattern must name before it allows a builtin with these words; none for other programs.
+/// What a pattern must name to allow a builtin with these words; empty for other programs.
 pub(super) fn needs(base: &str, words: &[Word]) -> Vec<String> {
     let rest = &words[1..];
     let unnamed = |is: bool| is.then(|| UNNAMED.to_owned());
@@ -69,17 +69,18 @@ pub(super) fn needs(base: &str, words: &[Word]) -> Vec<String> {
     }
 }
 
-/// `NAME=value` of a name that steers or is computed, an index, or what may be one of these.
+/// The requirement of a declared word: a `NAME=value` whose name steers programs or is evaluated,
+/// an index, or a word that may be one of these.
 fn declared(word: &Word) -> Option<String> {
     let text = word.text.as_str();
     if let Some(letters) = text.strip_prefix(['-', '+']) {
-        // Its value is computed, or is another name; of an array every index is.
+        // Its value is evaluated or is another name; for an array this applies to every index.
         return letters
             .contains(['i', 'n', HOLE])
             .then(|| UNNAMED.to_owned());
     }
     let name = text.split('=').next().unwrap_or(text);
-    // Some shells split the value, too, and take what comes of it for more names.
+    // Some shells also split the value and take the parts as further names.
     if name.contains(['[', HOLE]) || word.splits {
         return Some(UNNAMED.to_owned());
     }
@@ -87,7 +88,7 @@ fn declared(word: &Word) -> Option<String> {
     is_set.then(|| format!("{name}="))
 }
 
-/// A name that is set.
+/// The requirement of a name that is set.
 fn set(word: &Word) -> Option<String> {
     if word.has_hole() || word.text.contains('[') {
         return Some(UNNAMED.to_owned());
@@ -95,7 +96,7 @@ fn set(word: &Word) -> Option<String> {
     is_steering(&word.text).then(|| word.text.clone())
 }
 
-/// May a test look at an index, or compute what it compares?
+/// True if a test may evaluate an index or a compared value.
 fn computes(words: &[Word]) -> bool {
     let numeric = ["-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-v", "-R"];
     let is_open = |word: &Word| word.has_hole() || word.text.contains(['$', '`']);
@@ -109,7 +110,7 @@ fn computes(words: &[Word]) -> bool {
         || pairs.into_iter().any(|two| two.iter().all(Word::has_hole))
 }
 
-/// Options of `set` that change how words are read.
+/// The requirements of `set` options that change how words are parsed.
 fn options_of_set(words: &[Word]) -> Vec<String> {
     const NAMES: &[&str] = &[
         "errexit",

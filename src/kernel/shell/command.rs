@@ -1,40 +1,40 @@
-//! One command that a line runs, and whether a rule's pattern fits it.
+//! One command that a line runs, and whether a rule's pattern matches it.
 
 use super::matching::{is_wide, may_fit, may_mean, must_fit};
 use super::options;
 use super::word::Word;
 
-/// Whether a pattern fits.
+/// Whether a pattern matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fit {
-    /// It does not.
+    /// It does not match.
     No,
-    /// It does in a reading that cannot be ruled out.
+    /// It matches in a reading that cannot be ruled out.
     Maybe,
-    /// It does.
+    /// It matches.
     Yes,
 }
 
-/// A command, or a file that the line redirects to or from (`> file`).
+/// A command, or a file of a redirection (`> file`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Command {
     /// The program and its arguments.
     pub(super) words: Vec<Word>,
-    /// The command as it is written, where another program starts this one.
+    /// The complete command as written, if another program starts this one.
     pub(super) outer: Option<Vec<Word>>,
-    /// It is allowed only as it is written: the program that starts it gives it other rights.
+    /// It is allowed only as written, because the program that starts it changes its privileges.
     pub(super) is_raised: bool,
-    /// What a pattern must name for itself to allow the command: options and names by which the
-    /// program runs others, files that are redirected to.
+    /// What a pattern must name explicitly to allow the command: options and names by which the
+    /// program runs others, and files of redirections.
     pub(super) needs: Vec<String>,
-    /// It may run anything besides.
+    /// It may run any other command in addition.
     pub(super) runs_anything: bool,
-    /// Commands that its arguments would be if they were run.
+    /// The commands in its arguments, in case they are run.
     pub(super) inner: Vec<Command>,
 }
 
 impl Command {
-    /// Does an `allow` with this pattern cover it, whatever its holes stand for?
+    /// True if an `allow` with this pattern covers it, whatever its holes stand for.
     pub fn allows(&self, pattern: &str) -> bool {
         if is_wide(pattern) {
             return true;
@@ -66,7 +66,7 @@ impl Command {
             || options::plain(&self.words).is_some_and(|words| as_written(&words))
     }
 
-    /// Does a `deny` or `ask` with this pattern speak of it?
+    /// Whether a `deny` or `ask` with this pattern applies to it.
     pub fn is_meant(&self, pattern: &str) -> Fit {
         if is_wide(pattern) {
             return Fit::Yes;
@@ -128,7 +128,8 @@ impl Command {
     }
 }
 
-/// Does the pattern name an option, a word or a sign itself, and not only leave room for it?
+/// True if the pattern names an option, word or sign explicitly, instead of only matching it with
+/// `*`.
 fn names(pattern: &str, need: &str) -> bool {
     let is_word = |c: char| c.is_alphanumeric() || c == '-';
     if !need.starts_with(is_word) || need.ends_with('=') {
@@ -141,14 +142,14 @@ fn names(pattern: &str, need: &str) -> bool {
     })
 }
 
-/// The pattern with single blanks, as words are joined.
+/// The pattern with single spaces, as words are joined.
 fn spaced(pattern: &str) -> String {
     let words: Vec<&str> = pattern.split_whitespace().collect();
     let end = if pattern.ends_with(' ') { " " } else { "" };
     words.join(" ") + end
 }
 
-/// The words joined so that a blank inside one is none between two.
+/// The words joined so that white space inside a word differs from the space between words.
 fn closed(words: &[Word], program: Option<&str>) -> String {
     let texts = words
         .iter()

@@ -1,23 +1,24 @@
-//! Here-documents: the mark behind `<<`, and the text below the line that it ends. Shells differ in
-//! where such a text ends when lines in it are joined; where they could, it is not read.
+//! Here-documents: the delimiter after `<<`, and the text below the line, up to that delimiter.
+//! Shells differ in where the text ends if lines in it are joined; where that matters, it is not
+//! parsed.
 
 use super::parser::{Parser, Read};
 use super::word::Word;
 
-/// A here-document whose text begins after the line.
+/// A here-document whose text starts after the current line.
 pub(super) struct Waiting {
-    /// The command that reads it, by its number.
+    /// Index of the command that reads it.
     command: usize,
     /// The line that ends it.
     mark: String,
-    /// Expansions in it count.
+    /// Expansions in it are performed.
     expands: bool,
-    /// Tabs before its lines are taken away.
+    /// Leading tabs of its lines are removed.
     strips: bool,
 }
 
 impl Parser<'_> {
-    /// Notes the mark behind `<<`; what stands for the text until it has been read.
+    /// Parses the delimiter after `<<`; returns the placeholder for the text until it is read.
     pub(super) fn document_mark(&mut self) -> Read<Word> {
         self.is_whole_sign()?;
         let strips = self.peek(0) == Some('-');
@@ -47,7 +48,7 @@ impl Parser<'_> {
         Some(Word::anything())
     }
 
-    /// The texts of here-documents, which stand below the line.
+    /// Parses the texts of pending here-documents, which are below the line.
     pub(super) fn documents(&mut self) -> Read<()> {
         for waiting in std::mem::take(&mut self.waiting) {
             let body = self.document(&waiting)?;
@@ -79,16 +80,16 @@ impl Parser<'_> {
                 false => &line,
             };
             if line == waiting.mark {
-                // Behind a backslash it ends the text in some shells only.
+                // After a backslash it ends the text only in some shells.
                 return (!is_continued).then_some(body);
             }
-            // So does a mark before the bracket that closes a substitution.
+            // So does a delimiter before the bracket that closes a substitution.
             if self.depth > 0 && line.starts_with(&waiting.mark) {
                 return None;
             }
             let backslashes = line.chars().rev().take_while(|c| *c == '\\').count();
             is_continued = waiting.expands && backslashes % 2 == 1;
-            // So does a mark that is written on several lines.
+            // So does a delimiter that is continued over several lines.
             if is_continued && waiting.mark.starts_with(&line[..line.len() - 1]) {
                 return None;
             }

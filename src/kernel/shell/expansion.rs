@@ -1,20 +1,20 @@
-//! Words of a command line: quotes are taken away, expansions become holes, and the commands
-//! inside them are read.
+//! Parses the words of a command line: quotes are removed, expansions become holes, and the
+//! commands inside them are parsed.
 
 use super::parser::{DEPTH, Parser, Read, read_into};
 use super::word::{HOLE, Word};
 
-/// Where an expansion stands.
+/// The context of an expansion.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
-    /// Outside of quotes: what it becomes is split into words.
+    /// Outside of quotes: the result is split into words.
     Bare,
-    /// Between double quotes, in a here-document or in another expansion.
+    /// In double quotes, in a here-document or in another expansion.
     Quoted,
 }
 
 impl Parser<'_> {
-    /// The text of a here-document, in which nothing but expansions is special.
+    /// Parses the text of a here-document, in which only expansions are special.
     pub(super) fn expanded(&mut self, text: &str) -> Read<Word> {
         let mut word = Word::default();
         let mut inner = Parser {
@@ -25,7 +25,7 @@ impl Parser<'_> {
             waiting: Vec::new(),
         };
         while let Some(c) = inner.peek(0) {
-            // A quote is none there, and its backslash stays.
+            // Quotes are not special there, and a backslash before one stays.
             if c == '\\' && inner.peek(1) == Some('"') {
                 push(&mut word, c);
                 inner.at += 1;
@@ -36,7 +36,7 @@ impl Parser<'_> {
         Some(word)
     }
 
-    /// One word, up to what parts words.
+    /// Parses one word, up to a separator.
     pub(super) fn word(&mut self) -> Read<Word> {
         let mut word = Word::default();
         let start = self.at;
@@ -74,12 +74,12 @@ impl Parser<'_> {
                     self.double_quoted(&mut word)?;
                 }
                 '$' | '`' => self.expansion(&mut word, Place::Bare)?,
-                // The program of that name.
+                // The program named `[`.
                 '[' if self.at == start && matches!(self.peek(1), Some(' ' | '\t')) => {
                     push(&mut word, c);
                     self.at += 1;
                 }
-                // One of several files, or none.
+                // It matches one or several files, or none.
                 '*' | '?' | '[' => {
                     self.at += 1;
                     hole(&mut word, &c.to_string(), true);
@@ -97,7 +97,7 @@ impl Parser<'_> {
             }
         }
         if several && word.literal.contains('}') {
-            // `{a,b}`: words that only some shells make of it.
+            // `{a,b}`: only some shells expand it into words.
             word.text = HOLE.to_string();
             word.splits = true;
         }
@@ -105,7 +105,7 @@ impl Parser<'_> {
         (self.at > start && is_sure).then_some(word)
     }
 
-    /// From one double quote to the next.
+    /// Parses from one double quote to the next.
     fn double_quoted(&mut self, word: &mut Word) -> Read<()> {
         self.at += 1;
         loop {
@@ -118,7 +118,7 @@ impl Parser<'_> {
         }
     }
 
-    /// What stands between double quotes, or in a here-document.
+    /// Parses text between double quotes, or in a here-document.
     fn in_quotes(&mut self, c: char, word: &mut Word) -> Read<()> {
         match c {
             '\\' => {
@@ -142,7 +142,7 @@ impl Parser<'_> {
         }
     }
 
-    /// `$…` or backticks; what they run is read too.
+    /// Parses `$…` or backticks, including the commands that they run.
     pub(super) fn expansion(&mut self, word: &mut Word, place: Place) -> Read<()> {
         let start = self.at;
         let mut splits = place == Place::Bare;
@@ -151,9 +151,9 @@ impl Parser<'_> {
         } else {
             self.at += 1;
             match self.peek(0) {
-                // A line end that is taken away: what is begun by `$` stands behind it.
+                // An escaped line end: the name after `$` is on the next line.
                 Some('\\') if self.peek(1) == Some('\n') => return None,
-                // A sum, in some shells.
+                // Arithmetic in some shells.
                 Some('[') => return None,
                 Some('(') if self.peek(1) == Some('(') => {
                     self.at += 2;
@@ -175,7 +175,7 @@ impl Parser<'_> {
                     splits = false;
                 }
                 Some('"') if splits => {
-                    // A translation of it, in some shells.
+                    // A translated string in some shells.
                     let mut inside = Word::default();
                     quote(word);
                     self.double_quoted(&mut inside)?;
@@ -197,8 +197,8 @@ impl Parser<'_> {
         Some(())
     }
 
-    /// A substitution between backticks. What a backslash before a double quote or a line end comes
-    /// to in it differs between shells.
+    /// Parses a substitution in backticks. Shells differ in how they treat a backslash before a
+    /// double quote or a line end in it.
     fn backticks(&mut self, place: Place) -> Read<()> {
         self.at += 1;
         let mut inner = String::new();
@@ -223,8 +223,8 @@ impl Parser<'_> {
         Some(())
     }
 
-    /// `$'…'`: quotes with escapes in some shells, a `$` before plain ones in others. Read where it
-    /// ends at the same place in all of them.
+    /// Parses `$'…'`: quotes with escapes in some shells, a `$` before plain quotes in others.
+    /// Accepted only where it ends at the same place in all of them.
     fn dollar_quoted(&mut self) -> Read<()> {
         let mut backslashes = 0;
         loop {
@@ -238,8 +238,8 @@ impl Parser<'_> {
         }
     }
 
-    /// The rest of `$((…))`. A name in it stands for an expression, which may run commands; so does
-    /// what any expansion in it becomes.
+    /// Parses the rest of `$((…))`. A name or an expansion in it may expand to an expression that
+    /// runs commands.
     fn sum(&mut self) -> Read<()> {
         let from = self.at;
         let mut depth = 2_usize;
@@ -268,9 +268,9 @@ impl Parser<'_> {
         }
     }
 
-    /// The rest of `${…}`: may it become several words even between quotes? Read are the forms of
-    /// POSIX and those of other shells that run nothing; in an offset, an index, an indirection
-    /// (`${!name}`) and `${name@P}` they run what a value says.
+    /// Parses the rest of `${…}` and returns whether it may become several words even in quotes.
+    /// Accepts the forms of POSIX and those of other shells that run nothing: an offset, an index,
+    /// an indirection (`${!name}`) and `${name@P}` may run the content of a value.
     fn parameter(&mut self) -> Read<bool> {
         let starts_name = |c: char| c.is_ascii_alphabetic() || c == '_';
         if self.peek(0) == Some('#') && self.peek(1) != Some('}') {
@@ -316,7 +316,7 @@ impl Parser<'_> {
         let mut inside = Word::default();
         while self.peek(0)? != '}' {
             match self.peek(0)? {
-                // What quotes are in it, and where it ends, differs between shells.
+                // Shells differ in the quotes in it, and in where it ends.
                 '\\' | '\'' | '"' | '{' | ';' | '&' | '|' | '<' | '>' | '(' | ')' | '\n' => {
                     return None;
                 }

@@ -1,5 +1,5 @@
-//! What of git's own options and subcommands runs other programs, reads other settings or writes
-//! files elsewhere, as git's manual has it: a pattern must name such things to allow them.
+//! The options and subcommands of git that run other programs, read other settings or write files
+//! elsewhere, as described in its manual: a pattern must name them to allow them.
 
 use super::options::{UNNAMED, running};
 use super::word::Word;
@@ -13,7 +13,8 @@ const SAFE: &[&str] = &[
     "--info-path", "-v", "-h",
 ];
 
-/// Subcommands that do none of this, whatever their options, but for those of [`ALL`] and [`SOME`].
+/// Subcommands that do none of this, whatever their options, except for those in [`ALL`] and
+/// [`SOME`].
 #[rustfmt::skip]
 const SUBCOMMANDS: &[&str] = &[
     "add", "am", "annotate", "apply", "archive", "bisect", "blame", "branch", "bundle", "cat-file",
@@ -29,7 +30,7 @@ const SUBCOMMANDS: &[&str] = &[
     "verify-tag", "version", "whatchanged", "worktree", "write-tree", "help",
 ];
 
-/// Options of any subcommand.
+/// Options of any subcommand that do.
 #[rustfmt::skip]
 const ALL: &[&str] = &[
     "--upload-pack", "--receive-pack", "--exec", "--ext-diff", "--textconv", "--output",
@@ -37,7 +38,7 @@ const ALL: &[&str] = &[
     "--output-directory",
 ];
 
-/// What of one subcommand does: options, their letters, and words.
+/// Options and words of single subcommands that do: the letters of short options, and the words.
 #[rustfmt::skip]
 const SOME: &[(&str, &str, &[&str])] = &[
     ("archive", "o", &[]),
@@ -53,7 +54,7 @@ const SOME: &[(&str, &str, &[&str])] = &[
     ("remote", "", &[]),
 ];
 
-/// Subcommands that take addresses.
+/// Subcommands that take addresses of repositories.
 const REACHING: &[&str] = &[
     "archive",
     "clone",
@@ -65,7 +66,7 @@ const REACHING: &[&str] = &[
     "submodule",
 ];
 
-/// What a pattern must name before it allows these words.
+/// What a pattern must name to allow these words.
 pub(super) fn needs(words: &[Word]) -> Vec<String> {
     if let Some(sub) = words[0].base().strip_prefix("git-") {
         return of_subcommand(sub, &words[1..]);
@@ -83,7 +84,7 @@ pub(super) fn needs(words: &[Word]) -> Vec<String> {
         }
         let head = text.split('=').next().unwrap_or(text);
         if !SAFE.contains(&head) && !text.starts_with("-C") {
-            // What is not known may take the next word as its value.
+            // An unknown option may take the next word as its value.
             found.push(head.to_owned());
             let valued = [
                 "-c",
@@ -114,7 +115,7 @@ fn of_subcommand(sub: &str, rest: &[Word]) -> Vec<String> {
         };
     }
     let mut found = running(rest, ALL, letters);
-    // Files that a pattern of names stands for are no options of what runs nothing else.
+    // A file name pattern cannot add options that matter to a subcommand that runs nothing else.
     let can_run = !letters.is_empty()
         || ["fetch", "pull", "push", "ls-remote", "log", "diff", "show"].contains(&sub);
     if !can_run {
@@ -124,7 +125,7 @@ fn of_subcommand(sub: &str, rest: &[Word]) -> Vec<String> {
         if marked.contains(&word.text.as_str()) {
             found.push(word.text.clone());
         }
-        // Addresses that are commands, or name a program that speaks for them.
+        // Addresses that are commands, or that name a helper program for their protocol.
         if word.text.contains("::") && REACHING.contains(&sub) {
             found.push("::".to_owned());
         }
@@ -132,8 +133,8 @@ fn of_subcommand(sub: &str, rest: &[Word]) -> Vec<String> {
     found
 }
 
-/// Does `git config` only read with these words? Its first one, apart from options that say where
-/// and how, must say so: behind a name the same word is a value.
+/// True if `git config` only reads with these words. Its first word, apart from options for scope
+/// and format, must request that: after a name the same word is a value.
 fn reads_config(words: &[Word]) -> bool {
     const PLAIN: &[&str] = &[
         "--global",

@@ -1,19 +1,19 @@
-//! Shells and other interpreters: the script or code that their arguments or their input hold.
-//! Sources are their manuals.
+//! Shells and other interpreters: the script or code in their arguments or their input. Sources are
+//! their manuals.
 
 use super::scripts;
 use super::starting::Starts;
 use super::word::{HOLE, Word};
 
-/// Shells whose scripts are read here.
+/// Shells whose scripts are parsed.
 const SHELLS: &[&str] = &["sh", "bash", "dash", "ksh", "mksh", "ash", "rbash"];
-/// Shells with a grammar of their own: what they run is not read.
+/// Shells with a grammar of their own, whose scripts are not parsed.
 #[rustfmt::skip]
 const OTHER_SHELLS: &[&str] = &[
     "zsh", "yash", "csh", "tcsh", "fish", "rc", "es", "nu", "elvish", "xonsh", "oil", "osh", "ysh",
     "pwsh", "powershell", "rksh", "lksh", "ksh93", "loksh", "hush", "scsh",
 ];
-/// Interpreters, with the options that are followed by code, and by what is loaded first.
+/// Interpreters, with the options that are followed by code or by something that is loaded first.
 #[rustfmt::skip]
 const CODE: &[(&[&str], &[&str])] = &[
     (&["python", "pypy", "jython", "ipython"], &["-c"]),
@@ -41,14 +41,14 @@ const CODE: &[(&[&str], &[&str])] = &[
     (&["gdb", "lldb"], &["-ex", "-o", "--eval-command", "--one-line", "--command", "--args"]),
     (&["dc"], &["-e", "--expression"]),
 ];
-/// Programs that run commands which their input holds.
+/// Programs that run commands from their input.
 #[rustfmt::skip]
 const READERS: &[&str] = &[
     "docker", "podman", "nerdctl", "kubectl", "oc", "lxc", "lxc-attach", "nsenter", "unshare", "bwrap", "sqlite3", "ed", "red", "ex",
     "vi", "vim", "nvim", "m4", "make", "gmake", "ftp", "sftp", "lftp", "telnet", "nc", "ncat",
     "netcat", "socat", "mail", "mailx", "bc", "jshell", "kotlinc", "ocaml", "nix-shell",
 ];
-/// Programs that only print, count or compare what they read, or whose commands are in their
+/// Programs that only print, count or compare their input, or take their commands from their
 /// arguments.
 #[rustfmt::skip]
 const PRINTING: &[&str] = &[
@@ -59,22 +59,22 @@ const PRINTING: &[&str] = &[
     "sed", "git", "gh", "curl", "wget", "iconv", "gzip", "less", "more",
 ];
 
-/// Is it a shell whose scripts are read?
+/// True for a shell whose scripts are parsed.
 pub(super) fn is_shell(base: &str) -> bool {
     SHELLS.contains(&base)
 }
 
-/// Is it another one?
+/// True for a shell whose scripts are not parsed.
 pub(super) fn is_other_shell(base: &str) -> bool {
     OTHER_SHELLS.contains(&unnumbered(base)) || OTHER_SHELLS.contains(&base)
 }
 
-/// May it run what its input holds?
+/// True if the program may run what its input contains.
 pub(super) fn is_interpreter(base: &str) -> bool {
     READERS.contains(&base) || code_of(base).is_some()
 }
 
-/// Does it do no more with its input than to print, count or compare it?
+/// True if the program only prints, counts or compares its input.
 pub(super) fn only_prints(base: &str) -> bool {
     PRINTING.contains(&base) || scripts::is_awk(base)
 }
@@ -90,7 +90,7 @@ fn code_of(base: &str) -> Option<&'static [&'static str]> {
     found.map(|(_, options)| *options)
 }
 
-/// `sh -c SCRIPT`, or a file, or what it reads.
+/// What a shell runs: the script of `-c`, a file, or its input.
 pub(super) fn of_shell(rest: &[Word]) -> Starts {
     const OPTIONS: &[&str] = &[
         "errexit",
@@ -122,10 +122,10 @@ pub(super) fn of_shell(rest: &[Word]) -> Starts {
                 at += 2;
             }
             "--norc" | "--noprofile" | "--posix" => at += 1,
-            // Files of their own choice are read first.
+            // It reads files of its own choice first.
             text if text.starts_with("--") => return Starts::Unread,
             text if text.starts_with(['-', '+']) => {
-                // Of the others some take the next word, and some read files first.
+                // Some of the other options take the next word, and some read files first.
                 if !text[1..].chars().all(|c| "ceuxfvabmCn".contains(c)) {
                     return Starts::Unread;
                 }
@@ -145,7 +145,7 @@ pub(super) fn of_shell(rest: &[Word]) -> Starts {
     }
 }
 
-/// Is an interpreter given code in its arguments, or does it read it from its input?
+/// True if an interpreter gets code in its arguments or reads it from its input.
 pub(super) fn has_code(base: &str, rest: &[Word]) -> bool {
     if scripts::is_awk(base) {
         return !scripts::awk(rest).is_empty();

@@ -1,30 +1,32 @@
-//! Patterns (`*` stands for any text) held against texts with holes, and against words whose
-//! options may be spelled or ordered in another way.
+//! Matches patterns (`*` matches any text) against texts with holes, and against words whose
+//! options may be spelled or ordered differently.
 
 use super::super::pattern::fits;
 use super::word::{HOLE, Word};
 
-/// Longer texts are not looked at in full: they may be anything.
+/// Maximum length of a text with holes; longer ones may match anything.
 const TEXT_LIMIT: usize = 32 * 1024;
-/// With more words it is not looked for other spellings: it may be one.
+/// Maximum number of words that are compared with other spellings; with more, a match cannot be
+/// ruled out.
 const WORDS_LIMIT: usize = 1000;
-/// So many pairs of pattern and text are looked at, then it may fit.
+/// Maximum number of compared positions of pattern and text; with more, a match cannot be ruled
+/// out.
 const STEPS: usize = 8 * 1024 * 1024;
 
-/// With more letters than this an option with one dash is a name and no row of short options.
+/// Maximum number of letters after one dash that are read as a cluster of short options.
 const CLUSTER: usize = 4;
 
-/// Does the pattern allow any text?
+/// True if the pattern matches any text.
 pub(super) fn is_wide(pattern: &str) -> bool {
     !pattern.is_empty() && pattern.chars().all(|c| c == '*')
 }
 
-/// Does `text` fit, whatever its holes stand for?
+/// True if `text` matches whatever its holes stand for.
 pub(super) fn must_fit(pattern: &str, text: &str) -> bool {
     !pattern.contains(HOLE) && fits(pattern, text)
 }
 
-/// Does `text` fit for something that its holes may stand for?
+/// True if `text` matches for some content of its holes.
 pub fn may_fit(pattern: &str, text: &str) -> bool {
     if !text.contains(HOLE) {
         return fits(pattern, text);
@@ -34,7 +36,7 @@ pub fn may_fit(pattern: &str, text: &str) -> bool {
     if text.len() > TEXT_LIMIT || pattern.len().saturating_mul(text.len()) > STEPS {
         return true;
     }
-    // Row by row from the end: can what is left of the pattern and of the text be made equal?
+    // Row by row from the end: can the rest of the pattern match the rest of the text?
     let mut below = vec![false; text.len() + 1];
     for at in (0..=pattern.len()).rev() {
         let mut row = vec![false; text.len() + 1];
@@ -53,9 +55,9 @@ pub fn may_fit(pattern: &str, text: &str) -> bool {
     below[0]
 }
 
-/// Could the words be another spelling of what the pattern names? Options may stand elsewhere,
-/// be joined or taken apart, long or short, and have values; a program may be named with its
-/// folder, or be started by another one.
+/// True if the words could be another spelling of what the pattern names. Options may be moved,
+/// joined or split, long or short, and have values; a program may be named with its folder, or be
+/// started by another one.
 pub(super) fn may_mean(pattern: &str, words: &[Word]) -> bool {
     let tokens: Vec<&str> = pattern.split_whitespace().collect();
     if tokens.is_empty() {
@@ -91,7 +93,7 @@ fn may_start(tokens: &[&str], words: &[Word]) -> bool {
         )
 }
 
-/// May these words have the option, as it is written or in another form?
+/// True if these words may contain the option, as written or in another form.
 fn may_have(option: &str, words: &[Word]) -> bool {
     let open = |word: &Word| word.has_hole() && word.may_be_option();
     if words
@@ -119,7 +121,7 @@ fn may_have(option: &str, words: &[Word]) -> bool {
                 .any(|found| !found.is_empty() && name.starts_with(found))
                 || name.chars().next().is_some_and(short)
         }
-        // Its letters apart, in another order, or long options that begin with them.
+        // Its letters apart, in another order, or as the first letters of long options.
         None => {
             let letters = wanted.trim_start_matches('-');
             letters.len() <= CLUSTER && letters.chars().all(short)
@@ -127,8 +129,8 @@ fn may_have(option: &str, words: &[Word]) -> bool {
     }
 }
 
-/// May these tokens be among the words in this order, with nothing but options and their values
-/// between them? `open`: anything may follow.
+/// True if these tokens may be among the words in this order, with only options and their values
+/// between them. `open`: anything may follow.
 fn in_order(tokens: &[&str], words: &[Word], open: bool) -> bool {
     let skips = |at: usize| {
         words[at].may_be_option()
@@ -137,7 +139,7 @@ fn in_order(tokens: &[&str], words: &[Word], open: bool) -> bool {
                 .checked_sub(1)
                 .is_some_and(|before| words[before].may_be_option())
     };
-    // may[at]: may the tokens from the present one on be found in the words from `at` on?
+    // may[at]: can the remaining tokens be found in the words from `at` on?
     let mut may = vec![false; words.len() + 1];
     may[words.len()] = true;
     for at in (0..words.len()).rev() {

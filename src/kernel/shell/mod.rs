@@ -1,10 +1,10 @@
-//! Command lines of a shell, read without running them: which commands a line runs, in which
-//! spellings a rule may name them, and what could not be understood. The gate matches its rules on
-//! the result; nothing here decides.
+//! Parses shell command lines without running them: the commands of a line, the spellings in which
+//! a rule may name them, and what could not be understood. The gate matches its rules against the
+//! result; nothing here decides.
 //!
-//! The grammar is that of POSIX `sh` with what common shells add. Reading is conservative: what
-//! is not understood (an expansion, an unknown option, a syntax that is not listed) becomes a
-//! *hole* that may stand for any text, so that a rule which could match is never passed over.
+//! The grammar is that of POSIX `sh` with common extensions. Parsing is conservative: what is not
+//! understood (an expansion, an unknown option, an unlisted syntax) becomes a *hole* that may stand
+//! for any text, so that a rule which could match is never skipped.
 
 mod builtins;
 mod command;
@@ -29,18 +29,18 @@ mod tests;
 pub use command::{Command, Fit};
 pub use matching::may_fit;
 
-/// What a command line runs.
+/// The commands that a command line runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Line {
-    /// Every command of it: parts of lists and pipes, substitutions, what wrappers run, files that
-    /// are redirected to or from.
+    /// All commands: parts of lists and pipes, substitutions, what wrappers run, and files of
+    /// redirections.
     pub commands: Vec<Command>,
-    /// The line as it is written, and with the quotes taken away.
+    /// The line as written, and with its quotes removed.
     pub texts: Vec<String>,
 }
 
 impl Line {
-    /// Reads a line that a shell would be given.
+    /// Parses a line that a shell would run.
     pub fn read(text: &str) -> Line {
         let script = parser::script(text);
         Line {
@@ -49,7 +49,7 @@ impl Line {
         }
     }
 
-    /// A program that is started with these arguments, without a shell.
+    /// The line of a program that is started with these arguments, without a shell.
     pub fn of_argv(argv: &[String]) -> Line {
         let words: Vec<word::Word> = argv.iter().map(|text| word::Word::plain(text)).collect();
         Line {

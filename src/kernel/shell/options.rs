@@ -1,21 +1,22 @@
-//! Options of programs: those before a subcommand, and those that make a program run or load
+//! Options of programs: global ones before a subcommand, and those that make a program run or load
 //! something else. Sources are the programs' manuals.
 
 use super::builtins;
 use super::scripts;
 use super::word::Word;
 
-/// What no pattern names: only a rule without a pattern, or `*`, allows such a command.
+/// A requirement that no pattern can name: only a rule without a pattern, or `*`, allows such a
+/// command.
 pub(super) const UNNAMED: &str = "\0";
 
 /// Options before a program's subcommand.
 struct Globals {
     name: &'static str,
-    /// They take the next word as their value, or have it behind `=`.
+    /// Options that take a value, as the next word or after `=`.
     valued: &'static [&'static str],
-    /// They take none.
+    /// Options without a value.
     flags: &'static [&'static str],
-    /// Of all these, those without which the command does the same.
+    /// Those of the options above that do not change what the command does.
     harmless: &'static [&'static str],
 }
 
@@ -100,13 +101,13 @@ const GLOBALS: &[Globals] = &[
     },
 ];
 
-/// The words with the global options before the subcommand taken away, by which a rule names the
-/// command; `None` where there are none or one is not known.
+/// The words without the global options before the subcommand, as a rule names the command; `None`
+/// if there are none or one is unknown.
 pub(super) fn named(words: &[Word]) -> Option<Vec<Word>> {
     without(words, |_| true)
 }
 
-/// The same where those options change nothing.
+/// The same, but `None` also if one of those options changes what the command does.
 pub(super) fn plain(words: &[Word]) -> Option<Vec<Word>> {
     without(words, |_| false)
 }
@@ -150,14 +151,14 @@ fn without(words: &[Word], any: impl Fn(&str) -> bool) -> Option<Vec<Word>> {
     Some(named)
 }
 
-/// Folders in which a program is what its name says.
+/// True if a program in this folder is what its name says.
 pub(super) fn is_standard(name: &str) -> bool {
     const FOLDERS: &[&str] = &["/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin"];
     name.rsplit_once('/')
         .is_none_or(|(folder, _)| FOLDERS.contains(&folder))
 }
 
-/// What a pattern must name for itself before it allows these words.
+/// What a pattern must name explicitly to allow these words.
 pub(super) fn needs(words: &[Word]) -> Vec<String> {
     let Some(program) = words.first() else {
         return Vec::new();
@@ -176,7 +177,7 @@ pub(super) fn needs(words: &[Word]) -> Vec<String> {
         return builtins::needs(base, words);
     };
     let mut rest = words[1..].to_vec();
-    // `tar xf`: its first word is options even without a dash.
+    // `tar xf`: its first word holds options even without a dash.
     if let Some(first) = rest.first_mut().filter(|_| base.ends_with("tar"))
         && !first.text.starts_with('-')
     {
@@ -185,8 +186,8 @@ pub(super) fn needs(words: &[Word]) -> Vec<String> {
     running(&rest, long, short)
 }
 
-/// Of these words the options that are among `long` (or begin one of them) or have a letter of
-/// `short`; what may turn out to be one is never named.
+/// Those of these words that are options in `long` (or an abbreviation of one) or have a letter of
+/// `short`. A word that may turn out to be an option yields [`UNNAMED`].
 pub(super) fn running(words: &[Word], long: &[&str], short: &str) -> Vec<String> {
     let mut found = Vec::new();
     for word in words {
@@ -200,7 +201,7 @@ pub(super) fn running(words: &[Word], long: &[&str], short: &str) -> Vec<String>
         let text = word.text.as_str();
         let head = text.split('=').next().unwrap_or(text);
         let is_long = long.iter().any(|option| {
-            // Programs take an option's beginning for it.
+            // Programs accept abbreviated options.
             head == *option
                 || (head.len() > 2 && option.starts_with(head) && head.starts_with("--"))
         });
@@ -213,8 +214,8 @@ pub(super) fn running(words: &[Word], long: &[&str], short: &str) -> Vec<String>
     found
 }
 
-/// Programs with options that make them run another program, read other settings or write a
-/// file: the long ones (and those of one dash), and the letters of the short ones.
+/// Programs with options that make them run another program, read other settings or write a file:
+/// the long options (and those with one dash), and the letters of the short ones.
 #[rustfmt::skip]
 const RUNNING: &[(&[&str], &[&str], &str)] = &[
     (&["find"], &["-fprint", "-fprint0", "-fprintf", "-fls", "-files0-from"], ""),

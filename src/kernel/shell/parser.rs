@@ -1,40 +1,40 @@
-//! From the text of a command line to its simple commands. Expansions become holes, and the
-//! commands inside them are read too.
+//! Parses a command line into its simple commands. Expansions become holes, and the commands inside
+//! them are parsed too.
 
 use super::documents::Waiting;
 use super::word::{HOLE, Word};
 
-/// Substitutions within substitutions that are read; deeper ones are not understood.
+/// Maximum depth of nested substitutions; deeper ones are not understood.
 pub(super) const DEPTH: usize = 16;
-/// So many commands of one line are read.
+/// Maximum number of commands of one line.
 const COMMANDS: usize = 512;
 
 /// The simple commands of a line.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Script {
     pub commands: Vec<Simple>,
-    /// The line with the quotes taken away, for rules that look at all of it.
+    /// The line with its quotes removed, for rules that match the whole line.
     pub text: String,
-    /// Something of it is beyond this grammar: it may run anything besides.
+    /// Part of it is not understood, so it may run anything in addition.
     pub is_opaque: bool,
-    /// Some of its commands may read what others write, a file or a here-document.
+    /// Some of its commands may read other commands' output, a file or a here-document.
     pub is_fed: bool,
 }
 
-/// A command with what stands around it.
+/// A simple command with its assignments and redirections.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Simple {
-    /// `NAME=value` before it.
+    /// `NAME=value` words before the program.
     pub assigned: Vec<Word>,
-    /// The program and its arguments; none where there are only assignments or redirections.
+    /// The program and its arguments; empty for assignments or redirections alone.
     pub words: Vec<Word>,
-    /// Files that it reads from or writes to, with the sign.
+    /// Files that it reads from or writes to, each with its operator.
     pub redirected: Vec<(&'static str, Word)>,
-    /// What it reads, where the line itself holds it.
+    /// Its input, if the line itself contains it.
     pub input: Option<Word>,
 }
 
-/// Reads a line.
+/// Parses a line.
 pub(super) fn script(text: &str) -> Script {
     let mut script = Script::default();
     read_into(text, 0, &mut script);
@@ -55,7 +55,7 @@ pub(super) fn read_into(text: &str, depth: usize, script: &mut Script) {
     }
 }
 
-/// Something that is beyond the grammar ends the reading of a line.
+/// The result of a parse step; `None` ends the parsing of the line, since it is not understood.
 pub(super) type Read<T> = Option<T>;
 
 pub(super) struct Parser<'a> {
@@ -63,7 +63,7 @@ pub(super) struct Parser<'a> {
     pub at: usize,
     pub depth: usize,
     pub script: &'a mut Script,
-    /// Here-documents whose text begins after the line.
+    /// Here-documents whose text starts after the current line.
     pub waiting: Vec<Waiting>,
 }
 
@@ -71,9 +71,9 @@ pub(super) struct Parser<'a> {
 const BEFORE: &[&str] = &[
     "if", "then", "else", "elif", "do", "while", "until", "!", "{",
 ];
-/// Words that end such a thing.
+/// Words that end such a compound command.
 const AFTER: &[&str] = &["fi", "done", "}"];
-/// Words that begin what is not read here.
+/// Words that begin a syntax that is not parsed here.
 const BEYOND: &[&str] = &["case", "esac", "select", "function", "coproc", "[["];
 
 impl Parser<'_> {
@@ -92,7 +92,7 @@ impl Parser<'_> {
         fits
     }
 
-    /// Commands up to `end`, or to the end of the text.
+    /// Parses commands up to `end`, or to the end of the text.
     pub(super) fn list(&mut self, end: Option<char>) -> Read<()> {
         let mut simple = Simple::default();
         loop {
@@ -114,7 +114,7 @@ impl Parser<'_> {
                 }
                 ';' if self.peek(1) == Some(';') => return None,
                 ';' => self.separator(&mut simple, ";", "; ")?,
-                // One sign to some shells, two to others.
+                // One operator in some shells, two in others.
                 '&' if self.peek(1) == Some('>') => return None,
                 '&' if self.peek(1) == Some('&') => self.separator(&mut simple, "&&", " && ")?,
                 '&' => self.separator(&mut simple, "&", " & ")?,
@@ -143,8 +143,7 @@ impl Parser<'_> {
         self.finish(simple, shown)
     }
 
-    /// Is the sign that was just read all of it? A line end that is taken away may join it with
-    /// another one.
+    /// Fails if an escaped line end may join the operator just read with another one.
     pub(super) fn is_whole_sign(&self) -> Read<()> {
         let mut ahead = 0;
         while self.peek(ahead) == Some('\\') && self.peek(ahead + 1) == Some('\n') {
@@ -154,7 +153,7 @@ impl Parser<'_> {
         (!joins).then_some(())
     }
 
-    /// Notes a command that is complete.
+    /// Adds a complete command to the script.
     fn finish(&mut self, simple: &mut Simple, sign: &str) -> Read<()> {
         if !is_empty(simple) {
             let done = std::mem::take(simple);
@@ -186,7 +185,7 @@ impl Parser<'_> {
                 return self.loop_head(simple);
             }
         }
-        // `"A"=b` is a program.
+        // `"A"=b` is a program, not an assignment.
         if simple.words.is_empty() && word.assigned().is_some() && !word.begins_quoted {
             if self.peek(0) == Some('(') {
                 return None;
@@ -198,7 +197,7 @@ impl Parser<'_> {
         Some(())
     }
 
-    /// `for NAME in words; do` or `for NAME do`: each pass sets the name.
+    /// `for NAME in words; do` or `for NAME do`: each iteration sets the name.
     fn loop_head(&mut self, simple: &mut Simple) -> Read<()> {
         self.blanks();
         let name = self.word()?;
@@ -235,7 +234,8 @@ impl Parser<'_> {
                 Some('&' | '|' | '<' | '>' | '(' | ')') => return None,
                 Some(_) => {
                     let word = self.word()?;
-                    // What the name may become stands in the text for rules that look at it.
+                    // The possible values of the name are kept in the text, for rules that match
+                    // the whole line.
                     if let Some(name) = simple.assigned.last_mut() {
                         name.literal.push_str(&word.literal);
                         name.literal.push(' ');
@@ -260,16 +260,16 @@ impl Parser<'_> {
         }
     }
 
-    /// `<`, `>`, `>>`, `<<`, … with what stands behind it.
+    /// Parses `<`, `>`, `>>`, `<<`, … with its operand.
     fn redirection(&mut self, simple: &mut Simple) -> Read<()> {
-        // A number before it is no argument but says which stream it is of.
+        // A number before it is not an argument; it selects the stream.
         if let Some(last) = simple.words.last()
             && !last.quoted
             && self.at > 0
             && self.chars[self.at - 1].is_ascii_digit()
             && last.text.chars().all(|c| c.is_ascii_digit())
         {
-            // Of more digits some shells make an argument.
+            // Several digits are an argument in some shells.
             if last.text.len() > 1 {
                 return None;
             }
@@ -294,7 +294,7 @@ impl Parser<'_> {
         let is_stream = sign.ends_with('&')
             && (target.text.chars().all(|c| c.is_ascii_digit() || c == '-'))
             && !target.text.is_empty();
-        // bash expands the name of a file behind `>&` once more.
+        // bash expands the file name after `>&` once more.
         if !is_stream && sign.ends_with('&') && (target.quoted || target.has_hole()) {
             return None;
         }
@@ -320,8 +320,8 @@ impl Parser<'_> {
         done.filter(|_| is_complete)
     }
 
-    /// Does a line end between there and here? Where a here-document waits for its text, shells
-    /// differ in whether that begins there.
+    /// True if a line ends between `from` and here. If a here-document is pending, shells differ in
+    /// whether its text begins there.
     pub(super) fn has_line_end(&self, from: usize) -> bool {
         self.chars[from..self.at].contains(&'\n')
     }

@@ -1,7 +1,7 @@
-//! What real shells run, held against what was read of the line. Every line is given to each shell
-//! that this machine has, in a folder of its own, with a program `mark` that notes its calls. A
-//! line in which `mark` ran must never be covered by rules that allow other programs, nor pass a
-//! rule that denies `mark`; a line that made a file must never be covered by rules without `>`.
+//! Compares what real shells run with what was parsed from the line. Every line is run by each
+//! shell on this machine, in a folder of its own, with a program `mark` that logs its calls. A line
+//! in which `mark` ran must never be covered by rules that allow other programs, nor pass a rule
+//! that denies `mark`; a line that created a file must never be covered by rules without `>`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use super::tests::judge;
 use crate::kernel::gate::Decision;
 
-/// The shells that a line is given to, of those that there are.
+/// The shells that run each line, if installed.
 const SHELLS: &[&str] = &[
     "/bin/sh",
     "/bin/dash",
@@ -24,7 +24,7 @@ const SHELLS: &[&str] = &[
     "/usr/bin/busybox",
 ];
 
-/// Programs that are allowed, and that run nothing else but by ways of their own.
+/// Allowed programs, which run others only through their own features.
 const ALLOWED: &[(&str, Decision)] = &[
     ("echo*", Decision::Allow),
     ("cat*", Decision::Allow),
@@ -64,7 +64,7 @@ impl Place {
         Place { dir }
     }
 
-    /// Runs the line: was `mark` called, and was a file made?
+    /// Runs the line; returns whether `mark` was called, and whether a file was created.
     fn run(&self, shell: &str, line: &str) -> (bool, bool) {
         let (log, work) = (self.dir.path().join("log"), self.dir.path().join("work"));
         let path = format!("{}:/usr/bin:/bin", self.dir.path().join("bin").display());
@@ -86,7 +86,7 @@ impl Place {
     }
 }
 
-/// Empties a folder: was there anything in it?
+/// Empties a folder; returns whether it had any content.
 fn clear(folder: &Path) -> bool {
     let mut any = false;
     for entry in fs::read_dir(folder).unwrap().flatten() {
@@ -104,7 +104,7 @@ fn shells() -> impl Iterator<Item = &'static str> {
         .filter(|shell| Path::new(shell).exists())
 }
 
-/// What was not seen of the line.
+/// The effects of the line that the parser missed.
 fn missed(place: &Place, shell: &str, line: &str) -> Vec<String> {
     let allowed = judge(ALLOWED, line) == Decision::Allow;
     let passed = judge(DENIED, line) == Decision::Allow;
@@ -123,7 +123,7 @@ fn missed(place: &Place, shell: &str, line: &str) -> Vec<String> {
         .collect()
 }
 
-/// Lines that some shell reads in its own way.
+/// Lines that some shells parse in their own way.
 #[rustfmt::skip]
 const LINES: &[&str] = &[
     "echo a &>/dev/null mark p",
@@ -423,7 +423,7 @@ fn what_a_real_shell_runs_was_read_before() {
     assert!(missed.is_empty(), "{}", missed.join("\n"));
 }
 
-/// The marks of the table work: in each shell that there is, plain lines run `mark`.
+/// The check itself works: in each installed shell, plain lines run `mark`.
 #[test]
 fn a_mark_is_noticed() {
     let place = Place::new();
@@ -449,8 +449,7 @@ const PIECES: &[&str] = &[
     ",", "..", "${#", "@", "?", "=", "+", "^", ":", "e", "s/a/b/", "/",
 ];
 
-/// A line of the table, or two that are put together, with some pieces put in and some letters
-/// taken out.
+/// A line of the table, or two joined, with some pieces inserted and some characters removed.
 fn lines() -> impl Strategy<Value = String> {
     let seeds = || prop::sample::select(LINES);
     let edit = (
@@ -480,13 +479,13 @@ fn lines() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(150) })]
 
-    /// However a line of the table is changed.
+    /// For any change of the lines in the table.
     #[test]
     fn what_a_real_shell_runs_of_any_line_was_read_before(
         lines in prop::collection::vec(lines(), 8..9),
     ) {
         let place = Place::new();
-        // What may go on for ever is not run.
+        // Lines that may run for ever are skipped.
         for line in lines.iter().filter(|line| !line.contains("until") && !line.contains("while")) {
             for shell in shells().filter(|shell| *shell != "/bin/sh") {
                 let missed = missed(&place, shell, line);

@@ -1,4 +1,4 @@
-//! Scripts of `awk` and `sed` in arguments: whether they run programs or write files.
+//! `awk` and `sed` scripts in arguments: whether they run programs or write files.
 
 use std::iter::Peekable;
 use std::str::Chars;
@@ -6,12 +6,13 @@ use std::str::Chars;
 use super::options::UNNAMED;
 use super::word::Word;
 
-/// Is it an `awk`?
+/// True for an `awk`.
 pub(super) fn is_awk(base: &str) -> bool {
     matches!(base, "awk" | "gawk" | "mawk" | "nawk")
 }
 
-/// What of an `awk` script runs programs, loads code or writes files, as a pattern must name it.
+/// The parts of an `awk` script that run programs, load code or write files, as a pattern must name
+/// them.
 pub(super) fn awk(words: &[Word]) -> Vec<String> {
     const ACTS: &[&str] = &["system", "getline", "|", "@load", "@include", "@"];
     let mut found = Vec::new();
@@ -48,7 +49,7 @@ pub(super) fn awk(words: &[Word]) -> Vec<String> {
     found
 }
 
-/// What of a `sed` script is more than printing, deleting and replacing text.
+/// The requirements of `sed` scripts that do more than print, delete and replace text.
 pub(super) fn sed(words: &[Word]) -> Vec<String> {
     let mut found = Vec::new();
     let mut scripts: Vec<&Word> = Vec::new();
@@ -56,7 +57,7 @@ pub(super) fn sed(words: &[Word]) -> Vec<String> {
     let mut words = words.iter();
     while let Some(word) = words.next() {
         let text = word.text.as_str();
-        // A file of such a name is an option to some.
+        // Some programs take a file with such a name as an option.
         if word.has_hole() && word.may_be_option() {
             found.push(UNNAMED.to_owned());
         }
@@ -85,11 +86,11 @@ pub(super) fn sed(words: &[Word]) -> Vec<String> {
     found
 }
 
-/// Does the script hold nothing but addresses, `p`, `d`, `q`, `=`, `s` and `y`?
+/// True if the script has only addresses and commands that cannot run programs or access files.
 fn is_plain_sed(script: &str) -> bool {
     let mut rest = script.chars().peekable();
     loop {
-        // Addresses, and what parts commands.
+        // Skips addresses and command separators.
         while let Some(c) = rest.peek().copied() {
             match c {
                 '/' => {
@@ -130,8 +131,8 @@ fn is_plain_sed(script: &str) -> bool {
     }
 }
 
-/// Goes past the next `mark` that is not escaped. In brackets of an expression some take it for
-/// text; where that could be, it is not passed.
+/// Skips past the next unescaped `mark`. Some programs take it as text within brackets of an
+/// expression; if that is possible, this fails.
 fn passes(rest: &mut Peekable<Chars<'_>>, mark: char, is_regex: bool) -> bool {
     while let Some(c) = rest.next() {
         match c {
@@ -146,7 +147,7 @@ fn passes(rest: &mut Peekable<Chars<'_>>, mark: char, is_regex: bool) -> bool {
     false
 }
 
-/// Goes past the bracket that closes what `[` opened.
+/// Skips past the bracket that closes what `[` opened.
 fn passes_brackets(rest: &mut Peekable<Chars<'_>>, mark: char) -> bool {
     if rest.peek() == Some(&'^') {
         rest.next();

@@ -1,5 +1,5 @@
-//! Programs that start others: what of it their words tell. Sources are their manuals, and that of
-//! the shell for builtins.
+//! Programs that start others: what can be concluded from their words. Sources are their manuals,
+//! and that of the shell for builtins.
 
 use super::interpreters::{self, is_interpreter, is_other_shell, is_shell, of_shell};
 use super::word::{HOLE, Word};
@@ -7,39 +7,39 @@ use super::wrappers::{WRAPPERS, behind};
 
 /// What a program starts.
 pub(super) enum Starts {
-    /// Nothing that its words tell of.
+    /// Nothing that its words show.
     Nothing,
-    /// It cannot be told what: what it is made for, so that its own name covers it.
+    /// Unknown, but starting programs is its purpose, so a rule that names it covers this.
     Anything,
-    /// It cannot be told what, though it is in its words: its own name does not cover it.
+    /// Unknown, although it is in its words; a rule that names the program does not cover it.
     Unread,
-    /// What its input says.
+    /// The content of its input.
     Input,
     /// This script.
     Script(String),
-    /// These words in its place.
+    /// These words instead of its own.
     Words {
         words: Vec<Word>,
-        /// With other rights, as another user or in another root.
+        /// With other privileges, as another user or in another root.
         raised: bool,
-        /// What a pattern must name besides.
+        /// What a pattern must name in addition.
         needs: Vec<String>,
     },
-    /// These, beside what it does itself.
+    /// These commands, in addition to its own work.
     Both(Vec<Vec<Word>>),
 }
 
-/// Programs that have a shell, or another machine, run what their arguments or their input say.
+/// Programs that run what their arguments or input contain, in a shell or on another machine.
 #[rustfmt::skip]
 const RUNNING: &[&str] = &[
     "watch", "su", "runuser", "sg", "newgrp", "script", "parallel", "entr", "strace", "ltrace",
     "ssh", "slogin", "rsh", "mosh", "at", "batch", "crontab", "screen", "tmux", "expect",
     "systemd-run", "pkexec", "machinectl",
 ];
-/// Builtins that run what is elsewhere, or change what names mean.
+/// Builtins that run content from elsewhere, or change the meaning of names.
 const CHANGING: &[&str] = &[".", "source", "alias", "hash"];
 
-/// What the program called `base` starts. `is_fed`: its input may hold something.
+/// What the program named `base` starts. `is_fed`: its input may be non-empty.
 pub(super) fn starts(base: &str, words: &[Word], is_fed: bool) -> Starts {
     let rest = &words[1..];
     if let Some(wrapper) = WRAPPERS.iter().find(|one| one.name == base) {
@@ -133,7 +133,7 @@ fn of_xargs(rest: &[Word]) -> Starts {
             _ if VALUED.contains(&short) => 1,
             _ if FLAGS.contains(&text) || (LONG.contains(&head) && head != text) => 1,
             _ if text[1..].chars().all(|c| "0rtxop".contains(c)) => 1,
-            // Another mark than `{}` could stand for any word of the command.
+            // A placeholder other than `{}` could stand for any word of the command.
             _ => return Starts::Unread,
         };
     }
@@ -155,7 +155,7 @@ fn of_xargs(rest: &[Word]) -> Starts {
     }
 }
 
-/// A word in which `{}` stands for a name that is found or read.
+/// The word with a hole for `{}`, which stands for a name that is found or read.
 fn marked(word: Word) -> Word {
     Word {
         text: word.text.replace("{}", "\0"),

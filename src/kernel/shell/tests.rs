@@ -6,7 +6,7 @@ use crate::kernel::gate::{Bundle, Decision, Rights, Rule, Subject, Thing, WriteS
 
 use super::Line;
 
-/// What the rules come to, where shell commands are asked for otherwise.
+/// The decision of these rules if the default for shell commands is `ask`.
 pub(super) fn judge(rules: &[(&str, Decision)], line: &str) -> Decision {
     let rules: Vec<Rule> = rules
         .iter()
@@ -507,7 +507,7 @@ fn a_program_without_a_shell_is_its_words() {
     assert!(!command.allows("ls*"));
 }
 
-/// One spelling of a word, by `how`.
+/// One spelling of a word, chosen by `how`.
 fn spelled(word: &str, how: &[u8]) -> String {
     let mut out = String::new();
     for (at, c) in word.chars().enumerate() {
@@ -524,8 +524,8 @@ fn spelled(word: &str, how: &[u8]) -> String {
 }
 
 proptest! {
-    /// However a denied command is quoted, spaced, led in or surrounded, and whichever of git's own
-    /// options stand before it: it is never allowed.
+    /// However a denied command is quoted, spaced, prefixed or enclosed, and whichever git options
+    /// precede its subcommand: it is never allowed.
     #[test]
     fn no_spelling_of_a_denied_command_is_allowed(
         how in prop::collection::vec(any::<u8>(), 1..12),
@@ -557,8 +557,8 @@ proptest! {
         }
     }
 
-    /// Whatever a line holds, reading it ends, and nothing of it is allowed by a rule for another
-    /// program.
+    /// Whatever a line contains, parsing it terminates, and no part of it is allowed by a rule for
+    /// another program.
     #[test]
     fn no_line_is_allowed_by_a_rule_for_another_program(
         line in "[a-c$`'\"\\\\(){}<>|&;# \\n*?=~/-]{0,40}",

@@ -1,5 +1,5 @@
-//! From simple commands to what they run: programs that start others are taken away, scripts in
-//! arguments are read.
+//! Resolves simple commands to what they run: wrappers are removed, and scripts in arguments are
+//! parsed.
 
 use super::builtins;
 use super::command::Command;
@@ -9,19 +9,19 @@ use super::parser::{Script, Simple, script};
 use super::starting::{Starts, starts};
 use super::word::{HOLE, Word};
 
-/// Scripts within scripts that are read.
+/// Maximum depth of nested scripts.
 const DEPTH: usize = 6;
-/// Longer texts are not looked at: they may hold any command.
+/// Maximum length of parsed texts; longer ones may hold any command.
 const TEXT_LIMIT: usize = 4096;
-/// Files to which writing does nothing.
+/// Files to which writing has no effect.
 const SINKS: &[&str] = &["/dev/null", "/dev/stdout", "/dev/stderr"];
 
-/// How the commands of a script are run.
+/// The context in which the commands of a script run.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Within {
-    /// Scripts around it.
+    /// Number of enclosing scripts.
     depth: usize,
-    /// What they read may hold something.
+    /// Their input may be non-empty.
     is_fed: bool,
 }
 
@@ -34,7 +34,7 @@ impl Within {
     }
 }
 
-/// What a script runs.
+/// The commands that a script runs.
 pub(super) fn commands(script: &Script, within: Within) -> Vec<Command> {
     let within = Within {
         is_fed: within.is_fed || script.is_fed,
@@ -50,14 +50,14 @@ pub(super) fn commands(script: &Script, within: Within) -> Vec<Command> {
     found
 }
 
-/// What a program runs that is started with these words.
+/// The commands that a program runs that is started with these words.
 pub(super) fn argv(words: &[Word]) -> Vec<Command> {
     let mut found = Vec::new();
     unwrap(words, None, Within::default(), &mut found);
     found
 }
 
-/// A command that nothing is known of.
+/// A command of which nothing is known.
 fn anything() -> Command {
     Command {
         words: vec![Word::anything()],
@@ -84,7 +84,7 @@ fn of_simple(simple: &Simple, within: Within) -> Vec<Command> {
             found.push(Command {
                 words: simple.assigned.clone(),
                 needs: steering,
-                // The value may be run by what stands behind it.
+                // The value may be run by a later command.
                 runs_anything: true,
                 ..Command::default()
             });
@@ -115,7 +115,7 @@ fn of_simple(simple: &Simple, within: Within) -> Vec<Command> {
     found
 }
 
-/// Assignments that change what programs do or load, as a pattern must name them.
+/// Assignments that change what programs do or load, in the form that a pattern must name.
 fn steering(assigned: &[Word]) -> Vec<String> {
     let names = assigned.iter().filter_map(Word::assigned);
     names
@@ -124,7 +124,7 @@ fn steering(assigned: &[Word]) -> Vec<String> {
         .collect()
 }
 
-/// A program that may run what it reads: the text by itself and each line of it.
+/// Adds the commands that a program may run from its input: the whole text and each line of it.
 fn read_by(command: &mut Command, input: &Word, within: Within) {
     if input.literal.len() > TEXT_LIMIT {
         command.runs_anything = true;
@@ -136,7 +136,7 @@ fn read_by(command: &mut Command, input: &Word, within: Within) {
     }
 }
 
-/// Adds what these words run.
+/// Adds the commands that these words run.
 fn unwrap(words: &[Word], input: Option<&Word>, within: Within, found: &mut Vec<Command>) {
     let Some(first) = words.first() else { return };
     let needs = options::needs(words);
@@ -211,7 +211,7 @@ fn unwrap(words: &[Word], input: Option<&Word>, within: Within, found: &mut Vec<
     }
 }
 
-/// A script that a shell is given: what it runs is all that counts.
+/// Adds the commands of a script that a shell gets; the shell itself does not count.
 fn scripted(text: &str, words: &[Word], within: Within, found: &mut Vec<Command>) {
     let first = found.len();
     found.extend(commands(&script(text), within.deeper()));
@@ -220,7 +220,7 @@ fn scripted(text: &str, words: &[Word], within: Within, found: &mut Vec<Command>
     }
 }
 
-/// Arguments that would be commands if a program ran them.
+/// The commands in arguments, in case the program runs them.
 fn inner(words: &[Word], within: Within) -> Vec<Command> {
     if within.depth >= 2 {
         return Vec::new();
@@ -239,7 +239,7 @@ fn inner(words: &[Word], within: Within) -> Vec<Command> {
     found
 }
 
-/// The commands of a text that need not be a script: what is no command line runs nothing.
+/// The commands of a text that may not be a script; text that is not a command line yields none.
 fn loosely(text: &str, within: Within) -> Vec<Command> {
     let mut script = script(text);
     script.is_opaque = false;

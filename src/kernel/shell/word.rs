@@ -1,6 +1,6 @@
-//! A word of a command line after quotes and backslashes are taken away.
+//! A word of a command line after its quotes and backslashes are removed.
 
-/// Stands in a text for what is known only when the command runs: any text, also none.
+/// Placeholder for text that is known only when the command runs; it may be empty.
 pub(super) const HOLE: char = '\0';
 
 /// A word of a command.
@@ -8,18 +8,18 @@ pub(super) const HOLE: char = '\0';
 pub(super) struct Word {
     /// Its text, with a [`HOLE`] for every expansion.
     pub text: String,
-    /// Its text with expansions as they are written.
+    /// Its text with expansions as written.
     pub literal: String,
     /// It may become several words or none.
     pub splits: bool,
-    /// Some of it was quoted, so it is no reserved word.
+    /// Part of it was quoted, so it is not a reserved word.
     pub quoted: bool,
-    /// Some of it was quoted before any `=`, so it is no assignment.
+    /// Part of it was quoted before any `=`, so it is not an assignment.
     pub begins_quoted: bool,
 }
 
 impl Word {
-    /// A word that is what it says.
+    /// A word with literal text.
     pub(super) fn plain(text: &str) -> Word {
         let text: String = text.chars().filter(|c| *c != HOLE).collect();
         Word {
@@ -29,7 +29,7 @@ impl Word {
         }
     }
 
-    /// Words that nothing is known of.
+    /// Any number of unknown words.
     pub(super) fn anything() -> Word {
         Word {
             text: HOLE.to_string(),
@@ -38,17 +38,17 @@ impl Word {
         }
     }
 
-    /// Its text, if nothing in it depends on when it runs.
+    /// Its text; `None` if part of it is known only when the command runs.
     pub(super) fn known(&self) -> Option<&str> {
         (!self.has_hole()).then_some(self.text.as_str())
     }
 
-    /// Does it depend on when it runs?
+    /// True if part of it is known only when the command runs.
     pub(super) fn has_hole(&self) -> bool {
         self.splits || self.text.contains(HOLE)
     }
 
-    /// May it turn out to be an option?
+    /// True if it may turn out to be an option.
     pub(super) fn may_be_option(&self) -> bool {
         self.splits || self.text.starts_with(['-', HOLE])
     }
@@ -58,14 +58,14 @@ impl Word {
         self.text.rsplit('/').next().unwrap_or(&self.text)
     }
 
-    /// `NAME` of an assignment `NAME=value` or `NAME+=value`.
+    /// The `NAME` of an assignment `NAME=value` or `NAME+=value`.
     pub(super) fn assigned(&self) -> Option<&str> {
         let (name, _) = self.text.split_once('=')?;
         let name = name.strip_suffix('+').unwrap_or(name);
         super::super::overlay::is_name(name).then_some(name)
     }
 
-    /// The same with every path in it shortened: no `.`, no `..`, no doubled `/`.
+    /// Its text with every path normalized: no `.`, no `..`, no repeated `/`.
     pub(super) fn shortened(&self) -> String {
         let text = &self.text;
         if !text.contains('/') || text.contains("://") {

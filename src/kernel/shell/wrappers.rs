@@ -1,4 +1,4 @@
-//! Programs that start the command in their arguments, as their manuals have it.
+//! Wrappers: programs that start the command in their arguments, as described in their manuals.
 
 use super::builtins;
 use super::starting::Starts;
@@ -9,13 +9,14 @@ pub(super) struct Wrapper {
     pub name: &'static str,
     /// Options that take the next word as their value.
     valued: &'static [&'static str],
-    /// Options that take none.
+    /// Options without a value.
     flags: &'static [&'static str],
-    /// Of all these, those that have the command work elsewhere: a pattern must name them.
+    /// Those of the options above that make the command run in another folder; a pattern must name
+    /// them.
     moving: &'static [&'static str],
-    /// Words before the command.
+    /// Number of operands before the command.
     operands: usize,
-    /// It takes `NAME=value` before the command.
+    /// It accepts `NAME=value` before the command.
     assigns: bool,
     raised: bool,
     /// Without a command it starts a shell.
@@ -123,7 +124,7 @@ pub(super) const WRAPPERS: &[Wrapper] = &[
     },
 ];
 
-/// The command behind a wrapper's own options and operands.
+/// The command after a wrapper's own options and operands.
 pub(super) fn behind(wrapper: &Wrapper, rest: &[Word]) -> Starts {
     let mut at = 0;
     let mut needs = Vec::new();
@@ -161,12 +162,12 @@ pub(super) fn behind(wrapper: &Wrapper, rest: &[Word]) -> Starts {
                 .filter(|name| builtins::is_steering(name))
                 .map(str::to_owned),
         );
-        // `nice -5`, as it was written once.
+        // `nice -5`, the old syntax.
         let is_number = text[1..].chars().all(|c| c.is_ascii_digit()) && text.len() > 1;
         match () {
             () if wrapper.valued.contains(&text) => at += 2,
             () if wrapper.flags.contains(&head) || is_joined || is_number => at += 1,
-            // `env -S`, `command -v` and what else there may be.
+            // `env -S`, `command -v` and unknown options.
             () if wrapper.name == "command" => return Starts::Nothing,
             () => return Starts::Unread,
         }

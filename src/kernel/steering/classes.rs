@@ -1,4 +1,4 @@
-//! Names that certain tools interpret, by class, each with its source.
+//! Names that certain tools interpret, by class, each class with its source.
 
 use super::Class;
 

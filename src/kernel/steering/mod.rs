@@ -1,7 +1,6 @@
-//! Names of environment variables by which a program is made to load code, to run another program,
-//! to read settings that do, or to send what it has elsewhere. Decided by class, each with its
-//! source: by the tool that reads them, where every name with a tool's prefix counts, and by their
-//! form.
+//! Environment variable names that make a program load code, run another program, read settings
+//! that do so, or send data elsewhere. Decided by class, each with its source: by the tool that
+//! reads them, where every name with a tool's prefix counts, and by the form of the name.
 
 mod classes;
 mod shapes;
@@ -10,17 +9,17 @@ pub use self::classes::CLASSES;
 pub use self::shapes::{PLAIN, SHAPES};
 use super::pattern::fits;
 
-/// Names of one class.
+/// A class of names.
 pub struct Class {
-    /// What they do.
+    /// The effect of these names.
     pub name: &'static str,
-    /// Where it is said.
+    /// The documentation that describes them.
     pub source: &'static str,
-    /// Names, in which `*` stands for any text.
+    /// The names; `*` matches any text.
     pub names: &'static [&'static str],
 }
 
-/// Of those with a prefix that counts, what only says how a program talks.
+/// Names that match a class but are exempt: they neither load, run nor redirect anything.
 const HARMLESS: &[&str] = &[
     "CARGO_TERM_COLOR",
     "NODE_ENV",
@@ -36,13 +35,13 @@ const HARMLESS: &[&str] = &[
     "PYTHONUTF8",
 ];
 
-/// Is the name of one of the classes, or of one of the forms? Case makes no other name of it: some
-/// programs read both.
+/// True if the name belongs to a tool or has one of the forms. Case is ignored, since some programs
+/// read both.
 pub fn is_steering(name: &str) -> bool {
     is_of_a_tool(name) || is_of_a_form(name)
 }
 
-/// Is it one that a known tool reads?
+/// True if a known tool reads the name.
 pub fn is_of_a_tool(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
     !HARMLESS.contains(&name.as_str()) && CLASSES.iter().any(|class| any(class.names, &name))

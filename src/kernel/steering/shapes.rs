@@ -1,5 +1,6 @@
-//! Names of which the form alone tells what tools do with them, by class, each with its source.
-//! There are more tools than a table can name; of these forms a name counts unless it is plain.
+//! Names whose form alone shows how tools use them, by class, each class with its source. There are
+//! more tools than a table can list, so a name of such a form counts unless it is exempt
+//! ([`PLAIN`]).
 
 use super::Class;
 
@@ -38,7 +39,7 @@ pub const SHAPES: &[Class] = &[
     },
 ];
 
-/// Names of these forms that no tool reads: people's own.
+/// Names of these forms that no known tool reads: common names of users' own variables.
 pub const PLAIN: &[&str] = &[
     "MY_*",
     "APP_*",

@@ -1,4 +1,4 @@
-//! The Messages API of Anthropic: what is sent and how the answer is read. Called by `remote`.
+//! The Messages API of Anthropic: request format and answer reader. Called by `remote`.
 
 mod request;
 mod stream;
@@ -6,11 +6,11 @@ mod stream;
 pub(super) use request::body;
 pub(super) use stream::Answer;
 
-/// The path below the base URL.
+/// The endpoint's path relative to the base URL.
 pub(super) const PATH: &str = "v1/messages";
 
-/// Where Anthropic itself is.
+/// The base URL of Anthropic itself.
 pub(super) const BASE_URL: &str = "https://api.anthropic.com";
 
-/// The version of the API that is spoken.
+/// The API version sent with each request.
 pub(super) const VERSION: &str = "2023-06-01";

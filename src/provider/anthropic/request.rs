@@ -1,6 +1,6 @@
-//! What is sent: the conversation as Messages of user and assistant in turn. An answer that
-//! came from this same provider goes back as it came, thinking and signatures with it: the API
-//! refuses a tool's result whose thinking was changed.
+//! Writes the request: the conversation as alternating user and assistant messages. An answer of
+//! this same provider is sent back unchanged, with its thinking and signatures: the API refuses a
+//! tool result whose thinking was changed.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -17,13 +17,13 @@ use crate::kernel::message::{Message, Role};
 use crate::kernel::options::{Api, for_api};
 use crate::kernel::thinking::Thinking;
 
-/// How long an answer may get where the agent does not say: this API wants to be told.
+/// Output limit if the agent sets none, tokens: this API requires one.
 const MAX_TOKENS: u32 = 8192;
 
-/// The least budget for thinking that the API takes.
+/// Minimum thinking budget that the API accepts, tokens.
 const LEAST_BUDGET: u32 = 1024;
 
-/// Said in place of what came before a conversation that begins in the middle.
+/// Text in place of the earlier part of a conversation that begins in the middle.
 const EARLIER: &str = "(What was said before is left out.)";
 
 #[derive(Serialize)]
@@ -61,7 +61,8 @@ enum Content<'a> {
     AsItCame(Cow<'a, RawValue>),
 }
 
-/// One block. Written out of what it is made of: a conversation is sent again with each call.
+/// One content block. Serialized from borrowed parts: the conversation is sent again with each
+/// call.
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Sent<'a> {
@@ -89,7 +90,7 @@ enum Input<'a> {
     Read(Value),
 }
 
-/// A text of this program's own.
+/// A fixed text of this program.
 fn own<'a>(text: &'static str) -> Sent<'a> {
     Sent::Text {
         text: Quoted::Plain(text.into()),
@@ -100,7 +101,7 @@ fn own<'a>(text: &'static str) -> Sent<'a> {
 pub(in crate::provider) fn body(call: &Call<'_>) -> String {
     let (request, switches) = (call.request, &call.switches);
     let level = call.level();
-    // What is thought is taken out of the limit, which says how long the answer may get.
+    // Thinking tokens count toward `max_tokens`, so the budget is added to the answer's limit.
     let room = level.map_or(0, budget);
     let max_tokens = switches.limited(request.max_tokens.unwrap_or(MAX_TOKENS) + room);
     let body = Body {
@@ -123,8 +124,8 @@ pub(in crate::provider) fn body(call: &Call<'_>) -> String {
     written(&body, request)
 }
 
-/// The system prompt, marked as the end of what is the same in every call: tools and prompt
-/// are read once and paid for in part from then on.
+/// The system prompt with a cache mark: tools and prompt are the same in every call, so the
+/// provider caches them and charges only a part from then on.
 fn system(call: &Call<'_>) -> Vec<Value> {
     let request = call.request;
     if request.system.is_empty() {
@@ -141,12 +142,13 @@ fn is_not(flag: &bool) -> bool {
     !flag
 }
 
-/// Thinking has one of two forms: older models take a budget of tokens, newer ones an effort.
+/// Thinking, temperature and the agent's options. Thinking has two forms: older models take a token
+/// budget, newer ones an effort.
 fn more(call: &Call<'_>, level: Option<Thinking>, max_tokens: u32) -> Map<String, Value> {
     let (request, switches) = (call.request, &call.switches);
     let mut more = for_api(&request.options, Api::Messages);
     match (level, request.temperature) {
-        // A model that thinks takes no other temperature than its own.
+        // With thinking on, a model accepts only its default temperature.
         (Some(level), _) if switches.adaptive => {
             more.insert("thinking".to_owned(), json!({ "type": "adaptive" }));
             if !switches.no_effort {
@@ -155,7 +157,8 @@ fn more(call: &Call<'_>, level: Option<Thinking>, max_tokens: u32) -> Map<String
             }
         }
         (Some(level), _) => {
-            // It must leave room for an answer, also where the model takes less than was asked for.
+            // The budget must leave room for an answer, also if the model accepts a smaller limit
+            // than wanted.
             let answer = request.max_tokens.unwrap_or(MAX_TOKENS).min(max_tokens / 4);
             let most = max_tokens.saturating_sub(answer).max(LEAST_BUDGET);
             let tokens = budget(level).min(most);
@@ -170,7 +173,7 @@ fn more(call: &Call<'_>, level: Option<Thinking>, max_tokens: u32) -> Map<String
     more
 }
 
-/// The level as adaptive thinking names it.
+/// The level's name in adaptive thinking.
 fn effort(level: Thinking) -> &'static str {
     match level {
         Thinking::Off | Thinking::Minimal => Thinking::Low.as_str(),
@@ -178,7 +181,7 @@ fn effort(level: Thinking) -> &'static str {
     }
 }
 
-/// About how many tokens a level may take.
+/// Approximate thinking budget of a level, tokens.
 fn budget(level: Thinking) -> u32 {
     match level {
         Thinking::Off => 0,
@@ -195,11 +198,11 @@ fn messages<'a>(call: &Call<'a>) -> Vec<Turn<'a>> {
     let dropped = nameless(call.request);
     let mut turns: Vec<Turn<'a>> = Vec::new();
     let mut said = Vec::new();
-    // The API takes no empty texts; a turn that has nothing else says so.
+    // The API refuses empty text; a user turn without content gets a placeholder.
     let mut is_owed = false;
     for message in &call.request.messages {
         if message.role != Role::Assistant {
-            // Results of one answer's calls come first and together, as they stand.
+            // Tool results are already in order, directly after the answer with their calls.
             said.extend(blocks(call, message, &dropped));
             is_owed = true;
             continue;
@@ -280,8 +283,8 @@ fn blocks<'a>(call: &Call<'_>, message: &'a Message, dropped: &BTreeSet<String>)
     blocks.collect()
 }
 
-/// An id as this API takes it. One that another provider gave may have other characters; it
-/// becomes another one, always the same.
+/// An id that this API accepts. Another provider's id may have other characters; it is replaced by
+/// a hash of it, always the same.
 pub(super) fn fitting(id: &str) -> String {
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if !id.is_empty() && id.len() <= 256 && id.chars().all(fits) {

@@ -1,4 +1,4 @@
-//! Tests of what the Messages API is sent.
+//! Tests of requests to the Messages API.
 
 use super::super::super::testing::{announce, assistant, calls, request, result, stored, user};
 use super::*;
@@ -68,7 +68,7 @@ fn results_of_one_answer_stand_together_and_first() {
     assert_eq!(kinds, ["tool_result", "tool_result", "text"]);
     assert_eq!(results[0].get("is_error"), None);
     assert_eq!(results[1]["is_error"], true);
-    // An id that this API would refuse is the same other one on both sides.
+    // An id that this API would refuse is replaced by the same one in call and result.
     let made = &messages[1]["content"][1];
     assert_eq!(made["id"], results[1]["tool_use_id"]);
     assert!(made["id"].as_str().unwrap().starts_with("call_"));

@@ -1,6 +1,6 @@
-//! Reads a Messages answer, as events or whole. The blocks are kept as they came: what was
-//! thought must go back unchanged, whatever fields it has. What the pieces of tool calls come to
-//! is decided in `stream`.
+//! Reads a Messages answer, streamed or whole. Blocks are kept unchanged, with unknown fields:
+//! thinking must be sent back exactly as received. The pieces of tool calls are assembled in
+//! `stream`.
 
 use std::collections::BTreeMap;
 
@@ -16,22 +16,22 @@ use super::request::fitting;
 use crate::kernel::message::{Block, Note};
 use crate::kernel::run::Usage;
 
-/// The answer as it comes together.
+/// The answer while it is being read.
 pub(in crate::provider) struct Answer {
     origin: Origin,
-    /// The id of the message, which a stream has once.
+    /// The message id; a stream has only one.
     id: Option<String>,
     parts: Vec<Part>,
-    /// The part that was begun last at each index.
+    /// Index in `parts` of the block that was begun last at each stream index.
     latest_at: BTreeMap<u64, usize>,
     calls: Calls,
     ends: Ends,
     usage: Usage,
     live_text: Live,
     live_thinking: Live,
-    /// About how many bytes the parts take.
+    /// Estimated bytes of `parts`.
     bytes: usize,
-    /// A key that an object of the event that is being read gives twice.
+    /// A key that occurs twice in an object of the current event.
     twice: Option<String>,
 }
 
@@ -39,9 +39,9 @@ pub(in crate::provider) struct Answer {
 struct Part {
     index: u64,
     block: Value,
-    /// For a tool call, its place among the calls.
+    /// For a tool call, its index in `calls`.
     call: Option<usize>,
-    /// For a call that the provider carries out itself, its arguments as they were written.
+    /// For a call that the provider executes itself, the text of its arguments.
     input: String,
 }
 
@@ -77,8 +77,8 @@ impl Answer {
         }
     }
 
-    /// The message begins. A second one is no answer to the same request: what came before is
-    /// not to be mixed with it.
+    /// Takes the start of the message. Fails on a second message id: the two answers must not be
+    /// mixed.
     fn start(&mut self, message: &Value) -> Result<(), Failure> {
         let id = message.get("id").and_then(Value::as_str);
         if let (Some(id), Some(known)) = (id, &self.id)
@@ -104,7 +104,7 @@ impl Answer {
                 self.calls.begin_list(self.ends.phase(None));
                 call = self.call(index, block);
                 if let Some(known) = call.filter(|call| *call < before) {
-                    // The same call again: it has its block.
+                    // The same call again: its block exists already.
                     let part = self.parts.iter().position(|part| part.call == Some(known));
                     self.latest_at.extend(part.map(|part| (index, part)));
                     return;
@@ -122,7 +122,7 @@ impl Answer {
         });
     }
 
-    /// A tool call begins. Some servers give all of its arguments with that.
+    /// Begins a tool call. Some servers send all its arguments here.
     fn call(&mut self, index: u64, block: &Value) -> Option<usize> {
         let text = |name: &str| block.get(name).and_then(Value::as_str).unwrap_or_default();
         let given = match block.get("input") {
@@ -131,7 +131,7 @@ impl Answer {
             Some(Value::String(text)) => text.clone(),
             Some(whole) => whole.to_string(),
         };
-        // It goes back in the block, and must be one that the API takes.
+        // The id is sent back in the block, so it must be one that the API accepts.
         let id = match text("id") {
             "" => String::new(),
             id => fitting(id),
@@ -179,7 +179,7 @@ impl Answer {
         let expected = match kind {
             "text_delta" | "citations_delta" => "text",
             "thinking_delta" | "signature_delta" => "thinking",
-            // The API may gain kinds of pieces at any time.
+            // The API may add kinds of deltas at any time.
             _ => return Ok(()),
         };
         if !part.is(expected) {
@@ -237,8 +237,8 @@ impl Answer {
         Ok(read.value)
     }
 
-    /// The blocks as they came, each once: what came again at its place, and texts of blanks,
-    /// the API does not take back.
+    /// Finishes the blocks and drops repeated ones and blank texts, which the API refuses when they
+    /// are sent back.
     fn settle(&mut self) {
         for part in &mut self.parts {
             settle(&mut part.block);
@@ -293,8 +293,8 @@ impl Part {
     }
 }
 
-/// The block of a tool call as JSON text, in the order in which its fields came, with these in
-/// place of its own.
+/// The block of a tool call as JSON text with its fields in their original order, and with this id,
+/// name and input.
 fn as_called(block: &mut Value, id: &str, name: &str, input: &str) -> Box<RawValue> {
     let Value::Object(fields) = block else {
         return raw(&json!({ "type": "tool_use", "id": id, "name": name, "input": {} }));
@@ -333,7 +333,7 @@ impl Reader for Answer {
         let none = Value::Null;
         let field = |name: &str| event.get(name).unwrap_or(&none);
         let index = field("index").as_u64().unwrap_or(0);
-        // The event's name stands in the data too; servers that leave one away keep the other.
+        // The event's name is also in the data; servers that omit one keep the other.
         match field("type").as_str().unwrap_or(name) {
             "message_start" => self.start(field("message"))?,
             "content_block_start" => self.begin(index, field("content_block"), pieces),
@@ -346,7 +346,7 @@ impl Reader for Answer {
             }
             "message_stop" => return Ok(Progress::Over),
             "error" => return Err(Failure::in_stream(field("error"))),
-            // ping, the end of a block, and whatever the API may gain.
+            // `ping`, the end of a block, and event kinds that the API may add.
             _ => {}
         }
         Ok(match self.ends.is_given() {

@@ -218,7 +218,7 @@ fn one_id_is_one_call_however_often_its_block_comes() {
             start(1, tool("t", json!({}))),
             input(1, &text),
         ],
-        // All of it at the beginning, and again in pieces.
+        // The whole input at the start, and again in deltas.
         vec![start(0, tool("t", path.clone())), input(0, &text)],
     ] {
         let (answer, _) = read(&[again.clone(), vec![stop("tool_use")]].concat());
@@ -258,10 +258,10 @@ fn calls_at_one_index_never_mix_their_arguments() {
     ];
     let (answer, _) = read(&mixed);
     let answer = answer.unwrap();
-    // Nothing tells the two apart, and neither is made.
+    // The two cannot be told apart, so neither is executed.
     assert!(run(&answer).is_empty());
     assert_eq!(refusals(&answer).len(), 1);
-    // The same block once more under another id, at its index and behind the end.
+    // The same block again under another id, at its index and after the end.
     let again = [
         vec![
             start(0, tool("a", one.clone())),
@@ -281,7 +281,7 @@ fn calls_at_one_index_never_mix_their_arguments() {
         let native: Value = serde_json::from_str(native(&answer)).unwrap();
         assert_eq!(native.as_array().unwrap().len(), 1);
     }
-    // Arguments at an index that no block began.
+    // Arguments at an index where no block was begun.
     let stray = [
         start(0, tool("a", json!({}))),
         input(7, "{}"),
@@ -292,7 +292,7 @@ fn calls_at_one_index_never_mix_their_arguments() {
     let nameless = json!({"type": "tool_use", "id": "n", "name": "", "input": {"path": "x"}});
     let (answer, _) = read(&[start(0, nameless), stop("tool_use")]);
     assert!(answer.unwrap_err().message.contains("which tool"));
-    // An answer that ends for its calls has some.
+    // An answer whose stop reason is tool use must have a call.
     let none = [
         start(0, json!({"type": "text", "text": "I will look"})),
         stop("tool_use"),

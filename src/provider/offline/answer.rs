@@ -1,5 +1,5 @@
-//! The final text: a short ranked list of quotations, each with its place and why it was
-//! chosen.
+//! Writes the final text: a short ranked list of quotations, each with its location and the reason
+//! for choosing it.
 
 use std::fmt::Write as _;
 
@@ -11,15 +11,15 @@ use super::transcript::Shown;
 use super::words::Term;
 use crate::kernel::text::{prefix, preview};
 
-/// The maximum size of a quoted line, bytes: less than the tools show of a line, so that their
-/// own mark of a cut is never quoted as the file's.
+/// Maximum bytes of a quoted line: less than the tools show of a line, so that their truncation
+/// mark is never quoted as part of the file.
 const LINE_LIMIT: usize = 390;
 
-/// Lines that are quoted after a passage.
+/// Maximum lines quoted after a passage.
 const LINES_AFTER: usize = 2;
 
-/// The answer to a search that found something: the best passages, and what was read around
-/// them; without passages, the files whose names match.
+/// The answer to a successful search: the best passages with the lines read around them, or the
+/// files whose names match if there are no passages.
 pub(super) fn answer(
     best: &[Passage],
     shown: &[Shown],
@@ -50,7 +50,7 @@ pub(super) fn answer(
     out
 }
 
-/// The answer to a search that found nothing: it says so, and what was tried.
+/// The answer to a search without results: what was searched for, or why the search failed.
 pub(super) fn nothing_found(terms: &[Term], survey: &Survey) -> String {
     if let (0, Some(failure)) = (survey.searched, survey.notes.first()) {
         let failure = preview(failure, 400);
@@ -74,7 +74,7 @@ fn write_notes(out: &mut String, survey: &Survey) {
 }
 
 fn quote(out: &mut String, number: usize, passage: &Passage, shown: &[Shown]) {
-    // What was read of the file, if it has the passage.
+    // The lines read from the file, if they include the passage.
     let window = shown.iter().find_map(|file| {
         let at = file
             .lines
@@ -106,7 +106,7 @@ pub(super) fn quoted_line(out: &mut String, line: usize, text: &str) {
     let _ = writeln!(out, "   {line:>5} | {kept}{cut}");
 }
 
-/// The head of the definition around a passage, if the lines before it show one.
+/// The head of the definition that encloses a passage, if the lines before it show one.
 fn enclosing(before: &[(usize, String)], passage: &Passage) -> Option<String> {
     let indent = |line: &str| line.len() - line.trim_start().len();
     let mut depth = indent(&passage.text);

@@ -1,5 +1,5 @@
-//! What kind of file and what kind of line a match is in: source counts more than tests and
-//! lock files, a definition more than an import.
+//! Weighs matches by the kind of file and line: source counts more than tests and lock files, a
+//! definition more than an import.
 
 use std::sync::LazyLock;
 
@@ -7,8 +7,7 @@ use regex::Regex;
 
 use super::words::Term;
 
-/// Kinds of files by their paths in lower case, with what a match in them counts. The first
-/// that fits is taken.
+/// Weights of file kinds, by patterns of the lower-case path. The first match applies.
 static KINDS: LazyLock<[(Regex, f64); 5]> = LazyLock::new(|| {
     [
         (
@@ -23,7 +22,7 @@ static KINDS: LazyLock<[(Regex, f64); 5]> = LazyLock::new(|| {
     .map(|(pattern, weight)| (fixed(pattern), weight))
 });
 
-/// Files with tests, examples or measurements.
+/// Files with tests, examples or benchmarks.
 static TESTS: LazyLock<Regex> = LazyLock::new(|| {
     fixed(
         r"(^|/)(tests?|testing|__tests__|specs?|bench(es)?|examples?|fixtures|testdata|snapshots)/
@@ -43,7 +42,7 @@ static DEFINITION: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 
-/// Lines that name things of other files, and lists of names as long imports have them.
+/// Lines that import names of other files, and the lists of names in long imports.
 static IMPORT: LazyLock<Regex> = LazyLock::new(|| {
     fixed(
         r"^\s*((pub\s+)?(use|import|from|mod|extern\ crate|package)\s|\#include|\#\[|\#!|@)
@@ -53,7 +52,7 @@ static IMPORT: LazyLock<Regex> = LazyLock::new(|| {
 
 static COMMENT: LazyLock<Regex> = LazyLock::new(|| fixed(r#"^\s*(//|/\*|\*|\#|--|;;|""")"#));
 
-/// A pattern of this file or of the words, in which blanks do not count.
+/// Compiles a fixed pattern of the search agent in extended mode, in which whitespace is ignored.
 pub(super) fn fixed(pattern: &str) -> Regex {
     let pattern = format!("(?x){pattern}");
     Regex::new(&pattern).expect("the patterns are constants, and each is used by a test")
@@ -64,7 +63,7 @@ pub(super) fn file_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// How much a match in the file counts; `tests` says that the task asks about tests.
+/// The weight of a match in this file; `tests`: the task is about tests.
 pub(super) fn file_weight(path: &str, tests: bool) -> f64 {
     let path = path.to_lowercase();
     let kind = KINDS.iter().find(|(kind, _)| kind.is_match(&path));
@@ -75,13 +74,13 @@ pub(super) fn file_weight(path: &str, tests: bool) -> f64 {
     weight
 }
 
-/// Does a block of tests begin at this line?
+/// Whether a block of tests begins at this line.
 pub(super) fn begins_tests(line: &str) -> bool {
     let line = line.trim();
     line.starts_with("mod tests") || line.starts_with("mod test ")
 }
 
-/// How much a match in the line counts by its kind, and whether the line defines a term.
+/// The weight of a match in this line by its kind, and whether the line defines a term.
 pub(super) fn line_weight(path: &str, line: &str, terms: &[Term]) -> (f64, bool) {
     let name = defined_name(path, line);
     if name.is_some_and(|name| terms.iter().any(|term| term.is_in(name))) {
@@ -99,8 +98,7 @@ pub(super) fn line_weight(path: &str, line: &str, terms: &[Term]) -> (f64, bool)
     (weight, false)
 }
 
-/// The name that a line defines, with everything up to its first bracket; the text of a
-/// heading in prose.
+/// The name that a line defines, with everything up to its first bracket; in prose, the heading.
 pub(super) fn defined_name<'a>(path: &str, line: &'a str) -> Option<&'a str> {
     if PROSE.is_match(path) {
         return line.starts_with('#').then_some(line);

@@ -41,17 +41,17 @@ use crate::kernel::send::REPLY_SKIP;
 const DISCLAIMER: &str = "This is a text search by the built-in offline agent, not a model: it \
                           quotes lines of the files, and it cannot write or judge.";
 
-/// The maximum number of files that are read.
+/// Maximum number of files that are read.
 const READ_LIMIT: usize = 3;
 
-/// Lines read before a passage, and lines read in all.
+/// Number of lines read before a passage, and in total.
 const READ_BEFORE: usize = 30;
 const READ_LINES: usize = 44;
 
 /// The built-in search agent.
 pub(super) struct Offline;
 
-/// The next move: a tool's name with its arguments, several at a time, or the final text.
+/// The next move: one or more tool calls, each with its arguments, or the final text.
 enum Reply {
     Calls(Vec<(&'static str, Value)>),
     Text(String),
@@ -97,7 +97,7 @@ fn blocks(request: &ModelRequest) -> Result<Vec<Block>, ProviderFault> {
         return Ok(text_only(relay::relay(&messages[..=latest])));
     }
     if is_reply(&messages[latest]) {
-        // A search has nothing to add to what another session has answered.
+        // A search cannot add to what another session has answered.
         return Ok(text_only(REPLY_SKIP.to_owned()));
     }
     let missing: Vec<&str> = ["glob", "grep", "list", "read"]
@@ -132,8 +132,8 @@ fn blocks(request: &ModelRequest) -> Result<Vec<Block>, ProviderFault> {
     })
 }
 
-/// The next move of the search for `terms` after the rounds `done`: each round is read back
-/// from the transcript, and the first one that is missing there is carried out.
+/// The next move of the search for `terms`: each round is read back from `done`, and the first one
+/// missing there is requested.
 fn next(terms: Vec<Term>, done: &[Vec<Call>]) -> Reply {
     let mut done = done.iter();
     let Some(round) = done.next() else {
@@ -167,7 +167,7 @@ fn next(terms: Vec<Term>, done: &[Vec<Call>]) -> Reply {
     Reply::Text(answer(&best, &shown, &files, &survey))
 }
 
-/// Reads around the best passage of each of the best files.
+/// Calls that read around the best passage of each of the best files.
 fn reads(best: &[Passage]) -> Vec<(&'static str, Value)> {
     let mut seen = HashSet::new();
     let firsts = best.iter().filter(|passage| seen.insert(&passage.path));
@@ -181,7 +181,7 @@ fn reads(best: &[Passage]) -> Vec<(&'static str, Value)> {
     firsts.take(READ_LIMIT).map(read).collect()
 }
 
-/// Is this a later turn of an exchange between two sessions?
+/// Whether this is a later turn of an exchange between two sessions.
 fn is_reply(message: &Message) -> bool {
     let metadata = message.metadata.as_ref();
     let turn = metadata.and_then(|metadata| metadata.get("exchange")?.as_u64());

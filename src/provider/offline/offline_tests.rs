@@ -1,4 +1,4 @@
-//! Tests of the search agent by itself; over real tools it is tested with the runner.
+//! Tests of the search agent in isolation; the runner's tests use it with real tools.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -122,7 +122,7 @@ fn nothing_to_answer_is_a_fault() {
 }
 
 proptest! {
-    /// Whatever tools answer, the agent comes to an end and never panics.
+    /// Whatever the tools answer, the agent finishes and never panics.
     #[test]
     fn it_ends_whatever_the_tools_say(
         task in "(limit of errors|what is this|\\PC{0,20})",

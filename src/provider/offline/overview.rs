@@ -1,5 +1,5 @@
-//! The answer to a task without a word to search for, such as "what is this project?": the
-//! entries of the folder, and the first lines of the files that describe it.
+//! The answer to a task without search terms, such as "what is this project?": the entries of the
+//! folder and the first lines of the files that describe it.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use super::files::file_name;
 use super::transcript::{Call, Found, found_lines, notes};
 use super::{DISCLAIMER, Reply};
 
-/// Files that describe a tree, the most useful first.
+/// Prefixes of names of files that describe a project, the most useful first.
 const DESCRIBING: &[&str] = &[
     "README",
     "readme",
@@ -26,7 +26,7 @@ const DESCRIBING: &[&str] = &[
     "index.",
 ];
 
-/// The maximum number of files that are quoted, and of lines of each.
+/// Maximum number of files that are quoted, and of lines of each.
 const FILE_LIMIT: usize = 3;
 const LINE_LIMIT: usize = 5;
 
@@ -78,7 +78,7 @@ fn text(calls: &[Call]) -> String {
     out
 }
 
-/// Does a line near the top describe the project? Licences and badges do not.
+/// Whether a line near the top describes the project; licences and badges do not.
 fn describes(line: &str) -> bool {
     let skipped = ["[", "![", "<", "// ", "/*", "*"];
     !skipped.iter().any(|start| line.trim().starts_with(start))

@@ -1,5 +1,5 @@
-//! The second round: the lines of the best files, ranked. A line counts for the terms in it,
-//! for terms nearby, for being a definition and for its file.
+//! The second round: ranks the lines of the best files. A line counts for its terms, for terms
+//! nearby, for being a definition and for its file.
 
 use serde_json::{Value, json};
 
@@ -8,21 +8,20 @@ use super::survey::{Survey, words};
 use super::transcript::{Call, Found, found_lines};
 use super::words::Term;
 
-/// How far apart two lines may be and still count as nearby.
+/// Maximum distance of lines that count as nearby.
 const NEAR: usize = 5;
 
-/// Lines at most this far apart are one quotation.
+/// Maximum distance of lines that are quoted together.
 const JOINED: usize = 3;
 
-/// The maximum number of quotations of one answer.
+/// Maximum number of quotations in one answer.
 const QUOTE_LIMIT: usize = 8;
 
-/// What the passages of one file count: each further one must be better by itself, so that
-/// several files are quoted.
+/// Factors for the passages of one file, from best to worst, so that several files are quoted.
 const IN_ONE_FILE: [f64; 3] = [1.0, 0.75, 0.56];
 
-/// A term that weighs less than this share of the heaviest one is not searched for: it would
-/// fill the result with lines that say nothing.
+/// Terms below this share of the heaviest weight are not searched for: they would fill the result
+/// with insignificant lines.
 const SIGNIFICANT: f64 = 0.25;
 
 /// A line worth quoting.
@@ -30,13 +29,13 @@ pub(super) struct Passage {
     pub path: String,
     pub line: usize,
     pub text: String,
-    /// Why it was chosen, for people.
+    /// Why it was chosen, as phrases for the answer.
     pub reasons: Vec<String>,
     pub is_definition: bool,
     score: f64,
 }
 
-/// The call of the second round.
+/// The `grep` call of the second round.
 pub(super) fn calls(survey: &Survey, files: &[String]) -> Vec<(&'static str, Value)> {
     let weights = survey.terms.iter().map(|term| term.weight);
     let heaviest = weights.fold(0.0, f64::max);
@@ -44,7 +43,7 @@ pub(super) fn calls(survey: &Survey, files: &[String]) -> Vec<(&'static str, Val
     let terms: Vec<&Term> = survey.terms.iter().filter(is_significant).collect();
     let patterns: Vec<&str> = terms.iter().map(|term| term.regex.as_str()).collect();
     let arguments = json!({
-        // Where a file's own tests begin, the lines after it count less.
+        // Lines after the start of a file's own tests count less.
         "pattern": format!("{}|(?m:^)\\s*mod tests?\\b", patterns.join("|")),
         "paths": files,
         "max_per_file": 60,
@@ -54,7 +53,7 @@ pub(super) fn calls(survey: &Survey, files: &[String]) -> Vec<(&'static str, Val
     vec![("grep", arguments)]
 }
 
-/// The best passages, the best first: few of one file, and only those near the best score.
+/// The best passages, best first: a few per file, and only those near the best score.
 pub(super) fn best(round: &[Call], survey: &Survey) -> Vec<Passage> {
     let mut all: Vec<Passage> = Vec::new();
     for (path, found) in found_lines(round) {
@@ -100,7 +99,7 @@ fn in_file(path: &str, found: &[Found], survey: &Survey) -> Vec<Passage> {
     let lines: Vec<(&Found, Vec<bool>)> = found.iter().map(|one| (one, has(one))).collect();
     let mut passages = Vec::new();
     for (one, own) in &lines {
-        // Of a very long line `grep` shows only the beginning.
+        // `grep` shows only the beginning of a very long line.
         let is_cut = one.text.ends_with(" bytes more)");
         if !own.contains(&true) && !is_cut {
             continue;

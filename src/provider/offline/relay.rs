@@ -9,10 +9,10 @@ use crate::kernel::announce::parts;
 use crate::kernel::message::{Message, MessageKind};
 use crate::kernel::text::prefix;
 
-/// The maximum size of all quoted results together, bytes.
+/// Maximum total bytes of all quoted results.
 const QUOTE_LIMIT: usize = 24 * 1024;
 
-/// The text for the announces without an answer, the last of `messages` among them.
+/// The text that relays all unanswered announces, up to the last of `messages`.
 pub(super) fn relay(messages: &[Arc<Message>]) -> String {
     let answered = messages
         .iter()

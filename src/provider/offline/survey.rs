@@ -1,5 +1,5 @@
-//! The first rounds: which files contain the terms in their names or their lines, and how rare
-//! each term is.
+//! The first rounds: finds the files whose names or lines contain the terms, and how rare each term
+//! is.
 
 use std::collections::BTreeMap;
 
@@ -9,29 +9,29 @@ use super::files::{file_name, file_weight};
 use super::transcript::{Call, file_counts, notes, paths, totals};
 use super::words::Term;
 
-/// The maximum number of files that are looked into.
+/// Maximum number of files whose contents are searched in the next round.
 const FILE_LIMIT: usize = 8;
 
 /// What the first rounds found.
 #[derive(Default)]
 pub(super) struct Survey {
-    /// The terms; the rarer one is in the files, the more it weighs.
+    /// The terms; the rarer a term is in the files, the larger its weight.
     pub terms: Vec<Term>,
-    /// Terms that are in no line of the searched files.
+    /// Terms that occur in no line of the searched files.
     pub absent: Vec<Term>,
-    /// The number of text files searched.
+    /// Number of text files searched.
     pub searched: usize,
-    /// What the tools say of failed searches and of files that were passed over.
+    /// Notes of the tools about failed searches and skipped files.
     pub notes: Vec<String>,
-    /// The number of lines with each term, by file and place in `terms`.
+    /// Number of lines with each term, by file and index in `terms`.
     files: BTreeMap<String, BTreeMap<usize, usize>>,
 }
 
-/// The calls of a round: one search of file names, and one of the contents for each
-/// term.
+/// The calls of a round: one search of file names, and one content search per term.
 pub(super) fn calls(terms: &[Term]) -> Vec<(&'static str, Value)> {
     let names = terms.iter().map(|term| term.name.as_str());
-    // Quotations may have letters that file names do not have, or that mean something here.
+    // Quotations may have characters that do not occur in file names or are special in glob
+    // patterns.
     let in_names = |ch: char| ch.is_alphanumeric() || "_-.".contains(ch);
     let names = names.filter(|name| name.len() >= 3 && name.chars().all(in_names));
     let names: Vec<&str> = names.collect();
@@ -54,7 +54,7 @@ pub(super) fn calls(terms: &[Term]) -> Vec<(&'static str, Value)> {
     glob.into_iter().chain(greps).collect()
 }
 
-/// The words of the terms, for people.
+/// The terms' words, separated by commas, for notes and answers.
 pub(super) fn words<'a>(terms: impl IntoIterator<Item = &'a Term>) -> String {
     let words: Vec<&str> = terms.into_iter().map(|term| term.word.as_str()).collect();
     words.join(", ")
@@ -88,7 +88,7 @@ impl Survey {
         self.notes.dedup();
     }
 
-    /// Does the task ask about tests?
+    /// Whether the task is about tests.
     pub(super) fn tests(&self) -> bool {
         self.terms.iter().any(|term| term.word.starts_with("test"))
     }
@@ -98,7 +98,7 @@ impl Survey {
         self.files.is_empty()
     }
 
-    /// The files most worth a look, the best first.
+    /// The most promising files, best first.
     pub(super) fn best_files(&self) -> Vec<String> {
         let scored = self
             .files
@@ -124,7 +124,7 @@ impl Survey {
                 score += term.weight * 0.3;
             }
         }
-        // Different words in one file say more than one word many times.
+        // Different terms in one file count more than many occurrences of one term.
         score * (1.0 + 0.5 * counts.len() as f64) * file_weight(path, self.tests())
     }
 }

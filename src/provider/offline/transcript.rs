@@ -1,5 +1,5 @@
-//! Reads back from the transcript what was already searched, and the results in the form in
-//! which the tools write them.
+//! Reads previous searches and their results back from the transcript, in the format in which the
+//! tools write them.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
@@ -9,16 +9,16 @@ use regex::Regex;
 use super::files::fixed;
 use crate::kernel::message::{Block, Message, Role};
 
-/// One tool call and what came out.
+/// A tool call and its result.
 pub(super) struct Call {
     pub tool: String,
-    /// Empty where the call failed: a failed search has found nothing.
+    /// The result; empty if the call failed, since a failed search has found nothing.
     pub text: String,
-    /// Why it failed.
+    /// The error text of a failed call.
     pub failure: Option<String>,
 }
 
-/// The tool calls in `messages`, which begin after the input: those of one answer together.
+/// The tool calls in `messages`, which begin after the input, grouped by answer.
 pub(super) fn rounds(messages: &[Arc<Message>]) -> Vec<Vec<Call>> {
     let blocks = messages.iter().flat_map(|message| &message.content);
     let results: BTreeMap<&str, (&str, bool)> = blocks
@@ -58,7 +58,7 @@ pub(super) struct Found {
     pub text: String,
 }
 
-/// Reads the `path:line: text` lines of a round, by file.
+/// Parses the `path:line: text` lines of a round, by file.
 pub(super) fn found_lines(round: &[Call]) -> BTreeMap<&str, Vec<Found>> {
     // A path may contain a colon; the first `:NUMBER: ` ends it.
     static LINE: LazyLock<Regex> = LazyLock::new(|| fixed(r"(?m)^(.+?):(\d+):\ (.*)$"));
@@ -73,7 +73,7 @@ pub(super) fn found_lines(round: &[Call]) -> BTreeMap<&str, Vec<Found>> {
     files
 }
 
-/// Reads `path: count` lines.
+/// Parses `path: count` lines.
 pub(super) fn file_counts(result: &str) -> Vec<(&str, usize)> {
     static LINE: LazyLock<Regex> = LazyLock::new(|| fixed(r"(?m)^(.+):\ (\d+)$"));
     let counts = LINE.captures_iter(result).map(|line| line.extract());
@@ -81,7 +81,7 @@ pub(super) fn file_counts(result: &str) -> Vec<(&str, usize)> {
     counts.collect()
 }
 
-/// Reads the summary of `grep`: files with a match, files searched.
+/// Parses the summary line of `grep`: files with a match, files searched.
 pub(super) fn totals(result: &str) -> Option<(usize, usize)> {
     static SUMMARY: LazyLock<Regex> =
         LazyLock::new(|| fixed(r"(?m)\ in\ (\d+)\ of\ (\d+)\ text\ files$"));
@@ -90,9 +90,9 @@ pub(super) fn totals(result: &str) -> Option<(usize, usize)> {
     Some((matched.parse().ok()?, searched.parse().ok()?))
 }
 
-/// Reads the paths that `glob` found.
+/// Parses the paths in the result of `glob`.
 pub(super) fn paths(result: &str) -> Vec<String> {
-    // The line with the summary ends the list, and one that begins with … is a note.
+    // The summary line ends the list, and a line that begins with … is a note.
     let lines = result
         .lines()
         .take_while(|line| !line.ends_with(" files match"));
@@ -102,7 +102,7 @@ pub(super) fn paths(result: &str) -> Vec<String> {
         .collect()
 }
 
-/// Why calls failed, and what `grep` says of files that it did not search.
+/// Why calls failed, and the notes of `grep` about files that it did not search.
 pub(super) fn notes(round: &[Call]) -> Vec<String> {
     let is_note = |line: &&str| line.ends_with(" passed over") || line.starts_with("… looked at ");
     let failures = round.iter().filter_map(|call| call.failure.clone());
@@ -115,14 +115,14 @@ pub(super) fn notes(round: &[Call]) -> Vec<String> {
     notes
 }
 
-/// What `read` showed of a file.
+/// The lines of a file from the result of `read`.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Shown {
     pub path: String,
     pub lines: Vec<(usize, String)>,
 }
 
-/// Reads a numbered file.
+/// Parses the result of `read`.
 pub(super) fn shown_file(result: &str) -> Option<Shown> {
     let (head, body) = result.split_once('\n')?;
     let (path, _) = head.rsplit_once(": lines ")?;

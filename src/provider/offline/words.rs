@@ -1,6 +1,5 @@
-//! The words of a task that are worth searching for, each with the regular expression that
-//! finds it. The same expression searches the files and ranks the lines, so that what is
-//! counted is what was found.
+//! Extracts the search terms of a task, each with its regular expression. The same expression
+//! searches the files and ranks the lines, so that ranking counts exactly what was found.
 
 use std::cmp::Reverse;
 use std::collections::HashSet;
@@ -11,13 +10,13 @@ use regex::Regex;
 use super::files::{file_name, fixed};
 use crate::kernel::text::prefix;
 
-/// The maximum number of terms of one task; each is searched for on its own.
+/// Maximum number of terms of one task; each is searched for separately.
 const TERM_LIMIT: usize = 8;
 
-/// The maximum size of one word or identifier, bytes; the rest of a longer one is ignored.
+/// Maximum bytes of one word or identifier; the rest of a longer one is ignored.
 const WORD_LIMIT: usize = 100;
 
-/// Words that carry no subject. They are never searched for.
+/// Words without meaning of their own; never searched for.
 const FUNCTION_WORDS: &str = "
 a about all also am an and any anyone anything are aren as at be been being but by can could did
 didn do does doesn doing don each either every everything for from had has have having he her here
@@ -27,8 +26,7 @@ those through to too toward until up upon us was we well were what whatever when
 which while who whole whom whose why will with within without won would you your
 codebase folder overview program project repo repository summarise summarize summary";
 
-/// Words by which people ask about code. They are searched for only where a task has nothing
-/// else to search for.
+/// Words by which people ask about code; searched for only if a task has no other words.
 const QUESTION_WORDS: &str = "
 above across after again against always another around away because before below between both
 bring call called calls check code come decide defined definition describe details different done
@@ -41,14 +39,14 @@ over own part parts place places point points quote quoted rather really respons
 search see seem show shows small somewhere source stored take taken tell thing things tree type
 types under understand use used uses using various very via way ways work working works";
 
-/// The same for scripts without spaces, where these words also part other words.
+/// Function words of scripts without spaces; they also separate the other words.
 static DENSE_FUNCTION_WORDS: LazyLock<Regex> = LazyLock::new(|| {
     fixed(
         "为什么|是否|哪里|哪儿|哪些|哪个|什么|怎么样?|怎样|如何|多少|这个|那个|项目|代码库|[的了吗呢在是和与或谁请]",
     )
 });
 
-/// Quotations, runs of a script without spaces, and everything else between blanks.
+/// Quotations, runs of a script without spaces, and anything else between blanks.
 static TOKENS: LazyLock<Regex> = LazyLock::new(|| {
     let dense = "\u{e00}-\u{eff}\u{3040}-\u{30ff}\u{3400}-\u{9fff}\u{f900}-\u{faff}";
     fixed(&format!(
@@ -57,33 +55,33 @@ static TOKENS: LazyLock<Regex> = LazyLock::new(|| {
     ))
 });
 
-/// What is written as only code is: `snake_case`, `camelCase`, `a::b`, `dir/file.rs`.
+/// Spellings that only code has: `snake_case`, `camelCase`, `a::b`, `dir/file.rs`.
 static IDENTIFIER: LazyLock<Regex> =
     LazyLock::new(|| fixed(r"\w_|_\w|::|\p{Ll}\p{Lu}|\w\.\w{2,4}$|\w\w\.\w$"));
 
-/// Where one identifier joins two words.
+/// The places where an identifier joins two words.
 static JOINTS: LazyLock<Regex> = LazyLock::new(|| fixed(r"(\p{Ll})(\p{Lu})|([^_])_([^_])"));
 
-/// Endings of plurals and verb forms, the longest first. A word is searched for without its
-/// ending, and a short one with any of them.
+/// Endings of plurals and verb forms, longest first. A word is searched for without its ending, and
+/// a short one with any of them.
 const ENDINGS: &[&str] = &[
     "izations", "ization", "isation", "ations", "ation", "ments", "ment", "ings", "ions", "ies",
     "ied", "ing", "ion", "ers", "ors", "ed", "es", "er", "or", "ly", "s", "e", "y",
 ];
 
-/// From this number of letters on, a stem is searched for anywhere, also inside other words.
+/// Minimum letters of a stem that is searched for anywhere, also inside other words.
 const LONG_STEM: usize = 5;
 
-/// One thing to search for.
+/// A search term.
 #[derive(Clone, Debug)]
 pub(super) struct Term {
-    /// The word as the task has it.
+    /// The word as written in the task.
     pub word: String,
-    /// The regular expression that finds it.
+    /// The regular expression that matches it.
     pub regex: Regex,
-    /// How much a match counts.
+    /// The weight of a match.
     pub weight: f64,
-    /// What to search for in file names.
+    /// The text to search for in file names; empty if none.
     pub name: String,
 }
 
@@ -98,8 +96,8 @@ impl Term {
         })
     }
 
-    /// A quotation, an identifier or a path. Of `maxSize` also `max_size`, `max-size` and
-    /// `maxsize` match.
+    /// A term for a quotation, an identifier or a path. `maxSize` also matches `max_size`,
+    /// `max-size` and `maxsize`.
     fn exact(text: &str) -> Option<Self> {
         let escaped = regex::escape(text);
         let pattern = JOINTS.replace_all(&escaped, "$1$3[_-]?$2$4");
@@ -116,7 +114,7 @@ impl Term {
         Term::new(word, &pattern, stem, 1.0)
     }
 
-    /// Words that differ from the longest word of the term by one slip of the keyboard: a
+    /// A term for words that differ from the longest word of this one by a single typing error: a
     /// letter that is wrong, missing, added, or swapped with the next one.
     pub(super) fn similar(&self) -> Option<Term> {
         let words = self.word.split(|ch: char| !ch.is_alphanumeric());
@@ -134,7 +132,7 @@ impl Term {
         });
         let forms = forms.collect::<Vec<String>>().join("|");
         let pattern = format!("(?i:\\b(?:{forms})\\b)");
-        // A guess counts for less than the words of the task.
+        // A guess counts less than the words of the task.
         Term::new(
             &format!("a word like {word}"),
             &pattern,
@@ -143,7 +141,7 @@ impl Term {
         )
     }
 
-    /// Does `text` contain the term?
+    /// Whether `text` contains the term.
     pub(super) fn is_in(&self, text: &str) -> bool {
         self.regex.is_match(text)
     }
@@ -185,8 +183,8 @@ fn has(list: &str, word: &str) -> bool {
     list.split_whitespace().any(|one| one == word)
 }
 
-/// What to search for in a text of a script without spaces: pairs of letters between the
-/// function words, and three where one would be left.
+/// The words of a text in a script without spaces: pairs of letters between the function words, or
+/// three where one letter would remain.
 fn dense_words(text: &str) -> Vec<String> {
     let mut words = Vec::new();
     for run in DENSE_FUNCTION_WORDS.split(text) {
@@ -206,7 +204,7 @@ fn dense_words(text: &str) -> Vec<String> {
     words
 }
 
-/// What the forms of one word have in common: always a beginning of the word.
+/// The common beginning of the forms of a word.
 fn stem(word: &str) -> &str {
     if !word.is_ascii() {
         return word;
@@ -230,15 +228,15 @@ fn stem(word: &str) -> &str {
     }
 }
 
-/// A short stem matches whole words only, or `read` would be found in `thread`. A word ends at
-/// an underscore, a digit or a capital letter, too.
+/// A pattern for a short stem, which matches whole words only; otherwise `read` would be found in
+/// `thread`. A word also ends at an underscore, a digit or a capital letter.
 fn short_pattern(stem: &str, ending: &str) -> String {
     let of_y = |ending: &str| matches!(ending, "y" | "ies" | "ied");
     let forms = ENDINGS
         .iter()
         .copied()
         .filter(|form| !of_y(form) || of_y(ending));
-    // The word's own ending is among them, whatever it is: each word finds itself.
+    // The word's own ending is always included, so that each word finds itself.
     let forms = forms.chain([ending]).collect::<Vec<&str>>().join("|");
     let forms = format!("(?:{}?(?:{forms}))?", &stem[stem.len() - 1..]);
     let (first, rest) = stem.split_at(1);

@@ -1,4 +1,4 @@
-//! Tests of how a task becomes terms and of what a term matches.
+//! Tests of extracting terms from a task and of what a term matches.
 
 use proptest::prelude::*;
 
@@ -115,7 +115,7 @@ proptest! {
     // Compiling a regular expression is slow in the dev profile.
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// A word of the task is found wherever a file has it, alone or inside an identifier.
+    /// A word of the task is found wherever a file contains it, alone or inside an identifier.
     #[test]
     fn every_word_of_the_task_is_found(
         word in "([a-z]{1,9}(e|s|es|ed|ing|ies|y|er|ion|ss|)|[A-Za-z]{2,8}|[0-9a-z]{2,6}|\\p{L}{2,8})",

@@ -1,5 +1,5 @@
-//! The Chat Completions API, as OpenAI has it and as everybody else means it: what is sent and
-//! how the answer is read. Called by `remote`.
+//! The Chat Completions API of OpenAI and compatible servers: request format and answer reader.
+//! Called by `remote`.
 
 mod request;
 mod stream;
@@ -7,8 +7,8 @@ mod stream;
 pub(super) use request::body;
 pub(super) use stream::Answer;
 
-/// The path below the base URL.
+/// The endpoint's path relative to the base URL.
 pub(super) const PATH: &str = "chat/completions";
 
-/// Where OpenAI itself is.
+/// The base URL of OpenAI itself.
 pub(super) const BASE_URL: &str = "https://api.openai.com/v1";

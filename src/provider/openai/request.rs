@@ -1,5 +1,5 @@
-//! What is sent: the conversation as Chat Completions messages. An answer that came from this
-//! same provider goes back as it came.
+//! Writes the request: the conversation as Chat Completions messages. An answer of this same
+//! provider is sent back unchanged.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -15,7 +15,7 @@ use crate::kernel::blocks::{BlockRef, Blocks, Quoted};
 use crate::kernel::message::{Message, Role};
 use crate::kernel::options::{Api, for_api};
 
-/// The names that some servers know fields by and others do not.
+/// The two names of the output limit; each is unknown to some servers.
 const NEW_LIMIT: &str = "max_completion_tokens";
 const OLD_LIMIT: &str = "max_tokens";
 
@@ -76,16 +76,16 @@ fn is_not(flag: &bool) -> bool {
     !flag
 }
 
-/// What is sent only where somebody has set it, and without what the model was found not to take.
+/// The optional fields: only what is set, without what the model was found not to accept.
 fn more(call: &Call<'_>) -> Map<String, Value> {
     let (request, switches) = (call.request, &call.switches);
     let mut more = for_api(&request.options, Api::Chat);
-    // For `off` the field is left away: that is the one form that every server takes.
+    // For `off` the field is omitted: every server accepts that.
     if let Some(level) = call.level() {
         more.insert("reasoning_effort".to_owned(), level.as_str().into());
     }
     if let Some(most) = request.max_tokens.filter(|_| !switches.no_limit) {
-        // Only OpenAI itself has given the old name up.
+        // Only OpenAI itself has dropped the old name.
         let is_openai = call.base_url.starts_with("https://api.openai.com/");
         let name = match is_openai != switches.other_limit {
             true => NEW_LIMIT,
@@ -99,12 +99,12 @@ fn more(call: &Call<'_>) -> Map<String, Value> {
     more
 }
 
-/// One message. Written out of what it is made of: a conversation is sent again with each call,
-/// and a tree of values for each message would take longer than all else about it.
+/// One message. Serialized from borrowed parts: the conversation is sent again with each call, and
+/// a tree of values per message would dominate the cost.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Sent<'a> {
-    /// An answer that goes back as it came.
+    /// An answer sent back unchanged.
     AsItCame(Cow<'a, RawValue>),
     Said {
         role: &'static str,
@@ -166,13 +166,13 @@ fn text<'a>(role: &'static str, content: Quoted<'a>) -> Sent<'a> {
     }
 }
 
-/// The text, without a copy of what is one piece already.
+/// The text, borrowed if it is a single piece.
 fn plain(content: &Blocks) -> Quoted<'_> {
     let only = content.only_text();
     only.unwrap_or_else(|| Quoted::Plain(Cow::Owned(content.text())))
 }
 
-/// `content`, or `instead` where it is blank.
+/// `content`, or `instead` if it is blank.
 fn or<'a>(content: Quoted<'a>, instead: &'static str) -> Quoted<'a> {
     match content.is_blank() {
         true => Quoted::Plain(Cow::Borrowed(instead)),
@@ -180,8 +180,8 @@ fn or<'a>(content: Quoted<'a>, instead: &'static str) -> Quoted<'a> {
     }
 }
 
-/// What was said in a row is one message: the templates of many models take no two of one role
-/// after each other.
+/// Merges consecutive user entries into one message: many chat templates allow no two messages of
+/// the same role in a row.
 fn flush<'a>(said: &mut Vec<Quoted<'a>>, out: &mut Vec<Sent<'a>>) {
     let content = match said.len() {
         0 => return,
@@ -194,7 +194,7 @@ fn flush<'a>(said: &mut Vec<Quoted<'a>>, out: &mut Vec<Sent<'a>>) {
     out.push(text("user", or(content, EMPTY)));
 }
 
-/// `None`: the answer comes to nothing.
+/// The message for an answer; `None` if it has neither text nor calls.
 fn assistant<'a>(call: &Call<'a>, message: &'a Message) -> Option<Sent<'a>> {
     if let Some(as_it_came) = native_of(call, message) {
         return Some(Sent::AsItCame(as_it_came));
@@ -221,7 +221,7 @@ fn assistant<'a>(call: &Call<'a>, message: &'a Message) -> Option<Sent<'a>> {
     let tool_calls: Vec<SentCall<'a>> = calls.collect();
     let content = plain(&message.content);
     let is_something = !content.is_blank() || !tool_calls.is_empty();
-    // Some servers insist on a content, if it be empty.
+    // Some servers require the content field even if it is empty.
     let content = or(content, "");
     is_something.then_some(Sent::Said {
         role: "assistant",
@@ -230,7 +230,7 @@ fn assistant<'a>(call: &Call<'a>, message: &'a Message) -> Option<Sent<'a>> {
     })
 }
 
-/// The results in `message`, but for those of calls that are dropped.
+/// The results in `message`, except those of dropped calls.
 fn results<'a>(
     call: &Call<'a>,
     message: &'a Message,
@@ -246,7 +246,7 @@ fn results<'a>(
         } => Some(Sent::Result {
             role: "tool",
             tool_call_id: call.id(message, of),
-            // This API has no field for it.
+            // This API has no field for a failed call.
             content: match is_error {
                 true => Quoted::Plain(format!("The call failed: {}", text.text()).into()),
                 false => or(text, NO_OUTPUT),

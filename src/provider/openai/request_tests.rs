@@ -1,4 +1,4 @@
-//! Tests of what Chat Completions servers are sent.
+//! Tests of requests to Chat Completions servers.
 
 use super::super::super::testing::{assistant, calls, request, result, stored, user};
 use super::*;
@@ -72,7 +72,7 @@ fn a_conversation_becomes_messages_in_order() {
     assert_eq!(messages[0]["content"], "one\n\ntwo");
     let made = &messages[1]["tool_calls"];
     assert_eq!(made[0]["function"]["arguments"], r#"{"path":"x"}"#);
-    // Servers parse what they get back: it must be JSON whatever the model wrote.
+    // Servers parse the arguments they get back: they must be JSON whatever the model wrote.
     let again = made[1]["function"]["arguments"].as_str().unwrap();
     let again: Value = serde_json::from_str(again).unwrap();
     assert_eq!(again["INVALID_JSON"], "{\"path\": ");
@@ -162,7 +162,7 @@ fn what_a_model_was_found_not_to_take_is_not_sent() {
 
 #[test]
 fn an_answer_goes_back_to_its_own_provider_as_it_came() {
-    // Spaces, order and number are none that this program would write.
+    // Whitespace, field order and number format differ from what this program would write.
     let json =
         r#"{"role": "assistant",  "z":1.50, "content":"hi" ,"reasoning_details":[{"a":1e3}]}"#;
     let said = |block: Block| {

@@ -1,7 +1,7 @@
-//! Reads a Chat Completions answer, as chunks or whole. Servers that are compatible only by
-//! name are read too: calls without an index or an id, arguments as an object, all of them at
-//! once, unknown fields, errors in the middle, usage early, late or never, a whole message after
-//! its pieces. What the pieces of calls come to is decided in `stream`.
+//! Reads a Chat Completions answer, in chunks or whole. Tolerates servers that are only nominally
+//! compatible: calls without an index or id, arguments as an object, all arguments at once, unknown
+//! fields, errors within the stream, early, late or missing usage, and a whole message after its
+//! pieces. The pieces of tool calls are assembled in `stream`.
 
 use serde_json::{Map, Value, json};
 
@@ -15,24 +15,24 @@ use super::super::{ModelAnswer, Origin};
 use crate::kernel::message::{Block, Note};
 use crate::kernel::run::Usage;
 
-/// Fields of a message in which models think aloud.
+/// Message fields that carry the model's thinking.
 const THINKING: &[&str] = &["reasoning_content", "reasoning"];
 
-/// The answer as it comes together.
+/// The answer while it is being read.
 pub(in crate::provider) struct Answer {
     origin: Origin,
     text: String,
     refusal: String,
     calls: Calls,
-    /// Fields of the message beyond those that this API has, as they came.
+    /// Message fields beyond those of this API, unchanged.
     extra: Map<String, Value>,
-    /// About how many bytes these, and those of its calls, take.
+    /// Estimated bytes of `extra` and of the extra fields of its calls.
     extra_bytes: usize,
     ends: Ends,
     usage: Usage,
     live_text: Live,
     live_thinking: Live,
-    /// A key that an object of the event that is being read gives twice.
+    /// A key that occurs twice in an object of the current event.
     twice: Option<String>,
 }
 
@@ -65,7 +65,7 @@ impl Answer {
             self.usage(usage);
         }
         let choices = chunk.get("choices").and_then(Value::as_array);
-        // Some servers give the text in one choice and the calls in another, both as the first.
+        // Some servers send the text in one choice and the calls in another, both with index 0.
         let own = choices.into_iter().flatten().filter(|choice| {
             let index = choice.get("index").and_then(Value::as_u64);
             index.unwrap_or(0) == 0
@@ -77,7 +77,7 @@ impl Answer {
             if let Some(Value::Object(delta)) = choice.get("delta") {
                 self.delta(delta, phase, pieces);
             }
-            // All of it: in an answer that is not streamed, and from some servers after the
+            // The whole message: in an answer that is not streamed, and from some servers after its
             // pieces.
             if let Some(Value::Object(message)) = choice.get("message") {
                 let is_rest = std::mem::replace(&mut has_message, true);
@@ -95,7 +95,7 @@ impl Answer {
 
     fn usage(&mut self, usage: &Value) {
         let count = |name: &str| usage.get(name).and_then(Value::as_u64);
-        // Those who count along send it again and again, higher each time.
+        // Some servers send usage repeatedly with growing counts; the last one is kept.
         if let Some(count) = count("prompt_tokens") {
             self.usage.input_tokens = count;
         }
@@ -104,7 +104,7 @@ impl Answer {
         }
     }
 
-    /// A piece of the message.
+    /// Takes a piece of the message.
     fn delta(&mut self, delta: &Map<String, Value>, phase: Phase, pieces: &mut Vec<Piece>) {
         let mut has_thought = false;
         for (name, value) in delta {
@@ -120,12 +120,12 @@ impl Answer {
                     self.calls.begin_list(phase);
                     self.function(call, CallPiece::default(), false);
                 }
-                // Fields that this API has, in a form that it has not.
+                // A field of this API with an unexpected type.
                 ("refusal" | "tool_calls", _) => {}
                 (name, value) => {
                     if let Value::String(text) = value
                         && THINKING.contains(&name)
-                        // Some say the same under both names.
+                        // Some servers send the same text under both names.
                         && !std::mem::replace(&mut has_thought, true)
                     {
                         self.think(text, pieces);
@@ -136,8 +136,8 @@ impl Answer {
         }
     }
 
-    /// The whole message: what its pieces have said already is not said again. `is_rest`: it is
-    /// the rest of one that came in the same event.
+    /// Takes the whole message; what its pieces already brought is not repeated. `is_rest`: an
+    /// earlier choice of the same event had a message too.
     fn message(&mut self, message: &Map<String, Value>, is_rest: bool, pieces: &mut Vec<Piece>) {
         let mut has_thought = THINKING.iter().any(|name| self.extra.contains_key(*name));
         for (name, value) in message {
@@ -160,7 +160,7 @@ impl Answer {
                     self.calls.retelling().begin_list(Phase::Before);
                     self.function(call, CallPiece::default(), true);
                 }
-                // Fields that this API has, in a form that it has not.
+                // A field of this API with an unexpected type.
                 ("refusal" | "tool_calls", _) => {}
                 (name, value) if !self.extra.contains_key(name) => {
                     if let Value::String(text) = value
@@ -213,7 +213,7 @@ impl Answer {
         }
     }
 
-    /// The calls of the pieces, or those of the whole message.
+    /// The calls of the whole message, or those assembled from pieces.
     fn told(&mut self, is_whole: bool) -> &mut Calls {
         match is_whole {
             true => self.calls.retelling(),
@@ -221,7 +221,7 @@ impl Answer {
         }
     }
 
-    /// Takes name and arguments of a call; gives its place.
+    /// Takes the name and arguments of a call; returns the call's index.
     fn function(
         &mut self,
         function: &Value,
@@ -231,7 +231,7 @@ impl Answer {
         let arguments = match function.get("arguments") {
             None | Some(Value::Null) => String::new(),
             Some(Value::String(piece)) => piece.clone(),
-            // Some send an empty object first, and the arguments as text after it.
+            // Some servers send an empty object first and then the arguments as text.
             Some(Value::Object(fields)) if fields.is_empty() => String::new(),
             Some(whole) => whole.to_string(),
         };
@@ -260,7 +260,7 @@ fn text<'a>(value: &'a Value, name: &str) -> &'a str {
     value.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The text of a content: a text, or parts of which some are texts.
+/// The text of a message's content: a string, or an array of parts of which some have text.
 fn text_of(content: &Value) -> String {
     match content {
         Value::String(text) => text.clone(),
@@ -272,8 +272,8 @@ fn text_of(content: &Value) -> String {
     }
 }
 
-/// Adds a piece of a field that is passed through: texts grow, lists grow by element, anything
-/// else is replaced. About how many bytes more are kept.
+/// Appends to a pass-through field: texts are concatenated, arrays extended by element, anything
+/// else is replaced. Returns the estimated number of bytes added.
 fn grow(fields: &mut Map<String, Value>, name: &str, piece: &Value) -> usize {
     match (fields.get_mut(name), piece) {
         (_, Value::Null) => 0,
@@ -288,7 +288,7 @@ fn grow(fields: &mut Map<String, Value>, name: &str, piece: &Value) -> usize {
     }
 }
 
-/// The field has this value. About how many bytes more are kept.
+/// Sets the field and returns the estimated number of bytes added.
 fn put(fields: &mut Map<String, Value>, name: &str, value: &Value) -> usize {
     match fields.insert(name.to_owned(), value.clone()) {
         Some(before) => weight(value).saturating_sub(weight(&before)),
@@ -296,8 +296,8 @@ fn put(fields: &mut Map<String, Value>, name: &str, value: &Value) -> usize {
     }
 }
 
-/// An element that has the same index and type as one that is there goes on with it. About how many
-/// bytes more are kept.
+/// Appends an array element; one with the same index and type as an existing element is merged into
+/// it. Returns the estimated number of bytes added.
 fn grow_list(items: &mut Vec<Value>, piece: &Value) -> usize {
     let same = |one: &Value| {
         let is = |name: &str| one.get(name).is_some() && one.get(name) == piece.get(name);
@@ -367,7 +367,7 @@ impl Reader for Answer {
         let calls: Vec<_> = calls.into_iter().flatten().collect();
         end.check(calls.len(), &text)?;
         if text.trim().is_empty() {
-            // Some servers refuse a text of blanks when it comes back.
+            // Some servers refuse a blank text when it is sent back.
             text = match calls.is_empty() {
                 true => settled(&self.refusal),
                 false => String::new(),

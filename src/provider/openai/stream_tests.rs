@@ -72,7 +72,7 @@ impl Read {
         calls.collect()
     }
 
-    /// Why this call is not carried out.
+    /// Why this call is not executed.
     fn refused(&self, id: &str) -> String {
         let blocks = &self.answer.as_ref().unwrap().blocks;
         let reason = blocks.iter().find_map(|block| match block {
@@ -136,7 +136,7 @@ fn parallel_calls_come_in_pieces_by_their_index() {
         called("b", "grep", json!({"pattern": "x"})),
     ];
     assert_eq!(read.calls(), expected);
-    // As the model wrote it, the space with it.
+    // As the model wrote it, including the space.
     let native = read.native();
     assert_eq!(
         native["tool_calls"][0]["function"]["arguments"],
@@ -159,7 +159,7 @@ fn calls_of_odd_servers_are_told_apart() {
     let (one, two) = (json!({"path": "1"}), json!({"path": "2"}));
     let text = |value: &Value| Value::from(value.to_string());
     for (first, second, ids) in [
-        // No index, ids only.
+        // Ids but no index.
         (
             whole(None, Some("a"), text(&one)),
             whole(None, Some("b"), text(&two)),
@@ -171,7 +171,7 @@ fn calls_of_odd_servers_are_told_apart() {
             whole(None, None, text(&two)),
             ["call_0_0", "call_0_1"],
         ),
-        // One index for all, and arguments as objects.
+        // The same index for all, and arguments as objects.
         (
             whole(Some(0), Some("a"), one.clone()),
             whole(Some(0), Some("b"), two.clone()),
@@ -298,7 +298,7 @@ fn whole_answers_and_other_oddities_are_read() {
     }
     let empty = read(&[finish("stop")]);
     assert_eq!(empty.text(), "");
-    // A second choice that nobody asked for.
+    // A second choice, which was not requested.
     let other = json!({"choices": [{"index": 1, "delta": {"content": "no"}}]});
     let read = read(&[other, delta(json!({"content": "yes"})), finish("stop")]);
     assert_eq!(read.text(), "yes");
@@ -331,7 +331,7 @@ fn a_whole_message_after_its_pieces_says_nothing_twice() {
     assert!(heard && again.heard.len() == 3, "{:?}", again.heard);
     let rest = after(json!({"content": "Looking at it", "tool_calls": null}));
     assert_eq!(rest.text(), "Looking at it");
-    // Under another id, under none, at a place, as a function of the old form: the same call.
+    // With another id, no id, an index, or in the old function form: it is the same call.
     let told = |id: Value, arguments: &str| {
         json!({"id": id, "index": 0, "function": {"name": "read", "arguments": arguments},
                "signature": "s"})
@@ -345,7 +345,7 @@ fn a_whole_message_after_its_pieces_says_nothing_twice() {
     assert_eq!(old.calls(), [called("a", "read", json!({"path": "x"}))]);
     let none = after(json!({"content": "Looking", "tool_calls": []}));
     assert_eq!(none.calls(), [called("a", "read", json!({"path": "x"}))]);
-    // Another call, fewer, more, or another tool: none is made.
+    // Another call, fewer, more, or another tool: none is executed.
     let write = json!({"id": "a", "function": {"name": "write", "arguments": one}});
     for differs in [
         json!([call(other)]),
@@ -383,7 +383,7 @@ fn a_whole_message_is_compared_with_its_pieces_whichever_comes_first() {
     }
     let before = [vec![in_order], pieces(), vec![finish("tool_calls")]].concat();
     assert_eq!(read(&before).calls(), both);
-    // Twice one of them is not both of them.
+    // The same call twice is not the two different calls.
     let twice = message(json!([at(0, "m", "x"), at(1, "n", "x")]));
     let twice = read(&[pieces(), vec![twice, finish("tool_calls")]].concat());
     assert!(twice.refused("a").contains("more than once"));
@@ -424,16 +424,16 @@ fn a_call_that_comes_again_with_or_after_the_end_counts_once() {
             assert_eq!(read(&[begun, end].concat()).calls(), once, "{index:?}");
         }
     }
-    // Before the end, at the same index or at none.
+    // Before the end, at the same index or without one.
     for index in [Some(0), None] {
         let twice = ["c1", "c2"].map(|id| piece(at(index, id, "x")));
         let read = read(&[&twice[..], &[finish("tool_calls")]].concat());
         assert_eq!(read.calls(), once, "{index:?}");
     }
-    // Two in one list are two.
+    // Two in one list are two calls.
     let two = vec![at(Some(0), "c1", "x"), at(Some(0), "c2", "x")];
     assert_eq!(read(&[with_end(two)]).calls().len(), 2);
-    // Another version behind the end: none is made.
+    // Another version after the end: none is executed.
     let begun = piece(at(Some(0), "c1", "x"));
     let late = piece(at(Some(0), "c2", "y"));
     let differs = read(&[begun, finish("tool_calls"), late]);

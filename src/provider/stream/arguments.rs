@@ -1,5 +1,5 @@
-//! The arguments of one tool call, out of the texts in which they came. What cannot be read in
-//! one way only is refused: nothing is run with arguments that the model did not clearly give.
+//! Reads the arguments of one tool call from the texts in which they arrived. Ambiguous arguments
+//! are refused: no tool runs with arguments that the model did not clearly give. Called by `calls`.
 
 use serde_json::{Value, json};
 
@@ -9,9 +9,9 @@ use super::surrogates::joined;
 /// The arguments of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Arguments {
-    /// An object. Where they are refused, the text as it came.
+    /// A JSON object; the raw text as a string if the arguments are refused.
     pub value: Value,
-    /// The text as the model wrote it, if it is the JSON of `value`.
+    /// The text as the model wrote it, if it parses to `value` as it is.
     pub written: Option<String>,
     /// Why no tool is run with them.
     pub refused: Option<String>,
@@ -27,10 +27,11 @@ impl Arguments {
     }
 }
 
-/// Reads the texts of a call: `versions`, one for each time that the call was begun, in pieces.
+/// Reads the texts of a call: one entry in `versions` for each time the call was begun, each in
+/// pieces.
 pub(super) fn read(versions: &[Vec<String>]) -> Arguments {
     let all: String = versions.iter().flatten().map(String::as_str).collect();
-    // One call, however it is cut, is the usual case.
+    // The usual case: one call, cut anywhere.
     let whole = read_text(&all);
     if whole.refused.is_none() {
         return whole;
@@ -42,7 +43,7 @@ pub(super) fn read(versions: &[Vec<String>]) -> Arguments {
             return same(each, &all);
         }
     }
-    // Some servers send all that has come so far in every piece.
+    // Some servers repeat everything so far in every piece.
     let pieces: Vec<&String> = versions.iter().flatten().collect();
     let grows = pieces
         .windows(2)
@@ -56,7 +57,7 @@ pub(super) fn read(versions: &[Vec<String>]) -> Arguments {
     whole
 }
 
-/// The arguments that all of `versions` give.
+/// The arguments, if all `versions` agree; otherwise they are refused.
 fn same(mut versions: Vec<Arguments>, all: &str) -> Arguments {
     let first = versions.swap_remove(0);
     match versions.iter().all(|one| one.value == first.value) {
@@ -74,7 +75,7 @@ fn differs(count: usize) -> String {
 
 fn read_text(text: &str) -> Arguments {
     if text.trim().is_empty() {
-        // What many servers send for a tool without arguments.
+        // Many servers send this for a tool without arguments.
         return Arguments {
             value: json!({}),
             written: None,
@@ -104,7 +105,7 @@ fn read_text(text: &str) -> Arguments {
     let value = match first.value {
         Value::Null => json!({}),
         Value::Object(fields) => Value::Object(fields),
-        // Some write the object as a text that holds it.
+        // Some servers send the object encoded as a JSON string.
         Value::String(inner) => match read_all(&inner).as_deref() {
             Ok(
                 [
@@ -127,7 +128,7 @@ fn read_text(text: &str) -> Arguments {
         },
         _ => return refused("are JSON, but no object"),
     };
-    // Other servers parse what they get back: it must be an object that every parser takes.
+    // Servers parse what is sent back to them, so it must be an object that every parser accepts.
     let plain = count == 1 && serde_json::from_str::<Value>(&text).is_ok_and(|own| own == value);
     Arguments {
         written: plain.then(|| text.trim().to_owned()),
@@ -214,10 +215,10 @@ mod tests {
                 "{differ:?}"
             );
         }
-        // Cut over two beginnings, and everything so far in each piece.
+        // Split over two beginnings, and with everything so far in each piece.
         assert_eq!(good(&[&[r#"{"a""#], &[": 1}"]]), json!({"a": 1}));
         assert_eq!(good(&[&[r#"{"a"#, r#"{"a": 1"#, one]]), json!({"a": 1}));
-        // Begun again in the middle, each piece behind the other's.
+        // Begun again in the middle, with the pieces of both interleaved.
         assert_eq!(
             good(&[&[r#"{"a"#, r#"": 1}"#], &[r#"{"a"#, r#"": 1}"#]]),
             json!({"a": 1})

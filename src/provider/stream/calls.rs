@@ -1,21 +1,20 @@
-//! Puts the pieces of a stream's tool calls together. The pieces are not to be trusted: servers
-//! count all calls as the first, give a call twice, name it in no piece or give it a new id in
-//! each. What a piece belongs to is decided by these rules, in this order:
+//! Assembles the tool calls of a stream from their pieces. The pieces cannot be trusted: servers
+//! give all calls the index of the first, send a call twice, or give it no id or a new id in each
+//! piece. These rules, in this order, decide which call a piece belongs to:
 //!
-//! 1. An id that is known is the call that it was given for, under whatever index. A call that
-//!    comes again counts once; if it differs, it is refused.
-//! 2. A new id, or a new name, begins a call, unless the piece can only go on with an open one.
+//! 1. A known id means the call that it was first used for, at whatever index. A call that is sent
+//!    again counts once; if it differs, it is refused.
+//! 2. A new id, or a new name, begins a call, unless the piece can only continue an open one.
 //! 3. A piece with neither belongs to the call that was begun last at its index.
 //!
-//! Then the calls are compared. One that is like an earlier one at its index, or that comes with
-//! or after the reason of the end, is that call again under another id. A list of whole calls
-//! beside the pieces (a `message`) is the same answer once more: if the two differ, no call is
-//! carried out.
+//! Then the calls are compared. A call equal to an earlier one at its index, or sent with or after
+//! the finish reason, is that call again under another id. A list of whole calls beside the pieces
+//! (a `message`) is the same answer again: if the two differ, no call is executed.
 //!
-//! A piece that belongs to no call, or may belong to several, refuses all calls of the answer:
-//! its arguments may be missing in each of them. Where the arguments of one call cannot be read,
-//! all calls that share its index are refused: they may be parts of one. Nothing without a name
-//! leaves this file.
+//! A piece that belongs to no call, or may belong to several, makes all calls of the answer
+//! refused: its arguments may be missing in any of them. If the arguments of one call cannot be
+//! read, all calls that share its index are refused: they may be parts of one. No call without a
+//! name is returned.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,18 +27,18 @@ use super::same::{Extra, Phase, Settled, TWO_VERSIONS, count, reconciled};
 use super::surrogates::joined;
 use crate::kernel::text::preview;
 
-/// A piece of a tool call, as it came. Fields that it does not have are empty.
+/// A piece of a tool call as received. Missing fields are empty.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::provider) struct Piece<'a> {
-    /// The place that the server gives the call.
+    /// The index that the server gives the call.
     pub(in crate::provider) index: Option<u64>,
-    /// Its id.
+    /// The id that the server gives the call.
     pub(in crate::provider) id: &'a str,
-    /// The tool.
+    /// The tool's name, or a part of it.
     pub(in crate::provider) name: &'a str,
-    /// More of the arguments.
+    /// More of the arguments' text.
     pub(in crate::provider) arguments: &'a str,
-    /// The server says that this piece begins a call.
+    /// The server marks this piece as the beginning of a call.
     pub(in crate::provider) begins: bool,
 }
 
@@ -49,44 +48,45 @@ impl Piece<'_> {
     }
 }
 
-/// A tool call that is put together.
+/// A completely assembled tool call.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::provider) struct Call {
     /// Its id, unique in the conversation.
     pub(in crate::provider) id: String,
-    /// The tool. Never empty.
+    /// The tool's name; never empty.
     pub(in crate::provider) name: String,
-    /// An object; a text where the call is refused for its arguments.
+    /// A JSON object, or a string with the raw text if the call is refused because of its
+    /// arguments.
     pub(in crate::provider) arguments: Value,
-    /// The arguments as the model wrote them, if these are JSON of them.
+    /// The arguments as the model wrote them, if that text is valid JSON for them.
     pub(in crate::provider) written: Option<String>,
-    /// Why it is not carried out.
+    /// Why it is not executed; `None` if it is.
     pub(in crate::provider) refused: Option<String>,
-    /// Further fields that it came with.
+    /// Further fields of the call, sent back unchanged.
     pub(in crate::provider) extra: Map<String, Value>,
 }
 
-/// The tool calls of an answer while it comes.
+/// The tool calls of an answer while it is streamed.
 #[derive(Debug, Default)]
 pub(in crate::provider) struct Calls {
     drafts: Vec<Draft>,
-    /// The same calls again, whole.
+    /// Lists of whole calls that repeat this answer's calls.
     retellings: Vec<Calls>,
-    /// The list whose pieces are being taken: its number, and where it stands.
+    /// The current list of pieces: its number and its phase.
     list: (usize, Phase),
-    /// The call of each id.
+    /// Index in `drafts` of the call with each id.
     ids: BTreeMap<String, usize>,
-    /// The call that came last at each index; those without one are at one place.
+    /// The latest call at each stream index; calls without an index share the key `None`.
     latest_at: BTreeMap<Option<u64>, usize>,
-    /// Indexes at which a call came before another one's arguments were whole.
+    /// Indexes at which a new call began before another one's arguments were complete.
     contested: BTreeSet<Option<u64>>,
     /// There were arguments that belong to no call.
     has_stray: bool,
-    /// Bytes of names and ids that are kept.
+    /// Bytes of the names and ids that are kept.
     names: usize,
-    /// Of the longest name.
+    /// Bytes of the longest name.
     longest_name: usize,
-    /// How often a call was begun.
+    /// Number of times a call was begun, repetitions included.
     begun: usize,
 }
 
@@ -96,20 +96,20 @@ struct Draft {
     list: (usize, Phase),
     /// The index at which it was begun.
     index: Option<u64>,
-    /// Another call has its index, too.
+    /// Another call has the same index.
     shares_index: bool,
     id: String,
     name: String,
-    /// Further names that it was given, or further parts of its name.
+    /// Further names or name parts that were sent for it.
     other_names: Vec<String>,
-    /// The pieces of its arguments, for each time that it was begun.
+    /// The pieces of its arguments, one list for each time it was begun.
     versions: Vec<Vec<String>>,
     /// The index of each version.
     indexes: Vec<Option<u64>>,
     balance: Balance,
-    /// Of all its versions.
+    /// Bytes of the arguments over all versions.
     bytes: usize,
-    /// A key that arguments which came as an object give twice.
+    /// A key that occurs twice in arguments that were sent as an object.
     twice: Option<String>,
     extra: Map<String, Value>,
 }
@@ -119,17 +119,17 @@ impl Draft {
         self.balance.is_blank
     }
 
-    /// Nothing is missing in its arguments.
+    /// The arguments have begun and all their brackets are closed.
     fn is_whole(&self) -> bool {
         !self.balance.is_blank && self.balance.is_closed()
     }
 
-    /// Is its name none of a tool?
+    /// The tools are known and none has this name.
     fn is_unknown(&self, known: &Known) -> bool {
         !known.tools().is_empty() && !known.tools().contains(&self.name)
     }
 
-    /// Takes a name, or a part of one; whether there is more of it now.
+    /// Takes a name or a part of one; returns whether it added something.
     fn take_name(&mut self, name: &str) -> bool {
         if self.name.is_empty() {
             name.clone_into(&mut self.name);
@@ -142,8 +142,8 @@ impl Draft {
         is_more
     }
 
-    /// Makes one name of its parts, if a tool has that name. Some servers send all of the name
-    /// that has come so far in every piece.
+    /// Joins the name parts if that gives a tool's name. Some servers repeat the whole name so far
+    /// in every piece.
     fn join_name(&mut self, known: &Known) {
         let Some(last) = self.other_names.last() else {
             return;
@@ -180,13 +180,13 @@ impl Draft {
     }
 }
 
-/// Whether the JSON that has come so far is open, kept up piece by piece: to read all of it with
-/// every piece would take the square of its length.
+/// Whether the JSON so far is open, updated piece by piece: reading all of it with every piece
+/// would take quadratic time.
 #[derive(Debug)]
 struct Balance {
     is_blank: bool,
     depth: i64,
-    /// More was closed than had been opened.
+    /// More brackets were closed than opened.
     is_tail: bool,
     in_text: bool,
     is_escaped: bool,
@@ -228,18 +228,18 @@ impl Balance {
 }
 
 impl Calls {
-    /// What follows is one list of pieces, in an event that stands there.
+    /// Starts a new list of pieces, from an event in this phase.
     pub(in crate::provider) fn begin_list(&mut self, phase: Phase) {
         self.list = (self.list.0 + 1, phase);
     }
 
-    /// What follows is a list of whole calls that stands beside the pieces.
+    /// Starts a list of whole calls that repeats the pieces.
     pub(in crate::provider) fn retell(&mut self) -> &mut Calls {
         self.retellings.push(Calls::default());
         self.retelling()
     }
 
-    /// The last such list.
+    /// The latest such list; created if there is none.
     pub(in crate::provider) fn retelling(&mut self) -> &mut Calls {
         if self.retellings.is_empty() {
             self.retellings.push(Calls::default());
@@ -248,9 +248,9 @@ impl Calls {
         &mut self.retellings[last]
     }
 
-    /// Takes a piece. The place of its call, if it has one.
+    /// Takes a piece; returns the index of its call, or `None` if it belongs to none.
     pub(in crate::provider) fn take(&mut self, piece: Piece<'_>) -> Option<usize> {
-        // A blank name names nothing.
+        // A blank name counts as no name.
         let piece = Piece {
             name: piece.name.trim(),
             ..piece
@@ -262,7 +262,7 @@ impl Calls {
         if !piece.id.is_empty() && self.ids.insert(piece.id.to_owned(), place).is_none() {
             self.names += piece.id.len();
         }
-        // What follows without a name goes where the last call was named.
+        // Later pieces without a name go to the call that was named last at this index.
         if piece.names_a_call() {
             let before = self.latest_at.insert(piece.index, place);
             if before.is_some_and(|before| before != place && !self.drafts[before].is_whole()) {
@@ -283,13 +283,13 @@ impl Calls {
         Some(place)
     }
 
-    /// How much has come of an answer of which `said` is beside its calls.
+    /// Adds the calls to `said`, the extent of the rest of the answer.
     pub(in crate::provider) fn beside<'a>(&'a self, said: Extent<'a>) -> Extent<'a> {
         let mut said = said;
         for calls in std::iter::once(self).chain(&self.retellings) {
             said.all += calls.names;
             said.name = said.name.max(calls.longest_name);
-            // The same calls again are no further ones.
+            // Repetitions of the calls do not count as further calls.
             said.calls = said.calls.max(calls.drafts.len());
             said.begun += calls.begun;
         }
@@ -300,17 +300,18 @@ impl Calls {
         })
     }
 
-    /// How many there are so far, with those that turn out to be none.
+    /// Number of calls so far, including those that may be dropped later.
     pub(in crate::provider) fn count(&self) -> usize {
         self.drafts.len()
     }
 
-    /// The further fields of the call at `place`.
+    /// The further fields of the call at index `place`.
     pub(in crate::provider) fn extra(&mut self, place: usize) -> &mut Map<String, Value> {
         &mut self.drafts[place].extra
     }
 
-    /// The arguments of the call at `place` came as an object that gives this key twice.
+    /// Records that the arguments of the call at index `place` came as an object with this key
+    /// twice.
     pub(in crate::provider) fn note_twice(&mut self, place: usize, name: &str) {
         self.drafts[place]
             .twice
@@ -334,8 +335,8 @@ impl Calls {
         }
     }
 
-    /// Where calls have indexes, one without it can only belong to the last call, once all others
-    /// are whole.
+    /// The last call, if the piece has no index and all other calls are complete: then it can
+    /// belong to no other.
     fn only_open(&self, piece: &Piece<'_>) -> Option<usize> {
         let (_, others) = self.drafts.split_last()?;
         let is_clear = piece.index.is_none() && others.iter().all(Draft::is_whole);
@@ -345,7 +346,7 @@ impl Calls {
     fn begin(&mut self, piece: &Piece<'_>) -> usize {
         let place = self.drafts.len();
         let before = self.latest_at.get(&piece.index).copied();
-        // In a list of whole calls each has a place of its own.
+        // In a list of whole calls without indexes, each call has its own place.
         let before = before.filter(|_| !piece.begins || piece.index.is_some());
         if let Some(before) = before {
             self.drafts[before].shares_index = true;
@@ -359,13 +360,13 @@ impl Calls {
         place
     }
 
-    /// Can a piece with a new id or a name only go on with the call at `here`?
+    /// Whether a piece with a new id or a name can only continue the call at index `here`.
     fn goes_on(&self, here: usize, piece: &Piece<'_>) -> bool {
         let call = &self.drafts[here];
         let has_new_id = !piece.id.is_empty();
         if piece.name.is_empty() {
-            // A new id without a name can begin no call. The index tells whose piece it is, as
-            // long as one call alone has it.
+            // A new id without a name cannot begin a call. The index identifies the call, as long
+            // as only one call has it.
             return piece.index.is_some()
                 && !call.name.is_empty()
                 && !call.shares_index
@@ -375,21 +376,21 @@ impl Calls {
             return !has_new_id && call.is_blank();
         }
         if call.name != piece.name {
-            // More of its name, while nothing else has come. The elements of one list are calls
-            // of their own.
+            // More of its name, as long as nothing else has come. The elements of one list are
+            // separate calls.
             return !has_new_id && call.is_blank() && call.list.0 != self.list.0;
         }
         let adds_nothing = piece.arguments.trim().is_empty();
         if has_new_id {
-            // No arguments begin like this, so it is the same call under a new id.
+            // Arguments cannot begin like this, so it is the same call under a new id.
             let goes_on = !adds_nothing && !piece.arguments.trim_start().starts_with('{');
             return piece.index.is_some() && goes_on && !call.is_blank() && !call.is_whole();
         }
         adds_nothing || !call.is_whole()
     }
 
-    /// The calls by their places, once the answer is at its end; `None` for those that were the
-    /// same as another one, or nothing at all. `is_cut`: the last one may be cut.
+    /// The finished calls by index; `None` for repetitions of another call and for empty ones.
+    /// `is_cut`: the answer was cut off, possibly in its last call.
     pub(in crate::provider) fn finish(
         mut self,
         known: &mut Known,
@@ -401,7 +402,7 @@ impl Calls {
         let mut differs = false;
         for retelling in retellings {
             let next = retelling.settle(known, is_cut)?;
-            // Some send the list as it grows.
+            // Some servers send the list several times while it grows.
             let (longer, shorter) = match count(&next) <= count(&again) {
                 true => (again, next),
                 false => (next, again),
@@ -464,7 +465,7 @@ impl Calls {
                 let mut before = calls.iter().flatten();
                 !before.any(|one| call.repeats(one))
             });
-            // Behind the end it is no further call, but another version of one.
+            // After the end it is not a new call but another version of one.
             is_late |= call
                 .as_ref()
                 .is_some_and(|call| call.list.1 == Phase::After && indexes.contains(&call.index));
@@ -487,7 +488,7 @@ impl Calls {
         let mut tools = BTreeSet::new();
         for (place, (draft, read)) in drafts.iter().zip(reads).enumerate() {
             let is_broken = read.refused.is_some();
-            // The end of an answer that was cut is no part of another call.
+            // The unfinished end of an answer that was cut off is not part of another call.
             let is_end = is_cut && place == last && !draft.balance.is_tail;
             if is_broken && !draft.balance.is_closed() && !is_end {
                 tools.insert(draft.name.as_str());
@@ -501,7 +502,7 @@ impl Calls {
                 || (draft.shares_index && indexes.contains(&draft.index))
         };
         let mut mixed: Vec<bool> = drafts.iter().map(is_mixed).collect();
-        // The parts of a name, each as a call of its own.
+        // The parts of one name, each sent as a call of its own.
         let longest = known.tools().iter().map(String::len).max().unwrap_or(0);
         for (place, draft) in drafts.iter().enumerate() {
             let before = drafts[..place].iter().rev();
@@ -512,7 +513,7 @@ impl Calls {
                     break;
                 }
                 name.insert_str(0, &part.name);
-                // No call begins without an id here: it goes on with one.
+                // The server gives ids, so a call without one continues the call before it.
                 let goes_on = count == 1 && draft.id.is_empty() && !part.id.is_empty();
                 if goes_on || known.tools().contains(&name) {
                     mixed[place - count..=place].fill(true);
@@ -523,14 +524,14 @@ impl Calls {
     }
 }
 
-/// What is wrong with an answer beside this call of it.
+/// A defect of the answer that makes this call doubtful.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Doubt {
-    /// Arguments belong to no call.
+    /// Some arguments belong to no call.
     Stray,
     /// It may be a part of another call, or another a part of it.
     Mixed,
-    /// The arguments of some call cannot be read: it may have those of another.
+    /// The arguments of some call cannot be read; they may be mixed up with this call's.
     Broken,
     /// The answer was cut off in or after this call.
     Cut,

@@ -1,4 +1,4 @@
-//! Tests of putting tool calls together, in the shapes in which servers are known to send them.
+//! Tests of assembling tool calls, in the shapes in which servers are known to send them.
 
 use super::*;
 
@@ -35,7 +35,7 @@ fn finished_with(mut known: Known, pieces: &[Piece<'_>]) -> Result<Vec<Call>, Fa
     finished.map(|calls| calls.into_iter().flatten().collect())
 }
 
-/// The calls that are carried out: id, name and arguments.
+/// The calls that would be executed: id, name and arguments.
 fn run(pieces: &[Piece<'_>]) -> Vec<(String, String, Value)> {
     let calls = finished(pieces).unwrap().into_iter();
     let run = calls.filter(|call| call.refused.is_none());
@@ -60,12 +60,12 @@ fn one_id_is_one_call_however_often_it_comes() {
     let once = [call("a", "read", ONE)];
     let (begin, end) = ONE.split_at(6);
     for again in [
-        // Whole, at its index, at another, at none.
+        // Whole, at its index, at another one, and without one.
         vec![piece(0, "a", "read", ONE), piece(0, "a", "read", ONE)],
         vec![piece(0, "a", "read", ONE), piece(1, "a", "read", ONE)],
         vec![piece(0, "a", "read", ONE), piece(None, "a", "read", ONE)],
         vec![piece(0, "a", "read", ONE), piece(7, "a", "", "")],
-        // In pieces, behind the first time and between its pieces.
+        // In pieces, after the first version and interleaved with it.
         vec![
             piece(0, "a", "read", begin),
             piece(0, "", "", end),
@@ -132,7 +132,7 @@ fn calls_that_share_an_index_are_told_apart() {
             ],
             ["a", "b"],
         ),
-        // With an index at the beginning alone.
+        // With an index only in the first piece.
         (
             vec![
                 piece(0, "a", "read", ""),
@@ -155,7 +155,7 @@ fn calls_that_share_an_index_are_told_apart() {
         let expected = [call(ids[0], "read", ONE), call(ids[1], "write", TWO)];
         assert_eq!(run(&apart), expected, "{apart:?}");
     }
-    // One tool with two arguments is called twice, with the same ones once.
+    // One tool with two different arguments is called twice, with equal ones once.
     let twice = [piece(0, "", "read", ONE), piece(0, "", "read", TWO)];
     assert_eq!(run(&twice).len(), 2);
     let once = [piece(0, "", "read", ONE), piece(1, "", "read", ONE)];
@@ -168,7 +168,7 @@ fn calls_that_share_an_index_are_told_apart() {
 fn arguments_that_may_belong_to_several_calls_run_none() {
     let (begin, end) = ONE.split_at(6);
     for unclear in [
-        // Begun both, then arguments at the index of both.
+        // Both begun, then arguments at the index of both.
         vec![
             piece(0, "a", "read", ""),
             piece(0, "b", "write", ""),
@@ -179,12 +179,12 @@ fn arguments_that_may_belong_to_several_calls_run_none() {
             piece(0, "b", "write", ""),
             piece(0, "", "", end),
         ],
-        // At an index that nothing was begun at.
+        // At an index where nothing was begun.
         vec![piece(0, "a", "read", ""), piece(3, "", "", ONE)],
         vec![piece(0, "a", "read", ONE), piece(3, "", "", TWO)],
         // Before the call.
         vec![piece(0, "", "", begin), piece(0, "a", "read", end)],
-        // Under an id that no name was given for.
+        // Under an id for which no name was given.
         vec![piece(0, "a", "read", ONE), piece(1, "b", "", TWO)],
         vec![piece(0, "a", "read", ONE), piece(None, "b", " ", TWO)],
     ] {
@@ -211,7 +211,7 @@ fn an_id_of_its_own_for_every_piece_is_one_call() {
         piece(0, "c", "", end),
     ];
     assert_eq!(run(&pieces), [call("a", "read", ONE)]);
-    // Without an index nothing tells whose piece it is.
+    // Without an index, the piece's call cannot be identified.
     let pieces = [piece(None, "a", "read", begin), piece(None, "b", "", end)];
     assert!(run(&pieces).is_empty());
 }
@@ -226,7 +226,7 @@ fn arguments_without_any_name_are_a_failed_try() {
         let failure = finished(&nameless).unwrap_err();
         assert!(failure.message.contains("which tool"), "{failure:?}");
     }
-    // Nothing at all is no call.
+    // A piece without any content is not a call.
     let nothing = [piece(0, "", "", ""), piece(1, "a", "", " ")];
     assert_eq!(finished(&nothing).unwrap(), []);
 }
@@ -257,7 +257,7 @@ fn parts_of_one_calls_arguments_are_no_calls() {
                 let pieces: Vec<Piece<'_>> = (0..3)
                     .map(|at| piece(index[at], ids[at], names[at], parts[at]))
                     .collect();
-                // Whole again at the server's own index, or none is made.
+                // Joined to the whole at the server's own index, or no call is executed.
                 let whole: Value = serde_json::from_str(&parts.concat()).unwrap_or_default();
                 for (_, _, arguments) in run(&pieces) {
                     assert_eq!(arguments, whole, "{pieces:?}");
@@ -269,10 +269,10 @@ fn parts_of_one_calls_arguments_are_no_calls() {
             }
         }
     }
-    // What cannot be read at one index casts doubt on all that is there, whatever it calls.
+    // Arguments that cannot be read make all calls at the index doubtful, whatever tool they call.
     let other = [piece(0, "a", "write", "{x}"), piece(0, "b", "read", ONE)];
     assert!(run(&other).is_empty());
-    // Where indexes tell them apart, one that the model wrote badly refuses itself alone.
+    // If the index tells calls apart, one that the model wrote badly refuses only itself.
     let apart = [piece(0, "a", "write", "{x}"), piece(1, "b", "read", ONE)];
     assert_eq!(run(&apart), [call("b", "read", ONE)]);
     let apart = [piece(0, "a", "write", "{"), piece(1, "b", "read", ONE)];
@@ -300,7 +300,7 @@ fn a_name_in_parts_is_joined_to_a_tool_or_refused() {
         ],
     ] {
         assert_eq!(run(known(), &joined), ["sessions_list"], "{joined:?}");
-        // A name that no tool is known by is not made up.
+        // The parts are not joined to a name that no tool has.
         assert!(run(Known::default(), &joined).is_empty(), "{joined:?}");
     }
     for parts in [
@@ -319,7 +319,7 @@ fn a_name_in_parts_is_joined_to_a_tool_or_refused() {
     ] {
         assert!(run(known(), &parts).is_empty(), "{parts:?}");
     }
-    // A call of a tool that there is not, and one of another.
+    // A call of a nonexistent tool, and one of another tool.
     let apart = [piece(0, "a", "other", ""), piece(1, "b", "list", ONE)];
     assert_eq!(run(known(), &apart), ["other", "list"]);
 }

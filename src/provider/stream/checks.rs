@@ -1,5 +1,5 @@
-//! What must be true of every answer that is read, whatever a server sends: for the property
-//! tests and the fuzz target.
+//! Invariants of every answer that is read, whatever a server sends; used by the property tests and
+//! the fuzz target.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,10 +9,10 @@ use super::Replayed;
 use crate::config::ProviderKind;
 use crate::kernel::message::{Block, Note};
 
-/// A call that would be carried out: its tool and its arguments.
+/// A call that would be executed: tool name and arguments.
 pub type Run<'a> = (&'a str, &'a Value);
 
-/// The calls of an answer that would be carried out, or what is wrong with the answer.
+/// The calls of an answer that would be executed; the error names a violated invariant.
 pub fn carried_out(replayed: &Replayed) -> Result<Vec<Run<'_>>, String> {
     let blocks = &replayed.answer.blocks;
     let refused: BTreeSet<&str> = blocks
@@ -79,7 +79,7 @@ fn is_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= 64 && name.chars().all(fits)
 }
 
-/// What the strictest server wants of a Chat Completions request.
+/// The rules of the strictest Chat Completions server.
 fn chat(body: &Value) -> Result<(), String> {
     let mut open: BTreeMap<&str, ()> = BTreeMap::new();
     for message in list(body, "messages") {
@@ -112,7 +112,7 @@ fn chat(body: &Value) -> Result<(), String> {
     need(open.is_empty(), "a call without a result")
 }
 
-/// What the Messages API wants of a request.
+/// The rules of the Messages API.
 fn messages(body: &Value) -> Result<(), String> {
     let mut open: BTreeSet<&str> = BTreeSet::new();
     for message in list(body, "messages") {

@@ -1,31 +1,32 @@
-//! How an answer ended, by the reason that the provider gives for it. Only a reason that is
-//! known to stand for a whole answer makes one: an unknown reason is a failed try.
+//! Judges how an answer ended, by the finish reason that the provider gives. Only reasons known to
+//! mean a complete answer are accepted: an unknown reason is a failed attempt. Used by the
+//! adapters.
 
 use super::super::failure::Failure;
 use super::same::Phase;
 use crate::kernel::text::preview;
 
-/// The most characters of a broken answer that its error repeats.
+/// Maximum characters of a broken answer that its error repeats.
 const SHOWN: usize = 500;
 
-/// What a reason means.
+/// What a finish reason means, from best to worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Meaning {
-    /// The answer is whole.
+    /// The answer is complete.
     Whole,
-    /// The provider goes on when it gets the answer back.
+    /// The provider continues once the answer is sent back.
     Paused,
-    /// It was cut at its limit of tokens.
+    /// It was cut at the output token limit.
     Limit,
-    /// It was cut at the end of the model's window.
+    /// It was cut at the end of the model's context window.
     Window,
-    /// The model or a filter does not give the rest.
+    /// The model or a filter refused the rest.
     Refused,
-    /// Anything else: half an answer.
+    /// Any other reason: the answer is incomplete.
     Broken,
 }
 
-/// The reasons of both APIs, and those that compatible servers are known to give.
+/// Classifies the reasons of both APIs and those that compatible servers are known to give.
 fn meaning(reason: &str) -> Meaning {
     match reason.to_ascii_lowercase().as_str() {
         "stop" | "tool_calls" | "function_call" | "end_turn" | "tool_use" | "stop_sequence"
@@ -38,7 +39,7 @@ fn meaning(reason: &str) -> Meaning {
     }
 }
 
-/// The reasons that a stream has given, of which the worst counts: servers give one again.
+/// The finish reasons of a stream, of which the worst counts: servers may send several.
 #[derive(Debug, Default)]
 pub(in crate::provider) struct Ends {
     worst: Option<(Meaning, String)>,
@@ -46,21 +47,22 @@ pub(in crate::provider) struct Ends {
     calls: Option<String>,
 }
 
-/// The end of an answer that may be used.
+/// The end of a usable answer.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::provider) struct End {
-    /// What callers should know of it.
+    /// A warning for the run: the answer was cut off.
     pub(in crate::provider) warning: Option<String>,
     /// Its last part may be missing.
     pub(in crate::provider) is_cut: bool,
-    /// The provider goes on when it gets the answer back.
+    /// The provider continues once the answer is sent back.
     pub(in crate::provider) is_paused: bool,
-    /// The reason, where it says that tools are called.
+    /// The reason, if it says that tools are called.
     calls: Option<String>,
 }
 
 impl End {
-    /// Refuses an answer that ends for its calls and has none. It has come to the text `so_far`.
+    /// Fails if the answer ended for tool calls but has none. `so_far` is the answer's text,
+    /// repeated in the failure.
     pub(in crate::provider) fn check(&self, calls: usize, so_far: &str) -> Result<(), Failure> {
         match &self.calls {
             Some(reason) if calls == 0 => Err(Failure::passing(format!(
@@ -72,7 +74,7 @@ impl End {
     }
 }
 
-/// What had come of an answer that failed.
+/// A clause with the text that a failed answer had reached.
 fn shown_so_far(text: &str) -> String {
     match text.trim() {
         "" => "nothing of its text had come".to_owned(),
@@ -80,16 +82,16 @@ fn shown_so_far(text: &str) -> String {
     }
 }
 
-/// The reason as it is given; an empty one is none.
+/// The trimmed reason; `None` if it is empty or `null`.
 fn given(reason: &str) -> Option<&str> {
     let reason = reason.trim();
-    // Some send the word in every piece before the last.
+    // Some servers send the word `null` in every event before the last.
     let is_none = reason.is_empty() || reason.eq_ignore_ascii_case("null");
     (!is_none).then_some(reason)
 }
 
 impl Ends {
-    /// Takes a reason. An empty one is none.
+    /// Records a finish reason; an empty one is ignored.
     pub(in crate::provider) fn take(&mut self, reason: &str) {
         let Some(reason) = given(reason) else {
             return;
@@ -111,7 +113,7 @@ impl Ends {
         }
     }
 
-    /// Where an event stands that gives this reason.
+    /// The phase of an event that carries this reason.
     pub(in crate::provider) fn phase(&self, reason: Option<&str>) -> Phase {
         match reason.and_then(given) {
             _ if self.is_given() => Phase::After,
@@ -120,12 +122,12 @@ impl Ends {
         }
     }
 
-    /// Has a reason been given?
+    /// Whether a finish reason was given.
     pub(in crate::provider) fn is_given(&self) -> bool {
         self.worst.is_some()
     }
 
-    /// The end of an answer that has come to the text `so_far`; the failure repeats it.
+    /// Judges the end of an answer whose text is `so_far`; a failure repeats that text.
     pub(in crate::provider) fn judge(self, so_far: &str) -> Result<End, Failure> {
         let so_far = || shown_so_far(so_far);
         let Some((meaning, reason)) = self.worst else {

@@ -1,5 +1,5 @@
-//! Reads JSON as servers and models write it: halves of surrogate pairs are marked (see
-//! `surrogates`), and a key that an object gives twice is noticed, which a parser would drop.
+//! Parses JSON as servers and models write it: lone surrogates are marked (see `surrogates`), and a
+//! key that occurs twice in an object is reported instead of silently dropped.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,16 +9,16 @@ use serde_json::{Map, Value};
 
 use super::surrogates::{joined, marked};
 
-/// A JSON value as it was read.
+/// A parsed JSON value.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(in crate::provider) struct Read {
-    /// The value; its texts may hold marks, see [`settle`].
+    /// The value; its strings may hold surrogate marks until [`settle`] is called.
     pub(in crate::provider) value: Value,
-    /// The first key that an object gives twice. The later value counts.
+    /// The first key that occurs twice in an object. The later value is kept.
     pub(in crate::provider) twice: Option<String>,
 }
 
-/// Reads one JSON value that is all of `text`.
+/// Parses one JSON value that spans all of `text`.
 pub(in crate::provider) fn read(text: &str) -> Result<Read, serde_json::Error> {
     let text = marked(text);
     let mut source = serde_json::Deserializer::from_str(&text);
@@ -28,7 +28,7 @@ pub(in crate::provider) fn read(text: &str) -> Result<Read, serde_json::Error> {
     Ok(read)
 }
 
-/// Reads the JSON values that `text` holds one after another, with no mark left in them.
+/// Parses the JSON values that follow each other in `text`, with all surrogate marks resolved.
 pub(super) fn read_all(text: &str) -> Result<Vec<Read>, serde_json::Error> {
     let text = marked(text);
     let mut values = serde_json::Deserializer::from_str(&text).into_iter::<Read>();
@@ -41,7 +41,7 @@ pub(super) fn read_all(text: &str) -> Result<Vec<Read>, serde_json::Error> {
     Ok(all)
 }
 
-/// Joins the halves in all texts of `value`.
+/// Joins the surrogate marks in all strings of `value`.
 pub(in crate::provider) fn settle(value: &mut Value) {
     match value {
         Value::String(text) => {
@@ -55,7 +55,7 @@ pub(in crate::provider) fn settle(value: &mut Value) {
     }
 }
 
-/// Joins the halves in all texts and names of `fields`.
+/// Joins the surrogate marks in all strings and keys of `fields`.
 pub(in crate::provider) fn settle_fields(fields: &mut Map<String, Value>) {
     fields.values_mut().for_each(settle);
     if fields
@@ -77,7 +77,7 @@ impl<'de> serde::Deserialize<'de> for Read {
     }
 }
 
-/// Reads a value and notes the first key that is given twice.
+/// Parses a value and records the first duplicate key.
 struct Seen<'a>(&'a mut Option<String>);
 
 impl<'de> DeserializeSeed<'de> for Seen<'_> {
@@ -190,7 +190,7 @@ mod tests {
     }
 
     proptest! {
-        /// Where no key is given twice, the value is the one that any parser reads.
+        /// Without duplicate keys, the value is the same as from any other parser.
         #[test]
         fn any_json_is_read_as_by_the_usual_parser(text in "[\\[\\]{}\",:a-c0-9.eE \\-ntrufals\\\\]{0,30}") {
             let usual = serde_json::from_str::<Value>(&text);

@@ -1,9 +1,8 @@
-//! Turns the stream of any server into text and tool calls. The adapters `openai` and
-//! `anthropic` know the fields of their API; what these fields come to is decided here, alike
-//! for both: whose piece is whose (`calls`), which calls are one (`same`), what arguments are taken
-//! (`arguments`), which ends are good ones (`end`), and how text is read that servers cut in the
-//! middle of a character (`json`, `surrogates`). `replay` reads recordings, for tests and the fuzz
-//! target.
+//! Turns the stream of any server into text and tool calls. The adapters `openai` and `anthropic`
+//! know the fields of their API; this module interprets them, the same way for both: which piece
+//! belongs to which call (`calls`), which calls are the same (`same`), which arguments are accepted
+//! (`arguments`), which ends are good (`end`), and text that servers cut in the middle of a
+//! character (`json`, `surrogates`). `replay` reads recordings, for tests and the fuzz target.
 //!
 //! ```text
 //! bytes ─▶ http ─▶ openai | anthropic ─▶ stream: json ─▶ calls ─▶ arguments ─▶ same ─▶ answer
@@ -31,7 +30,7 @@ use crate::kernel::message::{Block, Note};
 use calls::Call;
 use surrogates::joined;
 
-/// Reads one JSON value in which no object gives a key twice.
+/// Parses one JSON value; fails if an object has a key twice.
 pub fn strict(text: &str) -> Result<serde_json::Value, String> {
     let mut read = read(text).map_err(|error| error.to_string())?;
     if let Some(name) = read.twice {
@@ -41,13 +40,13 @@ pub fn strict(text: &str) -> Result<serde_json::Value, String> {
     Ok(read.value)
 }
 
-/// A text that has come whole, with its halves of characters joined.
+/// A complete text with its surrogate marks joined.
 pub(super) fn settled(text: &str) -> String {
     joined(text).into_owned()
 }
 
 impl Call {
-    /// The call as the conversation has it, and why it is not carried out, if it is not.
+    /// The call as a transcript block, followed by a note with the reason if it is refused.
     pub(super) fn blocks(&self) -> impl Iterator<Item = Block> {
         let call = Block::ToolCall {
             id: self.id.clone(),
@@ -63,7 +62,7 @@ impl Call {
         std::iter::once(call).chain(note)
     }
 
-    /// The arguments as JSON text that the provider takes back.
+    /// The arguments as JSON text that the provider accepts.
     pub(super) fn sent_back(&self) -> String {
         match &self.written {
             Some(written) => written.clone(),

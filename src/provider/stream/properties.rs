@@ -1,6 +1,6 @@
-//! Recorded streams, cut, repeated, re-indexed and re-ordered: whatever becomes of them, no call
-//! is carried out twice or without a name, none gets the arguments of another, an answer without
-//! a good end is none, and what goes back is what every server takes.
+//! Property tests over recorded streams that are cut, repeated, re-indexed and reordered. Whatever
+//! the change, no call is executed twice or without a name, none gets another's arguments, an
+//! answer without a good end is rejected, and what is sent back is valid for every server.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,8 +16,8 @@ use crate::config::ProviderKind;
 use crate::kernel::message::Block;
 use crate::provider::ProviderFault;
 
-/// A recording of `fuzz/corpus/streams`. Those that begin with `bad` have no good end. The
-/// arguments of `tool_a` have no other letter than `a` in their texts, and so on.
+/// A recording from `fuzz/corpus/streams`. Those whose name begins with `bad` have no good end. The
+/// arguments of `tool_a` contain no letter but `a` in their strings, and so on.
 #[derive(Clone, Debug)]
 struct Recording {
     name: String,
@@ -58,7 +58,7 @@ impl Recording {
     }
 }
 
-/// An event of a recording; `[DONE]` is a text.
+/// An event of a recording; `[DONE]` is text.
 #[derive(Clone, Debug)]
 struct Event {
     name: Option<String>,
@@ -69,7 +69,7 @@ impl Event {
     fn read(text: &str) -> Event {
         let of = |prefix: &str| text.lines().find_map(|line| line.strip_prefix(prefix));
         let data = of("data: ").unwrap();
-        // As the adapters read it: halves of characters are marked.
+        // Parsed as the adapters do it: lone surrogates are marked.
         let read = super::read(data).map(|read| read.value);
         Event {
             name: of("event: ").map(str::to_owned),
@@ -86,7 +86,7 @@ impl Event {
         format!("{}data: {data}\n\n", name.unwrap_or_default())
     }
 
-    /// The places in which its pieces have their index.
+    /// The places in the event that hold the index of its pieces.
     fn indexed(&mut self) -> Vec<&mut Value> {
         let Ok(data) = &mut self.data else {
             return Vec::new();
@@ -105,7 +105,7 @@ impl Event {
         calls.flatten().collect()
     }
 
-    /// Is it a piece of a call that names neither id nor tool?
+    /// Whether it is a piece of a call with neither id nor tool name.
     fn is_nameless(&self) -> bool {
         let mut own = self.clone();
         let pieces = own.indexed();
@@ -137,7 +137,7 @@ impl Event {
     }
 }
 
-/// JSON text with the marks of halves written as the escapes that they stand for.
+/// JSON text with the surrogate marks written as the original escapes.
 fn unmarked(json: &str) -> String {
     let letter = |c: char| match u32::from(c).checked_sub(0x10_F800) {
         Some(offset) => format!("\\u{:04x}", 0xD800 + offset),
@@ -155,10 +155,10 @@ fn of_events(kind: ProviderKind, events: &[Event]) -> Result<Replayed, ProviderF
     read(kind, &text)
 }
 
-/// The calls of an answer that are carried out, if all is as it must be.
+/// The calls that would be executed; panics if an invariant is violated.
 fn sound(replayed: &Replayed) -> Vec<Run<'_>> {
     let mut run = carried_out(replayed).unwrap_or_else(|fault| panic!("{fault}"));
-    // The runner refuses tools that there are not: the other part of a name in parts.
+    // The runner refuses nonexistent tools, here the rest of a name sent in parts.
     run.retain(|(tool, _)| *tool != "sub_");
     let tools: BTreeSet<&str> = run.iter().map(|(tool, _)| *tool).collect();
     assert_eq!(
@@ -173,7 +173,7 @@ fn sound(replayed: &Replayed) -> Vec<Run<'_>> {
             .strip_prefix("tool_")
             .expect("a tool of the recordings");
         let fields = arguments.as_object().unwrap();
-        // Each call of the recordings has arguments.
+        // Every call in the recordings has arguments.
         assert!(!fields.is_empty(), "{tool} lost its arguments");
         for text in fields.values().filter_map(Value::as_str) {
             let foreign = text
@@ -219,7 +219,8 @@ fn recordings_are_read_as_they_were_meant() {
     }
 }
 
-/// A stream means the same however its bytes are cut into pieces, at every byte and fewer.
+/// A stream has the same meaning however its bytes are split: after every byte, and in fewer
+/// places.
 #[test]
 fn a_stream_cut_into_pieces_is_the_same_answer() {
     for recording in Recording::all() {
@@ -232,7 +233,7 @@ fn a_stream_cut_into_pieces_is_the_same_answer() {
     }
 }
 
-/// A stream that ends at any byte before its reason is no answer; after it, it is the same one.
+/// A stream cut before its finish reason is no answer; cut after it, it is the same answer.
 #[test]
 fn a_stream_that_ends_at_any_byte_is_the_whole_answer_or_none() {
     for recording in Recording::good() {
@@ -283,7 +284,7 @@ fn an_answer_that_is_not_streamed_is_judged_alike() {
     assert!(replay_whole(ProviderKind::Anthropic, &body("error")).is_err());
 }
 
-/// What becomes of the indexes of a stream.
+/// How the indexes of a stream are changed.
 #[derive(Clone, Copy, Debug)]
 enum Indexes {
     Kept,
@@ -348,8 +349,8 @@ proptest! {
         let mut events = recording.events();
         let from = from.index(events.len());
         let again = events[from..(from + length).min(events.len())].to_vec();
-        // Where the index tells calls apart, they may come again anywhere; elsewhere a piece
-        // belongs to what is before it.
+        // If the index tells calls apart, they may come again anywhere; otherwise a piece belongs
+        // to what precedes it.
         let is_told = !recording.name.contains("all_first") && !recording.name.contains("only");
         let to = match is_told {
             true => from + again.len() + to.index(events.len() - from - again.len() + 1),

@@ -1,5 +1,5 @@
-//! Reads recorded answers as the adapters read them off the wire, and shows what of them goes
-//! back to each API. For the property tests beside this file and the fuzz target in `fuzz/`.
+//! Reads recorded answers as the adapters read them from the network, and shows what is sent back
+//! to each API. For the property tests beside this file and the fuzz target in `fuzz/`.
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -21,20 +21,20 @@ use crate::kernel::ids::{MessageId, RunId};
 use crate::kernel::message::{Block, NewMessage, Note};
 use crate::kernel::time::Timestamp;
 
-/// An answer as it was read.
+/// A recorded answer after reading.
 #[derive(Clone, Debug)]
 pub struct Replayed {
-    /// What it came to.
+    /// The answer as the runner gets it.
     pub answer: ModelAnswer,
-    /// The bodies of the requests that hold it and results of its calls: to the same API, to
-    /// the same after a refusal, and to the other one.
+    /// Request bodies that contain the answer and results of its calls: to the same API, to the
+    /// same API in plain form, and to the other API.
     pub sent_back: Vec<(ProviderKind, Value)>,
 }
 
-/// The tools of the recordings.
+/// The tools used in the recordings.
 const TOOLS: [&str; 4] = ["tool_a", "tool_b", "tool_c", "sub_tool_a"];
 
-/// Reads a stream of events that comes in these pieces.
+/// Reads an event stream that arrives in these pieces.
 pub fn replay(
     kind: ProviderKind,
     pieces: impl IntoIterator<Item = Vec<u8>>,
@@ -45,7 +45,7 @@ pub fn replay(
     let mut events = pin!(SseStream::from_bytes_stream(bytes.chain(end)));
     let mut heard = Vec::new();
     let mut progress = Progress::More;
-    // Nothing is waited for: all pieces are there.
+    // All pieces are available, so nothing is awaited.
     while let Some(Some(next)) = events.next().now_or_never() {
         let event = match next {
             Ok(event) => event,
@@ -112,14 +112,14 @@ fn finish(kind: ProviderKind, reader: Box<dyn Reader>) -> Result<Replayed, Provi
     Ok(Replayed { answer, sent_back })
 }
 
-/// The request after `answer`, with a result for each of its calls.
+/// The request that follows `answer`, with a result for each of its calls.
 fn next_request(answer: &ModelAnswer) -> ModelRequest {
     let (id, run) = (MessageId(Uuid::nil()), RunId(Uuid::nil()));
     let results = answer.blocks.iter().filter_map(|block| match block {
         Block::ToolCall { id: call, .. } => Some(NewMessage::tool_result(id, run, call, "", false)),
         _ => None,
     });
-    // The runner leaves answers out that say nothing.
+    // The runner leaves out empty answers.
     let says_something = answer.blocks.iter().any(|block| match block {
         Block::Text { text } => !text.trim().is_empty(),
         Block::ToolCall { .. } | Block::Note { note: Note::Paused } => true,

@@ -1,31 +1,31 @@
-//! Which calls of an answer are one call told more than once. Called by `calls`, which puts each
-//! together first.
+//! Decides which calls of an answer are repetitions of one call. Called by `calls` once each call
+//! is assembled.
 
 use super::calls::Call;
 
-/// Where in the stream a list of calls stands.
+/// Where a list of calls is in the stream, relative to the finish reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::provider) enum Phase {
-    /// Before the reason of the end.
+    /// Before the finish reason.
     #[default]
     Before,
-    /// In the event with that reason.
+    /// In the same event as the finish reason.
     With,
-    /// Behind it.
+    /// After the finish reason.
     After,
 }
 
-/// Why no call is carried out where the answer gives them twice.
+/// Why no call is executed if the answer gives its calls in two versions.
 pub(super) const TWO_VERSIONS: &str = "the answer gives its calls more than once, and not with \
                                        the same tools and arguments each time, so that none of \
                                        them was made. Make each call again, once";
 
-/// A call before it has its id in the conversation.
+/// A call before it gets its id in the conversation.
 #[derive(Debug)]
 pub(super) struct Settled {
-    /// As it is carried out.
+    /// The assembled call.
     pub call: Call,
-    /// The number of the list that began it, and where that stands.
+    /// The number and phase of the list that began it.
     pub list: (usize, Phase),
     /// The index at which it was begun.
     pub index: Option<u64>,
@@ -38,7 +38,7 @@ impl Settled {
         self.call.name == other.call.name && self.call.arguments == other.call.arguments
     }
 
-    /// Is it `before` again? Two calls without ids cannot be told apart if they are alike.
+    /// Whether it repeats `before`. Two equal calls without ids cannot be told apart.
     pub(super) fn repeats(&self, before: &Settled) -> bool {
         let have_ids = !self.call.id.is_empty() && !before.call.id.is_empty();
         let is_elsewhere = self.index != before.index && self.list.1 == Phase::Before;
@@ -46,7 +46,8 @@ impl Settled {
         self.is_like(before) && !are_two
     }
 
-    /// Takes from the same call, told again, what was not told before. Whether it is the same.
+    /// Merges a repetition: takes the arguments and fields that were missing. Returns whether it is
+    /// the same call.
     fn take(&mut self, again: Settled) -> bool {
         let is_same_id =
             self.call.id == again.call.id || self.call.id.is_empty() || again.call.id.is_empty();
@@ -68,19 +69,20 @@ impl Settled {
     }
 }
 
-/// How many there are.
+/// Number of calls.
 pub(super) fn count(calls: &[Option<Settled>]) -> usize {
     calls.iter().flatten().count()
 }
 
-/// Whether one telling may have calls that the other has not.
+/// Whether one list may have calls that the other lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Extra {
     May,
     MayNot,
 }
 
-/// Are `again` the calls of `own`? By their places; in another order if they are all alike.
+/// Merges `again` into `own` and returns whether they are the same calls, compared by position, or
+/// in another order if all are equal.
 pub(super) fn reconciled(
     own: &mut [Option<Settled>],
     again: Vec<Option<Settled>>,

@@ -1,18 +1,18 @@
-//! Halves of surrogate pairs in JSON escapes. A server that cuts its text by UTF-16 units sends
-//! `"\ud83d"` in one piece and `"\ude00"` in the next. No Rust string holds a half, and parsers
-//! refuse it, so a half is marked before the text is parsed; it is joined with its other half
-//! once the pieces of a field are together. A half that stays alone becomes U+FFFD.
+//! Handles lone surrogates in JSON escapes. A server that cuts its text by UTF-16 units sends
+//! `"\ud83d"` in one piece and `"\ude00"` in the next. No Rust string can hold a lone surrogate,
+//! and parsers refuse it, so it is replaced by a mark before parsing and joined with its other half
+//! once the pieces of a field are together. One that stays alone becomes U+FFFD.
 //!
-//! A half is marked by one of the last 2,048 characters that Unicode has, all for private use.
-//! One of these that a server really sends is marked by its own two halves: nothing is lost.
+//! The marks are the last 2,048 characters of Unicode, all for private use. If a server really
+//! sends one of them, it is written as the marks of its own two surrogates, so nothing is lost.
 
 use std::borrow::Cow;
 
-/// Marks the half 0xD800; the others follow in order.
+/// The mark of the surrogate 0xD800; the others follow in order.
 const FIRST: u32 = 0x10_F800;
-/// The byte that begins the UTF-8 form of every mark.
+/// The first byte of every mark in UTF-8.
 const LEAD: u8 = 0xF4;
-/// The character in place of a half that stays alone.
+/// Replacement for a surrogate that stays alone.
 const ALONE: char = '\u{FFFD}';
 
 const HIGH: std::ops::RangeInclusive<u32> = 0xD800..=0xDBFF;
@@ -22,7 +22,7 @@ fn mark(half: u32) -> char {
     char::from_u32(FIRST + (half - 0xD800)).unwrap_or(ALONE)
 }
 
-/// The half that `character` marks.
+/// The surrogate that `character` marks.
 fn half(character: char) -> Option<u32> {
     (u32::from(character) >= FIRST).then(|| u32::from(character) - FIRST + 0xD800)
 }
@@ -31,14 +31,14 @@ fn pair(high: u32, low: u32) -> char {
     char::from_u32(0x1_0000 + ((high - 0xD800) << 10) + (low - 0xDC00)).unwrap_or(ALONE)
 }
 
-/// The two marks of a character that is itself used as a mark.
+/// Writes the two marks of a character that is itself in the range of the marks.
 fn push_marks(character: char, out: &mut String) {
     let offset = u32::from(character) - 0x1_0000;
     out.push(mark(0xD800 + (offset >> 10)));
     out.push(mark(0xDC00 + (offset & 0x3FF)));
 }
 
-/// `json` with a mark for each half that stands alone, so that a parser takes it.
+/// `json` with a mark for each lone surrogate, so that a parser accepts it.
 pub(super) fn marked(json: &str) -> Cow<'_, str> {
     let bytes = json.as_bytes();
     if !bytes.contains(&LEAD) && !json.contains("\\u") {
@@ -73,14 +73,15 @@ pub(super) fn marked(json: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// The UTF-16 unit of the escape `\uXXXX` at the beginning of `text`.
+/// The UTF-16 unit of a `\uXXXX` escape at the beginning of `text`.
 fn unit(text: &str) -> Option<u32> {
     let digits = text.strip_prefix("\\u")?.get(..4)?;
     let are_digits = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
     u32::from_str_radix(digits, 16).ok().filter(|_| are_digits)
 }
 
-/// Copies a shorter escape, or marks a character that is used as a mark; says its length.
+/// Copies another escape, or writes the marks of a character in their range; returns the number of
+/// bytes read.
 fn escape_or_own(rest: &str, out: &mut String) -> usize {
     let mut characters = rest.chars();
     let first = characters.next().unwrap_or('\\');
@@ -88,13 +89,13 @@ fn escape_or_own(rest: &str, out: &mut String) -> usize {
         push_marks(first, out);
         return first.len_utf8();
     }
-    // What follows a backslash belongs to it: a second backslash begins no escape.
+    // The character after a backslash belongs to it: a second backslash begins no escape.
     let ends = characters.next().map_or(1, |second| 1 + second.len_utf8());
     out.push_str(&rest[..ends]);
     ends
 }
 
-/// `text` with its marked halves joined.
+/// `text` with its marks joined to characters.
 pub(super) fn joined(text: &str) -> Cow<'_, str> {
     if !text.as_bytes().contains(&LEAD) || !text.chars().any(|c| half(c).is_some()) {
         return Cow::Borrowed(text);
@@ -118,14 +119,14 @@ pub(super) fn joined(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// A text on its way to listeners: a half at the end of a piece waits for the next piece.
+/// Text on its way to listeners: a surrogate at the end of a piece is held until the next piece.
 #[derive(Debug, Default)]
 pub(in crate::provider) struct Live {
     held: String,
 }
 
 impl Live {
-    /// What can be passed on once `piece` has come.
+    /// The text to emit after `piece` has arrived.
     pub(in crate::provider) fn push(&mut self, piece: &str) -> String {
         let mut text = std::mem::take(&mut self.held);
         text.push_str(piece);
@@ -143,7 +144,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What a parser and then [`joined`] make of a JSON text.
+    /// The string that a parser followed by [`joined`] makes of a JSON text.
     fn read(json: &str) -> String {
         let text: String = serde_json::from_str(&marked(json)).unwrap();
         joined(&text).into_owned()
@@ -183,7 +184,7 @@ mod tests {
     }
 
     proptest! {
-        /// Wherever a text is cut between UTF-16 units, the pieces make the same text.
+        /// Wherever a text is cut between UTF-16 units, the pieces give the same text.
         #[test]
         fn a_text_cut_anywhere_comes_together(
             text in "[a\\\\\"\u{10F800}-\u{10FFFF}😀é]{0,12}",

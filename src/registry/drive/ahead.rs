@@ -1,5 +1,5 @@
-//! The view of a run as it will be once what is about to be written is written: the runner is
-//! asked on it what comes next, so that both go in one command.
+//! Predicts a run's view after the pending write. The runner chooses the next step from it, so that
+//! the outcome and the next intent go into one command.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::kernel::step::{Step, StepState};
 use crate::store::command::Recorded;
 
 impl Drive<'_> {
-    /// The view as it will be once the turn's input stands in the transcript.
+    /// The view as it will be once the turn's input is in the transcript.
     pub(super) fn with_input(&self, input: Option<&str>) -> RunView {
         let mut view = RunView::clone(&self.view);
         if let Some(text) = input {
@@ -22,7 +22,7 @@ impl Drive<'_> {
         view
     }
 
-    /// The view as it will be once this outcome is written.
+    /// The view as it will be once this outcome is stored.
     pub(super) fn with_outcome(&self, step: &Step, outcome: &Recorded) -> RunView {
         let mut view = RunView::clone(&self.view);
         let id = MessageId(self.inner.clock.new_id());
@@ -50,7 +50,7 @@ impl Drive<'_> {
         view
     }
 
-    /// A message at the place that the store will most likely give it.
+    /// A message at the position that the store will most likely give it.
     fn placed(&self, mut new: NewMessage) -> Message {
         new.run = Some(self.view.run.id);
         new.at(

@@ -1,5 +1,5 @@
-//! What comes out of a step is written together with what follows it, which the runner says.
-//! Called by `drive`.
+//! Stores a step's outcome together with what follows it, which the runner decides. Called by
+//! `drive`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::store::command::{Recorded, RunAfter, Then, TurnEnd};
 use crate::telemetry::metrics::metrics;
 
 impl Drive<'_> {
-    /// Writes an outcome together with what follows it.
+    /// Once this returns, the outcome and what follows it are stored.
     pub(super) async fn record(&self, step: &Arc<Step>, came: Came) -> Result<RunAfter, Fault> {
         let Came { outcome, sealed } = came;
         let recorded = match outcome {
@@ -64,10 +64,10 @@ impl Drive<'_> {
         .await
     }
 
-    /// Adds what a model has answered, or failed to, to the daemon's numbers.
+    /// Adds a model call, successful or failed, to the metrics.
     fn count(&self, step: &Step, outcome: &Recorded) {
         let (model, used, error) = match (outcome.used(), outcome) {
-            // An answer that was of no use is one all the same.
+            // An answer that the run cannot use still counts as a successful call.
             (Some(Used { model, usage }), _) => (model, *usage, None),
             (None, Recorded::Failed { error, .. } | Recorded::TooLong(error))
                 if step.kind == StepKind::Model =>
@@ -82,7 +82,7 @@ impl Drive<'_> {
         metrics().model_asked(model, used, error, took);
     }
 
-    /// Asks the runner, on the view as the outcome will make it.
+    /// Asks the runner what follows, on the predicted view.
     fn what_follows(&self, step: &Step, outcome: &Recorded) -> Then {
         if let Recorded::Failed { error, .. } = outcome {
             return Then::Fail(error.clone());
@@ -104,8 +104,8 @@ impl Drive<'_> {
         }
     }
 
-    /// The end of the turn, and what the runner would do if something were said to it first.
-    /// Whether something is, the store sees in the transaction that would end the turn.
+    /// The end of the turn, with the steps that the runner would take if a steer message came
+    /// first. The store checks for such a message in the transaction that would end the turn.
     pub(super) fn turn_end(&self, text: Option<String>, view: &RunView) -> TurnEnd {
         let mut asked = view.clone();
         let mut said = NewMessage::user(MessageId(self.inner.clock.new_id()), "steer");
@@ -118,7 +118,7 @@ impl Drive<'_> {
         asked.messages.push(Arc::new(said));
         let more = match self.inner.next_step(&asked, view) {
             Next::Steps(intents) => intents,
-            // At its limits the turn ends as it is; what was said too late is told as such.
+            // At a limit the turn ends as it is; a late steer message is reported as too late.
             Next::EndTurn(_) | Next::Fail(_) | Next::Cut { .. } => Vec::new(),
         };
         TurnEnd { text, more }
@@ -127,7 +127,7 @@ impl Drive<'_> {
 
 fn steps_or_fail(intents: Vec<Intent>) -> Then {
     if intents.is_empty() {
-        // A runner must name a step or an end; a turn without either would stand for ever.
+        // The runner must return a step or an end; without either, the turn would never end.
         return Then::Fail(RunError::new("runner", "the runner named no next step"));
     }
     Then::Steps(intents)

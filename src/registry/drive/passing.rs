@@ -1,5 +1,5 @@
-//! What a called run says is passed on to its caller's stream while it says it: gathered, so that
-//! the event log does not grow by every word, or as it comes where that was asked for.
+//! Forwards the text of a called run to its caller's stream while the run produces it: aggregated,
+//! to limit the size of the event log, or piece by piece in pass-through mode.
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -17,10 +17,10 @@ use crate::kernel::text::{prefix, storable};
 use crate::registry::Inner;
 use crate::store::Command;
 
-/// The most bytes of one piece; the answer itself has the rest.
+/// Maximum bytes of one piece; the rest of a longer piece is only in the final answer.
 const MOST: usize = 32 * 1024;
 
-/// Passes on what one step of a called run says.
+/// Forwards the text of one step of a called run.
 pub(super) struct Passing {
     inner: Arc<Inner>,
     run: RunId,
@@ -30,9 +30,9 @@ pub(super) struct Passing {
     said: Arc<Said>,
 }
 
-/// What was said and is not passed on yet.
+/// Text that was produced but not forwarded yet.
 struct Said {
-    /// Whoever else listens.
+    /// The next sink, which gets every piece unchanged.
     also: Arc<dyn TextSink>,
     waiting: Mutex<Waiting>,
     news: Notify,
@@ -40,13 +40,14 @@ struct Said {
 
 #[derive(Default)]
 struct Waiting {
-    /// So many bytes were passed on before.
+    /// Count of bytes forwarded before `text`.
     offset: usize,
     text: String,
 }
 
 impl Passing {
-    /// For a step of a called run whose words are to be shown; `sink` hears them too.
+    /// Creates a forwarder if the step belongs to a called run whose stream setting asks for it;
+    /// `sink` gets the text as well.
     pub(super) fn of(
         inner: &Arc<Inner>,
         run: &Run,
@@ -69,12 +70,12 @@ impl Passing {
         })
     }
 
-    /// Where the words go.
+    /// The sink that the step writes to.
     pub(super) fn sink(&self) -> Arc<dyn TextSink> {
         Arc::clone(&self.said) as Arc<dyn TextSink>
     }
 
-    /// Carries `work` out and passes on what it says meanwhile; all of it, once it is done.
+    /// Runs `work` and forwards its text meanwhile; forwards the remainder when it is done.
     pub(super) async fn along<F: Future>(&self, work: F) -> F::Output {
         let mut work = pin!(work);
         let done = tokio::select! {
@@ -117,7 +118,7 @@ impl Passing {
             text,
         };
         if let Err(fault) = self.inner.store.submit_patiently(command).await {
-            // The answer itself will have it.
+            // The final answer contains the text.
             tracing::debug!(run = %self.run, %fault, "a piece of an answer was not passed on");
         }
     }
@@ -125,7 +126,7 @@ impl Passing {
 
 impl Said {
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        // Whole at every moment, also where somebody panicked.
+        // The buffer is consistent at every moment, so a poisoned lock is safe to use.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

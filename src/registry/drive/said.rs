@@ -1,6 +1,6 @@
-//! What a model said in its calls of tools, where the transcript has values of the environment
-//! masked in it: sealed when the answer is stored, and given back to the step that carries a call
-//! out, also after a restart. Called by `drive`.
+//! The real arguments of tool calls whose stored form has environment values masked: encrypted when
+//! the answer is stored, and decrypted for the step that carries out the call, also after a
+//! restart. Called by `drive`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,11 +19,11 @@ use crate::kernel::step::{Step, StepKind};
 use crate::registry::Inner;
 use crate::store::{Seal, environment};
 
-/// What came out of a step.
+/// The outcome of a performed step.
 pub(super) struct Came {
-    /// Masked.
+    /// The outcome with secrets masked.
     pub outcome: StepOutcome,
-    /// The arguments that were masked in it, sealed.
+    /// The original arguments of the masked calls, encrypted; `None` if nothing was masked.
     pub sealed: Option<Vec<u8>>,
 }
 
@@ -36,11 +36,12 @@ impl From<StepOutcome> for Came {
     }
 }
 
-/// By the id of a call its arguments, where masking changes them.
+/// Arguments by tool call id, for the calls that masking changes.
 type Arguments = BTreeMap<String, Value>;
 
-/// Seals the arguments that masking will change in an answer of `step`. The answer gets a warning
-/// for each call that hands text to another session, which gets the masked one.
+/// Encrypts the arguments that masking will change in an answer of `step`. The answer gets a
+/// warning for each call that passes text to another session, because that session gets the masked
+/// text.
 pub(super) fn sealed(
     seal: &Seal,
     step: &Step,
@@ -86,8 +87,8 @@ pub(super) fn sealed(
     Ok(Some(sealed))
 }
 
-/// The step as it is carried out: a tool call with the arguments that the model said. Where they
-/// cannot be read any more the call is not made, and this is its outcome.
+/// The step as it is carried out: a tool call with the model's original arguments. If they cannot
+/// be decrypted, the call is not made and the returned outcome says so.
 pub(super) async fn step(
     inner: &Inner,
     view: &RunView,
@@ -112,24 +113,24 @@ pub(super) async fn step(
     })
 }
 
-/// The arguments that a model said in a call.
+/// The original arguments of a tool call.
 pub(in crate::registry) enum Said {
-    /// Those of the step.
+    /// The same as those stored in the step.
     AsStored,
     /// These; the step has them masked.
     Otherwise(Value),
-    /// They cannot be read any more.
+    /// They cannot be decrypted any more.
     Lost,
 }
 
-/// What the call of `step` is made with.
+/// The arguments that the call of `step` is made with.
 pub(in crate::registry) async fn arguments(
     inner: &Inner,
     run: &Run,
     step: &Step,
 ) -> Result<Said, Fault> {
     let asked_by = step.asked_by.filter(|_| step.kind == StepKind::Tool);
-    // Only what a run has in its environment is masked.
+    // Only values of the run's environment are masked.
     let Some(asked_by) = asked_by.filter(|_| !run.env.is_empty()) else {
         return Ok(Said::AsStored);
     };

@@ -1,4 +1,4 @@
-//! The newest events, read from the log once for all subscribers, by one task.
+//! The newest events, read from the log once for all subscribers by one task.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,30 +10,30 @@ use tokio::sync::{Notify, watch};
 use super::super::Inner;
 use crate::store::events::{self, Event, Part};
 
-/// So many events are kept at most.
+/// Maximum number of events in the ring.
 const MOST_EVENTS: usize = 4096;
-/// So many bytes of their data are kept at most.
+/// Maximum bytes of event data in the ring.
 const MOST_BYTES: usize = 4 * 1024 * 1024;
-/// So many events are read at once.
+/// Number of events per read of the log.
 const PAGE: u32 = 512;
-/// After a look the tail rests so long for each subscriber that it wakes, and at most so long:
-/// where many listen, many events wake them some hundred times a second, not once each. A few
-/// hear of an event that follows another one as soon as of the first.
+/// After each read the tail pauses for this long per listener, up to the maximum. With many
+/// listeners a burst of events then wakes them a few hundred times a second, not once per event;
+/// with few listeners the delay is negligible.
 const REST_EACH: Duration = Duration::from_micros(50);
 const MOST_REST: Duration = Duration::from_millis(5);
-/// A log that could not be read is tried again after this long.
+/// Delay before a failed read of the log is retried.
 const AGAIN_AFTER: Duration = Duration::from_millis(500);
 
-/// An event, shared by everybody who is given it.
+/// An event of the log, shared by all subscribers that receive it.
 #[derive(Debug)]
 pub struct LogEvent {
-    /// The event.
+    /// The stored event.
     pub event: Event,
     text: OnceLock<Box<str>>,
 }
 
 impl LogEvent {
-    /// An event as it was read.
+    /// Wraps an event as read from the log.
     pub(super) fn new(event: Event) -> Self {
         LogEvent {
             event,
@@ -41,13 +41,13 @@ impl LogEvent {
         }
     }
 
-    /// The event as the doors write it; `write` is asked only the first time.
+    /// The serialized event; `write` is called only the first time and its text is reused.
     pub fn text(&self, write: impl FnOnce(&Event) -> String) -> &str {
         self.text.get_or_init(|| write(&self.event).into())
     }
 }
 
-/// The newest events. It follows the log only while somebody listens.
+/// Ring buffer of the newest events. It follows the log only while there are listeners.
 pub struct Feed {
     ring: RwLock<Ring>,
     published: watch::Sender<i64>,
@@ -55,7 +55,7 @@ pub struct Feed {
     wanted: Notify,
 }
 
-/// Every event above `floor` and up to `head`.
+/// Every event with a cursor above `floor` and up to `head`.
 #[derive(Default)]
 struct Ring {
     events: VecDeque<Arc<LogEvent>>,
@@ -64,11 +64,11 @@ struct Ring {
     head: i64,
 }
 
-/// What the feed has for a cursor.
+/// Result of reading the feed at a cursor.
 pub(super) enum Taken {
-    /// These events, and how far they reach.
+    /// The events after the cursor, and the cursor up to which they are complete.
     Events(Vec<Arc<LogEvent>>, i64),
-    /// The cursor lies below what is kept: from `floor` up to `head`.
+    /// The cursor is older than the ring, which covers `floor` to `head`.
     Behind { floor: i64, head: i64 },
 }
 
@@ -84,19 +84,19 @@ impl Default for Feed {
 }
 
 impl Feed {
-    /// Somebody listens from now on, until [`Feed::leave`].
+    /// Registers a listener until [`Feed::leave`].
     pub(super) fn enter(&self) -> watch::Receiver<i64> {
         self.listeners.fetch_add(1, Ordering::SeqCst);
         self.wanted.notify_one();
         self.published.subscribe()
     }
 
-    /// Somebody listens no more.
+    /// Unregisters a listener.
     pub(super) fn leave(&self) {
         self.listeners.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// The events after `cursor`, `most` at most.
+    /// Up to `most` events after `cursor`.
     pub(super) fn take(&self, cursor: i64, most: usize) -> Taken {
         let ring = self.ring.read().unwrap_or_else(PoisonError::into_inner);
         if cursor < ring.floor {
@@ -121,7 +121,7 @@ impl Feed {
         ring.head
     }
 
-    /// Adds what came after the head; everything up to `head` is there now.
+    /// Appends the events after the head; the ring is then complete up to `head`.
     fn publish(&self, events: Vec<Event>, head: i64) {
         let news = !events.is_empty();
         let mut ring = self.ring.write().unwrap_or_else(PoisonError::into_inner);
@@ -143,7 +143,7 @@ impl Feed {
         }
     }
 
-    /// Forgets what it has; whoever needs something from below `head` reads it in the store.
+    /// Empties the ring; readers of older events must read them from the store.
     fn skip_to(&self, head: i64) {
         let mut ring = self.ring.write().unwrap_or_else(PoisonError::into_inner);
         *ring = Ring {
@@ -152,23 +152,23 @@ impl Feed {
             ..Ring::default()
         };
         drop(ring);
-        // Somebody may have come in meanwhile and wait for what was skipped.
+        // A listener may have registered meanwhile and be waiting for a skipped event.
         self.published.send_replace(head);
     }
 }
 
-/// What an event counts in the ring.
+/// Bytes that an event counts for in the ring.
 fn size(event: &Event) -> usize {
     event.data.get().len() + size_of::<LogEvent>()
 }
 
-/// How long the tail rests with so many listeners.
+/// Pause of the tail with this number of listeners.
 fn rest(listeners: usize) -> Duration {
     let listeners = u32::try_from(listeners).unwrap_or(u32::MAX);
     REST_EACH.saturating_mul(listeners).min(MOST_REST)
 }
 
-/// Follows the log as long as the store is open.
+/// Follows the log until the store closes.
 pub(in crate::registry) async fn tail(inner: Arc<Inner>) {
     let mut log = inner.store.head();
     loop {
@@ -189,7 +189,7 @@ pub(in crate::registry) async fn tail(inner: Arc<Inner>) {
     }
 }
 
-/// Reads everything up to `to` into the feed; `false`: it could not be read now.
+/// Reads everything up to `to` into the feed; `false` if the log could not be read.
 async fn catch_up(inner: &Inner, to: i64) -> bool {
     loop {
         let cursor = inner.feed.head();
@@ -201,7 +201,7 @@ async fn catch_up(inner: &Inner, to: i64) -> bool {
             Ok(Part::Events(events)) => {
                 let last = events.last().map_or(cursor, |event| event.cursor);
                 let is_all = events.len() < PAGE as usize;
-                // A number up to `to` that no event has will not get one any more.
+                // Cursor numbers up to `to` without an event will never get one.
                 inner
                     .feed
                     .publish(events, if is_all { last.max(to) } else { last });

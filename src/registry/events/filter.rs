@@ -1,4 +1,4 @@
-//! Which events a subscription gives. Checked for every event and every subscriber.
+//! Selects the events of a subscription. Evaluated per event and subscriber.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,8 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::kernel::ids::{RunId, SessionKey};
 use crate::store::events::Event;
 
-/// A kind of event (`run.ended`), or the beginning of several with a star at its end
-/// (`run.*`, `*`).
+/// A kind of event (`run.ended`), or a prefix of kinds that ends with a star (`run.*`, `*`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KindPattern {
     text: String,
@@ -15,7 +14,7 @@ pub struct KindPattern {
 }
 
 impl KindPattern {
-    /// Reads a pattern; `None` if it is none.
+    /// Parses a pattern; `None` if the text is not a valid pattern.
     pub fn parse(text: &str) -> Option<KindPattern> {
         let (text, is_prefix) = match text.strip_suffix('*') {
             Some(prefix) => (prefix, true),
@@ -37,36 +36,36 @@ impl KindPattern {
     }
 }
 
-/// Which events a subscription gives; all conditions together. What belongs to another tenant
-/// is never given, whatever is asked for.
+/// The conditions of a subscription, which are combined with AND. Events of other tenants never
+/// match.
 #[derive(Clone, Debug, Default)]
 pub struct EventFilter {
-    /// In this session.
+    /// Only events of this session.
     pub session: Option<SessionKey>,
-    /// About this run.
+    /// Only events of this run.
     pub run: Option<RunId>,
-    /// About this run or one below it.
+    /// Only events of this run and its descendants.
     pub tree: Option<RunId>,
-    /// Which runs these are, where that one is no root; the registry fills it in.
+    /// The known runs of `tree` if it is not a root run; filled in by the registry.
     pub branch: Branch,
-    /// Of one of these kinds; empty = all.
+    /// Only events of these kinds; empty means all.
     pub kinds: Vec<KindPattern>,
 }
 
-/// The runs at and below one that is no root, as far as they are known. It grows while the log
-/// is read: whatever tells of a run comes after what tells of its parent.
+/// The known runs of the subtree of a run that is not a root. The set grows while the log is read:
+/// the first event of a run comes after its parent's.
 #[derive(Clone, Debug, Default)]
 pub struct Branch(Arc<Mutex<HashSet<RunId>>>);
 
 impl Branch {
-    /// Of these runs.
+    /// Starts with these runs.
     pub(super) fn of(runs: impl IntoIterator<Item = RunId>) -> Self {
         Branch(Arc::new(Mutex::new(runs.into_iter().collect())))
     }
 
-    /// Does the run with this parent lie in it?
+    /// True if the run belongs to the subtree; adds it if only its parent was known.
     fn holds(&self, run: Option<RunId>, parent: Option<RunId>) -> bool {
-        // A set of ids is whole at every moment.
+        // Inserts are atomic, so a poisoned lock is safe to use.
         let mut runs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(run) = run.filter(|_| !runs.is_empty()) else {
             return false;
@@ -78,7 +77,7 @@ impl Branch {
     }
 }
 
-/// Where something belongs that a filter may let through.
+/// The attributes of an event or answer that a filter checks.
 pub(super) struct Place<'a> {
     pub(super) org: &'a str,
     pub(super) session: Option<&'a str>,
@@ -88,7 +87,7 @@ pub(super) struct Place<'a> {
 }
 
 impl EventFilter {
-    /// May `org` see this event, and does it want to?
+    /// True if `org` may see this event and the filter selects it.
     pub(super) fn lets_through(&self, org: &str, event: &Event) -> bool {
         let about = &event.circumstances;
         let place = Place {
@@ -102,9 +101,9 @@ impl EventFilter {
             && (self.kinds.is_empty() || self.kinds.iter().any(|kind| kind.fits(&event.kind)))
     }
 
-    /// May `org` see what belongs there, and does it want to?
+    /// True if `org` may see what belongs to `place` and the filter selects it; ignores kinds.
     pub(super) fn covers(&self, org: &str, place: &Place<'_>) -> bool {
-        // What concerns the daemon itself is for everybody.
+        // Events of the daemon itself have no tenant and are visible to all.
         let may_see = place.org == org || place.org.is_empty();
         let in_session = |key: &SessionKey| place.session == Some(key.as_str());
         let in_tree = |tree: RunId| {

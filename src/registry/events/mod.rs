@@ -1,9 +1,9 @@
-//! The ordered event log and its live fan-out, for the doors. A subscription is a cursor into
-//! the log and never a queue: however slowly somebody reads, nothing piles up for them.
+//! The ordered event log and its live fan-out. The RPC layer subscribes here. A subscription is a
+//! cursor into the log, not a queue, so a slow reader costs no memory.
 //!
 //! ```text
-//! commit ─▶ tail (one reader) ─▶ feed: the newest events, shared ─▶ who keeps up
-//!                                  log in the store               ─▶ who is behind
+//! commit ─▶ tail (one reader) ─▶ feed: the newest events, shared ─▶ readers that keep up
+//!                                  log in the store               ─▶ readers that lag
 //! ```
 
 mod feed;

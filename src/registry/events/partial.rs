@@ -1,5 +1,5 @@
-//! Answers while they come. Nothing of this is stored: the text of each running model call is
-//! kept once, and whoever listens remembers how far they have heard it.
+//! Streaming answers. Nothing here is stored: the text of each running model call is kept once, and
+//! each listener keeps its offset into it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -12,12 +12,12 @@ use crate::kernel::run::Run;
 use crate::kernel::step::Step;
 use crate::kernel::text;
 
-/// So much of one answer is passed on while it comes; the rest comes with the stored message.
+/// Maximum bytes of one answer that are streamed; the rest arrives with the stored message.
 const MOST_TEXT: usize = 256 * 1024;
-/// So many answers wait for one listener that does not listen; older ones are forgotten.
+/// Maximum number of answers queued for a listener that does not read; the oldest are dropped.
 const MOST_WAITING: usize = 32;
 
-/// All answers that are coming, and who listens.
+/// All streaming answers and their listeners.
 #[derive(Default)]
 pub struct Partials {
     state: Mutex<State>,
@@ -29,7 +29,7 @@ struct State {
     listeners: Vec<Weak<Listener>>,
 }
 
-/// An answer that is coming.
+/// A streaming answer.
 pub(in crate::registry) struct Partial {
     run: RunId,
     message: MessageId,
@@ -38,7 +38,7 @@ pub(in crate::registry) struct Partial {
     parent: Option<RunId>,
     root: RunId,
     trace: String,
-    /// An earlier try had begun to speak: whoever heard it must forget it.
+    /// An earlier attempt had streamed text, which listeners must discard.
     again: bool,
     spoken: Mutex<Spoken>,
     heard_by: Mutex<Vec<Weak<Listener>>>,
@@ -47,15 +47,15 @@ pub(in crate::registry) struct Partial {
 #[derive(Default)]
 struct Spoken {
     text: String,
-    /// What the model thought before, for those who want to see that too.
+    /// The model's thinking before the text, for clients that show it.
     thinking: String,
-    /// How often it began anew.
+    /// Number of times the answer restarted.
     resets: u32,
     is_full: bool,
     is_over: bool,
 }
 
-/// Somebody who wants to hear answers come.
+/// A subscriber that wants streaming text.
 struct Listener {
     org: String,
     filter: EventFilter,
@@ -63,61 +63,61 @@ struct Listener {
     wake: Notify,
 }
 
-/// How far a listener has heard an answer.
+/// A listener's position in an answer.
 struct Hearing {
     partial: Arc<Partial>,
     begin: Begin,
     heard: usize,
     heard_thinking: usize,
-    /// Of which beginning.
+    /// The restart count that the offsets belong to.
     resets: u32,
 }
 
-/// What a listener is told before the first piece.
+/// What a listener receives before the first piece.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Begin {
-    /// Nothing: the answer begins now.
+    /// Nothing: the answer starts now.
     Fresh,
-    /// What it heard of an earlier try does not count.
+    /// A reset: text of an earlier attempt is void.
     Again,
-    /// What was said before it came.
+    /// The text so far: the listener subscribed during the answer.
     Midway,
-    /// It was told.
+    /// Already delivered.
     Told,
 }
 
-/// Something about an answer that is coming.
+/// A streaming event of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TextEvent {
-    /// Which run speaks.
+    /// The run that answers.
     pub run: RunId,
     /// The id that the message will have once it is stored.
     pub message: MessageId,
     /// The tenant.
     pub org: String,
-    /// In which session.
+    /// Key of the session in which the run answers.
     pub session: String,
     /// The trace that the run belongs to.
     pub trace: String,
-    /// What is said of it.
+    /// The update.
     pub what: Said,
 }
 
-/// What is said of an answer that is coming.
+/// An update of a streaming answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Said {
-    /// All of it so far; it takes the place of whatever was heard before.
+    /// All text so far; it replaces what the client received before.
     Partial(String),
-    /// More of it, after so many bytes.
+    /// More text, at this byte offset.
     Delta(usize, String),
-    /// More of what the model thinks, after so many bytes of that.
+    /// More thinking text, at this byte offset of the thinking.
     Thinking(usize, String),
-    /// What was heard of it does not count: it begins anew.
+    /// The answer starts over; the client must discard what it received of it.
     Reset,
 }
 
 impl Partials {
-    /// The answer of this step begins to come; it is over when what is returned is dropped.
+    /// Starts streaming this step's answer; it ends when the returned handle is dropped.
     pub(in crate::registry) fn begin(self: &Arc<Self>, run: &Run, step: &Step) -> Coming {
         let partial = Arc::new(Partial {
             run: run.id,
@@ -146,7 +146,7 @@ impl Partials {
         }
     }
 
-    /// Somebody listens from now on; what is coming already is told from its beginning.
+    /// Registers a listener; answers under way are delivered to it from their beginning.
     pub(super) fn listen(&self, org: &str, filter: &EventFilter) -> Ear {
         let listener = Arc::new(Listener {
             org: org.to_owned(),
@@ -166,14 +166,14 @@ impl Partials {
     }
 }
 
-/// Keeps an answer among those that are coming.
+/// Handle that keeps an answer in the list of streaming answers.
 pub(in crate::registry) struct Coming {
     all: Arc<Partials>,
     partial: Arc<Partial>,
 }
 
 impl Coming {
-    /// Where its text goes.
+    /// The sink that the answer's text is written to.
     pub(in crate::registry) fn sink(&self) -> Arc<dyn TextSink> {
         Arc::clone(&self.partial) as Arc<dyn TextSink>
     }
@@ -214,7 +214,7 @@ impl TextSink for Partial {
     fn text(&self, piece: &str) {
         let piece = text::storable(piece);
         let mut spoken = lock(&self.spoken);
-        // Once a piece was left out, those after it have no place either.
+        // After a dropped piece the offsets of later ones would be wrong, so those are dropped too.
         spoken.is_full |= spoken.size() + piece.len() > MOST_TEXT;
         if spoken.is_full {
             return;
@@ -282,26 +282,25 @@ impl Listener {
     }
 }
 
-/// Adds a listener, in place of those that are gone: a list grows with those who listen, not
-/// with those who ever did.
+/// Adds a listener and removes dropped ones, so the list is bounded by live listeners.
 fn remember(listeners: &mut Vec<Weak<Listener>>, listener: &Arc<Listener>) {
     listeners.retain(|other| other.strong_count() > 0);
     listeners.push(Arc::downgrade(listener));
 }
 
-/// The listening side of a subscription.
+/// The reading side of a listener, owned by a subscription.
 pub(super) struct Ear {
     listener: Arc<Listener>,
     hearing: Vec<Hearing>,
 }
 
 impl Ear {
-    /// Returns when there may be something to hear.
+    /// Returns when there may be new text.
     pub(super) async fn woken(&self) {
         self.listener.wake.notified().await;
     }
 
-    /// What was said since the last time.
+    /// The updates since the last call.
     pub(super) fn take(&mut self) -> Vec<TextEvent> {
         self.hearing.append(&mut lock(&self.listener.waiting));
         let mut told = Vec::new();
@@ -311,7 +310,7 @@ impl Ear {
 }
 
 impl Hearing {
-    /// Adds what is new; `false`: all of it was told.
+    /// Appends the new updates; `false` once the whole answer was delivered.
     fn tell(&mut self, told: &mut Vec<TextEvent>) -> bool {
         let spoken = lock(&self.partial.spoken);
         match std::mem::replace(&mut self.begin, Begin::Told) {
@@ -325,7 +324,7 @@ impl Hearing {
             Begin::Fresh | Begin::Told => {}
         }
         if self.resets != spoken.resets {
-            // Who has heard nothing has nothing to forget.
+            // A client that received nothing has nothing to discard.
             if self.heard + self.heard_thinking > 0 {
                 told.push(self.partial.event(Said::Reset));
             }
@@ -338,7 +337,7 @@ impl Hearing {
             told.push(self.partial.event(thinking));
             self.heard_thinking = spoken.thinking.len();
         }
-        // Pieces are whole characters, so this is a place between two.
+        // Pieces are whole characters, so the offset is a character boundary.
         let news = &spoken.text[self.heard..];
         if !news.is_empty() {
             let delta = Said::Delta(self.heard, news.to_owned());
@@ -350,7 +349,7 @@ impl Hearing {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Each of these is whole at every moment, also where somebody panicked.
+    // The data is consistent at every moment, so a poisoned lock is safe to use.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

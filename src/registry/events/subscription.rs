@@ -1,5 +1,5 @@
-//! One subscriber's way through the log: from where it was, or from a picture of what is
-//! live, up to the head and on.
+//! One subscriber's position in the log: it starts at a given cursor or at a snapshot of the live
+//! state, reads up to the head, and follows it.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -18,69 +18,69 @@ use crate::store::events::{self, Part};
 use crate::store::tx::{DbError, Tx};
 use crate::store::{read, runs, sessions};
 
-/// So many events are given at once at most.
+/// Maximum number of events per batch.
 const BATCH: usize = 256;
-/// So many runs are in a snapshot at most.
+/// Maximum number of runs in a snapshot.
 const SNAPSHOT_RUNS: u32 = 200;
 /// The states of a run that has not ended.
 const OPEN: [&str; 4] = ["queued", "running", "paused", "settling"];
-/// A log that could not be read is tried again after this long.
+/// Delay before a failed read of the log is retried.
 const AGAIN_AFTER: Duration = Duration::from_millis(500);
 
-/// What somebody subscribes to.
+/// The parameters of a subscription.
 #[derive(Clone, Debug, Default)]
 pub struct Subscribe {
-    /// Which events.
+    /// The events to deliver.
     pub filter: EventFilter,
-    /// Everything after this cursor; a snapshot if unset.
+    /// Start after this cursor; if unset, start with a snapshot.
     pub since: Option<i64>,
-    /// The store that the cursor is from, if the caller knows.
+    /// Id of the store that the cursor came from, if the client knows it.
     pub store_id: Option<String>,
-    /// Answers while they come, too.
+    /// True to receive streaming text as well.
     pub deltas: bool,
 }
 
-/// What a subscription gives.
+/// An item that a subscription delivers.
 #[derive(Clone, Debug)]
 pub enum Item {
-    /// What is live; the first item of a subscription without a cursor.
+    /// The live state; the first item of a subscription without a cursor.
     Snapshot(Box<Snapshot>),
     /// An event of the log.
     Event(Arc<LogEvent>),
-    /// Something about an answer that is coming.
+    /// An update of a streaming answer.
     Text(Box<TextEvent>),
     /// The last item: the reader was too slow.
     Lagged {
-        /// Everything up to it was given.
+        /// All events up to this cursor were delivered.
         cursor: i64,
-        /// The setting that bounds how slow a reader may be.
+        /// The setting that limits how far a reader may lag.
         setting: &'static str,
     },
 }
 
-/// What is live at one moment of the log.
+/// The live state at one position of the log.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// That moment: every event up to it is in this picture, every later one follows it.
+    /// The position: the snapshot includes every event up to it and no later one.
     pub cursor: i64,
-    /// The store that the cursor is from.
+    /// Id of the store that the cursor belongs to.
     pub store_id: String,
-    /// Open runs, newest first, and the one that was asked for by its id.
+    /// Open runs, newest first, and the run that was requested by its id.
     pub runs: Vec<RunDetail>,
-    /// The sessions of these runs, and the one that was asked for by its key.
+    /// The sessions of these runs, and the session that was requested by its key.
     pub sessions: Vec<SessionView>,
-    /// There are more of them; lists have all.
+    /// True if there are more runs than a snapshot holds; the list methods return all.
     pub more: bool,
 }
 
-/// A cursor into the log that moves on as it is read.
+/// A subscriber's cursor into the log, which advances as events are read.
 pub struct Subscription {
     inner: Arc<Inner>,
     org: String,
     filter: EventFilter,
-    /// Everything up to here was given or filtered out.
+    /// Every event up to here was delivered or filtered out.
     cursor: i64,
-    /// It has caught up once: from then on it must keep up.
+    /// True once it has caught up; from then on the lag limit applies.
     is_live: bool,
     is_over: bool,
     first: Option<Box<Snapshot>>,
@@ -95,9 +95,9 @@ impl Drop for Subscription {
 }
 
 impl Registry {
-    /// Subscribes. With a cursor everything after it follows, exactly once and in order;
-    /// without one a snapshot, then everything after that. `cursor_expired` names the oldest
-    /// cursor that is still good.
+    /// Opens a subscription. With a cursor, every later event is delivered exactly once and in
+    /// order; without one, a snapshot comes first, then every event after it. A `cursor_expired`
+    /// fault names the oldest valid cursor.
     pub async fn subscribe(
         &self,
         who: &Principal,
@@ -108,8 +108,8 @@ impl Registry {
             let below = inner.store.read(move |tx| runs::branch(tx, tree)).await?;
             request.filter.branch = Branch::of(below.unwrap_or_default());
         }
-        // In this order: what happens from here on is heard, and what the snapshot has
-        // already is skipped by its cursor.
+        // The order matters: events from here on are received, and those that the snapshot already
+        // includes are skipped by its cursor.
         let mut subscription = Subscription {
             published: inner.feed.enter(),
             ear: request
@@ -152,7 +152,7 @@ impl Registry {
         let (last, oldest) = inner
             .store
             .read_now(|tx| Ok((events::last(tx)?, events::expired(tx)?)))?;
-        // A commit that somebody has seen already may not be known here yet.
+        // A client may have seen a commit that this process's head does not show yet.
         if since > head.max(last) {
             return Err(Fault::new(
                 Kind::CursorUnknown,
@@ -193,7 +193,7 @@ impl Registry {
 
 type Live = (i64, Vec<read::Shown>, Vec<read::ShownSession>);
 
-/// What is live, in one moment of the log.
+/// The live state, read in one transaction.
 fn live(tx: &mut dyn Tx, org: &str, filter: &EventFilter) -> Result<Live, DbError> {
     let cursor = events::last(tx)?.max(events::expired(tx)?);
     let asked_for = match &filter.session {
@@ -212,7 +212,7 @@ fn live(tx: &mut dyn Tx, org: &str, filter: &EventFilter) -> Result<Live, DbErro
         };
         runs = read::runs(tx, &query)?;
     }
-    // A run that was asked for by its id is shown in any state: it may have ended just now.
+    // A run that was requested by id is included in any state: it may have just ended.
     let asked = |id: RunId, found: &[read::Shown]| found.iter().all(|one| one.run.id != id);
     for id in filter.run.into_iter().chain(filter.tree) {
         if asked(id, &runs)
@@ -237,16 +237,16 @@ fn live(tx: &mut dyn Tx, org: &str, filter: &EventFilter) -> Result<Live, DbErro
 }
 
 impl Subscription {
-    /// What comes next, never empty; `None`: the last item was [`Item::Lagged`].
+    /// The next items, never empty; `None` after [`Item::Lagged`].
     pub async fn next(&mut self) -> Option<Vec<Item>> {
         if let Some(snapshot) = self.first.take() {
             return Some(vec![Item::Snapshot(snapshot)]);
         }
         while !self.is_over {
-            // Before the look, so that nothing falls between the look and the wait.
+            // Marked as seen before the read, so that no event is missed between read and wait.
             self.published.borrow_and_update();
             let (events, is_all) = self.advance().await;
-            // An answer's text is heard before the event that it is stored.
+            // An answer's text is delivered before the event of its storage.
             let texts = self.ear.as_mut().map(Ear::take).unwrap_or_default();
             let mut items: Vec<Item> = texts
                 .into_iter()
@@ -263,7 +263,7 @@ impl Subscription {
         None
     }
 
-    /// Moves the cursor on; the events on the way, and whether that was all for now.
+    /// Advances the cursor; returns the selected events, and whether the feed has no more for now.
     async fn advance(&mut self) -> (Vec<Item>, bool) {
         match self.inner.feed.take(self.cursor, BATCH) {
             Taken::Events(events, reaches) => {
@@ -282,7 +282,7 @@ impl Subscription {
         }
     }
 
-    /// Reads a part of the log that the feed does not have any more.
+    /// Reads a part of the log that the feed no longer has.
     async fn read(&mut self, floor: i64) -> Vec<Item> {
         let cursor = self.cursor;
         let read = self
@@ -293,13 +293,14 @@ impl Subscription {
         match read {
             Ok(Part::Events(events)) => {
                 let last = events.last().map_or(cursor, |event| event.cursor);
-                // Numbers up to the feed's floor that no event has now will not get one.
+                // Cursor numbers up to the feed's floor without an event will never get one.
                 let is_all = events.len() < BATCH;
                 self.cursor = if is_all { last.max(floor) } else { last };
                 let events = events.into_iter().map(LogEvent::new).map(Arc::new);
                 self.chosen(events.collect())
             }
-            // It was deleted while it was being read: whoever comes back is told.
+            // Retention removed the part meanwhile; the client learns that when it subscribes
+            // again.
             Ok(Part::Expired(_)) => self.lagged("retention.events"),
             Err(fault) => {
                 tracing::warn!(%fault, "the event log could not be read; it is tried again");
@@ -325,7 +326,7 @@ impl Subscription {
         }]
     }
 
-    /// Returns when there may be something new.
+    /// Returns when there may be new items.
     async fn changed(&mut self) {
         let woken = async {
             match &self.ear {

@@ -1,5 +1,5 @@
-//! Reads what a model gives for a plan: what it must look like, whom it may delegate to, and what
-//! is wrong with it, in words by which the model can mend it.
+//! Parses the model's plan: its schema, the agents it may delegate to, and error messages that let
+//! the model repair it.
 
 use std::sync::Arc;
 
@@ -15,19 +15,19 @@ use crate::provider::stream::strict;
 use crate::runner::perform::pinned_tools;
 use crate::tool::YIELD;
 
-/// What a plan comes to. Own tools go first: with steps, no other agent is asked.
+/// A parsed plan. Own tools have priority: if there are steps, nothing is delegated.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Plan {
-    /// These calls, in this order.
+    /// Carry out these calls, in this order.
     Act(Vec<Act>),
-    /// One other agent does it.
+    /// Delegate to one other agent.
     Delegate {
-        /// Which.
+        /// The agent.
         agent: AgentId,
-        /// What it is to do; what was asked for, if unset.
+        /// The task; the latest input if unset.
         task: Option<String>,
     },
-    /// Nothing has to be done before the answer.
+    /// Respond without further steps.
     Respond,
 }
 
@@ -35,11 +35,11 @@ pub(super) enum Plan {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Act {
-    /// A tool of the agent's own.
+    /// The name of one of the agent's own tools.
     pub tool: String,
-    /// With what.
+    /// The tool's arguments.
     pub arguments: Map<String, Value>,
-    /// For the model to think by, and for whoever reads the transcript.
+    /// A reason, which helps the model think and readers of the transcript.
     #[serde(default, rename = "why")]
     _why: IgnoredAny,
 }
@@ -55,7 +55,7 @@ struct Written {
     task: Option<String>,
 }
 
-/// The JSON Schema of a plan, as the model is told it.
+/// The JSON Schema of a plan, as shown to the model.
 pub(super) fn schema() -> Value {
     json!({
         "type": "object",
@@ -82,29 +82,29 @@ pub(super) fn schema() -> Value {
     })
 }
 
-/// Whom a run may delegate to, and what tools of its own it has.
+/// The agents that a run may delegate to, and its own tools.
 pub(super) struct Pool {
-    /// As they were when the run began.
+    /// The agents as pinned when the run began.
     pub candidates: Vec<Candidate>,
-    /// Those that may be called.
+    /// The tools that may be called.
     pub tools: Vec<Arc<ToolSchema>>,
 }
 
 impl Pool {
-    /// The pool that the run has pinned, with these tools. Without the tool that delegates it has
-    /// no levels left, or nobody to delegate to.
+    /// The pool that the run has pinned, with these tools. Without the delegation tool there are no
+    /// levels left or no candidates.
     pub(super) fn of(view: &RunView, mut tools: Vec<Arc<ToolSchema>>) -> Self {
         let delegates = tools.iter().any(|tool| tool.name == DELEGATE);
         let pinned = pinned_tools(view).ok().filter(|_| delegates);
         let tools_of = pinned.iter().flat_map(|pinned| &pinned.tools);
         let candidates = tools_of.flat_map(|tool| tool.candidates.iter().cloned());
         let candidates = candidates.collect();
-        // A turn of this strategy ends with its response.
+        // A turn of this strategy ends with its response, not by yielding.
         tools.retain(|tool| tool.name != DELEGATE && tool.name != YIELD);
         Pool { candidates, tools }
     }
 
-    /// By name, then by id.
+    /// Finds a candidate by name, then by id.
     fn resolve(&self, named: &str) -> Option<&Candidate> {
         let mut by_name = self.candidates.iter();
         let mut by_id = self.candidates.iter();
@@ -166,7 +166,7 @@ pub(super) fn read(text: &str, pool: &Pool, view: &RunView) -> Result<Plan, Stri
     })
 }
 
-/// What the run was asked for last.
+/// The text of the run's latest input.
 pub(super) fn asked(view: &RunView) -> String {
     let mut inputs = view.messages.iter().rev();
     let latest = inputs.find(|message| message.is_input());
@@ -181,7 +181,7 @@ fn was_delegated(view: &RunView, agent: &AgentId, task: &str) -> bool {
     })
 }
 
-/// The JSON in an answer: models like to put it between fences.
+/// The JSON in an answer, without the code fences that models often add.
 fn bare(text: &str) -> &str {
     let text = text.trim();
     let Some(fenced) = text.strip_prefix("```") else {

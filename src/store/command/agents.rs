@@ -1,4 +1,4 @@
-//! Stored agents, what is known of all agents, and trust in projects.
+//! Commands on stored agents, on the recorded set of all agents, and on trust in projects.
 
 use std::collections::BTreeMap;
 
@@ -12,29 +12,29 @@ use crate::kernel::fault::{Fault, Kind};
 use crate::store::agents::Noted;
 use crate::store::{agents, db_fault, trust};
 
-/// So many agents a tenant may store.
+/// Maximum number of stored agents per tenant.
 pub const MAX_AGENTS: i64 = 500;
-/// So many projects a tenant may trust.
+/// Maximum number of trusted projects per tenant.
 pub const MAX_TRUSTED: i64 = 1000;
 
-/// An agent that is to be stored.
+/// An agent definition to store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PutAgent {
     /// The tenant.
     pub org: String,
-    /// Its name.
+    /// The agent's name.
     pub name: String,
-    /// How its definition is written.
+    /// The format of the definition text.
     pub format: String,
-    /// The definition, checked.
+    /// The definition, already validated.
     pub text: String,
-    /// It must not be there yet; else it must be.
+    /// True to create the agent, which must not exist; false to update it, which must exist.
     pub new: bool,
-    /// It must have this revision.
+    /// Expected revision; a different one is a `conflict`.
     pub if_revision: Option<i64>,
 }
 
-/// The stored agent has this definition; a definition that it has already is no change.
+/// Once this returns, the stored agent has this definition; an equal definition is no change.
 pub fn put(context: &mut Context<'_>, new: PutAgent) -> Result<Reply, Fault> {
     let found = agents::get(context.tx, &new.org, &new.name).map_err(db_fault)?;
     if let Some(found) = &found
@@ -72,7 +72,7 @@ pub fn put(context: &mut Context<'_>, new: PutAgent) -> Result<Reply, Fault> {
     Ok(Reply::Revision(revision))
 }
 
-/// The stored agent is gone; whether this command took it away.
+/// Once this returns, the stored agent is deleted; the reply says whether this command did it.
 pub fn delete(
     context: &mut Context<'_>,
     org: &str,
@@ -88,8 +88,8 @@ pub fn delete(
     Ok(Reply::Removed(true))
 }
 
-/// The event log has told of every change up to these agents; `built_in` is what counted
-/// before anything was ever told.
+/// Once this returns, the event log has every change up to these agents. `built_in` is the base if
+/// no set was recorded before.
 pub fn note(
     context: &mut Context<'_>,
     org: &str,
@@ -133,7 +133,7 @@ pub fn note(
     Ok(Reply::Done)
 }
 
-/// The project is trusted as it is at this hash.
+/// Once this returns, the project is trusted with the content of this hash.
 pub fn trust_project(
     context: &mut Context<'_>,
     org: String,
@@ -166,7 +166,7 @@ pub fn trust_project(
     Ok(Reply::Trusted(project))
 }
 
-/// The project is not trusted; whether it was.
+/// Once this returns, the project is not trusted; the reply says whether it was.
 pub fn revoke_trust(context: &mut Context<'_>, org: &str, folder: &str) -> Result<Reply, Fault> {
     let known = trust::get(context.tx, org, folder).map_err(db_fault)?;
     if known.is_some() {

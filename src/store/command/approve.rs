@@ -1,4 +1,4 @@
-//! Calls of tools that need a person's leave: asked for, given or refused, and remembered.
+//! Approvals of tool calls: requested, decided, expired, and remembered.
 
 use serde_json::json;
 
@@ -14,34 +14,34 @@ use crate::kernel::step::{Wait, WaitKind};
 use crate::kernel::text::storable;
 use crate::store::{approvals, db_fault, remembered};
 
-/// A call that needs a person's leave.
+/// A tool call that needs an approval.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RequestApproval {
-    /// The step that is the call.
+    /// The step of the call.
     pub by: StepRef,
-    /// Which rule asks, and what a remembered decision covers.
+    /// The rule that requires the approval, and what a remembered decision covers.
     pub consent: Consent,
-    /// How long it stands, milliseconds.
+    /// Time until it expires, in milliseconds.
     pub window_ms: u64,
 }
 
-/// What somebody says to an approval.
+/// A user's decision on an approval.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResolveApproval {
     /// The tenant.
     pub org: String,
-    /// Which.
+    /// Id of the approval.
     pub id: ApprovalId,
-    /// What is said.
+    /// The decision.
     pub choice: Choice,
-    /// For how long that counts beyond this call.
+    /// The scope of later calls that the decision covers; `None` for this call only.
     pub remember: Option<Remember>,
-    /// Who says it.
+    /// The actor who decides, recorded on the approval.
     pub by: String,
 }
 
-/// The approval stands, and its step waits for it; or it is decided already, by somebody or by
-/// a decision that is remembered. A repeat asks nobody again.
+/// Once this returns, the approval is open and its step waits for it, or it is already decided, by
+/// a user or by a remembered decision. A repeat does not ask again.
 pub fn request(context: &mut Context<'_>, asked: RequestApproval) -> Result<Reply, Fault> {
     let (run, step) = acting(context, asked.by)?;
     let id = ApprovalId(step.id.0);
@@ -57,7 +57,7 @@ pub fn request(context: &mut Context<'_>, asked: RequestApproval) -> Result<Repl
         session: run.session,
         root_session: run.root_session,
         agent: run.agent.clone(),
-        // An agent that is a program has no tool: its start is what is asked for.
+        // The step of an agent that is a program has no tool; its start is what needs approval.
         tool: step.tool.clone().unwrap_or_else(|| step.kind.to_string()),
         arguments: match &asked.consent.arguments {
             Some(arguments) => arguments.clone(),
@@ -111,8 +111,8 @@ pub fn request(context: &mut Context<'_>, asked: RequestApproval) -> Result<Repl
     Ok(Reply::Approval(Box::new(approval)))
 }
 
-/// The approval is decided: its step is carried out, or has the refusal as its outcome. The
-/// same decision again changes nothing.
+/// Once this returns, the approval is decided: its step may be carried out, or has the refusal as
+/// its outcome. Repeating the same decision changes nothing.
 pub fn resolve(context: &mut Context<'_>, said: ResolveApproval) -> Result<Reply, Fault> {
     let found = approvals::get(context.tx, said.id).map_err(db_fault)?;
     let mut approval = found
@@ -173,7 +173,7 @@ fn over(approval: &Approval) -> Fault {
     .with("runId", approval.run.to_string())
 }
 
-/// Nobody has decided in time: that is a no.
+/// Once this returns, the approval has expired, and its step is refused.
 pub fn expire(context: &mut Context<'_>, id: ApprovalId) -> Result<(), Fault> {
     if let Some(approval) = end(context, id, ApprovalState::Expired)? {
         refuse(context, &approval)?;
@@ -181,7 +181,8 @@ pub fn expire(context: &mut Context<'_>, id: ApprovalId) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The open approval is over without a decision, in this way.
+/// Once this returns, the open approval has ended in `state` without a decision; `None` if it was
+/// not open.
 pub fn end(
     context: &mut Context<'_>,
     id: ApprovalId,
@@ -196,7 +197,7 @@ pub fn end(
     Ok(Some(approval))
 }
 
-/// The approval is over, as it says, and so does the event log.
+/// Once this returns, the approval is stored as ended, with an event.
 fn close(context: &mut Context<'_>, approval: &mut Approval) -> Result<(), Fault> {
     approval.ended_at = Some(context.now.wall);
     approvals::end(context.tx, approval).map_err(db_fault)?;
@@ -219,13 +220,13 @@ fn resolved(context: &mut Context<'_>, approval: &Approval) -> Result<(), Fault>
     Ok(())
 }
 
-/// The step has the refusal as its outcome.
+/// Once this returns, the step has the refusal as its outcome.
 fn refuse(context: &mut Context<'_>, approval: &Approval) -> Result<(), Fault> {
     let told = approval.refusal();
     finish(context, approval.run, approval.step, (&told, true)).map(|_| ())
 }
 
-/// A remembered decision counts no more.
+/// Once this returns, the remembered decision no longer applies.
 pub fn forget(context: &mut Context<'_>, org: &str, id: ApprovalId) -> Result<Reply, Fault> {
     let gone = remembered::forget(context.tx, org, id).map_err(db_fault)?;
     Ok(Reply::Removed(gone))

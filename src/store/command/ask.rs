@@ -1,4 +1,4 @@
-//! Questions of runs to people.
+//! Questions of runs to the user.
 
 use serde_json::json;
 
@@ -15,20 +15,20 @@ use crate::kernel::text::storable;
 use crate::kernel::waiting;
 use crate::store::{db_fault, questions};
 
-/// A question of a run to a person.
+/// A question of a run to the user.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ask {
     /// The step that asks.
     pub by: StepRef,
-    /// What is asked.
+    /// The question text.
     pub text: String,
-    /// Answers that are proposed.
+    /// The proposed answers; may be empty.
     pub choices: Vec<String>,
-    /// How long it stands, milliseconds.
+    /// Time until it expires, in milliseconds.
     pub window_ms: u64,
 }
 
-/// The question is open, and the step that asks it waits for the answer.
+/// Once this returns, the question is open, and the step that asks it waits for the answer.
 pub fn ask(context: &mut Context<'_>, ask: Ask) -> Result<Reply, Fault> {
     let (run, step) = acting(context, ask.by)?;
     if step.waits.is_some() {
@@ -73,8 +73,8 @@ pub fn ask(context: &mut Context<'_>, ask: Ask) -> Result<Reply, Fault> {
     Ok(Reply::Done)
 }
 
-/// The question is answered, and the step that asked it has the answer as its outcome. The
-/// same answer again changes nothing.
+/// Once this returns, the question is answered, and the step that asked has the answer as its
+/// outcome. Repeating the same answer changes nothing.
 pub fn answer(
     context: &mut Context<'_>,
     org: &str,
@@ -118,7 +118,7 @@ pub fn answer(
     Ok(Reply::Question(Box::new(question)))
 }
 
-/// The open question is over in this way, and the event log says so.
+/// Once this returns, the question, if it was open, has ended in `state`, with an event.
 pub fn end(
     context: &mut Context<'_>,
     id: QuestionId,

@@ -1,4 +1,4 @@
-//! Marks the moment before an effect that must not be repeated.
+//! Marks that an effect that must not be repeated is about to start.
 
 use super::context::Context;
 use super::moves::load;
@@ -9,7 +9,8 @@ use crate::kernel::ids::RunId;
 use crate::kernel::step::StepState;
 use crate::store::{db_fault, steps};
 
-/// The effect of a `once` step may begin: from now on a kill leaves it uncertain.
+/// Once this returns, the effect of a `once` step may begin; a kill from now on leaves it
+/// uncertain.
 pub fn begin(context: &mut Context<'_>, id: RunId, seq: u32, attempt: u32) -> Result<Reply, Fault> {
     let run = load(context, id)?;
     if run.cancel.is_some() {

@@ -1,5 +1,5 @@
-//! The breaker of delegation over rows: calls of an agent that fails again and again are refused
-//! for a while, and the caller's stream says when that begins and when it is over.
+//! Circuit breaker of delegations, computed from rows: calls of an agent that keeps failing are
+//! refused for a while, and the caller's stream gets an event when the breaker opens or closes.
 
 use serde_json::json;
 
@@ -13,9 +13,9 @@ use crate::kernel::ids::RunId;
 use crate::kernel::run::{Outcome, Run, RunState};
 use crate::store::{db_fault, runs};
 
-/// The name in a refusal's data by which it is known as the breaker's.
+/// Key in a fault's data that marks a refusal by the breaker.
 pub const BREAKER: &str = "breaker";
-/// The name in such a refusal's data below which stands what people call the agent.
+/// Key in such a fault's data that holds the agent's display name.
 pub const AGENT_NAME: &str = "agentName";
 
 /// Refuses a call of an agent whose breaker is open.
@@ -44,7 +44,7 @@ pub fn refuse(context: &mut Context<'_>, org: &str, agent: &Resolved) -> Result<
     .with("retryAfterMs", until.since(now)))
 }
 
-/// A call has ended: the caller's stream says so if the breaker of its agent opens or closes.
+/// Emits an event to the caller's stream if the end of a call opens or closes the breaker.
 pub fn ended(context: &mut Context<'_>, run: &Run, caller: RunId) -> Result<(), Fault> {
     let policy = context.settings.breaker;
     let cancelled = run.state == RunState::Ended(Outcome::Cancelled);
@@ -53,7 +53,7 @@ pub fn ended(context: &mut Context<'_>, run: &Run, caller: RunId) -> Result<(), 
     }
     let ends = runs::ends_of_calls(context.tx, &run.org, &run.agent).map_err(db_fault)?;
     let before = ends.get(1..).unwrap_or_default();
-    // One that was under way when it opened tells nothing new.
+    // A call that was under way when the breaker opened does not count.
     let was_open = policy.has_tripped(before);
     if was_open && before.first().is_some_and(|end| run.created_at <= end.at) {
         return Ok(());

@@ -1,5 +1,5 @@
-//! Runs that are called into the session of their caller: made there, with their two sides in
-//! its transcript, and told of on its stream.
+//! Runs that are called into their caller's session: creates them there, stores both sides of the
+//! call in its transcript, and emits events on the caller's stream.
 
 use serde_json::json;
 
@@ -21,11 +21,11 @@ use crate::kernel::step::Step;
 use crate::kernel::text::{preview, storable};
 use crate::store::{db_fault, messages, runs, steps};
 
-/// The most characters that are shown of what an agent is called for.
+/// Maximum number of characters of the call's message in an event.
 const ARGUMENTS: usize = 200;
 
-/// The called run is queued in its caller's session, where what it is called for waits with it,
-/// and the caller's step waits for its end. Its session is not touched.
+/// Once this returns, the called run is queued in its caller's session, with its message stored on
+/// the run, and the caller's step waits for its end. The session's row is unchanged.
 pub fn spawn(
     context: &mut Context<'_>,
     spawn: Spawn,
@@ -40,7 +40,7 @@ pub fn spawn(
         generation: session.generation,
     });
     below(&mut row.run, caller);
-    // It has the turn of its caller, and its place among all that waits.
+    // It uses its caller's turn, and so its caller's lane.
     row.run.lane = caller.lane;
     row.run.depth = caller.depth + 1;
     row.run.cwd.clone_from(&caller.cwd);
@@ -66,7 +66,7 @@ pub fn spawn(
     Ok(Reply::Accepted(accepted))
 }
 
-/// What the run is called for, as it stands in the transcript.
+/// The message to the called agent as it is stored in the transcript.
 pub fn call(context: &Context<'_>, run: &Run, delegated: &Delegated, text: &str) -> NewMessage {
     let block = Block::Text {
         text: text.to_owned(),
@@ -84,7 +84,7 @@ pub fn call(context: &Context<'_>, run: &Run, delegated: &Delegated, text: &str)
     message
 }
 
-/// This answer of the run is the one to its call.
+/// Marks this answer as the one to the run's call.
 pub fn is_answer(run: &Run, message: &mut NewMessage) {
     let Some(delegated) = run.delegated.as_ref() else {
         return;
@@ -94,7 +94,8 @@ pub fn is_answer(run: &Run, message: &mut NewMessage) {
     *message = message.clone().noted(AGENT, json!(run.agent));
 }
 
-/// The run's answer stands in the transcript, also where its last text was not said as such.
+/// Once this returns, the run's answer is in the transcript, even if its last text was not stored
+/// as an answer.
 pub fn answer(context: &mut Context<'_>, run: &Run, text: &str) -> Result<(), Fault> {
     let stands = messages::has_answer(context.tx, run.id).map_err(db_fault)?;
     if stands || text.trim().is_empty() {
@@ -107,8 +108,8 @@ pub fn answer(context: &mut Context<'_>, run: &Run, text: &str) -> Result<(), Fa
     context.append_of(run, vec![message]).map(|_| ())
 }
 
-/// A run has ended that carries out a call: the breaker takes note, and the stream of who has
-/// called it says how.
+/// Handles the end of a delegated run: emits its events on the caller's stream and updates the
+/// circuit breaker.
 pub fn ended(context: &mut Context<'_>, run: &Run) -> Result<(), Fault> {
     let (Some(delegated), Some(caller)) = (&run.delegated, run.parent_run) else {
         return Ok(());
@@ -129,7 +130,8 @@ pub fn ended(context: &mut Context<'_>, run: &Run) -> Result<(), Fault> {
     breaker::ended(context, run, caller)
 }
 
-/// The caller's stream has this piece of what the called run says, unless it came too late.
+/// Once this returns, the caller's stream has this piece of the called run's text, unless the step
+/// has ended or restarted.
 pub fn note_partial(
     context: &mut Context<'_>,
     id: RunId,
@@ -141,7 +143,7 @@ pub fn note_partial(
     let found = steps::get(context.tx, id, step).map_err(db_fault)?;
     let comes = found.is_some_and(|step| step.state.is_open() && step.attempts == attempt);
     if let (Some(delegated), Some(caller), true) = (&run.delegated, run.parent_run, comes) {
-        // What the provider has counted of its earlier answers, and about what this one has.
+        // The provider's count for earlier answers plus an estimate for this one.
         let about = (offset + text.len()).div_ceil(4) as u64;
         let data = json!({
             "agent": run.agent,

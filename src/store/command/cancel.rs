@@ -1,6 +1,6 @@
-//! Marks a run, a session or a whole conversation to end, with everything open below it, in one
-//! transaction. From then on the kernel refuses new steps, slots and timers of these runs, also
-//! after a restart, and until new work begins in their sessions no end wakes an agent there.
+//! Cancels a run, a session or a conversation with every open descendant, in one transaction. From
+//! then on the kernel refuses new steps, slots and timers of these runs, also after a restart.
+//! Until new work begins in their sessions, the end of a run wakes no agent there.
 
 use super::Reply;
 use super::context::Context;
@@ -15,46 +15,47 @@ use crate::kernel::run::{CancelRequest, Outcome, Run, RunState};
 use crate::kernel::session::Session;
 use crate::store::{db_fault, runs, sessions};
 
-/// What is to be cancelled, and what below it.
+/// The target of a cancel; its descendants are cancelled with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CancelTarget {
     /// A run.
     Run(RunId),
     /// Every run of a session.
     Session(SessionKey),
-    /// Everything of a session and of those below it: also what it has asked other sessions, and
-    /// sessions in which nothing is open.
+    /// All work of a session and its descendants, including answers that it requested from other
+    /// sessions, and including sessions without open runs.
     Conversation(SessionKey),
 }
 
-/// A cancel.
+/// A cancel command.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cancel {
     /// The tenant.
     pub org: String,
-    /// What is to end.
+    /// What to cancel.
     pub target: CancelTarget,
-    /// Who asks.
+    /// The actor, recorded on the runs.
     pub by: String,
-    /// It is a person, or a client that acts for one, and no agent.
+    /// True if a user, or a client acting for one, cancels; false if an agent does.
     pub by_person: bool,
-    /// Why, for people.
+    /// The reason, shown to users.
     pub reason: Option<String>,
 }
 
-/// What a cancel has done.
+/// The result of a cancel command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cancelled {
-    /// These have ended by it.
+    /// Runs that have ended through it.
     pub cancelled: Vec<RunId>,
-    /// The run that was named had ended before.
+    /// The named run, if it had ended before.
     pub already_ended: Vec<RunId>,
-    /// These end when their executors are gone.
+    /// Runs that end when their executors have stopped.
     pub stopping: Vec<RunId>,
 }
 
-/// Every open run of the target and below it is marked. Those without an executor have ended;
-/// the others end when theirs is gone. What no turn has seen of ends is in the inbox.
+/// Once this returns, every open run of the target and its descendants is marked. Those without an
+/// executor have ended; the others end when theirs stops. Announces that no turn has seen have
+/// become `inbox` announces.
 pub fn cancel(context: &mut Context<'_>, cancel: Cancel) -> Result<Reply, Fault> {
     let Cancel {
         org,
@@ -100,13 +101,13 @@ fn named(context: &mut Context<'_>, org: &str, key: &SessionKey) -> Result<Sessi
         .ok_or_else(|| Fault::not_found("session", key))
 }
 
-/// So many sessions of one conversation are looked at, at most.
+/// Maximum number of sessions that a cancel of a conversation covers.
 const LARGEST_TREE: usize = 10_000;
 
-/// What a cancel names when a parent's end took its children along.
+/// The actor of a cancel that cascades from the end of the parent run.
 const PARENT_ENDED: &str = "parent_ended";
 
-/// The cancel of what falls with the end of the run that asked for it.
+/// The cancel request for descendants of a run that has ended.
 pub fn parent_ended(context: &Context<'_>) -> CancelRequest {
     CancelRequest {
         by: PARENT_ENDED.to_owned(),
@@ -117,7 +118,7 @@ pub fn parent_ended(context: &Context<'_>) -> CancelRequest {
     }
 }
 
-/// Ends what is open of `run` and below it.
+/// Once this returns, `run` and its open descendants are marked to end or have ended.
 pub fn fell(
     context: &mut Context<'_>,
     run: &Run,
@@ -126,7 +127,7 @@ pub fn fell(
     let mut scope = Scope {
         below: Below::of_run(run),
         top: run.session,
-        // A called run borrows a session that goes on without it.
+        // A called run works in its caller's session, which continues without it.
         stops: (!run.is_called())
             .then_some(run.session)
             .into_iter()
@@ -140,7 +141,7 @@ pub fn fell(
     Ok(done)
 }
 
-/// Ends what is open in `session` and below it.
+/// Once this returns, open runs of `session` and its descendants are marked to end or have ended.
 pub fn clear(
     context: &mut Context<'_>,
     session: &Session,
@@ -152,7 +153,7 @@ pub fn clear(
     mark(context, &mut scope, open, request, inherits)
 }
 
-/// Ends everything of `session` and of those below it.
+/// Once this returns, all work of `session` and its descendant sessions is marked or ended.
 fn clear_all(
     context: &mut Context<'_>,
     session: &Session,
@@ -162,7 +163,7 @@ fn clear_all(
     let mut scope = Scope::of(session, tree.iter().map(|one| one.id).collect());
     let mut open = scope.open(context, session.root)?;
     for one in &tree {
-        // Asked by a client in the name of the session: no run of it leads there.
+        // A client requested it on behalf of the session, so no run of the session is its ancestor.
         for answer in runs::live_answers_to(context.tx, one.id).map_err(db_fault)? {
             if open.iter().all(|known| known.id != answer.id) {
                 open.push(answer);
@@ -173,13 +174,14 @@ fn clear_all(
     mark(context, &mut scope, open, request, inherits)
 }
 
-/// What a cancel reaches.
+/// The scope of a cancel.
 struct Scope {
     /// The runs.
     below: Below,
-    /// The session that all of it lies in or below, but for answers to what it has asked others.
+    /// The topmost session; only answers that it requested from other sessions lie outside its
+    /// tree.
     top: SessionId,
-    /// Sessions whose work is cancelled.
+    /// Sessions in which the cancel comes into force.
     stops: Vec<SessionId>,
 }
 
@@ -197,9 +199,9 @@ impl Scope {
     }
 }
 
-/// Marks these runs, nearest first, so that no settling run in between takes the end of its
-/// child for its own. Then the cancel is in force in the sessions that are within its scope and
-/// have no other open work; elsewhere the ends of this scope are in the inbox.
+/// Marks these runs, ancestors first, so that no settling run in between ends as if its child had
+/// ended normally. The cancel then comes into force in the scope's sessions without other open work;
+/// in all other sessions, announces of this scope become `inbox` announces.
 fn mark(
     context: &mut Context<'_>,
     scope: &mut Scope,
@@ -214,7 +216,7 @@ fn mark(
             inherited: request.inherited || inherits(&run),
             ..request.clone()
         };
-        // What ended before in this very command may have taken it along.
+        // An earlier step of this command may have ended it as a descendant.
         let run = load(context, run.id)?;
         if !run.is_called() {
             let within = is_within(context.tx, run.session, scope.top).map_err(db_fault)?;

@@ -1,4 +1,4 @@
-//! Changes sessions that are there: names, model and folder, and the reset.
+//! Changes existing sessions: label, title, model, thinking level, folder, and the reset.
 
 use serde_json::json;
 
@@ -16,45 +16,46 @@ use crate::kernel::thinking::Thinking;
 use crate::store::clearings::Clearing;
 use crate::store::{db_fault, outbox, runs, sessions};
 
-/// New values for a session; `None` = as it is, `Some(None)` = none.
+/// New values for a session; `None` leaves a field unchanged, `Some(None)` clears it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PatchSession {
     /// The tenant.
     pub org: String,
-    /// Which.
+    /// Key of the session.
     pub key: SessionKey,
-    /// A name for look-ups.
+    /// Label for look-ups.
     pub label: Option<Option<String>>,
-    /// A heading for people.
+    /// Title for display.
     pub title: Option<Option<String>>,
     /// The model of its turns.
     pub model: Option<Option<String>>,
-    /// How much the model of its turns thinks.
+    /// Thinking level of its turns.
     pub thinking: Option<Option<Thinking>>,
-    /// The folder that its tools see.
+    /// Working folder of its tools.
     pub cwd: Option<Option<String>>,
-    /// Only if its version is this one.
+    /// Expected revision; a different one is a `conflict`.
     pub if_revision: Option<i64>,
 }
 
-/// A session that is to begin anew.
+/// A request to start a new generation of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResetSession {
     /// The tenant.
     pub org: String,
-    /// Which.
+    /// Key of the session.
     pub key: SessionKey,
-    /// Cancel its open runs first.
+    /// True to cancel its open runs first; otherwise open runs are a `conflict`.
     pub force: bool,
-    /// The generation that is to end; where another has begun already, nothing is done.
+    /// The generation to end; if a later one has begun, the reset changes nothing.
     pub if_generation: Option<i64>,
-    /// Who asks.
+    /// The actor, recorded on cancelled runs.
     pub by: String,
-    /// It is a person, or a client that acts for one, and no agent.
+    /// True if a user, or a client acting for one, resets; false if an agent does.
     pub by_person: bool,
 }
 
-/// The session has the new values; those that were not named stay. It is in use again.
+/// Once this returns, the session has the new values, is not archived, and held announces are
+/// offered again.
 pub fn patch(context: &mut Context<'_>, patch: PatchSession) -> Result<Reply, Fault> {
     let mut session = find(context, &patch.org, &patch.key)?;
     if let Some(revision) = patch.if_revision
@@ -97,9 +98,9 @@ pub fn patch(context: &mut Context<'_>, patch: PatchSession) -> Result<Reply, Fa
     Ok(Reply::Session(Box::new(session), false))
 }
 
-/// The session begins anew, in a new generation: what was said before is kept and shown, and
-/// no model sees it. With open runs it is refused, or with `force` these are marked to end and
-/// named, and the end of the last of them is the end of the generation.
+/// Once this returns, a new generation has begun: older messages are kept and shown, but no model
+/// sees them. Open runs are a `conflict`; with `force` they are marked to end and returned, and the
+/// end of the last one starts the new generation.
 pub fn reset(context: &mut Context<'_>, reset: ResetSession) -> Result<Reply, Fault> {
     let session = find(context, &reset.org, &reset.key)?;
     if let Some(generation) = reset.if_generation
@@ -128,13 +129,13 @@ pub fn reset(context: &mut Context<'_>, reset: ResetSession) -> Result<Reply, Fa
         clear::ask(context, &session, Clearing::Reset)?;
         return Ok(Reply::Stopping(stopping));
     }
-    // What the end of those runs left may have taken the row along.
+    // The end of these runs may have changed or removed the row.
     let session = find(context, &reset.org, &reset.key)?;
     let session = begin_anew(context, session)?;
     Ok(Reply::Session(Box::new(session), false))
 }
 
-/// A repeat of a reset that was carried out, or one of somebody who has not seen it.
+/// A repeat of a completed reset gets the session; a generation in the future is a `conflict`.
 fn already_another(session: Session, expected: i64) -> Result<Reply, Fault> {
     if session.generation > expected {
         return Ok(Reply::Session(Box::new(session), false));
@@ -150,7 +151,8 @@ fn already_another(session: Session, expected: i64) -> Result<Reply, Fault> {
     .with("generation", session.generation))
 }
 
-/// The next generation of the session has begun. The caller knows that nothing in it is open.
+/// Once this returns, the session's next generation has begun. The caller ensures that no run is
+/// open in it.
 pub fn begin_anew(context: &mut Context<'_>, mut session: Session) -> Result<Session, Fault> {
     session.generation += 1;
     write(context, &mut session)?;
@@ -163,7 +165,7 @@ pub fn begin_anew(context: &mut Context<'_>, mut session: Session) -> Result<Ses
             "revision": session.ver,
         }),
     );
-    // What waited for the end of its turns can be told now.
+    // Announces that waited for the end of its turns can be delivered now.
     if outbox::has_pending(context.tx, session.id).map_err(db_fault)? {
         context.effect(Effect::Deliverable(session.id));
     }
@@ -182,7 +184,7 @@ fn write(context: &mut Context<'_>, session: &mut Session) -> Result<(), Fault> 
     sessions::update(context.tx, session, context.now.wall).map_err(db_fault)
 }
 
-/// Somebody uses the session: what is held for it is offered again.
+/// Offers held announces again, because the session is in use.
 pub fn touch(context: &mut Context<'_>, session: SessionId) -> Result<(), Fault> {
     if outbox::offer_all(context.tx, session).map_err(db_fault)? {
         context.effect(Effect::Deliverable(session));

@@ -1,4 +1,5 @@
-//! Deletes sessions that were to go once all is told (`cleanup: delete`), as soon as it is.
+//! Deletes sessions with `cleanup: delete` as soon as every announce of theirs is delivered. Called
+//! at the end of runs and announces.
 
 use std::collections::HashSet;
 
@@ -10,10 +11,10 @@ use crate::kernel::run::Run;
 use crate::kernel::session::{Cleanup, Owner, Session, SessionMode};
 use crate::store::{db_fault, outbox, runs, sessions};
 
-/// A tree of more sessions than this is not looked through; it goes when it is deleted by name.
+/// Maximum number of sessions in a tree that is checked; a larger one is only deleted explicitly.
 const MOST: usize = 1000;
 
-/// The end of this run was told, acknowledged or dismissed.
+/// Cleans up after the announce of this run was delivered, acknowledged or dismissed.
 pub fn after(context: &mut Context<'_>, run: RunId) -> Result<(), Fault> {
     match runs::line(context.tx, run).map_err(db_fault)? {
         Some(line) => after_in(context, line.session),
@@ -21,12 +22,13 @@ pub fn after(context: &mut Context<'_>, run: RunId) -> Result<(), Fault> {
     }
 }
 
-/// This run has ended, and nobody is told.
+/// Cleans up after the end of a run without an announce.
 pub fn after_run(context: &mut Context<'_>, run: &Run) -> Result<(), Fault> {
     after_in(context, run.session)
 }
 
-/// Deletes the topmost session at or above this one that was to go and may go now.
+/// Deletes the topmost session, from this one upwards, that is due for deletion and has no open
+/// work.
 fn after_in(context: &mut Context<'_>, session: SessionId) -> Result<(), Fault> {
     let mut topmost = None;
     let mut at = Some(session);
@@ -46,7 +48,7 @@ fn after_in(context: &mut Context<'_>, session: SessionId) -> Result<(), Fault> 
     }
 }
 
-/// Has every run in the tree of `top` ended, and is every end of them told?
+/// True if every run in the tree of `top` has ended and every announce of theirs is delivered.
 fn is_over(context: &mut Context<'_>, top: &Session) -> Result<bool, Fault> {
     let tx = &mut *context.tx;
     let mut tree = vec![top.id];
@@ -65,7 +67,8 @@ fn is_over(context: &mut Context<'_>, top: &Session) -> Result<bool, Fault> {
             if entry.state != "delivered" {
                 return Ok(false);
             }
-            // An inbox that goes along, or an agent's, is acknowledged by nobody.
+            // Only a client acknowledges an inbox, and one inside the tree is deleted along with
+            // it.
             if !inside.contains(&entry.target)
                 && let Some(target) = sessions::by_id(tx, entry.target).map_err(db_fault)?
                 && target.owner == Owner::Client

@@ -1,6 +1,6 @@
-//! Resets and deletions that were asked for while runs were open: the wish is a row, and the
-//! transaction in which the last of these runs ends carries it out. No kill in between leaves
-//! runs cancelled and the session as it was, and none does it twice.
+//! Resets and deletions requested while runs were open: the request is a row, and the transaction
+//! in which the last of these runs ends carries it out. So no kill leaves the runs cancelled and
+//! the session unchanged, or carries it out twice.
 
 use super::change_session::begin_anew;
 use super::context::Context;
@@ -13,23 +13,22 @@ use crate::kernel::session::Session;
 use crate::store::clearings::{self, Clearing};
 use crate::store::{db_fault, sessions};
 
-/// Once the runs that are open now have ended, this becomes of the session; until then nothing
-/// begins in it.
+/// Schedules a reset or deletion for when the last open run ends. New runs are refused until then.
 pub fn ask(context: &mut Context<'_>, session: &Session, what: Clearing) -> Result<(), Fault> {
     clearings::insert(context.tx, session.id, what, context.now.wall).map_err(db_fault)
 }
 
-/// Whatever waited for the end of runs and has nothing to wait for any more is carried out.
-/// Looked at whenever a run has ended, and at a start: a run may have been lost with its row.
+/// Carries out every scheduled reset and deletion that has no open runs left. Called whenever a run
+/// ends, and at a start, because a run's row may have been lost.
 pub fn carry_out(context: &mut Context<'_>) -> Result<(), Fault> {
     for (id, what) in clearings::some(context.tx).map_err(db_fault)? {
         let Some(session) = sessions::by_id(context.tx, id).map_err(db_fault)? else {
-            // Its own end has taken it along (`cleanup: delete`), or something above has.
+            // The end of a run has deleted it (`cleanup: delete`), or an ancestor was deleted.
             clearings::remove(context.tx, id).map_err(db_fault)?;
             continue;
         };
         let is_in_the_way = |run: &Run| match what {
-            // What clients have asked for on the session's behalf goes on.
+            // Runs in other sessions continue unless they were cancelled with it.
             Clearing::Reset => run.session == id || run.cancel.is_some(),
             Clearing::Delete => true,
         };
@@ -48,12 +47,12 @@ pub fn carry_out(context: &mut Context<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Is the session to begin anew, or to go, itself or with one above it?
+/// True if a reset of the session, or a deletion of it or an ancestor, is scheduled.
 pub fn is_to_come(context: &mut Context<'_>, session: SessionId) -> Result<bool, Fault> {
     Ok(pending(context, session)?.is_some())
 }
 
-/// Refuses what would begin in or below a session that is to begin anew or to go.
+/// Refuses new work in a session with a scheduled reset, or in the tree of a scheduled deletion.
 pub fn refuse(context: &mut Context<'_>, session: SessionId) -> Result<(), Fault> {
     let Some(what) = pending(context, session)? else {
         return Ok(());
@@ -77,7 +76,7 @@ fn pending(context: &mut Context<'_>, session: SessionId) -> Result<Option<Clear
     let mut at = Some(session);
     while let Some(id) = at {
         match clearings::of(context.tx, id).map_err(db_fault)? {
-            // A reset is a matter of the session itself.
+            // A reset affects only the session itself.
             Some(Clearing::Reset) if id != session => {}
             Some(what) => return Ok(Some(what)),
             None => {}

@@ -1,4 +1,4 @@
-//! Parks runs, and ends runs that end without an outcome of their own.
+//! Parks runs, and ends runs other than by the outcome of a step.
 
 use super::context::Context;
 use super::moves::{end_turn, load, move_run};
@@ -10,46 +10,46 @@ use crate::kernel::run::{Run, RunError};
 use crate::kernel::step::Intent;
 use crate::kernel::text::storable;
 
-/// The end of a turn, as its runner sees it.
+/// The end of a turn as the runner decides it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TurnEnd {
     /// The final text.
     pub text: Option<String>,
-    /// Its next steps if something was said to it meanwhile; it then goes on with them.
+    /// Next steps for the case that a steer message is waiting; the turn then continues with them.
     pub more: Vec<Intent>,
 }
 
-/// Why an open run is to end without an outcome of its own.
+/// Why an open run ends other than by the outcome of a step.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Conclusion {
-    /// Its cancel was asked for and its executor has stopped.
+    /// A cancel was requested and the executor has stopped.
     ExecutorGone {
-        /// Processes that it had started and that could not be ended.
+        /// Process ids of its child processes that could not be stopped.
         left: Vec<u32>,
     },
-    /// Its turn is over, and no step's outcome says so.
+    /// Its turn has ended without a further step.
     EndTurn(TurnEnd),
-    /// Its limit passed; checked again in the transaction.
+    /// Its time limit passed; checked again in the transaction.
     TimedOut,
-    /// It cannot go on.
+    /// It failed.
     Failed(RunError),
-    /// It cannot go on, and what it has found so far is its result.
+    /// It failed, and its partial findings are its result.
     Cut {
-        /// Why.
+        /// The error.
         error: RunError,
-        /// What it has found.
+        /// The partial findings.
         found: String,
     },
 }
 
-/// The run is back in its queue, at a step boundary.
+/// Once this returns, the run is back in its queue, at a step boundary.
 pub fn park(context: &mut Context<'_>, id: RunId) -> Result<Reply, Fault> {
     let run = load(context, id)?;
     let run = move_run(context, &run, RunEvent::Parked)?;
     Ok(after(run))
 }
 
-/// The run has ended, or is marked to end. A run that has ended already stays as it is.
+/// Once this returns, the run has ended or is marked to end. A run that had ended is unchanged.
 pub fn conclude(context: &mut Context<'_>, id: RunId, why: Conclusion) -> Result<Reply, Fault> {
     let run = load(context, id)?;
     if run.state.is_terminal() {

@@ -1,5 +1,4 @@
-//! What a command works in: the transaction, the time, and what it leaves to be done after
-//! the commit.
+//! The context of a command: its transaction, its time, and the effects for after the commit.
 
 use serde_json::{Value, json};
 
@@ -24,56 +23,57 @@ use crate::store::events::{Circumstances, NewEvent};
 use crate::store::tx::{DbError, Tx};
 use crate::store::{db_fault, events, messages, steps};
 
-/// Settings that commands obey.
+/// Settings that commands apply.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Limits of spawning.
     pub limits: SpawnLimits,
-    /// What becomes of open runs after a kill.
+    /// How open runs are recovered after a kill.
     pub recovery: RecoveryPolicy,
     /// What sessions may do with each other.
     pub policy: Policy,
-    /// The most turns of an exchange of replies after the first answer.
+    /// Maximum number of turns of a reply exchange after the first answer.
     pub max_ping_pong: u32,
-    /// When calls of an agent are let through no more.
+    /// When calls of a failing agent are refused.
     pub breaker: BreakerPolicy,
-    /// What a run that nobody's run has asked for may use at most, with all runs below it.
+    /// Budget of a run without a parent run, shared with its descendants.
     pub tree_budget: Budget,
-    /// So many audit rows are kept, the newest.
+    /// Maximum number of audit rows; the newest are kept.
     pub audit_rows: u32,
-    /// So many memories a name space may have.
+    /// Maximum number of memories per namespace.
     pub max_memories: u32,
-    /// What is told of when it is passed.
+    /// Thresholds that raise a usage alert.
     pub thresholds: Thresholds,
 }
 
-/// A run that wants a slot.
+/// A run that waits for a slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ticket {
     /// The run.
     pub run: RunId,
-    /// Its session: one turn at a time.
+    /// Its session, which has one turn at a time.
     pub session: SessionId,
-    /// Levels below a root session. A called run has the turn of a higher one in its session.
+    /// Levels below a root session. A called run has a greater depth than its caller in the same
+    /// session.
     pub depth: u32,
-    /// It is called: in the turn of this run, by this step of it.
+    /// For a called run: the run whose turn it leases, and that run's step.
     pub called_by: Option<(RunId, u32)>,
-    /// Slots are shared out fairly between these.
+    /// Slots are shared fairly between root sessions.
     pub root_session: SessionId,
-    /// Within a root session, between these.
+    /// Within a root session, slots are shared fairly between requesters.
     pub requester: SessionId,
-    /// Its queue.
+    /// Its lane.
     pub lane: Lane,
-    /// It held a slot before, or brings announces: it goes before new work.
+    /// It held a slot before, delivers announces, or is a called run; it goes before new work.
     pub first: bool,
-    /// It is in the middle of its session's turn: nobody else has one there before it goes on.
+    /// It is in the middle of its session's turn, so no other turn may begin there first.
     pub in_turn: bool,
-    /// Not before this point.
+    /// Earliest start time; used for recovery backoff.
     pub not_before: Option<Timestamp>,
 }
 
 impl Ticket {
-    /// The ticket of a queued run; `in_turn`: it is in the middle of a turn.
+    /// The ticket of a queued run; `in_turn` says whether it is in the middle of a turn.
     pub fn of(run: &Run, in_turn: bool) -> Ticket {
         let step = run.delegated.as_ref().map(|of| of.step);
         Ticket {
@@ -90,68 +90,68 @@ impl Ticket {
             in_turn,
             first: run.started_at.is_some()
                 || run.origin == RunOrigin::Wake
-                // Part of a turn that goes on.
+                // It is part of a turn under way.
                 || run.is_called(),
             not_before: run.not_before,
         }
     }
 }
 
-/// A time for which an outcome from elsewhere is waited for.
+/// A pending wait with a deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Window {
-    /// Of this step of a run.
+    /// The wait of a run's step.
     Step(RunId, u32),
-    /// Of a client's call that has made this run.
+    /// The wait of a client's call for the reply of this run.
     Call(RunId),
 }
 
-/// That a run has another one do something.
+/// The start of a delegation, for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Begun {
-    /// The run that does it.
+    /// The child run.
     pub run: RunId,
-    /// The run that has asked for it.
+    /// The parent run.
     pub parent: RunId,
-    /// The trace of both.
+    /// The trace id of both.
     pub trace: String,
-    /// Who carries it out.
+    /// The agent that carries it out.
     pub agent: AgentId,
-    /// For whom.
+    /// The agent of the parent run.
     pub supervisor: AgentId,
-    /// By which tool; `spawn` where its caller does not wait.
+    /// The delegation mode; `spawn` if the parent does not wait.
     pub face: &'static str,
-    /// The start of what is to be done.
+    /// The beginning of the task.
     pub task: String,
 }
 
-/// How a run ended that another run had asked for.
+/// The end of a delegation, for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delegation {
-    /// The run.
+    /// The child run.
     pub run: RunId,
-    /// The run that had asked for it.
+    /// The parent run.
     pub parent: RunId,
-    /// The trace of both.
+    /// The trace id of both.
     pub trace: String,
-    /// Who carried it out.
+    /// The agent that carried it out.
     pub agent: AgentId,
-    /// By which tool it was asked for; `spawn` where its caller did not wait.
+    /// The delegation mode; `spawn` if the parent did not wait.
     pub face: &'static str,
-    /// How it ended.
+    /// The child run's outcome.
     pub outcome: Outcome,
-    /// How long after it was accepted, milliseconds.
+    /// Milliseconds from accepted to ended.
     pub lived_ms: u64,
-    /// Tool calls that it made.
+    /// Number of tool calls that it made.
     pub tool_calls: u32,
-    /// What it used.
+    /// Model usage of the run.
     pub usage: Usage,
-    /// The start of its result, or why it has none.
+    /// The beginning of its result, or of its error.
     pub said: String,
 }
 
 impl Delegation {
-    /// How this run ended, if it has and another one had asked for it.
+    /// The end of this run's delegation; `None` if it is open or has no parent run.
     pub fn of(run: &Run) -> Option<Delegation> {
         let (RunState::Ended(outcome), Some(parent)) = (run.state, run.parent_run) else {
             return None;
@@ -173,7 +173,7 @@ impl Delegation {
         })
     }
 
-    /// By which tool a run was asked for; `spawn` where its caller did not wait.
+    /// The delegation mode of a run; its origin (such as `spawn`) if no step waits for it.
     pub fn face(run: &Run) -> &'static str {
         match &run.delegated {
             Some(delegated) => delegated.face.as_str(),
@@ -182,77 +182,78 @@ impl Delegation {
     }
 }
 
-/// What the log of an earlier life may lack of a run.
+/// The log line that the previous process may not have written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Untold {
-    /// That it begins.
+    /// The line about the start.
     Begin,
-    /// How it ended.
+    /// The line about the end.
     End,
 }
 
-/// What the registry must do after the commit.
+/// Work for the registry after the commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// The run wants a slot.
+    /// The run waits for a slot.
     Enqueue(Ticket),
-    /// Its executor must stop.
+    /// The run's executor must stop.
     StopExecutor(RunId),
-    /// A step of it that waited may be carried out now, by whoever holds it.
+    /// A waiting step of the run may be carried out now by its drive task.
     Released(RunId),
-    /// It is settling, or holds still while its time counts, and has so much of its limit left.
+    /// The run is settling, or paused while its time counts, with this many milliseconds left of
+    /// its limit.
     Settling(RunId, Option<u64>),
-    /// It holds still in the middle of this session's turn, which stays its own; so many levels
-    /// below a root session.
+    /// The run is paused in the middle of this session's turn and keeps the turn; the number is its
+    /// depth.
     Paused(RunId, SessionId, u32),
-    /// The window is over at this point.
+    /// The wait has this deadline.
     Window(Window, Timestamp),
-    /// Nobody waits for the window any more.
+    /// The wait is over and needs no timer.
     WindowClosed(Window),
-    /// A turn that answers another session has ended, and what follows is due.
+    /// A turn that answered another session has ended, and its follow-up is due.
     Exchange(RunId),
-    /// It has ended.
+    /// The run has ended.
     Ended(RunId),
-    /// It has ended, and programs may still carry its environment.
+    /// The run has ended, and processes may still hold its environment.
     Carried(RunId),
-    /// It has ended so, and so many milliseconds after it was accepted.
+    /// The run has ended with this outcome, this many milliseconds after it was accepted.
     Outcome(RunId, Outcome, u64),
-    /// A run has another do something.
+    /// A delegation has started.
     DelegationBegun(Box<Begun>),
-    /// What a run had another do is over.
+    /// A delegation has ended.
     DelegationOver(Box<Delegation>),
-    /// The daemon may have been killed before this was said of the run.
+    /// A kill may have prevented this log line of the run.
     Untold(RunId, Untold),
     /// Stored agents or trusted projects have changed.
     AgentsChanged,
-    /// It is to be recovered once it is clear how old it is.
+    /// The run must be recovered once its age can be determined.
     Doubted(RunId, Loss),
-    /// Something waits to be told to this session, and no turn is going on there.
+    /// The session has undelivered announces and no turn under way.
     Deliverable(SessionId),
-    /// A deleted session has left something that is to be taken away.
+    /// A deleted session has rows to purge.
     Purge(SessionId),
 }
 
-/// What a command works in.
+/// The context of one command.
 pub struct Context<'a> {
     /// The transaction.
     pub tx: &'a mut dyn Tx,
-    /// Mints ids.
+    /// Source of ids.
     pub clock: &'a Clock,
     /// The time of this command.
     pub now: Moment,
-    /// Settings that commands obey.
+    /// Settings that commands apply.
     pub settings: &'a Settings,
     sequence: &'a mut Sequence,
     events: Vec<NewEvent>,
-    /// What is known already of the sessions and runs of these events.
+    /// Cache of the session keys and run trees for these events.
     keys: Vec<(SessionId, Option<String>)>,
     trees: Vec<(RunId, Circumstances)>,
     effects: Vec<Effect>,
 }
 
 impl<'a> Context<'a> {
-    /// A context for one command.
+    /// Creates the context of one command.
     pub fn new(
         tx: &'a mut dyn Tx,
         clock: &'a Clock,
@@ -272,7 +273,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Writes the events of this command; what is left to do after the commit.
+    /// Writes the events of this command and returns its effects.
     pub fn finish(mut self) -> Result<Vec<Effect>, Fault> {
         let told = std::mem::take(&mut self.events);
         if !told.is_empty() {
@@ -286,8 +287,8 @@ impl<'a> Context<'a> {
         Ok(self.effects)
     }
 
-    /// What an event says of its session and run beside their ids. Most commands have their
-    /// rows in hand and read nothing here.
+    /// The session key and run tree of an event. Most commands have cached them, so nothing is
+    /// read.
     fn circumstances(&mut self, event: &NewEvent) -> Result<Circumstances, DbError> {
         let mut about = Circumstances::default();
         if let Some(run) = event.run {
@@ -315,38 +316,38 @@ impl<'a> Context<'a> {
         Ok(about)
     }
 
-    /// The key of a session whose row may be gone by the end of the command.
+    /// Caches the key of a session whose row may be gone by the end of the command.
     pub fn knows_key(&mut self, session: SessionId, key: &SessionKey) {
         if self.keys.iter().all(|(id, _)| *id != session) {
             self.keys.push((session, Some(key.to_string())));
         }
     }
 
-    /// A number that nobody had before.
+    /// Takes a new sequence number, unique in the store.
     pub fn take_seq(&mut self) -> Result<i64, Fault> {
         self.sequence.take(self.tx, 1).map_err(db_fault)
     }
 
-    /// A fresh message id.
+    /// Generates a message id.
     pub fn message_id(&self) -> MessageId {
         MessageId(self.clock.new_id())
     }
 
-    /// Leaves `effect` to be done after the commit.
+    /// Adds an effect for after the commit; duplicates are dropped.
     pub fn effect(&mut self, effect: Effect) {
         if !self.effects.contains(&effect) {
             self.effects.push(effect);
         }
     }
 
-    /// Asks for a slot for `run` after the commit.
+    /// Requests a slot for `run` after the commit.
     pub fn enqueue(&mut self, run: &Run) -> Result<(), Fault> {
         let in_turn = steps::is_in_turn(self.tx, run).map_err(db_fault)?;
         self.effect(Effect::Enqueue(Ticket::of(run, in_turn)));
         Ok(())
     }
 
-    /// An event about `run`.
+    /// Adds an event about `run`.
     pub fn emit(&mut self, kind: EventKind, run: &Run, data: Value) {
         self.knows_key(run.session, &run.session_key);
         if self.trees.iter().all(|(id, _)| *id != run.id) {
@@ -368,7 +369,7 @@ impl<'a> Context<'a> {
         });
     }
 
-    /// An event about a session.
+    /// Adds an event about a session.
     pub fn emit_session(&mut self, kind: EventKind, session: &Session, data: Value) {
         self.knows_key(session.id, &session.key);
         self.events.push(NewEvent {
@@ -381,7 +382,7 @@ impl<'a> Context<'a> {
         });
     }
 
-    /// An event about telling the end of `run` to the session `target`.
+    /// Adds an event about the announce of `run` to the session `target`.
     pub fn emit_announce(
         &mut self,
         kind: EventKind,
@@ -400,7 +401,7 @@ impl<'a> Context<'a> {
         });
     }
 
-    /// An event about a tenant's own things.
+    /// Adds an event about a tenant.
     pub fn emit_org(&mut self, kind: EventKind, org: &str, data: Value) {
         self.events.push(NewEvent {
             kind,
@@ -412,7 +413,7 @@ impl<'a> Context<'a> {
         });
     }
 
-    /// An event about the daemon itself.
+    /// Adds an event about the daemon itself.
     pub fn emit_gateway(&mut self, kind: EventKind, data: Value) {
         self.events.push(NewEvent {
             kind,
@@ -424,8 +425,7 @@ impl<'a> Context<'a> {
         });
     }
 
-    /// An event that a person should look at; `about`: the session and the run that it is a
-    /// matter of, if it is one of such.
+    /// Adds an alert for operators; `about` is the session and run concerned, if any.
     pub fn alert(&mut self, about: (Option<SessionId>, Option<RunId>), data: Value) {
         self.events.push(NewEvent {
             kind: EventKind::AlertRaised,
@@ -437,7 +437,7 @@ impl<'a> Context<'a> {
         });
     }
 
-    /// Appends messages to a transcript and says so in the event log.
+    /// Appends messages to a transcript, with an event for each.
     pub fn append(
         &mut self,
         org: &str,
@@ -447,7 +447,7 @@ impl<'a> Context<'a> {
     ) -> Result<Vec<Message>, Fault> {
         let appended =
             messages::append(self.tx, session, generation, new, self.now.wall).map_err(db_fault)?;
-        // Nobody outside is told of an answer that has nothing to say.
+        // Silent answers get no event.
         for message in appended.iter().filter(|message| !message.silent) {
             self.added(
                 org,
@@ -461,7 +461,7 @@ impl<'a> Context<'a> {
         Ok(appended)
     }
 
-    /// Appends messages of `run` to its session's transcript, and says so in the event log.
+    /// Appends messages of `run` to its session's transcript, with an event for each.
     pub fn append_of(
         &mut self,
         run: &Run,
@@ -475,7 +475,7 @@ impl<'a> Context<'a> {
         self.append(&run.org, run.session, run.generation, new)
     }
 
-    /// Says in the event log that a transcript has a new entry.
+    /// Adds an event about a new transcript entry.
     pub fn added(
         &mut self,
         org: &str,

@@ -1,4 +1,4 @@
-//! Makes sessions.
+//! Creates sessions.
 
 use serde_json::json;
 
@@ -12,33 +12,33 @@ use crate::kernel::session::{Cleanup, Owner, Session, SessionMode};
 use crate::kernel::thinking::Thinking;
 use crate::store::{db_fault, sessions};
 
-/// A new session or run needs its ids minted before the command, so that a repeat of the
-/// command makes the same thing.
+/// A new session. Its id is generated before the command, so that a repeat creates the same
+/// session.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewSession {
     /// Its id.
     pub id: SessionId,
     /// The tenant.
     pub org: String,
-    /// Its address; made from agent and id if unset.
+    /// Its key; derived from agent and id if unset.
     pub key: Option<SessionKey>,
-    /// Who answers in it.
+    /// Whether an agent or a client answers in it.
     pub owner: Owner,
     /// The agent of its turns.
     pub agent: AgentId,
-    /// A name for look-ups.
+    /// Label for look-ups.
     pub label: Option<String>,
-    /// A heading for people.
+    /// Title for display.
     pub title: Option<String>,
-    /// How much the model of its turns thinks; the agent's habit if unset.
+    /// Thinking level of its turns; the agent's default if unset.
     pub thinking: Option<Thinking>,
-    /// The folder that its tools see.
+    /// Working folder of its tools.
     pub cwd: Option<String>,
-    /// Give the session that is there (agent and owner being the same) instead of refusing.
+    /// True to return an existing session (same agent and owner) instead of refusing.
     pub get_existing: bool,
 }
 
-/// The session is there, new or as it was.
+/// Once this returns, the session exists, new or unchanged.
 pub fn create(context: &mut Context<'_>, new: NewSession) -> Result<Reply, Fault> {
     let key = new.key.clone().unwrap_or_else(|| match new.owner {
         Owner::Agent => SessionKey::root(&new.agent, new.id),
@@ -101,7 +101,7 @@ fn root(context: &Context<'_>, new: &NewSession, key: SessionKey) -> Session {
     }
 }
 
-/// A root session for a turn that found none.
+/// Once this returns, a new root session exists for a turn that found none.
 pub fn for_turn(
     context: &mut Context<'_>,
     org: &str,
@@ -126,7 +126,7 @@ pub fn for_turn(
     Ok(session)
 }
 
-/// The session is in the table, and the event log says so.
+/// Once this returns, the session is stored, with an event.
 pub fn insert(context: &mut Context<'_>, session: &Session) -> Result<(), Fault> {
     let seq = context.take_seq()?;
     sessions::insert(context.tx, seq, session).map_err(db_fault)?;

@@ -1,5 +1,5 @@
-//! Runs that carry out a call of a tool of another run: the session that an earlier one has left
-//! and that goes on, what binds the run to its call, and how the call gets its outcome.
+//! Runs that carry out a tool call of another run: finds the session that continues, binds the run
+//! to its call, and gives the call its outcome.
 
 use serde_json::json;
 
@@ -21,11 +21,10 @@ use crate::kernel::stop::Beginner;
 use crate::kernel::text::preview;
 use crate::store::{db_fault, runs, sessions, steps, waits};
 
-/// The most characters that are shown of a task.
+/// Maximum number of characters of a task in an event.
 const TASK: usize = 200;
 
-/// The session in which an earlier child of the same agent has worked for this parent, and
-/// which is free.
+/// The session to continue: an idle child session of this parent with the same agent.
 pub fn session(
     context: &mut Context<'_>,
     key: &SessionKey,
@@ -69,7 +68,7 @@ pub fn session(
     Ok(session)
 }
 
-/// The run carries out this call, within what is left of its caller's time.
+/// Binds the run to this call and limits it to the time that its caller has left.
 pub fn bind(
     context: &Context<'_>,
     run: &mut Run,
@@ -89,7 +88,7 @@ pub fn bind(
     };
 }
 
-/// Whoever tells of delegations is told of this one.
+/// Emits the effect that logs the start of a delegation.
 pub fn begun(
     context: &mut Context<'_>,
     caller: &Run,
@@ -108,7 +107,7 @@ pub fn begun(
     })));
 }
 
-/// The stream of a planner says whom it delegates to.
+/// Emits a `delegation.start` event on the planner's stream.
 pub fn planned(
     context: &mut Context<'_>,
     (caller, step): (&Run, &Step),
@@ -126,7 +125,7 @@ pub fn planned(
     context.emit(EventKind::DelegationStart, caller, data);
 }
 
-/// The step of `caller` waits for the end of `run`, which carries out its call.
+/// Once this returns, the step of `caller` waits for the end of `run`, which carries out its call.
 pub fn wait(context: &mut Context<'_>, caller: &Run, step: &Step, run: RunId) -> Result<(), Fault> {
     let wait = Wait {
         kind: WaitKind::Child,
@@ -135,8 +134,8 @@ pub fn wait(context: &mut Context<'_>, caller: &Run, step: &Step, run: RunId) ->
     waiting::begin(context, caller, step, wait, &[run.0])
 }
 
-/// What the step of `waiter` is told of the run that carries out its call, if that is what it
-/// waits for.
+/// The result for the step of `waiter`, with whether it is an error; `None` unless the awaited run
+/// carries out that step's call.
 pub fn outcome(
     context: &mut Context<'_>,
     waiter: RunId,
@@ -165,8 +164,8 @@ pub fn outcome(
     )))
 }
 
-/// A step of `child` is shown to the run whose call it carries out, if that one may see it: as
-/// progress, or as it is told of (`told`) with whose it is.
+/// Shows a step of `child` on the stream of its caller, as far as the delegation mode allows: as
+/// progress, or as the event `told` marked with its source.
 pub fn show(
     context: &mut Context<'_>,
     child: &Run,
@@ -189,8 +188,8 @@ pub fn show(
     }
 }
 
-/// An event of `caller`. What it has called may still be stopping when it has ended, and an end
-/// is the last of a run.
+/// Emits an event of `caller`, unless it has ended: `run.ended` must be the last event of a run,
+/// and a called run may still be stopping then.
 pub fn tell(
     context: &mut Context<'_>,
     caller: RunId,
@@ -204,7 +203,7 @@ pub fn tell(
     Ok(())
 }
 
-/// The step's run has ended without it: what carries out its call ends too.
+/// Cascades the end of a step's run to the run that carries out the step's call.
 pub fn give_up(context: &mut Context<'_>, run: &Run, step: &Step) -> Result<(), Fault> {
     if step.waits.map(|wait| wait.kind) != Some(WaitKind::Child) {
         return Ok(());

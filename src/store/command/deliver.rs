@@ -1,4 +1,4 @@
-//! Tells requesters how their runs ended, and takes their acknowledgement.
+//! Delivers announces of ended runs to their requesters, and records acknowledgements.
 
 use serde_json::json;
 
@@ -17,12 +17,13 @@ use crate::kernel::session::{Owner, Session};
 use crate::store::outbox::{AT_ONCE, Entry};
 use crate::store::{db_fault, messages, outbox, runs, sessions, steps};
 
-/// Why an announce is held whose session was deleted.
+/// The hold reason of an announce whose session was deleted.
 pub const GONE: &str = "gone";
 
-/// What waits to be told to this session stands in its transcript, unless a turn is going on
-/// there; a run that must see it is queued. `unable` says why no wake run can be made: what
-/// would need one is then held, and offered again when the session is next touched.
+/// Once this returns, the session's pending announces are in its transcript, unless a turn is under
+/// way there, and a run that must see them is queued. `unable` is the reason why no wake run could
+/// be created; announces that need one are then held, and offered again when the session is next
+/// used.
 pub fn deliver(
     context: &mut Context<'_>,
     target: SessionId,
@@ -45,10 +46,10 @@ pub fn deliver(
     if session.owner == Owner::Agent
         && (is_in_turn(context, &live)? || clear::is_to_come(context, target)?)
     {
-        // The end of that turn looks again, and so does what is to become of the session.
+        // The end of that turn, or of the scheduled reset or deletion, triggers another delivery.
         return Ok(Reply::Done);
     }
-    // What was asked for before a reset is told, and wakes nobody.
+    // Announces requested before a reset are delivered but wake no agent.
     let wakes = |entry: &Entry| {
         session.owner == Owner::Agent
             && entry.policy.wakes()
@@ -78,14 +79,14 @@ pub fn deliver(
     Ok(Reply::Done)
 }
 
-/// Looks once more where there may be more than one delivery takes.
+/// Schedules another delivery if there may be more announces than one delivery takes.
 fn again(context: &mut Context<'_>, target: SessionId, taken: usize) {
     if taken == AT_ONCE as usize {
         context.effect(super::Effect::Deliverable(target));
     }
 }
 
-/// Is a turn going on, be it that its run waits for a slot to go on with it?
+/// True if a turn is under way, including one that waits for a slot to continue.
 fn is_in_turn(context: &mut Context<'_>, live: &[Run]) -> Result<bool, Fault> {
     for run in live {
         let goes_on = match run.state {
@@ -100,7 +101,7 @@ fn is_in_turn(context: &mut Context<'_>, live: &[Run]) -> Result<bool, Fault> {
     Ok(false)
 }
 
-/// Will the next model call of this run see what is told now, without anybody asking for it?
+/// True if a model call of this run will see the new announces without further action.
 fn comes_to_see(run: &Run) -> bool {
     match run.state {
         RunState::Settling => true,
@@ -109,19 +110,19 @@ fn comes_to_see(run: &Run) -> bool {
     }
 }
 
-/// How many bytes the announces of one turn may still have. What does not fit is told without
-/// its text, which `runs.get` has.
+/// Byte budget for the announces of one turn. An announce that does not fit is delivered without
+/// its text, which `runs.get` returns.
 pub struct Budget {
     left: usize,
-    /// Announces that are still to come.
+    /// Number of announces that still follow.
     behind: usize,
 }
 
-/// The head of one announce has so many bytes at most, for nearly all of them.
+/// Byte limit that covers the head of nearly every announce.
 const HEAD: usize = 1024;
 
 impl Budget {
-    /// For `count` announces, beside those that stand in the transcript and no turn has seen.
+    /// The budget for `count` announces, less those in the transcript that no turn has seen.
     pub fn of(context: &mut Context<'_>, session: &Session, count: usize) -> Result<Self, Fault> {
         let unseen = messages::announce_bytes_at_end(context.tx, session.id).map_err(db_fault)?;
         Ok(Budget {
@@ -139,7 +140,7 @@ impl Budget {
     }
 }
 
-/// One announce stands in the transcript; its entry.
+/// Once this returns, the announce is in the transcript; returns its entry.
 pub fn tell(
     context: &mut Context<'_>,
     session: &Session,
@@ -172,7 +173,7 @@ pub fn tell(
     let appended = context.append(&session.org, session.id, session.generation, vec![message])?;
     let seq = appended.first().map_or(0, |message| message.seq);
     let now = context.now.wall;
-    // What was asked for before a reset is an old matter.
+    // An announce requested before a reset must not wake the agent.
     let quietly = entry.target_generation != session.generation;
     outbox::mark_delivered(context.tx, entry.seq, seq, quietly, now).map_err(db_fault)?;
     context.knows_key(session.id, &session.key);
@@ -186,8 +187,8 @@ pub fn tell(
     Ok(appended)
 }
 
-/// Sees to it that a turn of this session sees what was told; the run that does, if it had to
-/// be made.
+/// Once this returns, a turn of this session will see the announces; returns the wake run if one
+/// was created.
 pub fn wake_up(
     context: &mut Context<'_>,
     session: &Session,
@@ -202,7 +203,7 @@ pub fn wake_up(
     if live.iter().any(comes_to_see) {
         return Ok(None);
     }
-    // Told and not woken would be a lost wake-up: all of this command is undone.
+    // Delivery without a wake run would be a lost wake-up, so the whole command is rolled back.
     let wake = wake.ok_or_else(|| {
         Fault::new(
             Kind::Conflict,
@@ -213,7 +214,7 @@ pub fn wake_up(
         )
     })?;
     let mut row = new_run(context, &session.org, *wake, session, RunOrigin::Wake);
-    // The chain goes on under the root of the oldest news, so that loops meet its limits.
+    // Wake runs inherit the root run of the oldest announce, so that loops reach its limits.
     if let Some(oldest) = oldest
         && let Some(ended) = runs::get(context.tx, oldest.run).map_err(db_fault)?
     {
@@ -225,7 +226,7 @@ pub fn wake_up(
     Ok(Some(accepted.run))
 }
 
-/// The announce cannot be told; the result stays on its run.
+/// Once this returns, the announce is held; the result stays on its run.
 pub fn hold(context: &mut Context<'_>, entry: &Entry, why: &str) -> Result<(), Fault> {
     outbox::hold(context.tx, entry.seq, why).map_err(db_fault)?;
     if let Some(run) = runs::get(context.tx, entry.run).map_err(db_fault)? {
@@ -243,7 +244,8 @@ pub fn hold(context: &mut Context<'_>, entry: &Entry, why: &str) -> Result<(), F
     Ok(())
 }
 
-/// These announces are acknowledged, as far as they stand in this session's inbox.
+/// Once this returns, these announces of the session's inbox are acknowledged; an unknown id
+/// refuses all of them.
 pub fn ack(
     context: &mut Context<'_>,
     org: &str,

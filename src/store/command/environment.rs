@@ -1,5 +1,5 @@
-//! What a run has in its environment: kept when it is accepted, applied when it starts, missed,
-//! provided, and restored once nothing carries it any more.
+//! The environment of a run: marked as applied, missing, provided, and restored once no process
+//! holds it.
 
 use serde_json::json;
 
@@ -16,16 +16,16 @@ use crate::kernel::step::{Wait, WaitKind};
 use crate::store::environment::{self, StoredValue};
 use crate::store::{db_fault, steps};
 
-/// A step that needs values which are not to be had.
+/// A step that needs values which are missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LackEnvironment {
     /// The step.
     pub by: StepRef,
-    /// Each name with the reason.
+    /// Each missing name with the reason.
     pub lacks: Vec<(String, String)>,
 }
 
-/// Values that somebody gives to a run that goes on.
+/// Values that a caller provides to an open run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProvideEnvironment {
     /// The tenant.
@@ -34,11 +34,11 @@ pub struct ProvideEnvironment {
     pub run: RunId,
     /// The values.
     pub values: Vec<StoredValue>,
-    /// With them it lacks nothing.
+    /// True if no value is missing after this command.
     pub complete: bool,
 }
 
-/// The run's programs may carry its environment from now on.
+/// Once this returns, the run is recorded as having programs that may hold its environment.
 pub fn applied(context: &mut Context<'_>, run: &Run) -> Result<(), Fault> {
     if !run.env.is_empty() && environment::mark_applied(context.tx, run.id).map_err(db_fault)? {
         context.emit(EventKind::EnvApplied, run, json!({ "env": run.env }));
@@ -46,8 +46,8 @@ pub fn applied(context: &mut Context<'_>, run: &Run) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The run has ended: what was given to it is gone, and whether something still carries it is to
-/// be looked at.
+/// Once this returns, the values that the ended run was given are deleted, and an effect checks for
+/// processes that still hold its environment.
 pub fn run_ended(context: &mut Context<'_>, run: &Run) -> Result<(), Fault> {
     if run.env.is_empty() {
         return Ok(());
@@ -59,7 +59,8 @@ pub fn run_ended(context: &mut Context<'_>, run: &Run) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The step waits for the values, and its run holds still if it has nothing else to do.
+/// Once this returns, the step waits for the values, and its run is paused if no other step is
+/// active.
 pub fn lack(context: &mut Context<'_>, lack: LackEnvironment) -> Result<Reply, Fault> {
     let (run, step) = acting(context, lack.by)?;
     if step.waits.is_some() {
@@ -78,7 +79,7 @@ pub fn lack(context: &mut Context<'_>, lack: LackEnvironment) -> Result<Reply, F
     Ok(Reply::Done)
 }
 
-/// The run has these values, and goes on if it lacks nothing any more. The same again changes
+/// Once this returns, the run has these values, and continues if none is missing. A repeat changes
 /// nothing.
 pub fn provide(context: &mut Context<'_>, given: ProvideEnvironment) -> Result<Reply, Fault> {
     let run = load(context, given.run)?;
@@ -123,7 +124,7 @@ pub fn provide(context: &mut Context<'_>, given: ProvideEnvironment) -> Result<R
     })))
 }
 
-/// Nothing carries the ended run's environment any more, and the event log says so, once.
+/// Once this returns, the ended run's environment is recorded as restored, with one event.
 pub fn restore(context: &mut Context<'_>, id: RunId) -> Result<Reply, Fault> {
     if environment::unmark_applied(context.tx, id).map_err(db_fault)? {
         let run = load(context, id)?;

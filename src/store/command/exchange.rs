@@ -1,5 +1,5 @@
-//! What follows an answer to another session: the next turn of the exchange, or its end, which
-//! tells the session that began it once.
+//! The follow-up of an answer to another session: the next turn of the exchange, or its end, which
+//! is announced once to the session that began it.
 
 use super::context::{Context, Effect};
 use super::moves::load;
@@ -15,8 +15,8 @@ use crate::kernel::session::{Owner, Session};
 use crate::store::sends::{self, Send, State};
 use crate::store::{db_fault, outbox, runs, sessions};
 
-/// A turn of an exchange has ended. `told`: a step had its end as outcome. Else what follows
-/// is due, in a command of its own.
+/// Handles the end of a turn in an exchange. With `told`, a step got the reply as its outcome and
+/// nothing follows; otherwise the follow-up is due, in a command of its own.
 pub fn run_ended(context: &mut Context<'_>, run: &Run, told: bool) -> Result<(), Fault> {
     if run.origin != RunOrigin::Send {
         return Ok(());
@@ -24,7 +24,7 @@ pub fn run_ended(context: &mut Context<'_>, run: &Run, told: bool) -> Result<(),
     let Some(send) = sends::get(context.tx, run.id).map_err(db_fault)? else {
         return Ok(());
     };
-    // A reply within its window is the answer of the call that waits for it.
+    // A reply before the deadline is the answer of the call that waits for it.
     if told || send.asker.is_none() || send.window_until.is_some() {
         return sends::set_state(context.tx, run.id, State::Done).map_err(db_fault);
     }
@@ -33,8 +33,9 @@ pub fn run_ended(context: &mut Context<'_>, run: &Run, told: bool) -> Result<(),
     Ok(())
 }
 
-/// What follows the turn is there: the next turn of the exchange, or the outbox row that tells
-/// its end. `next` is the run of the next turn; where there can be none, the exchange ends.
+/// Once this returns, the follow-up of the turn is stored: the next turn of the exchange, or the
+/// outbox row that announces its end. `next` is the run of the next turn; without one the exchange
+/// ends.
 pub fn exchange(
     context: &mut Context<'_>,
     id: RunId,
@@ -57,7 +58,7 @@ pub fn exchange(
     Ok(Reply::Done)
 }
 
-/// The session of the next turn; `None`: the exchange is over.
+/// The session of the next turn; `None` if the exchange is over.
 fn goes_on_in(context: &mut Context<'_>, send: &Send, run: &Run) -> Result<Option<Session>, Fault> {
     if send.turn >= context.settings.max_ping_pong || send::reply(run).is_none() {
         return Ok(None);
@@ -84,7 +85,7 @@ fn goes_on_in(context: &mut Context<'_>, send: &Send, run: &Run) -> Result<Optio
             _ => return Ok(None),
         }
     };
-    // What was cancelled is no agent's to begin again, on neither side.
+    // An agent must not restart cancelled work, on either side.
     if clear::is_to_come(context, session.id)?
         || stop::is_in_force(context, session.id)?
         || stop::is_in_force(context, asker_id)?
@@ -104,7 +105,7 @@ fn asking_run_was_cancelled(context: &mut Context<'_>, first: RunId) -> Result<b
     Ok(asking.is_some_and(|run| run.state == RunState::Ended(Outcome::Cancelled)))
 }
 
-/// What the run said is said in the other session, as the next turn of the exchange.
+/// Queues the run's answer as a message in the other session, as the next turn of the exchange.
 fn reply(
     context: &mut Context<'_>,
     send: &Send,
@@ -133,7 +134,7 @@ fn reply(
     sends::insert(context.tx, &next).map_err(db_fault)
 }
 
-/// The session that began the exchange is told of it: of the last answer that says something.
+/// Announces the exchange to the session that began it, with the last non-empty answer.
 fn end(context: &mut Context<'_>, send: &Send) -> Result<(), Fault> {
     let Some(asker) = send.asker else {
         return Ok(());

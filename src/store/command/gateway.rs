@@ -1,4 +1,4 @@
-//! What the daemon itself does: its lives, its drains, and how long it was away.
+//! Commands about the daemon itself: boots, drains, machine sleep and provider health.
 
 use serde_json::json;
 
@@ -12,40 +12,40 @@ use crate::kernel::ids::BootId;
 use crate::kernel::provider_health::Seen;
 use crate::store::{away, boots, db_fault, runs};
 
-/// What the daemon itself does, for the event log.
+/// An event of the daemon itself, for the event log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GatewayNote {
-    /// It takes no work.
+    /// It stopped accepting work.
     Draining {
         /// What follows: `stop`, `restart` or `resume`.
         then: &'static str,
-        /// How long steps in flight may go on.
+        /// Timeout for steps in flight.
         timeout_ms: u64,
     },
-    /// It takes work again.
+    /// It accepts work again.
     Resumed {
-        /// What it comes back from: `drain` or `sleep`.
+        /// What it resumes from: `drain` or `sleep`.
         after: &'static str,
-        /// How long that was.
+        /// How long that took.
         away_ms: u64,
     },
-    /// A provider of models takes no requests, or does again.
+    /// A model provider became unavailable or available again.
     Provider {
-        /// Its name.
+        /// The provider's name.
         name: String,
-        /// How it is.
+        /// The provider's condition.
         seen: Seen,
     },
 }
 
-/// This life of the daemon is known, the event log says so, and after an earlier life how long
-/// nobody was there. Whatever is waited for has as much time left as it had then.
+/// Once this returns, this boot is recorded, with an event that after an earlier boot includes the
+/// downtime. Every pending wait has as much time left as when the previous process was last seen.
 pub fn begin_boot(context: &mut Context<'_>, boot: BootId, pid: u32) -> Result<Reply, Fault> {
     let seq = context.take_seq()?;
     let now = context.now.wall;
     let seen = boots::last_seen(context.tx).map_err(db_fault)?;
-    // What runs have used counts as far as the earlier process lived, and by this clock from
-    // now on.
+    // Running time counts up to the last sign of life of the previous process, and from now on by
+    // this clock.
     let alive = boots::last_alive(context.tx).map_err(db_fault)?;
     runs::count_up_to(context.tx, alive, context.now.steady).map_err(db_fault)?;
     let unclean = boots::begin(context.tx, seq, boot, pid, now).map_err(db_fault)?;
@@ -80,7 +80,7 @@ pub fn begin_boot(context: &mut Context<'_>, boot: BootId, pid: u32) -> Result<R
     Ok(Reply::Boot { unclean, sight })
 }
 
-/// The event log says what the daemon itself does.
+/// Once this returns, the event log has this event of the daemon.
 pub fn note(context: &mut Context<'_>, boot: BootId, note: GatewayNote) -> Result<Reply, Fault> {
     let (kind, data) = match note {
         GatewayNote::Draining { then, timeout_ms } => (

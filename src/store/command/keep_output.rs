@@ -1,4 +1,4 @@
-//! Keeps results of tools that are too long for the transcript.
+//! Keeps tool results that are too long for the transcript.
 
 use super::context::Context;
 use super::waiting::acting;
@@ -9,16 +9,17 @@ use crate::store::columns::to_int;
 use crate::store::db_fault;
 use crate::store::outputs::{self, KEPT, Output};
 
-/// A long result of a tool.
+/// A long tool result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeepOutput {
-    /// The step that was the call.
+    /// The step of the tool call.
     pub by: StepRef,
-    /// All that it says.
+    /// The complete text; at most `KEPT` bytes are stored.
     pub text: String,
 }
 
-/// The result can be fetched, as far as it is kept, before its step has an outcome that says so.
+/// Once this returns, the result can be fetched, up to the kept length. This comes before the
+/// step's outcome, which refers to it.
 pub fn keep(context: &mut Context<'_>, keep: KeepOutput) -> Result<Reply, Fault> {
     let (run, step) = acting(context, keep.by)?;
     let text = storable(&keep.text);

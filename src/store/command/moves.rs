@@ -1,5 +1,5 @@
-//! How a command moves a run: the kernel decides on the row as it is, the row is written,
-//! and what follows from the move is written in the same transaction.
+//! How a command changes a run's state: the kernel decides from the present row, the row is
+//! written, and the consequences are written in the same transaction.
 
 use serde_json::json;
 
@@ -18,19 +18,19 @@ use crate::kernel::step::{Effect as Class, Intent, Step, StepKind, StepState, Wa
 use crate::kernel::text::storable;
 use crate::store::{db_fault, messages, outbox, runs, sends, sessions, steers, steps};
 
-/// The run, or `not_found`.
+/// The run, or a `not_found` fault.
 pub fn load(context: &mut Context<'_>, id: RunId) -> Result<Run, Fault> {
     runs::get(context.tx, id)
         .map_err(db_fault)?
         .ok_or_else(|| Fault::not_found("run", id))
 }
 
-/// Moves `run` by `event`: once this returns, the row and all that follows are written.
+/// Moves `run` by `event`. Once this returns, the row and all consequences are written.
 pub fn move_run(context: &mut Context<'_>, run: &Run, event: RunEvent) -> Result<Run, Fault> {
     move_with(context, run, event, Manner::default())
 }
 
-/// As [`move_run`]; `quietly`: an end is told as `inbox`, without waking anybody's model.
+/// As [`move_run`]; with `quietly`, an end is announced as `inbox`, which wakes no agent.
 pub fn move_run_quietly(
     context: &mut Context<'_>,
     run: &Run,
@@ -44,8 +44,7 @@ pub fn move_run_quietly(
     move_with(context, run, event, manner)
 }
 
-/// As [`move_run`], for a run of a tree that the caller ends as a whole: what is below it is
-/// not looked for again.
+/// As [`move_run`], for a run whose whole subtree the caller ends: it does not cascade again.
 pub fn move_in_fall(context: &mut Context<'_>, run: &Run, event: RunEvent) -> Result<Run, Fault> {
     let manner = Manner {
         in_fall: true,
@@ -54,12 +53,12 @@ pub fn move_in_fall(context: &mut Context<'_>, run: &Run, event: RunEvent) -> Re
     move_with(context, run, event, manner)
 }
 
-/// How a move is carried out.
+/// Options of a move.
 #[derive(Clone, Copy, Default)]
 struct Manner {
-    /// An end is told as `inbox`.
+    /// An end is announced as `inbox`.
     quietly: bool,
-    /// What is below ends by the same hand.
+    /// The caller ends the descendants, so the move does not cascade.
     in_fall: bool,
 }
 
@@ -89,7 +88,7 @@ fn move_with(
     for action in applied.actions {
         perform(context, &next, action, manner)?;
     }
-    // With an announce to come it is too early: the telling looks again.
+    // If an announce is due, the cleanup happens after its delivery.
     if next.state.is_terminal() && !next.owes_announce() {
         cleanup::after_run(context, &next)?;
     }
@@ -101,7 +100,7 @@ fn move_with(
     Ok(next)
 }
 
-/// A run that holds still keeps its session's turn, and its limit is watched while it counts.
+/// A paused run keeps its session's turn, and its limit is watched while its time counts.
 pub fn holds_still(context: &mut Context<'_>, run: &Run) {
     context.effect(Effect::Paused(run.id, run.session, run.depth));
     if run.counting_since.is_some() {
@@ -109,7 +108,7 @@ pub fn holds_still(context: &mut Context<'_>, run: &Run) {
     }
 }
 
-/// Gives the steps that were cut off by the end of their run an outcome.
+/// Gives an outcome to the steps that were open when their run ended.
 fn close_steps(context: &mut Context<'_>, run: &Run) -> Result<(), Fault> {
     for mut step in steps::open(context.tx, run.id).map_err(db_fault)? {
         let began = step.effect == Class::Once && step.state == StepState::Started;
@@ -150,7 +149,7 @@ fn perform(
         Action::Emit(kind) => emit(context, run, kind),
         Action::Enqueue => context.enqueue(run),
         Action::Release => {
-            // Whatever waited for the end of this turn can be told now.
+            // Announces that waited for the end of this turn can be delivered now.
             if outbox::has_pending(context.tx, run.session).map_err(db_fault)? {
                 context.effect(Effect::Deliverable(run.session));
             }
@@ -184,7 +183,7 @@ fn emit(context: &mut Context<'_>, run: &Run, kind: EventKind) -> Result<(), Fau
             "loops": run.loops,
             "usage": run.usage,
             "meta": run.meta,
-            // Said too late for any model call of this run.
+            // Steer messages that came too late for any model call of this run.
             "steersDropped": steers::give_up(context.tx, run.id).map_err(db_fault)?,
         }),
         EventKind::RunPaused => paused(context, run)?,
@@ -194,7 +193,7 @@ fn emit(context: &mut Context<'_>, run: &Run, kind: EventKind) -> Result<(), Fau
     Ok(())
 }
 
-/// Why a run is paused; for its provider also until when, and what that has said.
+/// The data of a pause event: its reason, and for a provider its deadline and message.
 fn paused(context: &mut Context<'_>, run: &Run) -> Result<serde_json::Value, Fault> {
     let mut data = json!({ "pause": run.state.pause() });
     if run.state == RunState::Paused(PauseReason::Provider) {
@@ -213,7 +212,7 @@ fn announce(context: &mut Context<'_>, run: &Run, quietly: bool) -> Result<(), F
     let Some(requester) = &run.requester else {
         return Ok(());
     };
-    // A run that fell with what asked for it must not wake that session again.
+    // A run that a cascade ended must not wake the session that requested it.
     let fell_along = run.cancel.as_ref().is_some_and(|cancel| cancel.inherited);
     let policy = if quietly || fell_along {
         AnnouncePolicy::Inbox
@@ -237,14 +236,14 @@ fn announce(context: &mut Context<'_>, run: &Run, quietly: bool) -> Result<(), F
     Ok(())
 }
 
-/// Cancels every open run below `run`, which has ended.
+/// Cancels every open descendant of `run`, which has ended.
 fn cancel_below(context: &mut Context<'_>, run: &Run) -> Result<(), Fault> {
     let own = run.cancel.clone();
     let request = own.unwrap_or_else(|| cancel::parent_ended(context));
     cancel::fell(context, run, &request).map(|_| ())
 }
 
-/// Tells the requester's settling run that one of its children has ended.
+/// Notifies the requester's settling run that one of its children has ended.
 fn settle_requester(context: &mut Context<'_>, run: &Run) -> Result<(), Fault> {
     match &run.requester {
         Some(requester) => look_at_settling(context, requester.session),
@@ -252,7 +251,7 @@ fn settle_requester(context: &mut Context<'_>, run: &Run) -> Result<(), Fault> {
     }
 }
 
-/// What a settling run of this session is owed may have become less.
+/// Checks again what settling runs of this session still wait for.
 pub fn look_at_settling(context: &mut Context<'_>, session: SessionId) -> Result<(), Fault> {
     for above in runs::live_in(context.tx, session).map_err(db_fault)? {
         if above.state == RunState::Settling {
@@ -263,8 +262,8 @@ pub fn look_at_settling(context: &mut Context<'_>, session: SessionId) -> Result
     Ok(())
 }
 
-/// What a run whose turn is over still owes or is owed. A called run leaves that to the session
-/// whose turn it has borrowed.
+/// What a run must still wait for after its turn. A called run waits for nothing: its caller's
+/// session does that.
 pub fn owed(context: &mut Context<'_>, run: &Run) -> Result<Owed, Fault> {
     if run.is_called() {
         return Ok(Owed::default());
@@ -281,9 +280,9 @@ pub fn owed(context: &mut Context<'_>, run: &Run) -> Result<Owed, Fault> {
     })
 }
 
-/// Ends the turn of `run`, unless something waits to enter it: then it goes on with the steps
-/// for that case. When it must see announces that stand in its transcript already, it is
-/// queued again at once.
+/// Ends the turn of `run`, unless a steer message or announce is waiting to enter it; then it
+/// continues with the steps for that case. If its transcript has announces that it has not seen, it
+/// is queued again immediately.
 pub fn end_turn(context: &mut Context<'_>, run: &Run, end: TurnEnd) -> Result<Intended, Fault> {
     if goes_on(context, run, &end)? {
         return intend(context, run, end.more);
@@ -303,18 +302,18 @@ pub fn end_turn(context: &mut Context<'_>, run: &Run, end: TurnEnd) -> Result<In
     Ok(Intended::nothing(next))
 }
 
-/// Does the turn go on, because something waits to enter it?
+/// True if the turn continues because something is waiting to enter it.
 pub fn goes_on(context: &mut Context<'_>, run: &Run, end: &TurnEnd) -> Result<bool, Fault> {
     Ok(!end.more.is_empty() && steer::waits(context, run)?)
 }
 
-/// A run with the steps that were intended, and what entered its transcript with them.
+/// A run with its newly intended steps, and the messages that entered its transcript with them.
 pub struct Intended {
     /// The run.
     pub run: Run,
     /// Its new steps.
     pub steps: Vec<Step>,
-    /// New entries.
+    /// The new transcript entries.
     pub messages: Vec<Message>,
 }
 
@@ -328,8 +327,8 @@ impl Intended {
     }
 }
 
-/// Writes the intents of the next steps. One that answers is the one place where something may
-/// enter a turn that goes on. Where nothing is left for a step that asks a model, the run ends.
+/// Writes the intents of the next steps. Steer messages and announces enter a turn only with the
+/// intent of a model call. If the budget is used up before a model call, the run ends.
 pub fn intend(
     context: &mut Context<'_>,
     run: &Run,
@@ -374,7 +373,7 @@ pub fn intend(
     })
 }
 
-/// Says in the event log how far a step has come.
+/// Emits an event about the state of a step.
 pub fn emit_step(context: &mut Context<'_>, run: &Run, step: &Step) -> Result<(), Fault> {
     let kind = match (step.kind, step.state.is_open()) {
         (StepKind::Model | StepKind::Command | StepKind::Compaction, _) => EventKind::RunStep,

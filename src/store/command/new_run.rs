@@ -1,5 +1,4 @@
-//! What every new run is made from, and how it comes into the store. Called by the commands
-//! that make runs.
+//! The input of every new run, and how it is stored. Called by the commands that create runs.
 
 use serde_json::json;
 
@@ -19,39 +18,39 @@ use crate::store::environment::{self, NewEnvironment, StoredValue};
 use crate::store::tx::{DbErrorKind, Tx};
 use crate::store::{blobs, db_fault, idempotency, runs, sessions};
 
-/// What every new run is made from.
+/// The input of a new run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewRun {
     /// Its id.
     pub id: RunId,
-    /// The user it belongs to.
+    /// The user that it belongs to.
     pub user: String,
-    /// A name for people.
+    /// Label for display and look-up.
     pub label: Option<String>,
-    /// What it is about, on one line.
+    /// One-line title.
     pub title: String,
-    /// How long it may run, milliseconds; `None` = no limit.
+    /// Time limit in milliseconds; `None` means no limit.
     pub limit_ms: Option<u64>,
-    /// What it may use; `None` = no limit.
+    /// Its budget; `None` means no limit of its own.
     pub budget: Option<Budget>,
-    /// Comes back unchanged.
+    /// Client metadata, returned unchanged.
     pub meta: Option<serde_json::Value>,
-    /// The agent, its model and what is pinned of it.
+    /// The agent with its model and pinned bodies.
     pub agent: Resolved,
-    /// One trace through parent, child and restarts.
+    /// Trace id, shared by parent and child and kept over restarts.
     pub trace_id: String,
-    /// A safe repeat.
+    /// Idempotency key.
     pub key: Option<Key>,
-    /// The run that it does again.
+    /// The run that this one retries.
     pub retry_of: Option<RunId>,
-    /// What it has in its environment beside what every program gets.
+    /// Its environment in addition to the base environment.
     pub environment: NewEnvironment,
 }
 
-/// What a repeat of a call is recognised by.
+/// An idempotency key in its scope.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Key {
-    /// Org, method, and parent or target.
+    /// Tenant, method, and parent or target.
     pub scope: String,
     /// The client's key.
     pub key: String,
@@ -59,29 +58,29 @@ pub struct Key {
     pub digest: Vec<u8>,
 }
 
-/// A run that is in the store.
+/// A stored run, or a message delivered to a client's session.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Accepted {
     /// The run.
     pub run: RunId,
     /// The session that it works in.
     pub session: SessionKey,
-    /// Who does it.
+    /// The agent that carries it out.
     pub agent: AgentId,
-    /// With which model.
+    /// The model.
     pub model: String,
     /// Levels below a root session.
     pub depth: u32,
-    /// The session was made by this call.
+    /// True if this call created the session.
     pub created: bool,
-    /// What the caller should know.
+    /// Warnings for the caller.
     pub warnings: Vec<String>,
-    /// There is no run: a client owns the session, and this message stands in its transcript.
+    /// Set if there is no run: a client owns the session, and this message is in its transcript.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<MessageId>,
 }
 
-/// A run that is about to be stored.
+/// A run that is about to be stored, with its pinned bodies and environment.
 pub struct NewRow {
     /// The run.
     pub run: Run,
@@ -91,7 +90,7 @@ pub struct NewRow {
     values: Vec<StoredValue>,
 }
 
-/// A queued run in `session`, with what the caller gave.
+/// Prepares a queued run in `session`.
 pub fn new_run(
     context: &Context<'_>,
     org: &str,
@@ -149,7 +148,7 @@ pub fn new_run(
         pins: Pins {
             agent: pinned[0].hash.clone(),
             tools: pinned[1].hash.clone(),
-            // Known in the transaction.
+            // Set in the transaction of [`accept`].
             skills: None,
         },
         env: new.environment.names,
@@ -170,7 +169,8 @@ pub fn new_run(
     }
 }
 
-/// The run is queued, what it pins can be read, and a repeat of its key finds this answer.
+/// Once this returns, the run is queued, its pinned bodies are stored, and a repeat of its key
+/// finds this answer.
 pub fn accept(
     context: &mut Context<'_>,
     row: NewRow,
@@ -237,8 +237,8 @@ pub fn accept(
     Ok(accepted)
 }
 
-/// What the run may use: what was asked for, and no more than is left of what binds it, the
-/// budget of the run that pays for it or the one that every tree has.
+/// The run's effective budget: the requested one, limited to what is left of the payer's budget, or
+/// to the default budget of a tree.
 fn budget(context: &mut Context<'_>, run: &Run) -> Result<Option<Budget>, Fault> {
     let above = match run.payer() {
         Some(payer) => runs::left(context.tx, payer).map_err(db_fault)?,
@@ -251,8 +251,8 @@ fn budget(context: &mut Context<'_>, run: &Run) -> Result<Option<Budget>, Fault>
     Ok(Some(narrowed).filter(Budget::limits))
 }
 
-/// The session of a new run is in use: it is brought back from the archive, and what is held
-/// for it is offered again.
+/// Marks the session of a new run as in use: it is unarchived, and held announces are offered
+/// again.
 fn use_again(context: &mut Context<'_>, run: &Run) -> Result<(), Fault> {
     if sessions::bring_back(context.tx, run.session).map_err(db_fault)?
         && let Some(session) = sessions::by_id(context.tx, run.session).map_err(db_fault)?
@@ -274,11 +274,10 @@ pub fn repeated(context: &mut Context<'_>, key: Option<&Key>) -> Result<Option<A
     }
 }
 
-/// What the key's first request was answered, if there was one; `conflict` if that was
-/// another request.
+/// The answer to the key's first request, if there was one; `conflict` if the parameters differ.
 pub fn first_answer(tx: &mut dyn Tx, key: &Key) -> Result<Option<Accepted>, Fault> {
     let used = idempotency::get(tx, &key.scope, &key.key).map_err(|fault| match fault.kind {
-        // Taken for a new request it would do its work twice.
+        // Treating it as a new request would do the work twice.
         DbErrorKind::Unreadable(_) => Fault::new(
             Kind::Conflict,
             format!(
@@ -310,7 +309,7 @@ pub fn first_answer(tx: &mut dyn Tx, key: &Key) -> Result<Option<Accepted>, Faul
         .map_err(|fault| Fault::internal(format!("a stored answer does not fit: {fault}")))
 }
 
-/// Refuses a client-chosen id that some run has.
+/// Refuses a client-chosen run id that is taken.
 pub fn refuse_taken_id(context: &mut Context<'_>, id: RunId) -> Result<(), Fault> {
     if runs::get(context.tx, id).map_err(db_fault)?.is_some() {
         return Err(Fault::new(

@@ -1,4 +1,4 @@
-//! Sets rows aside that cannot be read, so that they cost themselves only.
+//! Quarantines rows that cannot be decoded, so that the damage stays limited to them.
 
 use std::collections::BTreeSet;
 
@@ -16,13 +16,12 @@ use crate::store::tables::{self, Beyond, Place, Table};
 use crate::store::tx::{BadRow, Param, Raw};
 use crate::store::{boots, consistency, db_fault, outbox, runs, salvage};
 
-/// Holds for the runs that have pinned the body `?1`.
+/// SQL condition for runs that pinned the body `?1`.
 const PINS: &str = "(pin_agent IS ?1 OR pin_tools IS ?1 OR pin_skills IS ?1)";
 
-/// The row lies in quarantine with every byte that it had. What can be read of it stays in its
-/// table, where that is still true; open runs that cannot be carried on without the rest have
-/// ended `interrupted`, also where the row is a body that is lost. A row that can be read stays as
-/// it is.
+/// Once this returns, the row is in quarantine with all its bytes, unless it can be decoded. Its
+/// readable part stays in its table where that is still valid. Open runs that cannot continue
+/// without the rest have ended `interrupted`, also if the row is a lost body.
 pub fn quarantine(context: &mut Context<'_>, bad: &BadRow) -> Result<Reply, Fault> {
     let Some(table) = tables::find(bad.table) else {
         return Err(Fault::internal(format!("no table {}", bad.table)));
@@ -36,7 +35,7 @@ pub fn quarantine(context: &mut Context<'_>, bad: &BadRow) -> Result<Reply, Faul
     let places = table
         .places(context.tx, &clause.join(" AND "), &values)
         .map_err(db_fault)?;
-    // A body is looked for by its hash, so that also its absence is found.
+    // The body is searched by hash, so that a missing row is handled as well.
     if let ("blobs", true, [(_, hash)]) = (table.name, places.is_empty(), bad.key.as_slice()) {
         broken
             .runs
@@ -51,9 +50,9 @@ pub fn quarantine(context: &mut Context<'_>, bad: &BadRow) -> Result<Reply, Faul
     Ok(Reply::Done)
 }
 
-/// The open runs of a salvaged store of which rows were lost have ended `interrupted`, and the
-/// ended runs whose announces were lost are told of. The log of events says what was saved.
-/// A second time nothing changes.
+/// Once this returns, open runs of a salvaged store that lost rows have ended `interrupted`, and
+/// lost announces of ended runs are queued again. An alert has the salvage report. A repeat changes
+/// nothing.
 pub fn settle_salvaged(
     context: &mut Context<'_>,
     runs: &[RunId],
@@ -80,12 +79,12 @@ pub fn settle_salvaged(
     Ok(Reply::Done)
 }
 
-/// What the loss of rows has broken.
+/// The consequences of lost rows.
 #[derive(Default)]
 struct Broken {
-    /// Open runs that cannot be carried on.
+    /// Open runs that cannot continue.
     runs: BTreeSet<RunId>,
-    /// Runs or sessions have gone: others may wait for them.
+    /// Runs or sessions were removed, which other runs may wait for.
     children: bool,
 }
 
@@ -95,7 +94,7 @@ impl Broken {
     }
 }
 
-/// Puts the row at `place` into quarantine, unless it can be read.
+/// Quarantines the row at `place`, unless it can be decoded.
 fn set_aside(
     context: &mut Context<'_>,
     table: &'static Table,
@@ -143,7 +142,7 @@ fn set_aside(
     note_what_broke(context, table, &row, fate, broken)
 }
 
-/// Puts a row into quarantine; its place there.
+/// Copies a row into quarantine; returns the sequence number of the entry.
 fn keep(
     context: &mut Context<'_>,
     table: &Table,
@@ -158,7 +157,7 @@ fn keep(
     Ok(seq)
 }
 
-/// Replaces what cannot be read, column by column, until the row can be; whether it can.
+/// Repairs undecodable columns one by one until the row can be decoded; returns whether it can.
 fn mend(
     context: &mut Context<'_>,
     table: &Table,
@@ -173,7 +172,7 @@ fn mend(
         let Err((column, _)) = table.check(context.tx, place).map_err(db_fault)? else {
             return Ok(true);
         };
-        // What was tried once and did not help does not help.
+        // A repair that did not help is not tried again.
         let (Some(mend), false) = (table.mend(&column), mended.contains(&column)) else {
             return Ok(false);
         };
@@ -185,7 +184,7 @@ fn mend(
     }
 }
 
-/// Takes the row out of its table, and with a run what refers to it.
+/// Removes the row from its table; for a run, also the rows that refer to it.
 fn remove(
     context: &mut Context<'_>,
     table: &Table,
@@ -198,20 +197,21 @@ fn remove(
     }
     table.remove(context.tx, place).map_err(db_fault)?;
     if id.is_some() {
-        // What waits for it or in it waits no more.
+        // The waits of its steps are removed.
         let nobody = "NOT EXISTS (SELECT 1 FROM runs WHERE runs.id = waits.run_id)";
         let sql = format!("DELETE FROM waits WHERE {nobody}");
         context.tx.execute(&sql, &[]).map_err(db_fault)?;
     }
     if id.is_some_and(|id| run_id(id).is_none()) {
-        // Nobody knows any more which id it had: what refers to it refers to nothing now.
+        // Its id is unreadable, so every row that refers to a missing run is moved.
         let orphans = "NOT EXISTS (SELECT 1 FROM runs WHERE runs.id = run_id)";
         follow_all(context, orphans, &[])?;
     }
     Ok(())
 }
 
-/// Moves the steps, announces and steers for which `clause` holds: their run goes.
+/// Moves the steps, announces and steer messages that match `clause` to quarantine, because their
+/// run is removed.
 fn follow_all(context: &mut Context<'_>, clause: &str, params: &[Param<'_>]) -> Result<(), Fault> {
     for name in ["steps", "outbox", "steers"] {
         let table = tables::find(name).expect("it is listed");
@@ -223,7 +223,7 @@ fn follow_all(context: &mut Context<'_>, clause: &str, params: &[Param<'_>]) -> 
     Ok(())
 }
 
-/// Moves a row whose run goes.
+/// Moves a row of a removed run to quarantine.
 fn follow(context: &mut Context<'_>, table: &Table, place: &Place) -> Result<(), Fault> {
     if let Some(row) = table.whole_row(context.tx, place).map_err(db_fault)? {
         let names = table.primary.iter().map(|name| (*name).to_owned());
@@ -235,7 +235,7 @@ fn follow(context: &mut Context<'_>, table: &Table, place: &Place) -> Result<(),
     table.remove(context.tx, place).map_err(db_fault)
 }
 
-/// What else is affected by the loss of this row.
+/// Collects the other rows that the loss of this row affects.
 fn note_what_broke(
     context: &mut Context<'_>,
     table: &Table,
@@ -249,7 +249,7 @@ fn note_what_broke(
             broken.runs.extend(run);
             if table.name == "runs" && fate == Fate::Moved {
                 broken.children = true;
-                // Whoever waits for it learns that it is not there any more.
+                // Waiters on the run learn that it is gone.
                 if let Some(id) = run {
                     context.effect(Effect::Ended(id));
                 }
@@ -280,9 +280,8 @@ fn note_what_broke(
     Ok(())
 }
 
-/// The announce of a run whose row in the outbox was lost is made anew from the run. It wakes
-/// nobody, since nobody knows any more whether it already did; one that stands in its target's
-/// transcript is not told again.
+/// Restores the announce of a run whose outbox row was lost. It wakes no agent, because it is
+/// unknown whether it already did; one that is in its target's transcript is not delivered again.
 fn tell_again(context: &mut Context<'_>, id: RunId) -> Result<(), Fault> {
     let Some(run) = readable(context, id)? else {
         return Ok(());
@@ -304,9 +303,8 @@ fn tell_again(context: &mut Context<'_>, id: RunId) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Ends the open runs that cannot be carried on, and lets those go on that wait for runs that
-/// are gone. Every row that this touches is looked at first: a second bad one must not stand
-/// in the way.
+/// Ends the open runs that cannot continue, and releases runs that wait for removed ones. Every row
+/// that this touches is checked first, so that a second damaged one cannot block it.
 fn end_what_is_broken(context: &mut Context<'_>, mut broken: Broken) -> Result<(), Fault> {
     for (name, clause) in [
         ("runs", "ended_at IS NULL"),
@@ -359,7 +357,7 @@ fn interrupt(context: &mut Context<'_>, run: &Run) -> Result<(), Fault> {
     move_run(context, run, RunEvent::Interrupted(error)).map(drop)
 }
 
-/// The run, if it is there and can be read.
+/// The run, if it exists and can be decoded.
 fn readable(context: &mut Context<'_>, id: RunId) -> Result<Option<Run>, Fault> {
     let table = tables::find("runs").expect("it is listed");
     let places = table.places(context.tx, "id = ?1", &[(&id.0).into()]);
@@ -371,7 +369,7 @@ fn readable(context: &mut Context<'_>, id: RunId) -> Result<Option<Run>, Fault> 
     runs::get(context.tx, id).map_err(db_fault)
 }
 
-/// Open runs for which `clause` holds.
+/// Ids of the open runs that match `clause`.
 fn open_runs(
     context: &mut Context<'_>,
     clause: &str,
@@ -389,7 +387,7 @@ fn open_runs(
     Ok(found)
 }
 
-/// The session and the run that a row belongs to, as far as it says so.
+/// The session and run that a row belongs to, as far as its columns say.
 fn owner(table: &Table, row: &[(String, Raw)]) -> (Option<SessionId>, Option<RunId>) {
     let (session, run) = match table.name {
         "sessions" => ("id", ""),

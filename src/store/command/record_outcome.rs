@@ -1,4 +1,4 @@
-//! Writes what came out of a step, and what follows it.
+//! Stores the outcome of a step and what follows it.
 
 use super::context::Context;
 use super::moves::{emit_step, end_turn, goes_on, intend, load, move_run};
@@ -14,57 +14,57 @@ use crate::kernel::text::{preview, storable};
 use crate::store::environment::{self, StoredValue};
 use crate::store::{db_fault, runs, sessions, steps};
 
-/// So many open runs are named in a transcript that was shortened.
+/// Maximum number of open runs that a compaction summary lists.
 const MOST_OPEN: usize = 50;
-/// The most characters of a summary.
+/// Maximum number of characters of a summary.
 pub const SUMMARY: usize = 200;
 
-/// What is the outcome of a step.
+/// The outcome of a step.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Recorded {
-    /// An answer, of a model or of the agent's program.
+    /// An answer of a model or of an agent that is a program.
     Answer {
         /// Text and tool calls.
         blocks: Vec<Block>,
-        /// What it cost; `None`: no model was asked.
+        /// Model and token usage; `None` if no model was called.
         used: Option<Used>,
-        /// What the caller should know of it.
+        /// Warnings for the run.
         warnings: Vec<String>,
-        /// The arguments of its calls that `blocks` has masked, sealed.
+        /// The encrypted original arguments of tool calls that are masked in `blocks`.
         sealed: Option<Vec<u8>>,
     },
-    /// A tool's answer.
+    /// The result of a tool call.
     ToolResult {
-        /// What it says.
+        /// The result text.
         text: String,
-        /// It says that it failed.
+        /// True if the tool reports a failure.
         is_error: bool,
     },
-    /// The transcript is shorter for the model, or needs not be.
+    /// The outcome of a compaction, which may have found nothing to compact.
     Shortened {
-        /// What stands for the entries that it names.
+        /// The summary and the entries that it replaces for the model.
         summary: Option<Box<(String, Compacted)>>,
-        /// What has come of it, on one line.
+        /// One-line description of the result.
         told: String,
-        /// What of it goes into the long-term memory.
+        /// Facts to save in long-term memory.
         remember: Vec<String>,
-        /// What it cost; `None`: no model was asked.
+        /// Model and token usage; `None` if no model was called.
         used: Option<Used>,
     },
-    /// The request was too long for the provider: the step failed, and the run goes on.
+    /// The request exceeded the provider's limit: the step failed, and the run continues.
     TooLong(RunError),
     /// The step failed, and the run with it.
     Failed {
-        /// Why.
+        /// The error.
         error: RunError,
-        /// What an answer cost that was of no use.
+        /// Model and token usage of an answer that could not be used.
         used: Option<Used>,
     },
 }
 
 impl Recorded {
-    /// The transcript's entry for this outcome of `step`, if it has one; `id` is for one whose
-    /// id does not follow from its step.
+    /// The transcript entry for this outcome of `step`, if it has one. `id` is used unless the
+    /// entry's id is derived from the step.
     pub fn message(&self, step: &Step, id: MessageId) -> Option<NewMessage> {
         match self {
             Recorded::Answer { blocks, used, .. } => {
@@ -91,7 +91,7 @@ impl Recorded {
         }
     }
 
-    /// What it used of a model.
+    /// Model and token usage, if a model was called.
     pub fn used(&self) -> Option<&Used> {
         match self {
             Recorded::Answer { used, .. }
@@ -101,7 +101,7 @@ impl Recorded {
         }
     }
 
-    /// The step has failed with this error.
+    /// The error text if the step failed.
     pub fn error(&self) -> Option<String> {
         match self {
             Recorded::TooLong(error) => {
@@ -119,23 +119,24 @@ impl Recorded {
 pub enum Then {
     /// Other steps are still open.
     Wait,
-    /// These steps.
+    /// These steps follow.
     Steps(Vec<Intent>),
-    /// The turn is over.
+    /// The turn ends.
     EndTurn(TurnEnd),
-    /// The run cannot go on.
+    /// The run fails.
     Fail(RunError),
-    /// The run cannot go on, and what it has found so far is its result.
+    /// The run fails, and its partial findings are its result.
     Cut {
-        /// Why.
+        /// The error.
         error: RunError,
-        /// What it has found.
+        /// The partial findings.
         found: String,
     },
 }
 
-/// The step's outcome stands in journal and transcript, and what follows it is intended or
-/// ended. While a cancel is open the outcome is kept and nothing follows.
+/// Once this returns, the step's outcome is in journal and transcript, and the next steps are
+/// intended or the turn has ended. While a cancel is pending, the outcome is stored and nothing
+/// follows.
 pub fn record(
     context: &mut Context<'_>,
     id: RunId,
@@ -149,7 +150,7 @@ pub fn record(
     step.ended_at = Some(context.now.wall);
     step.state = StepState::Done;
     step.used = outcome.used().cloned();
-    // While it waited for its provider the reason was there.
+    // Clears the reason that was set while the step waited for its provider.
     step.error = None;
     let error = outcome.error();
     let mut warnings = Vec::new();
@@ -172,7 +173,7 @@ pub fn record(
                 keep_arguments(context, &step, sealed)?;
             }
             let text = plain_text(&blocks);
-            // Who answered is part of what came out, where it was not the one that was asked.
+            // Names the model that answered if it is not the one that was requested.
             let other = step.used.as_ref().map(|used| &used.model);
             let told = match other.filter(|other| **other != run.model) {
                 Some(other) => format!("[{other}] {text}"),
@@ -181,7 +182,7 @@ pub fn record(
             step.result_summary = Some(preview(&told, SUMMARY));
             warnings = about;
             if let Some(message) = &mut message {
-                // Only a wake run may be silent: nobody asked it anything.
+                // Only a wake run may be silent, because no client or user waits for its answer.
                 message.silent = run.origin == RunOrigin::Wake && text.trim() == NO_REPLY;
                 if let Then::EndTurn(end) = &then
                     && run.is_called()
@@ -241,7 +242,7 @@ pub fn record(
     let mut changed = vec![step];
     if run.cancel.is_none() {
         match then {
-            // The others may wait for what comes from elsewhere, or have got it.
+            // The other steps may wait for outside outcomes, or have got them.
             Then::Wait => run = super::waiting::regroup(context, &run)?,
             Then::Steps(intents) => {
                 let intended = intend(context, &run, intents)?;
@@ -269,7 +270,7 @@ pub fn record(
     })))
 }
 
-/// What the run's session has asked for and is not over, for a model that is no longer shown that.
+/// Open runs that the session requested, for a model that no longer sees the requests.
 fn open_runs(context: &mut Context<'_>, run: &Run) -> Result<Vec<OpenRun>, Fault> {
     let children = runs::live_children(context.tx, run.session).map_err(db_fault)?;
     let open = children.into_iter().take(MOST_OPEN).map(|child| OpenRun {
@@ -280,8 +281,7 @@ fn open_runs(context: &mut Context<'_>, run: &Run) -> Result<Vec<OpenRun>, Fault
     Ok(open.collect())
 }
 
-/// The arguments that an answer's calls have beside what is masked of them are kept until the run
-/// ends.
+/// Stores the encrypted original arguments of an answer's tool calls until the run ends.
 fn keep_arguments(context: &mut Context<'_>, answer: &Step, sealed: Vec<u8>) -> Result<(), Fault> {
     let value = StoredValue {
         name: environment::arguments_of(answer.id),
@@ -293,8 +293,8 @@ fn keep_arguments(context: &mut Context<'_>, answer: &Step, sealed: Vec<u8>) -> 
     environment::put(context.tx, answer.run, &value).map_err(db_fault)
 }
 
-/// The step, if it is open and this is its current try. A late outcome of a try that a
-/// recovery has replaced is refused: it changes nothing.
+/// The step, if it is open and in this attempt. A late outcome of an attempt that recovery has
+/// replaced is a `conflict` and changes nothing.
 pub fn open_step(
     context: &mut Context<'_>,
     run: RunId,
@@ -316,7 +316,7 @@ pub fn open_step(
     Ok(step)
 }
 
-/// The transcript's entry for the outcome of a tool call.
+/// The transcript entry for the outcome of a tool call.
 pub fn tool_result(context: &Context<'_>, step: &Step, text: &str, is_error: bool) -> NewMessage {
     let call = step.tool_call.as_deref().unwrap_or_default();
     NewMessage::tool_result(context.message_id(), step.run, call, text, is_error)

@@ -1,4 +1,4 @@
-//! Picks up an open run that no executor holds.
+//! Recovers an open run that has no executor.
 
 use serde_json::json;
 
@@ -17,9 +17,9 @@ use crate::kernel::time::Timestamp;
 use crate::kernel::waiting::{self, Stand};
 use crate::store::{db_fault, runs, steps};
 
-/// The open run without an executor is queued, paused, settling or ended, as
-/// [`recover::recover`] says. A run that has ended stays as it is. `aged_at` is the time by which
-/// its age counts; `None`: it does not end by that.
+/// Once this returns, the open run without an executor is queued, paused, settling or ended, as
+/// [`recover::recover`] decides. An ended run is unchanged. `aged_at` is the time for its age
+/// limit; with `None` it does not end because of its age.
 pub fn recover(
     context: &mut Context<'_>,
     id: RunId,
@@ -31,8 +31,8 @@ pub fn recover(
         return Ok(after(run, Vec::new()));
     }
     if matches!(loss, Loss::Killed | Loss::Drained) {
-        // A steady reading of an earlier life says nothing in this one, and the time while
-        // the daemon was down does not count.
+        // Monotonic readings of an earlier process are meaningless here, and downtime does not
+        // count.
         run.counting_since = run.counting_since.map(|_| context.now.steady);
     }
     let mut open = steps::open(context.tx, id).map_err(db_fault)?;
@@ -48,7 +48,7 @@ pub fn recover(
     let mut lost = 0;
     let mut changed = Vec::new();
     let mut event = plan.event.clone();
-    // A parked run's steps have not begun; they are carried out as they stand.
+    // The steps of a parked run have not started and are carried out unchanged.
     if held {
         for (step, fate) in plan.steps {
             if let Some(step) = open.iter().find(|open| open.id == step) {
@@ -57,7 +57,7 @@ pub fn recover(
             }
         }
         for _ in 0..lost {
-            // That nobody knows is its outcome.
+            // An uncertain effect counts as the outcome of its step.
             let (kind, usage) = (StepKind::Tool, Usage::default());
             run = move_run(
                 context,
@@ -72,7 +72,7 @@ pub fn recover(
         if matches!(plan.event, RunEvent::Recovered { .. }) && run.cancel.is_none() {
             open = steps::open(context.tx, id).map_err(db_fault)?;
             if let Stand::Waits(reason) = waiting::stand(&open) {
-                // Nothing of it can be carried out before somebody has said something.
+                // All its steps wait, for example for an operator's review.
                 event = RunEvent::Paused(reason);
             }
             notice(context, &run, loss, matches!(event, RunEvent::Paused(_)))?;
@@ -91,7 +91,7 @@ pub fn recover(
     Ok(after(run, changed))
 }
 
-/// Makes an open step ready for its next try, or gives it the outcome "nobody knows".
+/// Prepares an open step for its next attempt, a reattach or a review, or ends it as uncertain.
 fn reopen(
     context: &mut Context<'_>,
     run: &Run,
@@ -127,7 +127,7 @@ fn reopen(
     Ok(step)
 }
 
-/// A visible entry for people: the run has ended by its age.
+/// Adds a transcript notice for users: the run has ended because of its age.
 fn closed(context: &mut Context<'_>, run: &Run, why: &str) -> Result<(), Fault> {
     let text = format!(
         "run {} was closed: {why}. What it had done is kept; to go on, send a message or start \
@@ -137,8 +137,8 @@ fn closed(context: &mut Context<'_>, run: &Run, why: &str) -> Result<(), Fault> 
     tell(context, run, text)
 }
 
-/// A visible entry for people: this turn was interrupted and goes on, or holds still until
-/// somebody has said something.
+/// Adds a transcript notice for users: the turn was interrupted and continues, or is paused until
+/// its waiting steps are settled.
 fn notice(
     context: &mut Context<'_>,
     run: &Run,
@@ -158,7 +158,7 @@ fn notice(
     tell(context, run, text)
 }
 
-/// An entry of the run's transcript that people see, and no model.
+/// Adds a transcript entry that users see and models do not.
 fn tell(context: &mut Context<'_>, run: &Run, text: String) -> Result<(), Fault> {
     let mut message = NewMessage::new(
         context.message_id(),

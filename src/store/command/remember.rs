@@ -1,4 +1,4 @@
-//! Keeps things in the long-term memory, and takes them out of it.
+//! Commands that save and delete long-term memories.
 
 use super::context::Context;
 use super::waiting::acting;
@@ -10,16 +10,17 @@ use crate::kernel::run::Run;
 use crate::kernel::text::{prefix_chars, storable};
 use crate::store::{db_fault, memories};
 
-/// What a model wants to keep.
+/// A memory that a model saves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remember {
-    /// The call by which it says so; the memory gets its digits.
+    /// The step of the tool call; the memory's id has the same UUID.
     pub by: StepRef,
-    /// What is kept.
+    /// The text to save.
     pub text: String,
 }
 
-/// The text is in the name space of the step's run, once: as it was when it was there already.
+/// Once this returns, the text is stored once in the namespace of the step's run; an equal text is
+/// not stored again.
 pub fn remember(context: &mut Context<'_>, remember: &Remember) -> Result<Reply, Fault> {
     let (run, step) = acting(context, remember.by)?;
     let id = MemoryId(step.id.0);
@@ -31,8 +32,8 @@ pub fn remember(context: &mut Context<'_>, remember: &Remember) -> Result<Reply,
     Ok(Reply::Remembered(Box::new(memory), is_new))
 }
 
-/// What was worth keeping of a transcript that has just been shortened is kept, as far as there
-/// is room; how many of these texts that are, and why not all.
+/// Saves the facts that a compaction extracted, up to the namespace limit. Returns the number of
+/// new memories, and the limit message if not all fit.
 pub fn extracted(
     context: &mut Context<'_>,
     run: &Run,
@@ -44,7 +45,7 @@ pub fn extracted(
         let id = MemoryId(context.clock.new_id());
         match keep(context, run, id, text, MemorySource::Compaction) {
             Ok((_, is_new)) => kept += usize::from(is_new),
-            // A turn does not end because its memory is full.
+            // A full memory must not end the turn.
             Err(fault) if fault.kind == Kind::Limit => return Ok((kept, Some(fault.message))),
             Err(fault) => return Err(fault),
         }
@@ -98,7 +99,7 @@ fn full(space: &str, count: i64, most: i64) -> Fault {
     .with("free", "memory.delete")
 }
 
-/// These memories of the tenant are gone; those of them that this command took away.
+/// Once this returns, these memories of the tenant are deleted; the reply has those that existed.
 pub fn forget(context: &mut Context<'_>, org: &str, ids: Vec<MemoryId>) -> Result<Reply, Fault> {
     let mut gone = Vec::new();
     for id in ids {

@@ -1,6 +1,6 @@
-//! Takes sessions away. The row goes at once, and with it the key; transcript and journals go
-//! bit by bit, so that a session of any size never holds up the writer. The rows of its runs
-//! stay, with their results and their use.
+//! Deletes sessions. The row and its key are freed immediately; transcript and journals are purged
+//! in bounded parts, so that no session is large enough to block the writer. The rows of its runs
+//! stay, with results and usage.
 
 use serde_json::json;
 
@@ -20,34 +20,35 @@ use crate::store::{
     sessions, steers, steps, stops,
 };
 
-/// A tree of at most so many sessions goes in one command; of a larger one the rest follows.
+/// Maximum number of sessions deleted in one command; the rest of a larger tree follows.
 const TREE_AT_ONCE: usize = 200;
-/// So many rows are taken away in one command, about.
+/// Approximate number of rows deleted in one command.
 const ROWS_AT_ONCE: u32 = 500;
-/// So many journals are looked at in one command.
+/// Number of journals processed in one command.
 const RUNS_AT_ONCE: u32 = 50;
-/// So many announces are held in one go.
+/// Number of announces held per query.
 const HOLD_AT_ONCE: u32 = 100;
-/// So many open runs are named in a refusal.
+/// Maximum number of open runs named in a refusal.
 const NAMED: usize = 20;
 
-/// A session that is to go.
+/// A request to delete a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeleteSession {
     /// The tenant.
     pub org: String,
-    /// Which.
+    /// Key of the session.
     pub key: SessionKey,
-    /// Cancel the open runs in it and below it first.
+    /// True to cancel the open runs of the session and its descendants first; otherwise they are a
+    /// `conflict`.
     pub force: bool,
-    /// Who asks.
+    /// The actor, recorded on cancelled runs.
     pub by: String,
-    /// It is a person, or a client that acts for one, and no agent.
+    /// True if a user, or a client acting for one, deletes; false if an agent does.
     pub by_person: bool,
 }
 
-/// The session and all below it are gone, or it still has open runs: these are refused, or
-/// with `force` marked to end and named, and the end of the last of them is that of the session.
+/// Once this returns, the session and its descendants are deleted. Open runs are a `conflict`; with
+/// `force` they are marked to end and returned, and the end of the last one deletes the session.
 pub fn delete(context: &mut Context<'_>, delete: DeleteSession) -> Result<Reply, Fault> {
     let session = sessions::by_key(context.tx, &delete.org, &delete.key)
         .map_err(db_fault)?
@@ -68,7 +69,7 @@ pub fn delete(context: &mut Context<'_>, delete: DeleteSession) -> Result<Reply,
         clear::ask(context, &session, Clearing::Delete)?;
         return Ok(Reply::Stopping(stopping));
     }
-    // The end of its runs may have taken it along (`cleanup: delete`).
+    // The end of its runs may have deleted it (`cleanup: delete`).
     if sessions::by_id(context.tx, session.id)
         .map_err(db_fault)?
         .is_some()
@@ -78,7 +79,7 @@ pub fn delete(context: &mut Context<'_>, delete: DeleteSession) -> Result<Reply,
     Ok(Reply::Done)
 }
 
-/// Why a session with open runs stays as it is.
+/// The refusal for a session with open runs.
 pub fn still_open(what: &str, session: &Session, open: &[Run]) -> Fault {
     let ids: Vec<String> = open
         .iter()
@@ -98,18 +99,19 @@ pub fn still_open(what: &str, session: &Session, open: &[Run]) -> Fault {
     .with("runIds", ids)
 }
 
-/// The session and all below it are gone. The caller knows that nothing in them is open.
+/// Once this returns, the session and its descendants are deleted. The caller ensures that none of
+/// them has open work.
 pub fn remove_tree(context: &mut Context<'_>, top: &Session) -> Result<(), Fault> {
     let tree = tree_of(context, top, TREE_AT_ONCE)?;
-    // Children first: a row never names a parent that is not there. What is left of a larger
-    // tree follows when the parts of its parents are taken away.
+    // Children first, so that no row names a missing parent. The rest of a larger tree follows when
+    // its parents are purged.
     for session in tree.iter().rev() {
         remove(context, session)?;
     }
     Ok(())
 }
 
-/// The session and those below it, each after its parent, `most` at most.
+/// The session and its descendants, parents first, up to `most`.
 pub fn tree_of(
     context: &mut Context<'_>,
     top: &Session,
@@ -128,13 +130,14 @@ pub fn tree_of(
     Ok(tree)
 }
 
-/// The session is gone, and its key is free. What waited for it is held.
+/// Once this returns, the session is deleted, its key is free, and its undelivered announces are
+/// held.
 fn remove(context: &mut Context<'_>, session: &Session) -> Result<(), Fault> {
     loop {
         let mut entries =
             outbox::pending_for(context.tx, session.id, HOLD_AT_ONCE).map_err(db_fault)?;
         if session.owner == Owner::Client {
-            // Nobody has taken note of these, and with the inbox they would be lost.
+            // Unacknowledged announces would be lost with the inbox.
             let unacked = outbox::unacked(context.tx, session.id, HOLD_AT_ONCE);
             entries.extend(unacked.map_err(db_fault)?);
         }
@@ -161,7 +164,8 @@ fn remove(context: &mut Context<'_>, session: &Session) -> Result<(), Fault> {
     Ok(())
 }
 
-/// A bounded part of what a deleted session left is gone; an effect says if there is more.
+/// Once this returns, a bounded part of a deleted session is purged; an effect follows if there is
+/// more.
 pub fn purge(context: &mut Context<'_>, id: SessionId) -> Result<Reply, Fault> {
     let Some(mut run_seq) = purges::run_seq(context.tx, id).map_err(db_fault)? else {
         return Ok(Reply::Done);
@@ -203,7 +207,8 @@ pub fn purge(context: &mut Context<'_>, id: SessionId) -> Result<Reply, Fault> {
     Ok(Reply::Done)
 }
 
-/// The rest of a tree that was too large for one command. What began in it meanwhile ends.
+/// Deletes the rest of a tree that was too large for one command, and cancels work that began in it
+/// meanwhile.
 fn purge_children(
     context: &mut Context<'_>,
     id: SessionId,
@@ -223,7 +228,7 @@ fn purge_children(
             removed = true;
         }
     }
-    // Where only executors are waited for, the next sweep looks again.
+    // If only executors have to stop, the next sweep tries again.
     if removed {
         context.effect(Effect::Purge(id));
     }

@@ -1,4 +1,4 @@
-//! A person's word on an effect that nobody is certain of.
+//! Records an operator's verdict on an uncertain effect.
 
 use super::context::Context;
 use super::moves::{load, move_run};
@@ -12,18 +12,18 @@ use crate::kernel::step::{Step, StepState, WaitKind};
 use crate::kernel::waiting::reviewed;
 use crate::store::{db_fault, steps};
 
-/// What a person says of an effect that may have happened.
+/// An operator's verdict on an effect that may have happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It has happened, with this result if that is known.
+    /// It has happened, with this result if it is known.
     Done(Option<String>),
-    /// It has not: it is carried out now.
+    /// It has not happened; the step is carried out now.
     NotDone,
-    /// Whatever it is, the run ends.
+    /// The run ends, and the effect stays uncertain.
     Abort,
 }
 
-/// A person's word on a step that waits for a review.
+/// A verdict on a step that waits for a review.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resolve {
     /// The tenant.
@@ -32,14 +32,14 @@ pub struct Resolve {
     pub run: RunId,
     /// The step.
     pub step: StepId,
-    /// What is said.
+    /// The verdict.
     pub verdict: Verdict,
-    /// Who says it.
+    /// The actor, named in the outcome.
     pub by: String,
 }
 
-/// The step has the outcome that the person gives, or is carried out once more, and its run
-/// goes on; or the run has ended.
+/// Once this returns, the step has the operator's outcome or is carried out again, and its run
+/// continues; or the run has ended.
 pub fn resolve(context: &mut Context<'_>, resolve: Resolve) -> Result<Reply, Fault> {
     let run = load(context, resolve.run)?;
     if run.org != resolve.org {
@@ -53,7 +53,7 @@ pub fn resolve(context: &mut Context<'_>, resolve: Resolve) -> Result<Reply, Fau
     match resolve.verdict {
         Verdict::Done(result) => {
             let told = match result {
-                // What a program has written is the answer itself.
+                // The output of an agent that is a program is the answer itself.
                 Some(result) if step.kind.answers() => result,
                 result => reviewed(&resolve.by, result.as_deref()),
             };

@@ -1,4 +1,5 @@
-//! Messages to sessions: checks, chain, the turn that answers, and the step that waits for it.
+//! Messages to sessions: checks, the message chain, the turn that answers, and the step that waits
+//! for it.
 
 use serde_json::json;
 
@@ -22,17 +23,17 @@ use crate::store::sends::State;
 use crate::store::tx::Tx;
 use crate::store::{db_fault, idempotency, runs, sends, sessions, waits};
 
-/// Sessions that wait for each other are followed so far; more cannot come of chains.
+/// Maximum number of runs or sessions followed in a chain; message chains cannot be longer.
 const FOLLOWED: usize = 16;
 
-/// Who says something in another session.
+/// The sender of a message.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Sender {
-    /// A client, for nobody else: it is told of the reply by its call alone.
+    /// A client without a session; only its call gets the reply.
     Client,
-    /// A client for a session that it owns, which gets a late reply.
+    /// A client on behalf of a session that it owns, which gets a late reply.
     Session(SessionKey),
-    /// A run for its session, which gets a late reply.
+    /// A run on behalf of its session, which gets a late reply.
     Step(StepRef),
 }
 
@@ -43,28 +44,28 @@ pub struct SendMessage {
     pub org: String,
     /// The run of the turn that answers.
     pub run: NewRun,
-    /// The session.
+    /// The target session.
     pub target: SessionId,
-    /// What is said.
+    /// The message text.
     pub message: String,
-    /// Who says it.
+    /// The sender.
     pub from: Sender,
-    /// How long the reply is waited for, milliseconds; 0 = not at all.
+    /// Maximum time to wait for the reply, in milliseconds; 0 means not to wait.
     pub window_ms: u64,
 }
 
-/// Who speaks, once the rows have been looked at.
+/// The sender, resolved from the rows.
 struct Speaker {
-    /// The run that sends, and its step.
+    /// The sending run and its step.
     by: Option<(Run, Step)>,
-    /// The session that it speaks for.
+    /// The session that it sends for.
     session: Option<Session>,
-    /// The sessions that the message has come through so far.
+    /// The sessions that the message chain has passed through so far.
     chain: Vec<SessionId>,
 }
 
-/// The message waits for its turn in the target's session, or stands in its transcript where
-/// a client owns it. A step that wants the reply waits for it.
+/// Once this returns, the message is queued as a turn in the target's session, or is in its
+/// transcript if a client owns it. A step that wants the reply waits for it.
 pub fn send(context: &mut Context<'_>, message: SendMessage) -> Result<Reply, Fault> {
     if let Some(accepted) = repeated(context, message.run.key.as_ref())? {
         return Ok(Reply::Accepted(accepted));
@@ -122,7 +123,7 @@ pub fn send(context: &mut Context<'_>, message: SendMessage) -> Result<Reply, Fa
     Ok(Reply::Accepted(accepted))
 }
 
-/// Looks up who speaks, and refuses who may not.
+/// Resolves the sender and checks that it may send.
 fn speaker(
     context: &mut Context<'_>,
     message: &SendMessage,
@@ -161,7 +162,7 @@ fn speaker(
                 .map_err(db_fault)?
                 .ok_or_else(|| Fault::not_found("session", run.session))?;
             let kinship = kinship(context.tx, session.id, target)?;
-            // A called run is in a session that is not its own.
+            // A called run works in its caller's session, so the run's own agent counts here.
             let who = Who::Session {
                 agent: &run.agent,
                 depth: run.depth,
@@ -193,7 +194,7 @@ fn speaker(
     }
 }
 
-/// How `target` stands to the session `own`.
+/// The relation of `target` to the session `own`.
 pub fn kinship(tx: &mut dyn Tx, own: SessionId, target: &Session) -> Result<Kinship, Fault> {
     if target.id == own {
         return Ok(Kinship::Same);
@@ -212,8 +213,8 @@ pub fn kinship(tx: &mut dyn Tx, own: SessionId, target: &Session) -> Result<Kins
     Ok(Kinship::Other)
 }
 
-/// The sessions that led to this run by messages: its own chain, or that of the nearest run
-/// above it that has one.
+/// The sessions whose messages led to this run: its own chain, or that of its nearest ancestor with
+/// one.
 fn chain_of(tx: &mut dyn Tx, run: &Run) -> Result<Vec<SessionId>, Fault> {
     let mut id = Some(run.id);
     for _ in 0..FOLLOWED {
@@ -228,7 +229,8 @@ fn chain_of(tx: &mut dyn Tx, run: &Run) -> Result<Vec<SessionId>, Fault> {
     Ok(Vec::new())
 }
 
-/// Does the turn that goes on in `target`, be it over others, wait for a reply of `own`?
+/// True if a turn under way in `target` waits for a reply of `own`, directly or through other
+/// sessions.
 fn waits_for(tx: &mut dyn Tx, target: SessionId, own: SessionId) -> Result<bool, Fault> {
     let mut seen = vec![target];
     let mut next = vec![target];
@@ -254,7 +256,7 @@ fn waits_for(tx: &mut dyn Tx, target: SessionId, own: SessionId) -> Result<bool,
     Ok(false)
 }
 
-/// The turn that answers waits in the target's session.
+/// Queues the turn that answers in the target's session.
 fn queue(
     context: &mut Context<'_>,
     message: &SendMessage,
@@ -304,7 +306,7 @@ fn named(session: Option<&Session>) -> Option<(SessionId, SessionKey)> {
     session.map(|session| (session.id, session.key.clone()))
 }
 
-/// The message stands in the transcript of a session in which nothing runs.
+/// Appends the message to the transcript of a client-owned session.
 fn leave(
     context: &mut Context<'_>,
     message: SendMessage,
@@ -342,8 +344,8 @@ fn leave(
     Ok(Reply::Accepted(accepted))
 }
 
-/// A message as it stands in its receiver's transcript: marked as another session's, unless a
-/// client says it for nobody.
+/// The message as a transcript entry of its receiver, marked with the sending session if there is
+/// one.
 pub fn said(context: &Context<'_>, text: &str, from: Option<&SessionKey>, turn: u32) -> NewMessage {
     let mut message = NewMessage::user(context.message_id(), text);
     if let Some(from) = from {

@@ -1,4 +1,4 @@
-//! The versions of skills, and what a new run pins of them.
+//! Versions of skill sets, and the skills that a new run pins.
 
 use serde_json::json;
 
@@ -11,22 +11,22 @@ use crate::kernel::run::PinnedSkills;
 use crate::store::skills::SkillsNoted;
 use crate::store::{blobs, db_fault, skills};
 
-/// What can be used in a folder, as it was found.
+/// The usable skills of a folder, as found on disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoteSkills {
     /// The tenant.
     pub org: String,
     /// The folder.
     pub workspace: String,
-    /// Of what can be used there.
+    /// Hash of the usable skills.
     pub hash: String,
-    /// How many skills that are.
+    /// Number of usable skills.
     pub count: usize,
-    /// What brought the change about.
+    /// What triggered the check.
     pub reason: &'static str,
 }
 
-/// The folder's skills have this hash under a version of their own, which the answer gives.
+/// Once this returns, the folder's skills are recorded with this hash; the reply has their version.
 pub fn note(context: &mut Context<'_>, found: &NoteSkills) -> Result<Reply, Fault> {
     version(context, found).map(Reply::Revision)
 }
@@ -45,7 +45,7 @@ fn version(context: &mut Context<'_>, found: &NoteSkills) -> Result<i64, Fault> 
         version: before.as_ref().map_or(0, |before| before.version) + 1,
     };
     skills::put(context.tx, &noted, context.now.wall).map_err(db_fault)?;
-    // What is looked at for the first time has not changed.
+    // The first check of a folder is not a change.
     if before.is_some() {
         context.emit_org(
             EventKind::SkillsChanged,
@@ -61,12 +61,12 @@ fn version(context: &mut Context<'_>, found: &NoteSkills) -> Result<i64, Fault> 
     Ok(noted.version)
 }
 
-/// What a run pins can be read for as long as there is the run.
+/// Once this returns, the pinned skills are readable for as long as the run exists.
 pub fn pin(context: &mut Context<'_>, org: &str, pin: &SkillPin) -> Result<PinnedSkills, Fault> {
     let now = match pin {
         SkillPin::Now(now) => now,
         SkillPin::AsBefore(pinned, body) => {
-            // It counts as used, and with it the bodies that it names.
+            // Renews the last-use time of the body, and of the bodies that it names.
             blobs::insert(context.tx, body, context.now.wall).map_err(db_fault)?;
             return Ok(pinned.clone());
         }

@@ -1,4 +1,4 @@
-//! Spawns: limits, child session, first message and queued run, in one.
+//! Spawns: limits, child session, first message and queued run in one command.
 
 use super::context::Context;
 use super::new_run::{accept, new_run, refuse_taken_id, repeated};
@@ -16,78 +16,78 @@ use crate::kernel::stop::{Beginner, may_call_again};
 use crate::kernel::thinking::Thinking;
 use crate::store::{bundles, db_fault, messages, outbox, runs, sessions};
 
-/// A spawned run and its own session.
+/// A spawned run with a session of its own.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Spawn {
     /// The tenant.
     pub org: String,
     /// The run.
     pub run: NewRun,
-    /// The child session's id.
+    /// Id of the child session.
     pub session: SessionId,
-    /// The first message's id.
+    /// Id of the first message.
     pub message: MessageId,
-    /// What is to be done.
+    /// The task, as the first message.
     pub task: String,
-    /// Who asks and is told.
+    /// The session that requests the run and gets its announce.
     pub parent: Option<SessionKey>,
-    /// How the requester is told; by its kind of owner if unset.
+    /// How the end is announced; if unset, by the kind of the requester's owner.
     pub announce: Option<AnnouncePolicy>,
-    /// The folder that its tools see; the parent session's if unset.
+    /// Working folder of its tools; the parent session's if unset.
     pub cwd: Option<String>,
-    /// A run asks for it; then its session is the parent.
+    /// The run that spawns it, if it is not a client; its session is then the parent.
     pub by: Option<SpawnedBy>,
-    /// The thinking level that was asked for, kept for later turns of its session.
+    /// The requested thinking level, kept for later turns of its session.
     pub thinking: Option<Thinking>,
-    /// How long its session stays open for messages.
+    /// How long its session accepts messages.
     pub mode: SessionMode,
-    /// What becomes of its session once all is told.
+    /// Whether its session is kept or deleted after the announce.
     pub cleanup: Cleanup,
-    /// What it knows of the parent's conversation.
+    /// How its transcript begins.
     pub begins: Begins,
-    /// What its runs may do at most, JSON; as the parent session's if unset.
+    /// Permission bundle of its runs as JSON; the parent session's if unset.
     pub bundle: Option<String>,
 }
 
-/// What the transcript of a spawned session begins with.
+/// How the transcript of a spawned session begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Begins {
-    /// The task alone.
+    /// With the task alone.
     #[default]
     Isolated,
-    /// The parent's transcript as it is now.
+    /// With the parent's transcript as it is now.
     Fork,
-    /// The stretch that another fork began with.
+    /// With the same part of the transcript as an earlier fork.
     At(Fork),
 }
 
-/// A run that spawns another.
+/// The run that spawns another one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SpawnedBy {
-    /// By which step.
+    /// The step of the spawn.
     pub step: StepRef,
     /// The agents that its agent may spawn.
     pub allowed: Vec<AgentId>,
-    /// Levels below a root session, if its agent has a limit of its own.
+    /// The depth limit of its agent; `None` for the general limit.
     pub max_depth: Option<u32>,
-    /// The step waits for what the spawned run brings.
+    /// Set if the step waits for the result of the spawned run.
     pub awaits: Option<Awaits>,
 }
 
-/// A spawn whose outcome is that of the step which asks for it.
+/// How a step waits for the result of the run that it spawns.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Awaits {
-    /// By which tool.
+    /// The delegation mode.
     pub face: Face,
-    /// How much of what it says is shown while it comes, if it is called.
+    /// How a called run's text is streamed to the caller; `None` if it is not called.
     pub stream: Option<Stream>,
-    /// In this session of an earlier one, which goes on.
+    /// The child session to continue, instead of a new one.
     pub goes_on: Option<SessionKey>,
 }
 
-/// The child session, its first message and the queued run are there, or nothing is.
+/// Once this returns, the child session, its first message and the queued run are stored.
 pub fn spawn(context: &mut Context<'_>, mut spawn: Spawn) -> Result<Reply, Fault> {
-    // A known key answers before any limit is looked at.
+    // A known key is answered before any limit is checked.
     if let Some(accepted) = repeated(context, spawn.run.key.as_ref())? {
         return Ok(Reply::Accepted(accepted));
     }
@@ -110,7 +110,7 @@ pub fn spawn(context: &mut Context<'_>, mut spawn: Spawn) -> Result<Reply, Fault
                 })?,
         ),
     };
-    // Without a parent the session is a root of its own. A called run lies deeper than the
+    // Without a parent the session is a root session. A called run is one level deeper than the
     // session that it works in.
     let above = caller.as_ref().map(|caller| caller.depth);
     let depth = above.or(parent.as_ref().map(|parent| parent.depth));
@@ -130,7 +130,7 @@ pub fn spawn(context: &mut Context<'_>, mut spawn: Spawn) -> Result<Reply, Fault
             None => None,
         };
         let children = runs::count_live_children(tx, parent.id).map_err(db_fault)?;
-        // A client takes note of its inbox; an agent sees what waits with its next turn.
+        // A client acknowledges its inbox; an agent sees pending announces in its next turn.
         let backlog = match parent.owner {
             Owner::Client => outbox::count_unacked(tx, parent.id),
             Owner::Agent => outbox::count_pending_for(tx, parent.id),
@@ -154,19 +154,19 @@ pub fn spawn(context: &mut Context<'_>, mut spawn: Spawn) -> Result<Reply, Fault
         return Err(used_up.refuses());
     }
     match (&caller, &parent, awaits.as_ref().map(|awaits| awaits.face)) {
-        // Without a session to name, the stop is that of the call.
+        // These modes name no session, so a cancel applies to calls of the agent.
         (Some(caller), _, Some(Face::Called | Face::Sealed | Face::Planned)) => {
             let agent = &spawn.run.agent.id;
             let was_cancelled = runs::was_call_cancelled(context.tx, caller.id, agent);
             may_call_again(was_cancelled.map_err(db_fault)?, agent.as_str())?;
         }
-        // Work for the parent session: its end is to be seen there.
+        // A client's request starts work whose end the parent session must see.
         (None, Some(parent), _) => stop::begin(context, parent, Beginner::Person)?,
         _ => {}
     }
     let agent_name = spawn.run.agent.name().to_owned();
     let (announce, warning) = match &awaits {
-        // Its step is told, in the transaction of its end.
+        // The step gets the result in the transaction of the run's end.
         Some(_) => (AnnouncePolicy::None, None),
         None => announce_policy(&spawn, parent.as_ref())?,
     };
@@ -194,7 +194,7 @@ pub fn spawn(context: &mut Context<'_>, mut spawn: Spawn) -> Result<Reply, Fault
         (own, _) => own,
     };
     if !is_new {
-        // Whoever asks now binds it, not who asked before.
+        // The bundle of the present request replaces the earlier one.
         bundles::remove(context.tx, session.id).map_err(db_fault)?;
     }
     if let Some(bundle) = bundle {
@@ -242,7 +242,7 @@ pub fn spawn(context: &mut Context<'_>, mut spawn: Spawn) -> Result<Reply, Fault
     Ok(Reply::Accepted(accepted))
 }
 
-/// The run lies below `caller`, and belongs to what that one belongs to.
+/// Makes the run a child of `caller`, in the same tree, trace and user.
 pub fn below(run: &mut Run, caller: &Run) {
     run.parent_run = Some(caller.id);
     run.root_run = caller.root_run;
@@ -250,7 +250,7 @@ pub fn below(run: &mut Run, caller: &Run) {
     run.user.clone_from(&caller.user);
 }
 
-/// The session of a spawned run. Its first message is counted already.
+/// The session of a spawned run. Its message count includes the task.
 fn child_session(
     context: &Context<'_>,
     spawn: &Spawn,
@@ -278,7 +278,7 @@ fn child_session(
             .cwd
             .clone()
             .or_else(|| parent.and_then(|parent| parent.cwd.clone())),
-        // The task, behind what the session begins with.
+        // The task follows the forked part.
         messages: fork.map_or(0, |fork| fork.seq) + 1,
         fork,
         mode: spawn.mode,
@@ -291,8 +291,8 @@ fn child_session(
     }
 }
 
-/// What the child's transcript begins with: a reference to its parent's, so that a fork of any
-/// length costs nothing. The parent stays as long as its children do.
+/// The forked part of the child's transcript: a reference to the parent's, so that the cost does
+/// not depend on its length. The parent is kept as long as its children are.
 fn fork(spawn: &Spawn, parent: Option<&Session>) -> Result<Option<Fork>, Fault> {
     match (spawn.begins, parent) {
         (Begins::Isolated, _) => Ok(None),
@@ -309,7 +309,7 @@ fn fork(spawn: &Spawn, parent: Option<&Session>) -> Result<Option<Fork>, Fault> 
     }
 }
 
-/// How the requester is told, and what the caller should know about it.
+/// How the end is announced, with a warning if that differs from the request.
 fn announce_policy(
     spawn: &Spawn,
     parent: Option<&Session>,

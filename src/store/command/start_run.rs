@@ -1,4 +1,4 @@
-//! Gives a queued run its session's turn.
+//! Starts a queued run: gives it its session's turn.
 
 use super::context::Context;
 use super::moves::{intend, load, move_run};
@@ -12,8 +12,8 @@ use crate::kernel::run::RunOrigin;
 use crate::kernel::step::Intent;
 use crate::store::{db_fault, messages, read, runs, sends, steps};
 
-/// The run holds its session's turn, its input stands in the transcript, and its first steps
-/// are intended. A run that was parked or recovered goes on with the steps it has.
+/// Once this returns, the run holds its session's turn, its input is in the transcript, and its
+/// first steps are intended. A parked or recovered run continues with the steps that it has.
 pub fn start(
     context: &mut Context<'_>,
     id: RunId,
@@ -41,8 +41,9 @@ pub fn start(
         appended = context.append_of(&run, vec![input])?;
         runs::clear_input(context.tx, id).map_err(db_fault)?;
     }
-    // An announce may have come between the caller's look and this turn: what the first model
-    // call is said to see, it must be shown. A called run sees its call in its own way.
+    // An announce may have arrived since the caller read the transcript. The first model call is
+    // recorded as having seen it, so it must be shown. A called run sees its call in a different
+    // form.
     let follows = |first: &Message| first.seq == seen + 1 && !run.is_called();
     let mut messages = match appended.first().is_some_and(follows) {
         true => appended,

@@ -1,7 +1,6 @@
-//! What enters a turn that is going on: texts said to its run, and announces of policy `steer`.
-//! They wait in rows of their own and enter the transcript at a step boundary only, in the
-//! transaction of the next model call's intent, so that none ever stands between a tool call
-//! and its result.
+//! Input for a turn under way: steer messages, and announces with policy `steer`. They wait in rows
+//! of their own and enter the transcript in the transaction of the next model call's intent, so
+//! that none comes between a tool call and its result.
 
 use serde_json::json;
 
@@ -18,7 +17,8 @@ use crate::store::outbox::Entry;
 use crate::store::steers::Steer;
 use crate::store::{db_fault, outbox, sessions, steers, steps};
 
-/// The text waits for the run's next model call. The same message id again changes nothing.
+/// Once this returns, the text waits for the run's next model call. Repeating a message id changes
+/// nothing.
 pub fn steer(
     context: &mut Context<'_>,
     org: &str,
@@ -52,7 +52,7 @@ fn takes_steers(context: &mut Context<'_>, run: &Run) -> Result<bool, Fault> {
     }
     Ok(match run.state {
         RunState::Running | RunState::Paused(_) => true,
-        // A turn that waits for a slot to go on with its steps.
+        // A turn that waits for a slot to continue its steps.
         RunState::Queued => !steps::open(context.tx, run.id)
             .map_err(db_fault)?
             .is_empty(),
@@ -81,7 +81,7 @@ fn not_in_a_turn(run: &Run) -> Fault {
     .with("state", run.state.as_str())
 }
 
-/// Does anything wait to enter the turn of `run`?
+/// True if a steer message or announce is waiting to enter the turn of `run`.
 pub fn waits(context: &mut Context<'_>, run: &Run) -> Result<bool, Fault> {
     Ok(!steers::waiting(context.tx, run.id)
         .map_err(db_fault)?
@@ -89,8 +89,8 @@ pub fn waits(context: &mut Context<'_>, run: &Run) -> Result<bool, Fault> {
         || !announces(context, run)?.is_empty())
 }
 
-/// What waits to enter the turn of `run` stands in its transcript, in the order in which it
-/// came; the entries.
+/// Once this returns, the waiting messages and announces are in the run's transcript, in order of
+/// arrival; returns the entries.
 pub fn enter(context: &mut Context<'_>, run: &Run) -> Result<Vec<Message>, Fault> {
     let texts = steers::waiting(context.tx, run.id).map_err(db_fault)?;
     let announces = announces(context, run)?;
@@ -125,8 +125,8 @@ pub fn enter(context: &mut Context<'_>, run: &Run) -> Result<Vec<Message>, Fault
     Ok(entered)
 }
 
-/// Announces for this turn. What was asked for before a reset waits for the turn's end. A called
-/// run is told of none: they are for the agent whose session it is.
+/// The announces for this turn. Those requested before a reset wait for the turn's end. A called
+/// run gets none, because they are for the session's own agent.
 fn announces(context: &mut Context<'_>, run: &Run) -> Result<Vec<Entry>, Fault> {
     if run.is_called() {
         return Ok(Vec::new());

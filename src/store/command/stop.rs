@@ -1,5 +1,5 @@
-//! What a cancel leaves in force in sessions, and what begins work there again. Called by the
-//! commands that cancel, announce and make runs.
+//! Cancels that stay in force in a session, and how new work lifts them. Called by the commands
+//! that cancel, announce and create runs.
 
 use super::context::Context;
 use super::subtree::Below;
@@ -10,10 +10,10 @@ use crate::kernel::session::Session;
 use crate::kernel::stop::{self, Beginner};
 use crate::store::{db_fault, messages, outbox, runs, sessions, stops};
 
-/// The cancel is in force in the session, unless other work is open there: what no turn has seen
-/// of ends is in the inbox, and so is what arrives later. Whether it is.
+/// Once this returns `true`, the cancel is in force in the session: announces that no turn has
+/// seen, and later ones, go to the inbox. `false` if other work is open there.
 pub fn stop(context: &mut Context<'_>, session: SessionId, by_person: bool) -> Result<bool, Fault> {
-    // Nothing runs in a client's session, and the end of its runs may have taken one away.
+    // No agent runs in a client's session, and the session may have been deleted with its runs.
     let answers = sessions::has_agent(context.tx, session).map_err(db_fault)?;
     if !answers {
         return Ok(true);
@@ -27,8 +27,8 @@ pub fn stop(context: &mut Context<'_>, session: SessionId, by_person: bool) -> R
     Ok(true)
 }
 
-/// Ends of what `below` holds that no turn of the session has seen are in the inbox, whatever
-/// else goes on there.
+/// Once this returns, unseen announces of runs in `below` are `inbox` announces in this session,
+/// regardless of other work there.
 pub fn quiet(
     context: &mut Context<'_>,
     session: SessionId,
@@ -43,7 +43,8 @@ pub fn quiet(
     Ok(())
 }
 
-/// Work begins in the session, and no cancel is in force there any more; or it is refused.
+/// Once this returns, no cancel is in force in the session and work may begin; refused if this
+/// beginner may not lift it.
 pub fn begin(context: &mut Context<'_>, session: &Session, who: Beginner) -> Result<(), Fault> {
     let stop = stops::of(context.tx, session.id).map_err(db_fault)?;
     stop::may_begin(stop, who, session.key.as_str())?;
@@ -53,13 +54,13 @@ pub fn begin(context: &mut Context<'_>, session: &Session, who: Beginner) -> Res
     }
 }
 
-/// Is a cancel in force in the session?
+/// True if a cancel is in force in the session.
 pub fn is_in_force(context: &mut Context<'_>, session: SessionId) -> Result<bool, Fault> {
     let stop = stops::of(context.tx, session).map_err(db_fault)?;
     Ok(stop.is_some())
 }
 
-/// How an end is announced to this session.
+/// The effective announce policy for this session.
 pub fn announced(
     context: &mut Context<'_>,
     session: SessionId,

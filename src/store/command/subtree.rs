@@ -1,6 +1,5 @@
-//! Which open runs lie below a run or a session, over every way down: a run asked for it, its
-//! session asked for it, or it works in a session that was made there. Cancels and deletions
-//! ask.
+//! Finds the open descendants of a run or session along every path: a run requested it, its session
+//! requested it, or it works in a session created there. Used by cancels and deletions.
 
 use std::collections::HashMap;
 
@@ -12,13 +11,13 @@ use crate::kernel::session::Session;
 use crate::store::tx::{DbError, Tx};
 use crate::store::{db_fault, runs, sessions};
 
-/// The open runs that work in `session` or lie below it, each after whatever asked for it.
+/// The open runs of `session` and its descendants, each after the run that requested it.
 pub fn open_from_session(context: &mut Context<'_>, session: &Session) -> Result<Vec<Run>, Fault> {
     let mut below = Below::of_session(session);
     below.open(context.tx, session.root).map_err(db_fault)
 }
 
-/// Is the session `top`, or one below it?
+/// True if the session is `top` or one of its descendants.
 pub fn is_within(tx: &mut dyn Tx, session: SessionId, top: SessionId) -> Result<bool, DbError> {
     let mut at = Some(session);
     while let Some(id) = at {
@@ -30,8 +29,8 @@ pub fn is_within(tx: &mut dyn Tx, session: SessionId, top: SessionId) -> Result<
     Ok(false)
 }
 
-/// What is asked about, and what is known already. Every way up leads to something older, so
-/// each look comes to an end.
+/// A subtree, with a cache of memberships. Every ancestor is older than its descendants, so each
+/// look-up terminates.
 #[derive(Default)]
 pub struct Below {
     run: Option<RunId>,
@@ -41,18 +40,18 @@ pub struct Below {
 }
 
 impl Below {
-    /// What is below this run, itself included.
+    /// The subtree of this run, including the run.
     pub fn of_run(run: &Run) -> Self {
         Below {
             run: Some(run.id),
-            // Its session exists for a spawned run alone; a turn's session goes on without it,
-            // and so does that of a called run.
+            // Only a spawned run owns its session. The session of a turn, or of a called run,
+            // continues without the run.
             session: (run.origin == RunOrigin::Spawn && !run.is_called()).then_some(run.session),
             ..Below::default()
         }
     }
 
-    /// What works in this session or is below it.
+    /// The runs of this session and its descendants.
     pub fn of_session(session: &Session) -> Self {
         Below {
             session: Some(session.id),
@@ -60,7 +59,7 @@ impl Below {
         }
     }
 
-    /// Does the run belong to it?
+    /// True if the run is in the subtree.
     pub fn holds(&mut self, tx: &mut dyn Tx, id: RunId) -> Result<bool, DbError> {
         if self.run == Some(id) {
             return Ok(true);
@@ -71,10 +70,11 @@ impl Below {
         }
     }
 
-    /// Its open runs, each after what asked for it. The cost is that of the open runs of one tree, however long its history.
+    /// The open runs of the subtree, each after the run that requested it. The cost depends on the
+    /// open runs of one tree, not on its history.
     pub fn open(&mut self, tx: &mut dyn Tx, root: SessionId) -> Result<Vec<Run>, DbError> {
         let mut found = Vec::new();
-        // Older ones first: whatever asked for a run is older than it.
+        // Oldest first, because the requester of a run is older than the run.
         for run in runs::live_under(tx, root)? {
             if self.holds_run(tx, run.id, runs::Line::of(&run))? {
                 found.push(run);
@@ -94,7 +94,7 @@ impl Below {
         if let (false, Some(parent)) = (holds, line.parent_run) {
             holds = self.holds(tx, parent)?;
         }
-        // Older than the wake run, as every other way up.
+        // The root of a wake run is older than it, like every other ancestor.
         if let (false, Some(root)) = (holds, line.woken_for.filter(|root| *root != id)) {
             holds = self.holds(tx, root)?;
         }
@@ -115,7 +115,7 @@ impl Below {
         let mut holds = false;
         if let Some(parent) = sessions::parent_of(tx, id)? {
             holds = self.holds_session(tx, parent)?;
-            // It may have been made by a run that has ended, in a session that goes on.
+            // It may have been created by an ended run, in a session that continues.
             if !holds && let Some(maker) = runs::maker_of(tx, id)? {
                 holds = self.holds(tx, maker)?;
             }

@@ -1,5 +1,5 @@
-//! What age takes away, in bounded parts: each look walks a few rows from where the one before
-//! stopped, so that its cost does not grow with the history.
+//! Retention in bounded parts: each command processes a few rows from where the last one stopped,
+//! so that its cost does not grow with the history.
 
 use serde_json::json;
 
@@ -19,52 +19,52 @@ use crate::store::{
     questions, runs, sends, sessions, skills, steers, steps,
 };
 
-/// So many sessions or runs are looked at in one command.
+/// Maximum number of sessions or runs processed in one command.
 const ROWS: u32 = 100;
-/// So many events, steps or ids are taken away in one command.
+/// Maximum number of events, steps or ids deleted in one command.
 const PARTS: u32 = 1000;
-/// So many old runs are looked through for a body that may be free.
+/// Maximum number of old runs checked for references to an unused body.
 const OLD_RUNS: u32 = 2000;
 
-/// What age takes away.
+/// A retention command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sweep {
-    /// Sessions of one task are put aside.
+    /// Archives one-task sessions.
     Archive {
-        /// Whose last run ended before this point.
+        /// Sessions whose last run ended before this time.
         before: Timestamp,
-        /// Of this tenant.
+        /// The tenant.
         org: String,
-        /// After this place.
+        /// Sessions after this position.
         after: i64,
     },
-    /// Ended runs go.
+    /// Removes ended runs.
     Runs {
-        /// Those that ended before this point.
+        /// Runs that ended before this time.
         before: Timestamp,
-        /// Unless their key was first used after this one.
+        /// Except runs whose idempotency key was first used after this time.
         keys_before: Timestamp,
-        /// After this place.
+        /// Runs after this position.
         after: i64,
     },
-    /// Events go.
+    /// Removes events.
     Events {
-        /// Those from before this point.
+        /// Events before this time.
         before: Timestamp,
     },
-    /// Bodies that no run names, and ids of removed runs.
+    /// Removes bodies that no run pins, and ids of removed runs.
     Leftovers {
-        /// Bodies that were last used before this point.
+        /// Bodies last used before this time.
         before: Timestamp,
-        /// Ids of runs that were removed before this one.
+        /// Ids of runs removed before this time.
         ids_before: Timestamp,
     },
 }
 
-/// How far a sweep has come.
+/// Progress of a sweep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Swept {
-    /// Where to go on; `None`: it has seen everything that may be old enough.
+    /// The position to continue from; `None` if nothing more is old enough.
     pub next: Option<i64>,
 }
 
@@ -76,7 +76,7 @@ impl Swept {
     }
 }
 
-/// A bounded part of what is old enough is put aside or gone.
+/// Once this returns, a bounded part of what is old enough is archived or removed.
 pub fn sweep(context: &mut Context<'_>, sweep: &Sweep) -> Result<Reply, Fault> {
     let swept = match sweep {
         Sweep::Archive { before, org, after } => archive(context, *before, org, *after)?,
@@ -94,7 +94,7 @@ pub fn sweep(context: &mut Context<'_>, sweep: &Sweep) -> Result<Reply, Fault> {
     Ok(Reply::Swept(swept))
 }
 
-/// May a sweep find something? A look at the oldest rows, so that a daemon at rest writes
+/// True if a sweep may find something. It reads only the oldest rows, so that an idle daemon writes
 /// nothing.
 pub fn is_due(tx: &mut dyn Tx, sweep: &Sweep) -> Result<bool, DbError> {
     Ok(match sweep {
@@ -112,8 +112,8 @@ pub fn is_due(tx: &mut dyn Tx, sweep: &Sweep) -> Result<bool, DbError> {
     })
 }
 
-/// Puts sessions of one task aside whose last run ended before this point and whose ends are
-/// told.
+/// Archives one-task sessions whose last run ended before this time and whose announces are all
+/// delivered.
 fn archive(
     context: &mut Context<'_>,
     before: Timestamp,
@@ -125,7 +125,7 @@ fn archive(
     let last = page.last().map_or(after, |(seq, _)| *seq);
     for (_, session) in page {
         if session.created_at > before {
-            // Those behind it are younger still.
+            // The following sessions are newer.
             return Ok(Swept::default());
         }
         if session.mode == SessionMode::Run && may_rest(context, &session, before)? {
@@ -150,7 +150,7 @@ fn may_rest(
     before: Timestamp,
 ) -> Result<bool, Fault> {
     let tx = &mut *context.tx;
-    // Where age has taken its runs before it was put aside, its own last change counts.
+    // If retention removed its runs before it was archived, its own last change counts.
     let ended = runs::last_end_in(tx, session.id).map_err(db_fault)?;
     if ended.unwrap_or(session.updated_at) > before
         || runs::has_live_in(tx, session.id).map_err(db_fault)?
@@ -161,9 +161,9 @@ fn may_rest(
     Ok(untold.iter().all(|entry| entry.state == "delivered"))
 }
 
-/// Removes runs that ended before this point, with their journals, and sessions that are put
-/// aside once their last run is gone. A result that nobody has taken note of stays, and so
-/// does a run whose idempotency key is younger than it must live.
+/// Removes runs that ended before this time, with their journals, and archived sessions without
+/// runs. Results that are not delivered or acknowledged are kept, and so are runs with a newer
+/// idempotency key.
 fn retire(
     context: &mut Context<'_>,
     before: Timestamp,
@@ -186,7 +186,7 @@ fn retire(
             + steps::remove_some(context.tx, run.id, PARTS).map_err(db_fault)?;
         left = left.saturating_sub(gone);
         if left == 0 {
-            // Its turn comes again at once, with fewer steps.
+            // The run is processed again immediately, with fewer steps left.
             return Ok(Swept {
                 next: Some(run.seq - 1),
             });
@@ -235,8 +235,8 @@ fn remove(context: &mut Context<'_>, run: &Age) -> Result<(), Fault> {
     remove_empty(context, run.session)
 }
 
-/// Removes a session that is put aside and has neither runs nor sessions below it any more, and
-/// those above it of which the same is then true.
+/// Deletes an archived session without runs and children, and then its ancestors of which the same
+/// is true.
 fn remove_empty(context: &mut Context<'_>, session: SessionId) -> Result<(), Fault> {
     let mut at = Some(session);
     while let Some(id) = at {
@@ -255,7 +255,7 @@ fn remove_empty(context: &mut Context<'_>, session: SessionId) -> Result<(), Fau
     Ok(())
 }
 
-/// Forgets ids of removed runs, and frees bodies that no run names any more.
+/// Deletes ids of removed runs, and bodies that no run pins any more.
 fn leftovers(
     context: &mut Context<'_>,
     before: Timestamp,
@@ -264,7 +264,7 @@ fn leftovers(
     let gone = expired::forget_some(context.tx, ids_before, PARTS).map_err(db_fault)?;
     let unused = blobs::unused_since(context.tx, before, ROWS).map_err(db_fault)?;
     if !unused.is_empty() {
-        // Runs that are older than the last use of all these; all but a few are gone by now.
+        // Runs older than the last use of these bodies; all but a few are removed by now.
         let oldest = runs::ages(context.tx, 0, OLD_RUNS).map_err(db_fault)?;
         for (hash, used_at) in unused {
             let could_name = |run: &&Age| run.created_at <= used_at.plus_ms(blobs::USED_WITHIN_MS);

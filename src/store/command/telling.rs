@@ -1,4 +1,4 @@
-//! What a person or client decides about an announce: tell it again, or not at all.
+//! Decisions of an operator or client about an announce: retry or dismiss it.
 
 use serde_json::json;
 
@@ -15,8 +15,8 @@ use crate::kernel::stop::Beginner;
 use crate::store::outbox::Entry;
 use crate::store::{db_fault, outbox, runs, sessions};
 
-/// What was told is shown to its session's agent once more, in a wake run and without a second
-/// message; what was held waits to be told again.
+/// Once this returns, a delivered announce will be shown to its session's agent again, in a wake
+/// run and without a second message; a held one is pending again.
 pub fn retry(
     context: &mut Context<'_>,
     org: &str,
@@ -56,7 +56,7 @@ pub fn retry(
     }
 }
 
-/// The announce is told to nobody any more; the result stays on the run.
+/// Once this returns, the announce will not be delivered; the result stays on the run.
 pub fn dismiss(context: &mut Context<'_>, org: &str, id: RunId) -> Result<Reply, Fault> {
     let (run, entry) = find(context, org, id)?;
     match entry.state.as_str() {
@@ -80,7 +80,7 @@ pub fn dismiss(context: &mut Context<'_>, org: &str, id: RunId) -> Result<Reply,
                 entry.target,
                 json!({ "announceId": entry.announce }),
             );
-            // A run that settles does not wait for it any longer.
+            // A settling run no longer waits for it.
             look_at_settling(context, entry.target)?;
             cleanup::after_run(context, &run)?;
             Ok(Reply::Done)

@@ -1,4 +1,4 @@
-//! Turns: a message for a session's agent, queued behind what is going on there.
+//! Turns: a message to a session's agent, queued behind the session's other turns.
 
 use super::context::Context;
 use super::moves::{emit_step, load};
@@ -21,31 +21,31 @@ pub struct RunTurn {
     pub org: String,
     /// The run.
     pub run: NewRun,
-    /// The session; made if there is none.
+    /// The session; created if it does not exist.
     pub session: SessionKey,
-    /// The id of a session that must be made.
+    /// The id for a session that must be created.
     pub new_session: SessionId,
-    /// What is said, or what else is done in it.
+    /// The message, or the other purpose of the turn.
     pub asks: Asks,
-    /// The model was named by the caller, for this turn.
+    /// True if the caller chose the model for this turn.
     pub model_named: bool,
-    /// The thinking level was named by the caller, for this turn.
+    /// True if the caller chose the thinking level for this turn.
     pub thinking_named: bool,
 }
 
-/// What a turn is for.
+/// The purpose of a turn.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Asks {
-    /// The agent is to answer this.
+    /// The agent answers this message.
     Message(String),
-    /// What the model sees of the transcript is to be shortened, by a step of this id. It is
-    /// intended at once: the run has no other task.
+    /// The session is compacted, by a step with this id. The step is intended immediately, because
+    /// the run has no other task.
     Compaction(StepId),
 }
 
-/// The queued run is there, and its session, or nothing is. The message is kept with the run
-/// and enters the transcript when the turn begins, so that it never stands in the middle of
-/// another turn.
+/// Once this returns, the queued run and its session are stored. The message is stored with the run
+/// and enters the transcript when the turn begins, so that it never comes in the middle of another
+/// turn.
 pub fn run_turn(context: &mut Context<'_>, turn: RunTurn) -> Result<Reply, Fault> {
     if let Some(accepted) = repeated(context, turn.run.key.as_ref())? {
         return Ok(Reply::Accepted(accepted));
@@ -111,7 +111,7 @@ pub fn run_turn(context: &mut Context<'_>, turn: RunTurn) -> Result<Reply, Fault
     Ok(Reply::Accepted(accepted))
 }
 
-/// The first and only step of a run that shortens its session.
+/// Stores the first and only step of a run that compacts its session.
 fn compaction(context: &mut Context<'_>, run: RunId, id: StepId) -> Result<(), Fault> {
     let intent = Intent::compaction(id, Why::Asked);
     let step = intent.into_step(run, 1, None, context.now.wall);

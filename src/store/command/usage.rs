@@ -1,5 +1,5 @@
-//! Counts what ends and what is used, in the transaction in which it does, and tells once for
-//! each hour that a threshold was passed.
+//! Counts ended runs and model usage in the transaction of the change, and raises an alert once per
+//! hour for a passed threshold.
 
 use serde_json::json;
 
@@ -11,19 +11,19 @@ use crate::kernel::time::Timestamp;
 use crate::kernel::usage::{HOUR, Verdict};
 use crate::store::{db_fault, usage};
 
-/// So many runs must have ended in an hour before a share of them says something.
+/// Minimum number of runs ended in an hour before the failure rate counts.
 const LEAST_RUNS: u64 = 10;
 
-/// The thresholds of an hour; `None`: nobody is told.
+/// Alert thresholds per hour; `None` disables one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Thresholds {
-    /// What a tenant may spend, millionths.
+    /// Cost of a tenant, in millionths.
     pub cost_micros: Option<u64>,
-    /// How many of a hundred runs may fail.
+    /// Percentage of failed runs.
     pub failed_percent: Option<u32>,
 }
 
-/// The run, which has just ended, is counted.
+/// Once this returns, the ended run is counted.
 pub fn run_ended(context: &mut Context<'_>, run: &Run) -> Result<(), Fault> {
     let RunState::Ended(outcome) = run.state else {
         return Ok(());
@@ -48,7 +48,7 @@ fn failures(context: &mut Context<'_>, run: &Run, outcome: Outcome) -> Result<()
     }
 }
 
-/// What `model` has answered the run is counted.
+/// Once this returns, the usage of `model` by the run is counted.
 pub fn used(context: &mut Context<'_>, run: &Run, model: &str, used: Usage) -> Result<(), Fault> {
     let now = context.now.wall;
     usage::add_use(context.tx, run, model, used, now).map_err(db_fault)?;

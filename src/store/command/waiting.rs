@@ -1,6 +1,5 @@
-//! Steps whose outcome comes from elsewhere: how they begin to wait, and how the end of what
-//! they wait for, or of their window, writes their outcome and lets their run go on, all in
-//! one transaction.
+//! Steps whose outcome comes from elsewhere: how they begin to wait, and how the awaited event or
+//! the deadline stores their outcome and resumes their run, in one transaction.
 
 use serde_json::json;
 use uuid::Uuid;
@@ -23,27 +22,27 @@ use crate::kernel::time::Timestamp;
 use crate::kernel::waiting::{self, Stand};
 use crate::store::{db_fault, outbox, runs, sends, sessions, steps, waits};
 
-/// The step of a run by which something is done. It must be open and in this try.
+/// The step through which a run acts. It must be open and in this attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StepRef {
     /// The run.
     pub run: RunId,
-    /// The step's place in it.
+    /// The step's sequence number in the run.
     pub step: u32,
-    /// Its try.
+    /// The attempt of the step.
     pub attempt: u32,
 }
 
-/// A run waits for runs that its session has asked for.
+/// A run waits for runs that its session requested.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WaitFor {
     /// The step that waits.
     pub by: StepRef,
-    /// For these.
+    /// The awaited runs.
     pub runs: Vec<RunId>,
-    /// One is enough.
+    /// True if the end of one run is enough.
     pub any: bool,
-    /// Until then.
+    /// The deadline.
     pub until: Timestamp,
 }
 
@@ -52,13 +51,13 @@ pub struct WaitFor {
 pub struct AwaitProvider {
     /// The step that waits.
     pub by: StepRef,
-    /// Until then.
+    /// The time of the next attempt.
     pub until: Timestamp,
-    /// What the provider has said.
+    /// The provider's message.
     pub reason: String,
 }
 
-/// The run that acts by this step, if the step is open and may still have an effect.
+/// The run and step that act, if the step is open and may still have an effect.
 pub fn acting(context: &mut Context<'_>, by: StepRef) -> Result<(Run, Step), Fault> {
     let run = load(context, by.run)?;
     if run.cancel.is_some() || run.state.is_terminal() {
@@ -71,8 +70,8 @@ pub fn acting(context: &mut Context<'_>, by: StepRef) -> Result<(Run, Step), Fau
     Ok((run, step))
 }
 
-/// The step waits for `awaited` from now on, and its run holds still if it has nothing else
-/// to do.
+/// Once this returns, the step waits for `awaited`, and its run is paused if no other step is
+/// active.
 pub fn begin(
     context: &mut Context<'_>,
     run: &Run,
@@ -90,19 +89,17 @@ pub fn begin(
     regroup(context, run).map(|_| ())
 }
 
-/// The run stands as its open steps let it: at work, holding still, or wanting a slot to go
-/// on.
+/// Sets the run's state according to its open steps: running, paused, or queued to continue.
 pub fn regroup(context: &mut Context<'_>, run: &Run) -> Result<Run, Fault> {
     if run.cancel.is_some() {
         return Ok(run.clone());
     }
     let open = steps::open(context.tx, run.id).map_err(db_fault)?;
     let event = match (run.state, waiting::stand(&open)) {
-        // Nobody who holds the run knows of the outcome that came from elsewhere: it is
-        // taken up again from its rows.
+        // No executor has seen the outside outcome, so the run is started again from its rows.
         (RunState::Running, Stand::Over) => RunEvent::Parked,
         (RunState::Running, Stand::Waits(reason)) => RunEvent::Paused(reason),
-        // Of a run that holds still one step may be carried out now.
+        // One step of the paused run may be carried out now.
         (RunState::Paused(_), Stand::Over | Stand::Works) => RunEvent::Resumed,
         (RunState::Paused(before), Stand::Waits(reason)) if before != reason => {
             RunEvent::Paused(reason)
@@ -112,7 +109,7 @@ pub fn regroup(context: &mut Context<'_>, run: &Run) -> Result<Run, Fault> {
     move_run(context, run, event)
 }
 
-/// The waiting step may be carried out now: its run takes it up, at once where it holds a slot.
+/// Once this returns, the waiting step may be carried out: immediately if its run holds a slot.
 pub fn release(context: &mut Context<'_>, id: RunId, seq: u32) -> Result<(), Fault> {
     if waiting_step(context, id, seq)?.is_none() {
         return Ok(());
@@ -128,8 +125,8 @@ pub fn release(context: &mut Context<'_>, id: RunId, seq: u32) -> Result<(), Fau
     Ok(())
 }
 
-/// The waiting step has this outcome, and its run goes on if nothing of it is open any more.
-/// The place of the outcome in the transcript; `None`: it does not wait any more.
+/// Once this returns, the waiting step has this outcome, and its run continues if no other step is
+/// open. Returns the outcome's position in the transcript; `None` if the step no longer waits.
 pub fn finish(
     context: &mut Context<'_>,
     id: RunId,
@@ -177,8 +174,8 @@ fn waiting_step(context: &mut Context<'_>, run: RunId, seq: u32) -> Result<Optio
     Ok(step.filter(|step| step.state.is_open() && step.waits.is_some()))
 }
 
-/// A run has ended: whoever waits for it by a step is told now, and what an answer to another
-/// session has to bring about is noted.
+/// Handles the end of a run: steps that wait for it get their outcome, and the follow-up of an
+/// answer to another session is recorded.
 pub fn run_ended(context: &mut Context<'_>, run: &Run) -> Result<(), Fault> {
     let mut told = false;
     for (waiter, seq) in waits::on(context.tx, run.id.0).map_err(db_fault)? {
@@ -187,8 +184,8 @@ pub fn run_ended(context: &mut Context<'_>, run: &Run) -> Result<(), Fault> {
     exchange::run_ended(context, run, told)
 }
 
-/// The step waits for its provider from now on, with the reason as its error so far. The same
-/// again changes nothing; a run that is ending waits for nothing.
+/// Once this returns, the step waits for its provider, with the reason as its error so far. A
+/// repeat changes nothing; a run that is ending does not wait.
 pub fn await_provider(context: &mut Context<'_>, wait: AwaitProvider) -> Result<Reply, Fault> {
     let run = load(context, wait.by.run)?;
     if run.cancel.is_some() || run.state.is_terminal() {
@@ -204,13 +201,13 @@ pub fn await_provider(context: &mut Context<'_>, wait: AwaitProvider) -> Result<
         kind: WaitKind::Provider,
         until: Some(wait.until),
     };
-    // What has a row among the waits is found again by the next process.
+    // The row in the table of waits lets the next process find the wait.
     begin(context, &run, &step, until, &[step.id.0])?;
     Ok(Reply::Done)
 }
 
-/// Gives the waiting step its outcome if what it waits for is there, or if its window is over.
-/// Whether it did.
+/// Gives the waiting step its outcome if the awaited event has happened or, with `over`, the
+/// deadline has passed. Returns whether it did.
 fn look(context: &mut Context<'_>, id: RunId, seq: u32, over: bool) -> Result<bool, Fault> {
     let Some(mut step) = waiting_step(context, id, seq)? else {
         return Ok(false);
@@ -240,7 +237,7 @@ fn look(context: &mut Context<'_>, id: RunId, seq: u32, over: bool) -> Result<bo
         for approval in awaited.iter().filter(|_| over) {
             approve::expire(context, ApprovalId(*approval))?;
         }
-        // Its row may be lost; what waits for it waits no longer than its window.
+        // The approval's row may be lost; its step still waits no longer than the deadline.
         if over {
             finish(context, id, seq, (&waiting::not_allowed(), true))?;
         }
@@ -248,7 +245,7 @@ fn look(context: &mut Context<'_>, id: RunId, seq: u32, over: bool) -> Result<bo
     }
     let mut ends = Vec::with_capacity(awaited.len());
     for run in awaited {
-        // A run whose row was lost is waited for no longer than the window.
+        // For a run whose row was lost, the step waits no longer than the deadline.
         ends.extend(runs::get(context.tx, RunId(run)).map_err(db_fault)?);
     }
     let there = waiting::is_there(wait.kind, &ends);
@@ -270,7 +267,7 @@ fn look(context: &mut Context<'_>, id: RunId, seq: u32, over: bool) -> Result<bo
     Ok(there)
 }
 
-/// What a tool has told the run of ends, no announce tells it again.
+/// Marks ends that a tool result has reported as delivered, so that no announce repeats them.
 fn told_by_tool(
     context: &mut Context<'_>,
     waiter: RunId,
@@ -302,8 +299,8 @@ fn told_by_tool(
     Ok(())
 }
 
-/// The step waits for the ends of runs that its session has asked for; if they are there
-/// already, it has its outcome.
+/// Once this returns, the step waits for the ends of runs that its session requested, or has its
+/// outcome if they have ended.
 pub fn wait_for(context: &mut Context<'_>, wait: WaitFor) -> Result<Reply, Fault> {
     let (run, step) = acting(context, wait.by)?;
     if step.waits.is_some() {
@@ -335,8 +332,8 @@ fn is_asked_for_by(run: &Run, session: SessionId) -> bool {
         .is_some_and(|requester| requester.session == session)
 }
 
-/// The window is over: the step is told how far things are, a late reply will come by itself.
-/// What is over already stays as it is.
+/// Ends a wait whose deadline has passed: the step gets the present state as its outcome, and a
+/// late reply is announced later. A wait that is over is unchanged.
 pub fn window_over(context: &mut Context<'_>, window: Window) -> Result<Reply, Fault> {
     match window {
         Window::Step(run, seq) => {
@@ -347,7 +344,7 @@ pub fn window_over(context: &mut Context<'_>, window: Window) -> Result<Reply, F
     Ok(Reply::Done)
 }
 
-/// The run has ended: none of its steps waits any more, and nobody is asked for it.
+/// Ends the wait of a step whose run has ended, and closes its question or approval.
 pub fn give_up(context: &mut Context<'_>, run: &Run, step: &Step) -> Result<(), Fault> {
     match step.waits.map(|wait| wait.kind) {
         Some(WaitKind::Answer) => {
@@ -363,7 +360,7 @@ pub fn give_up(context: &mut Context<'_>, run: &Run, step: &Step) -> Result<(), 
     Ok(())
 }
 
-/// A window's end as far as it may be from `now`.
+/// The deadline that is `window_ms` from now.
 pub fn until(context: &Context<'_>, window_ms: u64) -> Timestamp {
     context.now.wall.plus_ms(window_ms)
 }

@@ -1,5 +1,5 @@
-//! Ends a wake run that waits for its turn, once another turn of its session has answered all
-//! that it was made for. Called with the outcome of each step.
+//! Ends a queued wake run once another turn of its session has seen every announce that it was
+//! created for. Called with the outcome of each step.
 
 use super::context::Context;
 use super::moves::move_run;
@@ -9,16 +9,16 @@ use crate::kernel::run::{CancelRequest, Run};
 use crate::kernel::step::{Step, StepState};
 use crate::store::{db_fault, messages, runs};
 
-/// What a wake run names as its cancel when another turn has done its work.
+/// The actor of the cancel of a wake run that another turn has made unnecessary.
 const SUPERSEDED: &str = "superseded";
 
-/// A waiting wake run of the session has ended without a model call if `step`, an answer of
-/// `run`, has seen every announce that is to wake its agent. An answer that failed has not.
+/// Once this returns, a queued wake run of the session has ended without a model call if `step`, a
+/// successful answer of `run`, has seen every announce that must wake its agent.
 pub fn supersede(context: &mut Context<'_>, run: &Run, step: &Step) -> Result<(), Fault> {
     let Some(seen) = step.seen_up_to else {
         return Ok(());
     };
-    // A called run is shown none of them.
+    // A called run does not see announces.
     if step.state != StepState::Done || run.is_called() {
         return Ok(());
     }

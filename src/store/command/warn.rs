@@ -1,5 +1,5 @@
-//! Warnings of a run that come from beside its steps: what it was lent could not be taken back as
-//! it should, or the task that drove it has failed. The registry submits them.
+//! Warnings of a run from outside its steps: a leased resource could not be released properly, or
+//! the run's task failed. The registry submits them.
 
 use serde_json::json;
 
@@ -12,7 +12,7 @@ use crate::kernel::ids::RunId;
 use crate::kernel::machine::add_warnings;
 use crate::store::{db_fault, runs};
 
-/// The run has these warnings, each once, and the event log says so of those that are new.
+/// Once this returns, the run has these warnings, each once, with an event for the new ones.
 pub fn run(context: &mut Context<'_>, id: RunId, warnings: Vec<String>) -> Result<Reply, Fault> {
     let mut run = load(context, id)?;
     let before = run.warnings.len();

@@ -1,5 +1,5 @@
-//! Which runs belong together: those of a tree, of a session, of whoever asked for them; and how
-//! many are open.
+//! Queries over related runs: those of a tree, of a session or of a requester, and counts of
+//! open runs.
 
 use std::sync::LazyLock;
 
@@ -12,8 +12,8 @@ use crate::store::columns::{amount, opt_time, opt_uuid, time, uuid};
 use crate::store::filter::Filter;
 use crate::store::tx::{DbError, Tx, all, first, number};
 
-/// The runs at and below this one, oldest first, if it is no root: those of a root have it as
-/// theirs. As many are looked at as its whole tree may have.
+/// This run and its descendants, oldest first; `None` if it is a root, because then `root_run`
+/// selects them. Reads at most the whole tree.
 pub fn branch(tx: &mut dyn Tx, top: RunId) -> Result<Option<Vec<RunId>>, DbError> {
     let root = first(
         tx,
@@ -32,7 +32,7 @@ pub fn branch(tx: &mut dyn Tx, top: RunId) -> Result<Option<Vec<RunId>>, DbError
     )?;
     let mut branch = vec![top];
     for (run, parent) in tree {
-        // A parent is older than what it has asked for.
+        // A parent is older than its children.
         if parent.is_some_and(|parent| branch.contains(&parent)) {
             branch.push(run);
         }
@@ -40,7 +40,7 @@ pub fn branch(tx: &mut dyn Tx, top: RunId) -> Result<Option<Vec<RunId>>, DbError
     Ok(Some(branch))
 }
 
-/// The runs that carry out calls of tools of these runs, in order of their calls.
+/// The runs that execute tool calls of these runs, in call order.
 pub fn delegated_by(tx: &mut dyn Tx, above: &[RunId]) -> Result<Vec<Run>, DbError> {
     let mut filter = Filter::default();
     filter.one_of("parent_run", above.iter().map(|run| &run.0));
@@ -66,8 +66,8 @@ pub fn live(tx: &mut dyn Tx) -> Result<Vec<Run>, DbError> {
     )
 }
 
-/// Does a run of this session wait for a person, itself or through runs that it has asked for?
-/// What is queued there waits behind that.
+/// True if a run of this session, or an open descendant of one, waits for a user. Queued runs of
+/// the session are then blocked behind it.
 pub fn waits_for_person(tx: &mut dyn Tx, session: SessionId) -> Result<bool, DbError> {
     let found = number(
         tx,
@@ -84,8 +84,7 @@ pub fn waits_for_person(tx: &mut dyn Tx, session: SessionId) -> Result<bool, DbE
     Ok(found != 0)
 }
 
-/// The open runs of one tree of sessions, and all open sends, which may lead from one tree to
-/// another; oldest first.
+/// The open runs of one session tree, and all open sends, which may cross trees; oldest first.
 pub fn live_under(tx: &mut dyn Tx, root: SessionId) -> Result<Vec<Run>, DbError> {
     all(
         tx,
@@ -98,21 +97,21 @@ pub fn live_under(tx: &mut dyn Tx, root: SessionId) -> Result<Vec<Run>, DbError>
     )
 }
 
-/// What a run hangs on.
+/// The links of a run to its session, requester and parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Line {
     /// The session it works in.
     pub session: SessionId,
-    /// The session that asked for it.
+    /// The session that requested it.
     pub requester: Option<SessionId>,
-    /// The run that asked for it.
+    /// The run that requested it.
     pub parent_run: Option<RunId>,
-    /// Of a wake run: the root of what it is woken for.
+    /// For a wake run: the root run of the subtree whose end it reports.
     pub woken_for: Option<RunId>,
 }
 
 impl Line {
-    /// What `run` hangs on.
+    /// The links of `run`.
     pub fn of(run: &Run) -> Self {
         Line {
             session: run.session,
@@ -123,7 +122,7 @@ impl Line {
     }
 }
 
-/// What the run with that id hangs on.
+/// The links of the run with that id.
 pub fn line(tx: &mut dyn Tx, id: RunId) -> Result<Option<Line>, DbError> {
     first(
         tx,
@@ -141,7 +140,7 @@ pub fn line(tx: &mut dyn Tx, id: RunId) -> Result<Option<Line>, DbError> {
     )
 }
 
-/// The run that asked for the first run of this session, if one did.
+/// The run that requested the first run of this session; `None` if a client did.
 pub fn maker_of(tx: &mut dyn Tx, session: SessionId) -> Result<Option<RunId>, DbError> {
     let found = first(
         tx,
@@ -152,11 +151,11 @@ pub fn maker_of(tx: &mut dyn Tx, session: SessionId) -> Result<Option<RunId>, Db
     Ok(found.flatten())
 }
 
-/// Those that work in sessions of their own. What a run has called works in its session, and
-/// is part of its turn.
+/// Condition for runs in sessions of their own. A called run works in its caller's session, as
+/// part of the caller's turn.
 const APART: &str = "(face IS NULL OR face <> 'call')";
 
-/// The open runs that this session asked for, in sessions of their own.
+/// The open runs that this session requested in sessions of their own, oldest first.
 pub fn live_children(tx: &mut dyn Tx, requester: SessionId) -> Result<Vec<Run>, DbError> {
     all(
         tx,
@@ -169,7 +168,7 @@ pub fn live_children(tx: &mut dyn Tx, requester: SessionId) -> Result<Vec<Run>, 
     )
 }
 
-/// How many open runs this session asked for, in sessions of their own.
+/// The number of open runs that this session requested in sessions of their own.
 pub fn count_live_children(tx: &mut dyn Tx, requester: SessionId) -> Result<i64, DbError> {
     static SQL: LazyLock<String> = LazyLock::new(|| {
         format!(
@@ -179,7 +178,7 @@ pub fn count_live_children(tx: &mut dyn Tx, requester: SessionId) -> Result<i64,
     number(tx, &SQL, &[(&requester.0).into()])
 }
 
-/// How the last calls of this agent have ended, whichever tool they were of, the latest first.
+/// The last ends of delegated runs of this agent, for all tools, latest first; for the breaker.
 pub fn ends_of_calls(tx: &mut dyn Tx, org: &str, agent: &AgentId) -> Result<Vec<End>, DbError> {
     all(
         tx,
@@ -198,8 +197,8 @@ pub fn ends_of_calls(tx: &mut dyn Tx, org: &str, agent: &AgentId) -> Result<Vec<
     )
 }
 
-/// Has a person cancelled a call of this agent that `caller` made, by a tool that names no session?
-/// What fell with something else does not count.
+/// True if a user cancelled a call of this agent that `caller` made by a tool that names no
+/// session. Cascading cancels do not count.
 pub fn was_call_cancelled(
     tx: &mut dyn Tx,
     caller: RunId,
@@ -214,7 +213,7 @@ pub fn was_call_cancelled(
     Ok(found != 0)
 }
 
-/// The wake run that waits for its first turn in this session.
+/// The wake run of this session that has not started yet.
 pub fn waiting_wake(tx: &mut dyn Tx, session: SessionId) -> Result<Option<Run>, DbError> {
     static SQL: LazyLock<String> = LazyLock::new(|| {
         format!(
@@ -225,7 +224,7 @@ pub fn waiting_wake(tx: &mut dyn Tx, session: SessionId) -> Result<Option<Run>, 
     first(tx, &SQL, &[(&session.0).into()], read)
 }
 
-/// The turns that wait in this session; called runs are part of one that goes on.
+/// The number of queued turns of this session; called runs are part of a turn in progress.
 pub fn count_waiting_turns(tx: &mut dyn Tx, session: SessionId) -> Result<u32, DbError> {
     let waiting = live_in(tx, session)?;
     let waiting = waiting
@@ -234,7 +233,7 @@ pub fn count_waiting_turns(tx: &mut dyn Tx, session: SessionId) -> Result<u32, D
     Ok(u32::try_from(waiting.count()).unwrap_or(u32::MAX))
 }
 
-/// How many runs were spawned, and messages sent, below this root run, ended ones included.
+/// The number of runs spawned and messages sent below this root run, including ended ones.
 pub fn count_below(tx: &mut dyn Tx, root: RunId) -> Result<i64, DbError> {
     number(
         tx,
@@ -244,7 +243,7 @@ pub fn count_below(tx: &mut dyn Tx, root: RunId) -> Result<i64, DbError> {
     )
 }
 
-/// The open runs that answer what this session has said to others, oldest first.
+/// The open runs that answer messages from this session, oldest first.
 pub fn live_answers_to(tx: &mut dyn Tx, asker: SessionId) -> Result<Vec<Run>, DbError> {
     all(
         tx,
@@ -257,20 +256,20 @@ pub fn live_answers_to(tx: &mut dyn Tx, asker: SessionId) -> Result<Vec<Run>, Db
     )
 }
 
-/// Does any open run work in this session?
+/// True if a run is open in this session.
 pub fn has_live_in(tx: &mut dyn Tx, session: SessionId) -> Result<bool, DbError> {
     let sql = "SELECT EXISTS (SELECT 1 FROM runs WHERE session_id = ?1 AND ended_at IS NULL)";
     Ok(number(tx, sql, &[(&session.0).into()])? != 0)
 }
 
-/// Is a run open in this session whose cancel nobody has asked for?
+/// True if a run is open in this session that is not marked as cancelled.
 pub fn has_uncancelled_in(tx: &mut dyn Tx, session: SessionId) -> Result<bool, DbError> {
     let sql = "SELECT EXISTS (SELECT 1 FROM runs WHERE session_id = ?1 AND ended_at IS NULL \
                AND cancel_by IS NULL)";
     Ok(number(tx, sql, &[(&session.0).into()])? != 0)
 }
 
-/// When the latest run of this session ended; `None` if it has none, or that one is open.
+/// When the latest run of this session ended; `None` if there is none, or it is open.
 pub fn last_end_in(tx: &mut dyn Tx, session: SessionId) -> Result<Option<Timestamp>, DbError> {
     let found = first(
         tx,
@@ -281,7 +280,7 @@ pub fn last_end_in(tx: &mut dyn Tx, session: SessionId) -> Result<Option<Timesta
     Ok(found.flatten())
 }
 
-/// The runs of this session after place `after`, oldest first, each with its place.
+/// The runs of this session after list position `after`, oldest first, with their positions.
 pub fn ids_in(
     tx: &mut dyn Tx,
     session: SessionId,
@@ -311,7 +310,7 @@ pub fn live_in(tx: &mut dyn Tx, session: SessionId) -> Result<Vec<Run>, DbError>
     )
 }
 
-/// The run that was made last for this session's own agent.
+/// The latest run of this session's own agent.
 pub fn last_in(tx: &mut dyn Tx, session: SessionId) -> Result<Option<Run>, DbError> {
     let sql = format!(
         "SELECT {COLUMNS} FROM runs WHERE session_id = ?1 AND {APART} ORDER BY seq DESC LIMIT 1"
@@ -319,7 +318,7 @@ pub fn last_in(tx: &mut dyn Tx, session: SessionId) -> Result<Option<Run>, DbErr
     first(tx, &sql, &[(&session.0).into()], read)
 }
 
-/// How many open runs are in each state: queued, running, paused, settling.
+/// The number of open runs by state: queued, running, paused, settling.
 pub fn count_live(tx: &mut dyn Tx) -> Result<[u64; 4], DbError> {
     let mut counts = [0; 4];
     tx.query(

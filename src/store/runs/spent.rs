@@ -1,5 +1,5 @@
-//! What runs that have a budget, and all below them, have used: two columns that [`super::update`]
-//! leaves alone, because those below write them.
+//! Budget use of runs and their descendants, in two columns that [`super::update`] does not
+//! write, because descendants add to them.
 
 use super::get;
 use crate::kernel::budget::{Budget, Spent, UsedUp};
@@ -8,14 +8,14 @@ use crate::kernel::run::Run;
 use crate::store::columns::{amount, json, opt_uuid, to_int};
 use crate::store::tx::{DbError, Tx, first};
 
-/// What `run` may use under the run above it, and what it has.
+/// The budget of a run, what it has used, and the run that pays for it too.
 struct Account {
     above: Option<RunId>,
     budget: Budget,
     spent: Spent,
 }
 
-/// The account of that run; `None`: nothing limits it.
+/// The account of that run; `None` if it has no budget.
 fn account(tx: &mut dyn Tx, run: RunId) -> Result<Option<Account>, DbError> {
     first(
         tx,
@@ -35,8 +35,8 @@ fn account(tx: &mut dyn Tx, run: RunId) -> Result<Option<Account>, DbError> {
     )
 }
 
-/// That much was used by `run`, which counts for those that pay for it too. A run whose payer has
-/// a budget has one, so the first without ends the way.
+/// The use is added to `run` and to each ancestor that has a budget. A run whose ancestor has a
+/// budget has one too, so the first run without one ends the walk.
 pub fn spend(tx: &mut dyn Tx, run: &Run, used: Spent) -> Result<(), DbError> {
     let mut next = run.budget.map(|_| run.id);
     while let Some(id) = next {
@@ -57,7 +57,7 @@ pub fn spend(tx: &mut dyn Tx, run: &Run, used: Spent) -> Result<(), DbError> {
     Ok(())
 }
 
-/// The budget, of `run` or of one above it, of which nothing is left.
+/// The exhausted budget of `run` or of its nearest ancestor with one; `None` if none is exhausted.
 pub fn used_up(tx: &mut dyn Tx, run: &Run) -> Result<Option<UsedUp>, DbError> {
     let mut next = run.budget.map(|_| run.id);
     while let Some(of) = next {
@@ -72,7 +72,7 @@ pub fn used_up(tx: &mut dyn Tx, run: &Run) -> Result<Option<UsedUp>, DbError> {
     Ok(None)
 }
 
-/// What is left for a run that `parent` asks for.
+/// The remaining budget for a child of `parent`; `None` if `parent` has no budget.
 pub fn left(tx: &mut dyn Tx, parent: RunId) -> Result<Option<Budget>, DbError> {
     let parent = get(tx, parent)?;
     Ok(parent.and_then(|run| Some(run.budget?.left(run.spent))))

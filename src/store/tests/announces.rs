@@ -1,4 +1,4 @@
-//! Telling requesters how their runs ended.
+//! Tests of delivering the ends of runs to their requesters.
 
 use super::{Bench, Recorded, Then, accepted, after, answer, new_run, turn};
 use crate::kernel::fault::Kind;
@@ -59,11 +59,11 @@ pub fn g2_8_what_ends_during_a_turn_is_told_after_it(mut bench: Bench) {
         let target = session_id(&mut bench, &root.session);
         assert!(ended.contains(&Effect::Deliverable(target)));
         children.push(child);
-        // The turn is going on: nothing is pushed into it.
+        // A turn is in progress: nothing is pushed into it.
         deliver(&mut bench, &root.session);
         assert_eq!(announces(&mut bench, &root.session), []);
     }
-    // The end of the turn says that there is something to tell.
+    // The end of the turn has an effect that asks for delivery.
     let effects = bench.run(answer(root.run, 1, "asked")).unwrap().1;
     let target = session_id(&mut bench, &root.session);
     assert!(effects.contains(&Effect::Deliverable(target)));
@@ -89,11 +89,11 @@ pub fn one_wake_run_carries_all(mut bench: Bench) {
     assert_eq!(waiting.len(), 1);
     assert_eq!(waiting[0].root_run, bench.row(children[0]).root_run);
     let woken = bench.started(waiting[0].id);
-    // It sees all three: the request, the answer, three announces.
+    // It sees all: the request, the answer, three announces.
     assert_eq!(woken.steps[0].seen_up_to, Some(5));
     let quiet = bench.ended(waiting[0].id, "NO_REPLY");
     assert!(quiet.messages[0].silent);
-    // Without a wake run at hand nothing is told, so that no wake-up is lost.
+    // Without an available wake run nothing is delivered, so that no wake-up is lost.
     let child = bench.spawned(Some(&root.session)).run;
     bench.started(child);
     bench.ended(child, "found");
@@ -159,7 +159,7 @@ pub fn a_failed_parent_takes_its_children_along(mut bench: Bench) {
         assert_eq!(row.state.as_str(), "cancelled");
         assert_eq!(row.cancel.unwrap().by, "parent_ended");
     }
-    // The one with an executor is marked, and ends when that is gone.
+    // The run with an executor is only marked, and ends when the executor has stopped.
     assert!(effects.contains(&Effect::StopExecutor(running.run)));
     assert!(bench.row(running.run).cancel.is_some());
     let why = super::super::command::Conclusion::ExecutorGone { left: Vec::new() };
@@ -168,7 +168,7 @@ pub fn a_failed_parent_takes_its_children_along(mut bench: Bench) {
         why,
     }));
     assert_eq!(bench.row(running.run).state.as_str(), "cancelled");
-    // What fell with its parent wakes nobody there.
+    // The end of a cascading cancel wakes no agent in that session.
     deliver(&mut bench, &child.session);
     let session = session_id(&mut bench, &child.session);
     assert_eq!(runs::live_in(bench.db.as_mut(), session).unwrap(), []);
@@ -243,7 +243,7 @@ pub fn what_is_told_before_a_turn_begins_is_seen_by_it(mut bench: Bench) {
     deliver(&mut bench, &root.session);
     let session = session_id(&mut bench, &root.session);
     let wake = runs::live_in(bench.db.as_mut(), session).unwrap()[0].id;
-    // The wake run's task has looked; then the second child ends and is told.
+    // The wake run's executor has read the transcript; then the second child's end is delivered.
     let seen = bench.transcript(&root.session).last().unwrap().seq;
     bench.started(children[1]);
     bench.ended(children[1], "two");
@@ -281,7 +281,7 @@ pub fn a_settling_run_waits_for_nobodys_inbox(mut bench: Bench) {
         }
         let row = bench.row(child.run);
         if goes_on {
-            // What wakes must be seen by a turn, which then ends the run.
+            // An announce of policy `wake` must be seen by a turn, which then ends the run.
             assert_eq!(row.state, RunState::Queued, "{first} {second}");
             bench.started(child.run);
             bench.ended(child.run, "an answer");

@@ -1,4 +1,4 @@
-//! Runs of called agents in the session of their caller.
+//! Tests of runs of called agents in their caller's session.
 
 use super::{Bench, accepted, id};
 use crate::kernel::delegation::{Delegated, Face};

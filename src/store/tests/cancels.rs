@@ -1,4 +1,4 @@
-//! Cancels over every way down, and texts said into a turn.
+//! Tests of cancels over all kinds of descendants, and of texts that steer a turn.
 
 use super::{
     Bench, Recorded, Then, TurnEnd, accepted, after, answer, id, model, new_run, policy, spawn,
@@ -74,17 +74,17 @@ pub fn g4_12_a_cancel_reaches_everything_below(mut bench: Bench) {
     for run in [child.run, grandchild.run, queued.run] {
         assert_eq!(bench.row(run).state, ENDED);
     }
-    // Whoever asked for the child is told by its policy; what fell with it wakes nobody.
+    // The requester of the child is notified by its policy; cascading ends wake no agent.
     let db = bench.db.as_mut();
     let told = outbox::of_run(db, grandchild.run).unwrap().unwrap();
     assert_eq!(told.policy, AnnouncePolicy::Inbox);
-    // Again: nothing is left to do.
+    // A repeat finds nothing left to do.
     let again = cancel_run(&mut bench, child.run);
     assert_eq!(again.already_ended, [child.run]);
     assert!(again.cancelled.is_empty() && again.stopping.is_empty());
 }
 
-/// Between the mark and the executor's stop a model's answer may still ask for things.
+/// A model's answer may still request work between the mark and the stop of the executor.
 pub fn g4_12_a_marked_run_begins_nothing_more(mut bench: Bench) {
     let talk = accepted(bench.run(turn("agent:build:a", "go")));
     let other = accepted(bench.run(turn("agent:build:b", "go")));
@@ -172,7 +172,7 @@ pub fn g4_12_a_marked_run_begins_nothing_more(mut bench: Bench) {
         let name = begin.name();
         let refused = bench.run(begin);
         match (name, refused) {
-            // What it brought is kept, and nothing follows it.
+            // Its outcome is kept, and no step follows.
             ("record_outcome", Ok((Reply::Run(after), _))) => {
                 assert!(after.steps.iter().all(|step| step.seq == 2), "{after:?}");
                 assert_eq!(after.run.steps, 2);
@@ -194,7 +194,7 @@ pub fn a_cancel_goes_on_below_runs_that_have_ended(mut bench: Bench) {
     let top = bench.client_session("client:a");
     let child = bench.spawned(Some(&top));
     bench.started(child.run);
-    // Nobody waits for this one, so the child ends before it.
+    // Its announce policy is `none`, so the child ends before it.
     let left = accepted(bench.run(policy(spawn(Some(&child.session)), AnnouncePolicy::None)));
     let below = bench.spawned(Some(&left.session)).run;
     bench.started(left.run);
@@ -250,7 +250,7 @@ pub fn a_steer_enters_with_the_next_model_call_only(mut bench: Bench) {
     };
     let message = MessageId(id());
     steer(&mut bench, run.run, message, "look in src").unwrap();
-    // The same message again is the same message.
+    // A repeat with the same message id changes nothing.
     steer(&mut bench, run.run, message, "look in src").unwrap();
     let after_call = after(bench.run(asks));
     assert_eq!(after_call.messages.len(), 1, "not before the tool's result");
@@ -276,7 +276,7 @@ pub fn a_steer_enters_with_the_next_model_call_only(mut bench: Bench) {
     bench.ended(run.run, "done");
     let late = steer(&mut bench, run.run, MessageId(id()), "too late").unwrap_err();
     assert_eq!(late.kind, Kind::Conflict);
-    // What was said stays said, whoever repeats it.
+    // A repeat of a delivered text succeeds even after the end.
     steer(&mut bench, run.run, message, "look in src").unwrap();
 }
 

@@ -1,4 +1,4 @@
-//! Resets and deletions that wait for the end of open runs.
+//! Tests of resets and deletions that wait for open runs to end.
 
 use super::{Bench, accepted, id, new_run, policy, spawn, turn};
 use crate::kernel::fault::{Fault, Kind};
@@ -56,13 +56,13 @@ pub fn a_reset_comes_with_the_end_of_the_last_run_and_once(mut bench: Bench) {
     let queued = accepted(bench.run(turn("agent:build:a", "two"))).run;
     let child = accepted(bench.run(policy(spawn(Some(&talk.session)), AnnouncePolicy::Wake))).run;
     bench.started(child);
-    // By a client: the end of the turn does not take it along.
+    // Spawned for a client: the end of the turn does not cancel it.
     let Reply::Stopping(stopping) = reset(&mut bench, &talk.session, None).unwrap() else {
         panic!("something is at work");
     };
     assert!(stopping.contains(&talk.run), "{stopping:?}");
     assert_eq!(bench.row(queued).state, ENDED);
-    // Again: nothing more is asked for than before.
+    // A repeat schedules nothing more.
     assert!(matches!(
         reset(&mut bench, &talk.session, Some(1)).unwrap(),
         Reply::Stopping(_)
@@ -79,7 +79,7 @@ pub fn a_reset_comes_with_the_end_of_the_last_run_and_once(mut bench: Bench) {
         (generation(&mut bench, &talk.session), waiting(&mut bench)),
         (2, 0)
     );
-    // Whoever says from where has what is there; whoever does not begins anew once more.
+    // With `if_generation` a repeat gets the present session; without it, it is a new reset.
     match reset(&mut bench, &talk.session, Some(1)).unwrap() {
         Reply::Session(session, _) => assert_eq!(session.generation, 2),
         other => panic!("{other:?}"),
@@ -149,7 +149,7 @@ pub fn nothing_begins_where_a_reset_or_deletion_is_to_come(mut bench: Bench) {
         assert!(refused.message.contains("is being reset"), "{refused}");
         assert_eq!(bench.rows(), before);
     }
-    // Its news waits for what is to come, and wakes nobody then.
+    // Announces for the session wait for the reset, and wake no agent then.
     let deliver = |bench: &mut Bench| {
         let command = Command::Deliver {
             session: own.id,
@@ -160,7 +160,7 @@ pub fn nothing_begins_where_a_reset_or_deletion_is_to_come(mut bench: Bench) {
     };
     deliver(&mut bench);
     assert_eq!(bench.rows(), before);
-    // Below it things go on, as they do for a reset.
+    // Descendant sessions go on, as they do for a reset.
     let other = accepted(bench.run(spawn(Some(&child.session)))).run;
     bench.started(other);
     let effects = gone(&mut bench, talk.run);
@@ -170,7 +170,7 @@ pub fn nothing_begins_where_a_reset_or_deletion_is_to_come(mut bench: Bench) {
     assert_eq!(bench.count(wakes), 0);
     accepted(bench.run(turn("agent:build:a", "two")));
 
-    // A deletion takes what is below along.
+    // A deletion includes the descendants.
     assert!(matches!(
         delete(&mut bench, &talk.session),
         Reply::Stopping(_)
@@ -194,7 +194,7 @@ pub fn a_wish_whose_run_was_lost_is_carried_out_at_the_next_start(mut bench: Ben
     let talk = accepted(bench.run(turn("agent:build:a", "one")));
     bench.started(talk.run);
     reset(&mut bench, &talk.session, None).unwrap();
-    // As a damaged row is taken out of its table.
+    // As when a damaged row is removed from its table.
     for sql in [
         "DELETE FROM steps",
         "UPDATE messages SET run_id = NULL",

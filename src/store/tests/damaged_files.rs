@@ -1,5 +1,5 @@
-//! Files with damaged pages: whatever an independent reader still finds in one is in the store
-//! after the next opening, or in its quarantine, or the opening is refused and nothing changed.
+//! Tests with damaged pages: each row that an independent reader still finds is in the store after
+//! the next opening, or in its quarantine; or the opening is refused and nothing has changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -20,7 +20,7 @@ use crate::store::{Command, Store, bundles, consistency, files, quarantine, read
 
 const PAGE: usize = files::PAGE;
 
-/// A store with some hundred rows of every kind, as the bytes of its file.
+/// The bytes of a store file with a hundred or more rows in every main table.
 fn bytes() -> Vec<u8> {
     let mut bench = Bench::new(sqlite);
     bench.settings.limits.max_children = 1000;
@@ -61,7 +61,7 @@ fn bytes() -> Vec<u8> {
     fs::read(copy).unwrap()
 }
 
-/// The same numbers for the same seed.
+/// A random generator that returns the same numbers for the same seed.
 struct Random(u64);
 
 impl Random {
@@ -77,7 +77,7 @@ impl Random {
     }
 }
 
-/// One way to damage a file; what it was.
+/// Damages a file in a random way; returns a description.
 fn damage(bytes: &mut Vec<u8>, random: &mut Random) -> String {
     let pages = bytes.len() / PAGE;
     match random.below(6) {
@@ -133,8 +133,8 @@ pub(super) fn options(folder: &Path) -> OpenOptions {
 
 type Keys = BTreeMap<&'static str, BTreeSet<String>>;
 
-/// What a reader finds that knows nothing of this program: rows by their keys, in their order,
-/// up to the first error.
+/// The rows that a reader without knowledge of this program finds: keys of rows in order, up to
+/// the first error.
 fn readable(path: &Path) -> Keys {
     let mut found = Keys::new();
     let Ok(mut db) = Sqlite::open(path, Use::Examine) else {
@@ -156,11 +156,11 @@ fn readable(path: &Path) -> Keys {
         );
         let keys = found.entry(table.name).or_default();
         let mut last: Option<Vec<Raw>> = None;
-        // An error ends what this reader sees.
+        // This reader stops at the first error.
         let _ = db.query(&sql, &[], &mut |row| {
             let place = (0..table.primary.len()).map(|at| row.raw(at));
             let place: Vec<Raw> = place.collect::<Result<_, _>>()?;
-            // Rows out of order are another row's garbage.
+            // A row out of order is garbage of another row.
             if last.as_ref().is_none_or(|last| *last < place) {
                 keys.insert(key_text(table.primary, &place));
                 last = Some(place);
@@ -177,7 +177,7 @@ fn key_text(names: &[&'static str], place: &[Raw]) -> String {
     quarantine::to_text(&key)
 }
 
-/// Rows by their keys in the store and in its quarantine.
+/// The keys of the rows in the store and in its quarantine.
 fn stored(store: &Store) -> Keys {
     let mut found = Keys::new();
     for table in TABLES {
@@ -227,7 +227,7 @@ fn g5_1_nothing_that_can_be_read_of_a_damaged_file_is_lost() {
         let path = folder.path().join(files::DATABASE);
         fs::write(&path, &damaged).unwrap();
         outline.keep(&path).unwrap();
-        // As if the damage had been met in an earlier life.
+        // As if an earlier process had found the damage.
         files::mark_suspect(&path, "a test");
         let expected = readable(&path);
         match Store::open(options(folder.path())) {
@@ -272,7 +272,7 @@ fn g5_1_nothing_that_can_be_read_of_a_damaged_file_is_lost() {
     assert!(salvaged > 20, "{salvaged} were salvaged");
 }
 
-/// The damaged file lies where the report says, as it was.
+/// The damaged file is unchanged at the path in the report.
 fn told(report: &Report, damaged: &[u8], what: &str) {
     assert_eq!(fs::read(&report.set_aside).unwrap(), damaged, "{what}");
     assert!(
@@ -321,7 +321,7 @@ fn a_page_in_the_middle_of_a_table_costs_its_own_rows_only() {
     );
     assert!(report.summary().contains("lost: "), "{}", report.summary());
     close(opened.store, opened.threads);
-    // The next opening finds nothing to save.
+    // The next opening finds nothing to salvage.
     let opened = Store::open(options(folder.path())).unwrap();
     assert_eq!(opened.salvaged, None);
     close(opened.store, opened.threads);
@@ -344,7 +344,7 @@ fn a_row_that_refers_to_nothing_is_found_and_seen_to() {
     fs::write(&path, bytes()).unwrap();
     let mut db = Sqlite::open(&path, Use::Write).unwrap();
     assert_eq!(db.check(None, 10), Ok(Vec::new()));
-    // As a flipped bit in an id does it: every page stays whole.
+    // As a flipped bit in an id leaves it: every page stays intact.
     db.batch("PRAGMA foreign_keys = 0; DELETE FROM runs WHERE seq = (SELECT min(seq) FROM runs)")
         .unwrap();
     let found = db.check(None, 10).unwrap();
@@ -361,7 +361,7 @@ fn a_row_that_refers_to_nothing_is_found_and_seen_to() {
     close(opened.store, opened.threads);
 }
 
-/// Restrictions that are lost leave nothing allowed, and the runs that they bound end.
+/// If restrictions are lost, nothing is allowed, and the runs that they bound end.
 #[test]
 fn a_run_whose_restrictions_are_lost_may_do_nothing() {
     let mut bench = Bench::new(sqlite);

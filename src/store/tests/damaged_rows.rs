@@ -1,5 +1,5 @@
-//! Rows that cannot be read cost themselves only: every column of every table is damaged in
-//! turn, in a finished run and in one at work.
+//! Tests with rows that do not decode: no other row may be affected. Every column of every table
+//! is damaged in turn, for a finished run and for an active one.
 
 use super::{Bench, NewRun, Spawn, accepted, id, model, new_run, spawn_of, sqlite, tool};
 use crate::contract::servers::KnownServer;
@@ -19,7 +19,7 @@ use crate::store::{
     sessions, steps, trust, usage,
 };
 
-/// A finished run that was told, one at work under an agent's session, and one that settles.
+/// A delivered finished run, an active one under an agent's session, and a settling one.
 struct Store {
     bench: Bench,
     finished: RunId,
@@ -86,7 +86,7 @@ fn store() -> Store {
             text: "worth keeping".to_owned(),
         }))
         .unwrap();
-    // The parent's turn is over; it waits for the run at work.
+    // The parent's turn has ended; it waits for the active run.
     bench.ended(parent.run, "waits");
     assert_eq!(bench.row(parent.run).state, RunState::Settling);
     let org = "default".to_owned();
@@ -135,7 +135,7 @@ fn store() -> Store {
     }
 }
 
-/// What no row may hold, by the type of its column.
+/// A value that is invalid in any row, by the type of its column.
 fn garbage(kind: &str) -> &'static str {
     match kind {
         "TEXT" => "CAST(x'ff7b' AS TEXT)",
@@ -148,7 +148,7 @@ pub(super) fn texts(db: &mut dyn Tx, sql: &str) -> Vec<String> {
     all(db, sql, &[], |row| Ok(row.text(0)?.to_owned())).unwrap()
 }
 
-/// As [`texts`], of a file that may not answer.
+/// As [`texts`], for a file whose queries may fail.
 pub(super) fn texts_or_none(db: &mut dyn Tx, sql: &str) -> Vec<String> {
     all(db, sql, &[], |row| Ok(row.text(0)?.to_owned())).unwrap_or_default()
 }
@@ -164,7 +164,7 @@ fn overwrite(db: &mut dyn Tx, sql: &str, params: &[Param<'_>]) -> bool {
     for pragma in ["ignore_check_constraints = 1", "foreign_keys = 0"] {
         db.execute(&format!("PRAGMA {pragma}"), &[]).unwrap();
     }
-    // A value that a unique index refuses would make the index, not the row, the damaged part.
+    // A value that a unique index refuses would damage the index, not the row.
     let done = db.execute(sql, params).is_ok();
     for pragma in ["ignore_check_constraints = 0", "foreign_keys = 1"] {
         db.execute(&format!("PRAGMA {pragma}"), &[]).unwrap();
@@ -180,7 +180,7 @@ fn key_of(table: &Table, place: &tables::Place) -> Vec<(&'static str, Raw)> {
     names.zip(place.iter().cloned()).collect()
 }
 
-/// Every list and every history, as the doors read them.
+/// Reads every list and every history as the API does.
 fn everything_opens(db: &mut dyn Tx) {
     let query = read::RunQuery {
         org: "default".to_owned(),
@@ -272,7 +272,7 @@ fn place_clause(table: &Table) -> String {
     parts.join(" AND ")
 }
 
-/// Sets every bad row of the table aside; how many there were.
+/// Quarantines every bad row of the table; returns their number.
 fn set_all_aside(store: &mut Store, table: &'static Table, column: &str) -> usize {
     let what = format!("{}.{column}", table.name);
     let bench = &mut store.bench;
@@ -280,7 +280,7 @@ fn set_all_aside(store: &mut Store, table: &'static Table, column: &str) -> usiz
     let mut count = 0;
     for place in places {
         let db = bench.db.as_mut();
-        // One that went before may have taken it along, or mended it.
+        // An earlier one may have removed or repaired it.
         let (Some(row), Err((bad, _))) = (
             table.whole_row(db, &place).unwrap(),
             table.check(db, &place).unwrap(),
@@ -343,11 +343,11 @@ fn everything(bench: &mut Bench) -> Vec<i64> {
     rows
 }
 
-/// Whoever needed the row has an end, and whoever waited for it goes on.
+/// Every run that needed the row has ended, and every waiter for such a run continues.
 fn nobody_waits_for_ever(store: &mut Store, table: &Table, what: &str) {
     let db = store.bench.db.as_mut();
     let open = crate::store::runs::live(db).unwrap();
-    // Only one row at a time can have a given id.
+    // An id is unique, so the same garbage in every row damages only one of them.
     if matches!(table.name, "runs" | "steps") && what != "runs.id" {
         assert!(
             open.iter().all(|run| run.id != store.at_work),
@@ -360,14 +360,14 @@ fn nobody_waits_for_ever(store: &mut Store, table: &Table, what: &str) {
         let untold = outbox::has_pending(db, run.session).unwrap();
         assert!(!waits || children > 0 || untold, "{what}: {run:?}");
     }
-    // The finished run is still what it was, as far as its row was not the damaged one.
+    // The finished run is unchanged, unless its own row was damaged.
     if table.name != "runs" {
         let run = store.bench.row(store.finished);
         assert_eq!(run.result.as_deref(), Some("found"), "{what}");
     }
 }
 
-/// One needed thing of the run at work is lost without a trace, as the salvage of a file leaves it.
+/// Needed rows of the active run are missing, as after the salvage of a file.
 #[test]
 fn an_open_run_of_which_anything_needed_is_lost_ends_and_says_what() {
     for (sql, what) in [
@@ -451,7 +451,7 @@ fn g1_9_a_damaged_open_run_is_told_to_its_requester() {
         "UPDATE runs SET warnings = '{' WHERE id = ?1",
         &[(&store.at_work.0).into()],
     );
-    // A command that meets it is refused whole, and says which row it was.
+    // A command that meets the row is refused as a whole, and its fault names the table.
     let refused = store.bench.run(Command::Park { run: store.at_work });
     assert!(refused.unwrap_err().message.contains("a row of runs"));
     let row = BadRow {
@@ -474,7 +474,7 @@ fn g1_9_a_damaged_open_run_is_told_to_its_requester() {
     assert_eq!(entries.len(), 1);
     assert_eq!(entries[0].fate, Fate::Mended.as_str());
     assert!(entries[0].reason.starts_with("warnings"), "{entries:?}");
-    // The terminal row is closed again.
+    // The terminal row is immutable again.
     let change = store.bench.db.execute(
         "UPDATE runs SET result = 'x' WHERE ended_at IS NOT NULL",
         &[],
@@ -510,7 +510,7 @@ fn an_announce_whose_row_was_lost_is_told_once_all_the_same() {
     }
 }
 
-/// Tables whose rows are not decoded one by one, each with the reason. The list must be exact.
+/// Tables whose rows are not decoded one by one, with the reason. The list must be exact.
 const EXCUSED: &[(&str, &str)] = &[
     ("applied_environments", "every column is part of its key"),
     ("boots", "only its last row is looked at, at a start"),

@@ -1,5 +1,5 @@
-//! Sessions that are forked, reset and deleted; announces held, offered again, dismissed and
-//! told by a tool.
+//! Tests of sessions that are forked, reset and deleted, and of announces that are held, offered
+//! again, dismissed and delivered by a tool.
 
 use super::sweeps::{old_runs, sweep};
 use super::{Bench, accepted, new_run, policy, spawn, spawn_of, turn};
@@ -38,7 +38,7 @@ pub(super) fn deliver(bench: &mut Bench, session: SessionId, unable: Option<&str
     bench.run(command).unwrap();
 }
 
-/// A run of this parent that has ended.
+/// An ended run of this parent.
 pub(super) fn done(bench: &mut Bench, parent: &SessionKey) -> RunId {
     let run = bench.spawned(Some(parent)).run;
     bench.started(run);
@@ -53,7 +53,7 @@ fn state(bench: &mut Bench, run: RunId) -> String {
         .state
 }
 
-/// Carries out what deletions have left, as the registry does; how many commands it took.
+/// Removes the remains of deletions, as the registry does; returns the number of commands.
 fn purge(bench: &mut Bench, session: SessionId) -> usize {
     let mut left = vec![session];
     let mut commands = 0;
@@ -84,7 +84,7 @@ pub fn a_fork_begins_with_its_parents_transcript_and_costs_no_copy(mut bench: Be
     new.begins = Begins::Fork;
     let child = accepted(bench.run(Command::Spawn(Box::new(new))));
     assert_eq!(bench.count("SELECT count(*) FROM messages"), before + 1);
-    // What is said to the parent later is not the child's.
+    // Later messages to the parent do not reach the child.
     let later = accepted(bench.run(turn("agent:build:a", "and that")));
     bench.started(later.run);
     let view = view(&mut bench, child.run);
@@ -92,7 +92,7 @@ pub fn a_fork_begins_with_its_parents_transcript_and_costs_no_copy(mut bench: Be
     assert_eq!(said, ["remember this", "I do", "look"]);
     let seqs: Vec<i64> = view.messages.iter().map(|one| one.seq).collect();
     assert_eq!(seqs, [1, 2, 3]);
-    // Pages lead over the seam in both directions.
+    // Pages cross the fork point in both directions.
     let own = session(&mut bench, &child.session).unwrap().id;
     let db = bench.db.as_mut();
     let page = |found: Vec<crate::kernel::message::Message>| -> Vec<i64> {
@@ -120,7 +120,7 @@ pub fn a_reset_hides_what_was_said_and_wakes_nobody_for_old_news(mut bench: Benc
         by: "admin".to_owned(),
         by_person: true,
     };
-    // A child at work is no turn of the session.
+    // An active child is no turn of the session.
     bench.run(Command::ResetSession(Box::new(reset))).unwrap();
     bench.started(child);
     bench.ended(child, "found");
@@ -138,7 +138,7 @@ pub fn a_reset_hides_what_was_said_and_wakes_nobody_for_old_news(mut bench: Benc
     );
     let next = accepted(bench.run(turn("agent:build:a", "two")));
     let after = bench.started(next.run);
-    // The news, and what is asked now.
+    // The announce, and the new request.
     let seen: Vec<i64> = after.messages.iter().map(|one| one.generation).collect();
     assert_eq!(seen, [2, 2], "what was said before the reset is not shown");
     let view = view(&mut bench, next.run);
@@ -196,7 +196,7 @@ pub fn g2_14_what_was_for_a_deleted_session_is_kept_until_it_is_dismissed(mut be
         );
         assert_eq!(bench.row(run).result.as_deref(), Some("found"));
     }
-    // Its key may be used anew, and its news is not the other's.
+    // The key may be used again; the old announce does not belong to the new session.
     let again = bench.client_session("client:a");
     let other = session(&mut bench, &again).unwrap().id;
     assert_ne!(other, own);
@@ -206,7 +206,7 @@ pub fn g2_14_what_was_for_a_deleted_session_is_kept_until_it_is_dismissed(mut be
         wake: None,
     };
     assert_eq!(bench.run(retry).unwrap_err().kind, Kind::Conflict);
-    // Age does not take it, a decision does.
+    // Retention does not remove it, a dismissal does.
     sweep(&mut bench, old_runs());
     assert_eq!(state(&mut bench, told), "undelivered");
     let dismiss = Command::DismissAnnounce {
@@ -374,7 +374,7 @@ pub fn cleanup_waits_for_the_acknowledgement_and_for_what_is_below(mut bench: Be
     bench.ended(left.run, "left");
     assert!(session(&mut bench, &child.session).is_none());
     assert!(session(&mut bench, &left.session).is_none());
-    // The same call again finds the row of the announce still there.
+    // A repeat of the call still finds the row of the announce.
     bench.run(ack).unwrap();
     assert_eq!(bench.row(child.run).result.as_deref(), Some("found"));
 }

@@ -1,5 +1,5 @@
-//! The long-term memory: kept once, in the right name space, within its limit, and found
-//! without walking what is not asked for.
+//! Tests of the long-term memory: stored once, in the right namespace, within its limit, and
+//! found without scanning unrelated rows.
 
 use super::plans::plan_of;
 use super::{Bench, accepted, after, id, model};
@@ -52,15 +52,15 @@ pub fn a_repeated_step_keeps_once_in_the_path_of_its_agents(mut bench: Bench) {
     );
     let (again, _) = kept(&mut bench, remember(root.run, 1, "the port is 8080"));
     assert_eq!(again, own);
-    // The same text in another name space is another memory.
+    // The same text in another namespace is another memory.
     let (below, is_new) = kept(&mut bench, remember(child, 1, "the port is 8080"));
     assert!(is_new);
     assert_eq!(below.space, "build/explore");
-    // A client's session is no supervisor.
+    // A client's session has no namespace of its own.
     let (alone, _) = kept(&mut bench, remember(other, 1, "the port is 8080"));
     assert_eq!(alone.space, "explore");
 
-    // Who sends a message to the child has it work for nobody else.
+    // A run for a message from another session works for the same agents as before.
     let mut sent = runs::get(bench.db.as_mut(), child).unwrap().unwrap();
     let spaces = memories::spaces_of(bench.db.as_mut(), &sent).unwrap();
     assert_eq!(spaces.own, "build/explore");
@@ -155,7 +155,7 @@ pub fn a_search_reads_its_name_spaces_and_the_index_can_be_made_anew(mut bench: 
         kept(&mut bench, remember(run, step, text));
     }
     for time in ["as written", "made anew"] {
-        // The better match first, whatever form of the word it has.
+        // The better match first, with any form of the word.
         assert_eq!(
             found(&mut bench, &["build"], "parsing"),
             ["a parser parses: the parser", "the parsers are tested"],

@@ -1,5 +1,5 @@
-//! What every engine must do. The suite speaks to a database only through [`Tx`] and the
-//! commands; another engine is another line at the end of this file.
+//! The contract suite for storage engines. It uses a database only through [`Tx`] and commands;
+//! another engine needs one more line at the end of this file.
 
 mod announces;
 mod called;
@@ -50,7 +50,7 @@ use crate::kernel::session::{Cleanup, Owner, SessionMode};
 use crate::kernel::step::{Effect as Class, Intent, StepKind, Used};
 use crate::kernel::time::Timestamp;
 
-/// A database of some engine with the commands over it.
+/// A test database of some engine, with commands on it.
 pub(super) struct Bench {
     pub db: Box<dyn Tx>,
     pub clock: Clock,
@@ -59,7 +59,7 @@ pub(super) struct Bench {
     _folder: tempfile::TempDir,
 }
 
-/// An engine: makes an empty, migrated database in a folder.
+/// An engine: creates an empty, migrated database in a folder.
 type Engine = fn(&std::path::Path) -> Box<dyn Tx>;
 
 impl Bench {
@@ -92,7 +92,7 @@ impl Bench {
         }
     }
 
-    /// One command in a transaction of its own.
+    /// Executes one command in a transaction of its own.
     pub fn run(&mut self, command: Command) -> Result<(Reply, Vec<Effect>), Fault> {
         self.db.execute("BEGIN", &[]).unwrap();
         let mut context = Context::new(
@@ -111,7 +111,7 @@ impl Bench {
         done
     }
 
-    /// The database's file.
+    /// The path of the database file.
     pub fn path(&self) -> std::path::PathBuf {
         self._folder.path().join("abide.db")
     }
@@ -120,7 +120,7 @@ impl Bench {
         number(self.db.as_mut(), sql, &[]).unwrap()
     }
 
-    /// All rows of all tables, to see that nothing changed.
+    /// Row counts of the main tables, to check that nothing changed.
     pub fn rows(&mut self) -> Vec<i64> {
         [
             "sessions",
@@ -178,14 +178,14 @@ impl Bench {
         }))
     }
 
-    /// Answers the run's one open model call with a text that ends the turn.
+    /// Answers the run's open model call with a text that ends the turn.
     pub fn ended(&mut self, run: RunId, text: &str) -> RunAfter {
         let step = self.row(run).steps;
         after(self.run(answer(run, step, text)))
     }
 }
 
-/// A fresh id, larger than the ones before.
+/// A new id, larger than earlier ones.
 pub(super) fn id() -> Uuid {
     Clock::system().new_id()
 }
@@ -295,7 +295,7 @@ pub(super) fn text(text: &str) -> Vec<Block> {
     }]
 }
 
-/// One call of the model of the runs here.
+/// The usage of one model call.
 pub(super) fn used() -> Option<Used> {
     Some(Used {
         model: "script/x".to_owned(),
@@ -319,7 +319,7 @@ pub(super) fn answer(run: RunId, step: u32, said: &str) -> Command {
         },
         then: Then::EndTurn(TurnEnd {
             text: Some(said.to_owned()),
-            // What the runner would do if something were said to it.
+            // The steps that the runner proposes in case a new message has arrived.
             more: vec![model()],
         }),
     }

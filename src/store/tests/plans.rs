@@ -1,5 +1,5 @@
-//! How the engine finds the rows of a list: a page must cost what it shows, however long the
-//! history behind it.
+//! Tests of query plans: the cost of a page depends on its rows, not on the length of the
+//! history.
 
 use super::{Bench, id};
 use crate::kernel::ids::{RunId, SessionId};
@@ -7,7 +7,7 @@ use crate::store::read::{self, RunQuery};
 use crate::store::sessions::{self, ListQuery};
 use crate::store::tx::{BadRow, DbError, Param, Row, Tx};
 
-/// Asks for the plan of each query before its rows.
+/// Records the plan of each query before running it.
 struct Plans<'a> {
     tx: &'a mut dyn Tx,
     lines: Vec<String>,
@@ -174,7 +174,7 @@ pub fn no_list_walks_what_it_does_not_show(mut bench: Bench) {
         assert!(plan.contains(index), "{query:?}: {plan}");
         assert!(!plan.contains("TEMP B-TREE"), "{query:?}: {plan}");
     }
-    // What is undelivered is short, whatever was told before.
+    // Undelivered announces are few, however many were delivered.
     let undelivered = RunQuery {
         undelivered: true,
         ..some()
@@ -189,7 +189,7 @@ pub fn an_ended_run_is_shown_without_reading_its_journal(mut bench: Bench) {
     bench.started(run);
     bench.ended(run, "found");
     let plan = plan_of(&mut bench, |tx| read::run(tx, run).map(|_| ()));
-    // Its last step alone, by its key.
+    // Only its last step, by its key.
     assert!(
         plan.contains("SEARCH last USING PRIMARY KEY (run_id=? AND seq=?)"),
         "{plan}"

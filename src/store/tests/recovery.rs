@@ -1,4 +1,4 @@
-//! Open runs that no executor holds.
+//! Tests of open runs without an executor.
 
 use super::{Bench, Recorded, Then, TurnEnd, after, answer, tool};
 use crate::kernel::fault::Kind;
@@ -29,7 +29,7 @@ pub fn a_read_is_repeated_and_a_late_outcome_refused(mut bench: Bench) {
             .iter()
             .any(|effect| matches!(effect, Effect::Enqueue(t) if t.run == child.run && t.first))
     );
-    // An executor that was thought dead comes back with its answer: too late.
+    // An executor that was presumed dead answers: too late.
     let fault = bench.run(answer(child.run, 1, "late")).unwrap_err();
     assert_eq!(fault.kind, Kind::Conflict);
     let again = bench.started(child.run);
@@ -97,7 +97,7 @@ pub fn a_once_effect_that_began_is_uncertain(mut bench: Bench) {
             (StepState::Intended, 2)
         ]
     );
-    // The model is told what nobody knows, as the outcome of that very call.
+    // The uncertain outcome is the result of that same tool call for the model.
     let transcript = bench.transcript(&child.session);
     let told = transcript
         .iter()
@@ -105,7 +105,7 @@ pub fn a_once_effect_that_began_is_uncertain(mut bench: Bench) {
         .unwrap();
     assert_eq!(told.tool_call.as_deref(), Some("a"));
     assert!(format!("{:?}", told.content).contains("uncertain"));
-    // The one that did not begin is carried out now; a repeat of the first is refused.
+    // The call that did not begin is executed now; a repeat of the first is refused.
     assert_eq!(
         bench
             .run(Command::BeginEffect {
@@ -119,14 +119,14 @@ pub fn a_once_effect_that_began_is_uncertain(mut bench: Bench) {
     );
 }
 
-/// The next process has begun; what it is.
+/// Begins the next boot and returns its id.
 fn boot(bench: &mut Bench) -> BootId {
     let boot = BootId(super::id());
     bench.run(Command::BeginBoot { boot, pid: 1 }).unwrap();
     boot
 }
 
-/// The process was alive `seconds` later, and says so.
+/// Advances the clock by `seconds` and records that the process is alive.
 fn lived(bench: &mut Bench, boot: BootId, seconds: u64) {
     bench.clock.advance(Duration::from_secs(seconds));
     bench.run(Command::Touch { boot }).unwrap();
@@ -137,13 +137,13 @@ pub fn time_counts_as_far_as_each_killed_process_lived(mut bench: Bench) {
     let run = bench.spawned(None).run;
     bench.started(run);
     lived(&mut bench, first, 3);
-    // Not stored any more.
+    // This second is not recorded.
     bench.clock.advance(Duration::from_secs(1));
     let mut used = 3_000;
     for _ in 0..4 {
         bench.clock.advance(Duration::from_secs(3600));
         let next = boot(&mut bench);
-        // One that is killed before it has looked at the run takes nothing from it.
+        // A process that is killed before it recovers the run does not change its time.
         bench.clock.advance(Duration::from_secs(60));
         let next = match used {
             3_000 => boot(&mut bench),
@@ -156,7 +156,7 @@ pub fn time_counts_as_far_as_each_killed_process_lived(mut bench: Bench) {
         lived(&mut bench, next, 5);
         used += 10_000;
     }
-    // A clean end counts to its very moment, also of a run that waits for its children.
+    // A clean end counts up to that moment.
     let last = boot(&mut bench);
     bench.run(recover(run)).unwrap();
     bench.started(run);
@@ -202,7 +202,7 @@ pub fn a_sleep_of_the_machine_does_not_count(mut bench: Bench) {
     bench.ended(run, "found");
     let row = bench.row(run);
     assert_eq!((row.state.as_str(), row.used_ms), ("ok", 10_000));
-    // What people see is when it was.
+    // The timestamps that users see are wall-clock times.
     let lived = row.ended_at.unwrap().since(row.created_at);
     assert_eq!(lived, (2 * 3600 + 10) * 1000);
 }
@@ -220,7 +220,7 @@ pub fn g1_2_a_run_that_is_too_old_is_told_quietly(mut bench: Bench) {
     let row = bench.row(child.run);
     assert_eq!(row.state.as_str(), "interrupted");
     assert_eq!(row.error.unwrap().kind, "too_old");
-    // Told, but as `inbox`: no model call is made for it.
+    // Delivered, but as `inbox`: no model call is made for it.
     assert_eq!(
         bench.count("SELECT count(*) FROM outbox WHERE policy = 'inbox'"),
         1

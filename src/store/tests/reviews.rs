@@ -1,5 +1,5 @@
-//! Calls of which nobody is certain whether they have happened, where the agent wants a person
-//! to say so; and runs found by their meta.
+//! Tests of calls with an uncertain outcome, for agents that require a user's review; and of
+//! finding runs by their meta.
 
 use serde_json::json;
 
@@ -14,7 +14,7 @@ use crate::store::command::{Cancel, CancelTarget, Resolve, Verdict};
 use crate::store::read::{self, RunQuery};
 use crate::store::{Command, Effect, runs, steps};
 
-/// A run in the middle of a call that must not be repeated, when the daemon was killed.
+/// A run interrupted by a kill during a call that must not be repeated.
 fn cut_off(bench: &mut Bench, on_uncertain: OnUncertain, others: &[Class]) -> RunId {
     let mut spawn = spawn_of(None);
     spawn.run.agent.on_uncertain = on_uncertain;
@@ -79,7 +79,7 @@ pub fn a_call_in_review_holds_its_run_until_a_person_has_said(mut bench: Bench) 
     let step = first_step(&mut bench, run);
     for _ in 0..2 {
         assert_eq!(bench.row(run).state, RunState::Paused(PauseReason::Review));
-        // The exact call is shown, and nobody can carry it out.
+        // The exact call is shown, and cannot be executed.
         let shown = read::run(bench.db.as_mut(), run).unwrap().unwrap();
         assert_eq!(shown.reviews[0].id, step.id);
         assert_eq!(shown.reviews[0].input, step.input);
@@ -93,7 +93,7 @@ pub fn a_call_in_review_holds_its_run_until_a_person_has_said(mut bench: Bench) 
     assert_eq!(first_step(&mut bench, run).state, StepState::Done);
     let told = told(&mut bench, run);
     assert!(told.contains("ann") && told.contains("3 rows"), "{told}");
-    // Said once, it stands.
+    // A verdict is final.
     for verdict in [Verdict::Done(result), Verdict::NotDone, Verdict::Abort] {
         assert_eq!(say(&mut bench, run, step.id, verdict), Err(Kind::Conflict));
     }
@@ -111,10 +111,10 @@ pub fn what_a_person_says_has_not_happened_is_carried_out_once_more(mut bench: B
         (StepState::Intended, 2, None)
     );
     bench.started(run);
-    // A late executor of the first try must not begin it.
+    // A late executor of the first attempt must not begin the call.
     assert_eq!(begin(&mut bench, run, 1), Err(Kind::Conflict));
     begin(&mut bench, run, 2).unwrap();
-    // The next kill asks again.
+    // The next kill requires another review.
     killed(&mut bench, run);
     assert_eq!(bench.row(run).state, RunState::Paused(PauseReason::Review));
 }
@@ -184,7 +184,7 @@ pub fn a_review_is_settled_also_while_other_calls_are_at_work(mut bench: Bench) 
         by: "ann".to_owned(),
     }));
     let (_, effects) = bench.run(said).unwrap();
-    // Whoever holds the run is told that there is more to be done.
+    // An effect notifies the holder of the run that there is more to do.
     assert!(effects.contains(&Effect::Released(run)), "{effects:?}");
     after(bench.run(Command::RecordOutcome {
         run,
@@ -240,7 +240,7 @@ pub fn runs_are_found_by_the_fields_of_their_meta(mut bench: Bench) {
     assert_eq!(found(&mut bench, &both), [made[0]]);
     assert_eq!(found(&mut bench, &[("tags", "tchat")]), []);
     assert_eq!(bench.count("SELECT count(*) FROM run_meta"), 6);
-    // What is removed is not found, and leaves nothing.
+    // A removed run is not found, and leaves no rows.
     for run in &made {
         runs::remove(bench.db.as_mut(), *run).unwrap();
     }

@@ -1,4 +1,4 @@
-//! Promises that the schema itself keeps, whatever the code above believes.
+//! Tests of invariants that the schema itself enforces, independent of the code above it.
 
 use super::{Bench, answer};
 use crate::store::events::{self, Part};

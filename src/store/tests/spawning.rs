@@ -1,4 +1,4 @@
-//! Spawns: whole or absent, limits, idempotency keys.
+//! Tests of spawns: atomicity, limits, idempotency keys.
 
 use super::{Bench, accepted, policy, spawn, spawn_of};
 use crate::kernel::fault::Kind;
@@ -82,7 +82,7 @@ pub fn g9_13_a_key_gives_the_first_answer_for_ever(mut bench: Bench) {
     for _ in 0..4 {
         bench.spawned(Some(&parent));
     }
-    // At the limit, while it runs, and after it has ended.
+    // A repeat works at the limit, while the run is open, and after it has ended.
     assert!(bench.run(spawn(Some(&parent))).is_err());
     assert_eq!(accepted(bench.run(keyed(&parent, "k", 1))), first);
     bench.started(first.run);

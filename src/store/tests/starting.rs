@@ -1,4 +1,4 @@
-//! How much of a store is read before it is open: a bounded part, however large it is.
+//! Tests that opening a store reads a bounded part of it, however large it is.
 
 use std::fs;
 use std::path::Path;
@@ -9,18 +9,18 @@ use crate::store::files;
 use crate::store::sqlite::{Sqlite, Use};
 use crate::store::{check, migrate};
 
-/// So many pages more may be read of a file of any size: its trees are a little deeper.
+/// Maximum number of additional pages read of a larger file, whose trees are a little deeper.
 const MORE_PAGES: u64 = 64;
 const PAGE: u64 = 4096;
 
-/// What this thread has read by system calls so far, bytes; `None` where the system does not say.
+/// Bytes that this thread has read by system calls; `None` if the system does not report it.
 fn read_so_far() -> Option<u64> {
     let text = fs::read_to_string("/proc/thread-self/io").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("rchar: "))?;
     line.parse().ok()
 }
 
-/// A store with so many events in it.
+/// A store with `events` events; returns the size of its file.
 fn store(folder: &Path, events: u32) -> u64 {
     let path = folder.join(files::DATABASE);
     let mut db = Sqlite::open(&path, Use::Write).unwrap();

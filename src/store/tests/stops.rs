@@ -1,4 +1,4 @@
-//! What a cancel leaves in force: ends that wake no agent, and work that no agent begins.
+//! Tests of cancels in force: ends that wake no agent, and work that no agent may begin.
 
 use super::wakes::{deliver, ended_child};
 use super::{
@@ -47,7 +47,7 @@ fn live(bench: &mut Bench, session: SessionId) -> Vec<RunId> {
     live.into_iter().map(|run| run.id).collect()
 }
 
-/// A turn in the middle of a call of a tool, and the step of that call.
+/// A turn in the middle of a tool call, and the step of that call.
 fn at_work(bench: &mut Bench, session: &str) -> (Accepted, StepRef) {
     let run = accepted(bench.run(turn(session, "go")));
     bench.started(run.run);
@@ -124,7 +124,7 @@ pub fn what_ended_before_a_cancel_waits_in_the_inbox(mut bench: Bench) {
             how(&mut bench, early),
             (AnnouncePolicy::Inbox, "delivered".to_owned())
         );
-        // One that ends later, be it by the cancel or by itself, wakes the session no more.
+        // A run that ends later, by the cancel or by itself, does not wake the session.
         match whole {
             true => gone(&mut bench, late),
             false => drop(bench.ended(late, "found")),
@@ -134,7 +134,7 @@ pub fn what_ended_before_a_cancel_waits_in_the_inbox(mut bench: Bench) {
         assert_eq!(live(&mut bench, session), []);
         let unread = outbox::inbox(bench.db.as_mut(), session, false, 0, 10).unwrap();
         assert_eq!(unread.len(), 2);
-        // New work of a person: what it brings wakes the session again.
+        // A user's new work: the ends of its children wake the session again.
         let next = accepted(bench.run(turn(talk.session.as_str(), "again")));
         bench.started(next.run);
         let child = ended_child(&mut bench, &talk.session);
@@ -165,14 +165,14 @@ pub fn a_cancelled_turn_takes_the_wake_run_of_its_children_along(mut bench: Benc
     let [wake] = live(&mut bench, session)[..] else {
         panic!("one wake run");
     };
-    // The turn itself has ended: what it has left behind ends.
+    // The turn itself has ended, so its remaining work ends.
     let done = cancel(&mut bench, CancelTarget::Run(talk.run), true);
     assert_eq!(
         (done.cancelled, done.already_ended),
         (vec![wake], vec![talk.run])
     );
     assert_eq!(bench.row(wake).state, CANCELLED);
-    // What nobody has seen is to be found in the inbox.
+    // The announce that no turn has seen is in the inbox.
     assert_eq!(
         how(&mut bench, child),
         (AnnouncePolicy::Inbox, "delivered".to_owned())
@@ -190,7 +190,7 @@ pub fn other_turns_of_a_session_go_on_and_see_what_was_cancelled(mut bench: Benc
     cancel(&mut bench, CancelTarget::Run(talk.run), true);
     gone(&mut bench, talk.run);
     assert_eq!(how(&mut bench, child).0, AnnouncePolicy::Inbox);
-    // It is no work of the cancelled turn, and the session has another one.
+    // It was not work of the cancelled turn, and the session has another turn.
     assert_eq!(how(&mut bench, other).0, AnnouncePolicy::Wake);
     deliver(&mut bench, session);
     let seen = bench.started(queued).steps[0].seen_up_to.unwrap();
@@ -226,7 +226,7 @@ pub fn a_persons_cancel_binds_agents_until_a_person_begins_again(mut bench: Benc
     let (talk, by) = at_work(&mut bench, "agent:build:a");
     let child = accepted(bench.run(policy(spawn(Some(&talk.session)), AnnouncePolicy::None)));
     let target = bench.row(child.run).session;
-    // An agent's own cancel binds nobody.
+    // An agent's own cancel blocks no later work.
     cancel(&mut bench, CancelTarget::Run(child.run), false);
     assert_eq!(bench.row(child.run).state, CANCELLED);
     let sent = send(&mut bench, target, Sender::Step(by)).unwrap();
@@ -255,7 +255,7 @@ pub fn a_persons_cancel_binds_agents_until_a_person_begins_again(mut bench: Benc
     }));
     bench.run(reset).unwrap();
     refused(&mut bench);
-    // A spawn begins elsewhere.
+    // A spawn begins in another session.
     spawned_by(&mut bench, by);
     send(&mut bench, target, Sender::Client).unwrap();
     send(&mut bench, target, Sender::Step(by)).unwrap();
@@ -273,7 +273,7 @@ pub fn a_whole_conversation_ends_with_what_it_asked_others(mut bench: Bench) {
     assert_eq!(cancel(&mut bench, session, true).cancelled, []);
     let all = CancelTarget::Conversation(root);
     assert_eq!(cancel(&mut bench, all, true).cancelled, [asked]);
-    // What goes on elsewhere goes on.
+    // Work in other conversations continues.
     assert_eq!(bench.row(other.run).state, RunState::Running);
     let stops = bench.count("SELECT count(*) FROM stops");
     assert_eq!(
@@ -314,7 +314,7 @@ pub fn an_answer_to_what_was_cancelled_begins_nothing(mut bench: Bench) {
     bench.ended(asker.run, "asked");
     bench.started(asked);
     bench.ended(asked, "the answer");
-    // The exchange would go on in the session of the asker, which was cancelled meanwhile.
+    // The exchange would continue in the asker's session, which was cancelled meanwhile.
     cancel(&mut bench, CancelTarget::Session(key), true);
     let next = Some(Box::new(new_run("build")));
     bench.run(Command::Exchange { run: asked, next }).unwrap();

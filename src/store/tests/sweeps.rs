@@ -1,4 +1,4 @@
-//! What age takes: runs with their blobs and keys, events, and sessions that are put aside.
+//! Tests of retention: runs with their blobs and keys, events, and archived sessions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -129,7 +129,7 @@ pub fn a_session_whose_runs_went_before_it_was_put_aside_goes_too(mut bench: Ben
 pub fn a_body_that_an_old_run_names_stays(mut bench: Bench) {
     let top = bench.client_session("client:a");
     done(&mut bench, &top);
-    // Its end is not told, so it stays, and with it what it pins.
+    // Its announce is not delivered, so the run stays, and with it the bodies that it pins.
     let leftovers = Sweep::Leftovers {
         before: Timestamp(2),
         ids_before: FAR,
@@ -149,7 +149,7 @@ pub fn a_body_that_an_old_run_names_stays(mut bench: Bench) {
     );
 }
 
-/// Skills of a folder, each with this text.
+/// Skills of a folder, one for each of these texts.
 fn skills(texts: &[&str]) -> SkillPin {
     let pinned = |body: &str| Pinned {
         hash: blake3::hash(body.as_bytes()).to_hex().to_string(),
@@ -190,7 +190,7 @@ pub fn skills_go_with_the_last_run_that_names_them(mut bench: Bench) {
     };
     let sweep_all = |bench: &mut Bench| {
         sweep(bench, old_runs());
-        // A body goes once no set names it, so that takes another look.
+        // A body is removed once no set names it, so that takes a second sweep.
         for _ in 0..2 {
             let leftovers = Sweep::Leftovers {
                 before: FAR,

@@ -1,4 +1,4 @@
-//! An open store: its threads, its pragmas, its files.
+//! Tests of an open store: its threads, pragmas and files.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -70,7 +70,7 @@ async fn many_commands_at_once_are_each_whole() {
     let folder = tempfile::tempdir().unwrap();
     let opened = open(folder.path());
     let nobody = crate::kernel::ids::SessionKey::parse("client:nobody").unwrap();
-    // A refused one in the middle of a batch takes nobody along.
+    // A refused command in the middle of a batch does not affect the others.
     let commands = (0..300).map(|n| {
         let parent = (n % 3 == 0).then_some(&nobody);
         opened.store.submit(spawn(parent))
@@ -100,7 +100,7 @@ async fn many_commands_at_once_are_each_whole() {
 async fn a_command_that_fails_after_it_has_written_spoils_only_itself() {
     let folder = tempfile::tempdir().unwrap();
     let opened = open(folder.path());
-    // No command fails that late by itself, so the schema is made to refuse some: their
+    // No command fails that late by itself, so the schema is changed to refuse some: their
     // sessions are written before their runs are.
     let mut schema = Sqlite::open(&folder.path().join("abide.db"), Use::Write).unwrap();
     schema
@@ -125,7 +125,7 @@ async fn a_command_that_fails_after_it_has_written_spoils_only_itself() {
     assert_eq!(count("SELECT count(*) FROM runs"), Ok(270));
     assert_eq!(count("SELECT count(*) FROM sessions"), Ok(270));
     assert_eq!(count("SELECT count(*) FROM messages"), Ok(270));
-    // session.created, message.added and run.queued of each, at places of their own.
+    // session.created, message.added and run.queued of each, with distinct cursors.
     assert_eq!(count("SELECT count(DISTINCT cursor) FROM events"), Ok(810));
     let places = "SELECT count(DISTINCT seq) FROM \
                   (SELECT seq FROM runs UNION ALL SELECT seq FROM sessions)";
@@ -155,7 +155,7 @@ async fn g5_8_a_clean_stop_empties_the_log_and_is_remembered() {
         assert_eq!(told, unclean);
         opened.store.submit(spawn(None)).await.unwrap();
         if !unclean {
-            // The second life ends without this: the third sees a crash.
+            // The second boot ends without this, so the third sees an unclean end.
             let first = folder.path().join("first");
             if !first.exists() {
                 std::fs::write(first, "").unwrap();
@@ -200,7 +200,7 @@ fn g10_7_the_files_are_their_owners_alone() {
 fn g5_1_an_empty_file_is_damage_and_no_new_store() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("abide.db");
-    // What a kill in the middle of making a store leaves is no hindrance.
+    // Remains of a kill during the creation of a store do not prevent the next one.
     std::fs::write(folder.path().join("abide.db.new"), "half").unwrap();
     let first = open(folder.path());
     first.threads.close();

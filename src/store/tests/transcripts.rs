@@ -1,4 +1,4 @@
-//! The ends of transcripts that are kept in memory say what the rows say.
+//! Tests that cached transcripts equal the rows.
 
 use super::lifecycle::session;
 use super::{Bench, accepted, id, spawn_of, turn};
@@ -9,11 +9,11 @@ use crate::store::command::{Begins, ResetSession};
 use crate::store::transcripts::{Mark, Transcripts};
 use crate::store::{Command, messages};
 
-/// More entries than are shown in the end.
+/// The limit of the window; the tests write more entries.
 const LIMIT: u32 = 7;
 
-/// What a model of this run is shown, which must be the same in each way of keeping it, when it
-/// is asked for the first time and when it is asked for again.
+/// The messages shown to a model of this run. Checks that each cache returns the same, on the
+/// first and on a repeated read.
 fn shown(bench: &mut Bench, kept: &[Transcripts], run: RunId) -> Vec<String> {
     let run = bench.row(run);
     let rows = messages::window(bench.db.as_mut(), &run, LIMIT).unwrap();
@@ -31,7 +31,7 @@ fn shown(bench: &mut Bench, kept: &[Transcripts], run: RunId) -> Vec<String> {
     rows.iter().map(|message| message.text()).collect()
 }
 
-/// A turn of this session that has ended; what its model was shown.
+/// Runs a turn of this session; returns the messages that its model was shown.
 fn said(bench: &mut Bench, kept: &[Transcripts], key: &str, text: &str) -> Vec<String> {
     let run = accepted(bench.run(turn(key, text))).run;
     bench.started(run);
@@ -41,7 +41,7 @@ fn said(bench: &mut Bench, kept: &[Transcripts], key: &str, text: &str) -> Vec<S
 }
 
 pub fn what_is_kept_of_transcripts_is_what_the_rows_say(mut bench: Bench) {
-    // Everything that is long enough, one session at a time, and nothing at all.
+    // Caches every long enough session, one session at a time, and nothing.
     let kept = [
         Transcripts::new(1 << 20, 3),
         Transcripts::new(6000, 1),
@@ -65,7 +65,7 @@ pub fn what_is_kept_of_transcripts_is_what_the_rows_say(mut bench: Bench) {
     ];
     assert_eq!(said(&mut bench, &kept, a, "last"), expected);
 
-    // What a called agent does there is nothing for the agent of the session.
+    // Messages of a called agent are not shown to the session's agent.
     let key = SessionKey::parse(a).unwrap();
     let own = session(&mut bench, &key).unwrap().id;
     let put = |bench: &mut Bench, child: Option<RunId>, count: usize| {
@@ -82,7 +82,7 @@ pub fn what_is_kept_of_transcripts_is_what_the_rows_say(mut bench: Bench) {
         said(&mut bench, &kept, a, "go on")[..2],
         ["a7", "a7, answered"]
     );
-    // Nearly as many at once as are shown, and more than that.
+    // Nearly as many new messages as the limit, and more than that.
     for count in [LIMIT as usize - 2, LIMIT as usize * 2] {
         put(&mut bench, None, count);
         let seen = said(&mut bench, &kept, a, "much was said");
@@ -93,7 +93,7 @@ pub fn what_is_kept_of_transcripts_is_what_the_rows_say(mut bench: Bench) {
         );
     }
 
-    // A fork begins with what its parent was told by then.
+    // A fork begins with its parent's transcript up to that point.
     let mut new = spawn_of(Some(&key));
     new.begins = Begins::Fork;
     let child = accepted(bench.run(Command::Spawn(Box::new(new)))).run;
@@ -103,7 +103,7 @@ pub fn what_is_kept_of_transcripts_is_what_the_rows_say(mut bench: Bench) {
         ["much was said", "much was said, answered", "look"]
     );
 
-    // After a reset nothing of it is shown any more.
+    // After a reset no earlier message is shown.
     let reset = ResetSession {
         org: "default".to_owned(),
         key: key.clone(),
@@ -121,7 +121,7 @@ pub fn what_is_kept_of_transcripts_is_what_the_rows_say(mut bench: Bench) {
 }
 
 pub fn of_more_transcripts_than_fit_some_are_kept_and_stay_kept(mut bench: Bench) {
-    // Each has the room of one that is long enough to be kept.
+    // Each transcript has the same size.
     let nothing = Transcripts::new(0, 1);
     let mut runs = Vec::new();
     for number in 0..6 {
@@ -140,7 +140,7 @@ pub fn of_more_transcripts_than_fit_some_are_kept_and_stay_kept(mut bench: Bench
         shown(&all, &runs[0])
     };
     assert_eq!(shown(&nothing, &runs[0]), 0);
-    // Four of six fit, and the same four are found round after round.
+    // Four of six fit, and the same four are cached in each round.
     let kept = Transcripts::new(4 * one + one / 2, 1);
     for round in 0..4 {
         let found: Vec<bool> = runs
@@ -155,12 +155,12 @@ pub fn of_more_transcripts_than_fit_some_are_kept_and_stay_kept(mut bench: Bench
         let expected = [expected, expected, expected, expected, false, false];
         assert_eq!(found, expected, "round {round}");
     }
-    // One that is used more often than another takes its place.
+    // A session that is used more often replaces another.
     for _ in 0..2 {
         shown(&kept, &runs[5]);
     }
     assert!(kept.has(runs[5].session));
-    // Nothing is kept that does not fit at all.
+    // Data larger than the cache is not cached.
     assert_eq!(shown(&Transcripts::new(one / 2, 1), &runs[0]), 0);
 }
 
@@ -169,7 +169,7 @@ pub fn a_transcript_is_read_once_and_again_when_it_is_forgotten(mut bench: Bench
     said(&mut bench, &[], "agent:build:a", "one");
     let run = accepted(bench.run(turn("agent:build:a", "two"))).run;
     let run = bench.row(run);
-    // The first entry, as whoever has begun to read at `mark` is shown it.
+    // The first entry, as seen by a read that began at `mark`.
     let first = |bench: &mut Bench, transcripts: &Transcripts, mark: Mark| {
         let seen = transcripts.window(bench.db.as_mut(), &run, LIMIT, mark);
         seen.unwrap()[0].text()
@@ -187,13 +187,13 @@ pub fn a_transcript_is_read_once_and_again_when_it_is_forgotten(mut bench: Bench
     assert_eq!(first(&mut bench, &nothing, nothing.mark()), "another");
     kept.forget();
     assert_eq!(first(&mut bench, &kept, kept.mark()), "another");
-    // What was begun to be read before that is not kept.
+    // Data whose read began before a clear is not cached.
     let late = kept.mark();
     kept.forget();
     assert_eq!(first(&mut bench, &kept, late), "another");
     say(&mut bench, "a third");
     assert_eq!(first(&mut bench, &kept, kept.mark()), "a third");
-    // What was said in a session goes with it.
+    // Removing a session drops its cached messages.
     say(&mut bench, "a fourth");
     assert_eq!(first(&mut bench, &kept, kept.mark()), "a third");
     kept.remove(run.session);

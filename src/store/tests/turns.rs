@@ -1,4 +1,4 @@
-//! Turns and their journal.
+//! Tests of turns and their journal.
 
 use super::{Bench, Recorded, Then, accepted, after, answer, model, text, tool, turn};
 use crate::kernel::fault::Kind;
@@ -36,7 +36,7 @@ pub fn inputs_enter_the_transcript_when_their_turn_begins(mut bench: Bench) {
     );
 }
 
-/// A started run whose model has asked for these calls.
+/// A started run whose model has requested these calls.
 fn calls(bench: &mut Bench, calls: &[&str]) -> (crate::kernel::ids::RunId, SessionKey) {
     let child = bench.spawned(None);
     bench.started(child.run);
@@ -67,7 +67,7 @@ fn calls(bench: &mut Bench, calls: &[&str]) -> (crate::kernel::ids::RunId, Sessi
 
 pub fn outcomes_of_parallel_calls_are_kept_each(mut bench: Bench) {
     let (run, session) = calls(&mut bench, &["a", "b", "c"]);
-    // They end in another order than they were asked.
+    // They end in another order than they were requested.
     for (step, then) in [
         (4, Then::Wait),
         (2, Then::Wait),
@@ -178,7 +178,7 @@ pub fn the_steps_of_a_run_that_ended_have_an_outcome(mut bench: Bench) {
     );
 }
 
-/// Only what has changed is written, so each thing is changed by itself, there and back.
+/// Only changed columns are written, so each is changed alone, in both directions.
 pub fn each_thing_that_a_move_changes_stands_in_the_row(mut bench: Bench) {
     let child = bench.spawned(None);
     let changes: [fn(&mut Run); 21] = [
@@ -221,7 +221,7 @@ pub fn each_thing_that_a_move_changes_stands_in_the_row(mut bench: Bench) {
             assert_eq!(written, Some(next.ver));
             assert_eq!(bench.row(child.run), next, "change {number}");
             if next.state.is_terminal() {
-                // From there is no way back.
+                // A terminal state cannot be left.
                 break;
             }
         }

@@ -1,4 +1,4 @@
-//! Sums of use: counted with what is counted, and read without walking the history.
+//! Tests of usage sums: complete, and read without scanning the history.
 
 use std::time::Duration;
 
@@ -65,10 +65,10 @@ pub fn what_ends_is_counted_once_with_all_that_it_used(mut bench: Bench) {
         (1, 0, 100)
     );
     assert_eq!(tally.used.cost_micros, 5);
-    // A turn without a final text is a failure.
+    // A turn without a final text counts as failed.
     assert_eq!((build[1].1.ok, build[1].1.failed), (0, 1));
 
-    // Whoever answered is who is counted, not the model of the run.
+    // Usage is counted for the model that answered, not for the model of the run.
     let models = all(&mut bench, UsageBy::Model, &Only::default());
     let calls = |(name, tally): &(String, Tally)| (name.clone(), tally.used.model_calls);
     assert_eq!(
@@ -88,7 +88,7 @@ pub fn what_ends_is_counted_once_with_all_that_it_used(mut bench: Bench) {
         all(&mut bench, UsageBy::Org, &Only::default())[0].1.calls(),
         2
     );
-    // Nothing of it lies in other hours.
+    // Other hours have none of it.
     let later = (Timestamp(HOUR), Timestamp(HOUR * 9));
     let none = usage::summary(bench.db.as_mut(), "default", UsageBy::Org, later, &tree);
     assert!(none.unwrap().is_empty());

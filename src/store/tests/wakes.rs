@@ -1,11 +1,11 @@
-//! Wake runs whose announces another turn has answered.
+//! Tests of wake runs whose announces another turn has answered.
 
 use super::{Bench, Recorded, Then, accepted, after, answer, model, new_run, turn};
 use crate::kernel::ids::{RunId, SessionId, SessionKey};
 use crate::kernel::run::{Outcome, RunError, RunState};
 use crate::store::{Command, runs};
 
-/// What waits to be announced in the session is delivered, with a wake run at hand.
+/// Delivers the session's pending announces, with an available wake run.
 pub fn deliver(bench: &mut Bench, session: SessionId) {
     let wake = Some(Box::new(new_run("build")));
     let command = Command::Deliver {
@@ -16,7 +16,7 @@ pub fn deliver(bench: &mut Bench, session: SessionId) {
     bench.run(command).unwrap();
 }
 
-/// A child of the session that has ended.
+/// An ended child of the session.
 pub fn ended_child(bench: &mut Bench, session: &SessionKey) -> RunId {
     let child = bench.spawned(Some(session)).run;
     bench.started(child);
@@ -29,7 +29,7 @@ fn waiting(bench: &mut Bench, session: SessionId) -> Option<RunId> {
     wake.map(|run| run.id)
 }
 
-/// An idle session with a turn that waits, a child that has ended, and the wake run for it.
+/// An idle session with a queued turn, an ended child, and the wake run for the child.
 fn overtaken(bench: &mut Bench) -> (SessionId, SessionKey, RunId, RunId) {
     let first = accepted(bench.run(turn("agent:build:a", "one")));
     bench.started(first.run);
@@ -44,10 +44,10 @@ fn overtaken(bench: &mut Bench) -> (SessionId, SessionKey, RunId, RunId) {
 
 pub fn a_wake_run_ends_when_another_turn_has_seen_its_announces(mut bench: Bench) {
     let (session, key, queued, wake) = overtaken(&mut bench);
-    // The other turn gets its session first.
+    // The other turn starts first.
     bench.started(queued);
     assert_eq!(bench.row(wake).state, RunState::Queued);
-    // Ends that come meanwhile have a wake run of their own.
+    // Ends that arrive meanwhile have a wake run of their own.
     ended_child(&mut bench, &key);
     deliver(&mut bench, session);
     bench.ended(queued, "both");
@@ -63,7 +63,7 @@ pub fn a_wake_run_ends_when_another_turn_has_seen_its_announces(mut bench: Bench
     bench.started(next);
     bench.ended(next, "the other one");
     assert_eq!(bench.row(next).state, RunState::Ended(Outcome::Ok));
-    // Where nothing is left to be seen, none is made.
+    // If no announce is left to be seen, no wake run is created.
     deliver(&mut bench, session);
     assert_eq!(waiting(&mut bench, session), None);
 }

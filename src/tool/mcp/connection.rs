@@ -1,5 +1,5 @@
-//! A connection to a server: the greeting, its tools, and calls, which end at once where the
-//! connection does.
+//! A connection to a server: handshake, list of tools, and calls, which fail as soon as the
+//! connection ends.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
@@ -25,11 +25,11 @@ use super::wire::Wire;
 use crate::kernel::text::preview;
 use crate::tool::ToolOutput;
 
-/// The most of a server's own words in an error.
+/// The maximum number of characters of a server's own text in an error.
 const SAID: usize = 1000;
 
-/// What a server may tell its client. What it may ask of one is declined: nobody here answers
-/// for a model or a person.
+/// Handles notifications of the server. Requests of the server are declined: it cannot ask a model
+/// or the user.
 #[derive(Clone)]
 pub(super) struct Listener {
     changed: watch::Sender<()>,
@@ -60,7 +60,7 @@ impl ClientHandler for Listener {
     }
 }
 
-/// A server that answers. Cheap to clone.
+/// An established connection. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Connection {
     client: Arc<RunningService<RoleClient, Listener>>,
@@ -68,19 +68,20 @@ pub(super) struct Connection {
     end: Arc<End>,
 }
 
-/// The end of a connection, which calls in flight share.
+/// The end of a connection, shared with calls in flight.
 #[derive(Default)]
 struct End {
-    /// Somebody has found it broken.
+    /// Cancelled once a call has found the connection broken.
     broken: CancellationToken,
-    /// It has ended; calls in flight end with it.
+    /// Cancelled once the connection has ended, which ends calls in flight.
     ended: CancellationToken,
-    /// Why.
+    /// Why it ended.
     why: OnceLock<String>,
 }
 
 impl Connection {
-    /// Greets the server. With the connection comes the greeting that would have done at once.
+    /// Performs the handshake. Returns the connection and the form of handshake that would have
+    /// succeeded immediately.
     pub(super) async fn open(
         wire: Wire,
         handshake: Handshake,
@@ -107,13 +108,13 @@ impl Connection {
         Ok((connection, at_once))
     }
 
-    /// The revision of the protocol that both speak.
+    /// The negotiated protocol revision.
     pub(super) fn protocol(&self) -> Option<String> {
         let about = self.client.peer().peer_info();
         about.map(|about| about.protocol_version.to_string())
     }
 
-    /// Every tool that it has, within bounds.
+    /// Lists all tools of the server, within limits.
     pub(super) async fn tools(&self) -> Result<List, String> {
         let has_tools = self.client.peer().peer_info();
         if has_tools.is_some_and(|about| about.capabilities.tools.is_none()) {
@@ -123,7 +124,7 @@ impl Connection {
         listed.map_err(|fault| format!("it does not list its tools: {}", said(&fault)))
     }
 
-    /// Says whenever its tools may have changed.
+    /// Subscribes to changes of the tools.
     pub(super) async fn changes(&self) -> Changes {
         let about = self.client.peer().peer_info();
         let is_new = about
@@ -147,8 +148,8 @@ impl Connection {
         }
     }
 
-    /// Calls a tool. Fails once there was neither an answer nor any progress for `limit`, and at
-    /// once where the connection ends. Dropping the future tells the server that nobody waits.
+    /// Calls a tool. Fails after `limit` without an answer or progress, and as soon as the
+    /// connection ends. Dropping the future cancels the request at the server.
     pub(super) async fn call(
         &self,
         tool: &str,
@@ -200,12 +201,12 @@ impl Connection {
         )
     }
 
-    /// Resolves once somebody has found it broken.
+    /// Resolves once a call has found the connection broken.
     pub(super) async fn broken(&self) {
         self.end.broken.cancelled().await;
     }
 
-    /// Calls in flight fail with this.
+    /// Closes the connection; calls in flight fail with this reason.
     pub(super) fn close(&self, why: &str) {
         let _ = self.end.why.set(why.to_owned());
         self.end.ended.cancel();
@@ -213,7 +214,7 @@ impl Connection {
     }
 }
 
-/// Where a server tells that its tools have changed.
+/// The notifications about changed tools.
 pub(super) struct Changes {
     told: watch::Receiver<()>,
     subscription: Option<Subscription>,
@@ -221,8 +222,8 @@ pub(super) struct Changes {
 }
 
 impl Changes {
-    /// Resolves once they may have changed; for ever pending where nobody would tell. May be
-    /// dropped and asked again.
+    /// Resolves once the tools may have changed; pending forever if no notification can come.
+    /// Cancel-safe.
     pub(super) async fn next(&mut self) {
         loop {
             let Some(subscription) = &mut self.subscription else {
@@ -241,7 +242,7 @@ impl Changes {
                 told = subscription.next() => match told {
                     Ok(Some(ServerNotification::ToolListChangedNotification(_))) => return,
                     Ok(Some(_)) => {}
-                    // More came at once than was taken: something of it may have been a change.
+                    // Notifications were lost; one of them may have been a change.
                     Ok(None) | Err(_) => {
                         self.subscription = None;
                         self.has_lost = true;
@@ -252,7 +253,7 @@ impl Changes {
         }
     }
 
-    /// The subscription ended, and another one is needed to be told of more.
+    /// True if the subscription ended and must be renewed.
     pub(super) fn has_lost(&self) -> bool {
         self.has_lost
     }
@@ -261,14 +262,14 @@ impl Changes {
 fn greeting(fault: &ClientInitializeError) -> String {
     let words = match fault {
         ClientInitializeError::LegacyFallbackFailed { fallback, .. } => causes(fallback.as_ref()),
-        // What stands around it names types of our libraries.
+        // The wrapping text names types of the libraries.
         ClientInitializeError::TransportError { error, .. } => causes(error.error.as_ref()),
         fault => causes(fault),
     };
     format!("the handshake failed: {words}")
 }
 
-/// A refusal in the server's own words, without what our library says around them.
+/// The refusal in the server's own words, without the library's wrapping text.
 fn said(fault: &ServiceError) -> String {
     match fault {
         ServiceError::McpError(error) => {
@@ -283,7 +284,7 @@ fn said(fault: &ServiceError) -> String {
     }
 }
 
-/// What is said of a fault and of what caused it, each thing once.
+/// The messages of an error and its causes, without repetitions.
 fn causes(fault: &(dyn std::error::Error + 'static)) -> String {
     let mut words = Vec::new();
     let mut next = Some(fault);
@@ -294,7 +295,7 @@ fn causes(fault: &(dyn std::error::Error + 'static)) -> String {
     let last = words.len().saturating_sub(1);
     let mut told: Vec<&str> = Vec::new();
     for (at, said) in words.iter().enumerate() {
-        // What a layer says of the next is said by that.
+        // The next cause contains the same text.
         let is_layer = at < last && said.contains(&*words[at + 1]);
         let is_new = !told.iter().any(|known| known.contains(&**said));
         if !is_layer && is_new {

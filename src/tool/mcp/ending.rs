@@ -1,15 +1,17 @@
-//! How the program of a server has ended, in words. Called by `server`.
+//! Describes how a server's program ended. Called by `life`.
 
 use std::time::Duration;
 
 use crate::process::{Captured, Ending, Service, ServiceEnd, signal_name};
 
-/// So much of what it wrote last is part of an error, bytes.
+/// The maximum number of bytes of its last stderr output in an error.
 const SAID_LAST: usize = 500;
-/// A program whose output has ended ends soon, or it lives on without one.
+/// How long to wait for the end of a program whose output has ended; it may also live on without
+/// output.
 const SOON: Duration = Duration::from_millis(500);
 
-/// Why a connection failed: that its program has ended, where that is so, says more.
+/// The reason of a failed connection, or the end of its program if that has ended, which is more
+/// informative.
 pub(super) async fn or_ended(
     program: &mut Option<Service>,
     ended_how: &str,
@@ -21,7 +23,7 @@ pub(super) async fn or_ended(
     }
 }
 
-/// The end of its program; a server without one has no such end.
+/// Waits for the end of the program; pending forever for a server without one.
 pub(super) async fn ended(program: &mut Option<Service>) -> Ending {
     match program {
         Some(program) => program.ended().await,
@@ -29,18 +31,17 @@ pub(super) async fn ended(program: &mut Option<Service>) -> Ending {
     }
 }
 
-/// How it ended.
+/// Describes how it ended.
 pub(super) fn words(ending: Ending) -> String {
     match ending {
         Ending::Exited(status) => format!("exit status {status}"),
         Ending::Signal(signal) => format!("by signal {}", signal_name(signal)),
-        // Nobody sets such a limit for a service.
+        // Services have no such limits.
         Ending::TimeOver | Ending::TooMuch(_) => "at a limit".to_owned(),
     }
 }
 
-/// What went wrong when a server was told to end, if anything did: something is left of it, or it
-/// had to be killed.
+/// The problem after ending a server, if any: processes are left, or it had to be killed.
 pub(super) fn badly_closed(ended: &ServiceEnd, was_asked: bool) -> Option<String> {
     if !ended.left.is_empty() {
         let pids: Vec<String> = ended.left.iter().map(u32::to_string).collect();
@@ -55,7 +56,7 @@ pub(super) fn badly_closed(ended: &ServiceEnd, was_asked: bool) -> Option<String
         .then(|| "it did not end when it was asked to (process.grace), and was killed".to_owned())
 }
 
-/// Why it ended, with what it wrote last beside its messages.
+/// Adds the last stderr output to the reason of an end.
 pub(super) fn with_said(why: String, said: Option<&Captured>) -> String {
     let said = said.map(|said| crate::kernel::text::storable(said.last(SAID_LAST).trim()));
     match said.filter(|said| !said.is_empty()) {

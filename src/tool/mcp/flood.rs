@@ -1,16 +1,16 @@
-//! How much a server may send unasked: beyond a number each second it is read no further until
-//! that second is over, so that it keeps neither a processor nor a log busy. Called by `wire` for
-//! messages and by `pipes` for lines that are none.
+//! Rate limit for unsolicited input of a server. Above the limit, reading pauses until the current
+//! second is over, so that a server keeps neither a CPU nor a log busy. Used by `wire` for messages
+//! and by `pipes` for lines that are no messages.
 
 use std::time::Duration;
 
 use crate::clock::Clock;
 
-/// The most that is taken within [`SPAN`].
+/// The maximum number of items accepted within [`SPAN`].
 const LIMIT: u32 = 1000;
 const SPAN: Duration = Duration::from_secs(1);
 
-/// What came within the present second.
+/// Counts the items of the current second.
 pub(super) struct Flood {
     clock: Clock,
     since: Duration,
@@ -26,7 +26,7 @@ impl Flood {
         }
     }
 
-    /// One more has come.
+    /// Counts one more item.
     pub(super) fn count(&mut self) {
         if self.left().is_zero() {
             self.since = self.clock.monotonic();
@@ -35,7 +35,7 @@ impl Flood {
         self.count += 1;
     }
 
-    /// Resolves once more may be taken. May be dropped and asked again.
+    /// Resolves once more items may be read. Cancel-safe.
     pub(super) async fn wait(&self) {
         let left = self.left();
         if self.count >= LIMIT && !left.is_zero() {
@@ -43,7 +43,7 @@ impl Flood {
         }
     }
 
-    /// How long the present second still lasts.
+    /// The remaining time of the current second.
     fn left(&self) -> Duration {
         let passed = self.clock.monotonic().saturating_sub(self.since);
         SPAN.saturating_sub(passed)

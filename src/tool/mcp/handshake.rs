@@ -1,6 +1,6 @@
-//! How a server is greeted, and what is remembered of that for the next start. Many servers end,
-//! close or go silent when they are asked for something that they do not know, so each form of the
-//! greeting is tried on a fresh connection. Called by `life`.
+//! The forms of the handshake with a server, and which of them is remembered for the next start.
+//! Many servers exit, close or stop responding on unknown requests, so each form is tried on a
+//! fresh connection. Called by `life`.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -8,27 +8,27 @@ use rmcp::model::ProtocolVersion;
 use rmcp::service::ClientLifecycleMode;
 use serde::{Deserialize, Serialize};
 
-/// The first thing that a server is sent.
+/// The first request to a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Handshake {
-    /// `server/discover`; where that is refused, `initialize` on the same connection.
+    /// `server/discover`; if it is refused, `initialize` on the same connection.
     Discover,
-    /// `initialize` with the newest revision that has it.
+    /// `initialize` with the newest revision that supports it.
     Initialize,
     /// `initialize` with the first revision.
     Oldest,
 }
 
 impl Handshake {
-    /// In the order in which they are tried.
+    /// All forms, in the order in which they are tried.
     const ALL: [Handshake; 3] = [
         Handshake::Discover,
         Handshake::Initialize,
         Handshake::Oldest,
     ];
 
-    /// The revision that `initialize` names.
+    /// The revision in the `initialize` request.
     pub(super) fn revision(self) -> ProtocolVersion {
         match self {
             Handshake::Discover | Handshake::Initialize => ProtocolVersion::V_2025_11_25,
@@ -47,21 +47,21 @@ impl Handshake {
     }
 }
 
-/// How far a greeting came.
+/// The outcome of a handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Greeting {
     /// The server was ready.
     Ready,
     /// It was refused, or the connection ended.
     Failed,
-    /// There was no answer in time.
+    /// There was no answer within the timeout.
     Silent,
-    /// It was not begun, or not to its end.
+    /// It was not started or not completed.
     None,
 }
 
-/// By which greeting a server became ready last. Cheap to clone: the connections that single runs
-/// have to a server share it.
+/// The handshake that last made a server ready. Cheap to clone: it is shared with the connections
+/// of single runs.
 #[derive(Clone, Default)]
 pub(super) struct Remembered(Arc<Mutex<Memory>>);
 
@@ -72,7 +72,7 @@ struct Memory {
 }
 
 impl Remembered {
-    /// The greetings to try, in order: one that is known to work, else all.
+    /// The forms to try, in order: the one that is known to work, otherwise all.
     pub(super) fn to_try(&self) -> Vec<Handshake> {
         match self.lock().now {
             Some(known) => vec![known],
@@ -80,7 +80,7 @@ impl Remembered {
         }
     }
 
-    /// As an earlier start of the daemon has kept it.
+    /// Sets what an earlier daemon process has stored.
     pub(super) fn restore(&self, known: Option<Handshake>) {
         *self.lock() = Memory {
             now: known,
@@ -88,17 +88,17 @@ impl Remembered {
         };
     }
 
-    /// The server became ready by this one.
+    /// Records that this form made the server ready.
     pub(super) fn works(&self, handshake: Handshake) {
         self.lock().now = Some(handshake);
     }
 
-    /// What worked before did not work now: the server may be another version.
+    /// Forgets the known form after a failure: the server may be another version.
     pub(super) fn forget(&self) {
         self.lock().now = None;
     }
 
-    /// What is to be kept, and whether that is news.
+    /// Returns the value to store, and whether it has changed since.
     pub(super) fn to_keep(&self) -> (Option<Handshake>, bool) {
         let mut memory = self.lock();
         let is_news = memory.now != memory.kept;
@@ -107,16 +107,16 @@ impl Remembered {
     }
 
     fn lock(&self) -> MutexGuard<'_, Memory> {
-        // A panic leaves a value that is whole.
+        // The value is consistent even after a panic.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Whether this greeting is followed by the next one after it came so far.
+/// True if the next form is to be tried after this outcome.
 pub(super) fn is_followed(handshake: Handshake, greeting: Greeting) -> bool {
     match greeting {
         Greeting::Failed => handshake != Handshake::Oldest,
-        // Whoever is silent when greeted in the plainest way does not answer at all.
+        // A server that does not answer a plain `initialize` does not answer at all.
         Greeting::Silent => handshake == Handshake::Discover,
         Greeting::Ready | Greeting::None => false,
     }

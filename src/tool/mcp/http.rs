@@ -1,5 +1,5 @@
-//! Servers behind an address (streamable HTTP): how they are reached and who they are told is
-//! calling. The secrets are read from the environment at each start of a connection.
+//! The transport to servers at a URL (streamable HTTP), and its authentication. Secrets are read
+//! from the environment at the start of each connection.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -12,18 +12,18 @@ use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig
 use crate::config::ServerTable;
 use crate::outbound;
 
-/// How long a connection may take.
+/// The timeout for connecting.
 const CONNECT: Duration = Duration::from_secs(10);
 
-/// The way to a server behind an address.
+/// The transport to a server at a URL.
 pub(super) type Http = StreamableHttpClientTransport<Client>;
 
-/// The way to the server of `table` at `url`. The error names a variable that is not set, never
-/// what is in one.
+/// Creates the transport to the server of `table` at `url`. The error names a variable that is not
+/// set, but never a value.
 pub(super) fn way(url: &str, table: &ServerTable) -> Result<Http, String> {
     let client = outbound::client(url)
         .connect_timeout(CONNECT)
-        // A redirect could carry the secrets elsewhere.
+        // A redirect could send the secrets to another host.
         .redirect(redirect::Policy::none())
         .build();
     let client = client.map_err(|fault| fault.to_string())?;

@@ -1,5 +1,5 @@
-//! The life of a server: started, greeted in each form that may help, watched while it answers,
-//! and ended with everything that it has started. Called by `server`.
+//! The lifecycle of a server: start, handshake in each suitable form, supervision, and end with all
+//! its descendants. Called by `server`.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,27 +18,27 @@ use crate::contract::servers::ServerState;
 use crate::file_work::DEFINITIONS;
 use crate::process::Service;
 
-/// A server that has failed without any tool is tried again after this long, the next time after
-/// twice as long, and so on up to the second.
+/// The backoff before retrying a failed server without known tools; it doubles with each failure up
+/// to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_secs(15);
 const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 
-/// Tools are listed again so long after the last time; for a server that changes them all the
-/// time twice as long each time, up to the second.
+/// The pause between two lists of tools; it doubles up to [`LONGEST_LIST_PAUSE`] while the tools
+/// keep changing.
 const LIST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_LIST_PAUSE: Duration = Duration::from_secs(30);
 
-/// One start, and how it went.
+/// The result of one start.
 struct Start {
     greeting: Greeting,
-    /// Why it is over; `None` if it was told to end.
+    /// Why it ended; `None` if it was stopped on purpose.
     why: Option<String>,
-    /// What went wrong with its end.
+    /// What went wrong when it was ended.
     badly: Option<String>,
 }
 
 impl Server {
-    /// From a start to an end; what went wrong with that end.
+    /// Runs the server from start to end; returns what went wrong when it was ended.
     pub(super) async fn live(self: Arc<Self>) -> Option<String> {
         let mut start = Start {
             greeting: Greeting::None,
@@ -49,7 +49,7 @@ impl Server {
             let before = start.why.take();
             start = self.start(handshake).await;
             if start.greeting != Greeting::Ready && handshake == Handshake::Oldest {
-                // The first revision is asked for last; that it is refused says least.
+                // The oldest revision is tried last; its refusal is the least informative.
                 start.why = before.or(start.why);
             }
             if self.stop.is_cancelled() || !is_followed(handshake, start.greeting) {
@@ -86,7 +86,7 @@ impl Server {
         badly
     }
 
-    /// Starts it, greets it in this form, and watches it to its end.
+    /// Starts the server, performs this handshake, and supervises it until its end.
     async fn start(self: &Arc<Self>, handshake: Handshake) -> Start {
         self.noise.forget();
         self.show(|view| {
@@ -117,7 +117,7 @@ impl Server {
                 if !ended.left.is_empty() {
                     tracing::error!(server = %self.name, pids = ?ended.left, "a tool server could not be ended");
                 }
-                // One that died by itself was not asked to end.
+                // A server that died by itself was not asked to end.
                 let badly = badly_closed(&ended, why.is_none());
                 (why.map(|why| with_said(why, ended.said.as_ref())), badly)
             }
@@ -129,7 +129,7 @@ impl Server {
         }
     }
 
-    /// Of a server whose tools nobody knows no call could try it again: time does.
+    /// Retries a server without known tools after a pause, since no call can trigger its start.
     async fn try_later(self: &Arc<Self>) {
         let view = self.view();
         if view.is_none_or(|view| !view.tools.is_empty()) {
@@ -144,7 +144,8 @@ impl Server {
         }
     }
 
-    /// Greets it and watches it; how far that came, and why it ended, `None` if it was told to.
+    /// Performs the handshake and supervises the server. Returns the outcome, and why it ended;
+    /// `None` if it was stopped on purpose.
     async fn serve(
         &self,
         wire: Wire,
@@ -195,7 +196,8 @@ impl Server {
         (Greeting::Ready, why)
     }
 
-    /// Follows its tools until it ends; why, `None` if it was told to.
+    /// Follows changes of the tools until the server ends; returns why, or `None` if it was stopped
+    /// on purpose.
     async fn watch(
         &self,
         connection: &Connection,
@@ -204,7 +206,7 @@ impl Server {
     ) -> Option<String> {
         let mut following = std::pin::pin!(self.follow(connection));
         tokio::select! {
-            // What ends it on purpose may be found by its program first.
+            // A stop on purpose must win over the end of the program that it causes.
             biased;
             () = self.stop.cancelled() => None,
             ending = ended(program) => Some(format!("it ended, {}", words(ending))),
@@ -218,7 +220,7 @@ impl Server {
         }
     }
 
-    /// Takes its tools anew whenever it says that they have changed, at a bounded pace.
+    /// Lists the tools again whenever they change, at a limited rate.
     async fn follow(&self, connection: &Connection) -> std::convert::Infallible {
         let mut changes: Changes = connection.changes().await;
         let mut pause = LIST_PAUSE;

@@ -1,5 +1,5 @@
-//! What a server lists: every page of `tools/list` within bounds, and each tool read by itself, so
-//! that one that is odd costs no other. Called by `connection`.
+//! Reads the tools of a server: every page of `tools/list` within limits. Each tool is parsed
+//! separately, so that an invalid one does not affect others. Called by `connection`.
 
 use std::collections::HashSet;
 
@@ -12,39 +12,39 @@ use crate::contract::servers::Skipped;
 use crate::kernel::step::Effect;
 use crate::kernel::text::preview;
 
-/// The most pages of one list.
+/// The maximum number of pages.
 const PAGES: usize = 64;
-/// The most tools that are read of it.
+/// The maximum number of tools.
 const TOOLS: usize = 1024;
-/// The most bytes of all of them.
+/// The maximum size of all tools, in bytes.
 const BYTES: usize = 8 << 20;
-/// The longest mark of a page.
+/// The maximum size of a page cursor, in bytes.
 const CURSOR: usize = 8 * 1024;
-/// The longest name of a tool.
+/// The maximum size of a tool name, in bytes.
 const NAME: usize = 1024;
 
-/// A tool as its server gives it.
+/// A tool as its server lists it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Listed {
     pub name: String,
     pub description: String,
-    /// What the server says of its arguments, whatever that is.
+    /// The schema of its arguments, unchecked.
     pub schema: Value,
     pub effect: Effect,
 }
 
-/// A list, as far as it could be read.
+/// A list of tools, possibly incomplete.
 #[derive(Debug, Default)]
 pub(super) struct List {
     pub tools: Vec<Listed>,
-    /// What of it is no tool, and why it was not read to its end if it was not.
+    /// Entries that are no valid tools, and the reason if the list was not read completely.
     pub skipped: Vec<Skipped>,
     seen: HashSet<String>,
     count: usize,
     bytes: usize,
 }
 
-/// What was read of the list is offered, and this says why the rest is not.
+/// The name of the entry in `skipped` for the unread rest of a list.
 const REST: &str = "(the rest of the list)";
 
 /// Reads the list of tools page by page.
@@ -68,7 +68,7 @@ pub(super) async fn list(peer: &Peer<RoleClient>) -> Result<List, ServiceError> 
     Ok(list)
 }
 
-/// One page, past the library's cache, which would hold them all.
+/// Requests one page, bypassing the library's cache, which would keep all pages.
 async fn ask(peer: &Peer<RoleClient>, cursor: Option<String>) -> Result<Value, ServiceError> {
     let request = ClientRequest::ListToolsRequest(ListToolsRequest {
         method: Default::default(),
@@ -78,7 +78,7 @@ async fn ask(peer: &Peer<RoleClient>, cursor: Option<String>) -> Result<Value, S
     let options = PeerRequestOptions::no_options();
     let asked = peer.send_cancellable_request(request, options).await?;
     match asked.await_response().await? {
-        // One tool that is none makes the list a result that the library has no name for.
+        // An invalid tool makes the library parse the list as a custom result.
         ServerResult::CustomResult(result) => Ok(result.0),
         result @ ServerResult::ListToolsResult(_) => {
             serde_json::to_value(result).map_err(|_| ServiceError::UnexpectedResponse)
@@ -88,7 +88,7 @@ async fn ask(peer: &Peer<RoleClient>, cursor: Option<String>) -> Result<Value, S
 }
 
 impl List {
-    /// Of these tools, read to its end.
+    /// Creates a complete list of these tools.
     #[cfg(test)]
     pub(super) fn of(tools: Vec<Listed>) -> List {
         List {
@@ -97,7 +97,7 @@ impl List {
         }
     }
 
-    /// Takes a page; where the next one is, if there is one to be read.
+    /// Adds a page; returns the cursor of the next page, if there is one to read.
     fn take(&mut self, mut page: Value) -> Option<String> {
         let tools = match page.get_mut("tools").map(Value::take) {
             Some(Value::Array(tools)) => tools,
@@ -147,7 +147,7 @@ impl List {
     }
 }
 
-/// A tool of a list, read field by field.
+/// Parses a tool field by field.
 fn read(mut tool: Value, number: usize) -> Result<Listed, Skipped> {
     let skipped = |tool: String, reason: &str| Skipped {
         tool,
@@ -173,7 +173,7 @@ fn read(mut tool: Value, number: usize) -> Result<Listed, Skipped> {
     let described = described.iter().find_map(|text| text.as_str());
     let description = described.unwrap_or_default().to_owned();
     let says = |hint: &str| tool["annotations"][hint] == true;
-    // A server that says nothing may do anything.
+    // Without hints a tool may have any effect.
     let effect = if says("readOnlyHint") {
         Effect::Read
     } else if says("idempotentHint") {

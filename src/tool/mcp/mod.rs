@@ -1,11 +1,10 @@
-//! The client of tool servers (MCP): programs that are talked with over their pipes, and servers
-//! behind an address. The daemon makes [`Servers`] from the settings; the catalogue calls tools
-//! through it.
+//! The client of tool servers (MCP): programs that it talks to over pipes, and servers at a URL.
+//! The daemon creates [`Servers`] from the settings; the catalogue calls tools through it.
 //!
-//! There is one process for each table under `[mcp]`, whoever calls it: its command, environment
-//! and folder come from that table alone, and nothing of a run reaches it but the arguments of a
-//! call. Where a table says `scope = "run"`, that process only tells which tools there are, and
-//! each run that calls one has its own, in its environment.
+//! Each table under `[mcp]` has one process for all callers: its command, environment and folder
+//! come from that table alone, and a run passes it only the arguments of a call. With `scope =
+//! "run"` that process only lists the tools, and each run that calls one gets a process of its own,
+//! in the run's environment.
 
 mod connection;
 mod ending;

@@ -1,5 +1,5 @@
-//! What of a server's tools is offered, and under which names: every provider takes letters,
-//! digits, `_` and `-`, 64 of them at most, and a model must be able to tell two tools apart.
+//! Selects and names the tools of a server that are offered. Names must fit every provider
+//! (letters, digits, `_` and `-`, at most 64) and be distinguishable for a model.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -9,30 +9,31 @@ use super::schema::{Arguments, arguments};
 use crate::contract::servers::{Served, ServedTool, Skipped};
 use crate::kernel::text::{prefix, preview, storable};
 
-/// The longest name.
+/// The maximum length of a tool name.
 const NAME_LIMIT: usize = 64;
-/// So many characters of a name that was changed say which tool it was.
+/// The length of the hash suffix of a changed name.
 const MARK: usize = 8;
-/// The most bytes of a description.
+/// The maximum size of a description, in bytes.
 const DESCRIPTION_LIMIT: usize = 8 * 1024;
-/// The most tools of one server: more would leave a model no room for anything else.
+/// The maximum number of tools of one server: more would leave too little room in the model's
+/// context.
 const MOST_TOOLS: usize = 256;
-/// The most bytes of what models are told of them.
+/// The maximum size of all descriptions and schemas of one server, in bytes.
 const MOST_BYTES: usize = 512 * 1024;
-/// So many of those that are not offered are named.
+/// The maximum number of skipped tools that are named.
 const MOST_NAMED: usize = 64;
 
-/// What a server offers.
+/// The tools that a server offers.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Offer {
-    /// The tools, by name.
+    /// The offered tools, sorted by name.
     pub tools: Arc<[ServedTool]>,
-    /// Those that are not offered.
+    /// The tools that are not offered, with reasons.
     pub skipped: Arc<[Skipped]>,
 }
 
-/// The tools of `server` as models see them. A tool that no provider could be told of is left out;
-/// of tools whose names a model could not tell apart none is offered.
+/// Converts the tools of `server` for models. A tool that no provider would accept is left out; of
+/// tools with indistinguishable names none is offered.
 pub(super) fn offer(server: &str, local: bool, list: List) -> Offer {
     let List {
         tools, mut skipped, ..
@@ -87,7 +88,7 @@ pub(super) fn offer(server: &str, local: bool, list: List) -> Offer {
     }
 }
 
-/// Each tool once: of those with the very same name the server itself knows but one.
+/// Keeps each name once: the server itself can only distinguish tools by name.
 fn once_each(tools: Vec<Listed>, skipped: &mut Vec<Skipped>) -> Vec<Listed> {
     let mut known: HashMap<String, usize> = HashMap::new();
     let mut all: Vec<Listed> = Vec::with_capacity(tools.len());
@@ -107,7 +108,7 @@ fn once_each(tools: Vec<Listed>, skipped: &mut Vec<Skipped>) -> Vec<Listed> {
     all
 }
 
-/// Those that are shown; of very many the first, and how many more there are.
+/// Limits the skipped tools to those that are shown, with a count of the others.
 fn named(mut skipped: Vec<Skipped>) -> Vec<Skipped> {
     for one in &mut skipped {
         one.tool = preview(&storable(&one.tool), 2 * NAME_LIMIT);
@@ -139,8 +140,7 @@ fn served(server: &str, local: bool, tool: &Listed) -> Result<ServedTool, String
     })
 }
 
-/// `server__tool`, as far as providers take it; else what they take of it, and a mark of what it
-/// was.
+/// `server__tool` if providers accept it; otherwise the accepted characters and a hash suffix.
 fn name(server: &str, tool: &str) -> String {
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     let whole = format!("{server}__{tool}");

@@ -1,5 +1,5 @@
-//! Lines that a server writes where only messages belong: counted, the latest kept, and never a
-//! reason to stop listening. Called by `server`.
+//! Lines on a server's output that are no messages. They are counted and the latest are kept; they
+//! never end the connection. Called by `server`.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,12 +7,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::server::Server;
 use crate::contract::servers::ServerState;
 
-/// A server that writes so many of them is marked as noisy.
+/// The number of such lines that marks a server as noisy.
 const NOISY: u64 = 20;
-/// So many of the latest are kept.
+/// The maximum number of latest lines kept.
 const KEPT: usize = 5;
 
-/// Of one life of a server.
+/// The lines since the last start of a server.
 #[derive(Default)]
 pub(super) struct Noise(Mutex<Lines>);
 
@@ -23,12 +23,12 @@ struct Lines {
 }
 
 impl Noise {
-    /// Another life begins.
+    /// Resets the count for a new start.
     pub(super) fn forget(&self) {
         *self.lock() = Lines::default();
     }
 
-    /// Are there so many that people should know?
+    /// True if the count reaches [`NOISY`].
     pub(super) fn is_much(&self) -> bool {
         self.lock().count >= NOISY
     }
@@ -39,7 +39,7 @@ impl Noise {
 }
 
 impl Server {
-    /// It wrote a line that is no message.
+    /// Records a line that is no message.
     pub(super) fn heard(&self, line: String) {
         let (count, lines) = {
             let mut noise = self.noise.lock();
@@ -56,7 +56,7 @@ impl Server {
         if count == NOISY {
             tracing::warn!(server = %self.name, "a tool server writes much that is no message");
         }
-        // One that never stops is not to keep everybody busy who looks.
+        // Later updates are throttled, so that an endless stream does not keep observers busy.
         if count > NOISY && !count.is_power_of_two() {
             return;
         }

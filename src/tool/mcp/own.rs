@@ -1,5 +1,5 @@
-//! What the program of a server has in its environment, and the process that a run has of a
-//! server for itself where its table says `scope = "run"`. Called by `servers` and `server`.
+//! The environment of a server's program, and the per-run process of a server with `scope = "run"`.
+//! Called by `servers` and `server`.
 
 use std::sync::Arc;
 
@@ -14,24 +14,23 @@ use crate::kernel::redact::{Pieces, Redactor};
 use crate::kernel::secret::Given;
 use crate::process;
 
-/// The run that a process was started for, and what its programs have in their environment.
+/// The run that a process was started for, and its environment.
 pub(super) struct Own {
     run: RunId,
     environment: RunEnvironment,
 }
 
 impl Server {
-    /// Is each run to have a process of its own?
+    /// True if each run gets its own process.
     pub(super) fn is_per_run(&self) -> bool {
         self.table.scope == ServerScope::Run
     }
 
-    /// What its program gets: that of the run that it was started for, else what every program
-    /// gets, and its own table's on top. References are read now; the refusal names one that
-    /// cannot be.
+    /// The environment of the program: that of its run, or else the shared one, plus the variables
+    /// of its table. References are read now; the error names one that cannot be read.
     pub(super) fn environment(&self) -> Result<Environment, String> {
         let mut environment = match &self.own {
-            // By the mark it is known what is left of the run.
+            // The mark identifies leftover processes of the run.
             Some(own) => {
                 let variables = own.environment.variables.clone();
                 variables.with(process::RUN_ID, own.run.to_string())
@@ -62,7 +61,7 @@ impl Server {
         Ok(environment)
     }
 
-    /// A text of its without what it was given to keep for itself.
+    /// Masks the secrets of the server in a text.
     pub(super) fn without_secrets(&self, text: &str) -> String {
         let mut text = text.to_owned();
         for redactor in self.redactors() {
@@ -71,7 +70,7 @@ impl Server {
         text
     }
 
-    /// The same for a text that comes in pieces.
+    /// The same for a text that arrives in pieces.
     pub(super) fn pieces_without_secrets(&self) -> impl FnMut(&str) -> String + use<> {
         let mut pieces = self.redactors().map(Pieces::new);
         move |piece| {
@@ -82,14 +81,14 @@ impl Server {
         }
     }
 
-    /// Of its table, and of the run that it was started for.
+    /// The redactors of its table and of its run.
     fn redactors(&self) -> [Redactor; 2] {
         let of_run = self.own.as_ref();
         let of_run = of_run.map(|own| own.environment.redactor.clone());
         [self.lock_redactor().clone(), of_run.unwrap_or_default()]
     }
 
-    /// Was it started from this table, in this environment?
+    /// True if it was started from this table in this environment.
     fn is_of(&self, declared: &Server, environment: &RunEnvironment) -> bool {
         let own = self.own.as_ref();
         self.table == declared.table
@@ -98,8 +97,8 @@ impl Server {
 }
 
 impl Servers {
-    /// The run's own process of a server, begun if there is none. One whose table or environment
-    /// is not what it was (a value was read anew since) is ended for it.
+    /// Returns the run's own process of a server and starts it if there is none. A process whose
+    /// table or environment is outdated (a value was read again since) is ended first.
     pub(super) async fn own(
         &self,
         run: RunId,

@@ -1,6 +1,6 @@
 //! Messages over the pipes of a program, one a line. A line that is no message is skipped and
-//! counted: many programs greet whoever starts them. Of a message that is too long it is still
-//! found which call it answers.
+//! counted, since many programs print a banner. For a message that is too long, the request that it
+//! answers is still determined.
 
 use std::io;
 use std::sync::Arc;
@@ -20,22 +20,22 @@ use super::flood::Flood;
 use crate::clock::Clock;
 use crate::kernel::text::{preview, storable};
 
-/// The longest message, bytes.
+/// The maximum size of a message, in bytes.
 const LINE_LIMIT: usize = 16 << 20;
-/// So much is shown of a line that is no message.
+/// The maximum number of characters shown of a line that is no message.
 const SHOWN: usize = 200;
-/// So many messages may wait to be taken; then the program waits.
+/// The maximum number of queued messages; beyond it, the program has to wait.
 const WAITING: usize = 64;
 
-/// The two ends of a program.
+/// The pipes to and from a program.
 pub(super) struct Pipes {
     input: Arc<Mutex<Option<ChildStdin>>>,
     messages: mpsc::Receiver<RxJsonRpcMessage<RoleClient>>,
 }
 
 impl Pipes {
-    /// Talks over these. Each line that is no message is given to `noise`; `closed` is cancelled
-    /// once nothing more can come.
+    /// Starts reading. Each line that is no message is passed to `noise`; `closed` is cancelled
+    /// once the output has ended.
     pub(super) fn new(
         input: ChildStdin,
         output: ChildStdout,
@@ -98,8 +98,8 @@ impl Pipes {
         async move {
             let mut line = line?;
             line.push(b'\n');
-            // A task of its own: a message of which only a part was written would take the next
-            // one with it, and whoever sends may be dropped at any time.
+            // A separate task, since the sender may be dropped at any time, and a partly written
+            // message would corrupt the next one.
             let writing = tokio::spawn(async move {
                 match &mut *input.lock().await {
                     Some(input) => input.write_all(&line).await,
@@ -110,12 +110,12 @@ impl Pipes {
         }
     }
 
-    /// The next message; `None` at the end.
+    /// Receives the next message; `None` at the end.
     pub(super) async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
         self.messages.recv().await
     }
 
-    /// Nothing more is said.
+    /// Closes the program's input.
     pub(super) async fn close(&mut self) {
         drop(self.input.lock().await.take());
     }
@@ -127,8 +127,8 @@ fn prefix(bytes: &[u8]) -> &[u8] {
 
 fn read(bytes: &[u8]) -> serde_json::Result<ServerJsonRpcMessage> {
     let mut message = serde_json::from_slice(bytes)?;
-    // What the library finds nothing in but that it is complete may hold more: a list with a tool
-    // that is none, for one.
+    // A result that the library parses as a bare acknowledgement may contain more, for example a
+    // list with an invalid tool.
     if let JsonRpcMessage::Response(answer) = &mut message
         && let ServerResult::TaskAckResult(_) = answer.result
     {
@@ -138,28 +138,28 @@ fn read(bytes: &[u8]) -> serde_json::Result<ServerJsonRpcMessage> {
     Ok(message)
 }
 
-/// Stands for an answer that is too long.
+/// The error that replaces an answer that is too long.
 fn refusal(id: i64) -> ServerJsonRpcMessage {
     let why = format!("the answer has more than {LINE_LIMIT} bytes and was not read");
     let error = ErrorData::internal_error(why, None);
     JsonRpcMessage::error(error, Some(RequestId::Number(id)))
 }
 
-/// Collects a line; of one that is too long only its ends.
+/// Reads one line; only both ends of one that is too long.
 #[derive(Default)]
 struct Line {
     bytes: Vec<u8>,
     ends: Option<TooLong>,
 }
 
-/// The ends of a line.
+/// The two ends of a line.
 #[derive(Default)]
 struct TooLong {
     first: Vec<u8>,
     last: Vec<u8>,
 }
 
-/// So much is kept of each end.
+/// The number of bytes kept of each end.
 const END: usize = 128;
 
 impl TooLong {
@@ -171,7 +171,7 @@ impl TooLong {
         self.last.drain(..too_many);
     }
 
-    /// Which request it answers, where its id is the first or the last of its fields.
+    /// The id of the request that it answers, if the id is its first or last field.
     fn answers(&self) -> Option<i64> {
         let plain = |bytes: &[u8]| {
             let text = String::from_utf8_lossy(bytes);
@@ -194,8 +194,8 @@ impl TooLong {
 }
 
 impl Line {
-    /// The next line, without its end and blanks around it; `None` at the end of the stream,
-    /// where a line without its end is none.
+    /// The next line without its line end and surrounding blanks; `None` at the end of the stream.
+    /// An incomplete last line is dropped.
     async fn next(
         &mut self,
         output: &mut (impl AsyncBufReadExt + Unpin),

@@ -1,18 +1,17 @@
-//! What a server answers, as a model reads it: texts as they are, and of what is no text what it
-//! is and how large.
+//! Converts a server's answer for the model: texts unchanged, other content as its type and size.
 
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 
 use crate::tool::ToolOutput;
 
-/// The answer of a tool. A failure of the tool is an answer too.
+/// Converts the answer of a tool. A failure reported by the tool is an answer, too.
 pub(super) fn told(result: CallToolResult) -> ToolOutput {
     let mut parts: Vec<String> = result.content.iter().map(part).collect();
     let has_text = result
         .content
         .iter()
         .any(|block| matches!(block, ContentBlock::Text(text) if !text.text.trim().is_empty()));
-    // A server that gives both says the same twice.
+    // A server that gives both repeats the same content.
     if let (Some(structured), false) = (&result.structured_content, has_text) {
         parts.push(structured.to_string());
     }
@@ -60,7 +59,7 @@ fn part(block: &ContentBlock) -> String {
     }
 }
 
-/// How many bytes this base64 stands for.
+/// The number of bytes that this base64 encodes.
 fn bytes(base64: &str) -> usize {
     let padding = base64
         .bytes()

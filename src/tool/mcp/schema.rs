@@ -1,10 +1,10 @@
-//! Makes of the schema that a server gives for a tool's arguments one that every provider takes.
-//! Called by `names`.
+//! Converts the argument schema of a server tool to one that every provider accepts. Called by
+//! `names`.
 //!
-//! Providers refuse a whole request for one schema that they do not take. They want an object at
-//! the top without `anyOf` and its like, keywords with values of the right kind, and references
-//! that can be resolved. What they do not take is widened, never narrowed: the server checks the
-//! arguments of each call itself, so every call that it accepts stays possible.
+//! One unsupported schema makes a provider refuse the whole request. Providers expect an object at
+//! the top without `anyOf` and the like, keywords with valid values, and resolvable references.
+//! Anything else is widened, never narrowed: the server checks the arguments of each call itself,
+//! so every call that it accepts stays possible.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,41 +12,41 @@ use serde_json::{Map, Value, json};
 
 use crate::kernel::text::{prefix, storable};
 
-/// The most bytes of one tool's schema.
+/// The maximum size of one tool's schema, in bytes.
 const SCHEMA_LIMIT: usize = 64 * 1024;
-/// The most bytes of a description within a schema.
+/// The maximum size of a description within a schema, in bytes.
 const DESCRIPTION_LIMIT: usize = 2 * 1024;
-/// Deeper schemas take anything.
+/// The maximum depth; deeper schemas accept anything.
 const DEPTH: usize = 24;
-/// The most parts of a schema, counted after references are resolved.
+/// The maximum number of parts of a schema, after references are resolved.
 const PARTS: usize = 20_000;
-/// The most references and alternatives that are put in place.
+/// The maximum number of references and alternatives that are resolved.
 const JUMPS: usize = 200;
-/// The longest name of an argument that every provider takes.
+/// The maximum length of an argument name that every provider accepts.
 const NAME_LIMIT: usize = 64;
 
-/// The arguments of a tool as providers take them.
+/// The arguments of a tool in the form that providers accept.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Arguments {
-    /// Their schema: an object's.
+    /// Their schema, of type object.
     pub schema: Value,
-    /// Arguments that models know by another name than the server: theirs to its own.
+    /// Renamed arguments: the name for models to the server's name.
     pub renamed: BTreeMap<String, String>,
 }
 
-/// The arguments that `schema` describes. The error says why no provider could be told of them.
+/// Converts `schema`. The error says why no provider would accept it.
 pub(super) fn arguments(schema: &Value) -> Result<Arguments, String> {
     let mut parts = Parts {
         root: schema,
         left: PARTS,
         jumps: JUMPS,
     };
-    // Its copies are bounded by this.
+    // This also limits the size of the copies.
     within_limit(schema, 4 * SCHEMA_LIMIT)?;
     let top = match schema {
         Value::Object(fields) => parts.flat(fields.clone(), 0)?,
         Value::Null | Value::Bool(true) => Map::new(),
-        // How some languages write an object without fields.
+        // Some languages encode an object without fields as an empty array.
         Value::Array(items) if items.is_empty() => Map::new(),
         _ => return Err("the schema of its arguments is no JSON object".to_owned()),
     };
@@ -93,7 +93,7 @@ fn within_limit(schema: &Value, limit: usize) -> Result<(), String> {
     }
 }
 
-/// Properties under names that every provider takes, and which were changed.
+/// Renames properties that a provider would not accept; returns all, and the changed names.
 fn renamed(properties: Map<String, Value>) -> (Map<String, Value>, BTreeMap<String, String>) {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     let mut taken: BTreeSet<String> = properties.keys().cloned().collect();
@@ -118,7 +118,7 @@ fn renamed(properties: Map<String, Value>) -> (Map<String, Value>, BTreeMap<Stri
     (all, renamed)
 }
 
-/// The texts in a list of names.
+/// The distinct texts in a list of names.
 fn names(list: Option<&Value>) -> Vec<String> {
     let mut names = Vec::new();
     for name in list.and_then(Value::as_array).into_iter().flatten() {
@@ -130,7 +130,7 @@ fn names(list: Option<&Value>) -> Vec<String> {
     names
 }
 
-/// The kinds that a schema allows, in the words of the standard; `None` where it allows any.
+/// The types that a schema allows, in the standard's words; `None` = any type.
 fn kinds(value: Option<&Value>) -> Option<Vec<&'static str>> {
     let kind = |word: &Value| {
         Some(match word.as_str()?.to_ascii_lowercase().as_str() {
@@ -159,7 +159,7 @@ fn kinds(value: Option<&Value>) -> Option<Vec<&'static str>> {
     (!kinds.is_empty()).then_some(kinds)
 }
 
-/// Keywords that stand beside each other in one schema and make it several.
+/// Keywords that are not accepted at the top of a schema.
 const TOP: [&str; 10] = [
     "anyOf",
     "oneOf",
@@ -173,19 +173,19 @@ const TOP: [&str; 10] = [
     "dependentSchemas",
 ];
 
-/// A schema that is put together anew.
+/// A schema conversion in progress.
 struct Parts<'a> {
-    /// Where its references point into.
+    /// The schema that references point into.
     root: &'a Value,
-    /// How many parts may still come.
+    /// The remaining number of parts.
     left: usize,
-    /// How many references and alternatives may still be put in place.
+    /// The remaining number of references and alternatives to resolve.
     jumps: usize,
 }
 
 impl Parts<'_> {
-    /// An object's schema without what providers do not take at the top: references are resolved,
-    /// and the properties of all its alternatives are put together.
+    /// Flattens the schema of an object for the top level: resolves references and merges the
+    /// properties of all alternatives.
     fn flat(
         &mut self,
         mut schema: Map<String, Value>,
@@ -249,7 +249,7 @@ impl Parts<'_> {
         self.root.pointer(pointer)
     }
 
-    /// A schema anywhere below the top.
+    /// Converts a schema below the top level.
     fn schema(&mut self, schema: Value, depth: usize) -> Value {
         self.left = self.left.saturating_sub(1);
         if depth > DEPTH || self.left == 0 {
@@ -258,7 +258,7 @@ impl Parts<'_> {
         match schema {
             Value::Object(fields) => Value::Object(self.fields(fields, depth)),
             Value::Bool(false) => json!({ "not": {} }),
-            // A kind in place of a schema.
+            // The name of a type instead of a schema.
             Value::String(_) => {
                 let fields = Map::from_iter([("type".to_owned(), schema)]);
                 Value::Object(self.fields(fields, depth))
@@ -267,7 +267,7 @@ impl Parts<'_> {
         }
     }
 
-    /// The fields of a schema, each as the standard has it.
+    /// Converts the fields of a schema to the standard's form.
     fn fields(&mut self, fields: Map<String, Value>, depth: usize) -> Map<String, Value> {
         let mut out = Map::new();
         let mut required = names(fields.get("required"));
@@ -287,7 +287,7 @@ impl Parts<'_> {
                 },
                 "required" | "nullable" => {}
                 "$ref" => self.reference(&mut out, value, depth),
-                // An older draft marks a property itself as required.
+                // An older draft marks a required property in the property itself.
                 "properties" => {
                     if let Value::Object(all) = &value {
                         let marked = all.iter().filter(|(_, one)| one["required"] == true);
@@ -321,7 +321,7 @@ impl Parts<'_> {
                     out.insert(name, self.schema(value, depth + 1));
                 }
                 "exclusiveMinimum" | "exclusiveMaximum" if value == true => {
-                    // An older draft has the bound itself in another field.
+                    // An older draft states the bound in another field.
                     let bound = match name.as_str() {
                         "exclusiveMinimum" => "minimum",
                         _ => "maximum",
@@ -349,7 +349,7 @@ impl Parts<'_> {
         out
     }
 
-    /// A reference into the definitions stays; what another one points to is put in its place.
+    /// Keeps a reference to a definition; any other reference is replaced by its target.
     fn reference(&mut self, out: &mut Map<String, Value>, reference: Value, depth: usize) {
         let Some(found) = self.resolve(&reference).cloned() else {
             return;
@@ -358,7 +358,7 @@ impl Parts<'_> {
         let definition = ["#/$defs/", "#/definitions/"]
             .iter()
             .find_map(|place| text.strip_prefix(place));
-        // Deeper ones may point at what is written otherwise now.
+        // Deeper references may point to something that was converted.
         if definition.is_some_and(|name| !name.contains('/')) {
             out.insert("$ref".to_owned(), reference);
             return;
@@ -367,7 +367,7 @@ impl Parts<'_> {
             return;
         }
         self.jumps -= 1;
-        // By each reference the depth grows by much, so that a circle ends soon.
+        // Each reference increases the depth considerably, so that a cycle ends soon.
         if let Value::Object(found) = self.schema(found, depth + DEPTH / 4) {
             out.extend(found);
         }
@@ -395,7 +395,7 @@ impl Parts<'_> {
         (!all.is_empty()).then(|| all.into())
     }
 
-    /// Items that are each of their own schema are of any of them: not every provider knows more.
+    /// Items with individual schemas become items of any of these, which every provider supports.
     fn items(&mut self, value: Value, depth: usize) -> Value {
         match value {
             Value::Array(_) => match self.list(value, depth) {
@@ -407,7 +407,7 @@ impl Parts<'_> {
     }
 }
 
-/// A keyword that holds no schema, if its value is of the kind that the standard asks for.
+/// A keyword without a subschema; `None` if its value has the wrong type.
 fn plain(name: &str, value: Value) -> Option<Value> {
     let is_right = match name {
         "$schema" | "$id" | "$anchor" | "$dynamicAnchor" | "$dynamicRef" | "$recursiveRef"
@@ -433,7 +433,8 @@ fn plain(name: &str, value: Value) -> Option<Value> {
     }
 }
 
-/// The branches of `anyOf` and its like that are objects; one that takes anything adds nothing.
+/// The branches of `anyOf` and the like that are objects; a branch that accepts anything adds
+/// nothing.
 fn branches(value: Option<Value>) -> Vec<Map<String, Value>> {
     let Some(Value::Array(all)) = value else {
         return Vec::new();
@@ -445,7 +446,7 @@ fn branches(value: Option<Value>) -> Vec<Map<String, Value>> {
     all.collect()
 }
 
-/// What `branch` says holds besides.
+/// Adds the constraints of `branch`.
 fn all_of(schema: &mut Map<String, Value>, branch: Map<String, Value>) {
     let required = [names(schema.get("required")), names(branch.get("required"))].concat();
     put_properties(schema, &branch, "allOf");
@@ -459,8 +460,8 @@ fn all_of(schema: &mut Map<String, Value>, branch: Map<String, Value>) {
     }
 }
 
-/// One of `forms` holds besides: any of their properties may be there, and those must be there
-/// that all of them ask for.
+/// Adds alternatives: all their properties are allowed, and those are required that every one
+/// requires.
 fn any_of(schema: &mut Map<String, Value>, forms: Vec<Map<String, Value>>) {
     let mut forms = forms.into_iter();
     let Some(first) = forms.next() else {
@@ -479,7 +480,7 @@ fn any_of(schema: &mut Map<String, Value>, forms: Vec<Map<String, Value>>) {
     }
 }
 
-/// Adds the properties of `branch`; where both have one, `how` says which of the two hold.
+/// Adds the properties of `branch`; `how` (`allOf` or `anyOf`) combines properties that both have.
 fn put_properties(schema: &mut Map<String, Value>, branch: &Map<String, Value>, how: &str) {
     let Some(Value::Object(new)) = branch.get("properties") else {
         return;

@@ -1,4 +1,4 @@
-//! Every schema that comes out is one that providers take, and what meant something still does.
+//! Tests that every converted schema fits providers, and that valid constraints survive.
 
 use std::sync::LazyLock;
 
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Is it a JSON Schema of 2020-12?
+/// True if it is a valid JSON Schema of draft 2020-12.
 fn is_schema(schema: &Value) -> bool {
     static META: LazyLock<(Schemas, SchemaIndex)> = LazyLock::new(|| {
         let mut schemas = Schemas::new();
@@ -202,7 +202,7 @@ fn arguments_get_names_that_every_provider_takes_and_lead_back() {
     assert_eq!(schema["required"], json!([top, "fine.name-1"]));
 }
 
-/// Schemas of whatever shape, made of the words that schemas are made of.
+/// Generates schemas of arbitrary shape from the keywords of schemas.
 fn any_schema() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(json!(null)),

@@ -1,5 +1,5 @@
-//! One server: started when it is wanted, watched while it answers, ended with everything that it
-//! has started. A server that has ended is started again by the next call, once.
+//! One server: started on demand, supervised, and ended with all its descendants. The next call
+//! restarts a server that has ended, once.
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU32;
@@ -28,62 +28,64 @@ use crate::kernel::redact::Redactor;
 use crate::process::{Input, Program, Service};
 use crate::tool::ToolOutput;
 
-/// So long is waited for the answer to the question for the current era of the protocol.
+/// The timeout of the probe `server/discover`.
 const PROBE: Duration = Duration::from_secs(9);
 
-/// So much of what a program writes beside its messages is kept, bytes.
+/// The maximum number of bytes of stderr kept.
 const STDERR_KEPT: usize = 16 * 1024;
 
-/// A server.
+/// A tool server.
 pub(super) struct Server {
     pub(super) name: String,
     /// How it is started or reached.
     pub(super) table: ServerTable,
     pub(super) shared: Arc<Shared>,
     pub(super) link: watch::Sender<Link>,
-    /// Of one run alone: what is seen of the server under this name is another connection's.
+    /// Whether it belongs to one run. If so, it does not change the view, which shows the shared
+    /// connection of that name.
     pub(super) is_leased: bool,
-    /// Of whom alone, where it is started in that run's environment.
+    /// The run and environment that it was started for, with `scope = "run"`.
     pub(super) own: Option<Own>,
-    /// It is not wanted any more.
+    /// Cancelled once the server is no longer needed.
     pub(super) stop: CancellationToken,
     life: Mutex<Option<Life>>,
-    /// How it is greeted.
+    /// The handshake that worked last.
     pub(super) remembered: Remembered,
-    /// How often in a row it has failed.
+    /// The number of consecutive failures.
     pub(super) failures: AtomicU32,
     pub(super) noise: Noise,
-    /// Takes what its table gives it to keep for itself out of what it says; made at each start.
+    /// Masks the secrets of its table in its output; renewed at each start.
     redactor: Mutex<Redactor>,
 }
 
-/// What is kept of a server for the next start of the daemon.
+/// The stored state of a server for the next daemon process.
 #[derive(Default, Serialize, Deserialize)]
 struct Kept<Tools = Vec<ServedTool>> {
     tools: Tools,
     greeting: Option<Handshake>,
 }
 
-/// From a start to an end; gives what went wrong with the end.
+/// The task from start to end; returns what went wrong when it was ended.
 type Life = JoinHandle<Option<String>>;
 
-/// How far its connection is.
+/// The state of the connection.
 pub(super) enum Link {
-    /// There is none, for this reason if it was tried.
+    /// There is no connection; the reason, if one was tried.
     Down(Option<String>),
     Starting,
     Up(Connection),
-    /// What is left of it is ended.
+    /// Its remaining processes are being ended.
     Ending,
 }
 
 impl Server {
-    /// A server that nobody has started.
+    /// Creates a server without starting it.
     pub(super) fn new(name: &str, table: &ServerTable, shared: &Arc<Shared>) -> Arc<Server> {
         Self::make(name, table, shared, Remembered::default(), None, false)
     }
 
-    /// The same server once more, for one run alone; in its environment, if that is given.
+    /// Creates another connection to the same server for one run; in the run's environment, if
+    /// `own` is given.
     pub(super) fn leased(&self, own: Option<Own>) -> Arc<Server> {
         let remembered = self.remembered.clone();
         Self::make(&self.name, &self.table, &self.shared, remembered, own, true)
@@ -113,12 +115,12 @@ impl Server {
         })
     }
 
-    /// Is it a program of this machine?
+    /// True if it is a local program.
     pub(super) fn is_local(&self) -> bool {
         self.table.url.is_none()
     }
 
-    /// As it is seen before its first start, with the tools that an earlier one gave.
+    /// The view before the first start, with the tools that were stored earlier.
     pub(super) fn unseen(&self, known: Option<&KnownServer>) -> ServerView {
         let known = known.filter(|known| known.digest == self.digest());
         let Kept::<Vec<ServedTool>> { tools, greeting } = known
@@ -145,8 +147,8 @@ impl Server {
         }
     }
 
-    /// Of how it is started or reached, without any secret: names of variables and headers, not
-    /// their values.
+    /// A hash of how it is started or reached, without secrets: names of variables and headers, but
+    /// not their values.
     fn digest(&self) -> String {
         let table = &self.table;
         let variables: Vec<&String> = table.env.keys().collect();
@@ -159,9 +161,9 @@ impl Server {
         blake3::hash(text.as_bytes()).to_hex().to_string()
     }
 
-    /// Begins a start, unless there is a connection or one comes.
+    /// Starts it, unless there is a connection or a start in progress.
     pub(super) fn begin(self: &Arc<Self>) {
-        // Whoever ends it finds the life that was begun, or it is not begun.
+        // Locked, so that `end` either finds this task or prevents its start.
         let mut life = self.lock_life();
         if self.stop.is_cancelled() {
             return;
@@ -174,13 +176,14 @@ impl Server {
             is_down
         });
         if begins {
-            // Before anybody can look: that it was not started is not to be told any more.
+            // Set before the view can be read: it must not show the server as stopped any more.
             self.show(|view| view.state = ServerState::Starting);
             *life = Some(tokio::spawn(Arc::clone(self).live()));
         }
     }
 
-    /// Ends it, and waits until nothing of it is left; what went wrong with that.
+    /// Once this returns, no process of it is left, apart from what the result reports as a
+    /// problem.
     pub(super) async fn end(&self) -> Option<String> {
         self.stop.cancel();
         let life = self.lock_life().take()?;
@@ -191,7 +194,7 @@ impl Server {
         badly
     }
 
-    /// Calls a tool. The error says what went wrong, in words for the model.
+    /// Calls a tool. The error says what went wrong, for the model.
     pub(super) async fn call(
         self: &Arc<Self>,
         tool: &str,
@@ -199,7 +202,7 @@ impl Server {
     ) -> Result<ToolOutput, String> {
         let connection = self.connection().await?;
         let tools = self.view().map(|view| view.tools).unwrap_or_default();
-        // What is seen are the tools of the daemon's own process.
+        // The view shows the tools of the daemon's own process.
         if self.own.is_none() && tools.iter().all(|one| one.served.tool != tool) {
             let names: Vec<&str> = tools.iter().map(|one| one.served.tool.as_str()).collect();
             return Err(format!(
@@ -219,7 +222,7 @@ impl Server {
         }
     }
 
-    /// The connection; where there is none, one start is tried.
+    /// Returns the connection; without one, a single start is tried.
     async fn connection(self: &Arc<Self>) -> Result<Connection, String> {
         let mut link = self.link.subscribe();
         let gone = || "it was stopped".to_owned();
@@ -235,8 +238,8 @@ impl Server {
         }
     }
 
-    /// These are its tools now. They are kept before anybody sees them: a run that was offered
-    /// them finds them again after a restart, while the server still starts.
+    /// Sets its tools. They are stored before they are visible, so that a run that was offered them
+    /// finds them after a restart while the server is still starting.
     pub(super) async fn take(&self, offer: Offer) {
         if self.is_leased {
             return;
@@ -264,7 +267,7 @@ impl Server {
         });
     }
 
-    /// Keeps this for the next start of the daemon.
+    /// Stores this for the next daemon process.
     async fn keep(&self, kept: Kept<&[ServedTool]>) {
         let Some(rows) = &self.shared.options.rows else {
             return;
@@ -272,7 +275,7 @@ impl Server {
         let known = KnownServer {
             name: self.name.clone(),
             digest: self.digest(),
-            // Texts, numbers and maps with text keys.
+            // Texts, numbers and maps with text keys, so this cannot fail.
             tools: serde_json::to_string(&kept).unwrap_or_default(),
         };
         if let Err(fault) = rows.keep_server(known).await {
@@ -280,7 +283,7 @@ impl Server {
         }
     }
 
-    /// Starts its program or finds the way to its address.
+    /// Starts its program or creates the transport to its URL.
     pub(super) fn wire(
         self: &Arc<Self>,
         environment: Environment,
@@ -339,7 +342,7 @@ impl Server {
         self.shared.view(&self.name)
     }
 
-    /// Changes what is seen of it. Once it is not wanted any more, another may have its name.
+    /// Changes its view, unless it was stopped: another server may have its name by then.
     pub(super) fn show(&self, change: impl FnOnce(&mut ServerView)) {
         if !self.is_leased {
             self.shared.show(&self.name, &self.stop, change);

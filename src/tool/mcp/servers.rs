@@ -1,5 +1,5 @@
-//! All servers: made from the settings, followed at a reload, ended with the daemon. What is seen
-//! of them is one value.
+//! All tool servers: created from the settings, updated at a reload, ended with the daemon. Their
+//! views are published as one value.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -21,33 +21,33 @@ use crate::kernel::ids::RunId;
 use crate::process::Processes;
 use crate::tool::ToolOutput;
 
-/// What servers are started with.
+/// The options with which servers are started.
 #[derive(Clone)]
 pub struct Options {
-    /// By whom programs are started.
+    /// Starts and ends the programs.
     pub processes: Processes,
-    /// What they get of the environment, before what their table adds.
+    /// The environment of all servers; each table adds to it.
     pub environment: Environment,
-    /// The folder of those that name none.
+    /// The working folder of servers that name none.
     pub folder: PathBuf,
-    /// What is known of servers from before; `None`: nothing is, and nothing is kept.
+    /// Stored server states; `None` = nothing is stored or restored.
     pub rows: Option<Arc<dyn ServerRows>>,
-    /// Time and ids.
+    /// The clock and the source of ids.
     pub clock: Clock,
 }
 
-/// The servers of tools. Cheap to clone.
+/// All tool servers. Cheap to clone.
 #[derive(Clone)]
 pub struct Servers {
     shared: Arc<Shared>,
     servers: Arc<Mutex<BTreeMap<String, Arc<Server>>>>,
-    /// Connections of single runs.
+    /// The connections of single runs.
     leases: Arc<Mutex<HashMap<RunId, Vec<Arc<Server>>>>>,
-    /// They are started as they come.
+    /// True once servers are started as soon as they are added.
     open: Arc<AtomicBool>,
 }
 
-/// What all servers share.
+/// The state that all servers share.
 pub(super) struct Shared {
     pub(super) options: Options,
     seen: watch::Sender<Arc<ServerViews>>,
@@ -59,7 +59,7 @@ impl Shared {
         seen.servers.iter().find(|view| view.name == name).cloned()
     }
 
-    /// Changes what is seen of a server, unless it is over with it.
+    /// Changes the view of a server, unless `over` is cancelled.
     pub(super) fn show(
         &self,
         name: &str,
@@ -88,7 +88,7 @@ impl Shared {
 }
 
 impl Servers {
-    /// The servers of these tables, none of them started.
+    /// Creates the servers of these tables without starting them.
     pub fn new(options: Options, tables: &BTreeMap<String, ServerTable>) -> Servers {
         let servers = Servers {
             shared: Arc::new(Shared {
@@ -109,12 +109,12 @@ impl Servers {
         servers
     }
 
-    /// Where they are seen.
+    /// Subscribes to the views of the servers.
     pub fn seen(&self) -> ServersSeen {
         self.shared.seen.subscribe()
     }
 
-    /// Starts all of them; returns at once.
+    /// Starts all servers; returns at once.
     pub fn start(&self) {
         self.open.store(true, Ordering::Release);
         for server in self.lock().values() {
@@ -122,8 +122,8 @@ impl Servers {
         }
     }
 
-    /// From now on these tables count. What has changed is ended and started anew; once this
-    /// resolves, nothing is left of servers that are gone.
+    /// Applies these tables: changed servers are restarted. Once this resolves, no process of
+    /// removed servers is left.
     pub async fn configure(&self, tables: &BTreeMap<String, ServerTable>) {
         let gone: Vec<Arc<Server>> = {
             let mut servers = self.lock();
@@ -153,7 +153,7 @@ impl Servers {
         }
     }
 
-    /// Ends all of them, for good.
+    /// Once this resolves, all servers have ended; none is started again.
     pub async fn end(&self) {
         self.open.store(false, Ordering::Release);
         let servers = std::mem::take(&mut *self.lock());
@@ -162,8 +162,8 @@ impl Servers {
         join_all(servers.values().chain(leased).map(|server| server.end())).await;
     }
 
-    /// From now on the run has connections of its own to those of these servers that there are;
-    /// they are begun, and nobody waits for them. A repeat changes nothing.
+    /// The run now has its own connections to the existing servers of these names; they are started
+    /// in the background. A repeated call changes nothing.
     pub fn lease(&self, run: RunId, names: &[String]) {
         let mut leases = self.lock_leases();
         if leases.contains_key(&run) {
@@ -171,7 +171,7 @@ impl Servers {
         }
         let servers = self.lock();
         let named = names.iter().filter_map(|name| servers.get(name));
-        // The others are begun by the first call, which knows the run's environment.
+        // The others are started by the first call, which knows the run's environment.
         let named = named.filter(|server| !server.is_per_run());
         let leased: Vec<Arc<Server>> = named.map(|server| server.leased(None)).collect();
         for server in &leased {
@@ -180,8 +180,8 @@ impl Servers {
         leases.insert(run, leased);
     }
 
-    /// Once this resolves, nothing is left of the run's own connections; what went wrong with
-    /// their ends.
+    /// Once this resolves, the run's own connections and their processes are gone; returns what
+    /// went wrong.
     pub async fn release(&self, run: RunId) -> Vec<String> {
         let leased = self.lock_leases().remove(&run).unwrap_or_default();
         let ends = leased.iter().map(|server| async move {
@@ -192,19 +192,19 @@ impl Servers {
         join_all(ends).await.into_iter().flatten().collect()
     }
 
-    /// Has the run connections of its own?
+    /// True if the run has its own connections.
     pub fn has_leased(&self, run: RunId) -> bool {
         self.lock_leases().contains_key(&run)
     }
 
     pub(super) fn lock_leases(&self) -> MutexGuard<'_, HashMap<RunId, Vec<Arc<Server>>>> {
-        // A panic leaves a map that is whole.
+        // The map is consistent even after a panic.
         self.leases.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Calls a tool of a server for this run, by its own connection if it has one; a server that
-    /// is down is started first, for the run alone and in its environment where the server's table
-    /// says so. Every failure is a result that says what happened.
+    /// Calls a server tool for this run, over its own connection if it has one. A server that is
+    /// down is started first; with `scope = "run"`, for the run alone in its environment. Every
+    /// failure is a result that says what happened.
     pub async fn call(
         &self,
         run: RunId,
@@ -252,7 +252,8 @@ impl Servers {
         self.lock().insert(name.to_owned(), server);
     }
 
-    /// What is known from before. Without it tools come once their servers have started.
+    /// Reads the stored server states. Without them, tools are known once their servers have
+    /// started.
     fn known(&self) -> Vec<KnownServer> {
         let rows = self.shared.options.rows.as_ref();
         let known = rows.map_or(Ok(Vec::new()), |rows| rows.known_servers());
@@ -263,7 +264,7 @@ impl Servers {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Server>>> {
-        // A panic leaves a map that is whole.
+        // The map is consistent even after a panic.
         self.servers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,6 +1,6 @@
-//! What goes over the way to a server: its two kinds of way, the question for the current era of
-//! the protocol, whose every answer but the right one counts as a refusal, and the limit of what
-//! comes unasked. Called by `connection`.
+//! The transport to a server: over pipes or HTTP, with a probe for the current protocol revision,
+//! of which any answer but the right one counts as a refusal, and with the rate limit for
+//! unsolicited messages. Called by `connection`.
 
 use std::io;
 use std::pin::Pin;
@@ -24,7 +24,7 @@ use super::pipes::Pipes;
 use crate::clock::Clock;
 use crate::contract::BoxFuture;
 
-/// The same fault, with what caused it where our library only quotes that.
+/// Replaces an error of the library by its cause, where it only quotes the cause.
 fn with_cause(fault: impl std::error::Error + Send + Sync + 'static) -> io::Error {
     type OverHttp = StreamableHttpError<reqwest::Error>;
     let fault: Box<dyn std::error::Error + Send + Sync> = Box::new(fault);
@@ -35,13 +35,13 @@ fn with_cause(fault: impl std::error::Error + Send + Sync + 'static) -> io::Erro
     }
 }
 
-/// The way to a server.
+/// The underlying transport.
 pub(super) enum Way {
     Pipes(Pipes),
     Http(Box<Http>),
 }
 
-/// What goes over the way to a server.
+/// The transport with probe and rate limit.
 pub(super) struct Wire {
     way: Way,
     probe: Probe,
@@ -49,7 +49,7 @@ pub(super) struct Wire {
 }
 
 impl Wire {
-    /// Over this way; the question for the current era is given up after `patience`.
+    /// Wraps this transport; the probe is abandoned after `patience`.
     pub(super) fn over(way: Way, patience: Duration, clock: &Clock) -> Wire {
         Wire {
             way,
@@ -58,7 +58,8 @@ impl Wire {
         }
     }
 
-    /// Tells, once the server is ready, whether that question stayed without an answer.
+    /// A flag that is set once the probe was abandoned without an answer; read it when the server
+    /// is ready.
     pub(super) fn silence(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.probe.was_silent)
     }
@@ -132,14 +133,14 @@ fn is_unasked(message: &ServerJsonRpcMessage) -> bool {
     !is_answer
 }
 
-/// The question for the current era, `server/discover`, on its way.
+/// The state of the probe request `server/discover`.
 struct Probe {
     limit: Duration,
-    /// It waits for its answer.
+    /// The request that waits for an answer.
     waiting: Option<RequestId>,
-    /// Until then.
+    /// The timeout of that request.
     patience: Option<Pin<Box<Sleep>>>,
-    /// It was given up: a late answer would be taken for the one to the greeting.
+    /// The abandoned request: a late answer would be mistaken for the answer to `initialize`.
     given_up: Option<RequestId>,
     was_silent: Arc<AtomicBool>,
 }
@@ -155,7 +156,7 @@ impl Probe {
         }
     }
 
-    /// Notes that it was asked, and that the greeting gives it up.
+    /// Records that the probe was sent, and that `initialize` abandons it.
     fn sent(&mut self, message: &TxJsonRpcMessage<RoleClient>) {
         let JsonRpcMessage::Request(asked) = message else {
             return;
@@ -170,7 +171,7 @@ impl Probe {
         }
     }
 
-    /// It waits no longer; the refusal that stands for its answer.
+    /// Abandons the probe; returns the refusal that replaces its answer.
     fn give_up(&mut self) -> Option<ServerJsonRpcMessage> {
         self.patience = None;
         self.given_up = Some(self.waiting.take()?);
@@ -178,7 +179,7 @@ impl Probe {
         self.given_up.clone().map(|id| refusal(id, "no answer"))
     }
 
-    /// What is made of a message; `None`: nothing, it comes too late.
+    /// Checks a received message; `None` if it is a late answer to the probe.
     fn came(&mut self, message: ServerJsonRpcMessage) -> Option<ServerJsonRpcMessage> {
         let id = match &message {
             JsonRpcMessage::Response(answer) => Some(&answer.id),
@@ -198,7 +199,7 @@ impl Probe {
         };
         let message = match is_right {
             true => message,
-            // Whatever else it is, the server does not know the question.
+            // Any other answer means that the server does not know the request.
             false => refusal(waiting.clone(), "server/discover is not known"),
         };
         self.waiting = None;
@@ -207,7 +208,7 @@ impl Probe {
     }
 }
 
-/// It refuses a revision, and speaks the one that it was asked for.
+/// True if the server refuses a revision but supports the one that was requested.
 fn speaks_ours(error: &ErrorData) -> bool {
     let supported = error.data.as_ref().map(|data| &data["supported"]);
     let ours = ProtocolVersion::V_2026_07_28;

@@ -1,11 +1,11 @@
-//! The faces besides `task`: agents that are called into a session, and those that a plan has do
-//! something, while they work, when they are done, and when they have failed.
+//! Delegation modes besides `task`: agents that are called into a session, and those that a plan
+//! delegates to; while they work, when they are done, and when they have failed.
 
 use super::*;
 
 const TASK: &str = "message: Look at the change";
 
-/// The child that carries out the host's step by this face has made two calls and makes a third.
+/// The child run that executes the host's step in this mode has made two calls and makes a third.
 fn at_work(tree: &mut Tree, face: &str) {
     tree.take(
         child(face, json!({ "agent": "reviewer" })),
@@ -17,7 +17,7 @@ fn at_work(tree: &mut Tree, face: &str) {
     tree.hear(&moved(CHILD, 3, "read", reads));
 }
 
-/// It has ended so; its row is read after that.
+/// Ends the child run with this state; its row is read after that.
 fn ended(tree: &mut Tree, face: &str, state: &str, more: Value) {
     tree.hear(&done(CHILD, 3, "read", "path: src/main.rs", "40 lines"));
     let steps = tree.find(CHILD.parse().unwrap()).unwrap().steps.clone();
@@ -91,7 +91,7 @@ fn e6_a_called_agent_that_has_failed_shows_why_at_its_call() {
     seen("called_failed", &tree);
 }
 
-/// A plan has somebody do it: `agent` and `task` are what the call says.
+/// A plan that delegates: `agent` and `task` are the arguments of the call.
 fn planner() -> Tree {
     let mut tree = host("delegate", "agent: reviewer, task: Look at the change");
     let start = json!({
@@ -100,7 +100,7 @@ fn planner() -> Tree {
     });
     tree.hear(&event("delegation.start", HOST, start));
     at_work(&mut tree, "plan");
-    // The planner's stream says of its child's tools what their own events say, too.
+    // The planner's stream repeats the events of its child run's tools.
     let mirrored = json!({ "source": "subagent:reviewer", "state": "done" });
     tree.hear(&moved(HOST, 7, "grep", mirrored));
     tree
