@@ -43,7 +43,7 @@ pub enum ClientError {
         message: String,
     },
     /// Could not connect. Nothing was sent.
-    #[error("no daemon answers at {url}: {message}")]
+    #[error("cannot connect to a daemon at {url}: {message}")]
     NoDaemon {
         /// URL or socket path.
         url: String,
@@ -65,13 +65,13 @@ pub enum ClientError {
         status: u16,
     },
     /// The connection was lost before the response arrived. The call may have been executed.
-    #[error("the link to the daemon was lost before its answer came: {0}")]
+    #[error("the connection to the daemon was lost before it answered: {0}")]
     LinkLost(String),
     /// The daemon responded with an error.
     #[error("{0}")]
     Rpc(WireError),
     /// The response does not have the expected shape.
-    #[error("the daemon's answer cannot be read: {0}")]
+    #[error("the daemon's response cannot be decoded: {0}")]
     Answer(String),
 }
 

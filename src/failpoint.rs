@@ -127,7 +127,7 @@ fn read(order: &str) -> Result<(String, Order), String> {
         ("kill", _) => Act::Kill,
         ("panic", _) => Act::Panic,
         ("hang", _) => Act::Hang,
-        _ => return Err("none of kill, panic, hang and give:NUMBER".to_owned()),
+        _ => return Err("expected kill, panic, hang or give:NUMBER".to_owned()),
     };
     let order = Order {
         act,

@@ -47,7 +47,7 @@ impl fmt::Display for Broken {
 pub fn decode(bytes: &[u8], limit: usize, what: &str) -> Result<String, Broken> {
     if bytes.len() > limit {
         return Err(Broken::whole(format!(
-            "{} bytes; {what} has {limit} at most",
+            "{} bytes; the limit for {what} is {limit}",
             bytes.len()
         )));
     }
@@ -61,14 +61,14 @@ pub fn decode(bytes: &[u8], limit: usize, what: &str) -> Result<String, Broken> 
     })?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     if let Some(at) = text.find('\0') {
-        return Err(Broken::at(line_at(text, at), "it holds a NUL character"));
+        return Err(Broken::at(line_at(text, at), "it contains a NUL character"));
     }
     let text = text.replace("\r\n", "\n").replace('\r', "\n");
     let conflict = text.lines().position(|line| line.starts_with("<<<<<<< "));
     if let Some(line) = conflict {
         return Err(Broken::at(
             line + 1,
-            "a merge conflict is not resolved here",
+            "an unresolved merge conflict begins here",
         ));
     }
     Ok(text)
@@ -112,7 +112,7 @@ pub fn split(text: &str) -> Result<Split, Broken> {
     if lines.next().map(str::trim_end) != Some("---") {
         return Err(Broken::at(
             blank + 1,
-            "no front matter: the file begins with a line --- , the fields, and a line ---",
+            "no front matter: the file must begin with a line ---, the fields, and a second line ---",
         ));
     }
     let mut header = String::new();

@@ -173,7 +173,7 @@ impl Watcher {
 
     fn fall_back(&mut self, why: &str) {
         let notice = format!(
-            "the system gives no file events ({why}); folders are looked at every {FALL_BACK:?} \
+            "file events are unavailable ({why}); folders are checked every {FALL_BACK:?} \
              instead"
         );
         tracing::warn!("{notice}");

@@ -95,7 +95,7 @@ impl History {
                 // Somebody was cut off while making it.
                 std::fs::remove_dir_all(&folder)?;
             }
-            eprintln!("making a history of {runs} finished runs");
+            eprintln!("creating a history of {runs} finished runs");
             let begun = Instant::now();
             let made = multiply(&small, &folder, runs)?;
             examine(binary, &folder)?;
@@ -249,7 +249,7 @@ async fn at_rest(talk: &mut Talk) -> Result<()> {
             return Ok(());
         }
         if begun.elapsed() > Duration::from_secs(300) {
-            return Err(format!("the small history does not come to rest: {status}").into());
+            return Err(format!("runs of the small history do not end: {status}").into());
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
@@ -362,7 +362,7 @@ fn multiply(small: &Path, folder: &Path, runs: u64) -> Result<Made> {
     )?;
     if first != last {
         // Happens once in 20,000 hours of making such stores.
-        return Err("the small history lies across a stretch of time: delete it, try again".into());
+        return Err("the small history spans two id prefixes: delete it and try again".into());
     }
     let begins = i64::from_str_radix(&first, 16)?;
 
@@ -413,7 +413,11 @@ fn multiply(small: &Path, folder: &Path, runs: u64) -> Result<Made> {
     db.execute_batch("UPDATE main.events_expired SET up_to = 0; DETACH small;")?;
     let findings = check(&db)?;
     if !findings.is_empty() {
-        return Err(format!("the history is not whole: {}", findings.join("; ")).into());
+        return Err(format!(
+            "the history fails the database check: {}",
+            findings.join("; ")
+        )
+        .into());
     }
     let made = Made {
         runs: u64::try_from(one("SELECT count(*) FROM runs")?)?,

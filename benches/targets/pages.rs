@@ -81,7 +81,7 @@ async fn turn(talk: &mut Talk, key: &str, message: &str) -> Result<()> {
     let waited = talk.call("agent.wait", &params).await?;
     match waited["runs"][0]["result"] == "There it is." {
         true => Ok(()),
-        false => Err(format!("a turn ended otherwise: {waited}").into()),
+        false => Err(format!("unexpected end of a turn: {waited}").into()),
     }
 }
 

@@ -109,7 +109,7 @@ fn edits(door: Door<'_>, folder: &Path, files: &[PathBuf]) -> Result<Sample> {
         while !(line.starts_with("data:") && line.contains(&*workspace)) {
             line.clear();
             if told.read_line(&mut line)? == 0 {
-                return Err("the events ended".into());
+                return Err("the event stream ended".into());
             }
         }
         taken.push(started.elapsed());
@@ -133,7 +133,7 @@ fn told(door: Door<'_>) -> Result<BufReader<TcpStream>> {
     while !line.starts_with("data:") {
         line.clear();
         if lines.read_line(&mut line)? == 0 {
-            return Err("no events are given".into());
+            return Err("the event stream was refused".into());
         }
     }
     Ok(lines)

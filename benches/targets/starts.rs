@@ -107,7 +107,11 @@ fn until(door: Door<'_>, is_so: impl Fn(&serde_json::Value) -> bool) -> Result<(
             return Ok(());
         }
         if begun.elapsed() > Duration::from_secs(600) {
-            return Err(format!("the runs do not come so far: {}", status["counts"]).into());
+            return Err(format!(
+                "the runs do not reach the expected states: {}",
+                status["counts"]
+            )
+            .into());
         }
         std::thread::sleep(Duration::from_millis(50));
     }

@@ -137,12 +137,12 @@ pub fn all(plan: &Plan) -> Vec<Target> {
         target("P4", "wait answered after the end, p50", P50, Figure::WaitPing, Figure::WaitAnswer, AboveFloor(0.2)),
         absolute("P4", "10,000 open waits, memory", "MiB", Figure::WaitsMemory, 50.0),
         absolute("P4", "10,000 open waits, threads", "", Figure::WaitsThreads, 0.0),
-        target("P5", "a turn beside its floor, p50", P50, Figure::FloorTurn, Figure::Turn, TimesFloor(2.5)),
+        target("P5", "a turn vs. its floor, p50", P50, Figure::FloorTurn, Figure::Turn, TimesFloor(2.5)),
         absolute("P5", "a turn, p50", "ms", Figure::Turn, 4.0),
         absolute("P5", "32 sessions, time for each turn", "ms", Figure::TurnEach, 1.0),
         absolute("P5", "the same, processor time", "ms", Figure::TurnCpu, 0.8),
         absolute("P6", "spawn to announced, p50", "ms", Figure::Announced, 8.0),
-        absolute("P6", "40 of 8 parents at once, all", "ms", Figure::AnnouncedAll, 150.0),
+        absolute("P6", "40 by 8 parents at once, last", "ms", Figure::AnnouncedAll, 150.0),
         absolute("P7", "start to ready, fresh folder", "ms", Figure::StartEmpty, 40.0),
         absolute("P7", "start to ready, 10,000 finished", "ms", Figure::StartFull, 60.0),
     ];
@@ -152,10 +152,10 @@ pub fn all(plan: &Plan) -> Vec<Target> {
     targets.extend([
         absolute("P7", "10,000 open, to first answer", "ms", Figure::StartOpen, 500.0),
         absolute("P8", "memory at ready", "MiB", Figure::Rss, 25.0),
-        absolute("P9", "5,000 skills, first look", "ms", Figure::SkillsFirst, 150.0),
-        target("P9", "the same beside reading the files", P50, Figure::FloorReadSkills, Figure::SkillsFirst, TimesFloor(4.0)),
-        absolute("P9", "a look without a change", "ms", Figure::SkillsAgain, 10.0),
-        target("P9", "the same beside their states", P50, Figure::FloorStatSkills, Figure::SkillsAgain, TimesFloor(2.0)),
+        absolute("P9", "5,000 skills, first scan", "ms", Figure::SkillsFirst, 150.0),
+        target("P9", "the same vs. reading the files", P50, Figure::FloorReadSkills, Figure::SkillsFirst, TimesFloor(4.0)),
+        absolute("P9", "a scan without a change", "ms", Figure::SkillsAgain, 10.0),
+        target("P9", "the same vs. their metadata", P50, Figure::FloorStatSkills, Figure::SkillsAgain, TimesFloor(2.0)),
         absolute("P9", "edit to version, 250 ms of quiet", "ms", Figure::SkillsEdit, 270.0),
         absolute("P9", "watching, share of a core", "%", Figure::SkillsIdle, 0.05),
         target("P10", "sessions.list, 50", P50, Figure::GrownPing, Figure::SessionsList, AboveFloor(1.0)),
@@ -164,10 +164,10 @@ pub fn all(plan: &Plan) -> Vec<Target> {
     ]);
     for runs in plan.histories.iter().copied() {
         targets.extend([
-            target("P11", format!("P1 beside empty, {runs}"), P50, Figure::Spawn1At(0), Figure::Spawn1At(runs), TimesFloor(1.15)),
-            target("P11", format!("P2 beside empty, {runs}"), Rate, Figure::Spawn64At(0), Figure::Spawn64At(runs), ShareOfFloor(1.0 / 1.3)),
-            target("P11", format!("P2 kept beside floor's, {runs}"), Share, Figure::FloorKeeps(runs), Figure::SpawnKeeps(runs), ShareOfFloor(1.0)),
-            target("P11", format!("P6 beside empty, {runs}"), P50, Figure::AnnouncedAt(0), Figure::AnnouncedAt(runs), TimesFloor(1.15)),
+            target("P11", format!("P1 vs. empty, {runs}"), P50, Figure::Spawn1At(0), Figure::Spawn1At(runs), TimesFloor(1.15)),
+            target("P11", format!("P2 vs. empty, {runs}"), Rate, Figure::Spawn64At(0), Figure::Spawn64At(runs), ShareOfFloor(1.0 / 1.3)),
+            target("P11", format!("P2 kept vs. floor's, {runs}"), Share, Figure::FloorKeeps(runs), Figure::SpawnKeeps(runs), ShareOfFloor(1.0)),
+            target("P11", format!("P6 vs. empty, {runs}"), P50, Figure::AnnouncedAt(0), Figure::AnnouncedAt(runs), TimesFloor(1.15)),
         ]);
     }
     for sessions in long::SESSIONS {
@@ -177,7 +177,7 @@ pub fn all(plan: &Plan) -> Vec<Target> {
             let sent = absolute("P15", format!("{what}, sent"), "KiB", Figure::LongTurnSent(length, sessions), 0.0);
             targets.push(Target { bound: Nothing, ..sent });
             targets.push(target("P15", format!("{what}, cpu"), P50, short(), Figure::LongTurn(length, sessions), Nothing));
-            targets.push(target("P15", format!("{what}, but 1 ns a byte"), P50, short(), Figure::LongTurnBeyond(length, sessions), TimesFloor(2.0)));
+            targets.push(target("P15", format!("{what}, minus 1 ns/byte"), P50, short(), Figure::LongTurnBeyond(length, sessions), TimesFloor(2.0)));
         }
     }
     targets.extend([

@@ -74,7 +74,7 @@ impl InstantModel {
         while !read.ends_with(b"data: [DONE]\n\n") {
             let count = stream.read(&mut piece)?;
             if count == 0 {
-                return Err("the model hung up".into());
+                return Err("the model closed the connection".into());
             }
             read.extend_from_slice(&piece[..count]);
         }
@@ -187,6 +187,6 @@ pub async fn turn(talk: &mut Talk, key: &str) -> Result<()> {
     let waited = talk.call("agent.wait", &params).await?;
     match waited["runs"][0]["result"] == "There it is." {
         true => Ok(()),
-        false => Err(format!("a turn ended otherwise: {waited}").into()),
+        false => Err(format!("unexpected end of a turn: {waited}").into()),
     }
 }

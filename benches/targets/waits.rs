@@ -35,7 +35,7 @@ pub fn after_commit(door: Door<'_>, lasts: Duration) -> Result<Sample> {
             let ((answer, told), (_, ended)) =
                 try_join(waiting.answer(wait), ending.answer(cancel)).await?;
             if answer["runs"][0]["status"] != "cancelled" {
-                return Err(format!("a wait was answered otherwise: {answer}").into());
+                return Err(format!("unexpected answer of a wait: {answer}").into());
             }
             times.push(match told.checked_duration_since(ended) {
                 Some(after) => after.as_secs_f64() * 1000.0,

@@ -264,7 +264,7 @@ impl Agents {
 fn say_unread(before: &[String], now: &[String]) {
     for place in now.iter().filter(|place| !before.contains(place)) {
         tracing::warn!(
-            "agents: {place}; what was read there before counts, and it is looked at again"
+            "agents: {place}; the last successful read stays in effect, and reading is retried"
         );
     }
     if now.is_empty() && !before.is_empty() {
@@ -278,7 +278,7 @@ fn stored_environment(definition: &AgentDefinition) -> Result<(), Fault> {
     for (name, given) in &definition.env {
         if overlay::is_blocked(name) {
             let message = format!(
-                "env: {name} changes how programs load or start: an agent that is made over RPC \
+                "env: {name} changes how programs load or start: an agent created over RPC \
                  cannot set it. Nothing was stored"
             );
             return Err(Fault::new(Kind::Forbidden, message)
@@ -287,11 +287,11 @@ fn stored_environment(definition: &AgentDefinition) -> Result<(), Fault> {
         }
         if matches!(given, Some(Given::Text(_))) {
             let message = format!(
-                "env: {name}: the text of a stored agent is kept as it is, so that no value may \
-                 stand in it. Nothing was stored"
+                "env: {name}: the text of a stored agent is kept as plain text, so it must not \
+                 contain values. Nothing was stored"
             );
             return Err(Fault::params("definition", message)
-                .hint("say where the value is: {from: env:NAME}, {from: file:/PATH} or {from: cred:NAME}")
+                .hint("name the source of the value: {from: env:NAME}, {from: file:/PATH} or {from: cred:NAME}")
                 .with("name", name.as_str()));
         }
     }
@@ -352,7 +352,7 @@ impl Catalog for Agents {
         let draft = parse_stored(&definition.format, stem, &definition.text).map_err(refused)?;
         let found = &draft.definition;
         if found.org.as_deref().is_some_and(|named| named != org) {
-            let message = "org: a stored agent belongs to the tenant of who stores it";
+            let message = "org: a stored agent belongs to the tenant that stores it";
             return Err(Fault::params("definition", message));
         }
         stored_environment(found)?;
@@ -388,15 +388,15 @@ impl Catalog for Agents {
         Err(match &entry.file {
             Some(file) => Fault::new(
                 Kind::Conflict,
-                format!("agent {shown} comes from {file}; over RPC it does not change"),
+                format!("agent {shown} is defined in {file}; it cannot be changed over RPC"),
             )
-            .hint("edit or delete that file, the daemon sees it at once")
+            .hint("edit or delete that file; the daemon applies the change at once")
             .with("file", file.as_str()),
             None => Fault::new(
                 Kind::Conflict,
-                format!("agent {shown} is built in and does not change"),
+                format!("agent {shown} is built in and cannot be changed"),
             )
-            .hint("an agent of that name made with agents.create, or a file, takes its place"),
+            .hint("to replace it, create an agent of that name with agents.create or a file"),
         })
     }
 
@@ -439,7 +439,7 @@ impl Catalog for Agents {
             Fault::params(
                 "folder",
                 match fault.kind() {
-                    std::io::ErrorKind::NotFound => format!("there is no folder {folder}"),
+                    std::io::ErrorKind::NotFound => format!("folder {folder} does not exist"),
                     _ => format!("{folder}: {fault}"),
                 },
             )
@@ -447,13 +447,13 @@ impl Catalog for Agents {
         match project::find(&whole) {
             Some(found) if found == whole => {}
             Some(found) => {
-                let message = format!("the project around it is {}", found.display());
+                let message = format!("it is inside project {}", found.display());
                 return Err(Fault::params("folder", message).hint("name that folder"));
             }
             None => {
                 return Err(Fault::params(
                     "folder",
-                    "it is no project: no folder at or above it holds .abide or .git",
+                    "it is not a project: no folder at or above it contains .abide or .git",
                 ));
             }
         }

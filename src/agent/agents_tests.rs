@@ -66,7 +66,7 @@ fn options(rows: Arc<Rows>, clock: &Clock, home: &Path) -> Options {
             offered: vec!["offline/search".to_owned(), "script/*".to_owned()],
             thinking: vec!["script/deep".to_owned()],
             programs: Arc::new(|name| match name {
-                "gone" => Err("it is in no folder of PATH".to_owned()),
+                "gone" => Err("it was not found in PATH".to_owned()),
                 _ => Ok(()),
             }),
             providers: Arc::new(|_| None),

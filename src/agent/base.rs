@@ -67,12 +67,12 @@ impl Trust {
         match self {
             Trust::Given => None,
             Trust::Never => Some(format!(
-                "it states {needs}, and project {folder} is not trusted (look at it, then: abide \
+                "it uses {needs}, and project {folder} is not trusted (review it, then run: abide \
                  trust {folder})"
             )),
             Trust::Lost => Some(format!(
-                "it states {needs}, and project {folder} has changed since it was trusted (look \
-                 at it again, then: abide trust {folder})"
+                "it uses {needs}, and project {folder} has changed since it was trusted (review \
+                 it again, then run: abide trust {folder})"
             )),
         }
     }
@@ -211,7 +211,10 @@ pub(super) fn user_files(options: &Options) -> Option<u64> {
 }
 
 pub(super) fn parse_stored(format: &str, name: &str, text: &str) -> Result<Draft, Broken> {
-    let format = Format::parse(format)
-        .ok_or_else(|| Broken::whole(format!("{format:?} is no format; markdown, toml, json")))?;
+    let format = Format::parse(format).ok_or_else(|| {
+        Broken::whole(format!(
+            "{format:?} is not a format; use markdown, toml or json"
+        ))
+    })?;
     folder::parse(Dialect::Own, format, name, text.as_bytes())
 }

@@ -126,7 +126,7 @@ fn word<T>(value: &Value, parse: fn(&str) -> Option<T>, words: &[&str]) -> Resul
 
 fn argv_of(value: &Value) -> Result<Vec<String>, String> {
     let Value::Array(items) = value else {
-        return Err("a list is expected, the program first; no shell reads it".to_owned());
+        return Err("a list is expected, with the program first; no shell is used".to_owned());
     };
     if items.len() > ARGUMENTS {
         return Err(format!("{} items; {ARGUMENTS} at most", items.len()));
@@ -144,7 +144,7 @@ fn argv_of(value: &Value) -> Result<Vec<String>, String> {
             }
         };
         if argument.contains('\0') {
-            return Err("an argument cannot hold U+0000".to_owned());
+            return Err("an argument cannot contain U+0000".to_owned());
         }
         // Braces are passed on, except for a lone word that looks like a placeholder and would
         // reach the program literally.
@@ -159,12 +159,14 @@ fn argv_of(value: &Value) -> Result<Vec<String>, String> {
         };
         if argument != TASK && inner.is_some_and(is_word) {
             let shown = preview(&argument, 32);
-            return Err(format!("no placeholder {shown}; there is {TASK}"));
+            return Err(format!(
+                "unknown placeholder {shown}; the only one is {TASK}"
+            ));
         }
         argv.push(argument);
     }
     match argv.first() {
-        None => Err("it is empty: the program comes first".to_owned()),
+        None => Err("it is empty: the first item must be the program".to_owned()),
         Some(name) if name.trim().is_empty() || name.contains(TASK) => {
             Err("the first item is the program, by name or path".to_owned())
         }

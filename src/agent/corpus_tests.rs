@@ -583,7 +583,7 @@ fn a_folder_is_read_up_to_its_bound_and_says_so() {
     assert!(
         last.as_ref()
             .unwrap_err()
-            .contains("2 files more than the 500")
+            .contains("2 more files than the limit of 500")
     );
 }
 

@@ -36,12 +36,12 @@ pub(super) fn nobodies(definition: &AgentDefinition, agents: &[AgentSummary]) ->
 /// Follows the list of agents in the description of `task`.
 const TASK_NOTES: &str = "\
 Notes:
-1. Each task has a session of its own and knows nothing of this conversation. session_id goes \
-on in the session of an earlier one; without it a new one begins.
-2. Write the prompt in detail: what is wanted, where to look, and what the answer must hold.
-3. Its answer is for you. Sum up for the user what came out.
-4. Tasks that do not need each other may be called at the same time.
-5. Do not count on it handing its work on to others.";
+1. Each task runs in its own session and does not see this conversation. Pass session_id \
+to continue the session of an earlier task; without it a new session starts.
+2. Write a detailed prompt: the goal, where to look, and what the answer must contain.
+3. Only you see its answer. Summarize the outcome for the user.
+4. Call independent tasks at the same time.
+5. Do not expect the agent to delegate further.";
 
 /// Fills the names in `allowed` into the arguments that name an agent; `None` for `task` if no
 /// agent could do it.
@@ -96,7 +96,7 @@ pub(super) fn pool(
     found.truncate(MOST_CANDIDATES);
     let pattern = tools.iter().find(|schema| schema["name"] == DELEGATE);
     let (Some(pattern), false) = (pattern, found.is_empty()) else {
-        let note = "strategy plan: there is nobody to delegate to".to_owned();
+        let note = "strategy plan: there is no agent to delegate to".to_owned();
         return (None, vec![note]);
     };
     let mut schema = pattern.clone();
@@ -172,11 +172,11 @@ pub(super) fn linked(
     schema["name"] = name.into();
     let does = match link.session {
         Some(LinkSession::Shared) => {
-            "Calls agent {} into this conversation, which it sees, and gives its answer"
+            "Calls agent {} into this conversation, which it can see, and returns its answer"
         }
-        _ => "Has agent {} do something, and gives its result",
+        _ => "Delegates work to agent {} and returns its result",
     };
     let does = does.replace("{}", agent.id.as_str());
-    schema["description"] = format!("{does}. It is for: {}", agent.description).into();
+    schema["description"] = format!("{does}. Purpose: {}", agent.description).into();
     Ok(schema)
 }

@@ -141,7 +141,7 @@ pub(super) fn draft(
     }
     if let Some(body) = raw.body {
         if !definition.system_prompt.is_empty() {
-            let note = "system_prompt is left aside: the text below the front matter counts";
+            let note = "system_prompt is ignored: the text after the front matter is used";
             draft.warnings.push(note.to_owned());
         }
         definition.system_prompt = body;
@@ -298,7 +298,7 @@ impl Reader<'_> {
         if !self.is_program {
             if self.draft.definition.command.take().is_some() {
                 let at = line("command");
-                let note = format!("{at}command is left aside: it needs runner: command");
+                let note = format!("{at}command is ignored: it needs runner: command");
                 self.draft.warnings.push(note);
             }
             return Ok(());
@@ -317,7 +317,7 @@ impl Reader<'_> {
         if let Some(first) = unused.first() {
             let at = line(first);
             let names = unused.join(", ");
-            let note = format!("{at}a program has no use for {names}: left aside");
+            let note = format!("{at}ignored, because the agent is a program: {names}");
             self.draft.warnings.push(note);
         }
         self.draft.not_in_force.retain(|name| {
@@ -357,8 +357,8 @@ impl Reader<'_> {
         let name = path.last().copied().unwrap_or_default();
         let shown = preview(&path.join("."), 64);
         self.draft.warnings.push(match names::nearest(name, known) {
-            Some(near) => format!("{at}no field {shown:?}; did you mean {near:?}?"),
-            None => format!("{at}no field {shown:?}"),
+            Some(near) => format!("{at}unknown field {shown:?}; did you mean {near:?}?"),
+            None => format!("{at}unknown field {shown:?}"),
         });
         Ok(())
     }
@@ -372,7 +372,7 @@ impl Reader<'_> {
         for (name, value) in fields {
             if options::SAID_ELSEWHERE.contains(&name.as_str()) {
                 return Err(format!(
-                    "{name}: the daemon says this itself; see the fields model, temperature, \
+                    "{name}: the daemon sets this itself; use the fields model, temperature, \
                      max_tokens and thinking"
                 ));
             }

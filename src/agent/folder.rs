@@ -92,7 +92,7 @@ pub(super) fn read(folder: &Path, dialect: Dialect, within: Option<&Path>) -> Ve
         found.push(Found {
             file: folder.to_owned(),
             outcome: Err(Broken::whole(format!(
-                "{more} files more than the {FOLDER_LIMIT} that are read, the last by name"
+                "{more} more files than the limit of {FOLDER_LIMIT}; the last by name are not read"
             ))),
             unread: false,
         });
@@ -144,7 +144,7 @@ fn last_good(folder: &Path, mut found: Vec<Found>) -> Vec<Found> {
                 if let Some(before) = good.get(&one.file) {
                     let mut draft = before.clone();
                     draft.warnings.push(format!(
-                        "changed on disk, not valid yet; what it said before counts: {broken}"
+                        "changed on disk and not valid; the last valid content stays in effect: {broken}"
                     ));
                     one.outcome = Ok(draft);
                 }
@@ -200,7 +200,7 @@ fn read_one(
     unread: &mut bool,
 ) -> Result<Draft, Broken> {
     let format = Format::of(file).ok_or_else(|| {
-        Broken::whole("no definition by its name: it must end in .md, .toml or .json")
+        Broken::whole("not a definition file: its name must end in .md, .toml or .json")
     });
     let bytes = bytes_of(file, within, unread)?;
     let stem = file
@@ -212,7 +212,7 @@ fn read_one(
 
 fn bytes_of(file: &Path, within: Option<&Path>, unread: &mut bool) -> Result<Vec<u8>, Broken> {
     let mut unreadable = |fault: std::io::Error| match fault.kind() {
-        std::io::ErrorKind::NotFound => Broken::whole("the link leads nowhere"),
+        std::io::ErrorKind::NotFound => Broken::whole("the link is broken"),
         // It is no regular file, so its content is irrelevant.
         std::io::ErrorKind::Other => Broken::whole(fault.to_string()),
         _ => {
@@ -225,18 +225,18 @@ fn bytes_of(file: &Path, within: Option<&Path>, unread: &mut bool) -> Result<Vec
         && !whole.starts_with(within)
     {
         return Err(Broken::whole(
-            "the link leads out of the project; a project's agents stand inside it",
+            "the link leads out of the project; definitions must be inside it",
         ));
     }
     if whole.is_dir() {
         return Err(Broken::whole(
-            "a folder; definitions stand beside each other, folders inside are not read",
+            "a folder; subfolders are not read, place definition files directly in the agents folder",
         ));
     }
     let bytes = read_regular(&whole, FILE_LIMIT).map_err(unreadable)?;
     if bytes.len() > FILE_LIMIT {
         return Err(Broken::whole(format!(
-            "more bytes than a definition may have, {FILE_LIMIT} at most"
+            "larger than {FILE_LIMIT} bytes, the maximum for a definition"
         )));
     }
     Ok(bytes)

@@ -81,6 +81,6 @@ fn missing_skills(definition: &AgentDefinition, ground: Ground<'_>) -> Vec<Strin
     let picked = skills.pick(&here, Some(&names), &env);
     let unknown = picked.unknown.iter();
     unknown
-        .map(|name| format!("skill {name} is not to be had"))
+        .map(|name| format!("skill {name} is missing"))
         .collect()
 }

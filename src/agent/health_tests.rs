@@ -83,7 +83,7 @@ fn agents(home: &Path, asked: &Arc<Asked>, clock: &Clock) -> Agents {
         thinking: Vec::new(),
         programs: Arc::new(move |_| {
             programs.programs.fetch_add(1, Ordering::Relaxed);
-            Err("it is in no folder of PATH".to_owned())
+            Err("it was not found in PATH".to_owned())
         }),
         providers: Arc::new(move |name| {
             (name == "paid").then(|| {

@@ -28,7 +28,7 @@ pub(super) fn keep(now: Vec<Found>, before: &[Found]) -> (Vec<Found>, Vec<String
             unread.push(format!("{place}: {}", broken.reason));
             if !known.is_empty() {
                 let reason = format!(
-                    "{}; as it was last read, it counts, and it is looked at again by itself",
+                    "{}; the last successful read stays in effect, and reading is retried automatically",
                     broken.reason
                 );
                 found.outcome = Err(Broken::whole(reason));

@@ -19,7 +19,7 @@ pub(super) fn check(name: &str) -> Result<AgentId, String> {
     }
     AgentId::parse(name).map_err(|_| {
         format!(
-            "name {:?} cannot be used: letters, digits, '.', '_' and '-', first a letter or digit",
+            "name {:?} is invalid: use letters, digits, '.', '_' and '-', starting with a letter or digit",
             // Shown as written, including blanks around it.
             name.chars().take(NAME_LIMIT).collect::<String>()
         )

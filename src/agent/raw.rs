@@ -166,7 +166,7 @@ fn markdown(text: &str, begins: Option<Begins>) -> Result<Raw, Broken> {
             Ok(fields) => {
                 let line = error.line.unwrap_or(1) + raw.first_line - 1;
                 raw.warnings.push(format!(
-                    "line {line}: {}; the whole line was taken as text, put it in quotes",
+                    "line {line}: {}; the whole line was read as text; put it in quotes",
                     error.reason
                 ));
                 fields
@@ -181,7 +181,7 @@ fn markdown(text: &str, begins: Option<Begins>) -> Result<Raw, Broken> {
                 };
                 let place = line.map_or_else(String::new, |line| format!("line {line}: "));
                 raw.warnings.push(format!(
-                    "{place}{}; each field was read by itself, up to the next",
+                    "{place}{}; the fields were read one by one instead",
                     error.reason
                 ));
                 by_fields(&raw.header, raw.first_line, begins)?
@@ -217,7 +217,7 @@ fn by_fields(
             _ if known => {
                 return Err(Broken::at(
                     at + first_line,
-                    format!("field {name:?} stands twice"),
+                    format!("field {name:?} occurs twice"),
                 ));
             }
             _ => sections.push((at, name.to_owned(), vec![line])),
@@ -302,7 +302,7 @@ impl<'de> Deserialize<'de> for Fields {
                 let mut fields: Vec<(String, Value)> = Vec::new();
                 while let Some((name, value)) = map.next_entry::<String, Value>()? {
                     if fields.iter().any(|(known, _)| *known == name) {
-                        let message = format!("field {name:?} stands twice");
+                        let message = format!("field {name:?} occurs twice");
                         return Err(serde::de::Error::custom(message));
                     }
                     fields.push((name, value));

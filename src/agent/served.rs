@@ -128,7 +128,7 @@ pub(super) fn no_server(name: &str, servers: &[ServerView]) -> Option<String> {
         false => there.join(", "),
     };
     Some(format!(
-        "no MCP server {name} under [mcp]; there are: {there}"
+        "MCP server {name} is not configured under [mcp]; configured are: {there}"
     ))
 }
 
@@ -140,14 +140,14 @@ fn state(view: &ServerView) -> Option<String> {
         // Its earlier tools are known; the first call waits for it.
         ServerState::Starting if !view.tools.is_empty() => None,
         ServerState::Starting => Some(format!(
-            "MCP server {name} is still starting: its tools are there from the next turn on"
+            "MCP server {name} is still starting: its tools are available from the next turn on"
         )),
         ServerState::Failed => {
             let why = view.last_error.as_deref().unwrap_or("it ended");
             let why = preview(why, ERROR);
             Some(match view.tools.is_empty() {
                 true => format!("MCP server {name} has failed, and its tools are missing: {why}"),
-                false => format!("MCP server {name} has failed; a call tries it again: {why}"),
+                false => format!("MCP server {name} has failed; the next call restarts it: {why}"),
             })
         }
     }

@@ -163,7 +163,7 @@ impl Layers {
             .filter(|_| !given.contains(&named));
         if let Some(taken) = id.and_then(|id| self.agents.get_mut(&id)) {
             taken.candidate.replaced_by_broken = Some(format!(
-                "{}, which takes its place, cannot be taken: {broken}",
+                "{}, which would replace it, is not valid: {broken}",
                 shown(file)
             ));
         }
@@ -209,7 +209,7 @@ impl Layers {
                 (&kept[at], candidate)
             };
             let reason = format!(
-                "agent {} is defined twice; {} counts",
+                "agent {} is defined twice; {} is used",
                 loser.draft.definition.name,
                 origin(winner)
             );
@@ -234,7 +234,7 @@ impl Layers {
             }
             let names: Vec<&str> = same.iter().map(String::as_str).collect();
             let reason = format!(
-                "agents {} differ only in case or punctuation: none of them is taken; rename all \
+                "agents {} differ only in case or punctuation: none of them is used; rename all \
                  but one",
                 names.join(" and ")
             );
@@ -259,8 +259,8 @@ impl Layers {
             .find(|known| **known != id && slug(known.as_str()) == slug(id.as_str()));
         if let Some(known) = clash {
             let reason = format!(
-                "agents {id} and {known} differ only in case or punctuation: {known} counts, it \
-                 was there first; rename this one"
+                "agents {id} and {known} differ only in case or punctuation: {known} is used, it \
+                 was defined first; rename this one"
             );
             self.reject(
                 candidate.source,
@@ -277,7 +277,7 @@ impl Layers {
         };
         // An untrusted definition does not replace another.
         below.notes.push(format!(
-            "{} counts: {} is not taken, {why}",
+            "{} stays in effect; {} is not used: {why}",
             origin(&below.candidate),
             origin(&candidate)
         ));
@@ -326,11 +326,11 @@ impl Taken {
         let here = origin(&self.candidate);
         if !kept.is_empty() {
             let way = match self.candidate.source {
-                Source::Project => "; abide trust lifts that",
-                _ => "; a file in the configuration of this program may say more",
+                Source::Project => "; abide trust removes this limit",
+                _ => "; a file in the configuration of this program may grant more",
             };
             self.notes.push(format!(
-                "{here} gives no more than {}: {} stay as they are there{way}",
+                "{here} is limited by {} in these fields: {}{way}",
                 origin(&below.candidate),
                 kept.join(", ")
             ));
@@ -368,7 +368,7 @@ fn origin(candidate: &Candidate) -> String {
 
 /// The note about a field that is not in effect yet.
 fn later(name: &str) -> String {
-    format!("not in force yet: {name}")
+    format!("not in effect yet: {name}")
 }
 
 /// A path as lists show it.

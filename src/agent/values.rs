@@ -23,7 +23,7 @@ const RUN_LIMIT: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// Parses one rule: an optional pattern for the call, and its decision.
 pub(super) fn matched(item: &Value) -> Result<(Option<String>, Decision), String> {
-    let expected = "a rule has decision: allow, deny or ask, and match: a pattern";
+    let expected = "a rule needs decision (allow, deny or ask) and may have match (a pattern)";
     let fields = item.as_object().ok_or(expected)?;
     if let Some(other) = fields
         .keys()
@@ -234,7 +234,7 @@ pub(super) fn allow_agents(value: &Value) -> Result<Vec<String>, String> {
         .iter()
         .find(|name| *name != "*" && AgentId::parse(name).is_err())
     {
-        Some(name) => Err(format!("{:?} is no agent's name", preview(name, 64))),
+        Some(name) => Err(format!("{:?} is not a valid agent name", preview(name, 64))),
         None => Ok(names),
     }
 }

@@ -56,11 +56,12 @@ impl Models {
         }
         let list = self.offered.join(", ");
         let shown = preview(model, 128);
-        Err(
-            Fault::params(path, format!("no model {shown:?}; offered are {list}"))
-                .hint("models are named provider/name; name one that is offered")
-                .with("offered", self.offered.clone()),
+        Err(Fault::params(
+            path,
+            format!("unknown model {shown:?}; the offered models are {list}"),
         )
+        .hint("models are named provider/name; name one that is offered")
+        .with("offered", self.offered.clone()))
     }
 
     fn offers(&self, model: &str) -> bool {
@@ -83,7 +84,7 @@ impl Models {
         }
         let (provider, _) = model.split_once('/')?;
         let why = (self.providers)(provider)?;
-        Some(format!("model {model} gives no answer: {why}"))
+        Some(format!("model {model} cannot answer: {why}"))
     }
 
     fn of<'a>(&'a self, definition: &'a AgentDefinition) -> &'a str {
@@ -194,7 +195,7 @@ impl Set {
             stem.is_some_and(|stem| stem == name)
         });
         if let Some(broken) = broken {
-            return fault.hint(format!("its file is not taken: {}", place_of(broken)));
+            return fault.hint(format!("its file is not valid: {}", place_of(broken)));
         }
         match nearest(name, &names) {
             Some(near) => fault.hint(format!("did you mean {near}?")),
@@ -425,7 +426,7 @@ impl Entry {
         };
         let file = self.file.as_deref().unwrap_or("its definition");
         if let Some(why) = &self.replaced_by_broken {
-            let hint = "put that file right (abide agents check FILE), or move it away".to_owned();
+            let hint = "repair that file (abide agents check FILE), or move it away".to_owned();
             return Err(refusal(why, hint));
         }
         match &self.untrusted {

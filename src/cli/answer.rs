@@ -40,7 +40,7 @@ impl Answer {
             if common.json {
                 print::object(&raw)?;
             } else if open.is_empty() {
-                print::note("no run asks anything");
+                print::note("no open questions");
             } else {
                 let now = Clock::system().now();
                 for question in &open {
@@ -56,7 +56,7 @@ impl Answer {
             }
             (None, [only]) => (only.id, first),
             (None, _) => {
-                return Err(Failure::usage("say which question is answered, and how")
+                return Err(Failure::usage("name the question and give its answer")
                     .hint("abide answer lists them: abide answer ID \"text\""));
             }
         };
@@ -116,7 +116,7 @@ pub(crate) fn find_open<I: Copy + Display + FromStr>(
         [id] => Ok(id),
         [] => Err(
             missing(format!("no open {what} has the id {}", line(wanted, 40)))
-                .hint(format!("see what there is: {list}")),
+                .hint(format!("list them: {list}")),
         ),
         _ => Err(
             missing(format!("more than one {what} ends in {}", line(wanted, 40))).hint(format!(
@@ -130,7 +130,7 @@ pub(crate) fn find_open<I: Copy + Display + FromStr>(
 pub(crate) fn show(question: &Question, now: Timestamp) -> String {
     let name = question.label.as_deref().unwrap_or(&question.title);
     let head = format!(
-        "{} asks ({} old, runs out in {})",
+        "{} asks ({} old, expires in {})",
         short(question.id),
         age(question.asked_at, now),
         span(question.expires_at.since(now)),

@@ -108,9 +108,9 @@ impl Show {
         let ids: Vec<ApprovalId> = open.iter().map(|approval| approval.id).collect();
         let id = find(&open, &self.approval)?;
         let Some(at) = ids.iter().position(|known| *known == id) else {
-            let message = format!("approval {id} is not open: it was decided, or ran out");
+            let message = format!("approval {id} is not open: it was decided or has expired");
             return Err(Failure::new(exit::NOT_FOUND, "not_found", message)
-                .hint("see what waits: abide approvals"));
+                .hint("list open approvals: abide approvals"));
         };
         if common.json {
             print::object(&raw["approvals"][at])?;
@@ -138,7 +138,7 @@ impl Resolve {
                 ));
             }
             (None, _) => {
-                return Err(Failure::usage("say which call is meant: several wait")
+                return Err(Failure::usage("name the approval: several are open")
                     .hint("abide approvals lists them"));
             }
         };
@@ -178,7 +178,7 @@ impl Resolve {
                 "agent" => format!("for agent {}", resolved.agent),
                 _ => format!("in session {}", resolved.session_key),
             };
-            let text = format!("from now on {whose}, too: {what}");
+            let text = format!("also applies from now on {whose}: {what}");
             for said in whole::lines(&text, print::notes_width()) {
                 print::note(&said);
             }
@@ -229,7 +229,7 @@ async fn remembered(link: &Link, common: &Common) -> Result<u8, Failure> {
         return Ok(0);
     }
     if page.remembered.is_empty() {
-        print::note("no decision counts for later calls; --remember makes one do so");
+        print::note("no decisions are remembered; allow or deny with --remember to keep one");
         return Ok(0);
     }
     let now = Clock::system().now();
@@ -283,7 +283,7 @@ impl Forget {
         } else if answer.forgotten {
             print::note("forgotten; next time you are asked again");
         } else {
-            print::note("it was forgotten before");
+            print::note("it was already forgotten");
         }
         Ok(0)
     }

@@ -48,13 +48,13 @@ fn version() -> &'static str {
 const AFTER: &str = "\
 A run or session is named by its id or key, the first or last digits of its id
 (4 or more), its label, or @last: the newest run that run, spawn or chat started
-from this terminal, or under the same ABIDE_TERMINAL. A run stands for its
-session where a session is wanted, and a session for its newest run.
+from this terminal, or with the same ABIDE_TERMINAL. A run names its
+session where a session is expected, and a session names its newest run.
 
 Exit codes: 0 ok, 1 error, 2 usage, 3 not found, 4 not ended yet, 5 timeout,
-6 cancelled, 7 interrupted, 8 needs a person, 9 refused, 10 no daemon, 11 auth;
-serve: 74 store, 75 folder, port or store held, 77 permissions,
-78 configuration, 79 to be started again";
+6 cancelled, 7 interrupted, 8 needs a user, 9 refused, 10 no daemon, 11 auth;
+serve: 74 store, 75 folder, port or store in use, 77 permissions,
+78 configuration, 79 restart needed";
 
 /// Options that every command takes.
 #[derive(Clone, Debug, Default, clap::Args)]

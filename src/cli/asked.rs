@@ -189,7 +189,7 @@ impl Asked {
         match self {
             Asked::Question(_) => "your answer (empty: later)",
             Asked::Approval(_) => "allow it? (yes or no; empty: later)",
-            Asked::Value(_) => "its value (is not shown; empty: later)",
+            Asked::Value(_) => "its value (hidden; empty: later)",
         }
     }
 
@@ -197,7 +197,7 @@ impl Asked {
     pub(crate) fn decided(&self, said: &str) -> String {
         let text = match self {
             Asked::Question(_) => format!("answered: {said}"),
-            Asked::Value(missing) => format!("given: {}", missing.name),
+            Asked::Value(missing) => format!("provided: {}", missing.name),
             Asked::Approval(approval) => {
                 let what = match decision(said) {
                     Some(Decision::Allow) => "allowed",
@@ -284,7 +284,7 @@ pub(crate) async fn how_closed(link: &Link, asked: &Asked) -> Result<&'static st
     Ok(match state.as_deref() {
         Some("allowed") => "allowed elsewhere",
         Some("denied") => "denied elsewhere",
-        Some("expired") => "it expired, which denies it",
+        Some("expired") => "expired, so it is denied",
         _ => "it expired, or was answered elsewhere",
     })
 }
@@ -327,7 +327,7 @@ impl Missing {
         let head = print::styled(print::HEAD, self.head());
         let why = line(&self.why, usize::MAX);
         format!(
-            "{head}\n  {why}\n  or let the daemon read it: abide env {} {}=@file:/PATH",
+            "{head}\n  {why}\n  or have the daemon read it from a file: abide env {} {}=@file:/PATH",
             short(self.run),
             self.name
         )

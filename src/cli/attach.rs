@@ -177,7 +177,7 @@ fn detached(target: &Named) -> u8 {
         Named::Session(key) => (key.to_string(), 0),
     };
     print::note(&format!(
-        "detached; the work goes on. Come back: abide attach {what}"
+        "detached; the work continues. Attach again: abide attach {what}"
     ));
     code
 }

@@ -45,7 +45,7 @@ impl Audit {
         }
         let page: Answer = link::read(&raw)?;
         if page.entries.is_empty() {
-            print::note("nothing was changed yet");
+            print::note("no changes recorded yet");
             return Ok(0);
         }
         let now = Clock::system().now();
@@ -65,7 +65,7 @@ impl Audit {
         }
         print::answer(&table.lines().join("\n"))?;
         if let Some(cursor) = &page.next_cursor {
-            let more = format!("older ones: abide audit --cursor {cursor}");
+            let more = format!("older entries: abide audit --cursor {cursor}");
             print::note(&styled(DIM, clean(&more)));
         }
         Ok(0)

@@ -55,7 +55,7 @@ impl Backup {
         ));
         let path = clean(&made.path);
         print::note(&format!(
-            "put it back: abide stop && abide restore {path} --force"
+            "restore it: abide stop && abide restore {path} --force"
         ));
         Ok(0)
     }

@@ -66,7 +66,7 @@ impl Cancel {
             } else {
                 print::answer(&summary(what, &done))?;
                 if self.all {
-                    print::note("until you begin new work there, no agent is asked again");
+                    print::note("no agent runs there until you start new work");
                 }
             }
             if !done.not_ended.is_empty() {
@@ -102,16 +102,16 @@ fn summary(what: &str, done: &Cancelled) -> String {
         lines.push(format!("cancelled: {}", list(&done.cancelled)));
     }
     if !done.already_ended.is_empty() {
-        lines.push(format!("had ended already: {}", list(&done.already_ended)));
+        lines.push(format!("already ended: {}", list(&done.already_ended)));
     }
     if !done.not_ended.is_empty() {
         lines.push(format!(
-            "marked to end, still at work: {}; see: abide ps",
+            "marked to end, still running: {}; see: abide ps",
             list(&done.not_ended)
         ));
     }
     if lines.is_empty() {
-        lines.push(format!("nothing was open in {what}"));
+        lines.push(format!("nothing to cancel in {what}"));
     }
     lines.join("\n")
 }

@@ -129,7 +129,7 @@ impl Change {
                 } else {
                     let session: Session = link::read(&raw)?;
                     print::note(&format!(
-                        "{} begins anew (generation {})",
+                        "{} is reset (generation {})",
                         session.key, session.generation
                     ));
                 }
@@ -197,8 +197,8 @@ impl Patch {
             request.cwd.is_some(),
         ];
         if !changes.contains(&true) {
-            return Err(Failure::usage("nothing to change was named")
-                .hint("name one: --title, --label, --model, --thinking, --cwd"));
+            return Err(Failure::usage("no change was given")
+                .hint("give at least one: --title, --label, --model, --thinking, --cwd"));
         }
         Ok(request)
     }

@@ -100,12 +100,12 @@ pub(crate) fn lines(
 /// Describes the effect of a change, beside its diff.
 fn told(change: &Change) -> String {
     let path = &change.path;
-    let reason = change.reason.as_deref().unwrap_or("no reason is given");
+    let reason = change.reason.as_deref().unwrap_or("no reason given");
     match &*change.effect {
         "creates" => format!("creates {path}:"),
         "changes" => format!("changes {path}:"),
-        "nothing" => format!("leaves {path} as it is now"),
-        "fails" => format!("would fail, as {path} is now: {reason}"),
+        "nothing" => format!("leaves {path} unchanged"),
+        "fails" => format!("would fail with the current {path}: {reason}"),
         _ => format!("{path}: no diff is shown: {reason}"),
     }
 }
@@ -153,7 +153,7 @@ pub(crate) fn in_short(approval: &Approval, now: Timestamp, columns: Option<usiz
     // The line does not show the written content, however short the path is.
     let is_part = approval.change.is_some() || WRITE.contains(&approval.tool.as_str());
     let hint = match is_part {
-        true => format!(" whole: abide approvals show {id}"),
+        true => format!(" details: abide approvals show {id}"),
         false => String::new(),
     };
     let Some(columns) = columns else {
@@ -163,7 +163,7 @@ pub(crate) fn in_short(approval: &Approval, now: Timestamp, columns: Option<usiz
     if !all.ends_with('…') && !is_part {
         return all;
     }
-    let hint = format!(" whole: abide approvals show {id}");
+    let hint = format!(" details: abide approvals show {id}");
     let room = columns.saturating_sub(hint.len());
     let head = line(&head, usize::MAX);
     let least = unicode_width::UnicodeWidthStr::width(head.as_str()) + 1;

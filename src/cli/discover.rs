@@ -92,10 +92,8 @@ impl Where {
             .or_else(|| env::home_dir().map(|home| home.join(".local/state")));
         match state {
             Some(state) => Ok(state.join("abide")),
-            None => Err(
-                Failure::usage("there is no home folder to keep the state in")
-                    .hint("name a folder: --state-dir DIR or ABIDE_STATE_DIR"),
-            ),
+            None => Err(Failure::usage("the home folder for the state is unknown")
+                .hint("name a folder: --state-dir DIR or ABIDE_STATE_DIR")),
         }
     }
 
@@ -192,7 +190,7 @@ impl Where {
         match named.iter().find(|(_, is_named)| *is_named) {
             None => Ok(()),
             Some((flag, _)) => Err(Failure::usage(format!(
-                "{command} has a daemon and a folder of its own; leave {flag} away"
+                "{command} uses its own daemon and folder; omit {flag}"
             ))),
         }
     }
@@ -253,7 +251,7 @@ impl Where {
         let url = url.trim_end_matches('/').to_owned();
         if !url.starts_with("http://") {
             return Err(Failure::usage(format!(
-                "{url} is no address of a daemon: it must begin with http://"
+                "{url} is not a daemon address: it must begin with http://"
             )));
         }
         let endpoint = endpoint(folder)?.filter(|endpoint| endpoint.url == url);
@@ -265,7 +263,7 @@ impl Where {
                 return Err(Failure::new(
                     exit::AUTH,
                     "unauthorized",
-                    format!("there is no token for {url}"),
+                    format!("no token is known for {url}"),
                 )
                 .hint("name it: --token-file FILE or ABIDE_TOKEN_FILE"));
             }
@@ -342,12 +340,15 @@ fn gone(folder: &Path, endpoint: &Endpoint) -> Failure {
         exit::NO_DAEMON,
         NO_DAEMON,
         format!(
-            "the daemon on {} (process {}) is gone without a stop; what it was told is kept",
+            "the daemon on {} (process {}) was killed or crashed; all accepted work is kept",
             folder.display(),
             endpoint.pid
         ),
     )
-    .hint(format!("its runs go on when you {}", start_command(folder)))
+    .hint(format!(
+        "its runs resume when you {}",
+        start_command(folder)
+    ))
 }
 
 /// How to start a daemon on `folder`, as a sentence with the command.

@@ -49,7 +49,7 @@ impl Doctor {
         let settings = config.clone();
         let look = tokio::task::spawn_blocking(move || offline::look(&state, &config, fix))
             .await
-            .map_err(|error| Failure::local("the folder was not looked at", error))?;
+            .map_err(|error| Failure::local("the folder could not be checked", error))?;
         findings.extend(look.findings);
         let mut models = BTreeSet::from([settings.model.clone()]);
         models.extend(settings.fallback_models.iter().cloned());
@@ -86,7 +86,7 @@ fn configuration(file: Option<PathBuf>) -> (Config, Vec<Finding>) {
                     Health::Warn,
                     format!("{name}: {}", loaded.warnings.join("; ")),
                 )
-                .fix("correct the names; what is not known is left as it is"),
+                .fix("correct the names; unknown settings have no effect"),
             };
             (loaded.config, vec![finding])
         }

@@ -64,7 +64,7 @@ impl EnvOf {
         if self.given.is_empty() {
             if run.env.is_empty() {
                 print::note(
-                    "nothing but what every program gets: see env.pass in docs/environment.md",
+                    "only the variables that every program gets: see env.pass in docs/environment.md",
                 );
             }
             for row in rows(&run) {
@@ -74,9 +74,12 @@ impl EnvOf {
         }
         let lacks: Vec<&str> = missing(&run).map(|one| one.name.as_str()).collect();
         print::note(&match lacks.is_empty() {
-            true => format!("taken; run {} goes on: abide wait {0}", short(run.run_id)),
+            true => format!(
+                "accepted; run {} continues: abide wait {0}",
+                short(run.run_id)
+            ),
             false => format!(
-                "taken; run {} still lacks {}",
+                "accepted; run {} still lacks {}",
                 short(run.run_id),
                 lacks.join(", ")
             ),
@@ -124,7 +127,7 @@ async fn lacking(link: &Link, common: &Common) -> Result<u8, Failure> {
         return Ok(0);
     }
     if runs.is_empty() {
-        print::note("no run holds still for a value");
+        print::note("no run is paused for a missing value");
     }
     for run in runs {
         let what = run.label.as_deref().unwrap_or(&run.title);

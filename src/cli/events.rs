@@ -83,7 +83,7 @@ impl Events {
                     } else {
                         let more = if picture.more { " and more" } else { "" };
                         print::note(&format!(
-                            "{} open runs{more} at cursor {}; what happens from here on:",
+                            "{} open runs{more} at cursor {}; events from here on:",
                             picture.runs.len(),
                             picture.cursor
                         ));
@@ -103,7 +103,9 @@ impl Events {
             }
         }
         if let Some(cursor) = cursor {
-            print::note(&format!("go on from here: abide events --since {cursor}"));
+            print::note(&format!(
+                "continue from here: abide events --since {cursor}"
+            ));
         }
         Ok(0)
     }

@@ -43,7 +43,7 @@ impl Interrupt {
     pub(crate) fn new() -> Result<Interrupt, Failure> {
         signal(SignalKind::interrupt())
             .map(Interrupt)
-            .map_err(|error| Failure::local("Ctrl-C cannot be watched for", error))
+            .map_err(|error| Failure::local("cannot handle Ctrl-C", error))
     }
 
     /// Waits until Ctrl-C is pressed.
@@ -152,7 +152,7 @@ pub(crate) async fn follow(
             biased;
             () = interrupt.pressed() => match turn {
                 Some(run) if cancelling.is_none() => {
-                    let text = "stopping the turn … (Ctrl-C once more: leave it at work)";
+                    let text = "stopping the turn … (Ctrl-C again: detach, and it continues)";
                     follow.live.note(&print::styled(print::DIM, text));
                     cancelling = Some(Box::pin(cancel(place, run, &is_sent)));
                 }
@@ -175,7 +175,7 @@ pub(crate) async fn follow(
             },
             cancelled = heard(&mut cancelling) => {
                 if let Err(failure) = cancelled {
-                    follow.live.note(&format!("the turn goes on: {failure}"));
+                    follow.live.note(&format!("the turn was not stopped: {failure}"));
                     cancelling = None;
                     is_sent.set(false);
                 }

@@ -29,14 +29,14 @@ const GROUPS: [(&str, &[&str]); 4] = [
         ],
     ),
     (
-        "See what became of it",
+        "See progress and results",
         &[
             "ps", "top", "wait", "attach", "logs", "history", "inbox", "sessions", "events",
             "usage",
         ],
     ),
     (
-        "Keep the daemon",
+        "Run the daemon",
         &[
             "serve", "status", "stop", "doctor", "backup", "restore", "config", "audit",
         ],
@@ -86,7 +86,7 @@ fn overview(command: &Command) -> String {
     }
     push(&mut page, &format!("{head}Options:{head:#}\n"));
     for (flags, about) in [
-        ("--json", "Answer as JSON, one object a line"),
+        ("--json", "Print JSON, one object per line"),
         (
             "-h, --help",
             "Print help, also of a command: abide run --help",

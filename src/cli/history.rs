@@ -66,12 +66,12 @@ impl History {
             .map(|entry| show(entry, now, self.full))
             .collect();
         if texts.is_empty() {
-            print::note("nothing was said yet");
+            print::note("no messages yet");
         } else {
             print::answer(&texts.join("\n"))?;
         }
         if let Some(first) = page.messages.first().filter(|_| page.truncated) {
-            print::note(&format!("what was said earlier: --before {}", first.seq));
+            print::note(&format!("earlier messages: --before {}", first.seq));
         }
         Ok(0)
     }
@@ -117,7 +117,7 @@ pub(crate) fn show(message: &Message, now: Timestamp, full: bool) -> String {
         };
     }
     if message.truncated {
-        let rest = "(it is longer than a page of the history may be)";
+        let rest = "(cut: longer than the limit of a history page)";
         text.push_str(&print::styled(print::DIM, rest));
         text.push('\n');
     }

@@ -113,9 +113,9 @@ async fn last(link: &Link) -> Result<RunId, Failure> {
         None => Err(Failure::new(
             exit::NOT_FOUND,
             "not_found",
-            format!("no run that is kept was started {}", origin::here()),
+            format!("no kept run was started {}", origin::here()),
         )
-        .hint("start one: abide run \"what is to be done\"; or name one of: abide ps --all")
+        .hint("start one: abide run \"TASK\"; or choose one from: abide ps --all")
         .hint("scripts that share their runs set the same ABIDE_TERMINAL=NAME")),
     }
 }
@@ -243,7 +243,7 @@ async fn only(link: &Link, text: &str, mut found: Vec<Match>) -> Result<Match, F
             let mut failure = Failure::new(
                 exit::USAGE,
                 "ambiguous",
-                format!("{count} runs or sessions are called {text:?}; nothing was done"),
+                format!("{count} runs or sessions match {text:?}; nothing was done"),
             )
             .hint("name one by its id or key:");
             for one in found.iter().take(LISTED) {
@@ -289,7 +289,7 @@ async fn missing(link: &Link, text: &str) -> Result<Failure, Failure> {
     let failure = Failure::new(
         exit::NOT_FOUND,
         "not_found",
-        format!("no run or session is called {text:?}"),
+        format!("no run or session matches {text:?}"),
     );
     let request = ListRuns {
         limit: PageSize(PAGE_LIMIT),
@@ -314,7 +314,7 @@ async fn missing(link: &Link, text: &str) -> Result<Failure, Failure> {
         return Ok(failure.hint(format!("did you mean {}?", text::line(name, 60))));
     }
     if runs.is_empty() && sessions.is_empty() {
-        return Ok(failure.hint("there is no run yet"));
+        return Ok(failure.hint("there are no runs yet"));
     }
     let recent: Vec<String> = runs
         .iter()
@@ -328,7 +328,7 @@ async fn missing(link: &Link, text: &str) -> Result<Failure, Failure> {
         true => failure,
         false => failure.hint(format!("the most recent runs: {}", recent.join(", "))),
     };
-    Ok(failure.hint("see what there is: abide ps --all, abide sessions --all"))
+    Ok(failure.hint("list them: abide ps --all, abide sessions --all"))
 }
 
 /// The name that is most similar to `wanted`, if one is similar enough.

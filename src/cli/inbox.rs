@@ -89,7 +89,7 @@ impl Inbox {
         }
         if !common.json {
             match (shown, self.ack) {
-                (0, _) => print::note("nothing waits in this inbox"),
+                (0, _) => print::note("this inbox is empty"),
                 (_, true) => print::note(&format!("acknowledged: {shown}")),
                 (_, false) => {}
             }

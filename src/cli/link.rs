@@ -87,12 +87,12 @@ fn speaks(endpoint: &Endpoint) -> Result<(), Failure> {
         "protocol",
         format!(
             "the daemon (version {theirs}) speaks protocol {protocol}, this program (version \
-             {own}) speaks {PROTOCOL}; nothing was asked"
+             {own}) speaks {PROTOCOL}; no request was sent"
         ),
     )
     .hint(format!(
         "use the program of version {theirs}, or run the daemon of this one: kill {} && abide \
-         serve --detach (whatever it was told is kept)",
+         serve --detach (all accepted work is kept)",
         endpoint.pid
     )))
 }
@@ -138,7 +138,7 @@ async fn connect(way: &Way) -> Result<Result<Client, ClientError>, Failure> {
 pub(crate) fn read<R: DeserializeOwned>(answer: &Value) -> Result<R, Failure> {
     R::deserialize(answer).map_err(|error| {
         Failure::local("the daemon's answer cannot be read", error)
-            .hint("--json shows it as it came")
+            .hint("--json prints it unparsed")
     })
 }
 
@@ -155,7 +155,7 @@ pub(crate) async fn find_again(
     mut say: impl FnMut(&str),
 ) -> Result<Link, Failure> {
     say(&format!(
-        "the link to the daemon was lost; looking for it again for up to {} s",
+        "the connection to the daemon was lost; retrying for up to {} s",
         SEARCH.as_secs()
     ));
     let clock = Clock::system();
@@ -170,7 +170,7 @@ pub(crate) async fn find_again(
         if !is_announced && let Some(folder) = place.stopped() {
             is_announced = true;
             say(&format!(
-                "the daemon was stopped; what it was told is kept, and its runs go on when you {}",
+                "the daemon was stopped; all accepted work is kept, and its runs resume when you {}",
                 start_command(&folder)
             ));
         }
@@ -188,7 +188,7 @@ fn given_up(gone: Failure) -> Failure {
     let kept = if is_said {
         ""
     } else {
-        "; what it was told is kept"
+        "; all accepted work is kept"
     };
     let message = format!(
         "the daemon has not come back for {} s: {}{kept}",
@@ -214,17 +214,17 @@ fn failure(error: ClientError, target: &Target) -> Failure {
         ClientError::NoDaemon { url, .. } => {
             let text = match &target.endpoint {
                 Some(endpoint) => format!("process {} does not answer at", endpoint.pid),
-                None => "no daemon answers at".to_owned(),
+                None => "cannot connect to a daemon at".to_owned(),
             };
             Failure::new(code, NO_DAEMON, format!("{text} {url}"))
-                .hint("see how it is: abide status; start one: abide serve --detach")
+                .hint("check it: abide status; start one: abide serve --detach")
         }
         ClientError::Unauthorized { url } => Failure::new(
             exit::AUTH,
             "unauthorized",
-            format!("the daemon at {url} does not take this token"),
+            format!("the daemon at {url} rejected this token"),
         )
-        .hint("use the one of its state folder: --state-dir DIR or --token-file FILE"),
+        .hint("use the token of its state folder: --state-dir DIR or --token-file FILE"),
         ClientError::LinkLost(_) => Failure::new(code, LOST, error.to_string())
             .hint("what the daemon accepted is kept; see it with: abide ps"),
         ClientError::Rpc(fault) => {
@@ -239,8 +239,8 @@ fn failure(error: ClientError, target: &Target) -> Failure {
             code,
             "forbidden",
             format!(
-                "{url} serves the user who started the daemon, and root, but no tool server, \
-                 nothing that a program of a run has left behind, and no process whose origin is \
+                "{url} accepts the user who started the daemon, and root, but no tool server, \
+                 no process that a run's program left behind, and no process whose origin is \
                  unknown"
             ),
         )
@@ -298,7 +298,7 @@ mod tests {
         assert_eq!(failure.code, exit::NO_DAEMON);
         assert_eq!(
             failure.message,
-            "the daemon has not come back for 60 s: no daemon runs on /state; what it was told \
+            "the daemon has not come back for 60 s: no daemon runs on /state; all accepted work \
              is kept"
         );
         assert_eq!(failure.hints, ["start it: abide serve --detach"]);

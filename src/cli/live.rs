@@ -317,7 +317,7 @@ impl<'a> Live<'a> {
                 return Ok(());
             }
             _ if open.is_too_early(said) => {
-                self.note("nothing was decided: there is more of it, which Enter shows");
+                self.note("not decided yet: press Enter to see the rest first");
                 self.ask_again(open).await;
                 return Ok(());
             }
@@ -326,7 +326,7 @@ impl<'a> Live<'a> {
         match open.asked.answer(&self.watch.link, said).await {
             Ok(true) => self.note(&open.asked.decided(said)),
             Ok(false) => {
-                self.note("say yes or no");
+                self.note("answer yes or no");
                 self.ask_again(open).await;
             }
             // It expired, another client answered first, or the file has changed since: if it is
@@ -343,7 +343,7 @@ impl<'a> Live<'a> {
             }
             // The daemon went away just now: it is asked again.
             Err(lost) if link::is_broken(&lost) || lost.kind == "unavailable" => {
-                self.note("that was not heard; it is asked again");
+                self.note("the answer was not delivered; asking again");
                 if let Some(person) = &mut self.person {
                     person.was_not_heard(open.asked.id());
                 }

@@ -94,15 +94,15 @@ impl List {
         }
         if page.memories.is_empty() {
             let what = match &self.namespace {
-                Some(name) => format!("nothing is kept in {}", clean(name)),
-                None => "no agent keeps anything yet".to_owned(),
+                Some(name) => format!("no memories in {}", clean(name)),
+                None => "no memories yet".to_owned(),
             };
             print::note(&line(&what, print::note_room(0)));
             return Ok(0);
         }
         show(&page.memories)?;
         if page.next_cursor.is_some() {
-            print::note("there are older ones: --limit shows more, abide memory search finds them");
+            print::note("older memories exist: show more with --limit, or use abide memory search");
         }
         Ok(0)
     }
@@ -148,7 +148,7 @@ async fn delete(link: &Link, common: &Common, wanted: &[String]) -> Result<u8, F
         print::object(&raw)?;
     } else {
         for id in &answer.deleted {
-            print::note(&format!("{} is gone", short(id)));
+            print::note(&format!("deleted: {}", short(id)));
         }
     }
     let missing: Vec<String> = ids
@@ -161,7 +161,7 @@ async fn delete(link: &Link, common: &Common, wanted: &[String]) -> Result<u8, F
         false => {
             let message = format!("no memory {}", missing.join(", "));
             Err(Failure::new(exit::NOT_FOUND, "not_found", message)
-                .hint("see what there is: abide memory"))
+                .hint("list memories: abide memory"))
         }
     }
 }
@@ -204,7 +204,7 @@ fn show(memories: &[Kept]) -> Result<(), Failure> {
 /// Formats a memory under its id, namespace and age.
 fn lines(memory: &Kept, now: Timestamp) -> String {
     let from = match &*memory.source {
-        "compaction" => ", of a shortened conversation",
+        "compaction" => ", from a compacted conversation",
         _ => "",
     };
     let head = format!(

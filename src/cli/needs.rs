@@ -122,7 +122,7 @@ fn of_review(run: &Run) -> Need {
     Need {
         id: run.run_id.0,
         is_prompted: false,
-        text: format!("{message}\n  look at it: abide review; settle it: {command}"),
+        text: format!("{message}\n  inspect it: abide review; resolve it: {command}"),
         json: json!({
             "kind": "review", "runId": run.run_id, "message": message, "command": command,
         }),

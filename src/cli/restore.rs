@@ -40,7 +40,7 @@ impl Restore {
                 format!("there is no file {file}; nothing was changed"),
             )
             .hint(format!(
-                "backups without a name of their own are in {}",
+                "backups that were made without a path are in {}",
                 state.join("backups").display()
             )));
         }
@@ -66,14 +66,14 @@ impl Restore {
         ))?;
         if placed.open_runs + placed.pending_announces > 0 {
             print::note(&format!(
-                "the next start carries on {} open runs and tells {} results again",
+                "the next start resumes {} open runs and delivers {} results again",
                 placed.open_runs, placed.pending_announces
             ));
         }
-        print::note("clients that follow events take a snapshot: the store has a new id");
+        print::note("clients that follow events get a new snapshot: the store has a new id");
         if let Some(aside) = &placed.set_aside {
             let aside = clean(&aside.display().to_string());
-            print::note(&format!("the store that was there is now\n  {aside}"));
+            print::note(&format!("the previous store is now\n  {aside}"));
         }
         print::note("start it: abide serve --detach");
         Ok(0)

@@ -56,7 +56,7 @@ impl Review {
             return list(&link, common).await;
         };
         if self.result.is_some() && said != Said::Done {
-            return Err(Failure::usage("only what is done has a --result"));
+            return Err(Failure::usage("--result is valid only with done"));
         }
         let run_id = ids::run(&link, named).await?;
         let run = ids::details(&link, run_id).await?;
@@ -79,7 +79,7 @@ impl Review {
         print::note(&match said {
             Said::Abort => format!("run {} has ended", short(run.run_id)),
             _ if !run.reviews.is_empty() => format!(
-                "taken; run {} has {} more to settle: abide review",
+                "recorded; run {} has {} more open reviews: abide review",
                 short(run.run_id),
                 run.reviews.len()
             ),
@@ -105,10 +105,10 @@ fn step(run: &Run, named: Option<u32>) -> Result<StepId, Failure> {
                 run.state
             ),
         )
-        .hint("see what does: abide review")),
+        .hint("list open reviews: abide review")),
         (None, [only]) => Ok(only.step_id),
         (None, _) => Err(Failure::usage(format!(
-            "several calls of run {} wait, steps {}",
+            "several calls of run {} need a review: steps {}",
             short(run.run_id),
             waiting()
         ))
@@ -118,12 +118,9 @@ fn step(run: &Run, named: Option<u32>) -> Result<StepId, Failure> {
             None => Err(Failure::new(
                 exit::NOT_FOUND,
                 "not_found",
-                format!(
-                    "step {seq} of run {} waits for no review",
-                    short(run.run_id)
-                ),
+                format!("step {seq} of run {} needs no review", short(run.run_id)),
             )
-            .hint(format!("these do: {}", waiting()))),
+            .hint(format!("steps that need one: {}", waiting()))),
         },
     }
 }
@@ -159,7 +156,7 @@ fn show(run: &Run, now: Timestamp) -> String {
         out.push_str(&format!("\n{}", call(review, now)));
     }
     out.push_str(&format!(
-        "\n  look whether it has happened, then: abide review {} done|not-done|abort\n",
+        "\n  check whether it has happened, then: abide review {} done|not-done|abort\n",
         short(run.run_id)
     ));
     out
@@ -168,7 +165,7 @@ fn show(run: &Run, now: Timestamp) -> String {
 /// Formats one call with its exact arguments.
 fn call(review: &OpenReview, now: Timestamp) -> String {
     let what = format!(
-        "step {}, {}, was at work when the daemon was killed; begun {} ago",
+        "step {}, {}, was running when the daemon was killed; started {} ago",
         review.seq,
         review.tool,
         age(review.started_at, now)

@@ -110,9 +110,13 @@ pub(crate) async fn below(link: &Link, run: &shapes::Run) -> Result<(), Failure>
         .filter(|other| other.run_id != run.run_id && !tree::is_ended(&other.state))
         .count();
     if open > 0 && tree::is_ended(&run.state) {
-        let runs = if open == 1 { "run goes" } else { "runs go" };
+        let runs = if open == 1 {
+            "descendant is"
+        } else {
+            "descendants are"
+        };
         print::note(&format!(
-            "{open} {runs} on below it: abide ps --tree {}",
+            "{open} {runs} still open: abide ps --tree {}",
             text::short(run.run_id)
         ));
     }

@@ -87,7 +87,7 @@ async fn reply(link: &Link, common: &Common, request: &Request) -> Result<Option
             raw = &mut saying => return raw.map(Some),
             _ = looks.tick() => {
                 if needs.announce(link, &keys, print::note).await? {
-                    print::note("the message stays, and is answered once that is given");
+                    print::note("the message is kept, and is answered once the request is resolved");
                     return Ok(None);
                 }
             }
@@ -114,11 +114,11 @@ fn show(sent: &Sent) -> Result<(), Failure> {
         format!("; its reply: abide wait {}", text::short(run))
     });
     print::note(&match (&*sent.status, sent.delivered, &sent.error) {
-        ("delivered", ..) => format!("stands in {key}; nobody answers in a client's session"),
-        ("ok", ..) => format!("{key} has nothing to say to it"),
+        ("delivered", ..) => format!("delivered to {key}; a client's session does not reply"),
+        ("ok", ..) => format!("{key} chose not to reply"),
         ("accepted", ..) => format!("accepted by {key}{again}"),
-        ("pending", true, _) => format!("{key} is at it, no reply yet{again}"),
-        ("pending", false, _) => format!("{key} is busy, the message waits{again}"),
+        ("pending", true, _) => format!("{key} is working on it, no reply yet{again}"),
+        ("pending", false, _) => format!("{key} is busy, the message is queued{again}"),
         (status, _, Some(error)) => {
             format!(
                 "{key}: the turn ended {status}: {}",

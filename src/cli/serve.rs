@@ -65,7 +65,7 @@ impl Serve {
             // have no process id here.
             match rustix::process::setsid() {
                 Ok(_) | Err(rustix::io::Errno::PERM) => {}
-                Err(error) => return Err(Failure::local("no session of its own", error)),
+                Err(error) => return Err(Failure::local("cannot detach from the terminal", error)),
             }
         }
         if let Some(note) = start::empty_store(&common.place.state_dir_to_serve()?)
@@ -94,9 +94,7 @@ impl Serve {
             Err(daemon::Failure::Store(why))
                 if !self.background && !self.again && offline::is_to_be_repaired(&state) =>
             {
-                print::note(&format!(
-                    "{why}; starting once more, to have the store repaired"
-                ));
+                print::note(&format!("{why}; restarting to repair the store"));
                 return Err(start_again(Some("--again")));
             }
             Err(failure) => {
@@ -138,12 +136,12 @@ impl Serve {
             return Ok(0);
         }
         print::answer(&format!(
-            "abide runs already: process {}, {}",
+            "abide is already running: process {}, {}",
             endpoint.pid, endpoint.url
         ))?;
         if self.config.is_some() || self.listen.is_some() {
             print::note(
-                "it goes on with what it was started with; for other settings: abide stop, then \
+                "it keeps the settings it was started with; for other settings: abide stop, then \
                  start it again",
             );
         }
@@ -181,7 +179,7 @@ impl Serve {
                 "abide is up: process {}, {}",
                 endpoint.pid, endpoint.url
             ))?;
-            print::note(&format!("log {}; end it with: abide stop", log.display()));
+            print::note(&format!("log {}; stop it with: abide stop", log.display()));
             going_on(&Where::folder(&plan.state_dir)).await;
         }
         Ok(0)
@@ -198,8 +196,8 @@ async fn going_on(place: &Where) {
         let open = counts.running + counts.queued + counts.paused + counts.settling;
         if open > 0 {
             let runs = match open {
-                1 => "run goes on where it was left",
-                _ => "runs go on where they were left",
+                1 => "run continues where it stopped",
+                _ => "runs continue where they stopped",
             };
             print::note(&format!("{open} {runs}: abide ps"));
         }
@@ -217,7 +215,7 @@ fn start_again(with: Option<&str>) -> Failure {
         format!("{} cannot be started again", program.display()),
         error,
     )
-    .hint("what it was told is kept and goes on with the next start: abide serve --detach")
+    .hint("all accepted work is kept and continues with the next start: abide serve --detach")
 }
 
 /// The effective settings: those of the file `named`, else of the default one, overridden by
@@ -260,7 +258,7 @@ fn announce(ready: &Ready, config: Option<&Path>, json: bool) {
     ];
     if ready.restored > 0 {
         lines.push(format!(
-            "  runs     {} go on, {} of them were in the middle of a turn",
+            "  runs     {} continue, {} of them were in the middle of a turn",
             ready.restored, ready.resumed
         ));
     }

@@ -120,7 +120,7 @@ impl Sessions {
         } else if self.all {
             "no sessions; start one: abide chat"
         } else {
-            "no sessions; start one: abide chat; those of other sessions: abide sessions --all"
+            "no sessions; start one: abide chat; include spawned ones: abide sessions --all"
         }
     }
 }

@@ -22,7 +22,7 @@ pub(crate) struct Ends {
 }
 
 fn listen(kind: SignalKind) -> Result<Signal, Failure> {
-    signal(kind).map_err(|error| Failure::local("signals cannot be watched for", error))
+    signal(kind).map_err(|error| Failure::local("cannot handle signals", error))
 }
 
 /// Exit code of shells for a program that was ended by this signal: 128 + its number.

@@ -109,15 +109,11 @@ async fn list(link: &Link, common: &Common) -> Result<u8, Failure> {
     for skill in &listing.skills {
         for hidden in &skill.shadowed {
             let file = hidden.file.as_deref().unwrap_or(&hidden.source);
-            print::note(&format!("{} hides {}", clean(&skill.path), clean(file)));
+            print::note(&format!("{} shadows {}", clean(&skill.path), clean(file)));
         }
     }
     for aside in &listing.rejected {
-        print::note(&format!(
-            "{} {}",
-            styled(BAD, "not taken:"),
-            place_of(aside)
-        ));
+        print::note(&format!("{} {}", styled(BAD, "rejected:"), place_of(aside)));
     }
     print::note(&styled(
         DIM,
@@ -193,7 +189,7 @@ fn page(skill: &Skill) -> Vec<String> {
         say("note", warning);
     }
     for hidden in &skill.shadowed {
-        say("hides", hidden.file.as_deref().unwrap_or(&hidden.source));
+        say("shadows", hidden.file.as_deref().unwrap_or(&hidden.source));
     }
     lines
 }
@@ -240,7 +236,7 @@ fn check(paths: &[PathBuf], strict: bool, common: &Common) -> Result<u8, Failure
             false => return Err(nothing_at(path, "there is no such file or folder")),
         };
         if found.is_empty() {
-            return Err(nothing_at(path, "no folder in it holds a SKILL.md"));
+            return Err(nothing_at(path, "no folder in it contains a SKILL.md"));
         }
         for found in &found {
             all_good &= told(found, strict, &host, common)?;
@@ -269,13 +265,13 @@ fn told(found: &Found, strict: bool, host: &Host, common: &Common) -> Result<boo
     match &found.outcome {
         Err(broken) => {
             let reason = at(&file, broken.line, &broken.reason);
-            print::answer(&format!("{} {reason}", styled(BAD, "no")))?;
+            print::answer(&format!("{} {reason}", styled(BAD, "invalid")))?;
         }
         Ok(skill) => {
             let word = if passes {
                 styled(GOOD, "ok")
             } else {
-                styled(BAD, "no")
+                styled(BAD, "invalid")
             };
             let name = clean(&skill.name);
             print::answer(&format!("{word} {}: skill {name}", clean(&file)))?;

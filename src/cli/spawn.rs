@@ -157,7 +157,7 @@ impl Work {
             Some(folder) => std::path::absolute(&folder)
                 .map_err(|error| Failure::local(folder.display(), error))?,
             None => std::env::current_dir()
-                .map_err(|error| Failure::local("the current folder is not there", error))?,
+                .map_err(|error| Failure::local("the current folder does not exist", error))?,
         };
         let cwd = folder.into_os_string().into_string().map_err(|folder| {
             Failure::usage(format!(
@@ -253,7 +253,7 @@ pub(crate) fn task(given: String) -> Result<String, Failure> {
     if given != "-" {
         if given.trim().is_empty() {
             return Err(Failure::usage("the text is empty")
-                .hint("say what is to be done, or - to read it from standard input"));
+                .hint("give the text, or - to read it from standard input"));
         }
         return Ok(given);
     }
@@ -262,7 +262,7 @@ pub(crate) fn task(given: String) -> Result<String, Failure> {
         .read_to_string(&mut text)
         .map_err(|error| Failure::local("the task on standard input", error))?;
     if text.trim().is_empty() {
-        return Err(Failure::usage("standard input holds no task"));
+        return Err(Failure::usage("standard input is empty"));
     }
     Ok(text)
 }

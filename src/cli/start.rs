@@ -66,10 +66,10 @@ pub(crate) async fn link(place: &Where, forbidden: bool) -> Result<Link, Failure
     let may = !forbidden && std::io::stdin().is_terminal() && print::notes_are_watched();
     match Link::open(place).await {
         Err(failure) if failure.code == exit::NO_DAEMON && may => {
-            print::note("no daemon is there; starting one");
+            print::note("no daemon is running; starting one");
             let started = usual(place).await?;
             print::note(&format!(
-                "abide is up: process {}, {}; end it with: abide stop",
+                "abide is up: process {}, {}; stop it with: abide stop",
                 started.pid, started.url
             ));
             Link::open(place).await
@@ -101,9 +101,9 @@ pub(crate) async fn start(plan: &Plan) -> Result<Started, Failure> {
         Err(failure)
             if failure.code == exit::STORE && offline::is_to_be_repaired(&plan.state_dir) =>
         {
-            print::note("the store is damaged; starting once more, to have it repaired");
+            print::note("the store is damaged; restarting to repair it");
             let started = start_once(plan).await?;
-            print::note("what could be read was kept; see what was not: abide doctor");
+            print::note("readable data was kept; see what was lost: abide doctor");
             Ok(started)
         }
         started => started,
@@ -116,8 +116,8 @@ pub(crate) fn empty_store(state: &Path) -> Option<String> {
         let backup = offline::newest_copy(state);
         let backup = backup.map_or("FILE".to_owned(), |path| path.display().to_string());
         format!(
-            "note: the store of {} is gone; a new, empty one is made.\n\
-             To put a backup back: abide stop && abide restore {backup} --force",
+            "note: the store of {} is missing; a new, empty one is created.\n\
+             To restore a backup: abide stop && abide restore {backup} --force",
             state.display()
         )
     })
@@ -159,7 +159,7 @@ async fn start_once(plan: &Plan) -> Result<Started, Failure> {
     loop {
         let ended = process
             .try_wait()
-            .map_err(|error| Failure::local("the new daemon cannot be watched", error))?;
+            .map_err(|error| Failure::local("cannot check the new daemon's process", error))?;
         if let Some(status) = ended {
             return Err(ended_early(&log, before, status.code()));
         }
@@ -266,7 +266,7 @@ fn ended_early(log: &Path, before: u64, code: Option<i32>) -> Failure {
         .map_or("", |(_, last)| last.trim());
     let code = code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1);
     let message = if said.is_empty() {
-        "the daemon ended while it was starting and said nothing".to_owned()
+        "the daemon ended during its start without a message".to_owned()
     } else {
         format!("the daemon did not start: {said}")
     };

@@ -29,7 +29,7 @@ impl Status {
         let own = env!("CARGO_PKG_VERSION");
         if status.version != own {
             print::note(&format!(
-                "this program is version {own}; to run that: abide stop && abide serve --detach"
+                "this program is version {own}; to run that version: abide stop && abide serve --detach"
             ));
         }
         Ok(0)
@@ -49,7 +49,7 @@ fn show(status: &Answer, state: &Path) -> String {
     .map(|(count, state)| format!("{count} {state}"))
     .collect();
     let runs = match runs.is_empty() {
-        true => "none under way".to_owned(),
+        true => "none open".to_owned(),
         false => runs.join(", "),
     };
     let mut lines = vec![
@@ -76,7 +76,7 @@ fn show(status: &Answer, state: &Path) -> String {
     for provider in &status.providers {
         if let Some(problem) = &provider.problem {
             lines.push(format!(
-                "  provider {} cannot be asked: {problem}",
+                "  provider {} is not usable: {problem}",
                 provider.name
             ));
         }
@@ -86,14 +86,11 @@ fn show(status: &Answer, state: &Path) -> String {
         let Some(health) = &provider.health else {
             continue;
         };
-        let why = health.reason.as_deref().unwrap_or("no reason is known");
+        let why = health.reason.as_deref().unwrap_or("reason unknown");
         let state = match (&*health.state, health.until) {
             ("ok", _) => continue,
             ("paused", Some(until)) => {
-                format!(
-                    "takes no requests, asked again in {}",
-                    span(until.since(now))
-                )
+                format!("takes no requests, retried in {}", span(until.since(now)))
             }
             (state, _) => state.to_owned(),
         };
@@ -113,7 +110,7 @@ fn show(status: &Answer, state: &Path) -> String {
     if counts.pending_announces > 0 {
         let waiting = counts.pending_announces;
         lines.push(format!(
-            "  results  {waiting} wait to be told; see: abide inbox --undelivered"
+            "  results  {waiting} not delivered yet; see: abide inbox --undelivered"
         ));
     }
     let waits = |count: u64, one: &str, more: &str, see: &str| {
@@ -173,7 +170,7 @@ mod tests {
           socket   /s/abide.sock
           state    /s
           agent    build with offline/search
-          runs     none under way
+          runs     none open
         ");
         insta::assert_snapshot!(status(1, 3), @"
         abide 1.2.3 is ready: process 7, up 61s
@@ -182,7 +179,7 @@ mod tests {
           state    /s
           agent    build with offline/search
           runs     1 running, 2 queued
-          results  3 wait to be told; see: abide inbox --undelivered
+          results  3 not delivered yet; see: abide inbox --undelivered
         ");
     }
 }

@@ -48,7 +48,7 @@ impl Steer {
         }
         let said: Steered = link::read(&raw)?;
         print::note(&format!(
-            "said; the next model call of {} sees it",
+            "sent; the next model call of {} sees it",
             text::short(said.run_id)
         ));
         Ok(0)

@@ -92,13 +92,13 @@ impl Stop {
         let again = tokio::select! {
             over = over => over?,
             () = interrupt.pressed() => {
-                print::note("it goes on stopping; abide status shows when it is gone");
+                print::note("the daemon is still stopping; abide status shows when it is gone");
                 return Ok(exit::WINDOW);
             }
         };
         match (again, common.json) {
             (None, true) => print::object(&json!({ "stopped": true, "pid": before.pid }))?,
-            (None, false) => print::note("stopped; what it was told is kept"),
+            (None, false) => print::note("stopped; all accepted work is kept"),
             (Some(status), true) => {
                 print::object(&json!({ "restarted": true, "pid": status.pid, "url": status.url }))?
             }
@@ -193,9 +193,9 @@ async fn wait_until_up_again(
             return Err(Failure::new(
                 exit::NO_DAEMON,
                 "not_restarted",
-                "the daemon ended or is ending, but is not up again; what it was told is kept",
+                "the daemon has ended or is ending, but is not up again; all accepted work is kept",
             )
-            .hint("see how it is: abide status; start it: abide serve --detach"));
+            .hint("check it: abide status; start it: abide serve --detach"));
         }
         tokio::time::sleep(LOOK).await;
     }

@@ -363,7 +363,7 @@ impl Stream {
     }
 }
 
-const ANEW: &str = "(the model was asked again; its answer begins anew)";
+const ANEW: &str = "(the model call was repeated; its answer starts over)";
 
 impl Coming {
     fn of(id: MessageId) -> Coming {

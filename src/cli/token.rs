@@ -14,8 +14,8 @@ pub(crate) fn read_token(file: &Path) -> Result<String, Failure> {
             let message = format!("the token in {} cannot be used: {why}", file.display());
             Failure::new(exit::AUTH, "unauthorized", message).hint(match why {
                 Unusable::Impossible(_) | Unusable::Foreign(_) => {
-                    "name the one that the daemon made, token in its state folder: --token-file \
-                     FILE; it is one line, of mode 600 and yours"
+                    "use the daemon's own, the file token in its state folder: --token-file \
+                     FILE; it must be one line, have mode 600 and belong to you"
                 }
                 Unusable::Missing | Unusable::Unreadable(_) => {
                     "run as the user who started the daemon, or use --token-file FILE"
@@ -49,7 +49,7 @@ fn note_readable(file: &Path) {
     if print::notes_are_watched() && config::is_readable_by_others(file) {
         let file = file.display();
         print::note(&format!(
-            "note: others may read {file}; close it: chmod 600 {file}"
+            "note: other users can read {file}; fix it: chmod 600 {file}"
         ));
     }
 }

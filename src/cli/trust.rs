@@ -41,8 +41,10 @@ impl Trust {
         let link = Link::open(&common.place).await?;
         let Some(folder) = self.folder else {
             if self.revoke {
-                return Err(Failure::usage("say which project is no longer trusted")
-                    .hint("abide trust lists them: abide trust DIR --revoke"));
+                return Err(
+                    Failure::usage("name the project whose trust is to be revoked")
+                        .hint("abide trust lists them: abide trust DIR --revoke"),
+                );
             }
             let request = ListProjects {
                 limit: PageSize(PAGE_LIMIT),
@@ -76,8 +78,8 @@ async fn add(link: &Link, request: &OneProject, common: &Common) -> Result<u8, F
         let needs = covered.needs.join(", ");
         print::answer(&format!("  {}: {needs}", clean(&covered.file)))?;
     }
-    let note = "its agents count as their files say, also in the place of yours; a change of what they \
-                may do, or one more, ends the trust";
+    let note = "its agents now apply as their files define them, and may replace yours; a change of what they \
+                may do, or a new agent, ends the trust";
     print::note(&styled(DIM, note));
     Ok(0)
 }
@@ -89,12 +91,12 @@ async fn revoke(link: &Link, request: &OneProject, common: &Common) -> Result<u8
     if !answer.revoked {
         let message = format!("{shown} was not trusted");
         return Err(Failure::new(exit::NOT_FOUND, "not_found", message)
-            .hint("see which are: abide trust --list"));
+            .hint("list trusted projects: abide trust --list"));
     }
     if common.json {
         print::object(&raw)?;
     } else {
-        print::answer(&format!("{shown} is not trusted any more"))?;
+        print::answer(&format!("{shown} is no longer trusted"))?;
     }
     Ok(0)
 }

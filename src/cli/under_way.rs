@@ -49,12 +49,12 @@ impl UnderWay {
     pub(crate) fn idle(&self, key: &SessionKey) -> Option<String> {
         let work = match self.children {
             _ if self.turns > 0 => return None,
-            0 => "is idle: nothing is under way".to_owned(),
-            1 => "waits for 1 run that it asked for: abide ps".to_owned(),
-            count => format!("waits for {count} runs that it asked for: abide ps"),
+            0 => "is idle: no work is open".to_owned(),
+            1 => "waits for 1 child run: abide ps".to_owned(),
+            count => format!("waits for {count} child runs: abide ps"),
         };
         Some(format!(
-            "{key} {work}\n  what happens next is shown here; Ctrl-C leaves\n  \
+            "{key} {work}\n  new events are shown here; Ctrl-C detaches\n  \
              to send a message: abide send {key} \"…\""
         ))
     }

@@ -33,7 +33,7 @@ pub(crate) async fn list(link: &Link, common: &Common) -> Result<u8, Failure> {
                 let why = match (&*run.announce.state, &run.announce.held) {
                     ("undelivered", Some(why)) => format!("held: {why}"),
                     ("pending", _) => "waits for a turn to end".to_owned(),
-                    _ => "lies in the inbox".to_owned(),
+                    _ => "is in the inbox".to_owned(),
                 };
                 table.row(vec![
                     short(run.run_id),
@@ -44,7 +44,7 @@ pub(crate) async fn list(link: &Link, common: &Common) -> Result<u8, Failure> {
                     // The key is last, because that column may be cut.
                     run.parent
                         .as_ref()
-                        .map_or("nobody", |key| key.as_str())
+                        .map_or("none", |key| key.as_str())
                         .to_owned(),
                 ]);
             }
@@ -59,11 +59,11 @@ pub(crate) async fn list(link: &Link, common: &Common) -> Result<u8, Failure> {
         return Ok(0);
     }
     if shown == 0 {
-        print::note("nothing waits: every end was told");
+        print::note("nothing is undelivered: every end was announced");
     } else {
         print::answer(&table.lines().join("\n"))?;
         print::note(
-            "tell one again: abide inbox --retry RUN; or nobody: abide inbox --dismiss RUN",
+            "deliver one again: abide inbox --retry RUN; drop one: abide inbox --dismiss RUN",
         );
     }
     Ok(0)
@@ -86,12 +86,14 @@ pub(crate) async fn decide(
         }
         let done: AnnounceDecided = link::read(&raw)?;
         let what = match (method, done.wake_run_id) {
-            ("runs.dismiss_announce", _) => "will not be told; its result: abide wait".to_owned(),
+            ("runs.dismiss_announce", _) => {
+                "will not be announced; its result: abide wait".to_owned()
+            }
             (_, Some(wake)) => format!(
-                "is shown again by run {}; follow it: abide wait",
+                "is delivered again by run {}; follow it: abide wait",
                 short(wake)
             ),
-            (_, None) => "is told again; its result: abide wait".to_owned(),
+            (_, None) => "is announced again; its result: abide wait".to_owned(),
         };
         let follow = done.wake_run_id.unwrap_or(run_id);
         print::note(&format!(

@@ -97,7 +97,7 @@ impl Usage {
         }
         print::answer(&table.lines().join("\n"))?;
         if summary.omitted > 0 {
-            let more = format!("{} more with less use are left out", summary.omitted);
+            let more = format!("{} more rows with less usage are left out", summary.omitted);
             print::note(&more);
         }
         Ok(0)

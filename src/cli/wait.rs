@@ -141,26 +141,26 @@ pub(crate) fn outcome(run: &Run) {
     match (&*run.state, &run.error) {
         ("ok", _) => {}
         (state, Some(error)) => print::note(&format!(
-            "{}: ended {state}: {}\n  do it again: abide retry {digits}",
+            "{}: ended {state}: {}\n  retry it: abide retry {digits}",
             text::line(&who, 40),
             text::clean(&error.message)
         )),
         (state, None) if tree::is_ended(state) => {
             print::note(&format!(
-                "{}: ended {state}\n  do it again: abide retry {digits}",
+                "{}: ended {state}\n  retry it: abide retry {digits}",
                 text::line(&who, 40)
             ));
         }
         // `standing` has already printed its state.
         ("paused", None) => {}
         (state, None) => print::note(&format!(
-            "{}: {state}, goes on; wait again: abide wait {digits}",
+            "{}: {state}, still open; wait again: abide wait {digits}",
             text::line(&who, 40)
         )),
     }
     if run.result_truncated {
         print::note(&format!(
-            "the answer is longer; all of it: abide history {digits}"
+            "the answer was cut; see all of it: abide history {digits}"
         ));
     }
 }
@@ -169,7 +169,7 @@ pub(crate) fn outcome(run: &Run) {
 pub(crate) fn detached(runs: &[RunId]) -> u8 {
     let digits: Vec<String> = runs.iter().map(text::short).collect();
     print::note(&format!(
-        "detached; the work goes on. Come back: abide wait {}",
+        "detached; the work continues. Wait again: abide wait {}",
         digits.join(" ")
     ));
     exit::WINDOW
@@ -183,7 +183,7 @@ pub(crate) fn only(raw: &Value) -> Result<Run, Failure> {
         _ => Err(Failure::new(
             exit::NOT_FOUND,
             "not_found",
-            "the daemon does not know the run any more",
+            "the run no longer exists",
         )),
     }
 }

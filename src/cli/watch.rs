@@ -93,8 +93,8 @@ impl<'a> Watch<'a> {
                 None => {
                     if let Some(setting) = self.lagged.take() {
                         say(&format!(
-                            "this reader was too slow; it goes on where it was. How far behind \
-                             one may be: {setting}"
+                            "this client was too slow; it resumes where it was. The limit of its \
+                             backlog: {setting}"
                         ));
                     }
                     self.come_back(&say).await?;
@@ -121,8 +121,9 @@ impl<'a> Watch<'a> {
                 let picture: Snapshot = link::read(&event.data)?;
                 self.request.since = u64::try_from(picture.cursor).ok();
                 self.request.store_id = Some(picture.store_id.clone());
-                let whole = serde_json::to_value(&event)
-                    .map_err(|error| Failure::local("an event cannot be kept", error))?;
+                let whole = serde_json::to_value(&event).map_err(|error| {
+                    Failure::local("an event cannot be converted to JSON", error)
+                })?;
                 Some(Seen::Picture(Box::new(picture), whole))
             }
             _ => {
@@ -158,7 +159,7 @@ impl<'a> Watch<'a> {
                     on_its_way(&mut is_announced, &mut say).await;
                 }
                 Err(failure) if failure.kind.starts_with("cursor_") => {
-                    say("what happened meanwhile is not kept; here is what is live now");
+                    say("events of the meantime are no longer kept; showing the current state");
                     self.request.since = None;
                     self.request.store_id = None;
                 }

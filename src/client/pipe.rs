@@ -83,7 +83,11 @@ impl Down {
                 }
                 Some(Ok(_)) => {}
                 Some(Err(error)) => return Err(lost(error)),
-                None => return Err(ClientError::LinkLost("it was closed".to_owned())),
+                None => {
+                    return Err(ClientError::LinkLost(
+                        "the connection was closed".to_owned(),
+                    ));
+                }
             }
         }
     }

@@ -72,7 +72,7 @@ pub fn edit(text: &str, changes: &[(Vec<&str>, Change)]) -> Result<String, Strin
         document = DocumentMut::new();
     }
     for (key, change) in changes {
-        let (field, tables) = key.split_last().ok_or("a setting has a name")?;
+        let (field, tables) = key.split_last().ok_or("a setting key must not be empty")?;
         let mut is_dotted = false;
         if matches!(change, Change::Unset) && !is_in(&document, key) {
             continue;
@@ -87,7 +87,7 @@ pub fn edit(text: &str, changes: &[(Vec<&str>, Change)]) -> Result<String, Strin
             });
             table = item
                 .as_table_like_mut()
-                .ok_or_else(|| format!("{name} is no table"))?;
+                .ok_or_else(|| format!("{name} is not a table"))?;
             is_dotted = table.is_dotted();
         }
         let Change::Set(new) = change else {

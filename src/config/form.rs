@@ -256,7 +256,7 @@ impl Form<Duration> for UpTo {
         let span = Span.read(value)?;
         if span > self.0 {
             let most = humantime::format_duration(self.0);
-            return Err(format!("{most} is the most"));
+            return Err(format!("at most {most} is allowed"));
         }
         Ok(span)
     }

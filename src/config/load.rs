@@ -178,22 +178,22 @@ fn check_writers(path: &Path, loaded: &mut Loaded) -> io::Result<()> {
     let shown = path.display();
     if !is_trusted {
         return Err(io::Error::other(format!(
-            "it belongs to user {}, who could have put any command into it. Take it over once you \
-             know what is in it: chown {} {shown}",
+            "it is owned by user {}, who could have added any command to it. Take it over once you \
+             have checked its contents: chown {} {shown}",
             about.uid(),
             own.as_raw()
         )));
     }
     if mode & 0o002 != 0 {
         return Err(io::Error::other(format!(
-            "every user may write to it (mode {mode:o}), and could have put any command into it. \
-             Look at what is in it, then: chmod go-w {shown}"
+            "any user can write to it (mode {mode:o}) and could have added any command to it. \
+             Check its contents, then: chmod go-w {shown}"
         )));
     }
     // With one group per user, no other user is in this group.
     if mode & 0o020 != 0 && about.gid() != about.uid() {
         loaded.warnings.push(format!(
-            "{shown}: its group may write to it (mode {mode:o}), and so name any command: chmod \
+            "{shown}: its group can write to it (mode {mode:o}) and add any command; run: chmod \
              g-w {shown}"
         ));
     }

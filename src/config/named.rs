@@ -265,9 +265,9 @@ fn provider_name(name: &str) -> Result<(), String> {
     let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
     match name.len() <= 64 && name.chars().all(fits) {
         true => Ok(()),
-        false => Err(
-            "a provider's name has small letters, digits, - and _, 64 of them at most".to_owned(),
-        ),
+        false => {
+            Err("a provider's name has at most 64 lowercase letters, digits, - and _".to_owned())
+        }
     }
 }
 
@@ -278,8 +278,8 @@ fn server_name(name: &str) -> Result<(), String> {
         true => Ok(()),
         // In a tool's name, `__` separates the server's name from its own name for the tool.
         false => Err(
-            "a server's name begins with a small letter and has small letters, digits, - and \
-             single _, 32 of them at most"
+            "a server's name starts with a lowercase letter and has at most 32 lowercase letters, \
+             digits, - and single _"
                 .to_owned(),
         ),
     }
@@ -288,14 +288,14 @@ fn server_name(name: &str) -> Result<(), String> {
 fn skill_name(name: &str) -> Result<(), String> {
     match name.chars().any(char::is_control) {
         false => Ok(()),
-        true => Err("a skill's name is one line".to_owned()),
+        true => Err("a skill's name must not contain control characters or line breaks".to_owned()),
     }
 }
 
 fn model_name(name: &str) -> Result<(), String> {
     match name.split_once('/') {
         Some((provider, model)) if !provider.is_empty() && !model.is_empty() => Ok(()),
-        _ => Err("prices are of models, \"provider/name\"".to_owned()),
+        _ => Err("a price table is named after a model, \"provider/name\"".to_owned()),
     }
 }
 

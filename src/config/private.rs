@@ -15,7 +15,7 @@ pub const SHORTEST: usize = 16;
 #[derive(Debug, thiserror::Error)]
 pub enum Unusable {
     /// The file does not exist.
-    #[error("it is not there")]
+    #[error("it does not exist")]
     Missing,
     /// The file cannot be read.
     #[error("it cannot be read: {0}")]
@@ -47,7 +47,7 @@ pub fn read_secret(path: &Path, rule: Rule) -> Result<String, Unusable> {
         let about = std::fs::symlink_metadata(path).map_err(unreadable)?;
         if about.is_symlink() {
             return Err(Unusable::Foreign(
-                "it is a link, which could lead anywhere".to_owned(),
+                "it is a symbolic link, which could point anywhere".to_owned(),
             ));
         }
         flags |= OFlags::NOFOLLOW;
@@ -61,7 +61,7 @@ pub fn read_secret(path: &Path, rule: Rule) -> Result<String, Unusable> {
         .map_err(unreadable)?;
     let about = file.metadata().map_err(unreadable)?;
     if !about.is_file() {
-        return Err(Unusable::Impossible("it is no regular file".to_owned()));
+        return Err(Unusable::Impossible("it is not a regular file".to_owned()));
     }
     check_owner(&about, rule)?;
     let text = read_text(&mut file)?;
@@ -71,12 +71,12 @@ pub fn read_secret(path: &Path, rule: Rule) -> Result<String, Unusable> {
     }
     if !text.chars().all(|one| one.is_ascii_graphic()) {
         return Err(Unusable::Impossible(
-            "it holds more than one line, blanks or characters that no token has".to_owned(),
+            "it has more than one line, whitespace, or characters that no token has".to_owned(),
         ));
     }
     if rule == Rule::Own && text.len() < SHORTEST {
         return Err(Unusable::Impossible(format!(
-            "it has {} characters, and fewer than {SHORTEST} can be guessed",
+            "it has {} characters, but a secret needs at least {SHORTEST}",
             text.len()
         )));
     }
@@ -107,14 +107,14 @@ fn check_owner(about: &Metadata, rule: Rule) -> Result<(), Unusable> {
     };
     if !trusted {
         return Err(Unusable::Foreign(format!(
-            "it belongs to user {}, who could have put anything there",
+            "it is owned by user {}, who could have written anything into it",
             about.uid()
         )));
     }
     let mode = about.mode() & 0o777;
     if mode & 0o022 != 0 {
         return Err(Unusable::Foreign(format!(
-            "others may write to it (mode {mode:o})"
+            "other users can write to it (mode {mode:o})"
         )));
     }
     Ok(())
@@ -130,7 +130,7 @@ fn read_text(file: &mut File) -> Result<String, Unusable> {
             "it has more than {LARGEST} bytes"
         )));
     }
-    String::from_utf8(bytes).map_err(|_| Unusable::Impossible("it is no text".to_owned()))
+    String::from_utf8(bytes).map_err(|_| Unusable::Impossible("it is not UTF-8 text".to_owned()))
 }
 
 /// Others may read the file, but they cannot enter its folder, so the secret is not exposed yet.
@@ -205,16 +205,16 @@ mod tests {
                 .all(|said| said.contains("may write to it"))
         );
         let inside = |name: &str| folder.path().join(name);
-        assert_eq!(refused(&inside("none")), ["it is not there"; 2]);
+        assert_eq!(refused(&inside("none")), ["it does not exist"; 2]);
         std::fs::create_dir(inside("folder")).unwrap();
-        assert_eq!(refused(&inside("folder")), ["it is no regular file"; 2]);
+        assert_eq!(refused(&inside("folder")), ["it is not a regular file"; 2]);
         rustix::fs::mkfifoat(
             rustix::fs::CWD,
             inside("pipe"),
             rustix::fs::Mode::from_raw_mode(0o600),
         )
         .unwrap();
-        assert_eq!(refused(&inside("pipe")), ["it is no regular file"; 2]);
+        assert_eq!(refused(&inside("pipe")), ["it is not a regular file"; 2]);
         std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
         std::os::unix::fs::symlink(&path, inside("link")).unwrap();
         let [own, named] = refused(&inside("link"));

@@ -20,14 +20,14 @@ pub fn read(reference: &Reference) -> Result<Secret, String> {
             None => return Err(format!("variable {name} is not set")),
             Some(value) => value
                 .into_string()
-                .map_err(|_| format!("variable {name} is no text"))?,
+                .map_err(|_| format!("variable {name} is not UTF-8 text"))?,
         },
         Reference::File(path) => file(Path::new(path))?,
         Reference::Credential(name) => file(&credential(name)?)?,
     };
     match found.trim() {
         "" => Err(format!("{reference} is empty")),
-        text if text.contains('\0') => Err(format!("{reference} holds U+0000")),
+        text if text.contains('\0') => Err(format!("{reference} contains U+0000")),
         text => Ok(Secret::new(text)),
     }
 }
@@ -45,16 +45,14 @@ fn file(path: &Path) -> Result<String, String> {
     // Reading a pipe would block, and a device has no end.
     let bytes = read_regular(path, LIMIT).map_err(refused)?;
     if bytes.len() > LIMIT {
-        return Err(format!(
-            "{shown}: a file of {LIMIT} bytes at most is expected"
-        ));
+        return Err(format!("{shown}: the file is larger than {LIMIT} bytes"));
     }
     if std::fs::metadata(path).map_err(refused)?.mode() & 0o002 != 0 {
         return Err(format!(
-            "{shown}: every user may write to it, so it is no secret: chmod 600 {shown}"
+            "{shown}: any user can write to it, so it is not a secret; run: chmod 600 {shown}"
         ));
     }
-    String::from_utf8(bytes).map_err(|_| format!("{shown}: it is no UTF-8 text"))
+    String::from_utf8(bytes).map_err(|_| format!("{shown}: it is not UTF-8 text"))
 }
 
 #[cfg(test)]

@@ -64,15 +64,15 @@ pub fn check_allowed(own: &AgentId, target: &AgentId, allowed: &[AgentId]) -> Re
     Err(Fault::new(
         Kind::Forbidden,
         format!(
-            "agent {own} may not delegate to {target} by this tool; it may to: {list}, as things \
-             stood when this run began. Nothing was created"
+            "agent {own} may not delegate to {target} by this tool; allowed: {list}, pinned when \
+             this run began. Nothing was created"
         ),
     )
     .hint(format!(
-        "name one of these; or let {own} delegate to {target}: `allow_agents: [{more}]` in its \
-         agent file. Where {own} is built in, a file agents/{own}.md in the configuration folder \
-         (~/.config/abide) or .abide/agents/{own}.md in the project takes its place, whole: \
-         `abide agents show {own}` has what it says now"
+        "use one of these, or let {own} delegate to {target}: set `allow_agents: [{more}]` in its \
+         agent file. To replace built-in {own}, create agents/{own}.md in the configuration folder \
+         (~/.config/abide) or .abide/agents/{own}.md in the project with the whole definition: \
+         `abide agents show {own}` prints the current one"
     ))
     .with("agent", target.as_str())
     .with("allowed", names))

@@ -69,7 +69,7 @@ impl Endpoint {
         if let Err(fault) = fs::remove_file(folder.join(FILE))
             && fault.kind() != ErrorKind::NotFound
         {
-            tracing::warn!(%fault, "endpoint.json stays behind");
+            tracing::warn!(%fault, "endpoint.json could not be removed");
         }
     }
 }

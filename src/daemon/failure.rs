@@ -13,7 +13,7 @@ use crate::store::OpenError;
 pub enum Failure {
     /// Another daemon holds the state folder.
     #[error(
-        "{folder} is held by another abide ({holder}). Nothing was changed. Use it as it is, end \
+        "{folder} is in use by another abide ({holder}). Nothing was changed. Use that one, stop \
          it with `abide stop`, or choose another --state-dir"
     )]
     Held {
@@ -24,8 +24,8 @@ pub enum Failure {
     },
     /// The daemon that held the state folder is ending, but did not end in time.
     #[error(
-        "{folder} is still held by an abide that is ending ({holder}). Nothing was changed. Start \
-         again when its process is gone"
+        "{folder} is still held by an ending abide ({holder}). Nothing was changed. Start \
+         again when its process has ended"
     )]
     Ending {
         /// The state folder.
@@ -41,20 +41,20 @@ pub enum Failure {
     AddressTaken(SocketAddr),
     /// Another daemon listens on the Unix socket.
     #[error(
-        "another daemon answers at {0}. Nothing was started. End it, or choose another socket \
+        "another daemon listens on {0}. Nothing was started. Stop it, or choose another socket \
          with --socket"
     )]
     SocketTaken(PathBuf),
     /// The socket's path exists and is not a socket.
-    #[error("{0} is no socket and was left as it is. Choose another path with --socket")]
+    #[error("{0} is not a socket and was not changed. Choose another path with --socket")]
     NoSocket(PathBuf),
     /// The operating system denied an operation: what, and its error.
     #[error("{0}: {1}. Nothing was changed")]
     NotPermitted(String, io::Error),
     /// The folder holds other files, so it is not taken over as a state folder.
     #[error(
-        "{folder} holds other files and is open to others (mode {mode:o}): not taken over as a \
-         state folder. Name another with --state-dir, or close it with: chmod 700"
+        "{folder} has other files and is open to other users (mode {mode:o}): it is not used as a \
+         state folder. Choose another with --state-dir, or restrict it with: chmod 700"
     )]
     NotOurs {
         /// The folder.
@@ -105,7 +105,7 @@ impl Failure {
     /// The store failed; everything accepted is in it.
     pub(super) fn store(why: &str) -> Self {
         Failure::Store(format!(
-            "{why}. What was accepted is kept; the next start goes on with it"
+            "{why}. All accepted work is kept; the next start continues it"
         ))
     }
 
@@ -113,7 +113,7 @@ impl Failure {
     pub(super) fn doors_ended(how: Result<io::Result<()>, JoinError>) -> Self {
         match how {
             Ok(Err(fault)) => {
-                Failure::System("connections are not accepted any more".to_owned(), fault)
+                Failure::System("connections can no longer be accepted".to_owned(), fault)
             }
             Ok(Ok(())) => Failure::loop_ended("gateway", Ok(())),
             Err(fault) => Failure::loop_ended("gateway", Err(fault)),

@@ -85,8 +85,8 @@ pub fn check_files(folder: &Path) -> Result<(), Failure> {
         let kind = about.file_type();
         if kind.is_fifo() || kind.is_char_device() || kind.is_block_device() {
             return Err(Failure::Unsafe {
-                why: "it is a pipe or a device, and no regular file".to_owned(),
-                advice: "Look at what has put it there, and move it away".to_owned(),
+                why: "it is a pipe or a device, not a regular file".to_owned(),
+                advice: "Find out what created it, and move it away".to_owned(),
                 path,
             });
         }
@@ -96,15 +96,15 @@ pub fn check_files(folder: &Path) -> Result<(), Failure> {
         let own = rustix::process::geteuid().as_raw();
         let (uid, mode) = (about.uid(), about.mode() & 0o777);
         let why = if uid != own && uid != 0 {
-            format!("it belongs to user {uid}, who could have written anything into it")
+            format!("it is owned by user {uid}, who could have written anything into it")
         } else if mode & 0o022 != 0 {
-            format!("others may write to it (mode {mode:o})")
+            format!("other users can write to it (mode {mode:o})")
         } else {
             continue;
         };
         return Err(Failure::Unsafe {
             advice: format!(
-                "Put a backup in its place (abide restore FILE --force); or take it over once you \
+                "Restore a backup (abide restore FILE --force), or take ownership once you \
                  know where it comes from: chown {own} {0} && chmod 600 {0}",
                 path.display()
             ),
@@ -126,10 +126,10 @@ pub fn close_files(folder: &Path) {
         match fs::set_permissions(&path, fs::Permissions::from_mode(0o600)) {
             Ok(()) => tracing::warn!(
                 path = %path.display(),
-                "others could read this file of the store; its mode is 600 now"
+                "other users could read this file of the store; its mode is now 600"
             ),
             Err(fault) => {
-                tracing::warn!(path = %path.display(), %fault, "others may read this file of the store");
+                tracing::warn!(path = %path.display(), %fault, "other users can read this file of the store");
             }
         }
     }
@@ -154,7 +154,7 @@ fn check_owner(folder: &Path, about: &Metadata) -> Result<(), Failure> {
     Err(Failure::Unsafe {
         path: folder.to_owned(),
         why: format!(
-            "it belongs to user {uid}, and this process is of user {own}: that user could have \
+            "it is owned by user {uid}, but this process runs as user {own}: that user could have \
              put a token or a store into it"
         ),
         advice: format!(
@@ -168,11 +168,11 @@ fn check_owner(folder: &Path, about: &Metadata) -> Result<(), Failure> {
 fn writable(folder: PathBuf, mode: u32) -> Failure {
     Failure::Unsafe {
         why: format!(
-            "others may write to it (mode {:o}), so they could have put a token or a store into it",
+            "other users can write to it (mode {:o}) and could have put a token or a store into it",
             mode & 0o777
         ),
         advice: format!(
-            "Look at what is in it, remove what is not yours, then: chmod 700 {}",
+            "Check its contents, remove what is not yours, then: chmod 700 {}",
             folder.display()
         ),
         path: folder,
@@ -181,7 +181,7 @@ fn writable(folder: PathBuf, mode: u32) -> Failure {
 
 /// The admin token, created at the first start. It is never logged.
 pub fn token(folder: &Path) -> Result<Token, Failure> {
-    let advice = "Remove it, and the next start makes a new one";
+    let advice = "Remove it; the next start creates a new one";
     kept(folder, TOKEN, advice)
 }
 

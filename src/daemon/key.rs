@@ -14,8 +14,8 @@ const CREDENTIAL: &str = "abide-env-key";
 /// Name of the file in the state folder.
 pub(super) const FILE: &str = "env.key";
 /// What to do about an unusable key file.
-const ADVICE: &str = "Put the right key back, or remove it: the next start makes a new one, and \
-                      values that were sealed with the old one are lost";
+const ADVICE: &str = "Restore the right key, or remove it: the next start creates a new one, and \
+                      values that were encrypted with the old one are lost";
 /// The key derivation context: any text can be the secret.
 const PURPOSE: &str = "abide 2026 key for values of environments";
 

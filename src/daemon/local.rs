@@ -38,7 +38,7 @@ impl Drop for Local {
         if identity(&self.path).is_ok_and(|found| found == self.identity)
             && let Err(fault) = fs::remove_file(&self.path)
         {
-            tracing::warn!(%fault, path = %self.path.display(), "the socket's file stays behind");
+            tracing::warn!(%fault, path = %self.path.display(), "the socket file could not be removed");
         }
     }
 }
@@ -54,7 +54,7 @@ pub async fn listen(
         tracing::warn!(
             folder = %folder.display(),
             "no Unix socket: the folder's path is too long and XDG_RUNTIME_DIR is not set; \
-             name a path with --socket"
+             choose a path with --socket"
         );
         return Ok(None);
     };
@@ -95,10 +95,10 @@ pub fn look(
                     folder.display()
                 ),
             )
-            .fix("name a shorter path: gateway.socket, or --socket");
+            .fix("choose a shorter path: gateway.socket, or --socket");
         }
         (Some(None), Ok(Some(_))) => {
-            return Finding::new(id, Health::Warn, "the daemon that runs has no Unix socket")
+            return Finding::new(id, Health::Warn, "the running daemon has no Unix socket")
                 .fix("restart it; its log says why");
         }
     };
@@ -106,45 +106,49 @@ pub fn look(
     let found = match fs::symlink_metadata(&path) {
         Ok(found) => found,
         Err(fault) if fault.kind() == io::ErrorKind::NotFound && !is_running => {
-            return Finding::new(id, Health::Ok, format!("the start makes {shown}"));
+            return Finding::new(id, Health::Ok, format!("the next start creates {shown}"));
         }
         Err(fault) => {
             return Finding::new(id, Health::Fail, format!("{shown}: {fault}"))
-                .fix("restart the daemon: it makes its socket anew");
+                .fix("restart the daemon: it creates its socket again");
         }
     };
     if !found.file_type().is_socket() {
-        return Finding::new(id, Health::Fail, format!("{shown} is no socket"))
-            .fix("move it away, or name another path: gateway.socket");
+        return Finding::new(id, Health::Fail, format!("{shown} is not a socket"))
+            .fix("move it away, or choose another path: gateway.socket");
     }
     let own = rustix::process::geteuid();
     if found.uid() != own.as_raw() && !own.is_root() {
-        let message = format!("{shown} belongs to another user");
+        let message = format!("{shown} is owned by another user");
         return Finding::new(id, Health::Fail, message)
-            .fix("run as the user who started the daemon, or name another path: gateway.socket");
+            .fix("run as the user who started the daemon, or choose another path: gateway.socket");
     }
     if found.mode() & 0o077 != 0 {
         let message = format!(
-            "{shown} is open to others (mode {:o})",
+            "{shown} is accessible to other users (mode {:o})",
             found.mode() & 0o777
         );
         return Finding::new(id, Health::Fail, message).fix(format!("chmod 600 {shown}"));
     }
     match (std::os::unix::net::UnixStream::connect(&path), is_running) {
-        (Ok(_), true) => Finding::new(id, Health::Ok, format!("the daemon answers at {shown}")),
+        (Ok(_), true) => Finding::new(
+            id,
+            Health::Ok,
+            format!("the daemon accepts connections at {shown}"),
+        ),
         (Ok(_), false) => {
-            let message = format!("another daemon answers at {shown}");
+            let message = format!("another daemon is listening on {shown}");
             Finding::new(id, Health::Fail, message)
-                .fix("end it, or name another path: gateway.socket")
+                .fix("stop it, or choose another path: gateway.socket")
         }
         (Err(fault), true) => {
-            let message = format!("nobody answers at {shown}: {fault}");
+            let message = format!("cannot connect to {shown}: {fault}");
             Finding::new(id, Health::Fail, message).fix("restart the daemon")
         }
         (Err(_), false) => {
-            let message = format!("{shown} was left by a daemon that did not end by itself");
+            let message = format!("{shown} was left behind by a daemon that was killed");
             Finding::new(id, Health::Warn, message).fix(format!(
-                "the next start replaces it; if there is to be none: rm {shown}"
+                "the next start replaces it; to remove it now: rm {shown}"
             ))
         }
     }
@@ -159,7 +163,7 @@ fn place(
         return match fits(named) {
             true => Ok(Some(named.to_owned())),
             false => Err(Failure::Config(format!(
-                "{} has {} bytes, and the path of a socket has at most {LONGEST}. Name a \
+                "{} has {} bytes, but a socket path may have at most {LONGEST}. Choose a \
                  shorter one with --socket or gateway.socket",
                 named.display(),
                 named.as_os_str().len()
@@ -207,7 +211,7 @@ fn private_folder(folder: &Path) -> Result<(), Failure> {
             Err(Failure::Unsafe {
                 path: folder.to_owned(),
                 why: format!(
-                    "it is of user {} with mode {:o}: others could put another socket into the \
+                    "it is owned by user {} with mode {:o}: others could put a socket into the \
                      place of the daemon's",
                     found.uid(),
                     found.mode() & 0o777
@@ -259,7 +263,7 @@ async fn clear(path: &Path, clock: &Clock) -> Result<(), Failure> {
                 return Err(refused(path, fault));
             }
             Ok(_) | Err(_) => {
-                tracing::info!(path = %path.display(), "a socket that was left behind is replaced");
+                tracing::info!(path = %path.display(), "replacing a socket that an earlier daemon left behind");
                 return fs::remove_file(path).map_err(|fault| refused(path, fault));
             }
         }

@@ -140,7 +140,7 @@ impl Lock {
     /// removed. The failure names a process that holds the lock instead.
     pub fn keep(&mut self) -> Result<(), Failure> {
         if !is_at(&self.file, &self.path) {
-            tracing::error!(path = %self.path.display(), "the lock file is gone; it is made anew");
+            tracing::error!(path = %self.path.display(), "the lock file is gone; creating it again");
             let folder = self.path.parent().unwrap_or(Path::new("/"));
             *self = take_as(folder, self.text.clone())?;
             return Ok(());
@@ -159,7 +159,7 @@ impl Lock {
     /// From now on, a start waits for this process to end.
     pub fn ending(&mut self) {
         if let Err(fault) = self.file.write_all(ENDING.as_bytes()) {
-            tracing::debug!(%fault, "the lock file does not say that this process ends");
+            tracing::debug!(%fault, "the lock file could not be marked as ending");
         }
     }
 
@@ -175,7 +175,7 @@ impl Lock {
                     ErrorKind::StorageFull | ErrorKind::FileTooLarge | ErrorKind::QuotaExceeded
                 ) =>
             {
-                tracing::warn!("the disk is full: the lock file does not say who holds it");
+                tracing::warn!("the disk is full: the lock file does not name this process");
                 Ok(())
             }
             written => written,

@@ -127,7 +127,7 @@ pub fn serve(options: Options) -> Result<Ending, Failure> {
 async fn run(options: Options) -> Result<Ending, Failure> {
     let untouched = AtStart::note().map_err(|why| {
         Failure::System(
-            "there is no chance to be had".to_owned(),
+            "the system gave no random bytes".to_owned(),
             std::io::Error::other(why),
         )
     })?;
@@ -146,7 +146,7 @@ async fn run(options: Options) -> Result<Ending, Failure> {
     if Descriptors::limit() < FEW_FILES {
         tracing::warn!(
             files = Descriptors::limit(),
-            "few files may be opened: many tools at once may run out of them; raise the hard \
+            "the limit on open files is low: many concurrent tools may exceed it; raise the hard \
              limit (ulimit -H -n, LimitNOFILE=)"
         );
     }
@@ -161,9 +161,12 @@ async fn run(options: Options) -> Result<Ending, Failure> {
     let lock = Arc::new(Mutex::new(lock::take(&folder, boot, pid, started_at)?));
     let address = config.listen;
     let listener = bind(address, Endpoint::read(&folder), &clock).await?;
-    let local = listener
-        .local_addr()
-        .map_err(|fault| Failure::System(format!("{address} gives no address"), fault))?;
+    let local = listener.local_addr().map_err(|fault| {
+        Failure::System(
+            format!("the local address of {address} could not be read"),
+            fault,
+        )
+    })?;
     let url = format!("http://{local}");
     let (unix, socket) = local::listen(&folder, config.socket.as_deref(), &clock)
         .await?
@@ -355,7 +358,7 @@ async fn run(options: Options) -> Result<Ending, Failure> {
         None => {
             tracing::error!(
                 url = %endpoint.url,
-                "the disk is full: calls that only read are answered, and the rest waits for room"
+                "the disk is full: read-only calls are answered, other work waits for free space"
             );
             supervisor.full();
             tokio::select! {
@@ -425,7 +428,9 @@ async fn run(options: Options) -> Result<Ending, Failure> {
     stop_watching.cancel();
     let watched = async { watching.await.is_ok() && keeping.await.is_ok() };
     if tokio::time::timeout(LAST_LOOK, watched).await != Ok(true) {
-        tracing::error!("files were not watched any more; the next start reads them");
+        tracing::error!(
+            "the last reload of agents and skills did not finish; the next start reads them"
+        );
     }
     life.abort();
     reloads.abort();
@@ -439,7 +444,7 @@ async fn run(options: Options) -> Result<Ending, Failure> {
         .await
         .is_err()
     {
-        tracing::error!("the store did not close in order; the next start recovers it");
+        tracing::error!("the store was not closed cleanly; the next start recovers it");
     }
     drop((locking, lock, clean));
     if let Some(descriptors) = descriptors {
@@ -462,7 +467,7 @@ fn make_findable(
         Err(Failure::NoRoom(path)) => {
             tracing::warn!(
                 path = %path.display(),
-                "the disk is full: clients find the daemon by its socket and address alone"
+                "the disk is full: no endpoint.json; clients need the socket path or address"
             );
             let (endpoint, folder) = (endpoint.clone(), folder.to_owned());
             let writing = async move {
@@ -499,7 +504,7 @@ async fn keep_lock(lock: Arc<Mutex<Lock>>) {
             Ok(()) => {}
             Err(failure @ Failure::Held { .. }) => parts::end_now(&failure),
             // The lock is held; only its file could not be checked.
-            Err(failure) => tracing::error!(%failure, "the lock file could not be looked at"),
+            Err(failure) => tracing::error!(%failure, "the lock file could not be checked"),
         }
     }
 }
@@ -531,9 +536,9 @@ async fn bind(
             }
             std::io::ErrorKind::AddrInUse => Failure::AddressTaken(address),
             std::io::ErrorKind::PermissionDenied => {
-                Failure::NotPermitted(format!("{address} cannot be listened on"), fault)
+                Failure::NotPermitted(format!("cannot listen on {address}"), fault)
             }
-            _ => Failure::System(format!("{address} cannot be listened on"), fault),
+            _ => Failure::System(format!("cannot listen on {address}"), fault),
         });
     }
 }

@@ -108,7 +108,7 @@ fn port(address: SocketAddr) -> Finding {
         Err(fault) if fault.kind() == std::io::ErrorKind::AddrInUse => Finding::new(
             id,
             Health::Fail,
-            format!("{address} is taken by another program"),
+            format!("{address} is in use by another program"),
         )
         .fix(
             "free it (ss -ltnp shows whose it is), or set gateway.listen; port 0 picks a free one",
@@ -116,7 +116,7 @@ fn port(address: SocketAddr) -> Finding {
         Err(fault) => Finding::new(
             id,
             Health::Fail,
-            format!("{address} cannot be listened on: {fault}"),
+            format!("cannot listen on {address}: {fault}"),
         )
         .fix("set gateway.listen to an address of this machine"),
     }

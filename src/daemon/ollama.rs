@@ -75,7 +75,8 @@ async fn reach(provider: &str, url: &str) -> Result<(Server, String), Finding> {
         && let Ok(other) = Server::at(root)
         && other.version().await.is_ok()
     {
-        let message = format!("Ollama is at {root}, and providers.{provider}.base_url is {url}");
+        let message =
+            format!("Ollama answers at {root}, but providers.{provider}.base_url is {url}");
         return Err(
             Finding::new("ollama.address", Health::Fail, message).fix(format!(
                 "providers.{provider}.base_url = \"{root}/v1\", then abide config reload"
@@ -119,18 +120,18 @@ async fn of_model(server: &Server, name: &str) -> Result<Vec<Finding>, String> {
         Some(true) => Finding::new(
             "ollama.model",
             Health::Ok,
-            format!("{name} is there and can call tools"),
+            format!("{name} is installed and supports tool calls"),
         ),
         Some(false) => Finding::new(
             "ollama.tools",
             Health::Fail,
-            format!("{name} cannot call tools, and agents work by them"),
+            format!("{name} does not support tool calls, which agents need"),
         )
         .fix("choose another model: abide setup lists those with tools first"),
         None => Finding::new(
             "ollama.tools",
             Health::Warn,
-            format!("{name} is there; this server does not say whether it can call tools"),
+            format!("{name} is installed; this server does not say whether it supports tool calls"),
         )
         .fix("install a newer Ollama, or try it: abide setup"),
     };
@@ -142,20 +143,20 @@ async fn of_model(server: &Server, name: &str) -> Result<Vec<Finding>, String> {
         _ if longest < WINDOW => Finding::new(
             "ollama.context",
             Health::Warn,
-            format!("{name} was made for {longest} tokens; an agent needs {WINDOW}"),
+            format!("{name} supports at most {longest} tokens of context; an agent needs {WINDOW}"),
         )
         .fix("choose another model: abide setup"),
         None => Finding::new(
             "ollama.context",
             Health::Skip,
-            format!("{name} is not loaded and sets no num_ctx: its window is the server's default"),
+            format!("{name} is not loaded and sets no num_ctx: its context is the server default"),
         ),
         Some(window) if window < WINDOW => Finding::new(
             "ollama.context",
             Health::Warn,
             format!(
-                "the window of {name} has {window} tokens; an agent needs {WINDOW}, and what \
-                 does not fit is left out without a word"
+                "the context window of {name} has {window} tokens; an agent needs {WINDOW}, and what \
+                 does not fit is silently dropped"
             ),
         )
         .fix(
@@ -165,7 +166,7 @@ async fn of_model(server: &Server, name: &str) -> Result<Vec<Finding>, String> {
         Some(window) => Finding::new(
             "ollama.context",
             Health::Ok,
-            format!("the window of {name} has {window} tokens"),
+            format!("the context window of {name} has {window} tokens"),
         ),
     };
     Ok(vec![tools, context])

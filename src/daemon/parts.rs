@@ -456,7 +456,7 @@ pub async fn keep_agents(registry: Registry, mut files: Watcher, stop: Cancellat
         let mut changed = std::pin::pin!(files.changed());
         loop {
             if let Err(fault) = registry.reload_agents(reason).await {
-                tracing::error!(%fault, "the agents could not be read again; the last ones count");
+                tracing::error!(%fault, "the agents could not be reloaded; the previous ones stay in force");
             }
             reason = ReloadReason::Watch;
             let unread = !registry.catalog().unread().is_empty();

@@ -52,7 +52,9 @@ impl Process {
             then: Then::Stop,
         };
         if self.drain(stop).is_err() {
-            tracing::warn!("a second call to stop: what is in flight goes on at the next start");
+            tracing::warn!(
+                "second stop signal: running steps are cut off and continue at the next start"
+            );
             self.registry.hurry();
         }
     }

@@ -22,12 +22,12 @@ pub(super) fn replaced() -> Option<Finding> {
     let what = change(&path, &fs::metadata(RUNNING).ok()?)?;
     let version = env!("CARGO_PKG_VERSION");
     let message = format!(
-        "{} {what} after the start: this daemon is still the one of before ({version})",
+        "{} {what} after the start: this daemon still runs the previous program ({version})",
         path.display()
     );
     Some(
         Finding::new("daemon.program", Health::Warn, message)
-            .fix("start the new one; runs go on with it: abide stop --restart"),
+            .fix("switch to the new one, and open runs continue: abide stop --restart"),
     )
 }
 

@@ -120,7 +120,7 @@ impl InForce {
             Fault::new(
                 Kind::Conflict,
                 format!(
-                    "{}. The settings in force stay as they were",
+                    "{}. The settings in force are unchanged",
                     open_ended(&fault.to_string())
                 ),
             )

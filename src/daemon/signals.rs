@@ -66,13 +66,15 @@ pub async fn reload_at_hangups(mut hangups: Signal, process: Arc<Process>) {
                 tracing::info!(
                     applied = keys(&reloaded.applied),
                     needs_restart = keys(&reloaded.needs_restart),
-                    "the configuration was read again"
+                    "the configuration was reloaded"
                 );
                 for warning in reloaded.warnings {
                     tracing::warn!("{warning}");
                 }
             }
-            Err(fault) => tracing::error!(%fault, "the configuration was not taken"),
+            Err(fault) => {
+                tracing::error!(%fault, "the configuration was not reloaded; the settings in force are unchanged")
+            }
         }
     }
 }

@@ -162,12 +162,12 @@ pub async fn keep(
     let heard = watcher.heard();
     loop {
         let changed = registry.skills_changed(reason).await.unwrap_or_else(|fault| {
-            tracing::error!(%fault, "a change of skills could not be noted; the next one notes it");
+            tracing::error!(%fault, "a change of skills could not be recorded; the next change records it");
             false
         });
         // Agents may depend on added or removed skills.
         if changed && let Err(fault) = registry.reload_agents(ReloadReason::Watch).await {
-            tracing::error!(%fault, "the agents could not be read again; the last ones count");
+            tracing::error!(%fault, "the agents could not be reloaded; the previous ones stay in force");
         }
         reason = SkillsReason::Watch;
         let mut changed = std::pin::pin!(watcher.changed());

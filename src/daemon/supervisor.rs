@@ -102,7 +102,7 @@ impl Supervisor {
     pub fn full(&self) {
         self.tell(&[
             NotifyState::Ready,
-            NotifyState::Status("the disk is full: work waits for room"),
+            NotifyState::Status("the disk is full: work waits for free space"),
         ]);
     }
 
@@ -115,8 +115,8 @@ impl Supervisor {
     /// then the process should be gone.
     pub async fn draining(&self, then: Then, timeout: Duration) {
         let text = match then {
-            Then::Stop => "draining, then the end",
-            Then::Restart => "draining, then a restart",
+            Then::Stop => "draining, then stopping",
+            Then::Restart => "draining, then restarting",
             Then::Resume => "draining, then ready again",
         };
         if then == Then::Resume {
@@ -167,7 +167,7 @@ impl Supervisor {
         if self.notified
             && let Err(fault) = sd_notify::notify(states)
         {
-            tracing::warn!(%fault, "the service manager was not told how the daemon is");
+            tracing::warn!(%fault, "the service manager could not be notified");
         }
     }
 }

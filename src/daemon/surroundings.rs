@@ -96,7 +96,7 @@ fn permissions(folder: &Path, mend: bool) -> Finding {
             id,
             Health::Skip,
             format!(
-                "{} is not there yet: the first start makes it",
+                "{} does not exist yet: the first start creates it",
                 folder.display()
             ),
         );
@@ -106,7 +106,7 @@ fn permissions(folder: &Path, mend: bool) -> Finding {
         return Finding::new(
             id,
             Health::Fail,
-            format!("{} belongs to another user", folder.display()),
+            format!("{} is owned by another user", folder.display()),
         )
         .fix("run as the user who started the daemon, or choose another --state-dir");
     }
@@ -125,12 +125,12 @@ fn permissions(folder: &Path, mend: bool) -> Finding {
         }
     }
     if wide.is_empty() {
-        return Finding::new(id, Health::Ok, "the state folder is its owner's alone");
+        return Finding::new(id, Health::Ok, "only its owner can access the state folder");
     }
     Finding::new(
         id,
         Health::Fail,
-        "others may look into the state folder, which holds the token and every transcript",
+        "other users can access the state folder, which has the token and all transcripts",
     )
     .fix(format!("abide doctor --fix, or: {}", wide.join("; ")))
 }
@@ -139,19 +139,23 @@ fn space(folder: &Path, min_free: u64) -> Finding {
     let id = "disk.space";
     let existing = folder.ancestors().find(|folder| folder.exists());
     let Some(free) = existing.and_then(crate::store::free) else {
-        return Finding::new(id, Health::Skip, "the system does not say how much is free");
+        return Finding::new(
+            id,
+            Health::Skip,
+            "the free disk space could not be determined",
+        );
     };
-    let message = format!("{} are free where the state folder is", bytes(free));
+    let message = format!("{} are free on the disk of the state folder", bytes(free));
     if free < min_free {
         Finding::new(
             id,
             Health::Fail,
             format!(
-                "{message}; below storage.min_free ({}) no new work is taken",
+                "{message}; below storage.min_free ({}) no new work is accepted",
                 bytes(min_free)
             ),
         )
-        .fix("free some space; the daemon goes on by itself")
+        .fix("free some space; the daemon continues by itself")
     } else if free < ROOM {
         Finding::new(id, Health::Warn, message).fix("free some space before it runs out")
     } else {
@@ -172,12 +176,12 @@ fn clock_runs(folder: &Path, clock: &Clock) -> Finding {
             id,
             Health::Warn,
             format!(
-                "files were written {} s in the future: the clock was set back",
+                "files are dated {} s in the future: the clock was set back",
                 newest - now
             ),
         )
-        .fix("set the clock right; limits of runs count steadily and do not depend on it"),
-        _ => Finding::new(id, Health::Ok, "the clock goes on"),
+        .fix("correct the clock; time limits of runs use a monotonic clock and are unaffected"),
+        _ => Finding::new(id, Health::Ok, "the clock was not set back"),
     }
 }
 
@@ -188,7 +192,7 @@ fn watches() -> Finding {
         text.trim().parse::<u64>().ok()
     });
     let Some(limit) = limit.min() else {
-        return Finding::new(id, Health::Skip, "this system has no such limit");
+        return Finding::new(id, Health::Skip, "this system has no limit on file watches");
     };
     let message = format!("{limit} files and folders can be watched");
     if limit < WATCHES {
@@ -202,7 +206,7 @@ fn watches() -> Finding {
 /// The finding on files that are polled although events are configured.
 fn heard_nothing((what, notice): &(&'static str, Notice)) -> Option<Finding> {
     let id = format!("watch.{what}");
-    let message = format!("changes of {what} are noticed late: {}", notice.get()?);
+    let message = format!("changes of {what} are detected late: {}", notice.get()?);
     Some(Finding::new(&id, Health::Warn, message).fix(format!(
         "raise the limit (sysctl fs.inotify.max_user_watches and max_user_instances; in a \
          container also user.max_inotify_watches and user.max_inotify_instances) and restart; or, \
@@ -219,7 +223,7 @@ fn cannot_be_read((what, unread): &(&'static str, Unread)) -> Option<Finding> {
         count => format!(" (and {count} more)"),
     };
     let message = format!(
-        "{what}: {first}{more}; what was read there before counts, and it is looked at again"
+        "{what}: {first}{more}; the last readable content is in force, and reading is retried"
     );
     let fix = "let the daemon's user read it; for \"Too many open files\" raise its limit of open \
                files";
@@ -230,8 +234,8 @@ fn cannot_be_read((what, unread): &(&'static str, Unread)) -> Option<Finding> {
 fn files_do_not_answer() -> impl Iterator<Item = Finding> {
     file_work::notices().into_iter().map(|message| {
         Finding::new("files.answer", Health::Warn, message).fix(
-            "see which mount does not answer (findmnt, df), and mount it again or take it away; \
-             a restart of the daemon gives its threads back",
+            "find the mount that does not respond (findmnt, df), and remount or unmount it; \
+             restarting the daemon frees its threads",
         )
     })
 }
@@ -241,9 +245,9 @@ pub fn of_providers(providers: &[ModelProvider]) -> Vec<Finding> {
     let findings = providers.iter().filter_map(|provider| {
         let problem = provider.problem.as_ref()?;
         let id = format!("provider.{}", provider.name);
-        let message = format!("models of {} cannot be asked: {problem}", provider.name);
+        let message = format!("models of {} cannot be called: {problem}", provider.name);
         Some(Finding::new(&id, Health::Warn, message).fix(format!(
-            "set it right under [providers.{}] and run abide config reload; a variable must be \
+            "correct it under [providers.{}] and run abide config reload; a variable must be \
              set where the daemon is started",
             provider.name
         )))
@@ -261,17 +265,17 @@ pub fn of_servers(views: &ServerViews) -> Vec<Finding> {
                 let why = view.last_error.as_deref().unwrap_or("it ended");
                 let message = format!("MCP server {name} has failed: {why}");
                 Some(Finding::new(&id, Health::Warn, message).fix(format!(
-                    "set it right under [mcp.{name}] and run abide config reload; the next call of \
-                     one of its tools tries it once more"
+                    "correct it under [mcp.{name}] and run abide config reload; the next call of \
+                     one of its tools tries it again"
                 )))
             }
             ServerState::Noisy => {
                 let message = format!(
-                    "MCP server {name} writes lines that are no messages to its output ({} so far)",
+                    "MCP server {name} writes non-protocol lines to stdout ({} so far)",
                     view.noise
                 );
                 Some(Finding::new(&id, Health::Warn, message).fix(format!(
-                    "have it log to its error output; abide mcp {name} shows what it wrote"
+                    "make it log to stderr; abide mcp {name} shows what it wrote"
                 )))
             }
             ServerState::Stopped | ServerState::Starting | ServerState::Ready => None,

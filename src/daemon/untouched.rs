@@ -38,7 +38,7 @@ impl AtStart {
                 id,
                 Health::Ok,
                 format!(
-                    "the daemon's own environment is as it was at its start ({} variables)",
+                    "the daemon's own environment is unchanged since its start ({} variables)",
                     now.len()
                 ),
             ),
@@ -46,7 +46,7 @@ impl AtStart {
                 id,
                 Health::Fail,
                 format!(
-                    "the daemon's own environment is not what it was at its start: {}",
+                    "the daemon's own environment has changed since its start: {}",
                     changed.join(", ")
                 ),
             )

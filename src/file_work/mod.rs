@@ -23,12 +23,12 @@ use crate::failpoint::reach;
 /// The pool for tool calls: 32 threads, up to 64 stuck ones on top.
 pub static TOOLS: LazyLock<Pool> = LazyLock::new(|| Pool {
     point: "file_work.calls",
-    ..Pool::new("calls of tools", (32, 64), TIMES)
+    ..Pool::new("tool calls", (32, 64), TIMES)
 });
 /// The pool for files of agents, skills and values, read on a request or after a change: 16
 /// threads, up to 32 stuck ones on top.
 pub static DEFINITIONS: LazyLock<Pool> =
-    LazyLock::new(|| Pool::new("files of agents and skills", (16, 32), TIMES));
+    LazyLock::new(|| Pool::new("agent and skill files", (16, 32), TIMES));
 
 const TIMES: Times = Times {
     wait: Duration::from_secs(10),
@@ -175,7 +175,7 @@ impl Pool {
             let waited = self.clock.monotonic().saturating_sub(since);
             if waited >= self.times.wait {
                 return Err(Busy(format!(
-                    "busy: all {} threads for {} wait for file systems that do not answer; \
+                    "busy: all {} threads for {} are waiting for unresponsive file systems; \
                      nothing was done. Try again later, or see abide doctor",
                     self.seats, self.about
                 )));
@@ -216,8 +216,8 @@ impl Pool {
         let stuck = self.stuck();
         (stuck > 0).then(|| {
             format!(
-                "{stuck} threads for {} do not come back from the file system: a mount may not \
-                 answer. They hold up nothing else; at {} of them such work is refused as busy",
+                "{stuck} threads for {} are stuck in the file system: a mount may not \
+                 respond. Other work is not affected; from {} stuck threads on, such work is refused as busy",
                 self.about,
                 self.seats + self.spare
             )
@@ -297,7 +297,7 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
     regular(rustix::fs::open(path, flags, Mode::empty())?)
 }
 
-/// Converts a descriptor that was opened without blocking; the error is that it is no regular file.
+/// Converts a descriptor that was opened without blocking; the error is that it is not a regular file.
 pub fn regular(opened: OwnedFd) -> io::Result<File> {
     let file = File::from(opened);
     match file.metadata()?.is_file() {
@@ -307,7 +307,7 @@ pub fn regular(opened: OwnedFd) -> io::Result<File> {
 }
 
 fn not_regular() -> io::Error {
-    io::Error::other("it is no regular file")
+    io::Error::other("it is not a regular file")
 }
 
 /// Reads a regular file, at most `limit` + 1 bytes. More than `limit` bytes mean that the file is

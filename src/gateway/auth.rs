@@ -42,7 +42,7 @@ enum Shown {
     Right,
 }
 
-const WRONG: &str = "the token is not the daemon's";
+const WRONG: &str = "the token is wrong";
 
 /// The endpoints of a connection.
 #[derive(Clone, Copy, Debug)]
@@ -75,7 +75,7 @@ impl Guard {
         if !own {
             return Err(Fault::new(
                 Kind::Forbidden,
-                "the Host header names none of this daemon's own names",
+                "the Host header is not one of this daemon's names",
             )
             .hint("use localhost or the address it listens on, or add the name to allowed_hosts"));
         }
@@ -87,7 +87,7 @@ impl Guard {
             return Ok(());
         }
         Err(
-            Fault::new(Kind::Forbidden, "this Origin may not talk to the daemon")
+            Fault::new(Kind::Forbidden, "requests from this Origin are not allowed")
                 .hint("add it to allowed_origins"),
         )
     }
@@ -139,7 +139,7 @@ impl Guard {
         Err(Fault::new(
             Kind::Unauthorized,
             match shown {
-                Shown::Nothing => "a token is needed",
+                Shown::Nothing => "a token is required",
                 _ => WRONG,
             },
         ))

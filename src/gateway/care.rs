@@ -19,7 +19,7 @@ async fn backup(context: Arc<Context>, params: wire::Backup) -> Result<wire::Bac
     if path.as_ref().is_some_and(|path| !path.is_absolute()) {
         return Err(Fault::params(
             "path",
-            "an absolute path is expected: the daemon does not know the caller's folder",
+            "an absolute path is expected: the daemon does not know the caller's working directory",
         ));
     }
     let made = context.registry.backup(path).await?;

@@ -62,8 +62,8 @@ impl JsonSchema for Document {
                 "servers": { "type": "array" },
                 "methods": { "type": "array" },
                 "components": { "type": "object" },
-                "x-protocol": { "description": "The protocol's number.", "type": "integer" },
-                "x-event": { "description": "What surrounds an event's `data`: a schema." },
+                "x-protocol": { "description": "Protocol version.", "type": "integer" },
+                "x-event": { "description": "Schema of the envelope around an event's `data`." },
                 "x-events": {
                     "description": "The kinds of events, each with the schema of its `data`.",
                     "type": "array",

@@ -89,7 +89,7 @@ pub(super) fn broken(text: &str, what: &str) -> String {
     }
     let fault = Fault::new(
         Kind::InvalidRequest,
-        format!("the message is JSON, but no JSON-RPC request: {what}"),
+        format!("the message is JSON but not a JSON-RPC request: {what}"),
     );
     let id = serde_json::from_str::<OnlyId>(text)
         .ok()

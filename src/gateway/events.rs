@@ -44,7 +44,7 @@ async fn unsubscribe(
         return Ok(Empty {});
     }
     let fault = Fault::not_found("subscription of this connection", params.subscription);
-    Err(fault.hint("one that lagged has ended by itself"))
+    Err(fault.hint("a subscription that lagged has already ended"))
 }
 
 fn request(params: wire::SubscribeEvents) -> Result<Subscribe, Fault> {
@@ -54,7 +54,7 @@ fn request(params: wire::SubscribeEvents) -> Result<Subscribe, Fault> {
         kinds.push(KindPattern::parse(text).ok_or_else(|| {
             Fault::params(
                 &format!("kinds[{place}]"),
-                format!("{shown:?} is neither a kind nor the beginning of some, such as run.*"),
+                format!("{shown:?} is neither an event kind nor a prefix such as run.*"),
             )
         })?);
     }
@@ -79,7 +79,7 @@ fn request(params: wire::SubscribeEvents) -> Result<Subscribe, Fault> {
 pub(super) fn needs_websocket() -> Fault {
     Fault::new(
         Kind::InvalidRequest,
-        "a subscription needs a WebSocket: a POST has one answer",
+        "a subscription needs a WebSocket: a POST has only one response",
     )
     .hint("open a WebSocket at /, or read GET /events")
 }

@@ -83,7 +83,7 @@ pub(crate) async fn handle(
         (_, path) => {
             let path = crate::kernel::text::prefix(path, 80);
             let fault = Fault::not_found("route", path);
-            refused(fault.hint("there are /, /events, /health, /ready and /metrics"))
+            refused(fault.hint("the routes are /, /events, /health, /ready and /metrics"))
         }
     };
     seat.has_answered();
@@ -196,7 +196,7 @@ async fn call(
         () = door.shutdown.cancelled() => {
             return Err(Fault::new(
                 Kind::Unavailable,
-                "the daemon ends before the whole request was there; nothing was done",
+                "the daemon is shutting down and the request was incomplete; nothing was done",
             ));
         }
     };
@@ -241,7 +241,7 @@ fn upgrade(
             Ok(io) => {
                 socket::serve(TokioIo::new(io), dispatcher, who, is_program, shutdown).await;
             }
-            Err(error) => tracing::debug!(%error, "a WebSocket upgrade was not finished"),
+            Err(error) => tracing::debug!(%error, "a WebSocket upgrade failed"),
         }
         drop(seat);
     });
@@ -301,7 +301,7 @@ async fn read(body: Incoming, most: usize) -> Result<Vec<u8>, Fault> {
         let Ok(frame) = tokio::time::timeout(QUIET, body.frame()).await else {
             return Err(Fault::new(
                 Kind::InvalidRequest,
-                format!("no further byte of the body came within {QUIET:?}; nothing was done"),
+                format!("no data of the body arrived within {QUIET:?}; nothing was done"),
             ));
         };
         match frame {
@@ -331,7 +331,7 @@ async fn discard(body: Incoming) {
 fn too_large(most: usize) -> Fault {
     Fault::new(
         Kind::TooLarge,
-        format!("the body is larger than {most} bytes, the most one may have"),
+        format!("the body exceeds the limit of {most} bytes"),
     )
     .with("limit", "payload")
     .with("value", most)
@@ -340,7 +340,7 @@ fn too_large(most: usize) -> Fault {
 fn wrong_method(allowed: &'static str) -> Answered {
     let fault = Fault::new(
         Kind::InvalidRequest,
-        format!("this route takes {allowed}, and / also a WebSocket upgrade"),
+        format!("this route accepts {allowed}; / also accepts a WebSocket upgrade"),
     );
     let mut answered = error(StatusCode::METHOD_NOT_ALLOWED, fault);
     let headers = answered.headers_mut();

@@ -68,7 +68,7 @@ async fn resolve(context: Arc<Context>, params: wire::ResolveRun) -> Result<Run,
         (_, Some(_)) => {
             return Err(Fault::params(
                 "result",
-                "only what is done has a result; leave it out",
+                "a result is only allowed with decision done; leave it out",
             ));
         }
         (wire::Decision::NotDone, None) => Verdict::NotDone,

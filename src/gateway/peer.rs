@@ -113,8 +113,9 @@ impl Gate {
     fn admit_local(&self, origin: Origin, headers: &HeaderMap) -> Result<Arc<Principal>, Fault> {
         let refused = |what: &str| {
             Err(
-                Fault::new(Kind::Forbidden, format!("{what}; nothing was done"))
-                    .hint("let it use the TCP address with a token, if it is meant to"),
+                Fault::new(Kind::Forbidden, format!("{what}; nothing was done")).hint(
+                    "if this process should have access, let it use the TCP address with a token",
+                ),
             )
         };
         match origin {
@@ -125,11 +126,11 @@ impl Gate {
                 ..Principal::clone(&self.owner)
             })),
             Origin::Service => {
-                refused("a tool server, and what it starts, may not call the daemon")
+                refused("a tool server and its child processes may not call the daemon")
             }
             Origin::Stray => refused(
                 "this process was started by a program of a run or of a tool server that is gone: \
-                 it is not the owner, and its run is unknown",
+                 it is not the owner, and its run cannot be determined",
             ),
             Origin::Outside => Ok(self.owner(self.guard.has_token(headers)?)),
             Origin::Unproven => match self.guard.has_token(headers)? {
@@ -137,7 +138,7 @@ impl Gate {
                 false => Err(Fault::new(
                     Kind::Forbidden,
                     "it cannot be proved that this process was not started by a run, because it \
-                     has ended, runs in another container or cannot be looked into; nothing was \
+                     has ended, runs in another container or cannot be inspected; nothing was \
                      done",
                 )
                 .hint("send Authorization: Bearer with the token from the state folder")),
@@ -159,7 +160,7 @@ impl Gate {
         if self.knows_user(peer) {
             return Ok(());
         }
-        tracing::debug!(uid = peer.uid, "another user was refused");
+        tracing::debug!(uid = peer.uid, "a connection of another user was refused");
         Err(Fault::new(
             Kind::Forbidden,
             format!(
@@ -178,7 +179,7 @@ impl Gate {
         {
             return Err(Fault::new(
                 Kind::Forbidden,
-                "a web page may not talk to the daemon through a forwarded socket",
+                "a web page may not call the daemon through a forwarded socket",
             )
             .hint("add its origin to allowed_origins, or let it use the TCP address"));
         }
@@ -194,7 +195,7 @@ impl Gate {
         }
         Err(Fault::new(
             Kind::Forbidden,
-            "the Host header names none of this daemon's own names",
+            "the Host header is not one of this daemon's names",
         )
         .hint("use http://localhost/ over the socket, or add the name to allowed_hosts"))
     }

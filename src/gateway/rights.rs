@@ -41,13 +41,13 @@ pub(super) fn check(method: &str, token_file: &Path) -> Result<(), Fault> {
     Err(Fault::new(
         Kind::Unauthorized,
         format!(
-            "{method} decides for a person, so it needs the token, over the socket, too; nothing \
+            "{method} makes a decision for a user and needs the token over the socket, too; nothing \
              was done"
         ),
     )
     .hint(format!(
-        "send Authorization: Bearer with the token in {file} (abide does so by itself; \
-         elsewhere name it with --token-file)"
+        "send Authorization: Bearer with the token in {file} (abide does this automatically; \
+         if the file is elsewhere, name it with --token-file)"
     ))
     .with("tokenFile", file.to_string()))
 }

@@ -177,7 +177,7 @@ impl Dispatcher {
         let before = budget.fetch_add(bytes, Ordering::Relaxed);
         let held = HeldBytes(Arc::clone(budget), bytes);
         if before + bytes > most {
-            return Err(busy("too many bytes of requests are being worked on"));
+            return Err(busy("the limit for bytes of requests in flight is reached"));
         }
         Ok(held)
     }
@@ -265,7 +265,7 @@ impl Dispatcher {
         if waits && matches!(place, Place::Batch) {
             return Err(Fault::new(
                 Kind::InvalidRequest,
-                format!("{name} cannot stand in a batch: a batch answers when all of it is done"),
+                format!("{name} is not allowed in a batch: a batch answers when all of its calls are done"),
             )
             .hint("send it as a message of its own"));
         }
@@ -273,7 +273,9 @@ impl Dispatcher {
         if of_connection && matches!(place, Place::Batch) {
             return Err(Fault::new(
                 Kind::InvalidRequest,
-                format!("{name} cannot stand in a batch: what it gives has no place in an answer"),
+                format!(
+                    "{name} is not allowed in a batch: its events cannot be part of a response"
+                ),
             )
             .hint("send it as a message of its own"));
         }
@@ -293,7 +295,9 @@ impl Dispatcher {
             let answer = match answer.catch_unwind().await {
                 Ok(answer) => answer,
                 // The panic hook has logged the location.
-                Err(_) => Err(Fault::internal(format_args!("{name} failed by a defect"))),
+                Err(_) => Err(Fault::internal(format_args!(
+                    "{name} failed because of a defect"
+                ))),
             };
             let answer = answer.and_then(|result| {
                 result_text(&id, &result, most).ok_or_else(|| reply_too_large(most))
@@ -324,13 +328,13 @@ impl Dispatcher {
             Err(error) => return Answer::Now(broken(text, &error.to_string())),
         };
         if count == 0 {
-            let fault = Fault::new(Kind::InvalidRequest, "a batch has at least one entry");
+            let fault = Fault::new(Kind::InvalidRequest, "a batch needs at least one entry");
             return Answer::Now(error_text(Id::Null, fault));
         }
         if count > most {
             let fault = Fault::new(
                 Kind::Limit,
-                format!("a batch has at most {most} entries, this one {count}. None was run"),
+                format!("a batch may have at most {most} entries; this one has {count}. No entry was executed"),
             )
             .hint("send several batches")
             .with("limit", "batch")
@@ -386,7 +390,7 @@ impl Dispatcher {
         };
         if before >= most {
             return Err(busy(&format!(
-                "{most} {what} are in flight on this connection, the most there may be"
+                "{most} {what} are in flight on this connection, which is the limit"
             )));
         }
         Ok(held)
@@ -398,10 +402,10 @@ impl Dispatcher {
             Phase::Full if about::changes(name) && !NEEDS_NO_ROOM.contains(&name) => {
                 return Err(Fault::new(
                     Kind::Unavailable,
-                    "the disk with the state folder is full, and what was open before the start \
-                     is not taken up again yet; nothing was done",
+                    "the disk with the state folder is full, and runs from before the start \
+                     are not resumed yet; nothing was done",
                 )
-                .hint("free some space; the daemon goes on by itself")
+                .hint("free some space; the daemon continues automatically")
                 .with("retryAfterMs", ROOM_AFTER_MS));
             }
             Phase::Starting { .. } if !ANSWERS_ALWAYS.contains(&name) => {
@@ -448,7 +452,7 @@ fn busy(what: &str) -> Fault {
 fn reply_too_large(most: usize) -> Fault {
     Fault::new(
         Kind::TooLarge,
-        format!("the answer is larger than {most} bytes, the most one may have"),
+        format!("the response exceeds the limit of {most} bytes"),
     )
     .hint("ask for a smaller page")
     .with("limit", "reply")
@@ -462,7 +466,7 @@ pub(crate) fn logged(method: &str, fault: Fault, clock: &Clock) -> Fault {
         return fault;
     }
     let reference = clock.new_id().to_string();
-    tracing::error!(method, %reference, %fault, "a call failed by a defect");
+    tracing::error!(method, %reference, %fault, "a call failed because of a defect");
     fault.with("reference", reference)
 }
 

@@ -152,7 +152,7 @@ impl Pool {
             Fault::new(
                 Kind::Busy,
                 format!(
-                    "{} {}, the most there may be; nothing was done",
+                    "{} {}, which is the limit; nothing was done",
                     self.most, self.what
                 ),
             )
@@ -301,7 +301,7 @@ impl Seat {
             () = must_go.notified() => Fault::new(
                 Kind::Busy,
                 format!(
-                    "{most} connections without the token are open, the most there may be, and \
+                    "{most} connections without the token are open, which is the limit, and \
                      this one was the oldest; nothing was done"
                 ),
             )
@@ -309,7 +309,7 @@ impl Seat {
             .with("retryAfterMs", 1000),
             () = tokio::time::sleep(STRANGER) => Fault::new(
                 Kind::Unauthorized,
-                format!("no request with the token came within {seconds} s; nothing was done"),
+                format!("no request with the token arrived within {seconds} s; nothing was done"),
             ),
         };
         if !matches!(&*lock(&self.taken), Taken::Visitor(_)) {

@@ -57,7 +57,7 @@ async fn tools(context: Arc<Context>, params: wire::ListTools) -> Result<wire::T
         folder = folder.or(session.cwd);
     }
     let Some(agent) = agent else {
-        return Err(Fault::params("agent", "name an agent or a session"));
+        return Err(Fault::params("agent", "give agent or sessionKey"));
     };
     let set = registry.tools(&context.principal, folder, agent).await?;
     Ok(wire::Tools {

@@ -178,7 +178,10 @@ async fn history(
     params: wire::GetHistory,
 ) -> Result<Written<wire::History>, Fault> {
     if params.before.is_some() && params.after.is_some() {
-        return Err(Fault::params("before", "give it or after, not both"));
+        return Err(Fault::params(
+            "before",
+            "give either before or after, not both",
+        ));
     }
     let fetch = async |limit| {
         let part = HistoryPart {

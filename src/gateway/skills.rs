@@ -27,7 +27,7 @@ async fn list(context: Arc<Context>, params: wire::ListSkills) -> Result<wire::S
         found.retain(|skill| skill.name == *name);
         if found.is_empty() {
             return Err(Fault::not_found("skill", name)
-                .hint("skills.list without a name has all of them, and what was rejected"));
+                .hint("skills.list without name returns all skills and the rejected files"));
         }
     }
     // The list is sorted by name, so the last name serves as the cursor.
@@ -125,7 +125,7 @@ async fn refresh(
     params: wire::RefreshSkills,
 ) -> Result<wire::Refreshed, Fault> {
     if params.session_key.is_some() && params.workspace.is_some() {
-        let message = "name either a session or a folder";
+        let message = "give either sessionKey or workspace";
         return Err(Fault::params("workspace", message));
     }
     let refreshed = context
@@ -135,7 +135,7 @@ async fn refresh(
     let folders: Vec<wire::RefreshedFolder> = refreshed.into_iter().map(folder).collect();
     let first = folders
         .first()
-        .ok_or_else(|| Fault::internal("no folder was looked at"))?;
+        .ok_or_else(|| Fault::internal("no workspace was refreshed"))?;
     Ok(wire::Refreshed {
         before: first.before,
         after: first.after,

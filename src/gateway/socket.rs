@@ -84,7 +84,7 @@ pub(crate) async fn serve<S>(
             let most = dispatcher.limits().payload;
             let fault = Fault::new(
                 Kind::TooLarge,
-                format!("the message is larger than {most} bytes, the most one may have"),
+                format!("the message exceeds the limit of {most} bytes"),
             )
             .with("limit", "payload")
             .with("value", most);
@@ -150,7 +150,7 @@ where
                         return Ok(End::Close(CloseCode::Invalid, "not UTF-8"));
                     }
                     Some(Err(Error::Protocol(error))) => {
-                        tracing::debug!(%error, "a peer broke the WebSocket protocol");
+                        tracing::debug!(%error, "a peer violated the WebSocket protocol");
                         return Ok(End::Close(CloseCode::Protocol, "broken frame"));
                     }
                     Some(Err(error)) => return Err(error),
@@ -187,7 +187,7 @@ where
             }
         }
         if !reading && calls.is_empty() && !unwritten {
-            return Ok(End::Close(CloseCode::Away, "the daemon stops"));
+            return Ok(End::Close(CloseCode::Away, "the daemon is stopping"));
         }
     }
 }
@@ -216,6 +216,6 @@ where
         reason: reason.into(),
     };
     if let Err(error) = socket.close(Some(frame)).await {
-        tracing::debug!(%error, "a good-bye was not heard");
+        tracing::debug!(%error, "the close frame could not be sent");
     }
 }

@@ -158,7 +158,7 @@ impl Streaming {
         let served = self.served.as_mut()?;
         let items = tokio::select! {
             items = served.items() => items,
-            _ = self.comment.tick() => return Some(Bytes::from_static(b": still here\n\n")),
+            _ = self.comment.tick() => return Some(Bytes::from_static(b": keep-alive\n\n")),
             () = self.shutdown.cancelled() => None,
         };
         let Some(items) = items else {

@@ -43,7 +43,7 @@ impl<S> Stall<S> {
         ready!(waits.as_mut().poll(context));
         Poll::Ready(Err(io::Error::new(
             ErrorKind::TimedOut,
-            "the peer takes nothing",
+            "the peer does not read",
         )))
     }
 }

@@ -31,11 +31,11 @@ async fn hello(context: Arc<Context>, params: wire::Hello) -> Result<wire::Welco
                 range.min, range.max
             ),
         )
-        .hint("use a client and a daemon of about the same age")
+        .hint("use client and daemon versions that support the same protocol")
         .with("supported", vec![PROTOCOL]));
     }
     if let Some(client) = params.client {
-        tracing::debug!(name = %client.name, version = %client.version, "a client says hello");
+        tracing::debug!(name = %client.name, version = %client.version, "a client sent gateway.hello");
     }
     let limits = context.limits;
     Ok(wire::Welcome {

@@ -55,7 +55,7 @@ impl Subscriptions {
             return Err(Fault::new(
                 Kind::Limit,
                 format!(
-                    "{} subscriptions are open on this connection, the most there may be",
+                    "{} subscriptions are open on this connection, which is the limit",
                     self.most
                 ),
             )

@@ -52,7 +52,8 @@ pub(super) fn check(
         .flatten()
         .collect();
     if named.is_empty() {
-        return Err(refusal(run, method).hint("name a run or a session of its own"));
+        return Err(refusal(run, method)
+            .hint("name its own run, a descendant run, or one of their sessions"));
     }
     for name in named {
         let object = match name.parse() {
@@ -74,10 +75,10 @@ pub(super) fn refusal(run: RunId, what: &str) -> Fault {
         Kind::Forbidden,
         format!(
             "a program that run {run} has started may not call {what}: over the socket it may \
-             look at its own run and at what is below it, wait for that and cancel it. Nothing \
+             read its own run and its descendants, wait for them and cancel them. Nothing \
              was done"
         ),
     )
-    .hint("ask for the rest from outside of the run")
+    .hint("make this call from outside the run")
     .with("runId", run.to_string())
 }

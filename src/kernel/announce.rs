@@ -100,8 +100,8 @@ impl Note {
             text::prefix(&quoted, room)
         } else {
             out.push_str(&format!(
-                "Its text of {whole} bytes is not shown here, so that there is room for the \
-                 others; runs.get {} has it.\n",
+                "Its result of {whole} bytes is not shown here, to leave room for other \
+                 announces. Read it with runs.get {}.\n",
                 self.run
             ));
             return out;
@@ -115,7 +115,7 @@ impl Note {
         out.push('\n');
         if self.truncated || shown.len() < quoted.len() {
             out.push_str(&format!(
-                "The text was cut at {} bytes; runs.get {} has the whole.\n",
+                "The result was cut at {} bytes. Read all of it with runs.get {}.\n",
                 shown.len(),
                 self.run
             ));

@@ -133,14 +133,14 @@ impl Approval {
     pub fn refusal(&self) -> String {
         let who = match (self.state, &self.resolved_by) {
             (ApprovalState::Expired, _) => {
-                "nobody allowed it in time (setting approvals.timeout)".to_owned()
+                "the approval expired (setting approvals.timeout)".to_owned()
             }
             (_, Some(by)) => format!("{by} did not allow it"),
             (_, None) => "it was not allowed".to_owned(),
         };
         format!(
-            "denied: {who}. The call of {} was not made, nothing was done. It needs a person's \
-             leave because {}. Go on without it, or say in your result what you could not do.",
+            "denied: {who}. The call of {} was not made and had no effect. It needs a person's \
+             approval because {}. Continue without it, or state in your result what is missing.",
             self.tool, self.consent.why
         )
     }

@@ -447,7 +447,7 @@ impl<'a> TryFrom<AnyBlockRef<'a>> for BlockRef<'a> {
 
     fn try_from(any: AnyBlockRef<'a>) -> Result<Self, Self::Error> {
         Ok(match any.r#type {
-            Kind::Text => BlockRef::Text(text(any.text, "a text without its text")?),
+            Kind::Text => BlockRef::Text(text(any.text, "a text block without text")?),
             Kind::ToolCall => BlockRef::ToolCall {
                 id: text(any.id, "a tool call without its id")?,
                 name: text(any.name, "a tool call without a name")?,
@@ -456,15 +456,13 @@ impl<'a> TryFrom<AnyBlockRef<'a>> for BlockRef<'a> {
             Kind::ToolResult => BlockRef::ToolResult {
                 call: text(any.tool_call_id, "a tool result without its call")?,
                 text: text(any.text, "a tool result without its text")?,
-                is_error: any
-                    .is_error
-                    .ok_or("a tool result that does not say whether it failed")?,
+                is_error: any.is_error.ok_or("a tool result without isError")?,
             },
             Kind::Native => BlockRef::Native {
-                provider: text(any.provider, "an answer as it came without its provider")?,
-                api: text(any.api, "an answer as it came without its API")?,
-                model: text(any.model, "an answer as it came without its model")?,
-                json: text(any.json, "an answer as it came without what came")?,
+                provider: text(any.provider, "a native answer without its provider")?,
+                api: text(any.api, "a native answer without its API")?,
+                model: text(any.model, "a native answer without its model")?,
+                json: text(any.json, "a native answer without its JSON")?,
             },
             Kind::Note => BlockRef::Note(any.note.ok_or("a note without its content")?),
         })
@@ -585,7 +583,7 @@ mod tests {
         let stored = Blocks::stored(&written).unwrap();
         let pieces: Vec<Block> = stored.pieces().into_iter().map(Block::from).collect();
         assert_eq!(pieces, all());
-        assert!(stored.read.get().is_none(), "nobody has looked into it");
+        assert!(stored.read.get().is_none(), "not parsed yet");
         assert_eq!(stored, Blocks::from(all()));
         assert!(stored.read.get().is_some());
         let pieces: Vec<Block> = stored.pieces().into_iter().map(Block::from).collect();

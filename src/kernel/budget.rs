@@ -92,12 +92,12 @@ impl UsedUp {
     pub fn ends(&self, run: RunId, model_calls: u64) -> RunError {
         let whose = match self.of == run {
             true => "its budget".to_owned(),
-            false => format!("the budget of run {} above it", self.of),
+            false => format!("the budget of its ancestor run {}", self.of),
         };
         RunError::new(
             "budget",
             format!(
-                "{whose} is used up: {}, by that run and those below it; {model_calls} model calls \
+                "{whose} is used up: {} by that run and its descendants; {model_calls} model calls \
                  were its own. The transcript holds all of them; a run with a larger budget can go \
                  on from there",
                 self.why
@@ -107,8 +107,8 @@ impl UsedUp {
 
     /// The refusal of a spawn or send by a run under this budget.
     pub fn refuses(&self) -> Fault {
-        let counts = "what this run and all runs below it have used";
-        let free = "end the work with what is there, or begin it anew with a larger budget";
+        let counts = "what this run and all its descendants have used";
+        let free = "finish with the results so far, or start again with a larger budget";
         Fault::new(
             Kind::Limit,
             format!(

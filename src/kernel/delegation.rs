@@ -168,7 +168,7 @@ pub fn outcome(
     let well = child.error.is_none() && child.result.is_some();
     let whole = child.result.as_deref().unwrap_or_default();
     let shown = text::prefix(whole, RESULT_LIMIT);
-    let error = delegated.failure(child, &format!("it ended {outcome} without a text"));
+    let error = delegated.failure(child, &format!("it ended {outcome} without a final text"));
     let mut told = match delegated.face {
         Face::Task => json!({
             "success": well,

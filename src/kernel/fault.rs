@@ -141,7 +141,7 @@ impl Fault {
     /// The fault for a defect of this program.
     pub fn internal(message: impl fmt::Display) -> Self {
         Fault::new(Kind::Internal, message.to_string())
-            .hint("this is a defect; the daemon goes on, its log has the details")
+            .hint("this is a defect; the daemon keeps running, and its log has the details")
     }
 }
 

@@ -144,7 +144,7 @@ impl AgentId {
             Err(InvalidId::new(
                 "agent name",
                 text,
-                "1 to 64 letters, digits, '.', '_' or '-', first a letter or digit",
+                "1 to 64 letters, digits, '.', '_' or '-', starting with a letter or digit",
             ))
         }
     }
@@ -175,7 +175,7 @@ impl SessionKey {
             Err(InvalidId::new(
                 "session key",
                 text,
-                "names of letters, digits, '.', '_', '-' parted by ':', 256 characters at most",
+                "names of letters, digits, '.', '_', '-' separated by ':', at most 256 characters",
             ))
         }
     }

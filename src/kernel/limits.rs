@@ -47,7 +47,7 @@ pub fn check_spawn(limits: &SpawnLimits, counts: &SpawnCounts) -> Result<Option<
             return Err(refusal(
                 "max_children",
                 limits.max_run_children,
-                "runs asked for by this session that have not ended",
+                "open runs that this session requested",
                 "wait for one of them (sessions_wait), or raise defaults.max_children",
             ));
         }
@@ -56,7 +56,7 @@ pub fn check_spawn(limits: &SpawnLimits, counts: &SpawnCounts) -> Result<Option<
         return Err(refusal(
             "max_client_children",
             limits.max_children,
-            "runs asked for by this session that have not ended",
+            "open runs that this session requested",
             "wait for one of them (agent.wait), or raise defaults.max_client_children",
         ));
     }
@@ -66,19 +66,19 @@ pub fn check_spawn(limits: &SpawnLimits, counts: &SpawnCounts) -> Result<Option<
                 "undelivered_backlog",
                 limits.max_unacked,
                 "announces in this session's inbox that are not acknowledged",
-                "take note of them with sessions.ack",
+                "acknowledge them with sessions.ack",
             ));
         }
     } else if counts.backlog >= limits.max_untold {
         return Err(refusal(
             "undelivered_backlog",
             limits.max_untold,
-            "announces that wait to be told to this session",
-            "let its turn end: they are told between turns",
+            "undelivered announces of this session",
+            "end its turn: they are delivered between turns",
         ));
     } else if counts.backlog * 2 >= limits.max_untold {
         return Ok(Some(format!(
-            "{} announces wait to be told to this session; at {} spawning is refused",
+            "this session has {} undelivered announces; at {} spawning is refused",
             counts.backlog, limits.max_untold
         )));
     }
@@ -92,7 +92,7 @@ pub fn check_depth(limits: &SpawnLimits, depth: u32) -> Result<(), Fault> {
             "max_spawn_depth",
             limits.max_depth,
             "levels below the root session",
-            "spawn from a session higher up, or raise defaults.max_spawn_depth",
+            "spawn from an ancestor session, or raise defaults.max_spawn_depth",
         ));
     }
     Ok(())
@@ -105,8 +105,8 @@ pub fn check_total(limits: &SpawnLimits, total: u32) -> Result<(), Fault> {
         return Err(refusal(
             "max_total_children",
             limits.max_total,
-            "runs spawned and messages sent below this root run, ended ones too",
-            "begin a new turn of the root session, or raise defaults.max_total_children",
+            "runs spawned and messages sent under this root run, including ended ones",
+            "start a new turn in the root session, or raise defaults.max_total_children",
         ));
     }
     Ok(())
@@ -118,7 +118,7 @@ pub fn check_queued_turns(limits: &SpawnLimits, queued: u32) -> Result<(), Fault
         return Err(refusal(
             "max_queued_turns",
             limits.max_queued_turns,
-            "turns that wait in this session",
+            "queued turns in this session",
             "wait for one of them (agent.wait)",
         ));
     }

@@ -28,7 +28,7 @@ pub fn add_warnings(known: &mut Vec<String>, warnings: Vec<String>) {
 
 /// An event that the run's state does not accept. Nothing has changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a run that is {state} cannot take {event}")]
+#[error("a run in state {state} does not accept {event}")]
 pub struct NoSuchEdge {
     /// The current state of the run.
     pub state: &'static str,
@@ -157,10 +157,10 @@ pub fn apply(run: &Run, event: RunEvent, now: Moment) -> Result<Applied, NoSuchE
         (Queued | Running | Paused(_) | Settling, RunEvent::TimedOut) => {
             next.release_if_running();
             let limit = run.limit_ms.unwrap_or(0);
-            let mut message = format!("its limit of {limit} ms running time passed");
+            let mut message = format!("it exceeded its limit of {limit} ms running time");
             if run.state == Paused(PauseReason::Provider) {
                 message.push_str(
-                    " while it waited for the provider of its model, which took no \
+                    " while it waited for its model's provider, which accepted no \
                                   requests; runs.steps has its last refusal",
                 );
             }
@@ -297,7 +297,7 @@ fn still_running(left: &[u32]) -> Option<RunError> {
     }
     let numbers: Vec<String> = left.iter().map(u32::to_string).collect();
     let message = format!(
-        "processes that it had started could not be ended and go on: {}",
+        "processes that it started could not be terminated and are still running: {}",
         numbers.join(", ")
     );
     Some(RunError::new("processes_left", message))
@@ -309,7 +309,7 @@ fn name(event: &RunEvent) -> &'static str {
         RunEvent::StepsIntended { .. } => "a new step",
         RunEvent::StepEnded { .. } => "a step's outcome",
         RunEvent::TurnEnded { .. } => "the end of a turn",
-        RunEvent::OwedChanged { .. } => "a change of what is owed",
+        RunEvent::OwedChanged { .. } => "a change of what is pending",
         RunEvent::AnnouncesDelivered => "announces",
         RunEvent::Parked => "parking",
         RunEvent::Paused(_) => "a pause",

@@ -180,7 +180,7 @@ impl TryFrom<AnyBlock> for Block {
     fn try_from(any: AnyBlock) -> Result<Self, Self::Error> {
         Ok(match any.r#type {
             BlockType::Text => Block::Text {
-                text: any.text.ok_or("a text without its text")?,
+                text: any.text.ok_or("a text block without text")?,
             },
             BlockType::ToolCall => Block::ToolCall {
                 id: any.id.ok_or("a tool call without its id")?,
@@ -190,17 +190,13 @@ impl TryFrom<AnyBlock> for Block {
             BlockType::ToolResult => Block::ToolResult {
                 tool_call_id: any.tool_call_id.ok_or("a tool result without its call")?,
                 text: any.text.ok_or("a tool result without its text")?,
-                is_error: any
-                    .is_error
-                    .ok_or("a tool result that says not if it failed")?,
+                is_error: any.is_error.ok_or("a tool result without isError")?,
             },
             BlockType::Native => Block::Native {
-                provider: any
-                    .provider
-                    .ok_or("an answer as it came without its provider")?,
-                api: any.api.ok_or("an answer as it came without its API")?,
-                model: any.model.ok_or("an answer as it came without its model")?,
-                json: any.json.ok_or("an answer as it came without what came")?,
+                provider: any.provider.ok_or("a native answer without its provider")?,
+                api: any.api.ok_or("a native answer without its API")?,
+                model: any.model.ok_or("a native answer without its model")?,
+                json: any.json.ok_or("a native answer without its JSON")?,
             },
             BlockType::Note => Block::Note {
                 note: any.note.ok_or("a note without its content")?,

@@ -121,8 +121,8 @@ pub fn lay(base: &BTreeSet<String>, agent: &OfAgent, skills: &[OfSkill]) -> Over
     overlay
 }
 
-const BLOCKED: &str = "it changes what programs load, start, trust or reach, or looks as if it did";
-const ONLY_ADDS: &str = "it is set already, and a project only adds";
+const BLOCKED: &str = "it can control what programs load, start, trust or connect to";
+const ONLY_ADDS: &str = "it is already set, and a project may only add names";
 
 /// The caller that provides values in a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,7 +142,7 @@ impl Overlay {
         giver: Giver,
     ) -> Result<Self, Fault> {
         if given.len() > MOST_NAMES {
-            let message = format!("{} names; {MOST_NAMES} at most", given.len());
+            let message = format!("{} names given; the maximum is {MOST_NAMES}", given.len());
             return Err(Fault::params("env", message));
         }
         for (name, given) in given {
@@ -152,8 +152,8 @@ impl Overlay {
                     &name,
                     &format!("{name} cannot be set by a request: {BLOCKED}"),
                     &format!(
-                        "an agent's file in the configuration may set it, or leave it to \
-                         requests: env: {{{name}: null}}"
+                        "an agent file in the configuration may set it, or let \
+                         requests set it: env: {{{name}: null}}"
                     ),
                 ));
             }
@@ -162,12 +162,12 @@ impl Overlay {
                 return Err(forbidden(
                     &name,
                     &format!(
-                        "{name} looks like a secret, and neither the agent nor a skill that it \
-                         has says that it needs one of that name"
+                        "{name} looks like a secret, and neither the agent nor one of its skills \
+                         declares that name"
                     ),
                     &format!(
-                        "say so in the agent's file: env: {{{name}: null}}; a caller that shows \
-                         the token and is no run's program may give it all the same"
+                        "declare it in the agent's file: env: {{{name}: null}}; a caller with \
+                         the token that is not a run's program may set it without a declaration"
                     ),
                 ));
             }
@@ -195,7 +195,7 @@ impl Overlay {
             return self.aside(&who, name, BLOCKED);
         }
         if looks_secret(name) && !is_declared {
-            let why = "it looks like a secret, and the skill does not say that it needs it";
+            let why = "it looks like a secret, and the skill does not declare it";
             return self.aside(&who, name, why);
         }
         if skill.of_project && below.contains(name) {
@@ -207,7 +207,7 @@ impl Overlay {
         {
             self.warnings.push(format!(
                 "environment: skills {other} and {} have different values for {name}; that of {} \
-                 counts",
+                 is used",
                 skill.name, skill.name
             ));
         }
@@ -224,7 +224,7 @@ impl Overlay {
     }
 
     fn aside(&mut self, who: &str, name: &str, why: &str) {
-        let told = format!("environment: {name} of {who} is left aside: {why}");
+        let told = format!("environment: {name} of {who} is ignored: {why}");
         self.warnings.push(told);
     }
 }
@@ -245,17 +245,17 @@ pub fn check(name: &str, given: &Given) -> Result<(), Fault> {
     let refused = |message: &str| Err(Fault::params("env", message).with("name", name));
     if !is_name(name) {
         return refused(
-            "a name begins with a letter or _ and has letters, digits and _, 128 of them at most",
+            "a name starts with a letter or _ and has at most 128 letters, digits and _",
         );
     }
     match given {
         Given::Text(text) if text.expose().contains('\0') => {
-            refused(&format!("the value of {name} holds U+0000"))
+            refused(&format!("the value of {name} contains U+0000"))
         }
         Given::Text(text) if text.expose().len() > MOST_BYTES => {
             let bytes = text.expose().len();
             refused(&format!(
-                "the value of {name} has {bytes} bytes; {MOST_BYTES} at most"
+                "the value of {name} has {bytes} bytes; the maximum is {MOST_BYTES}"
             ))
         }
         _ => Ok(()),

@@ -122,11 +122,11 @@ impl Policy {
         Err(Fault::new(
             Kind::Forbidden,
             format!(
-                "session {} is out of reach: sessions.visibility for {right} is {reach}{ceiling}",
+                "no access to session {}: sessions.visibility for {right} is {reach}{ceiling}",
                 target.key
             ),
         )
-        .hint("sessions_list shows the sessions within reach")
+        .hint("sessions_list shows the sessions that you can access")
         .with("sessionKey", target.key.as_str())
         .with("right", right.as_str())
         .with("visibility", reach.as_str()))
@@ -154,11 +154,11 @@ impl Policy {
         Err(Fault::new(
             Kind::Forbidden,
             format!(
-                "agents {one} and {other} may not deal with each other: \
+                "agents {one} and {other} may not interact: \
                  sessions.agent_to_agent.allow must name both"
             ),
         )
-        .hint("ask a session of your own agent, or have the setting changed")
+        .hint("use a session of your own agent, or ask the operator to change the setting")
         .with("agents", vec![one.to_string(), other.to_string()]))
     }
 }

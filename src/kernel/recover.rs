@@ -82,7 +82,7 @@ pub fn recover(
             return ends(
                 "too_old",
                 format!(
-                    "nothing had happened for {} when the daemon came back (recovery.max_age {})",
+                    "the run had been idle for {} when the daemon restarted (recovery.max_age {})",
                     duration(idle),
                     duration(policy.max_age_ms)
                 ),
@@ -103,7 +103,7 @@ pub fn recover(
     if run.cancel.is_none() && counts && recoveries > policy.max_attempts {
         let what = match loss {
             Loss::Executor => "the task that drove the run failed",
-            _ => "the daemon ended in the middle of the same step",
+            _ => "the daemon stopped during the same step",
         };
         return ends(
             "recovery_attempts",
@@ -122,8 +122,8 @@ pub fn recover(
         return ends(
             "uncertain",
             format!(
-                "the daemon ended while the agent's program was at work in step {}: its work may \
-                 be done wholly, partly or not at all, and it was not started again",
+                "the daemon stopped while the agent's program was running in step {}: its work may \
+                 be complete, partial or missing, and it was not started again",
                 step.seq
             ),
             false,

@@ -36,14 +36,18 @@ schema_of!(RunId, "RunId", |_| id("A run."));
 schema_of!(SessionId, "SessionId", |_| id("A session."));
 schema_of!(StepId, "StepId", |_| id("A step of a run."));
 schema_of!(MessageId, "MessageId", |_| id("An entry of a transcript."));
-schema_of!(QuestionId, "QuestionId", |_| id("What a run asks people."));
-schema_of!(MemoryId, "MemoryId", |_| id("The id of a memory."));
-schema_of!(ApprovalId, "ApprovalId", |_| id(
-    "A call of a tool that waits for a person's leave."
+schema_of!(QuestionId, "QuestionId", |_| id(
+    "A run's question to the user."
 ));
-schema_of!(BootId, "BootId", |_| id("One life of the daemon."));
+schema_of!(MemoryId, "MemoryId", |_| id(
+    "An entry of the long-term memory."
+));
+schema_of!(ApprovalId, "ApprovalId", |_| id(
+    "A person's approval of a tool call."
+));
+schema_of!(BootId, "BootId", |_| id("One boot of the daemon process."));
 schema_of!(AnnounceId, "AnnounceId", |_| id(
-    "The telling of one run's end."
+    "The announce of one run's end."
 ));
 
 fn id(what: &str) -> Schema {
@@ -59,7 +63,7 @@ schema_of!(AgentId, "AgentName", |_| json_schema!({
 }));
 
 schema_of!(SessionKey, "SessionKey", |_| json_schema!({
-    "description": "The address of a session: names parted by colons.",
+    "description": "The address of a session: names separated by colons.",
     "type": "string",
     "maxLength": 256,
     "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}(:[A-Za-z0-9][A-Za-z0-9._-]{0,63})*$",
@@ -74,13 +78,13 @@ schema_of!(Timestamp, "Timestamp", |_| json_schema!({
 }));
 
 schema_of!(Usage, "Usage", |_| json_schema!({
-    "description": "Model use.",
+    "description": "Model usage.",
     "type": "object",
     "properties": {
-        "modelCalls": count("Calls of a model."),
-        "inputTokens": count("Tokens that it read."),
-        "outputTokens": count("Tokens that it wrote."),
-        "costMicros": count("What that cost, in millionths of the currency of the prices."),
+        "modelCalls": count("Number of model calls."),
+        "inputTokens": count("Tokens sent to the model."),
+        "outputTokens": count("Tokens received from the model."),
+        "costMicros": count("Cost in millionths of the currency of the prices."),
     },
     "required": ["modelCalls", "inputTokens", "outputTokens"],
 }));
@@ -93,25 +97,25 @@ schema_of!(RunError, "RunError", |_| json_schema!({
     "description": "Why a run did not end `ok`.",
     "type": "object",
     "properties": {
-        "kind": { "description": "A stable word for programs.", "type": "string" },
+        "kind": { "description": "A stable error kind for programs.", "type": "string" },
         "message": { "description": "A sentence for people.", "type": "string" },
     },
     "required": ["kind", "message"],
 }));
 
 schema_of!(CancelRequest, "CancelRequest", |generator| json_schema!({
-    "description": "Who asked for a run to end, and when.",
+    "description": "A requested cancel of a run.",
     "type": "object",
     "properties": {
         "by": { "type": "string" },
         "at": generator.subschema_for::<Timestamp>(),
         "reason": { "description": "Why, for people.", "type": "string" },
         "inherited": {
-            "description": "It was asked for something above this run, which falls with it.",
+            "description": "The cancel was requested for an ancestor and cascaded to this run.",
             "type": "boolean",
         },
         "byPerson": {
-            "description": "A person or a client asked, not an agent or the daemon.",
+            "description": "A person or a client requested it, not an agent or the daemon.",
             "type": "boolean",
         },
     },
@@ -119,20 +123,20 @@ schema_of!(CancelRequest, "CancelRequest", |generator| json_schema!({
 }));
 
 schema_of!(Pins, "Pins", |_| json_schema!({
-    "description": "What a run keeps from the moment of its spawn, by content hash.",
+    "description": "What is pinned for a run when it is spawned, by content hash.",
     "type": "object",
     "properties": {
-        "agent": { "description": "The agent's definition.", "type": "string" },
-        "tools": { "description": "Its tools and their schemas.", "type": "string" },
+        "agent": { "description": "Hash of the agent's definition.", "type": "string" },
+        "tools": { "description": "Hash of its tools and their schemas.", "type": "string" },
         "skills": {
-            "description": "The skills that it may use; it has none if unset.",
+            "description": "The skills that it may use; unset if it has none.",
             "type": "object",
             "properties": {
                 "version": {
-                    "description": "The version that the skills of its folder had.",
+                    "description": "Version of the skill snapshot of its folder.",
                     "type": "integer",
                 },
-                "hash": { "description": "The skills that it may use.", "type": "string" },
+                "hash": { "description": "Hash of the skills that it may use.", "type": "string" },
             },
             "required": ["version", "hash"],
         },
@@ -141,33 +145,33 @@ schema_of!(Pins, "Pins", |_| json_schema!({
 }));
 
 schema_of!(Block, "Block", |_| json_schema!({
-    "description": "A part of what a message says.",
+    "description": "A content block of a message.",
     "oneOf": [
         {
-            "description": "Text.",
+            "description": "A piece of text.",
             "type": "object",
             "properties": { "type": { "const": "text" }, "text": { "type": "string" } },
             "required": ["type", "text"],
         },
         {
-            "description": "A model asks for a tool.",
+            "description": "A tool call that the model requests.",
             "type": "object",
             "properties": {
                 "type": { "const": "tool_call" },
-                "id": { "description": "The model's name for this call.", "type": "string" },
-                "name": { "description": "The tool.", "type": "string" },
-                "arguments": { "description": "Any JSON; null where it did not fit the page." },
+                "id": { "description": "The model's id for this call.", "type": "string" },
+                "name": { "description": "Name of the tool.", "type": "string" },
+                "arguments": { "description": "Any JSON; null if it did not fit into the page." },
             },
             "required": ["type", "id", "name", "arguments"],
         },
         {
-            "description": "What a tool answered.",
+            "description": "The result of a tool call.",
             "type": "object",
             "properties": {
                 "type": { "const": "tool_result" },
-                "toolCallId": { "description": "The call that it answers.", "type": "string" },
+                "toolCallId": { "description": "Id of the call it answers.", "type": "string" },
                 "text": { "type": "string" },
-                "isError": { "description": "It says that it failed.", "type": "boolean" },
+                "isError": { "description": "True if the tool failed.", "type": "boolean" },
             },
             "required": ["type", "toolCallId", "text", "isError"],
         },

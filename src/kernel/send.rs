@@ -23,11 +23,11 @@ pub fn go_on(
         return Err(Fault::new(
             Kind::Conflict,
             format!(
-                "session {key} is a part of the chain of messages that led here: sent on, it \
-                 would go round. Nothing was sent"
+                "session {key} is already in the chain of sessions of this message: sending it on \
+                 would create a loop. Nothing was sent"
             ),
         )
-        .hint("your final text is what the session that wrote to you gets; end your turn with it")
+        .hint("end your turn: your final text is the reply to the session that wrote to you")
         .with("sessionKey", key.as_str()));
     }
     if chain.len() >= MAX_CHAIN {
@@ -35,16 +35,19 @@ pub fn go_on(
             Kind::Limit,
             format!(
                 "limit message_chain = {MAX_CHAIN} reached; what counts: the sessions that this \
-                 message has come through. Nothing was sent"
+                 message has passed through. Nothing was sent"
             ),
         )
-        .hint("answer with what you know: your final text goes back the way it came")
+        .hint("answer with what you know: your final text goes back along the chain")
         .with("limit", "message_chain")
         .with("value", MAX_CHAIN)
-        .with("counts", "the sessions that this message has come through")
+        .with(
+            "counts",
+            "the sessions that this message has passed through",
+        )
         .with(
             "free",
-            "end your turn: your final text goes back the way it came",
+            "end your turn: your final text goes back along the chain",
         ));
     }
     let mut longer = chain.to_vec();
@@ -65,15 +68,15 @@ pub fn frame(from: &str, turn: u32, said: &str) -> String {
     let quoted = said.replace("<<<", "‹‹‹").replace(">>>", "›››");
     let from = text::preview(from, 300);
     let rule = if turn == 0 {
-        "Your final text is the reply that it gets.".to_owned()
+        "Your final text is sent to it as the reply.".to_owned()
     } else {
         format!(
-            "It is reply {turn} of an exchange. Your final text goes back to it; answer \
-             {REPLY_SKIP} and nothing else to end the exchange."
+            "It is reply {turn} of an exchange. Your final text is sent back to it. Answer only \
+             {REPLY_SKIP} to end the exchange."
         )
     };
     format!(
-        "[message from session {from}] Another session says this, not your user. {rule}\n\
+        "[message from session {from}] This is from another session, not from your user. {rule}\n\
          <<<message\n{quoted}\nmessage>>>"
     )
 }

@@ -42,10 +42,10 @@ pub fn may_begin(stop: Option<Stop>, who: Beginner, session: &str) -> Result<(),
             Kind::Forbidden,
             format!(
                 "{CANCELLED_BY_PERSON}: a person cancelled the work of session {session}, and \
-                 only a person may begin it again. Nothing was begun"
+                 only a person may start it again. Nothing was started"
             ),
         )
-        .hint("do not try again; if the task is still wanted, begin it anew in another session")
+        .hint("do not retry; if the task is still needed, start it in another session")
         .with(REASON, CANCELLED_BY_PERSON)
         .with("sessionKey", session)),
         _ => Ok(()),
@@ -60,11 +60,11 @@ pub fn may_call_again(was_cancelled: bool, agent: &str) -> Result<(), Fault> {
     Err(Fault::new(
         Kind::Forbidden,
         format!(
-            "{CANCELLED_BY_PERSON}: a person cancelled what agent {agent} did for this run. It is \
-             not called again in this run; nothing was begun"
+            "{CANCELLED_BY_PERSON}: a person cancelled agent {agent}'s work for this run. It is \
+             not called again in this run; nothing was started"
         ),
     )
-    .hint("go on without it, and say in your result what is missing")
+    .hint("continue without it, and state in your result what is missing")
     .with(REASON, CANCELLED_BY_PERSON)
     .with("agent", agent))
 }

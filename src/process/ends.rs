@@ -72,7 +72,7 @@ impl processes::Processes for Processes {
             }
             let left = tree::end(wanted, shared.grace, &shared.clock).await;
             if !left.is_empty() {
-                tracing::error!(pids = ?numbers(&left), "what an earlier life left could not be ended");
+                tracing::error!(pids = ?numbers(&left), "processes of the previous daemon process could not be ended");
             }
             numbers(&found)
         })

@@ -68,7 +68,7 @@ impl Descriptors {
             maximum: getrlimit(Resource::Nofile).maximum,
         };
         if let Err(fault) = setrlimit(Resource::Nofile, limit) {
-            tracing::warn!(%fault, "the limit of open files stays raised");
+            tracing::warn!(%fault, "the limit of open files could not be restored; it stays raised");
         }
     }
 
@@ -91,7 +91,7 @@ pub fn launched() -> Option<ExitCode> {
     }
     let soft = words.next().and_then(|word| word.to_str()?.parse().ok());
     let (Some(soft), Some(file)) = (soft, words.next()) else {
-        eprintln!("abide: {LAUNCH} is for the daemon alone");
+        eprintln!("abide: {LAUNCH} is internal to the daemon");
         return Some(ExitCode::from(2));
     };
     let limit = Rlimit {

@@ -17,6 +17,6 @@ pub(super) fn goes_first(process: &Path, daemon: &Path) {
     let own = own.ok().and_then(|text| text.trim().parse::<i32>().ok());
     let more = own.unwrap_or_default().saturating_add(MORE).min(1000);
     if let Err(fault) = fs::write(process.join("oom_score_adj"), more.to_string()) {
-        tracing::debug!(%fault, "a program's place in the order of ends for want of memory stays");
+        tracing::debug!(%fault, "the OOM score of a program could not be raised");
     }
 }

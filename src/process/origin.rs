@@ -27,7 +27,7 @@ impl Processes {
         if let Err(fault) = rustix::process::set_child_subreaper(Some(rustix::process::getpid())) {
             tracing::warn!(
                 %fault,
-                "orphans of programs leave the daemon: callers over the socket need the token \
+                "orphans of programs cannot be adopted: callers over the socket need the token \
                  once a program was started"
             );
         }

@@ -96,13 +96,13 @@ pub fn find(name: &str, path: Option<&OsStr>, folder: &Path) -> Result<PathBuf, 
             Err(_) => {}
         }
     }
-    Err(denied.unwrap_or_else(|| format!("{name:?} is in no folder of PATH")))
+    Err(denied.unwrap_or_else(|| format!("{name:?} was not found in PATH")))
 }
 
 fn executable(file: &Path) -> Result<(), String> {
     let found = std::fs::metadata(file).map_err(|fault| fault.to_string())?;
     if !found.is_file() {
-        return Err("it is no file".to_owned());
+        return Err("it is not a file".to_owned());
     }
     rustix::fs::access(file, Access::EXEC_OK).map_err(|_| "it is not executable".to_owned())
 }

@@ -129,7 +129,7 @@ impl Processes {
             loop {
                 tokio::select! {
                     status = started.child.wait() => {
-                        let status = status.map_err(|fault| format!("it was lost: {fault}"))?;
+                        let status = status.map_err(|fault| format!("its exit status could not be read: {fault}"))?;
                         break ending(status);
                     }
                     bytes = out.next(), if out.is_open() => heard(bytes),
@@ -163,9 +163,15 @@ impl Processes {
     pub(super) fn start(&self, owner: Owner, program: &Program) -> Result<Started, String> {
         let folder = &program.folder;
         if !folder.is_dir() {
-            return Err(format!("its folder {} is not there", folder.display()));
+            return Err(format!(
+                "its working folder {} does not exist",
+                folder.display()
+            ));
         }
-        let (name, arguments) = program.argv.split_first().ok_or("there is no program")?;
+        let (name, arguments) = program
+            .argv
+            .split_first()
+            .ok_or("argv is empty: the program is missing")?;
         let environment = self.0.marks.put(program.environment.clone(), owner);
         let file = find(name, environment.get("PATH"), folder)?;
         let (first, before) = match &self.0.descriptors {
@@ -390,8 +396,8 @@ pub(super) fn ending(status: ExitStatus) -> Ending {
 fn refusal(file: &str, fault: &io::Error) -> String {
     match fault.kind() {
         io::ErrorKind::ArgumentListTooLong => format!(
-            "{file} cannot be started: its arguments are longer than the system takes; long \
-             texts go to its standard input"
+            "{file} cannot be started: its arguments exceed the system limit; pass long \
+             texts on standard input"
         ),
         _ => format!("{file} cannot be started: {fault}"),
     }

@@ -48,7 +48,7 @@ pub(super) fn signal(process: Identity, signal: Signal) {
     if let Err(fault) = sent
         && fault != rustix::io::Errno::SRCH
     {
-        tracing::debug!(pid = process.pid, ?signal, %fault, "a process takes no signal");
+        tracing::debug!(pid = process.pid, ?signal, %fault, "a process could not be signalled");
     }
 }
 

@@ -119,7 +119,7 @@ impl Switches {
             (self.no_thinking, "no thinking levels"),
             (self.adaptive && !self.no_thinking, "adaptive thinking"),
             (self.no_effort, "no effort"),
-            (self.other_limit, "the other name of max_tokens"),
+            (self.other_limit, "the alternative name of max_tokens"),
             (self.no_limit, "no max_tokens"),
         ];
         let flags = flags.iter().filter(|(on, _)| *on);

@@ -40,26 +40,26 @@ pub(super) fn check(extent: &Extent<'_>) -> Result<(), Failure> {
         && bytes > ARGUMENTS
     {
         return Err(too_large(format!(
-            "the model's arguments for tool {tool} have more than {ARGUMENTS} bytes, the most that \
-             is taken for one call; the answer was given up and no call of it was made"
+            "the model's arguments for tool {tool} exceed the limit of {ARGUMENTS} bytes \
+             for one call; the answer was discarded and none of its calls was executed"
         )));
     }
     if extent.name > NAME {
         return Err(too_large(format!(
-            "the answer calls a tool by a name of more than {NAME} bytes, the most that is taken; it \
-             was given up and no call of it was made"
+            "the answer calls a tool whose name is longer than the limit of {NAME} bytes; it \
+             was discarded and none of its calls was executed"
         )));
     }
     if extent.calls > CALLS {
         return Err(too_large(format!(
-            "the answer has more than {CALLS} tool calls, the most that is taken of one answer; it \
-             was given up and no call of it was made"
+            "the answer has more than {CALLS} tool calls, the limit for one answer; it \
+             was discarded and none of its calls was executed"
         )));
     }
     if extent.begun > BEGUN {
         return Err(too_large(format!(
-            "the answer begins its tool calls more than {BEGUN} times, the most that is taken; it \
-             was given up and no call of it was made"
+            "the answer begins its tool calls more than {BEGUN} times, the limit; it \
+             was discarded and none of its calls was executed"
         )));
     }
     match extent.all > ANSWER {
@@ -70,8 +70,8 @@ pub(super) fn check(extent: &Extent<'_>) -> Result<(), Failure> {
 
 fn more_than_an_answer() -> Failure {
     too_large(format!(
-        "the answer has more than {ANSWER} bytes, the most that is taken; it was given up and no \
-         call of it was made"
+        "the answer has more than {ANSWER} bytes, the limit; it was discarded and none of its \
+         calls was executed"
     ))
 }
 
@@ -121,7 +121,7 @@ pub(super) fn plausible(mut answer: ModelAnswer, sent: usize, received: usize) -
         used.output_tokens = received / BYTES_A_TOKEN;
     }
     answer.warnings.push(format!(
-        "the provider has counted {input_tokens} tokens sent and {output_tokens} received, which \
+        "the provider reports {input_tokens} input and {output_tokens} output tokens, which \
          cannot be right for {sent} bytes sent and {received} received: {} and {} are counted \
          instead",
         used.input_tokens, used.output_tokens

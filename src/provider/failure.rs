@@ -16,8 +16,8 @@ use crate::kernel::time::Timestamp;
 const NO_CREDIT: &str = "; the account of this key has no credit or quota left: add some, use \
                          another key, or name other models in fallback_models";
 /// Advice appended to the error when a single request exceeds the account's whole rate allowance.
-const OVER_ALLOWANCE: &str = "; this one request is larger than the account's allowance for a \
-                              span of time, so waiting does not help: raise the allowance, or name \
+const OVER_ALLOWANCE: &str = "; this one request exceeds the account's whole \
+                              rate limit, so waiting does not help: raise the limit, or name \
                               other models in fallback_models";
 
 /// What can be done about a failure.
@@ -129,8 +129,11 @@ impl Failure {
     pub(super) fn in_stream(error: &Value) -> Self {
         let refusal = Refusal::of(error);
         let message = match refusal.text.is_empty() {
-            true => "the provider broke off with an error".to_owned(),
-            false => format!("the provider broke off: {}", refusal.text),
+            true => "the provider ended the stream with an error".to_owned(),
+            false => format!(
+                "the provider ended the stream with an error: {}",
+                refusal.text
+            ),
         };
         let asked = refusal.wait;
         let mut failure = Failure::judged(refusal, message, Size::default(), |refusal| {
@@ -185,7 +188,8 @@ impl Failure {
 
     /// Appends the requested address to the message.
     pub(super) fn at(mut self, address: &str) -> Self {
-        self.message.push_str(&format!("; asked was {address}"));
+        self.message
+            .push_str(&format!("; requested address: {address}"));
         self
     }
 

@@ -88,6 +88,9 @@ fn an_error_in_the_stream_is_judged_by_its_name() {
         assert_eq!(Failure::in_stream(&error).remedy, remedy, "{error}");
     }
     let failure = Failure::in_stream(&json!({"message": "too many"}));
-    assert_eq!(failure.message, "the provider broke off: too many");
+    assert_eq!(
+        failure.message,
+        "the provider ended the stream with an error: too many"
+    );
     assert_eq!(failure.kind, "provider");
 }

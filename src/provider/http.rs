@@ -104,7 +104,7 @@ pub(super) async fn attempt(
     match tokio::time::timeout(letter.limit, whole).await {
         Ok(answer) => answer,
         Err(_) => Err(Failure::timeout(format!(
-            "no whole answer within {} (timeout)",
+            "the answer was not complete within {} (timeout)",
             humantime::format_duration(letter.limit)
         ))),
     }
@@ -143,8 +143,8 @@ async fn send_and_read(
         return Err(Failure::elsewhere(
             "provider",
             format!(
-                "{} answered in the encoding {encoding}, which is not read here although only \
-                 identity was asked for; set the server or the proxy before it right",
+                "{} answered with the content encoding {encoding} although only \
+                 identity was requested; turn off compression in the server or its proxy",
                 shown(letter.url)
             ),
         ));
@@ -187,7 +187,7 @@ async fn send_and_read(
             return Err(no_answer(letter.url, &kind, begun, bytes).await);
         }
         let body = String::from_utf8(begun)
-            .map_err(|_| Failure::passing("the answer is no UTF-8".to_owned()))?;
+            .map_err(|_| Failure::passing("the answer is not UTF-8".to_owned()))?;
         if let Some(other) = other_than_answer(&body) {
             let failure = Failure::in_stream(other.get("error").unwrap_or(&other));
             return Err(
@@ -354,8 +354,8 @@ async fn no_answer(
     Failure::elsewhere(
         "provider",
         format!(
-            "{} answered with {what} {kind} that is no answer of a model: {:?}; is the base_url of \
-             the provider right?",
+            "{} answered with {what} {kind} that is not a model's answer: {:?}; check the base_url of \
+             the provider",
             shown(url),
             preview(&body, SHOWN_WORDS)
         ),
@@ -377,7 +377,7 @@ impl fmt::Display for Cut {
             Cut::Broken(why) => write!(f, "the answer was cut: {why}"),
             Cut::Stalled(stall) => write!(
                 f,
-                "the answer stalled: nothing came for {} (stall_timeout)",
+                "the answer stalled: no data for {} (stall_timeout)",
                 humantime::format_duration(*stall)
             ),
             Cut::TooLong(most) => write!(f, "the answer is longer than {most} bytes"),
@@ -481,7 +481,7 @@ fn broken(fault: sse_stream::Error) -> Failure {
             Ok(cut) => Failure::from(*cut),
             Err(other) => Failure::passing(format!("the answer was cut: {other}")),
         },
-        other => Failure::passing(format!("the answer is no stream of events: {other}")),
+        other => Failure::passing(format!("the answer is not a valid event stream: {other}")),
     }
 }
 
@@ -499,7 +499,7 @@ fn causes(fault: &(dyn std::error::Error + 'static)) -> String {
                 (own.is_connect(), "connecting failed"),
                 (own.is_body(), "the body was cut"),
                 (own.is_decode(), "the body cannot be read"),
-                (own.is_builder(), "it is no valid request"),
+                (own.is_builder(), "the request is not valid"),
             ];
             let known = kind.iter().find(|(is, _)| *is).map(|(_, words)| *words);
             known.unwrap_or("the request failed").to_owned()

@@ -16,7 +16,7 @@ pub(super) fn read(place: Option<&Reference>) -> Result<Option<Secret>, String> 
 /// A header value that debug output does not show.
 pub(super) fn secret(text: &str) -> Result<HeaderValue, String> {
     let mut value = HeaderValue::from_str(text)
-        .map_err(|_| "it has characters that no header can have".to_owned())?;
+        .map_err(|_| "it has characters that are not allowed in a header".to_owned())?;
     value.set_sensitive(true);
     Ok(value)
 }

@@ -117,7 +117,7 @@ impl Server {
     }
 
     fn unknown(&self) -> String {
-        format!("what answers at {} is no Ollama server", self.base)
+        format!("the server at {} is not an Ollama server", self.base)
     }
 
     /// Sends one query to the native API; `None` if the server answers 404.
@@ -137,14 +137,17 @@ impl Server {
         };
         let (status, text) = sent.await.map_err(|fault| match fault.is_timeout() {
             true => format!("{} does not answer within {} s", self.base, LIMIT.as_secs()),
-            false => format!("nobody can be reached at {}", self.base),
+            false => format!("cannot connect to {}", self.base),
         })?;
         match status {
             StatusCode::OK => serde_json::from_str(&text)
                 .map(Some)
                 .map_err(|_| self.unknown()),
             StatusCode::NOT_FOUND => Ok(None),
-            other => Err(format!("{} refuses {what}: status {other}", self.base)),
+            other => Err(format!(
+                "{} refused the query {what}: status {other}",
+                self.base
+            )),
         }
     }
 }

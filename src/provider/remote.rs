@@ -99,7 +99,7 @@ impl Remote {
                 }
                 _ => {
                     problem.get_or_insert(format!(
-                        "providers.{name}.headers: {header:?} and its value are no header"
+                        "providers.{name}.headers: {header:?} or its value is not allowed in an HTTP header"
                     ));
                 }
             }
@@ -232,7 +232,7 @@ impl Inner {
 
     fn way(&self) -> Result<(Client, Url), String> {
         let url = Url::parse(&self.url);
-        let url = url.map_err(|fault| format!("its base_url is no address: {fault}"))?;
+        let url = url.map_err(|fault| format!("its base_url is not a valid URL: {fault}"))?;
         Ok((client(&self.base_url)?, url))
     }
 
@@ -454,13 +454,13 @@ impl<'a> Tries<'a> {
             %model,
             failure = %failure.message,
             again_in = ?pause,
-            "a model call has failed"
+            "an attempt of a model call failed"
         );
         self.failures.push(failure);
         let waits = remedy == Remedy::Later && !self.of.max_wait.is_zero();
         match pause {
             _ if waits && asked > self.of.max_wait => Next::Over(Some(format!(
-                "the provider asks for a pause of {}, and providers.{}.max_wait is {}",
+                "the provider asks to wait {}, longer than providers.{}.max_wait ({})",
                 humantime::format_duration(Duration::from_secs(asked.as_secs())),
                 self.of.name,
                 humantime::format_duration(self.of.max_wait)
@@ -488,7 +488,7 @@ impl<'a> Tries<'a> {
             for _ in seen..waiting.failures {
                 if self.pauses.next().is_none() {
                     return Err(ProviderFault::new(format!(
-                        "{}; so it was {} times in a row, for this run and others",
+                        "{}; {} consecutive failures, in this run and others",
                         waiting.reason, waiting.failures
                     )));
                 }
@@ -517,7 +517,9 @@ impl<'a> Tries<'a> {
 
 /// The fault for the user: the last failure, the number of attempts, and the earlier failures.
 fn told(failures: &[Failure], why: Option<String>, took: Duration) -> ProviderFault {
-    let last = failures.last().expect("told after a failure");
+    let last = failures
+        .last()
+        .expect("a call gives up only after a failure");
     let mut message = open_ended(&last.message).to_owned();
     if let Some(why) = why {
         message.push_str(&format!("; {why}"));

@@ -62,15 +62,15 @@ impl Repair {
         let (told, note) = match self.form {
             Form::Own => (
                 format!(
-                    "the provider refused its answers as text and calls ({refusal}); they were \
-                     sent again in the form in which it had given them"
+                    "the provider refused its earlier answers as text and tool calls ({refusal}); they were \
+                     sent again in the provider's own form"
                 ),
                 Note::Own { provider },
             ),
             Form::Plain | Form::Noted => (
                 format!(
-                    "the provider refused the conversation in the form in which it had given its \
-                     answers ({refusal}); it was repaired and sent again as text and calls only, \
+                    "the provider refused the conversation with its earlier answers in its own \
+                     form ({refusal}); it was sent again as text and tool calls only, \
                      without thinking"
                 ),
                 Note::Plain { provider },

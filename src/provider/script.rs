@@ -142,7 +142,7 @@ impl Script {
     fn answer(&self, request: &ModelRequest) -> Result<Chosen, ProviderFault> {
         let messages = &request.messages;
         let latest = latest_input(messages)
-            .ok_or_else(|| ProviderFault::new("the script got nothing to answer".to_owned()))?;
+            .ok_or_else(|| ProviderFault::new("the script has no input to answer".to_owned()))?;
         let input = input_text(messages, latest);
         let announce = messages[latest].kind == MessageKind::Announce;
         let rule = self
@@ -162,7 +162,7 @@ impl Script {
         let index = given + request.empty_answers as usize;
         let answer = rule.answers.get(index).cloned().ok_or_else(|| {
             ProviderFault::new(format!(
-                "the script's rule {:?} has {} answers, and number {} is wanted",
+                "the script's rule {:?} has {} answers, but answer number {} was requested",
                 rule.text,
                 rule.answers.len(),
                 index + 1
@@ -217,7 +217,7 @@ impl Chosen {
         }
         hold(folder, self.answer.hold.as_deref()).await;
         if self.answer.panic {
-            panic!("the script orders a panic");
+            panic!("panic requested by the script");
         }
         match &self.answer.stream {
             Some(stream) => stream.say(&self.answer.text, folder, sink).await,

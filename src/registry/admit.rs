@@ -68,8 +68,8 @@ pub(super) async fn admit(
     };
     Ok(match approval.state {
         ApprovalState::Allowed if approval.consent.covers != covers => refused(format!(
-            "access denied: what was allowed is {}; the same call would now touch {covers}, since a \
-             link has changed meanwhile. Nothing was done; a new call asks again",
+            "access denied: the approval covers {}; the same call would now touch {covers}, because a \
+             link has changed since. Nothing was done; make a new call to request approval again",
             approval.consent.covers
         )),
         ApprovalState::Allowed => complete(inner, view, step).await?,

@@ -118,7 +118,7 @@ impl Registry {
         if found.as_str() != name {
             let message = format!("the definition names agent {found}, not {name}");
             return Err(Fault::params("definition", message)
-                .hint("an agent keeps its name; make another one with agents.create"));
+                .hint("agents cannot be renamed; create another one with agents.create"));
         }
         self.put_agent(who, definition, false, if_revision).await
     }
@@ -407,15 +407,15 @@ pub(super) async fn off_thread<T: Send + 'static>(
     let work = DEFINITIONS.run(move |_| catch_unwind(AssertUnwindSafe(work)));
     match tokio::time::timeout(FILES_LIMIT, work).await {
         Ok(Ok(Ok(done))) => done,
-        Ok(Ok(Err(_))) => Err(Fault::internal("a look at agents or skills panicked")),
+        Ok(Ok(Err(_))) => Err(Fault::internal("reading agents or skills panicked")),
         Ok(Err(busy)) => Err(Fault::new(Kind::Busy, busy.to_string())),
         Err(_) => Err(Fault::new(
             Kind::Unavailable,
             format!(
                 "the files of agents and skills could not be read within {FILES_LIMIT:?}: a file \
-                 system may not answer. Nothing was done"
+                 system may not be responding. Nothing was done"
             ),
         )
-        .hint("see abide doctor")),
+        .hint("run abide doctor")),
     }
 }

@@ -50,7 +50,7 @@ impl Announcer {
             let delivered = match tell(&inner, session).await {
                 Ok(()) => true,
                 Err(fault) => {
-                    tracing::error!(%session, %fault, "announces were not delivered; they are kept and tried again");
+                    tracing::error!(%session, %fault, "announces were not delivered; they are kept and will be retried");
                     false
                 }
             };
@@ -82,7 +82,7 @@ async fn tell(inner: &Arc<Inner>, session: SessionId) -> Result<(), Fault> {
         Some(target) if target.owner == Owner::Agent => match wake_run(inner, &target).await {
             Ok(wake) => (Some(Box::new(wake)), None),
             Err(fault) => {
-                tracing::warn!(session = %target.key, %fault, "no wake run can be made");
+                tracing::warn!(session = %target.key, %fault, "cannot create a wake run");
                 (None, Some(fault.message))
             }
         },
@@ -122,7 +122,7 @@ pub(super) async fn wake_run(inner: &Arc<Inner>, target: &Session) -> Result<New
         // Replaced by the user of the run that is announced.
         user: String::new(),
         label: None,
-        title: "sees what its runs have brought".to_owned(),
+        title: "read the results of its runs".to_owned(),
         limit_ms: agent.run_timeout_ms.or(inner.options().run_timeout_ms),
         budget: None,
         meta: None,
@@ -158,7 +158,7 @@ fn as_pinned_before(inner: &Inner, session: SessionId) -> Result<Option<Resolved
         };
         Ok(Some(Resolved {
             warnings: vec![format!(
-                "agent {} cannot be had as it is now; this turn has what the one before it had",
+                "agent {} could not be resolved; this turn uses the configuration of the previous turn",
                 run.agent
             )],
             id: run.agent,

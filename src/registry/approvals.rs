@@ -102,10 +102,10 @@ impl Registry {
         if previews::holds(&self.inner, &mut view, digest).await {
             return Ok(());
         }
-        let why = "nothing was decided: the file has changed, and the call would do something else \
-                   to it than was shown";
+        let why = "nothing was decided: the file has changed, and the call would now make another change \
+                   to it than the one shown";
         Err(Fault::new(Kind::Conflict, why)
-            .hint("read the approval again (approvals.list) and decide on its change as it is now"))
+            .hint("read the approval again (approvals.list) and decide on its present change"))
     }
 
     /// A page of the remembered decisions that apply to later calls, oldest first.

@@ -26,8 +26,8 @@ impl Registry {
         let accepted = self.spawn_below(site, ask, None, None).await?;
         let mut told = accepted_json(&accepted);
         told["agent"] = accepted.agent.as_str().into();
-        told["note"] = "its end is told to this session by itself; do not ask for it again and \
-                        again. sessions_wait waits for it"
+        told["note"] = "You will get a message in this session when it finishes. Do not poll. \
+                        Call sessions_wait to wait for it."
             .into();
         if !accepted.warnings.is_empty() {
             told["warnings"] = accepted.warnings.into();

@@ -9,7 +9,7 @@ use crate::store::command::{Accepted, Asks, RunTurn};
 use crate::store::{Command, sessions};
 
 /// Title of a compaction run.
-const TITLE: &str = "Shorten what the model sees of this session";
+const TITLE: &str = "Compact the context of this session";
 
 impl Registry {
     /// Once this returns, the compaction run is queued. It removes nothing: the transcript stays

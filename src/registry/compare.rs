@@ -55,7 +55,7 @@ pub(super) fn look(inner: Arc<Inner>, tasks: &TaskTracker) {
             Ok(suspects) => {
                 let _ = inner.signals.send(Signal::Suspected(suspects));
             }
-            Err(fault) => tracing::warn!(%fault, "rows were not compared with tasks this time"),
+            Err(fault) => tracing::warn!(%fault, "could not compare open rows with live tasks"),
         }
     });
 }

@@ -34,13 +34,13 @@ pub(super) async fn set_aside(store: &Store) {
             match store.submit_patiently(command.clone()).await {
                 Ok(_) => break,
                 Err(fault) if matches!(fault.kind, Kind::Unavailable | Kind::Busy) => {
-                    tracing::warn!(%fault, "a damaged row is set aside later");
+                    tracing::warn!(%fault, "could not quarantine a damaged row yet; will retry");
                     tokio::time::sleep(AGAIN_AFTER).await;
                 }
                 Err(fault) => {
                     tracing::error!(
                         table = row.table, %fault,
-                        "a damaged row could not be set aside; it is left out until the next start"
+                        "could not quarantine a damaged row; it is skipped until the next start"
                     );
                     break;
                 }

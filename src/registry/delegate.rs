@@ -73,7 +73,7 @@ impl Registry {
         let mut told = accepted_json(&accepted);
         told["delivered"] = false.into();
         told["replied"] = false.into();
-        told["note"] = "the reply comes to this session by itself".into();
+        told["note"] = "You will get the reply as a message in this session. Do not poll.".into();
         Ok(Told::Now(told))
     }
 
@@ -138,8 +138,8 @@ impl Registry {
             Ok(run.org == caller.who.org)
         })?;
         if !found || stands? != Kinship::Below {
-            return Err(Fault::not_found("run below this session", id)
-                .hint("session_status shows what this session has spawned"));
+            return Err(Fault::not_found("descendant run", id)
+                .hint("session_status lists the runs that this session has spawned"));
         }
         let done = self
             .cancel(&caller.who, CancelTarget::Run(id), reason)
@@ -164,15 +164,15 @@ impl Registry {
         if open == 0 && !replies && !waiting {
             return Err(Fault::new(
                 Kind::Conflict,
-                "nothing will come: this session has spawned nothing that is still open, and \
-                 nothing waits to be told to it",
+                "there is nothing to wait for: this session has no open runs, and \
+                 no announce or reply is pending",
             )
-            .hint("go on, or end with your answer"));
+            .hint("Continue, or end with your answer."));
         }
         Ok(Told::Now(json!({
             "yielded": true,
             "openRuns": open,
-            "note": "your turn ends here; what they bring begins your next one by itself",
+            "note": "Your turn ends here. Their results will start your next turn.",
         })))
     }
 
@@ -213,9 +213,9 @@ fn in_words(part: OutputPart, tool_call: &str) -> String {
     } = part;
     let end = offset + text.len() as u64;
     let rest = match next {
-        Some(next) => format!("go on with output {{toolCallId: {tool_call:?}, offset: {next}}}"),
-        None if kept < bytes => format!("of the rest, {} bytes, nothing was kept", bytes - kept),
-        None => "this is the end".to_owned(),
+        Some(next) => format!("continue with output {{toolCallId: {tool_call:?}, offset: {next}}}"),
+        None if kept < bytes => format!("the remaining {} bytes were not kept", bytes - kept),
+        None => "end of output".to_owned(),
     };
     format!("{text}\n… bytes {offset} to {end} of {bytes}; {rest}")
 }

@@ -134,12 +134,9 @@ impl Registry {
         match before {
             Some(then) if !begun => Err(Fault::new(
                 Kind::Conflict,
-                format!(
-                    "the daemon is draining already, and then {}s",
-                    then.as_str()
-                ),
+                format!("the daemon is already draining and then {}s", then.as_str()),
             )
-            .hint("wait until it has; gateway.status shows its phase")),
+            .hint("wait until the drain has finished; gateway.status shows its phase")),
             _ => Ok(timeout),
         }
     }

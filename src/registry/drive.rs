@@ -89,7 +89,7 @@ pub(super) async fn drive(inner: &Arc<Inner>, run: RunId, hold: Hold) -> Ended {
     let environment = match inner.environment_of(&view.run).await {
         Ok(environment) => environment,
         Err(fault) => {
-            let what = "its environment could not be made";
+            let what = "its environment could not be built";
             return refused(inner, run, Some(view.run.ver), &fault, what).await;
         }
     };
@@ -133,18 +133,18 @@ async fn refused(
             if let Ok(Some(row)) = row
                 && stands(&row)
             {
-                tracing::error!(%run, %fault, "a drive task stops, and its run has not moved: {what}");
+                tracing::error!(%run, %fault, "a drive task stopped, but its run did not change state: {what}");
                 return Ended::Lost(format!("{what}: {}", fault.message));
             }
-            tracing::info!(%run, %fault, "a drive task stops: {what}");
+            tracing::info!(%run, %fault, "a drive task stopped: {what}");
             Ended::Moved
         }
         Kind::Unavailable | Kind::Busy => {
-            tracing::warn!(%run, %fault, "a drive task stops: {what}");
+            tracing::warn!(%run, %fault, "a drive task stopped: {what}");
             Ended::CutOff
         }
         _ => {
-            tracing::error!(%run, %fault, "a drive task stops: {what}");
+            tracing::error!(%run, %fault, "a drive task stopped: {what}");
             Ended::Lost(format!("{what}: {}", fault.message))
         }
     }
@@ -230,7 +230,7 @@ impl Drive<'_> {
                         .await;
                 }
                 if performing.is_empty() {
-                    return Ended::Lost("no step was open".to_owned());
+                    return Ended::Lost("the run had no open step".to_owned());
                 }
             }
             let limit = self.time_left();
@@ -249,7 +249,7 @@ impl Drive<'_> {
                     };
                     let after = match after {
                         Ok(after) => after,
-                        Err(fault) => return self.refused(&fault, "an outcome was refused").await,
+                        Err(fault) => return self.refused(&fault, "a step outcome was refused").await,
                     };
                     let steps = self.absorb(after);
                     if self.view.run.state != RunState::Running {
@@ -430,7 +430,7 @@ impl Drive<'_> {
         if self.conclude(Conclusion::ExecutorGone { left }).await {
             Ended::Moved
         } else {
-            Ended::Lost("its end could not be written".to_owned())
+            Ended::Lost("its end could not be stored".to_owned())
         }
     }
 
@@ -451,7 +451,7 @@ impl Drive<'_> {
         match self.submit(Command::Conclude { run, why }).await {
             Ok(_) => true,
             Err(fault) => {
-                tracing::info!(%run, %fault, "the run was not ended");
+                tracing::info!(%run, %fault, "the run could not be ended");
                 false
             }
         }

@@ -59,7 +59,7 @@ impl Inner {
                 && let Err(why) = config::read(place)
             {
                 resolved.warnings.push(format!(
-                    "environment: {name}: {why}; the run holds still when it starts a program"
+                    "environment: {name}: {why}; the run will pause when it starts a program"
                 ));
             }
         }
@@ -140,15 +140,17 @@ impl Inner {
         name: &str,
         stored: Option<&StoredValue>,
     ) -> Result<Secret, String> {
-        let stored = stored.ok_or("what the store knew of it was lost")?;
+        let stored = stored.ok_or("its stored value was lost")?;
         if let Some(place) = &stored.reference {
             return config::read(place);
         }
         let Some(sealed) = &stored.sealed else {
-            return Err("it was given to the run that this one does again, and is not kept".into());
+            return Err(
+                "the original run got it from the caller, and it is not kept for a retry".into(),
+            );
         };
         self.seal.open(run, name, sealed).ok_or_else(|| {
-            "it was sealed with another key than this daemon has (env.key in the state folder, or \
+            "it was encrypted with another key than this daemon has (env.key in the state folder, or \
              the credential abide-env-key)"
                 .to_owned()
         })
@@ -238,7 +240,7 @@ fn of_skill(
                 env.insert(primary.clone(), value.clone());
             }
             (Some(_), _) => warnings.push(format!(
-                "environment: skill {name} has a key in the settings and names no variable for it"
+                "environment: skill {name} has an API key in the settings but declares no variable for it"
             )),
             (None, _) => {}
         }
@@ -249,7 +251,7 @@ fn of_skill(
         };
         let read = config::read(place);
         if let Err(why) = &read {
-            let told = format!("environment: {variable} of skill {name} is left aside: {why}");
+            let told = format!("environment: {variable} of skill {name} is ignored: {why}");
             warnings.push(told);
         }
         read.is_ok()
@@ -319,7 +321,7 @@ impl Registry {
                 return Err(Fault::params("env", message)
                     .with("name", name.as_str())
                     .hint(match names.is_empty() {
-                        true => "it has nothing but what every program gets".to_owned(),
+                        true => "it has only the base environment".to_owned(),
                         false => format!("it has {}", names.join(", ")),
                     }));
             }
@@ -373,7 +375,7 @@ pub(super) fn until_restored(inner: &Arc<Inner>, tasks: &TaskTracker, run: RunId
         }
         let command = Command::RestoreEnvironment { run };
         if let Err(fault) = inner.store.submit_patiently(command).await {
-            tracing::warn!(%run, %fault, "that the environment is restored was not noted yet");
+            tracing::warn!(%run, %fault, "could not record that the environment is restored; will retry");
         }
     });
 }
@@ -389,7 +391,7 @@ pub(super) fn look_at_all(inner: &Arc<Inner>, tasks: &TaskTracker) {
                     until_restored(&inner, &all, run);
                 }
             }
-            Err(fault) => tracing::warn!(%fault, "ended environments were not looked at"),
+            Err(fault) => tracing::warn!(%fault, "could not check the environments of ended runs"),
         }
     });
 }

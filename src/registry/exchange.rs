@@ -24,7 +24,7 @@ pub(super) fn follow(inner: &Arc<Inner>, tasks: &TaskTracker, run: RunId) {
     let inner = Arc::clone(inner);
     tasks.spawn(async move {
         while let Err(fault) = go_on(&inner, run).await {
-            tracing::warn!(%run, %fault, "what follows an answer is not done yet; it is kept and tried again");
+            tracing::warn!(%run, %fault, "could not process the follow-up of an answer; it is kept and will be retried");
             tokio::select! {
                 () = tokio::time::sleep(AGAIN_AFTER) => {}
                 () = inner.drained() => return,

@@ -38,7 +38,7 @@ fn refused(cwd: &str, fault: &io::Error) -> Fault {
         "cwd",
         format!("{cwd} cannot be used: {why}; nothing was changed"),
     )
-    .hint("make the folder first, or name another one")
+    .hint("create the folder first, or pass another one")
 }
 
 #[cfg(test)]

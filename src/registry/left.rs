@@ -31,7 +31,7 @@ pub(super) fn end(inner: &Arc<Inner>, tasks: &TaskTracker, run: RunId) {
     tasks.spawn(async move {
         let left = ending.await;
         if !left.is_empty() {
-            tracing::error!(%run, pids = ?left, "processes of an ended run could not be ended");
+            tracing::error!(%run, pids = ?left, "could not stop processes of an ended run");
         }
     });
 }
@@ -42,6 +42,6 @@ async fn warn(inner: Arc<Inner>, run: RunId, warnings: Vec<String>) {
     }
     let command = Command::WarnRun { run, warnings };
     if let Err(fault) = inner.store.submit_patiently(command).await {
-        tracing::warn!(%run, %fault, "warnings of an ended run were not noted");
+        tracing::warn!(%run, %fault, "could not store the warnings of an ended run");
     }
 }

@@ -134,11 +134,11 @@ impl Registry {
         Err(Fault::new(
             Kind::Busy,
             format!(
-                "of {stopping} runs that are cancelled some have not ended yet; session {key} is \
-                 {what} with the end of the last of them"
+                "{stopping} runs were cancelled and some have not ended yet; session {key} will be \
+                 {what} when the last of them ends"
             ),
         )
-        .hint("nothing needs to be asked for again; until then nothing begins in the session")
+        .hint("do not repeat the request; new runs in the session are refused until then")
         .with("retryAfterMs", 1000))
     }
 
@@ -188,23 +188,23 @@ impl Registry {
         if old.origin != RunOrigin::Spawn && old.origin != RunOrigin::Turn {
             return Err(Fault::new(
                 Kind::Conflict,
-                format!("run {id} told its session how others ended: it had no task of its own"),
+                format!("run {id} was not started by sessions.spawn or agent.run and cannot be retried"),
             )
-            .hint("an announce is shown again with runs.retry_announce"));
+            .hint("to repeat an announce, use runs.retry_announce; to repeat a message, sessions.send"));
         }
         let Some(said) = said else {
             if is_compaction {
                 return Err(Fault::new(
                     Kind::Conflict,
-                    format!("run {id} has shortened its session and was asked nothing"),
+                    format!("run {id} compacted its session and has no task to retry"),
                 )
-                .hint("ask for it again with sessions.compact"));
+                .hint("compact again with sessions.compact"));
             }
             return Err(Fault::new(
                 Kind::Conflict,
-                format!("what run {id} was asked is gone with its session"),
+                format!("the task of run {id} was deleted with its session"),
             )
-            .hint("ask anew: sessions.spawn, agent.run"));
+            .hint("send the task again: sessions.spawn, agent.run"));
         };
         let overrides = Overrides {
             model: Some(&old.model),

@@ -61,7 +61,7 @@ impl Registry {
 
 fn missing(tool_call: &str) -> Fault {
     Fault::not_found("result of the call", tool_call)
-        .hint("name a call of this run by its toolCallId; results go with their runs")
+        .hint("use the toolCallId of a call in this run; results are deleted with their runs")
 }
 
 fn part(

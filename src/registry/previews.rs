@@ -99,7 +99,7 @@ async fn add_one(inner: &Arc<Inner>, view: &mut ApprovalView, began: Duration, a
 /// The preview of a call whose file was not compared in time.
 fn late(view: &ApprovalView) -> Preview {
     let path = view.approval.arguments["path"].as_str();
-    let why = "too many calls wait to compare all of their files at once";
+    let why = "the change was not computed in time, because too many approvals are open";
     Preview {
         folder: None,
         change: path.map(|path| FileChange {

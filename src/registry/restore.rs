@@ -58,14 +58,14 @@ impl Registry {
         };
         let Reply::Boot { unclean, sight } = patiently(inner, command).await? else {
             return Err(Fault::internal(
-                "the store did not answer how the last life ended",
+                "the store did not report how the previous process ended",
             ));
         };
         if unclean {
             // Leftover child processes must have stopped before their steps are declared uncertain.
             let found = inner.processes.end_leftovers().await;
             if !found.is_empty() {
-                tracing::warn!(pids = ?found, "ended what the daemon's last life had left running");
+                tracing::warn!(pids = ?found, "stopped child processes that the previous daemon process left running");
             }
         }
         settle_salvaged(inner).await?;
@@ -188,7 +188,7 @@ impl Registry {
                 Ok(Reply::Run(after)) => count(restored, run, &after),
                 Ok(other) => return Err(super::spawn::unexpected(&other)),
                 Err(fault) => {
-                    tracing::warn!(run = %run.id, %fault, "a run was not restored at once");
+                    tracing::warn!(run = %run.id, %fault, "a run could not be restored at the first attempt");
                     refused.push(run.clone());
                 }
             }
@@ -223,7 +223,7 @@ async fn patiently(inner: &Inner, command: Command) -> Result<Reply, Fault> {
     loop {
         match inner.store.submit_patiently(command.clone()).await {
             Err(fault) if matches!(fault.kind, Kind::Unavailable | Kind::Busy) => {
-                tracing::warn!(%fault, "the restore waits");
+                tracing::warn!(%fault, "the restore waits for the store");
                 if fault.kind == Kind::Unavailable {
                     inner.lacks_room.send_replace(true);
                 }

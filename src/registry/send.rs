@@ -167,9 +167,7 @@ impl Registry {
             None => None,
         };
         let Some(label) = label else {
-            return by_key.ok_or_else(|| {
-                Fault::params("sessionKey", "name the session by sessionKey or label")
-            });
+            return by_key.ok_or_else(|| Fault::params("sessionKey", "pass sessionKey or label"));
         };
         let labelled = self
             .inner
@@ -183,12 +181,12 @@ impl Registry {
                 Err(Fault::new(
                     Kind::Conflict,
                     format!(
-                        "sessionKey names {}, label {label:?} another session ({}). Nothing was \
+                        "sessionKey is {}, but label {label:?} belongs to another session ({}). Nothing was \
                          sent",
                         session.key, found[0].key
                     ),
                 )
-                .hint("name one of them"))
+                .hint("pass only one of them"))
             }
             (None, [only]) => Ok(only.clone()),
             (None, []) => Err(Fault::not_found("session labelled", label)),
@@ -196,9 +194,9 @@ impl Registry {
                 let keys: Vec<String> = several.iter().map(|one| one.key.to_string()).collect();
                 Err(Fault::new(
                     Kind::Conflict,
-                    format!("several sessions are labelled {label:?}. Nothing was sent"),
+                    format!("several sessions have label {label:?}. Nothing was sent"),
                 )
-                .hint("name one by its key")
+                .hint("pass the sessionKey of one")
                 .with("sessionKeys", keys))
             }
         }

@@ -205,7 +205,7 @@ impl Service {
                 self.tasks.spawn(async move {
                     let reloaded = super::agents::reload(&inner, ReloadReason::Stored).await;
                     if let Err(fault) = reloaded {
-                        tracing::error!(%fault, "the agents could not be read again");
+                        tracing::error!(%fault, "could not reload the agents");
                     }
                 });
             }
@@ -277,15 +277,12 @@ impl Service {
                     Ended::CutOff if self.inner.drains.is_ending() => self.lanes.release(run),
                     Ended::CutOff => self.recover(run, Loss::CutOff, None),
                     Ended::Lost(why) => {
-                        tracing::error!(%run, why, "a drive task ended without moving its run; it is recovered");
+                        tracing::error!(%run, why, "a drive task ended without changing the state of its run; the run will be recovered");
                         self.recover_failed(run, why);
                     }
                     Ended::Panicked => {
-                        tracing::error!(%run, "a drive task panicked; its run is recovered");
-                        self.recover_failed(
-                            run,
-                            "it panicked (the daemon's log says where)".to_owned(),
-                        );
+                        tracing::error!(%run, "a drive task panicked; its run will be recovered");
+                        self.recover_failed(run, "it panicked (see the daemon's log)".to_owned());
                     }
                 }
             }
@@ -300,7 +297,7 @@ impl Service {
 
     /// Passes a run whose task failed to recovery; a warning on the run has the reason.
     fn recover_failed(&self, run: RunId, why: String) {
-        let warning = format!("the task that drove this run has failed: {why}");
+        let warning = format!("the task that drove this run failed: {why}");
         self.recover_warned(run, Loss::Executor, None, vec![warning]);
     }
 
@@ -331,7 +328,7 @@ impl Service {
             if !warnings.is_empty() {
                 let command = Command::WarnRun { run, warnings };
                 if let Err(fault) = inner.store.submit_patiently(command).await {
-                    tracing::warn!(%run, %fault, "why its task failed was not noted on the run");
+                    tracing::warn!(%run, %fault, "could not store why the task of the run failed");
                 }
             }
             let command = Command::Recover { run, loss, aged_at };
@@ -379,7 +376,7 @@ impl Service {
         let away = slept.saturating_sub(self.slept);
         if away >= SLEEP {
             self.slept = slept;
-            tracing::info!(?away, "the machine was asleep; work goes on");
+            tracing::info!(?away, "the machine was asleep; work continues");
             self.note(GatewayNote::Resumed {
                 after: "sleep",
                 away_ms: millis(away),
@@ -396,7 +393,7 @@ impl Service {
         self.tasks.spawn(async move {
             let command = Command::Touch { boot: inner.boot };
             if let Err(fault) = inner.store.submit_patiently(command).await {
-                tracing::warn!(%fault, "how long this process has lived was not stored; the next try does it");
+                tracing::warn!(%fault, "could not store the heartbeat of this process; will retry");
             }
         });
     }
@@ -425,20 +422,23 @@ impl Service {
         }
         for (run, left) in suspects.settling {
             if !self.settling.knows(run) {
-                tracing::error!(%run, "defect: nobody watched a settling run's limit");
+                tracing::error!(%run, "defect: the time limit of a settling run had no timer; it is set now");
                 self.settling
                     .insert(run, left, self.inner.clock.monotonic());
             }
         }
         for (run, session, depth) in suspects.paused {
             if !self.lanes.keeps(run) {
-                tracing::error!(%run, "defect: a run that holds still did not keep its session's turn");
+                tracing::error!(%run, "defect: a paused run did not keep its session's turn; corrected");
                 self.lanes.keep(run, session, depth);
             }
         }
         for (window, until) in suspects.windows {
             if !self.windows.knows(window) {
-                tracing::error!(?window, "defect: nobody watched a window");
+                tracing::error!(
+                    ?window,
+                    "defect: a pending wait had no timer; it is set now"
+                );
                 self.take(Effect::Window(window, until));
             }
         }
@@ -469,7 +469,7 @@ impl Service {
     fn cut_off(&self) {
         tracing::warn!(
             runs = self.drives.len(),
-            "the drain's time is over; these runs go on later at their step"
+            "the drain timeout has passed; these runs will continue at their step"
         );
         for hold in self.drives.values() {
             hold.stop.cancel();
@@ -493,7 +493,7 @@ impl Service {
                 note: note.clone(),
             };
             if let Err(fault) = inner.store.submit_patiently(command).await {
-                tracing::warn!(%fault, ?note, "the event log does not say so");
+                tracing::warn!(%fault, ?note, "could not write an event of the daemon");
             }
         });
     }
@@ -503,7 +503,7 @@ impl Service {
     async fn end(&self) {
         let left = self.inner.processes.end_all().await;
         if !left.is_empty() {
-            tracing::error!(pids = ?left, "processes of runs could not be ended");
+            tracing::error!(pids = ?left, "could not stop processes of runs");
         }
         self.tasks.close();
         self.tasks.wait().await;
@@ -514,7 +514,7 @@ impl Service {
             .submit_patiently(Command::EndBoot { boot })
             .await
         {
-            tracing::warn!(%fault, "the clean end was not written; the next start takes it for a crash");
+            tracing::warn!(%fault, "the clean stop could not be stored; the next start will treat it as a crash");
         }
     }
 }

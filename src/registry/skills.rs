@@ -189,16 +189,14 @@ impl Registry {
                 .join(", ");
             let message = format!("no skill {name:?} in this run; it has: {shown}");
             return Err(Fault::new(Kind::NotFound, message)
-                .hint("name one of these; without a name the tool lists all of them"));
+                .hint("Use one of these names. Call the tool without a name to list all skills."));
         };
         let body = self
             .inner
             .store
             .read_now(|tx| blobs::get(tx, &skill.hash))?;
         let body = body.ok_or_else(|| {
-            Fault::internal(format!(
-                "the text of skill {name} that the run pins is not there"
-            ))
+            Fault::internal(format!("the pinned text of skill {name} is missing"))
         })?;
         Ok(PinnedText {
             skill: skill.clone(),
@@ -276,7 +274,7 @@ impl Inner {
         let picked = self.skills.pick(&here, names, &env);
         for name in &picked.unknown {
             let what = format!(
-                "agent {} asks for skill {name}, which is not to be had",
+                "agent {} requests skill {name}, which is missing",
                 resolved.id
             );
             resolved.warnings.push(what);
@@ -286,7 +284,7 @@ impl Inner {
             for skill in here.skills.iter().filter(|skill| named(&skill.name)) {
                 if let Some(why) = &skill.stale {
                     resolved.warnings.push(format!(
-                        "skill {}: {why}; the run has what it said before",
+                        "skill {}: {why}; the run uses its previous version",
                         skill.name
                     ));
                 }

@@ -125,10 +125,7 @@ impl Registry {
         if session.is_none() && !agent.mode.is_primary() {
             return Err(Fault::new(
                 Kind::Forbidden,
-                format!(
-                    "agent {} is a subagent: it holds no session of its own",
-                    agent.id
-                ),
+                format!("agent {} is a subagent and cannot own a session", agent.id),
             )
             .hint("spawn it (sessions.spawn), or name a primary agent"));
         }
@@ -208,7 +205,7 @@ impl Registry {
             return Err(Fault::new(
                 Kind::Forbidden,
                 format!(
-                    "agent {} is a subagent: it holds no session of its own",
+                    "agent {} is a subagent and cannot own a session",
                     resolved.id
                 ),
             )
@@ -300,5 +297,5 @@ impl Registry {
 
 /// A reply of the wrong type for the command, reported as an internal fault.
 pub(super) fn unexpected(reply: &Reply) -> Fault {
-    Fault::internal(format!("the store answered {reply:?}"))
+    Fault::internal(format!("unexpected reply of the store: {reply:?}"))
 }

@@ -66,7 +66,7 @@ impl Sweeper {
             tokio::select! {
                 swept = sweep(&inner, &mut places) => {
                     if let Err(fault) = swept {
-                        tracing::warn!(%fault, "a sweep was not finished; the next goes on");
+                        tracing::warn!(%fault, "a sweep did not finish; the next one continues");
                     }
                 }
                 () = inner.drained() => {}
@@ -80,7 +80,7 @@ impl Sweeper {
         let inner = Arc::clone(inner);
         tasks.spawn(async move {
             if let Err(fault) = purge(&inner, session).await {
-                tracing::warn!(%session, %fault, "what a deleted session left is still there; the next sweep takes it");
+                tracing::warn!(%session, %fault, "could not purge a deleted session; the next sweep will retry");
             }
         });
     }

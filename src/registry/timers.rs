@@ -100,7 +100,7 @@ pub(super) fn window_over(inner: &Arc<Inner>, tasks: &TaskTracker, window: Windo
     tasks.spawn(async move {
         let command = Command::WindowOver { window };
         if let Err(fault) = inner.store.submit_patiently(command).await {
-            tracing::warn!(?window, %fault, "the end of a window was not written yet");
+            tracing::warn!(?window, %fault, "could not store that a wait timed out; will retry");
         }
     });
 }
@@ -115,7 +115,7 @@ pub(super) fn time_out(inner: &Arc<Inner>, tasks: &TaskTracker, run: RunId) {
             why: Conclusion::TimedOut,
         };
         if let Err(fault) = inner.store.submit_patiently(command).await {
-            tracing::info!(%run, %fault, "the run was not ended at its limit");
+            tracing::info!(%run, %fault, "the run could not be ended at its time limit");
         }
     });
 }

@@ -32,7 +32,7 @@ pub(super) fn begins(told: &Begun, again: bool) {
         face = told.face,
         task = preview(&told.task, PREVIEW),
         again = again.then_some(true),
-        "a delegation begins"
+        "delegation started"
     );
 }
 
@@ -52,7 +52,7 @@ pub(super) fn is_over(told: &Delegation, again: bool) {
         cost_micros = told.usage.cost_micros,
         result = preview(&told.said, PREVIEW),
         again = again.then_some(true),
-        "a delegation is over"
+        "delegation ended"
     );
 }
 
@@ -98,7 +98,9 @@ pub(super) fn say_again(inner: &Arc<Inner>, tasks: &TaskTracker, run: RunId, wha
             }
             // The run has no parent run, or is gone.
             (Ok(None), _) => {}
-            (Err(fault), _) => tracing::warn!(%run, %fault, "what was not said of it is lost"),
+            (Err(fault), _) => {
+                tracing::warn!(%run, %fault, "could not read a run to repeat its log lines")
+            }
         }
     });
 }
@@ -115,7 +117,7 @@ pub(super) fn export(inner: &Arc<Inner>, tasks: &TaskTracker, run: RunId) {
             Ok(Some((run, steps))) => spans::export(spans::of(&run, &steps)),
             // The run was deleted when it ended.
             Ok(None) => {}
-            Err(fault) => tracing::warn!(%run, %fault, "its spans could not be read"),
+            Err(fault) => tracing::warn!(%run, %fault, "could not read the spans of a run"),
         }
     });
 }

@@ -56,7 +56,7 @@ impl Registry {
         let until = query.until.unwrap_or(Timestamp(now.0 + 1));
         let since = query.since.unwrap_or(Timestamp(until.0 - DAY));
         if since >= until {
-            return Err(Fault::params("since", "it lies behind until"));
+            return Err(Fault::params("since", "it must be before until"));
         }
         let org = who.org.clone();
         let (by, limit) = (query.by, query.limit as usize);

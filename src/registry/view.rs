@@ -197,7 +197,7 @@ impl Registry {
         Ok(match removed {
             Some(at) => Fault::new(
                 Kind::NotFound,
-                format!("run {id} had ended long ago and was removed {at}, as retention.runs says"),
+                format!("run {id} had ended and was removed {at} by retention.runs"),
             )
             .with("id", id.to_string())
             .with(EXPIRED, true),

@@ -57,7 +57,7 @@ impl TurnRunner {
             .filter(|_| invalid.len() == INVALID_ANSWERS)?;
         let message = format!(
             "the model made no valid tool call in {INVALID_ANSWERS} answers in a row; the last: \
-             {latest}. It was told what was wrong each time. The transcript holds all of it"
+             {latest}. Each error was returned to it. The transcript has all of them"
         );
         Some(RunError::new("bad_arguments", message))
     }
@@ -81,14 +81,16 @@ impl TurnRunner {
 
 /// Why arguments that are not a JSON object are invalid; text is what could not be parsed.
 fn no_object(arguments: &Value) -> Option<String> {
-    const ADVICE: &str = "Give its arguments as one JSON object, whole and well-formed";
+    const ADVICE: &str = "Pass the arguments as one complete, well-formed JSON object";
     match arguments {
         Value::Object(_) | Value::Null => None,
         Value::String(text) => Some(match serde_json::from_str::<Value>(text) {
-            Ok(_) => format!("its arguments are JSON, but no object. {ADVICE}"),
-            Err(error) => format!("its arguments are no JSON ({error}). {ADVICE}"),
+            Ok(_) => format!("its arguments are JSON, but not an object. {ADVICE}"),
+            Err(error) => format!("its arguments are not valid JSON ({error}). {ADVICE}"),
         }),
-        _ => Some(format!("its arguments are JSON, but no object. {ADVICE}")),
+        _ => Some(format!(
+            "its arguments are JSON, but not an object. {ADVICE}"
+        )),
     }
 }
 

@@ -42,13 +42,13 @@ impl CommandRunner {
     /// Starts the program, unless it was already started `max_loops` times.
     fn start(&self, view: &RunView, definition: &AgentDefinition) -> Next {
         let Some(command) = &definition.command else {
-            return Next::Fail(RunError::new("pins", "the pinned agent is no program"));
+            return Next::Fail(RunError::new("pins", "the pinned agent is not a program"));
         };
         let begun = view.steps.iter();
         let begun = begun.filter(|step| step.kind == StepKind::Command).count();
         if begun >= definition.max_loops as usize {
             let message = format!(
-                "agent {} was started {begun} times, its max_loops, for what came in later",
+                "agent {} was started {begun} times, its max_loops, and has unanswered input",
                 definition.name
             );
             return Next::Fail(RunError::new("max_loops", message));
@@ -169,7 +169,7 @@ impl Runner for CommandRunner {
         let runner = self.clone();
         Box::pin(async move {
             if step.kind == StepKind::Compaction {
-                let why = "the agent is a program, which no transcript is shown to";
+                let why = "the agent is a program, so there is no model context to compact";
                 return StepOutcome::failed(RunError::new("no_model", why));
             }
             let command = match pinned_agent(&view) {
@@ -177,7 +177,7 @@ impl Runner for CommandRunner {
                 Err(error) => return StepOutcome::failed(error),
             };
             let Some(command) = command else {
-                return StepOutcome::failed(RunError::new("pins", "the agent is no program"));
+                return StepOutcome::failed(RunError::new("pins", "the agent is not a program"));
             };
             let program = runner.program(&view, &step, &command);
             let mut said = Said::new(program.keep / 2);
@@ -223,7 +223,7 @@ fn outcome(finished: &Finished) -> StepOutcome {
         let said = said.into_iter().find(|said| !said.is_empty());
         let message = match said {
             Some(said) => format!("{what}: {said}"),
-            None => format!("{what}, and it said nothing"),
+            None => format!("{what}, without any output"),
         };
         StepOutcome::failed(RunError::new(kind, message))
     };
@@ -248,7 +248,7 @@ fn outcome(finished: &Finished) -> StepOutcome {
             "output_limit",
             format!("ended for writing more than {most} bytes (process.output_limit)"),
         ),
-        Ending::TimeOver => failed("timeout", "its time was over".to_owned()),
+        Ending::TimeOver => failed("timeout", "its time limit passed".to_owned()),
     }
 }
 

@@ -48,7 +48,7 @@ pub(super) fn aborted(view: &RunView, model: &Step) -> Option<RunError> {
     let then = link.on_failure.or(definition.on_child_failure)?;
     (then == OnFailure::Abort).then(|| {
         let message = format!(
-            "an agent has failed that this run had called, and it is not to go on then \
+            "an agent called by this run has failed, and the run is set to fail with it \
              (on_child_failure): {}",
             why(view, failed)
         );
@@ -66,7 +66,7 @@ fn why(view: &RunView, failed: &Step) -> String {
         });
     let error = said.as_ref().and_then(|said| said["error"].as_str());
     let shown = error.or(failed.error.as_deref());
-    shown.unwrap_or("it did not say why").to_owned()
+    shown.unwrap_or("no reason was given").to_owned()
 }
 
 /// The context pack for a subagent that does not see the conversation; `None` if the call does not

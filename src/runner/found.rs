@@ -63,7 +63,7 @@ fn result(view: &RunView, step: &Step) -> Option<String> {
         // Writing to a string cannot fail.
         let _ = write!(
             out,
-            "\n… cut; the transcript holds all {} bytes",
+            "\n… truncated; the transcript has all {} bytes",
             text.len()
         );
     }

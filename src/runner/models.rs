@@ -129,7 +129,7 @@ impl TurnRunner {
     ) -> Result<ModelAnswer, ProviderFault> {
         let Some((provider, name)) = self.providers.find(model) else {
             return Err(ProviderFault::new(format!(
-                "no provider has it; there are {}",
+                "no provider offers it; offered models: {}",
                 self.providers.offered().join(", ")
             )));
         };
@@ -138,7 +138,7 @@ impl TurnRunner {
             return Err(ProviderFault {
                 kind: "budget",
                 ..ProviderFault::new(format!(
-                    "its price is not known, so that a budget of money cannot be kept: set it \
+                    "its price is unknown, so the cost budget cannot be enforced: set it \
                      under [prices.{model:?}]"
                 ))
             });
@@ -179,7 +179,9 @@ fn last_answered_by(view: &RunView) -> Option<&str> {
 fn answered(answer: ModelAnswer, model: &str, failed: &[(String, ProviderFault)]) -> StepOutcome {
     let mut warnings: Vec<String> = failed
         .iter()
-        .map(|(other, fault)| format!("model {model} stood in for {other}, which failed: {fault}"))
+        .map(|(other, fault)| {
+            format!("model {model} answered instead of {other}, which failed: {fault}")
+        })
         .collect();
     let cut = answer.warnings.into_iter();
     warnings.extend(cut.map(|warning| format!("model {model}: {warning}")));

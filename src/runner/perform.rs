@@ -238,10 +238,10 @@ impl TurnRunner {
             Ok(Called::Waits) => StepOutcome::Waits,
             Ok(Called::Gone(why)) => StepOutcome::failed(RunError::new(
                 "workspace_gone",
-                format!("{why}; put it back, then repeat the run: abide retry RUN"),
+                format!("{why}; restore it, then retry the run: abide retry RUN"),
             )),
             Err(_) => StepOutcome::ToolResult {
-                text: format!("{name} was stopped after {limit:?}; narrow the call down"),
+                text: format!("{name} was stopped after {limit:?}; make the call narrower"),
                 is_error: true,
             },
         }
@@ -261,8 +261,8 @@ fn site_of(step: &Step) -> Site {
 /// checked.
 fn unanswered(name: &str, limit: Duration) -> String {
     format!(
-        "{name} was not called and nothing was done: the file system did not say within {limit:?} \
-         where its paths lead"
+        "{name} was not called, nothing was done: within {limit:?} the file system did not resolve \
+         its paths"
     )
 }
 

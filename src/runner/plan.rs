@@ -132,8 +132,8 @@ impl TurnRunner {
             return self.model_call(view, Some(Node::Respond), Some(Cut::BadPlan));
         }
         let message = format!(
-            "the model was asked for a plan {faulty} times and gave none that could be carried \
-             out; the last time: {}. The transcript holds all of it",
+            "the model gave {faulty} plans in a row that could not be carried \
+             out; the last error: {}. The transcript has all of them",
             open_ended(&fault.to_string())
         );
         Next::Fail(RunError::new("bad_plan", message))
@@ -190,7 +190,7 @@ impl TurnRunner {
                     warnings,
                 };
             }
-            StepOutcome::Answer { used, .. } => ("it said nothing".to_owned(), used),
+            StepOutcome::Answer { used, .. } => ("its answer was empty".to_owned(), used),
             StepOutcome::Failed { error, used } => (error.message, used),
             other => return other,
         };
@@ -206,7 +206,7 @@ impl TurnRunner {
             used,
             warnings: vec![
                 warning(definition, cut),
-                format!("the model gave no last answer ({why}); the result is what was found"),
+                format!("the model gave no final answer ({why}); the result is its findings"),
             ],
         }
     }
@@ -261,7 +261,7 @@ pub(super) fn cut_of(step: &Step) -> Option<Cut> {
 fn warning(definition: &AgentDefinition, cut: Cut) -> String {
     match cut {
         Cut::MaxLoops => format!(
-            "cut: agent {} had used its {} model calls (max_loops), and answered with what it had",
+            "cut: agent {} used all its {} model calls (max_loops) and answered with what it had",
             definition.name, definition.max_loops
         ),
         Cut::BadPlan => format!(
@@ -286,7 +286,7 @@ fn found(view: &RunView, definition: &AgentDefinition, cut: Cut) -> Option<Strin
     }
     let results = found::results(view)?;
     Some(format!(
-        "[{}. No answer was written; this is what its plans have brought.]\n\n{results}",
+        "[{}. No answer was written; these are the results of its plans.]\n\n{results}",
         warning(definition, cut)
     ))
 }

@@ -11,7 +11,7 @@ pub(super) fn rights(definition: &AgentDefinition, view: &RunView) -> Result<Rig
     let bundle = match &view.bundle {
         None => Bundle::default(),
         Some(body) => serde_json::from_str(body.json()).map_err(|error| {
-            let message = format!("what this run may do at most cannot be read: {error}");
+            let message = format!("the permissions that this run pinned cannot be read: {error}");
             RunError::new("pins", message)
         })?,
     };

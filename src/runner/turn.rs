@@ -32,7 +32,7 @@ use crate::provider::Providers;
 use crate::tool::{Catalogue, YIELD};
 
 /// The final text of a turn whose model yields without any text.
-const WAITING: &str = "Waiting for what others were asked to do.";
+const WAITING: &str = "Waiting for delegated work to finish.";
 
 /// Maximum number of retries for an empty answer.
 const EMPTY_RETRIES: usize = 2;
@@ -290,7 +290,7 @@ impl Runner for TurnRunner {
                 }
                 StepKind::Compaction => runner.perform_compaction(&view, &step).await,
                 StepKind::Command => {
-                    let why = "a model's run has a step of a program";
+                    let why = "a run of a model has a step of a program";
                     StepOutcome::failed(RunError::new("pins", why))
                 }
             }
@@ -308,7 +308,7 @@ pub(super) fn loops_left(view: &RunView, definition: &AgentDefinition) -> usize 
 /// The failure of a run without model calls left.
 pub(super) fn out_of_loops(definition: &AgentDefinition) -> RunError {
     let message = format!(
-        "agent {} made {} model calls, its max_loops, without coming to an end; the transcript \
+        "agent {} made {} model calls, its max_loops, without finishing; the transcript \
          holds all of them",
         definition.name, definition.max_loops
     );

@@ -31,7 +31,7 @@ pub(super) fn note_variant(outcome: &mut Result<Skill, Broken>) {
     if let Ok(skill) = outcome {
         skill.notes.push(Note {
             line: None,
-            text: format!("the file's name is {FILE}, all capitals"),
+            text: format!("the file's name should be {FILE}, in capitals"),
         });
     }
 }
@@ -66,7 +66,7 @@ pub(super) fn read(file: &Path, limits: Limits) -> Result<Skill, NoSkill> {
     let bytes = read_regular(file, limits.bytes).map_err(unreadable)?;
     if bytes.len() > limits.bytes {
         return Err(broken(format!(
-            "more bytes than a skill may have, {} at most (setting skills.max_file_bytes)",
+            "larger than the limit of {} bytes (setting skills.max_file_bytes)",
             limits.bytes
         )));
     }

@@ -19,7 +19,7 @@ pub(super) fn hints(install: Option<&Node>, odd: &mut Vec<String>) -> Vec<Instal
             Ok(Some(hint)) => hints.push(hint),
             // An install method of another client.
             Ok(None) => {}
-            Err(why) => odd.push(format!("install: {why}; it is left aside")),
+            Err(why) => odd.push(format!("install: {why}; it is ignored")),
         }
     }
     hints
@@ -39,7 +39,7 @@ fn hint(item: &Node) -> Result<Option<InstallHint>, String> {
             .map(str::to_owned)
             .collect()
     };
-    let kind = text("kind").ok_or("a kind is expected")?;
+    let kind = text("kind").ok_or("kind is missing")?;
     let Some(kind) = InstallKind::parse(kind) else {
         return Ok(None);
     };
@@ -49,7 +49,7 @@ fn hint(item: &Node) -> Result<Option<InstallHint>, String> {
         InstallKind::Go => "module",
         InstallKind::Download => "url",
     };
-    let what = text(field).ok_or_else(|| format!("{} names no {field}", kind.as_str()))?;
+    let what = text(field).ok_or_else(|| format!("{} has no {field}", kind.as_str()))?;
     let is_plain = |c: char| !c.is_whitespace() && !c.is_control();
     let is_address = what.starts_with("https://") || what.starts_with("http://");
     // Users may type the name into a shell: it must not be an option or contain a second command.
@@ -59,7 +59,7 @@ fn hint(item: &Node) -> Result<Option<InstallHint>, String> {
             && kind != InstallKind::Download
         || (kind == InstallKind::Download) != is_address
     {
-        return Err(format!("{what:?} is no {field}"));
+        return Err(format!("{what:?} is not a valid {field}"));
     }
     Ok(Some(InstallHint {
         kind,
@@ -128,7 +128,7 @@ mod tests {
             ]
         );
         for (broken, why) in [
-            (r#"[{"formula": "gh"}]"#, "a kind is expected"),
+            (r#"[{"formula": "gh"}]"#, "kind is missing"),
             (r#"[{"kind": "brew", "package": "gh"}]"#, "names no formula"),
             (
                 r#"[{"kind": "brew", "formula": "--HEAD"}]"#,

@@ -124,7 +124,7 @@ impl Library {
             let known = before.map_or(&[][..], |before| before.unread.as_slice());
             for place in now.unread.iter().filter(|place| !known.contains(place)) {
                 tracing::warn!(
-                    "skills: {place}; what was read there before counts, and it is looked at again"
+                    "skills: {place}; the versions read before stay in use, and it is read again"
                 );
             }
             unsettled |= now.unsettled;

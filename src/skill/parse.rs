@@ -150,8 +150,12 @@ impl Reader {
             if !FIELDS.contains(&field.name.as_str()) {
                 let name = preview(&field.name, NAME_LIMIT);
                 let note = match KNOWN.contains(&field.name.as_str()) {
-                    true => format!("{name} is no field of the specification; it is obeyed here"),
-                    false => format!("{name} is no field of the specification and has no effect"),
+                    true => {
+                        format!("{name} is not a field of the specification; it is supported here")
+                    }
+                    false => {
+                        format!("{name} is not a field of the specification and has no effect")
+                    }
                 };
                 self.note(Some(field.line), note);
             }
@@ -206,7 +210,7 @@ impl Reader {
         if found.is_empty() {
             self.note(
                 line,
-                format!("name is missing; its folder's counts, {folder:?}"),
+                format!("name is missing; the folder's name {folder:?} is used"),
             );
             return self.named(folder.to_owned(), line);
         }
@@ -214,7 +218,7 @@ impl Reader {
             let (found, folder) = (preview(&found, NAME_LIMIT), preview(folder, NAME_LIMIT));
             self.note(
                 line,
-                format!("name {found:?} is not its folder's, {folder:?}"),
+                format!("name {found:?} differs from the folder's name, {folder:?}"),
             );
         }
         self.named(found, line)
@@ -222,7 +226,7 @@ impl Reader {
 
     fn named(&mut self, name: String, line: Option<usize>) -> Result<String, Broken> {
         if name.chars().any(char::is_control) {
-            let reason = "name has a line end or a control character".to_owned();
+            let reason = "name has a line break or another control character".to_owned();
             return Err(Broken { line, reason });
         }
         let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
@@ -234,7 +238,9 @@ impl Reader {
             let shown = preview(&name, NAME_LIMIT);
             self.note(
                 line,
-                format!("name {shown:?}: small letters, digits and single hyphens are expected"),
+                format!(
+                    "name {shown:?}: lower-case letters, digits and single hyphens are expected"
+                ),
             );
         }
         let count = name.chars().count();
@@ -286,7 +292,7 @@ impl Reader {
                 parted(text)
             }
             Node::List(items) => {
-                let note = "allowed-tools: one text with spaces is expected, no list".to_owned();
+                let note = "allowed-tools: one text with spaces is expected, not a list".to_owned();
                 self.note(Some(field.line), note);
                 items
                     .iter()
@@ -295,7 +301,7 @@ impl Reader {
                     .collect()
             }
             Node::Map(_) => {
-                let note = "allowed-tools: text is expected; it is left aside".to_owned();
+                let note = "allowed-tools: text is expected; it is ignored".to_owned();
                 self.note(Some(field.line), note);
                 Vec::new()
             }
@@ -309,7 +315,7 @@ impl Reader {
             Node::Null => return Requires::default(),
             Node::Map(fields) => {
                 if fields.iter().any(|one| one.value.text().is_none()) {
-                    let note = "metadata: texts are expected as its values".to_owned();
+                    let note = "metadata: its values must be text".to_owned();
                     self.note(line, note);
                 }
                 &field.value
@@ -324,7 +330,7 @@ impl Reader {
                 Err(_) => {
                     self.note(
                         line,
-                        "metadata: a map is expected; it is left aside".to_owned(),
+                        "metadata: a map is expected; it is ignored".to_owned(),
                     );
                     return Requires::default();
                 }
@@ -332,7 +338,7 @@ impl Reader {
             Node::List(_) => {
                 self.note(
                     line,
-                    "metadata: a map is expected; it is left aside".to_owned(),
+                    "metadata: a map is expected; it is ignored".to_owned(),
                 );
                 return Requires::default();
             }

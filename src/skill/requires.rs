@@ -62,7 +62,7 @@ pub(super) fn requires(metadata: &Node) -> (Requires, Vec<String>) {
             .collect(),
         Some(Node::Map(_)) => {
             odd.push(format!(
-                "{name}: a list of names is expected; it is left aside"
+                "{name}: a list of names is expected; it is ignored"
             ));
             Vec::new()
         }

@@ -243,7 +243,7 @@ fn walk(root: &Root, limits: Limits, before: Option<&Looked>, now: Now) -> Looke
         walk.refuse(
             &root.folder,
             format!(
-                "{more} skills more than the {} that are read, the last by name \
+                "{more} skills over the limit of {} are not read, the last by name \
                  (setting skills.max_per_root)",
                 limits.skills
             ),
@@ -384,7 +384,7 @@ impl Seen {
             let invalid = match &outcome {
                 Err(broken) => Some(broken.to_string()),
                 Ok(skill) if is_empty(skill) && !is_empty(good) => {
-                    Some("nothing stands below the front matter".to_owned())
+                    Some("there is no text after the front matter".to_owned())
                 }
                 Ok(_) => None,
             };
@@ -532,7 +532,7 @@ impl Walk<'_> {
         }
         // A broken link in place of the skill file is reported.
         if file.is_symlink() {
-            return self.refuse(&file, "the link leads nowhere".to_owned());
+            return self.refuse(&file, "the link is broken".to_owned());
         }
         if depth > DEPTH {
             return;
@@ -564,7 +564,7 @@ impl Walk<'_> {
             self.refuse(
                 path,
                 format!(
-                    "the link leads out of {}, to {} (setting skills.link_targets)",
+                    "the link points outside {}, to {} (setting skills.link_targets)",
                     self.root.folder.display(),
                     real.display()
                 ),
@@ -582,7 +582,7 @@ impl Walk<'_> {
     ) {
         if depth > DEPTH {
             let reason = format!(
-                "its folder lies {depth} levels below {}, and {DEPTH} are looked at",
+                "its folder is {depth} levels below {}; the limit is {DEPTH}",
                 self.root.folder.display()
             );
             return self.refuse(&file, reason);

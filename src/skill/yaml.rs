@@ -144,7 +144,7 @@ impl<'a> Reader<'a> {
     fn node(&mut self, event: Event<'a>, line: usize, depth: usize) -> Result<Node, Broken> {
         self.count(1, line)?;
         if depth > DEPTH {
-            let message = format!("lists and maps lie more than {DEPTH} deep in each other");
+            let message = format!("lists and maps are nested more than {DEPTH} deep");
             return Err(Broken::at(line, message));
         }
         let (anchor, node) = match event {
@@ -171,7 +171,9 @@ impl<'a> Reader<'a> {
             Event::MappingStart(_, anchor, _) => (anchor, Node::Map(self.fields(depth)?)),
             Event::Alias(anchor) => {
                 let known = self.anchors.get(&anchor).cloned();
-                let node = known.ok_or_else(|| Broken::at(line, "an alias of what holds it"))?;
+                let node = known.ok_or_else(|| {
+                    Broken::at(line, "an alias refers to the value that contains it")
+                })?;
                 self.count(node.size(), line)?;
                 return Ok(node);
             }
@@ -200,7 +202,7 @@ impl<'a> Reader<'a> {
             let (event, value_line) = self.next()?;
             let value = self.node(event, value_line, depth + 1)?;
             if fields.iter().any(|field| field.name == name) {
-                let note = format!("{name} stands twice; the first counts");
+                let note = format!("{name} occurs twice; the first one is used");
                 self.notes.push((line, note));
                 continue;
             }

@@ -63,7 +63,7 @@ fn note(database: &Path, half: &Path) {
     let written =
         files::private(&note).and_then(|()| fs::write(&note, half.as_os_str().as_encoded_bytes()));
     if let Err(fault) = written {
-        tracing::warn!(%fault, "it is not noted which backup is being made");
+        tracing::warn!(%fault, "the path of the running backup could not be recorded");
     }
 }
 
@@ -83,23 +83,20 @@ pub fn clear_halves(database: &Path) {
     });
     for half in halves {
         if let Err(fault) = files::discard(&half) {
-            tracing::warn!(path = %half.display(), %fault, "a half backup stays behind");
+            tracing::warn!(path = %half.display(), %fault, "an unfinished backup could not be removed");
         }
     }
     if let Err(fault) = files::remove(&note) {
-        tracing::warn!(%fault, "the note of an earlier backup stays behind");
+        tracing::warn!(%fault, "the record of an earlier backup could not be removed");
     }
 }
 
 fn there_already(path: &Path) -> Fault {
     Fault::new(
         Kind::Conflict,
-        format!(
-            "{} is there already; nothing was overwritten",
-            path.display()
-        ),
+        format!("{} already exists; nothing was overwritten", path.display()),
     )
-    .hint("name another file, or none: then the time is in its name")
+    .hint("name another file, or none to get a name with the current time")
 }
 
 /// A file name with the current time, in the store's own backup folder.
@@ -167,18 +164,18 @@ pub fn advice(database: &Path) -> String {
     let backup = newest_copy(database);
     match (rescued(database), backup) {
         (Some(rescued), newest) if newest.as_ref() == Some(&rescued) => format!(
-            "All that the store held before its file was replaced or changed is in {0}: it takes \
-             its place with `abide restore {0} --force`, which keeps what is there beside it",
+            "The whole content of the store before its file was replaced or changed is in {0}: put it in \
+             its place with `abide restore {0} --force`, which keeps the present file beside it",
             rescued.display()
         ),
         (_, Some(backup)) => format!(
-            "Its newest backup that is whole takes its place with `abide restore {} --force`, \
-             which keeps what is there beside it",
+            "Restore its newest intact backup with `abide restore {} --force`, \
+             which keeps the present file beside it",
             backup.display()
         ),
         (_, None) => format!(
-            "There is no whole backup in {}. Put one back from elsewhere (`abide restore FILE \
-             --force`), try `sqlite3 {} .recover`, or move the file away to start anew",
+            "There is no intact backup in {}. Restore one from elsewhere (`abide restore FILE \
+             --force`), try `sqlite3 {} .recover`, or move the file away to start with a new store",
             folder(database).display(),
             database.display()
         ),
@@ -239,11 +236,11 @@ fn verify(half: &Path, path: &Path) -> Result<Result<Backup, Fault>, DbError> {
         return Ok(Err(Fault::new(
             Kind::Internal,
             format!(
-                "the copy is damaged, so it was thrown away: {}",
+                "the copy is damaged and was deleted: {}",
                 findings.join("; ")
             ),
         )
-        .hint("the store itself may be damaged: abide doctor")));
+        .hint("the store itself may be damaged; check it with abide doctor")));
     }
     Ok(Ok(Backup {
         path: path.to_owned(),
@@ -287,7 +284,7 @@ pub struct Placed {
 #[derive(Debug, thiserror::Error)]
 pub enum Unplaced {
     /// The file is not an intact store.
-    #[error("{path} is not a backup that can be used: {why}. Nothing was changed")]
+    #[error("{path} is not a usable backup: {why}. Nothing was changed")]
     Unfit {
         /// The file to restore.
         path: PathBuf,
@@ -296,7 +293,7 @@ pub enum Unplaced {
     },
     /// A store exists, and replacing it was not allowed.
     #[error(
-        "there is a store already in {path}. Nothing was changed. With --force it is set aside \
+        "a store already exists at {path}. Nothing was changed. With --force it is set aside \
          (renamed, not deleted) and the backup takes its place"
     )]
     StoreThere {
@@ -304,7 +301,7 @@ pub enum Unplaced {
         path: PathBuf,
     },
     /// A file or folder could not be read or written.
-    #[error("{path}: {source}. The store that was there is as it was")]
+    #[error("{path}: {source}. The existing store is unchanged")]
     Io {
         /// The database path.
         path: PathBuf,
@@ -336,7 +333,7 @@ pub fn place(folder: &Path, file: &Path, force: bool, clock: &Clock) -> Result<P
     let log = files::log(file);
     if log.metadata().is_ok_and(|log| log.len() > 0) {
         return Err(unfit(format!(
-            "{} lies beside it: it is a store in use, or was killed; start a daemon on it, and \
+            "{} exists beside it: the store is in use, or its daemon was killed; start a daemon on it, and \
              make the backup with `abide backup`",
             log.display()
         )));
@@ -381,7 +378,7 @@ fn prepare(saved: &Path, clock: &Clock) -> Result<Result<Placed, String>, DbErro
         .iter()
         .all(|table| rows.contains_key(*table));
     if schema == 0 || !is_store {
-        return Ok(Err("it is a database, but not one of abide".to_owned()));
+        return Ok(Err("it is a database, but not an abide store".to_owned()));
     }
     let count = |db: &mut Sqlite, sql: &str| {
         Ok::<_, DbError>(u64::try_from(number(db, sql, &[])?).unwrap_or(0))

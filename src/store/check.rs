@@ -38,14 +38,14 @@ fn look(db: &mut Sqlite, path: &Path) -> Result<Option<String>, DbError> {
     // With schema errors ignored, an unreadable schema looks empty.
     let tables = tables(db)?;
     if tables.is_empty() {
-        return Ok(Some("it holds no tables".to_owned()));
+        return Ok(Some("it has no tables".to_owned()));
     }
     let outline = Outline::of(db)?;
     if outline.version <= 0 {
         return Ok(Some("its header has no schema version".to_owned()));
     }
     if Outline::kept(path).is_some_and(|kept| kept.differs(&outline)) {
-        return Ok(Some("its schema is not what it was".to_owned()));
+        return Ok(Some("its schema differs from its saved outline".to_owned()));
     }
     for table in tables {
         db.query(&format!("SELECT 1 FROM {table} LIMIT 1"), &[], &mut |_| {
@@ -108,7 +108,7 @@ pub fn beside_work(
                 Ok(found) => findings.extend(found),
                 Err(fault) if fault.kind == DbErrorKind::Corrupt => findings.push(fault.message),
                 Err(fault) => {
-                    tracing::info!(table, %fault, "the check of a table ended early");
+                    tracing::info!(table, %fault, "the check of a table was interrupted; it will be tried again");
                     if stopped.recv_timeout(AGAIN_AFTER) != Err(RecvTimeoutError::Timeout) {
                         return noticed.set_checked(Checked::NotYet);
                     }
@@ -119,7 +119,7 @@ pub fn beside_work(
         }
     }
     if findings.is_empty() {
-        tracing::info!("every table of the store was checked: it is whole");
+        tracing::info!("every table of the store was checked; no damage was found");
     } else {
         noticed.corrupt(&findings.join("; "));
     }
@@ -190,8 +190,9 @@ fn lost_frames(file: &File, length: u64, used: u64) -> io::Result<Option<String>
     let magic = number(&head, 0) & !1;
     let page = u64::from(number(&head, 8));
     if magic != 0x377f_0682 || !(512..=65536).contains(&page) {
-        return Ok((used == 0)
-            .then(|| format!("the head of the write-ahead file ({length} bytes) is damaged")));
+        return Ok(
+            (used == 0).then(|| format!("the header of the WAL ({length} bytes) is damaged"))
+        );
     }
     let mut committed = false;
     let mut lost = None;
@@ -214,7 +215,7 @@ fn lost_frames(file: &File, length: u64, used: u64) -> io::Result<Option<String>
     }
     Ok(lost.map(|frames| {
         format!(
-            "a frame of the write-ahead file is damaged: {frames} frames from number {} on were \
+            "a WAL frame is damaged: {frames} frames from number {} on were \
              not used",
             used + 1
         )

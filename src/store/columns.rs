@@ -86,7 +86,7 @@ pub fn opt_uuid(row: &dyn Row, column: usize) -> Result<Option<Uuid>, DbError> {
     row.opt_bytes(column)?
         .map(|bytes| {
             Uuid::from_slice(bytes)
-                .map_err(|_| DbError::undecodable(column, "bytes that are no id"))
+                .map_err(|_| DbError::undecodable(column, "bytes that are not an id"))
         })
         .transpose()
 }
@@ -154,8 +154,9 @@ pub fn json_by<T>(
     column: usize,
     read: impl Fn(&str) -> serde_json::Result<T>,
 ) -> Result<T, DbError> {
-    read(row.text(column)?)
-        .map_err(|fault| DbError::undecodable(column, format!("JSON that does not fit: {fault}")))
+    read(row.text(column)?).map_err(|fault| {
+        DbError::undecodable(column, format!("JSON of an unexpected form: {fault}"))
+    })
 }
 
 /// A JSON value that may be NULL.
@@ -163,7 +164,9 @@ pub fn opt_json<T: DeserializeOwned>(row: &dyn Row, column: usize) -> Result<Opt
     row.opt_text(column)?
         .map(serde_json::from_str)
         .transpose()
-        .map_err(|fault| DbError::undecodable(column, format!("JSON that does not fit: {fault}")))
+        .map_err(|fault| {
+            DbError::undecodable(column, format!("JSON of an unexpected form: {fault}"))
+        })
 }
 
 /// A session key.

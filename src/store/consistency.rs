@@ -97,7 +97,7 @@ const NEEDED: &[(&str, &str)] = &[
         "pin_skills IS NOT NULL AND NOT EXISTS (SELECT 1 FROM blobs WHERE hash = runs.pin_skills)",
     ),
     (
-        "what it may do at most",
+        "its permission bundle",
         "runs.bundle IS NULL AND EXISTS (SELECT 1 FROM bundles WHERE session_id = runs.session_id \
            AND instr(body, '(lost with a part of the damaged store)') > 0)",
     ),
@@ -252,7 +252,7 @@ fn move_away(
         let names = table.primary.iter().map(|name| (*name).to_owned());
         let key: Vec<(String, Raw)> = names.zip(place.iter().cloned()).collect();
         let seq = next(db)?;
-        let why = ("what it belongs to was lost", Fate::Moved);
+        let why = ("the row that it belongs to was lost", Fate::Moved);
         let key = quarantine::to_text(&key);
         quarantine::insert(db, seq, table.name, &key, &row, why, now)?;
         table.remove(db, place)?;

@@ -214,7 +214,7 @@ fn read(row: &dyn Row) -> Result<Event, DbError> {
 /// Decodes an event from [`COLUMNS`].
 pub fn decode(row: &dyn Row) -> Result<Event, DbError> {
     let data = RawValue::from_string(row.text(at!(data))?.to_owned())
-        .map_err(|_| DbError::undecodable(at!(data), "text that is no JSON"))?;
+        .map_err(|_| DbError::undecodable(at!(data), "text that is not JSON"))?;
     Ok(Event {
         cursor: row.int(at!(cursor))?,
         at: time(row, at!(at))?,

@@ -249,7 +249,7 @@ pub fn suspect(path: &Path) -> PathBuf {
 /// The marker is written. If that fails, the damage will be found again.
 pub fn mark_suspect(path: &Path, why: &str) {
     if let Err(fault) = private(&suspect(path)).and_then(|()| fs::write(suspect(path), why)) {
-        tracing::error!(%fault, "the mark of a damaged store could not be left");
+        tracing::error!(%fault, "the marker of a damaged store could not be written");
     }
 }
 

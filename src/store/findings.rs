@@ -27,7 +27,7 @@ pub fn of_unexamined(why: &Unexamined) -> Finding {
     match why {
         Unexamined::Missing => finding(
             Health::Skip,
-            "there is no store yet: the first start makes one".to_owned(),
+            "there is no store yet; the first start creates one".to_owned(),
         ),
         Unexamined::Newer(version) => Finding::new(
             "store.schema",
@@ -41,8 +41,8 @@ pub fn of_unexamined(why: &Unexamined) -> Finding {
         Unexamined::Unreadable(why, advice) => {
             let message = format!("the store cannot be read: {why}");
             finding(Health::Fail, message).fix(format!(
-                "start the daemon (abide serve --detach): it sets the file aside and copies out \
-                 what can be read. Where it can read nothing: {advice}"
+                "start the daemon (abide serve --detach): it sets the file aside and salvages \
+                 what can be read. If nothing can be read: {advice}"
             ))
         }
     }
@@ -57,7 +57,7 @@ fn integrity(store: &Store) -> Finding {
             format!("the file is damaged: {}", store.damage.join("; ")),
         )
         .fix(format!(
-            "{}: the start sets the file aside and copies out what can be read",
+            "{}: the start sets the file aside and salvages what can be read",
             match store.is_open {
                 true => "restart the daemon (abide stop --restart)",
                 false => "start the daemon (abide serve --detach)",
@@ -65,16 +65,20 @@ fn integrity(store: &Store) -> Finding {
         ));
     }
     match &store.checked {
-        Checked::Done(..) => Finding::new(id, Health::Ok, "every table was checked and is whole"),
+        Checked::Done(..) => Finding::new(
+            id,
+            Health::Ok,
+            "every table was checked; no damage was found",
+        ),
         Checked::At(table) => Finding::new(
             id,
             Health::Ok,
-            format!("nothing wrong so far; the full check is at {table}"),
+            format!("no damage so far; the full check is at table {table}"),
         ),
         Checked::NotYet => Finding::new(
             id,
             Health::Ok,
-            "nothing wrong was seen; the full check of this life has not ended",
+            "no damage was found; the full check of this boot has not finished",
         ),
     }
 }
@@ -92,13 +96,13 @@ fn schema(store: &Store) -> Finding {
 
 fn log(store: &Store) -> Finding {
     let message = format!(
-        "the database has {}, its write-ahead file {}",
+        "the database file has {}, its WAL {}",
         bytes(store.bytes),
         bytes(store.log_bytes)
     );
     if store.log_bytes > MOST_LOG {
         Finding::new("store.wal", Health::Warn, message)
-            .fix("look for a program that holds the database open; a restart empties the file")
+            .fix("look for a program that holds the database open; a restart truncates the WAL")
     } else {
         Finding::new("store.wal", Health::Ok, message)
     }
@@ -107,7 +111,7 @@ fn log(store: &Store) -> Finding {
 fn quarantine(store: &Store) -> Finding {
     let id = "store.quarantine";
     if store.quarantine.is_empty() {
-        return Finding::new(id, Health::Ok, "no row had to be set aside");
+        return Finding::new(id, Health::Ok, "no row is quarantined");
     }
     let counts: Vec<String> = store
         .quarantine
@@ -128,14 +132,14 @@ fn quarantine(store: &Store) -> Finding {
         id,
         Health::Warn,
         format!(
-            "rows that could not be read: {}; the latest: {}",
+            "quarantined rows: {}; the latest: {}",
             counts.join(", "),
             latest.join(" | ")
         ),
     )
     .fix(
-        "they are kept whole in the table quarantine; runs that could not go on without them \
-          ended as interrupted (damaged) and can be spawned anew",
+        "they are kept whole in the table quarantine; runs that could not continue without them \
+          ended as interrupted (damaged) and can be spawned again",
     )
 }
 
@@ -151,11 +155,11 @@ fn salvaged(store: &Store) -> Finding {
         report.summary()
     );
     if !report.is_open() {
-        return Finding::new(id, Health::Ok, format!("{message}; it was seen to"));
+        return Finding::new(id, Health::Ok, format!("{message}; it has been dealt with"));
     }
     Finding::new(id, Health::Warn, message).fix(format!(
-        "the damaged file is {}; where a backup has more, put it back: {}abide restore FILE \
-         --force; to have this seen to, delete that file or move it away",
+        "the damaged file is {}; if a backup has more rows, restore it: {}abide restore FILE \
+         --force; to close this finding, delete that file or move it away",
         report.set_aside.display(),
         if store.is_open { "abide stop && " } else { "" }
     ))
@@ -164,7 +168,7 @@ fn salvaged(store: &Store) -> Finding {
 fn set_aside(store: &Store) -> Finding {
     let id = "store.set_aside";
     if store.set_aside.is_empty() {
-        return Finding::new(id, Health::Ok, "no file lies aside");
+        return Finding::new(id, Health::Ok, "no file is set aside");
     }
     let names: Vec<String> = store
         .set_aside
@@ -177,8 +181,8 @@ fn set_aside(store: &Store) -> Finding {
     });
     let all = match rescued {
         Some(path) => format!(
-            "all that the store held when another file took its place is in {0}: {1}abide restore \
-             {0} --force goes on with it; ",
+            "the whole content of the store before its file was replaced is in {0}: {1}abide restore \
+             {0} --force restores it; ",
             path.display(),
             if store.is_open { "abide stop && " } else { "" }
         ),
@@ -189,19 +193,17 @@ fn set_aside(store: &Store) -> Finding {
         Health::Warn,
         format!("files that were set aside: {}", names.join(", ")),
     )
-    .fix(format!(
-        "{all}delete them when nothing of them is needed any more"
-    ))
+    .fix(format!("{all}delete them when they are no longer needed"))
 }
 
 fn told(store: &Store) -> Finding {
     let id = "announces";
     let message = format!(
-        "{} results wait to be told, {} could not be told to anybody",
+        "{} results are waiting for delivery, {} could not be delivered",
         store.pending, store.undelivered
     );
     if store.undelivered > 0 {
-        Finding::new(id, Health::Warn, message).fix("see them: runs.list {\"undelivered\": true}")
+        Finding::new(id, Health::Warn, message).fix("list them: runs.list {\"undelivered\": true}")
     } else {
         Finding::new(id, Health::Ok, message)
     }
@@ -210,13 +212,19 @@ fn told(store: &Store) -> Finding {
 fn last_end(store: &Store) -> Finding {
     let id = "daemon.last_end";
     match store.unclean_since {
-        None => Finding::new(id, Health::Ok, "the life before ended with a stop"),
+        None => Finding::new(
+            id,
+            Health::Ok,
+            "the previous process ended with a clean stop",
+        ),
         Some(at) => Finding::new(
             id,
             Health::Warn,
-            format!("the life that began at {at} ended without a stop; its runs go on"),
+            format!(
+                "the process that started at {at} ended without a clean stop; its runs continue"
+            ),
         )
-        .fix("look into the log for why; a kill or a power cut is no fault of the store"),
+        .fix("look for the reason in the log; a kill or a power loss is not an error of the store"),
     }
 }
 

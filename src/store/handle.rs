@@ -77,7 +77,7 @@ impl Store {
         let (answer, _) = oneshot::channel();
         let job = Message::Job(Job::new(command, answer));
         if self.inner.queue.try_send(job).is_err() {
-            tracing::warn!("a write that nobody waits for found no room; it was given up");
+            tracing::warn!("the write queue is full; a background write was dropped");
         }
     }
 
@@ -184,9 +184,9 @@ impl Store {
                 Err(TryLockError::WouldBlock) => {
                     return Err(Fault::new(
                         Kind::Conflict,
-                        "a backup is being made already; nothing was done",
+                        "a backup is already running; no other one was started",
                     )
-                    .hint("wait until it is there, then ask again"));
+                    .hint("try again when it has finished"));
                 }
             };
             if inner.placement.look().is_some() {

@@ -173,7 +173,7 @@ fn look(path: &Path) -> Result<Health, DbError> {
     let mut damage = db.check(None, check::MOST_FINDINGS)?;
     let outline = Outline::of(&mut db)?;
     if Outline::kept(path).is_some_and(|kept| kept.differs(&outline)) {
-        damage.push("its schema is not what it was".to_owned());
+        damage.push("its schema differs from its saved outline".to_owned());
     }
     let schema = migrate::version(&db)?;
     let checked = Checked::Done(Timestamp::default(), damage.clone());
@@ -187,7 +187,7 @@ fn look(path: &Path) -> Result<Health, DbError> {
     if boots::meta(&mut db, "store_id")?.is_none() {
         return Err(DbError {
             kind: DbErrorKind::Undecodable,
-            message: "it has no id of its own".to_owned(),
+            message: "it has no store id".to_owned(),
         });
     }
     Ok(Health {

@@ -33,7 +33,7 @@ pub const COLUMNS: &str = "digest, run_id, answer, scope, key";
 pub fn decode(row: &dyn Row) -> Result<Used, DbError> {
     let answer = row.text(2)?;
     if serde_json::from_str::<serde::de::IgnoredAny>(answer).is_err() {
-        return Err(DbError::undecodable(2, "text that is no JSON"));
+        return Err(DbError::undecodable(2, "text that is not JSON"));
     }
     Ok(Used {
         digest: row.opt_bytes(0)?.unwrap_or_default().to_vec(),

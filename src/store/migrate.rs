@@ -40,7 +40,7 @@ pub enum MigrateError {
         known: i64,
     },
     /// A step failed. The file is unchanged.
-    #[error("migration {name} failed: {source}. The store is as it was{copy}")]
+    #[error("migration {name} failed: {source}. The store is unchanged{copy}")]
     Failed {
         /// Name of the step.
         name: &'static str,
@@ -146,7 +146,7 @@ fn check_references(db: &mut Sqlite) -> Result<(), DbError> {
         None => Ok(()),
         Some(table) => Err(DbError {
             kind: DbErrorKind::Other,
-            message: format!("rows of {table} refer to rows that are not there"),
+            message: format!("rows of {table} refer to missing rows"),
         }),
     }
 }

@@ -42,8 +42,8 @@ pub enum OpenError {
     Migrate(#[from] MigrateError),
     /// The file is damaged or is not a database, and no row could be read.
     #[error(
-        "{path} cannot be read as a store: {why}. No row of it could be saved, so it was left as \
-         it is and nothing was started. {advice}"
+        "{path} cannot be read as a store: {why}. No row could be salvaged. The file was not \
+         changed and nothing was started. {advice}"
     )]
     Damaged {
         /// The database file.
@@ -55,8 +55,8 @@ pub enum OpenError {
     },
     /// The database file is missing, but its WAL exists.
     #[error(
-        "{log} holds what was written last, but the store that it belongs to is not there. \
-         Nothing was started, so that it is not lost. Put that file back. {advice}"
+        "{log} has the latest writes, but its database file is missing. \
+         Nothing was started, so that they are not lost. Put the database file back. {advice}"
     )]
     OnlyLog {
         /// The WAL file.
@@ -66,7 +66,7 @@ pub enum OpenError {
     },
     /// Another process holds a lock on the database.
     #[error(
-        "{path} is locked by {by}. Nothing was started and nothing was changed. End that, or its \
+        "{path} is locked by {by}. Nothing was started and nothing was changed. End that process, or its \
          transaction, and start again"
     )]
     Locked {
@@ -99,8 +99,8 @@ pub enum OpenError {
     },
     /// Any other error of the engine.
     #[error(
-        "{path} cannot be opened: {source}. Nothing was started; what was accepted is kept. Look \
-         at it with `abide doctor`"
+        "{path} cannot be opened: {source}. Nothing was started; accepted work is kept. Check \
+         it with `abide doctor`"
     )]
     Db {
         /// The database file.
@@ -326,7 +326,7 @@ fn prepare(path: &Path, clock: &Clock) -> Result<Option<Report>, OpenError> {
 /// Once this returns, the damaged file at `path` is set aside, and the data read from it, or from
 /// `source` in its place, is the store. The error names the backup that can replace it.
 fn save(path: &Path, source: Option<&Path>, why: &str, clock: &Clock) -> Result<Report, OpenError> {
-    tracing::error!(path = %path.display(), why, "the store is damaged; what can be read is saved");
+    tracing::error!(path = %path.display(), why, "the store is damaged; salvaging what can be read");
     match salvage::salvage(path, source, why, clock) {
         Ok(report) => {
             let summary = report.summary();
@@ -335,7 +335,7 @@ fn save(path: &Path, source: Option<&Path>, why: &str, clock: &Clock) -> Result<
         }
         Err(Unsaved::Nothing) => Err(OpenError::damaged(path, why.to_owned())),
         Err(Unsaved::Db(fault)) if fault.kind == DbErrorKind::Other || fault.is_damage() => {
-            let why = format!("{why}; copying out what can be read failed: {fault}");
+            let why = format!("{why}; salvaging what can be read failed: {fault}");
             Err(OpenError::damaged(path, why))
         }
         Err(Unsaved::Db(fault)) => Err(OpenError::of(path, fault)),

@@ -33,7 +33,7 @@ impl Pins {
             let lost = BadRow {
                 table: "blobs",
                 key: vec![("hash", Raw::Text(hash.as_bytes().to_vec()))],
-                why: "a run has pinned it, and it is not there".to_owned(),
+                why: "a run has pinned it, but it is missing".to_owned(),
             };
             tx.leave_out(lost.clone())?;
             return Err(DbError::unreadable(lost));

@@ -61,7 +61,7 @@ impl Placement {
         let is_there = identity(path).is_some_and(|found| found != *own);
         let how = if is_there { "replaced" } else { "removed" };
         Some(Moved {
-            what: format!("{} was {how} while the daemon was at work", path.display()),
+            what: format!("{} was {how} while the daemon was running", path.display()),
             is_replaced: is_there && *path == self.database,
         })
     }
@@ -79,12 +79,12 @@ impl Placement {
         Fault::new(
             Kind::Unavailable,
             format!(
-                "{} was removed or replaced, and could not be saved yet; nothing of this is kept \
-                 for certain",
+                "{} was removed or replaced, and its content could not be saved yet; whether this is kept \
+                 is uncertain",
                 self.database.display()
             ),
         )
-        .hint("see what is in the way: abide doctor; the daemon tries again by itself")
+        .hint("find the cause with abide doctor; the daemon tries again by itself")
         .with("retryAfterMs", 5000)
     }
 

@@ -68,7 +68,7 @@ impl Readers {
         let answer = query(&mut db);
         self.noticed.rows(db.take_bad());
         if db.is_corrupt() {
-            self.noticed.corrupt("a read met a damaged page");
+            self.noticed.corrupt("a read found a damaged page");
         }
         db.execute("COMMIT", &[])?;
         let mut idle = self.lock();

@@ -27,7 +27,7 @@ impl Redone {
 impl Drop for Redone {
     fn drop(&mut self) {
         if let Err(fault) = files::discard(&self.0) {
-            tracing::warn!(%fault, "the copy of a damaged store stays behind");
+            tracing::warn!(%fault, "the temporary copy of a damaged store could not be removed");
         }
     }
 }

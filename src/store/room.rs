@@ -48,9 +48,13 @@ impl Room {
         if self.is_low.swap(low, Ordering::Relaxed) != low {
             if low {
                 let what = self.what();
-                tracing::error!(free, keep, "{what}: no new work is taken");
+                tracing::error!(free, keep, "{what}: new work is refused");
             } else {
-                tracing::info!(free, keep, "there is room on the disk again: work goes on");
+                tracing::info!(
+                    free,
+                    keep,
+                    "there is enough free space again: new work is accepted"
+                );
             }
         }
         low
@@ -58,7 +62,7 @@ impl Room {
 
     fn what(&self) -> &'static str {
         match self.by_limit.load(Ordering::Relaxed) {
-            true => "the store's files have nearly reached the size that the process may write",
+            true => "the store's files have nearly reached the file size limit of the process",
             false => "the disk with the state folder is nearly full",
         }
     }
@@ -80,14 +84,14 @@ impl Room {
         Err(Fault::new(
             Kind::Unavailable,
             format!(
-                "{}: {free} bytes are free, and storage.min_free keeps {keep} for what was \
-                 accepted; nothing of this was kept",
+                "{}: {free} bytes are free, and storage.min_free reserves {keep} for accepted \
+                 work; this request was not kept",
                 self.what()
             ),
         )
         .hint(match self.by_limit.load(Ordering::Relaxed) {
-            true => "raise the limit (ulimit -f, LimitFSIZE, prlimit --fsize); the daemon goes on by itself",
-            false => "free some space; the daemon goes on by itself",
+            true => "raise the limit (ulimit -f, LimitFSIZE, prlimit --fsize); the daemon continues by itself",
+            false => "free some space; the daemon continues by itself",
         })
         .with("limit", "storage.min_free")
         .with("value", keep)

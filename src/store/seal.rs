@@ -54,7 +54,7 @@ impl Seal {
         hasher.update(run.0.as_bytes());
         hasher.update(name.as_bytes());
         let key = UnboundKey::new(&CHACHA20_POLY1305, hasher.finalize().as_bytes());
-        let key = key.map_err(|_| Fault::internal("a key could not be made"))?;
+        let key = key.map_err(|_| Fault::internal("a key could not be derived"))?;
         Ok(LessSafeKey::new(key))
     }
 }

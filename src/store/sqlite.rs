@@ -145,13 +145,15 @@ impl Sqlite {
         // constant comparison is recompiled at every use.
         let stable = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true);
         if !stable.map_err(error)? {
-            return Err(other("SQLite does not keep its query plans".to_owned()));
+            return Err(other(
+                "SQLite does not support stable query plans".to_owned(),
+            ));
         }
         if for_use == Use::Examine {
             // The last connection to close would otherwise checkpoint the WAL.
             let kept = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
             if !kept.map_err(error)? {
-                return Err(other("SQLite would checkpoint when it closes".to_owned()));
+                return Err(other("SQLite would checkpoint the WAL on close".to_owned()));
             }
             // Also opens a file that is shorter than its header says, or has a broken schema.
             self.pragma("writable_schema", 1)?;
@@ -269,7 +271,7 @@ impl Sqlite {
                 if findings.len() < most {
                     let (table, other) = (row.text(0)?, row.text(2)?);
                     findings.push(format!(
-                        "a row of {table} refers to a row of {other} that is not there"
+                        "a row of {table} refers to a missing row of {other}"
                     ));
                 }
                 Ok(())

@@ -37,7 +37,7 @@ pub enum Beyond {
 
 /// The assignment that replaces an undecodable transcript entry.
 const GAP: &str = "content = '[{\"type\":\"text\",\"text\":\"[This entry was damaged and cannot be read. \
-     What was stored of it lies in quarantine; see abide doctor.]\"}]'";
+     The stored row is in quarantine; see abide doctor.]\"}]'";
 
 /// Every table of decoded rows.
 pub const TABLES: &[Table] = &[

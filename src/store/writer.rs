@@ -180,11 +180,11 @@ impl Writer {
         let emptied = self.db.checkpoint_truncate();
         if emptied == Ok(false) {
             tracing::warn!(
-                "a reader kept the write-ahead file from being emptied; the next start does it"
+                "a reader prevented the WAL from being truncated; the next start truncates it"
             );
         }
         if let Err(fault) = emptied {
-            tracing::warn!(%fault, "the write-ahead file could not be emptied; the next start does it");
+            tracing::warn!(%fault, "the WAL could not be truncated; the next start truncates it");
         }
     }
 
@@ -292,18 +292,21 @@ impl Writer {
             Ok((reply, context.finish()?))
         }))
         .unwrap_or_else(|_| {
-            tracing::error!(command = name, "a store command panicked; it was undone");
+            tracing::error!(
+                command = name,
+                "a store command panicked; it was rolled back"
+            );
             Err(Fault::internal(format!(
-                "store command {name} panicked; nothing of it was kept"
+                "store command {name} panicked; it was rolled back"
             )))
         });
         self.noticed.rows(self.db.take_bad());
         if self.db.is_corrupt() {
             // Writes based on other pages must not be mixed with the damaged one.
-            self.noticed.corrupt("a write met a damaged page");
+            self.noticed.corrupt("a write found a damaged page");
             self.check_fatal(&DbError {
                 kind: DbErrorKind::Corrupt,
-                message: "a page of its file is damaged".to_owned(),
+                message: "a page of the database file is damaged".to_owned(),
             });
         }
         reach_edge(name, "applied");
@@ -314,7 +317,7 @@ impl Writer {
         // commands of this batch are undone as well, and none of them may be answered as done.
         let why = done.err();
         Err(Undone::Lost(why.unwrap_or_else(|| {
-            Fault::internal("the transaction ended by itself")
+            Fault::internal("the engine rolled back the transaction")
         })))
     }
 
@@ -334,7 +337,7 @@ impl Writer {
         if self.db.in_transaction()
             && let Err(fault) = self.db.execute("ROLLBACK", &[])
         {
-            tracing::error!(%fault, "a transaction could not be undone");
+            tracing::error!(%fault, "a transaction could not be rolled back");
             self.check_fatal(&fault);
         }
     }
@@ -382,16 +385,16 @@ impl Writer {
         if !self.placement.is_lost()
             && let Err(fault) = self.tell_of(&moved)
         {
-            tracing::warn!(%fault, "the event log does not say that the store's files are gone");
+            tracing::warn!(%fault, "the event log could not record that the store's files are gone");
         }
         match self.placement.save(&mut self.db, &moved, &self.clock) {
             Ok(path) => {
                 let (what, path) = (&moved.what, path.display());
-                (self.on_fatal)(format!("{what}; all that was accepted is in {path} now"));
+                (self.on_fatal)(format!("{what}; all accepted work is saved in {path}"));
                 Ok(())
             }
             Err(fault) => {
-                tracing::error!(what = moved.what, %fault, "the store could not be saved yet");
+                tracing::error!(what = moved.what, %fault, "the content of the store could not be saved yet; it will be tried again");
                 Err(self.placement.lost())
             }
         }
@@ -416,7 +419,7 @@ impl Writer {
     /// Rolls back a batch and answers its callers with the reason.
     fn lost(&mut self, batch: Vec<Job>, why: &Fault) {
         self.roll_back();
-        tracing::error!(%why, commands = batch.len(), "a batch of writes was undone");
+        tracing::error!(%why, commands = batch.len(), "a batch of writes was rolled back");
         self.refuse(batch, why);
     }
 
@@ -445,7 +448,7 @@ impl Writer {
     fn restart_log(&mut self) {
         match self.db.checkpoint_restart() {
             Ok(_) => self.checkpoints.restarted(),
-            Err(fault) => tracing::warn!(%fault, "the write-ahead file could not be restarted"),
+            Err(fault) => tracing::warn!(%fault, "the WAL could not be restarted"),
         }
     }
 }
@@ -454,7 +457,7 @@ impl Writer {
 pub fn busy() -> Fault {
     Fault::new(
         Kind::Busy,
-        format!("{QUEUE} writes are waiting already; nothing of this one was kept"),
+        format!("the write queue is full ({QUEUE} writes); this write was not kept"),
     )
     .hint("try again in a moment")
     .with("retryAfterMs", 100)

@@ -167,16 +167,16 @@ impl Metrics {
     fn listed(mut self) -> Self {
         let list = &mut self.registry;
         let build = Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]);
-        list.register("abide_build", "The version that runs", build);
+        list.register("abide_build", "The running version", build);
         list.register(
             "process_start_time_seconds",
-            "When the daemon was started, seconds since 1970",
+            "Start time of the daemon, seconds since 1970",
             self.started.clone(),
         );
         list.register("abide_runs", "Open runs by state", self.live.clone());
         list.register(
             "abide_queue_depth",
-            "Runs that want a slot, by lane",
+            "Queued runs by lane",
             self.queued.clone(),
         );
         list.register(
@@ -188,17 +188,17 @@ impl Metrics {
         list.register("abide_runs", "Runs that have ended", self.ended.clone());
         list.register(
             "abide_run_duration_seconds",
-            "From accepted to ended",
+            "Duration of a run from acceptance to end",
             self.lived.clone(),
         );
         list.register(
             "abide_store_commit_seconds",
-            "Time of one commit, with the work of its commands",
+            "Duration of a commit, including its commands",
             self.commits.clone(),
         );
         list.register(
             "abide_store_batch_commands",
-            "Commands that shared a commit",
+            "Number of commands in a commit",
             self.commands.clone(),
         );
         list.register(
@@ -208,12 +208,12 @@ impl Metrics {
         );
         list.register(
             "abide_rpc_requests",
-            "Calls by method and how they ended: ok, or the kind of their error",
+            "Calls by method and result: ok, or the kind of the error",
             self.calls.clone(),
         );
         list.register(
             "abide_rpc_duration_seconds",
-            "From reading a call to its answer",
+            "Duration of a call from reading it to its answer",
             self.took.clone(),
         );
         list.register(
@@ -223,22 +223,22 @@ impl Metrics {
         );
         list.register(
             "abide_waits_open",
-            "Calls of agent.wait that have no answer yet",
+            "Open calls of agent.wait",
             self.waits.clone(),
         );
         list.register(
             "gen_ai_client_operation_duration_seconds",
-            "From asking a model to its answer or its failure, tries included",
+            "Duration of a model call until its answer or failure, retries included",
             self.chats.clone(),
         );
         list.register(
             "gen_ai_client_token_usage",
-            "Tokens of one call of a model, by type: input or output",
+            "Tokens of a model call, by type: input or output",
             self.tokens.clone(),
         );
         list.register(
             "abide_model_cost",
-            "What models have cost, in the currency of the prices",
+            "Cost of model calls, in the currency of the prices",
             self.spent.clone(),
         );
         self

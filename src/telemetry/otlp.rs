@@ -38,7 +38,7 @@ pub fn send(spans: Vec<Span>) {
     if let Some(queue) = QUEUE.get()
         && queue.try_send(spans).is_err()
     {
-        tracing::warn!("the collector is too slow: spans of a run are left out");
+        tracing::warn!("the collector is too slow: spans of a run are dropped");
     }
 }
 
@@ -69,7 +69,7 @@ async fn send_all(client: Client, endpoint: String, mut waiting: mpsc::Receiver<
             .body(request(&batch).to_string());
         let answer = request.send().await.and_then(|it| it.error_for_status());
         if let Err(fault) = answer.map_err(reqwest::Error::without_url) {
-            tracing::warn!(%fault, spans = batch.len(), "the collector took no spans");
+            tracing::warn!(%fault, spans = batch.len(), "the collector did not accept the spans");
         }
     }
 }

@@ -65,8 +65,8 @@ impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} is no public address: fetch reaches private, loopback, link-local and metadata \
-             addresses only where the setting fetch.allow_private names them",
+            "{} is not a public address: fetch reaches private, loopback, link-local and metadata \
+             addresses only if the setting fetch.allow_private names them",
             self.0
         )
     }

@@ -58,15 +58,13 @@ impl Shape {
     fn misfit(&self, value: &Value) -> Option<String> {
         let is_text = |value: &Value| value.as_str().is_some_and(|text| !text.is_empty());
         match self {
-            Shape::Text | Shape::Helper => {
-                (!is_text(value)).then(|| "a text that is not empty".to_owned())
-            }
+            Shape::Text | Shape::Helper => (!is_text(value)).then(|| "a non-empty text".to_owned()),
             Shape::AnyText | Shape::Agent => (!value.is_string()).then(|| "a text".to_owned()),
             Shape::Texts => {
                 let fits = value
                     .as_array()
                     .is_some_and(|items| items.iter().all(is_text));
-                (!fits).then(|| "a list of texts that are not empty".to_owned())
+                (!fits).then(|| "a list of non-empty texts".to_owned())
             }
             Shape::Count { min, max } => {
                 let fits = count(value).is_some_and(|number| (*min..=*max).contains(&number));

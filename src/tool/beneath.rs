@@ -123,7 +123,7 @@ pub(super) fn file_in(folder: impl AsFd, name: &Path) -> io::Result<File> {
         FileType::RegularFile => {}
         FileType::Symlink => return Err(Errno::LOOP.into()),
         FileType::Directory => return Err(io::ErrorKind::IsADirectory.into()),
-        _ => return Err(io::Error::other("it is no regular file")),
+        _ => return Err(io::Error::other("it is not a regular file")),
     }
     regular(rustix::fs::openat(&folder, name, FILE, Mode::empty())?)
 }

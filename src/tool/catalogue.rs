@@ -80,8 +80,8 @@ pub struct Call<'a> {
 }
 
 /// Appended to the failed result of a call whose arguments contain the mask of a value.
-const MASKED: &str = "\nnote: [secret:NAME] is how a value of the environment is shown to you; the \
-                      tool was given that text as you wrote it. In a shell command use \"$NAME\", \
+const MASKED: &str = "\nnote: [secret:NAME] is a mask for an environment value; the \
+                      tool received the mask as plain text. In a shell command use \"$NAME\", \
                       in a file edit around it.";
 
 /// All tools by name.
@@ -426,7 +426,7 @@ impl Catalogue {
             return done(ToolOutput::error("an object of arguments is expected"));
         };
         let Some(servers) = self.servers.clone() else {
-            return done(ToolOutput::error("there are no tool servers here"));
+            return done(ToolOutput::error("no tool servers are configured"));
         };
         let served = served.clone();
         Box::pin(async move {
@@ -464,7 +464,7 @@ async fn bounded(
         return output;
     }
     let Some(registry) = registry else {
-        return output.cut(&Rest::Lost("the daemon starts"));
+        return output.cut(&Rest::Lost("the daemon is starting"));
     };
     match registry.keep(site, output.text.clone()).await {
         Ok(()) => output.cut(&Rest::Kept(id)),

@@ -63,7 +63,7 @@ async fn read_numbers_lines_and_says_what_is_left() {
         .await;
     assert_eq!(
         text,
-        "a.txt: lines 2-3 of 4\n2\ttwo\n3\tthree\n… 1 more lines; go on with offset 4"
+        "a.txt: lines 2-3 of 4\n2\ttwo\n3\tthree\n… 1 more lines; continue with offset 4"
     );
     assert_eq!(
         tree.text("read", json!({"path": "empty"})).await,

@@ -65,7 +65,10 @@ impl Dealing {
             Box::pin(std::future::ready(Called::Done(ToolOutput::error(text))))
         };
         let Some(registry) = registry else {
-            return failed(format!("{} is not there yet: the daemon starts", self.name));
+            return failed(format!(
+                "{} is not available yet: the daemon is starting",
+                self.name
+            ));
         };
         let arguments = match Arguments::check(self.parameters, arguments) {
             Ok(arguments) => arguments,

@@ -91,9 +91,7 @@ pub(super) fn reason_in(texts: &[String]) -> Option<String> {
 }
 
 fn why(path: &str) -> String {
-    format!(
-        "{path} defines what agents may do, and no rule allows an agent to write such a file by itself"
-    )
+    format!("{path} defines what agents may do; writing such a file always needs approval")
 }
 
 #[cfg(test)]

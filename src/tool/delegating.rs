@@ -17,7 +17,7 @@ use crate::kernel::step::Effect;
 /// The tool `task`.
 pub(super) const TASK: Dealing = Dealing {
     name: linked::TASK,
-    description: "Has another agent do a piece of work in a session of its own, and waits for \
+    description: "Delegates a task to another agent in its own session, and waits for \
                   its answer.",
     effect: Effect::Idempotent,
     parameters: &[
@@ -25,25 +25,25 @@ pub(super) const TASK: Dealing = Dealing {
             name: "description",
             shape: Shape::Text,
             required: true,
-            description: "What it is about, in 3 to 5 words.",
+            description: "A summary of the task in 3 to 5 words.",
         },
         Parameter {
             name: "prompt",
             shape: Shape::Text,
             required: true,
-            description: "What is to be done, in detail and complete in itself.",
+            description: "The task, in detail and self-contained.",
         },
         Parameter {
             name: "subagent_type",
             shape: Shape::Helper,
             required: true,
-            description: "Which agent does it.",
+            description: "The agent for the task.",
         },
         Parameter {
             name: "session_id",
             shape: Shape::AnyText,
             required: false,
-            description: "Goes on in the session of an earlier task: metadata.sessionId of its result.",
+            description: "Continues the session of an earlier task: metadata.sessionId of its result.",
         },
     ],
     ask: |registry, by, arguments| {
@@ -69,7 +69,7 @@ const TASK_SUMMARY: &[Parameter] = &[Parameter {
     name: "task_summary",
     shape: Shape::Text,
     required: true,
-    description: "What is to be done, complete in itself, in at most 2,000 characters.",
+    description: "The task, self-contained, in at most 2,000 characters.",
 }];
 
 /// The template of `subagent_<agent>`.
@@ -110,7 +110,7 @@ pub(super) const CALLED: Dealing = Dealing {
         name: "message",
         shape: Shape::Text,
         required: true,
-        description: "What it is to do or to answer.",
+        description: "The task or question for the agent.",
     }],
     ask: |registry, by, arguments| {
         let Some(link) = by.link else {
@@ -135,20 +135,20 @@ pub(super) const CALLED: Dealing = Dealing {
 /// The tool `delegate`, which planners call.
 pub(super) const DELEGATE: Dealing = Dealing {
     name: linked::DELEGATE,
-    description: "Has one other agent carry out a plan, and waits for its result.",
+    description: "Delegates a plan to one other agent, and waits for its result.",
     effect: Effect::Idempotent,
     parameters: &[
         Parameter {
             name: "agent",
             shape: Shape::Agent,
             required: true,
-            description: "Which.",
+            description: "The agent for the task.",
         },
         Parameter {
             name: "task",
             shape: Shape::Text,
             required: true,
-            description: "What it is to do.",
+            description: "The task for the agent.",
         },
     ],
     ask: |registry, by, arguments| {
@@ -176,6 +176,6 @@ fn narrowed(by: &By<'_>, link: &Link) -> Bundle {
 }
 
 fn without_link() -> Answer {
-    let fault = Fault::internal("a tool that is an agent without its link");
+    let fault = Fault::internal("linked-agent tool without its link");
     Box::pin(ready(Err(fault)))
 }

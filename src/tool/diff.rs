@@ -15,7 +15,7 @@ const CONTEXT: usize = 3;
 /// The time limit of the search for the smallest diff; after it, the diff found so far is shown.
 const SEARCH: Duration = Duration::from_millis(300);
 /// Appended to a hunk with lines that differ only in a value and its mask.
-const ALIKE: &str = "\\ Lines that look alike here are not: one has a value of the environment, the other \
+const ALIKE: &str = "\\ Some lines look alike here but differ: one has an environment value, the other \
                      the text [secret:NAME] in its place\n";
 
 /// A text, its lines, and the positions of values in it.

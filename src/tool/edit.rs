@@ -17,19 +17,19 @@ const PARAMETERS: &[Parameter] = &[
         name: "path",
         shape: Shape::Text,
         required: true,
-        description: "The file, from the workspace folder.",
+        description: "The file, relative to the workspace folder.",
     },
     Parameter {
         name: "old_text",
         shape: Shape::Text,
         required: true,
-        description: "What is there now, exactly, with enough around it to stand there only once.",
+        description: "The exact current text, with enough context to be unique in the file.",
     },
     Parameter {
         name: "new_text",
         shape: Shape::AnyText,
         required: true,
-        description: "What is to be there in its place; empty to take it away.",
+        description: "The new text; empty to remove the old text.",
     },
 ];
 
@@ -42,8 +42,8 @@ impl Tool for Edit {
     }
 
     fn description(&self) -> &'static str {
-        "Replaces one text in a file by another. The old text must stand there exactly once. \
-         Read the file first; what read shows before the tab is no part of it."
+        "Replaces one text in a file by another. The old text must occur exactly once. \
+         Read the file first; the line number and tab that read shows are not part of the text."
     }
 
     fn parameters(&self) -> Value {
@@ -69,7 +69,7 @@ impl Tool for Edit {
             let target = Target::of(&workspace, path)?;
             let shown = &target.shown;
             let Some(existing) = target.existing()? else {
-                return Err(format!("no such file: {path}; write makes one"));
+                return Err(format!("no such file: {path}; use write to create it"));
             };
             let [old, new] =
                 ["old_text", "new_text"].map(|name| arguments.text(name).unwrap_or_default());
@@ -77,7 +77,7 @@ impl Tool for Edit {
                 Change::Made(text, at) => (text, at),
                 Change::IsThere => {
                     return Ok(format!(
-                        "{shown}: the new text stands there already; nothing was changed"
+                        "{shown}: the new text is already there; nothing was changed"
                     ));
                 }
                 Change::Impossible(why) => {
@@ -100,7 +100,7 @@ pub(super) fn made(
     new: &str,
 ) -> Result<Change, String> {
     if new.contains('\0') {
-        return Err("new_text: a text file holds no NUL".to_owned());
+        return Err("new_text: a text file cannot contain NUL".to_owned());
     }
     let ended = |text: &str| match existing.has_crlf() {
         true => with_crlf(text),
@@ -148,11 +148,10 @@ fn replaced(text: &str, old: &str, new: &str) -> Change {
             Change::Made([before, new, after].concat(), at)
         }
         [] => Change::Impossible(
-            "old_text is not there; read the file again, it must be the same to the last space"
-                .to_owned(),
+            "old_text was not found; read the file again, the text must match exactly".to_owned(),
         ),
         _ => Change::Impossible(format!(
-            "old_text stands there {} times; give more of what is around it",
+            "old_text occurs {} times; include more context",
             places.len()
         )),
     }

@@ -53,7 +53,7 @@ pub(super) fn admission(name: &str, verdict: Verdict, covers: String) -> Admissi
             arguments: None,
         }),
         Decision::Deny => Admission::Refused(format!(
-            "denied: {why}. The call of {name} was not made, nothing was done. Go on without it, \
+            "denied: {why}. {name} was not called, nothing was done. Continue without it, \
              or say in your result what you could not do."
         )),
     }

@@ -19,25 +19,25 @@ const PARAMETERS: &[Parameter] = &[
         shape: Shape::Text,
         required: true,
         description: "The pattern, such as *.rs or src/**/*_test.go. Without a slash it is \
-                      matched against file names, else against paths from the workspace folder.",
+                      matched against file names, otherwise against paths relative to the workspace folder.",
     },
     Parameter {
         name: "path",
         shape: Shape::Text,
         required: false,
-        description: "Only files below this folder. Default: the workspace folder.",
+        description: "Only files in this folder and its subfolders. Default: the workspace folder.",
     },
     Parameter {
         name: "ignore_case",
         shape: Shape::Flag,
         required: false,
-        description: "Treat capital and small letters alike. Default false.",
+        description: "Ignore case. Default false.",
     },
     Parameter {
         name: "max_results",
         shape: Shape::Count { min: 1, max: 2_000 },
         required: false,
-        description: "The most files to show. Default 100.",
+        description: "The maximum number of files to show. Default 100.",
     },
 ];
 
@@ -50,8 +50,8 @@ impl Tool for Glob {
     }
 
     fn description(&self) -> &'static str {
-        "Finds files by a pattern of their name or path, sorted by path. What git ignores, and \
-         folders of fetched or built files, are left out."
+        "Finds files by a pattern of their name or path, sorted by path. Files that git ignores, and \
+         folders of dependencies or build output, are left out."
     }
 
     fn parameters(&self) -> Value {

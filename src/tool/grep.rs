@@ -39,7 +39,7 @@ const PARAMETERS: &[Parameter] = &[
         name: "paths",
         shape: Shape::Texts,
         required: false,
-        description: "Several files or folders to search, in place of path.",
+        description: "Several files or folders to search, instead of path.",
     },
     Parameter {
         name: "glob",
@@ -51,32 +51,32 @@ const PARAMETERS: &[Parameter] = &[
         name: "ignore_case",
         shape: Shape::Flag,
         required: false,
-        description: "Treat capital and small letters alike. Default false.",
+        description: "Ignore case. Default false.",
     },
     Parameter {
         name: "output",
         shape: Shape::Choice(&["lines", "files"]),
         required: false,
         description: "lines: each matching line as path:line: text. files: each file with its \
-                      number of matching lines, the most first. Default lines.",
+                      number of matching lines, highest first. Default lines.",
     },
     Parameter {
         name: "max_results",
         shape: Shape::Count { min: 1, max: 2_000 },
         required: false,
-        description: "The most lines or files to show; all are counted. Default 100.",
+        description: "The maximum number of lines or files to show; all are counted. Default 100.",
     },
     Parameter {
         name: "note",
         shape: Shape::Text,
         required: false,
-        description: "What is looked for, in a few words, for people who watch.",
+        description: "The purpose of the search in a few words, shown to people.",
     },
     Parameter {
         name: "max_per_file",
         shape: Shape::Count { min: 1, max: 2_000 },
         required: false,
-        description: "The most lines to show of one file. Default: no such limit.",
+        description: "The maximum number of lines to show of one file. Default: no limit.",
     },
 ];
 
@@ -89,8 +89,8 @@ impl Tool for Grep {
     }
 
     fn description(&self) -> &'static str {
-        "Searches file contents by a regular expression, sorted by path. What git ignores, \
-         folders of fetched or built files, and files that are not text are left out."
+        "Searches file contents by a regular expression, sorted by path. Files that git ignores, \
+         folders of dependencies or build output, and files that are not text are left out."
     }
 
     fn parameters(&self) -> Value {
@@ -257,7 +257,7 @@ impl<'a> Search<'a> {
         ));
         if self.too_large > 0 {
             notes.push(format!(
-                "{} files over {FILE_LIMIT} bytes passed over",
+                "{} files over {FILE_LIMIT} bytes skipped",
                 self.too_large
             ));
         }

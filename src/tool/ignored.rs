@@ -169,7 +169,7 @@ impl Parsed<'_> {
     ) -> Rules {
         for (name, fault) in self.faults {
             let file = shown(&folder.join(name));
-            unread.push(format!("{file} was passed over: {fault}"));
+            unread.push(format!("{file} was skipped: {fault}"));
         }
         self.rules
     }

@@ -17,19 +17,19 @@ const PARAMETERS: &[Parameter] = &[
         name: "path",
         shape: Shape::Text,
         required: false,
-        description: "The folder, from the workspace folder. Default: the workspace folder.",
+        description: "The folder, relative to the workspace folder. Default: the workspace folder.",
     },
     Parameter {
         name: "depth",
         shape: Shape::Count { min: 1, max: 8 },
         required: false,
-        description: "How many levels to show. Default 1.",
+        description: "The number of levels to show. Default 1.",
     },
     Parameter {
         name: "max_results",
         shape: Shape::Count { min: 1, max: 2_000 },
         required: false,
-        description: "The most entries to show. Default 200.",
+        description: "The maximum number of entries to show. Default 200.",
     },
 ];
 
@@ -42,8 +42,8 @@ impl Tool for List {
     }
 
     fn description(&self) -> &'static str {
-        "Lists a folder, sorted; folders end with a slash. What git ignores, and folders of \
-         fetched or built files, are left out."
+        "Lists a folder, sorted; folders end with a slash. Files that git ignores, and folders of \
+         dependencies or build output, are left out."
     }
 
     fn parameters(&self) -> Value {

@@ -117,7 +117,7 @@ impl Target {
             .map_err(|error| self.failed(&error))?;
         if bytes.len() > FILE_LIMIT {
             return Err(format!(
-                "{} is larger than {FILE_LIMIT} bytes, the most that is changed",
+                "{} is larger than {FILE_LIMIT} bytes, the maximum for a change",
                 self.shown
             ));
         }
@@ -173,7 +173,7 @@ impl Target {
     fn failed(&self, error: &io::Error) -> String {
         match is_swapped(error) {
             true => format!(
-                "access denied: {} or a folder above it has become a link meanwhile",
+                "access denied: {} or a parent folder was replaced by a link meanwhile",
                 self.shown
             ),
             false => format!("{}: {error}; nothing was changed", self.shown),

@@ -22,7 +22,7 @@ const PARAMETERS: &[Parameter] = &[
         name: "path",
         shape: Shape::Text,
         required: true,
-        description: "The file, from the workspace folder.",
+        description: "The file, relative to the workspace folder.",
     },
     Parameter {
         name: "offset",
@@ -37,7 +37,7 @@ const PARAMETERS: &[Parameter] = &[
         name: "limit",
         shape: Shape::Count { min: 1, max: 2_000 },
         required: false,
-        description: "How many lines to show. Default 400.",
+        description: "The number of lines to show. Default 400.",
     },
 ];
 
@@ -96,7 +96,7 @@ fn content(workspace: &Workspace, path: &Path, shown: &str) -> Result<Vec<u8>, S
         .map_err(|error| format!("{shown}: {error}"))?;
     if bytes.len() as u64 > FILE_LIMIT {
         return Err(format!(
-            "{shown} is larger than {FILE_LIMIT} bytes, the most that read takes; use grep"
+            "{shown} is larger than {FILE_LIMIT} bytes, the maximum for read; use grep"
         ));
     }
     if bytes.iter().take(8 * 1024).any(|byte| *byte == 0) {
@@ -127,7 +127,7 @@ fn show(shown: &str, bytes: &[u8], offset: usize, limit: usize) -> Result<String
     let mut notes = Vec::new();
     if end < total {
         notes.push(format!(
-            "… {} more lines; go on with offset {}",
+            "… {} more lines; continue with offset {}",
             total - end,
             end + 1
         ));

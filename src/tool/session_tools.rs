@@ -45,65 +45,65 @@ const SESSION_LABEL: Parameter = Parameter {
     name: "label",
     shape: Shape::AnyText,
     required: false,
-    description: "The session's label, in place of its key.",
+    description: "The session's label, instead of its key.",
 };
 
 /// All session tools.
 pub(super) const ALL: &[Dealing] = &[
     Dealing {
         name: "sessions_spawn",
-        description: "Starts a subagent on a task in a session of its own and returns at once. \
-                      It knows nothing of this conversation: write into the task all that it \
-                      needs. Its end is told to you by itself, in a later message.",
+        description: "Starts a subagent on a task in its own session and returns at once. \
+                      It does not see this conversation: put everything that it needs into the task. \
+                      You will get a message when it finishes. Do not poll.",
         effect: Effect::Idempotent,
         parameters: &[
             Parameter {
                 name: "task",
                 shape: Shape::Text,
                 required: true,
-                description: "What is to be done, complete in itself.",
+                description: "The task, self-contained.",
             },
             Parameter {
                 name: "agent",
                 shape: Shape::Agent,
                 required: false,
-                description: "Who does it; agents_list says what each is for. Default: your own kind.",
+                description: "The agent for the task; agents_list describes each. Default: your own agent.",
             },
             Parameter {
                 name: "label",
                 shape: Shape::AnyText,
                 required: false,
-                description: "A short name for it.",
+                description: "A short label for the session.",
             },
             Parameter {
                 name: "model",
                 shape: Shape::AnyText,
                 required: false,
-                description: "In place of its agent's model: provider/name.",
+                description: "Overrides its agent's model: provider/name.",
             },
             Parameter {
                 name: "thinking",
                 shape: Shape::Choice(&["off", "minimal", "low", "medium", "high", "xhigh", "max"]),
                 required: false,
-                description: "In place of its agent's thinking level.",
+                description: "Overrides its agent's thinking level.",
             },
             Parameter {
                 name: "cleanup",
                 shape: Shape::Choice(&["keep", "delete"]),
                 required: false,
-                description: "What becomes of its session once its end is told. Default keep.",
+                description: "Whether to keep or delete its session after its result is delivered. Default keep.",
             },
             Parameter {
                 name: "mode",
                 shape: Shape::Choice(&["run", "session"]),
                 required: false,
-                description: "run: for this task alone. session: it stays open for sessions_send. Default run.",
+                description: "run: for this task only. session: it stays open for sessions_send. Default run.",
             },
             Parameter {
                 name: "context",
                 shape: Shape::Choice(&["isolated", "fork"]),
                 required: false,
-                description: "fork: it begins with this conversation as it is now. Default isolated.",
+                description: "fork: it starts with a copy of this conversation. Default isolated.",
             },
             Parameter {
                 name: "runTimeout",
@@ -112,7 +112,7 @@ pub(super) const ALL: &[Dealing] = &[
                     max: 30 * 24 * 3600,
                 },
                 required: false,
-                description: "End it when it has run so many seconds.",
+                description: "The time limit of the run in seconds.",
             },
         ],
         ask: |registry, by, arguments| {
@@ -151,22 +151,22 @@ pub(super) const ALL: &[Dealing] = &[
     },
     Dealing {
         name: "sessions_wait",
-        description: "Waits until runs that you have spawned have ended, and gives their \
-                      results. What it gives is not told again later. When the window is over, \
-                      the runs go on.",
+        description: "Waits until runs that you spawned have ended, and returns their \
+                      results. Returned results are not delivered again. After the timeout, \
+                      the runs continue.",
         effect: Effect::Idempotent,
         parameters: &[
             Parameter {
                 name: "runIds",
                 shape: Shape::Texts,
                 required: false,
-                description: "Which runs. Default: all of yours that are open.",
+                description: "The ids of the runs. Default: all your open runs.",
             },
             Parameter {
                 name: "mode",
                 shape: Shape::Choice(&["all", "any"]),
                 required: false,
-                description: "Until all have ended, or one of them. Default all.",
+                description: "Wait for all runs, or for any one of them. Default all.",
             },
             Parameter {
                 name: "waitSeconds",
@@ -175,7 +175,7 @@ pub(super) const ALL: &[Dealing] = &[
                     max: LONGEST_WINDOW,
                 },
                 required: false,
-                description: "How long to wait. Default 30.",
+                description: "The timeout in seconds. Default 30.",
             },
         ],
         ask: |registry, by, arguments| {
@@ -195,9 +195,9 @@ pub(super) const ALL: &[Dealing] = &[
     },
     Dealing {
         name: "sessions_send",
-        description: "Says something in another session, whose agent answers it in a turn of \
-                      its own, and waits a while for the reply. A reply that comes later is told \
-                      to you by itself: do not send the same again.",
+        description: "Sends a message to another session, whose agent answers it in a turn of \
+                      its own, and waits for the reply. A later reply is delivered to you as a \
+                      message: do not send the same again.",
         effect: Effect::Idempotent,
         parameters: &[
             SESSION_KEY,
@@ -206,7 +206,7 @@ pub(super) const ALL: &[Dealing] = &[
                 name: "message",
                 shape: Shape::Text,
                 required: true,
-                description: "What you say.",
+                description: "The message to send.",
             },
             Parameter {
                 name: "waitSeconds",
@@ -215,7 +215,7 @@ pub(super) const ALL: &[Dealing] = &[
                     max: LONGEST_WINDOW,
                 },
                 required: false,
-                description: "How long to wait for the reply; 0 = not at all. Default 30.",
+                description: "The timeout for the reply in seconds; 0 = do not wait. Default 30.",
             },
         ],
         ask: |registry, by, arguments| {
@@ -231,15 +231,15 @@ pub(super) const ALL: &[Dealing] = &[
     },
     Dealing {
         name: "sessions_list",
-        description: "Lists your session and those within your reach: the ones below it, and \
-                      others as far as you may see them.",
+        description: "Lists your session and those that you can access: its descendants, and \
+                      others that are visible to you.",
         effect: Effect::Read,
         parameters: &[],
         ask: |registry, by, _| registry.sessions(by.site),
     },
     Dealing {
         name: "sessions_history",
-        description: "Gives the last messages of a session within your reach, without tool calls.",
+        description: "Returns the last messages of a session that you can access, without tool calls.",
         effect: Effect::Read,
         parameters: &[
             SESSION_KEY,
@@ -248,7 +248,7 @@ pub(super) const ALL: &[Dealing] = &[
                 name: "limit",
                 shape: Shape::Count { min: 1, max: 50 },
                 required: false,
-                description: "How many messages. Default 10.",
+                description: "The number of messages. Default 10.",
             },
         ],
         ask: |registry, by, arguments| {
@@ -262,8 +262,8 @@ pub(super) const ALL: &[Dealing] = &[
     },
     Dealing {
         name: "session_status",
-        description: "Tells how a session is: what runs in it, and what it has spawned that has \
-                      not ended. Default: your own.",
+        description: "Returns the status of a session: what runs in it, and which of its spawned runs have \
+                      not ended. Default: your own session.",
         effect: Effect::Read,
         parameters: &[SESSION_KEY, SESSION_LABEL],
         ask: |registry, by, arguments| registry.status(by.site, named(arguments)),
@@ -277,35 +277,35 @@ pub(super) const ALL: &[Dealing] = &[
     },
     Dealing {
         name: YIELD,
-        description: "Ends your turn while what you have spawned goes on: what it brings is told \
-                      to you by itself and begins your next turn. Call it alone, when there is \
+        description: "Ends your turn while your spawned runs continue. Their results arrive as \
+                      messages and start your next turn. Call it alone, when there is \
                       nothing else to do.",
         effect: Effect::Read,
         parameters: &[Parameter {
             name: "message",
             shape: Shape::AnyText,
             required: false,
-            description: "What to say to whoever waits for you, in the meantime.",
+            description: "An interim message for the requester.",
         }],
         ask: |registry, by, _| registry.awaits(by.site),
     },
     Dealing {
         name: "runs_cancel",
-        description: "Ends a run that you have spawned, or one below it, before its time, with \
-                      all that it has spawned.",
+        description: "Cancels a run that you spawned, or one of its descendants, together with \
+                      everything that it has spawned.",
         effect: Effect::Idempotent,
         parameters: &[
             Parameter {
                 name: "runId",
                 shape: Shape::Text,
                 required: true,
-                description: "Which, as sessions_spawn or session_status gave it.",
+                description: "The run id, from sessions_spawn or session_status.",
             },
             Parameter {
                 name: "reason",
                 shape: Shape::AnyText,
                 required: false,
-                description: "Why, for people.",
+                description: "The reason, shown to people.",
             },
         ],
         ask: |registry, by, arguments| {
@@ -317,14 +317,14 @@ pub(super) const ALL: &[Dealing] = &[
     },
     Dealing {
         name: "output",
-        description: "Gives more of a result that was cut, from a place on that the cut names.",
+        description: "Returns more of a result that was cut, from the offset that the cut names.",
         effect: Effect::Read,
         parameters: &[
             Parameter {
                 name: "toolCallId",
                 shape: Shape::Text,
                 required: true,
-                description: "Which call's, as the cut names it.",
+                description: "The id of the call, as the cut names it.",
             },
             Parameter {
                 name: "offset",
@@ -333,7 +333,7 @@ pub(super) const ALL: &[Dealing] = &[
                     max: 1 << 30,
                 },
                 required: false,
-                description: "The first byte to give. Default 0.",
+                description: "The first byte to return. Default 0.",
             },
         ],
         ask: |registry, by, arguments| {
@@ -344,21 +344,21 @@ pub(super) const ALL: &[Dealing] = &[
     },
     Dealing {
         name: "ask",
-        description: "Asks a person a question and waits for the answer. Ask only what you \
-                      cannot find out yourself. Without an answer in time, take it as a no.",
+        description: "Asks the user a question and waits for the answer. Ask only what you \
+                      cannot find out yourself. Without an answer in time, treat it as denied.",
         effect: Effect::Idempotent,
         parameters: &[
             Parameter {
                 name: "question",
                 shape: Shape::Text,
                 required: true,
-                description: "The question, complete in itself.",
+                description: "The question, self-contained.",
             },
             Parameter {
                 name: "choices",
                 shape: Shape::Texts,
                 required: false,
-                description: "Answers to choose from; a person may give another one.",
+                description: "Answers to choose from; the user may give another one.",
             },
             Parameter {
                 name: "timeout",
@@ -367,7 +367,7 @@ pub(super) const ALL: &[Dealing] = &[
                     max: LONGEST_QUESTION,
                 },
                 required: false,
-                description: "How many seconds it stands. Default 600.",
+                description: "The number of seconds until the question expires. Default 600.",
             },
         ],
         ask: |registry, by, arguments| {

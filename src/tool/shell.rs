@@ -27,7 +27,7 @@ const PARAMETERS: &[Parameter] = &[
         name: "command",
         shape: Shape::Text,
         required: true,
-        description: "What /bin/sh is to run. Its input is empty.",
+        description: "The command line for /bin/sh. Its standard input is empty.",
     },
     Parameter {
         name: "timeout",
@@ -36,7 +36,7 @@ const PARAMETERS: &[Parameter] = &[
             max: LONGEST,
         },
         required: false,
-        description: "End it when it has taken so many seconds.",
+        description: "The time limit in seconds.",
     },
     Parameter {
         name: "cwd",
@@ -48,7 +48,7 @@ const PARAMETERS: &[Parameter] = &[
         name: "note",
         shape: Shape::Text,
         required: false,
-        description: "What it is for, in a few words, for people who watch.",
+        description: "The purpose in a few words, shown to people.",
     },
 ];
 
@@ -76,9 +76,9 @@ impl Shell {
     pub(super) fn schema() -> Value {
         json!({
             "name": Self::NAME,
-            "description": "Runs a command line with /bin/sh in the workspace and gives its exit \
-                            status and what it wrote. What it leaves running in the background \
-                            is ended when you are done.",
+            "description": "Runs a command line with /bin/sh in the workspace and returns its exit \
+                            status and output. Processes that it leaves running in the background \
+                            are ended when your run ends.",
             "parameters": schema(PARAMETERS),
         })
     }
@@ -100,7 +100,7 @@ impl Shell {
         };
         let command = arguments.text("command").unwrap_or_default();
         if command.contains('\0') {
-            return refused("command: a command cannot hold U+0000".to_owned());
+            return refused("command: a command cannot contain U+0000".to_owned());
         }
         let time = arguments.count("timeout").map_or(self.timeout, |seconds| {
             Duration::from_secs(u64::try_from(seconds).unwrap_or(u64::MAX))
@@ -138,7 +138,7 @@ fn folder(workspace: &Workspace, cwd: Option<&str>) -> Result<PathBuf, String> {
     };
     match folder.is_dir() {
         true => Ok(folder),
-        false => Err("cwd: it is no folder".to_owned()),
+        false => Err("cwd: it is not a folder".to_owned()),
     }
 }
 
@@ -150,7 +150,7 @@ fn told(finished: &Finished, time: Duration) -> ToolOutput {
         Ending::Signal(signal) => (format!("ended by signal {}", signal_name(signal)), true),
         Ending::TimeOver => {
             let limit = humantime::format_duration(time);
-            (format!("time-out: it had not ended after {limit}"), true)
+            (format!("timeout: it had not ended after {limit}"), true)
         }
         Ending::TooMuch(most) => {
             let why = format!("too much output: it wrote more than {most} bytes");
@@ -161,11 +161,14 @@ fn told(finished: &Finished, time: Duration) -> ToolOutput {
     let numbers = numbers.join(", ");
     match finished.ending {
         Ending::TimeOver | Ending::TooMuch(_) if numbers.is_empty() => {
-            text.push_str("; it was stopped, with everything that it had started");
+            text.push_str("; it was stopped with everything that it had started");
         }
         Ending::TimeOver | Ending::TooMuch(_) => {
             // Writing to a String cannot fail.
-            let _ = write!(text, "; it could not be stopped: processes {numbers} go on");
+            let _ = write!(
+                text,
+                "; it could not be stopped: processes {numbers} are still running"
+            );
         }
         _ if numbers.is_empty() => {}
         _ => {

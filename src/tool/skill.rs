@@ -35,13 +35,13 @@ const PARAMETERS: &[Parameter] = &[
         name: "name",
         shape: Shape::AnyText,
         required: false,
-        description: "The skill. Without it all are listed.",
+        description: "The skill. Without it all skills are listed.",
     },
     Parameter {
         name: "path",
         shape: Shape::AnyText,
         required: false,
-        description: "A file of that skill, seen from its folder, in place of its instructions.",
+        description: "A file of that skill, relative to its folder, instead of its instructions.",
     },
 ];
 
@@ -69,7 +69,7 @@ pub(super) fn call(
     let registry = registry.cloned();
     Box::pin(async move {
         let Some(registry) = registry else {
-            return ToolOutput::error("skill is not there yet: the daemon starts");
+            return ToolOutput::error("skill is not available yet: the daemon is starting");
         };
         let arguments = match Arguments::check(PARAMETERS, arguments) {
             Ok(arguments) => arguments,
@@ -182,12 +182,12 @@ fn file(pinned: &PinnedText, path: &str) -> Result<String, String> {
     let whole = folder.join(path).canonicalize().map_err(unreadable)?;
     let Ok(below) = whole.strip_prefix(&folder) else {
         return Err(format!(
-            "path: {path:?} lies outside the folder of skill {name}; only files within it are \
-             given"
+            "path: {path:?} is outside the folder of skill {name}; only files within it are \
+             available"
         ));
     };
     if whole.is_dir() {
-        return Err(format!("path: {path:?} of skill {name} is no file"));
+        return Err(format!("path: {path:?} of skill {name} is not a file"));
     }
     // Links were resolved above; a link created since then is not followed.
     let file = held.file(below).map_err(unreadable)?;
@@ -201,5 +201,5 @@ fn file(pinned: &PinnedText, path: &str) -> Result<String, String> {
     file.take(FILE_LIMIT)
         .read_to_end(&mut bytes)
         .map_err(unreadable)?;
-    String::from_utf8(bytes).map_err(|_| format!("path: {path:?} of skill {name} is no text"))
+    String::from_utf8(bytes).map_err(|_| format!("path: {path:?} of skill {name} is not text"))
 }

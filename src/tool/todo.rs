@@ -49,8 +49,8 @@ impl Tool for Todo {
     }
 
     fn description(&self) -> &'static str {
-        "Writes down what there is to do and how far it is, for yourself and for who watches. \
-         Give the whole list each time; the last one counts."
+        "Records the to-do list and its progress, for yourself and for people. \
+         Give the whole list each time; the latest one is in effect."
     }
 
     fn parameters(&self) -> Value {

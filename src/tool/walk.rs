@@ -79,7 +79,7 @@ impl Walked {
         notes.dedup();
         if self.too_many {
             notes.push(format!(
-                "… looked at the first {ENTRY_LIMIT} entries only; name a folder further down in \
+                "… only the first {ENTRY_LIMIT} entries were visited; name a subfolder in \
                  path"
             ));
         }

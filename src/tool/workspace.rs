@@ -45,10 +45,10 @@ impl Workspace {
         let shown = root.display();
         let held = Beneath::open(root).map_err(|error| match error.kind() {
             _ if beneath::is_swapped(&error) => Unopened::Gone(format!(
-                "access denied: the workspace {shown} or a folder above it has become a link"
+                "access denied: the workspace {shown} or a parent folder was replaced by a link"
             )),
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Unopened::Gone(format!(
-                "the workspace {shown} is not there any more: {error}"
+                "the workspace {shown} does not exist any more: {error}"
             )),
             _ => Unopened::Refused(format!("the workspace {shown} cannot be opened: {error}")),
         })?;
@@ -62,8 +62,8 @@ impl Workspace {
         };
         if workspace.denies(&workspace.root) {
             return Err(Unopened::Refused(format!(
-                "the workspace {shown} lies in a folder of the daemon itself, which tools may \
-                 not see; choose another cwd"
+                "the workspace {shown} is in a folder of the daemon itself, which tools may \
+                 not access; choose another cwd"
             )));
         }
         Ok(workspace)
@@ -131,12 +131,12 @@ impl Workspace {
     pub(super) fn resolve(&self, path: &str) -> Result<PathBuf, String> {
         let real = self.place(path)?;
         match real.symlink_metadata() {
-            Ok(found) if found.is_symlink() => Err(format!(
-                "no such file or folder: {path} is a link that leads nowhere"
-            )),
+            Ok(found) if found.is_symlink() => {
+                Err(format!("no such file or folder: {path} is a broken link"))
+            }
             Ok(_) => Ok(real),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Err(format!(
-                "no such file or folder: {path} (paths are taken from the workspace {})",
+                "no such file or folder: {path} (paths are relative to the workspace {})",
                 self.root.display()
             )),
             Err(error) => Err(format!("{path}: {error}")),
@@ -152,7 +152,7 @@ impl Workspace {
             .is_ok_and(|below| below.iter().any(|part| part == ".git"))
         {
             return Err(format!(
-                "access denied: {path} belongs to git, which runs what stands there; change it \
+                "access denied: {path} belongs to git, which may execute it; change it \
                  with git"
             ));
         }
@@ -161,7 +161,7 @@ impl Workspace {
             |place: &Path| defining::names_one(place.strip_prefix(&self.root).unwrap_or(place));
         if names_one(&place) && !names_one(&lexical(&self.root.join(path))) {
             return Err(format!(
-                "access denied: {path} leads by a link to {}, which defines what agents may do; \
+                "access denied: {path} leads through a link to {}, which defines what agents may do; \
                  name that file itself",
                 self.shown(&place)
             ));
@@ -170,11 +170,11 @@ impl Workspace {
             Writes::Anywhere => Ok(place),
             Writes::Below(folder) if place.starts_with(self.root.join(folder)) => Ok(place),
             Writes::Below(folder) => Err(format!(
-                "access_denied: this agent may write only below {folder}/ of the workspace (field \
-                 write_scope); {path} is not there, nothing was written"
+                "access_denied: this agent may write only in {folder}/ of the workspace (field \
+                 write_scope); {path} is outside of it, nothing was written"
             )),
             Writes::Nowhere => Err(format!(
-                "access_denied: this agent may not write (field write_scope); {path} stays as it \
+                "access_denied: this agent may not write (field write_scope); {path} was left as it \
                  is"
             )),
         }
@@ -184,7 +184,7 @@ impl Workspace {
     /// the daemon.
     fn place(&self, path: &str) -> Result<PathBuf, String> {
         if path.contains('\0') {
-            return Err("a path cannot hold U+0000".to_owned());
+            return Err("a path cannot contain U+0000".to_owned());
         }
         // Both must be within the workspace: the path as written, so that nothing outside is
         // accessed, and its resolved form.
@@ -198,7 +198,7 @@ impl Workspace {
         }
         if self.denies(&settled) {
             return Err(format!(
-                "access denied: {path} belongs to the daemon itself; tools may not see it"
+                "access denied: {path} belongs to the daemon itself; tools may not access it"
             ));
         }
         Ok(settled)
@@ -235,7 +235,9 @@ impl Workspace {
         let shown = self.shown(path);
         match beneath::is_swapped(error) {
             true => {
-                format!("access denied: {shown} or a folder above it has become a link meanwhile")
+                format!(
+                    "access denied: {shown} or a parent folder was replaced by a link meanwhile"
+                )
             }
             false => format!("{shown}: {error}"),
         }
@@ -248,7 +250,7 @@ impl Workspace {
 
     fn outside(&self, path: &str) -> String {
         format!(
-            "access denied: {path} lies outside the allowed folder {}",
+            "access denied: {path} is outside the allowed folder {}",
             self.root.display()
         )
     }

@@ -14,13 +14,13 @@ const PARAMETERS: &[Parameter] = &[
         name: "path",
         shape: Shape::Text,
         required: true,
-        description: "The file, from the workspace folder. Folders that are missing are made.",
+        description: "The file, relative to the workspace folder. Missing folders are created.",
     },
     Parameter {
         name: "content",
         shape: Shape::AnyText,
         required: true,
-        description: "All that the file is to hold.",
+        description: "The complete content of the file.",
     },
 ];
 
@@ -33,7 +33,7 @@ impl Tool for Write {
     }
 
     fn description(&self) -> &'static str {
-        "Makes a text file with this content, or replaces the whole of one. To change a part of \
+        "Creates a text file with this content, or replaces a whole file. To change a part of \
          a file use edit."
     }
 
@@ -70,14 +70,14 @@ impl Tool for Write {
             };
             match &existing {
                 Some(existing) if existing.text == content => {
-                    return Ok(format!("{shown} holds this already: {size}{note}"));
+                    return Ok(format!("{shown} has this content already: {size}{note}"));
                 }
                 _ => target.put(&content, existing.as_ref())?,
             }
             let what = if existing.is_some() {
                 "replaced"
             } else {
-                "made"
+                "created"
             };
             Ok(format!("{what} {shown}: {size}{note}"))
         })
@@ -99,11 +99,11 @@ pub(super) fn held(
         ));
     }
     if content.contains('\0') {
-        return Err("content: a text file holds no NUL".to_owned());
+        return Err("content: a text file cannot contain NUL".to_owned());
     }
     if existing.is_some_and(|one| workspace.would_mask(&one.text, content)) {
         return Err(format!(
-            "{shown} holds a value of the environment where content says [secret:NAME]; \
+            "{shown} contains an environment value where content has [secret:NAME]; \
              nothing was changed. Use edit around that place"
         ));
     }

@@ -36,7 +36,7 @@ pub fn decode<P: Params>(text: Option<&str>) -> Result<P, Fault> {
         }
         return Err(Fault::new(
             Kind::InvalidParams,
-            "parameters are given by name, in an object, not by position",
+            "parameters must be given by name, in an object, not by position",
         ));
     }
     // Fast path, a single pass. Only a failure is parsed again, to explain it.

@@ -15,7 +15,7 @@ use crate::kernel::overlay::MOST_NAMES;
 use crate::kernel::secret::{Given, Reference};
 
 /// Description of the accepted forms, used in error messages.
-const EXPECTED: &str = "names are expected, each with a text or {\"from\": \"env:NAME\"}, \
+const EXPECTED: &str = "expected an object of variable names, each with a string or {\"from\": \"env:NAME\"}, \
                         {\"from\": \"file:/PATH\"}, {\"from\": \"cred:NAME\"}";
 
 /// Environment variables by name: literal values or references.
@@ -68,7 +68,7 @@ impl JsonSchema for Env {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
-            "description": "Names of variables with their values, or where these are read from.",
+            "description": "Environment variables by name: each a value, or a reference to where it is read from.",
             "type": "object",
             "maxProperties": MOST_NAMES,
             "propertyNames": { "pattern": "^[A-Za-z_][A-Za-z0-9_]{0,127}$" },

@@ -49,12 +49,12 @@ pub const fn row(kind: Kind) -> Row {
             false,
             "send the header Authorization: Bearer with the token from the state folder",
         ),
-        Kind::Forbidden => (403, 9, false, "ask for a right that covers it"),
+        Kind::Forbidden => (403, 9, false, "use a principal that has the required right"),
         Kind::NotFound => (404, 3, false, "check the id"),
-        Kind::Conflict => (409, 9, false, "look at what is there and choose"),
-        Kind::TooLarge => (413, 9, false, "ask for less at once, or send less"),
+        Kind::Conflict => (409, 9, false, "read the current state, then decide"),
+        Kind::TooLarge => (413, 9, false, "request or send less at once"),
         Kind::Limit => (429, 9, false, "free some room, or raise the limit"),
-        Kind::RateLimited => (429, 9, true, "wait before the next try"),
+        Kind::RateLimited => (429, 9, true, "wait before the next attempt"),
         Kind::Unavailable => (503, 9, true, "try again in a moment"),
         Kind::Busy => (
             503,
@@ -72,7 +72,7 @@ pub const fn row(kind: Kind) -> Row {
             410,
             9,
             false,
-            "subscribe without since: what is known of the other store does not count here",
+            "subscribe without since: cursors and ids of another store are not valid here",
         ),
     };
     Row {

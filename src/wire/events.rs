@@ -60,7 +60,7 @@ fn kinds<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Er
     let kinds = Vec::<String>::deserialize(from)?;
     if kinds.len() > KINDS_LIMIT {
         return Err(serde::de::Error::custom(format!(
-            "{} patterns; the most is {KINDS_LIMIT}",
+            "{} patterns; the limit is {KINDS_LIMIT}",
             kinds.len()
         )));
     }

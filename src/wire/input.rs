@@ -75,7 +75,7 @@ pub(crate) use choice;
 pub(crate) fn refuse_word(word: &str, known: &[&str], later: &[&str]) -> String {
     let known = known.join(", ");
     if later.contains(&word) {
-        format!("this version does not have {word:?}; it has {known}")
+        format!("this version does not support {word:?}; it supports {known}")
     } else {
         let word = crate::kernel::text::prefix(word, 80);
         format!("{word:?} is not one of {known}")
@@ -152,7 +152,7 @@ impl JsonSchema for WaitTimeout {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let what = "How long this call waits, such as \"90s\", or in seconds; 0 = answer now.";
+        let what = "Timeout of this call: text such as \"90s\", or seconds; 0 returns immediately.";
         schema::span(what, 0, false, WAIT_LIMIT.as_secs())
     }
 }
@@ -163,7 +163,7 @@ impl JsonSchema for DrainTimeout {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let what = "How long a drain lets steps in flight go on, such as \"90s\", or in seconds.";
+        let what = "Time limit for steps in flight: text such as \"90s\", or seconds.";
         schema::span(what, 0, false, DRAIN_LIMIT.as_secs())
     }
 }
@@ -174,7 +174,7 @@ impl JsonSchema for RunTimeout {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let what = "How long a run may run, such as \"90s\", or in seconds.";
+        let what = "Maximum running time: text such as \"90s\", or seconds.";
         schema::span(what, 0, true, RUN_LIMIT.as_secs())
     }
 }
@@ -186,7 +186,7 @@ impl JsonSchema for PageSize {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
-            "description": "How many entries a page has at most.",
+            "description": "Maximum number of entries of a page.",
             "type": "integer",
             "minimum": 1,
             "maximum": PAGE_LIMIT,
@@ -223,7 +223,7 @@ impl<'de> Deserialize<'de> for WaitTimeout {
         let Span(span) = Span::deserialize(deserializer)?;
         if span > WAIT_LIMIT {
             return Err(D::Error::custom(
-                "longer than 1 h, the longest window of one wait; wait again after it",
+                "longer than 1 h, the maximum timeout of one wait; wait again after it",
             ));
         }
         Ok(WaitTimeout(span))
@@ -245,7 +245,7 @@ impl<'de> Deserialize<'de> for DrainTimeout {
         let Span(span) = Span::deserialize(deserializer)?;
         if span > DRAIN_LIMIT {
             return Err(D::Error::custom(
-                "longer than 24 h, the longest time that a drain may be given",
+                "longer than 24 h, the maximum time limit of a drain",
             ));
         }
         Ok(DrainTimeout(span))
@@ -268,12 +268,12 @@ impl<'de> Deserialize<'de> for RunTimeout {
         let ms = milliseconds(span);
         if ms == 0 {
             return Err(D::Error::custom(
-                "0 means no limit, which only the configuration file can give",
+                "0 means no limit, which only the configuration file can set",
             ));
         }
         if span > RUN_LIMIT {
             return Err(D::Error::custom(
-                "longer than 30 days, the longest limit that a request may give",
+                "longer than 30 days, the maximum run timeout in a request",
             ));
         }
         Ok(RunTimeout(ms))
@@ -309,7 +309,7 @@ pub(crate) fn meta<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Value>, 
         let bytes = value.to_string().len();
         if bytes > META_LIMIT {
             return Err(D::Error::custom(format!(
-                "{bytes} bytes of JSON; the most is {META_LIMIT}"
+                "{bytes} bytes of JSON; the limit is {META_LIMIT}"
             )));
         }
     }
@@ -340,7 +340,7 @@ fn bounded<'de, D: Deserializer<'de>>(from: D, most: usize) -> Result<Option<Str
     match text.as_deref().map(|text| text.chars().count()) {
         Some(0) => Err(D::Error::custom("it is empty")),
         Some(count) if count > most => Err(D::Error::custom(format!(
-            "{count} characters; the most is {most}"
+            "{count} characters; the limit is {most}"
         ))),
         _ => Ok(text),
     }

@@ -83,7 +83,7 @@ fn some_ids<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<MemoryId>, 
     let ids: Vec<MemoryId> = input::ids(from)?;
     if ids.len() > DELETE_LIMIT {
         return Err(serde::de::Error::custom(format!(
-            "{} ids; at most {DELETE_LIMIT} with one call",
+            "{} ids; the limit per call is {DELETE_LIMIT}",
             ids.len()
         )));
     }

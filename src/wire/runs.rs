@@ -259,10 +259,7 @@ impl Params for ListRuns {}
 
 /// Value of a `meta` field to filter by.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(
-    untagged,
-    expecting = "a text, a whole number, true or false is expected"
-)]
+#[serde(untagged, expecting = "a string, an integer or a boolean is expected")]
 pub enum MetaValue {
     /// A boolean.
     Flag(bool),

@@ -184,7 +184,7 @@ fn g1_3_a_start_after_a_kill_says_what_goes_on() {
     let said = usual.abide(&slow);
     assert_eq!(said.code, 0, "{}", said.err);
     assert!(
-        said.err.contains("1 run goes on where it was left"),
+        said.err.contains("1 run continues where it stopped"),
         "{}",
         said.err
     );

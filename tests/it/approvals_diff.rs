@@ -94,7 +94,7 @@ fn a_long_diff_is_paged_and_no_yes_is_taken_before_its_last_page() {
         assert!(shown.contains("creates new/long.txt:"), "{shown}");
         assert!(!shown.contains("the last line"), "{shown}");
         person.types("yes\n");
-        person.until("nothing was decided: there is more of it, which Enter shows\n");
+        person.until("not decided yet: press Enter to see the rest first\n");
         assert_eq!(open(&daemon).await["state"], "open");
         person.until("later)> ");
         // The prompt is drawn again whenever something else is: only its number says that a page
@@ -187,7 +187,7 @@ fn what_cannot_be_compared_is_said_and_the_call_is_shown_whole() {
         assert_eq!(approval["change"]["effect"], "fails");
         let piped = said(&mut place.command(&["approvals"]));
         for text in [
-            "would fail, as picture.png is now",
+            "would fail with the current picture.png is now",
             "content: not a picture",
         ] {
             assert!(piped.out.contains(text), "{}", piped.out);

@@ -74,7 +74,7 @@ fn a_command_longer_than_the_screen_is_turned_page_by_page_and_no_yes_is_taken_b
         let mut shown = person.until(" more lines (empty: show them; no; later)> ");
         assert!(!bare(&shown).contains(&bare(END)), "{shown}");
         person.types("yes\n");
-        person.until("nothing was decided: there is more of it, which Enter shows\n");
+        person.until("not decided yet: press Enter to see the rest first\n");
         assert_eq!(open(&daemon).await["state"], "open");
         person.until("later)> ");
         let more = |seen: &str| {

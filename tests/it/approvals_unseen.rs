@@ -152,7 +152,10 @@ fn a_write_that_would_put_a_mask_in_place_of_a_value_is_said_to_fail_and_does() 
         let daemon = place.start().await;
         let mut person = follow(&place, &["run", "--agent", "worker", "[go]"]);
         let shown = person.until("allow it? (yes or no; empty: later)> ");
-        assert!(shown.contains("would fail, as m2.txt is now"), "{shown}");
+        assert!(
+            shown.contains("would fail with the current m2.txt is now"),
+            "{shown}"
+        );
         assert!(!shown.contains("t0ken"), "{shown}");
         person.types("yes\n");
         person.end();
@@ -252,7 +255,7 @@ fn without_a_terminal_what_waits_is_said_once_and_names_the_tool() {
                 "{arguments:?}: {all}"
             );
             assert!(
-                all.contains("/notes.txt whole: abide approvals show "),
+                all.contains("/notes.txt details: abide approvals show "),
                 "{all}"
             );
         }

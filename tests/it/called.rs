@@ -579,7 +579,7 @@ fn a_called_run_that_is_done_again_may_do_no_more_than_before() {
         let host = turn(&client, "[host]").await;
         assert_eq!(client.ended(&host.id).await["result"], "host is done");
         let [kid] = &children(&client, HOST).await[..] else {
-            panic!("one was called");
+            panic!("expected exactly one called run");
         };
         let again = client
             .call("runs.retry", json!({ "runId": kid["runId"] }))

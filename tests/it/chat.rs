@@ -114,7 +114,7 @@ fn commands_are_handled_here_and_an_unknown_one_is_not_sent() {
             ("/help", "stop the turn under way"),
             (
                 "/nonsense now",
-                "there is no command /nonsense, and nothing was sent",
+                "unknown command /nonsense, and nothing was sent",
             ),
             ("/model", "model: the agent's"),
             ("/model script/y", "model from the next turn on: script/y"),
@@ -124,7 +124,7 @@ fn commands_are_handled_here_and_an_unknown_one_is_not_sent() {
             ("/attach", "nothing is under way in this session"),
             ("/attach nowhere", "no run or session is called"),
             ("/agent nobody", "there is no agent nobody"),
-            ("/sessions", "go on in one: /attach SESSION"),
+            ("/sessions", "continue one: /attach SESSION"),
             ("/new tour", "build in agent:build:tour, "),
             ("/attach agent:build:chat", "build in agent:build:chat, "),
         ] {
@@ -378,10 +378,10 @@ fn ctrl_c_stops_the_turn_keeps_what_was_written_and_the_conversation() {
         let mut chat = chat(&place, &[]);
         // Where nothing is under way it says how to leave.
         chat.types(CTRL_C);
-        chat.until("nothing to stop here; Ctrl-D or /quit leaves\n");
+        chat.until("no turn is running; Ctrl-D or /quit quits\n");
         chat.until("you> ");
         chat.interrupt();
-        chat.until("nothing to stop here; Ctrl-D or /quit leaves\n");
+        chat.until("no turn is running; Ctrl-D or /quit quits\n");
         chat.types("[slow]\n");
         chat.until_seen(|seen| seen.contains("first line"));
         chat.interrupt();
@@ -430,7 +430,7 @@ fn a_daemon_that_is_killed_comes_back_with_what_happened_meanwhile() {
         chat.types("[held]\n");
         chat.until_seen(|seen| seen.contains("● read (path: notes.txt)"));
         daemon.kill().await;
-        chat.until("the link to the daemon was lost; looking for it again for up to 60 s\n");
+        chat.until("the connection to the daemon was lost; retrying for up to 60 s\n");
         place.let_go("go");
         let daemon = place.start().await;
         chat.until("the daemon is back\n");
@@ -521,7 +521,7 @@ fn a_missing_value_is_given_in_place_and_not_shown() {
         let mut chat = chat(&place, &["--agent", "valued"]);
         chat.types("[value]\n");
         chat.until("has no value for A_TOKEN");
-        chat.until("its value (is not shown; empty: later)> ");
+        chat.until("its value (hidden; empty: later)> ");
         // The tree says so, too.
         chat.until_seen(|seen| seen.contains("lacks a value; give it: abide env"));
         chat.types("canary-second\n");

@@ -150,7 +150,7 @@ fn ctrl_c_twice_leaves_a_turn_at_work_also_where_it_waits_for_an_approval() {
             chat.types(typed);
             chat.until_seen(|seen| seen.contains(shown.trim()));
             chat.interrupt();
-            chat.until("stopping the turn … (Ctrl-C once more: leave it at work)");
+            chat.until("stopping the turn … (Ctrl-C again: detach, and it continues)");
             chat.interrupt();
             chat.until("detached; the work goes on. Come back: abide wait");
             assert_eq!(chat.end().0, 4);
@@ -175,7 +175,7 @@ fn what_is_left_for_later_gives_the_prompt_back_and_attach_brings_it_again() {
         chat.types("[touch]\n");
         chat.until("empty: later)> ");
         chat.types("\n");
-        chat.until("left for later: the turn waits for it; /attach brings it back\n");
+        chat.until("left open: the turn waits for your answer; /attach asks again\n");
         chat.until("you> ");
         chat.types("/attach\n");
         chat.until("empty: later)> ");
@@ -215,7 +215,7 @@ fn lines_typed_during_a_turn_are_sent_after_it_and_come_back_where_it_is_stopped
         chat.until_seen(|seen| seen.contains("next> more"));
         chat.interrupt();
         chat.until("stopped: ");
-        chat.until("what you typed meanwhile was not sent; it stands in the line below\n");
+        chat.until("what you typed meanwhile was not sent; it is in the line below\n");
         chat.until_seen(|seen| {
             seen.contains("you> [a] not now") && seen.trim_end().ends_with("more")
         });
@@ -265,9 +265,7 @@ fn commands_work_where_something_is_asked_and_an_answer_may_begin_with_a_slash()
         chat.types("[ask]\n");
         chat.until("your answer (empty: later)> ");
         chat.types("/nonsense\n");
-        chat.until(
-            "there is no command /nonsense; an answer that begins with / is given with //\n",
-        );
+        chat.until("unknown command /nonsense; type // to begin an answer with /\n");
         chat.until("your answer (empty: later)> ");
         chat.types("//red\n");
         chat.until("answered: /red\n");

@@ -39,7 +39,10 @@ async fn killed_in(
     client.in_state(&b.id, "running").await;
     let params = json!({ "sessionKey": talk, "force": true });
     let lost = client.attempt(method, &params).await;
-    assert!(lost.is_err_and(|error| error.is_none()), "it was to die");
+    assert!(
+        lost.is_err_and(|error| error.is_none()),
+        "the daemon should have been killed"
+    );
     daemon.ended().await;
     // Nobody asks again.
     (talk, b.id, place.start().await)

@@ -407,7 +407,7 @@ fn a_folder_or_port_that_is_taken_is_exit_75_with_the_holder() {
         } else {
             // What is asked for is so already.
             assert_eq!(said.code, 0, "{}", said.err);
-            let there = format!("abide runs already: process {}", live.daemon.id());
+            let there = format!("abide is already running: process {}", live.daemon.id());
             assert!(said.out.contains(&there), "{}", said.out);
             assert!(said.err.contains("abide stop"), "{}", said.err);
         }
@@ -474,7 +474,7 @@ fn a_daemon_detaches_where_the_leader_of_its_session_cannot_be_seen() {
         command
     };
     if !inside("true").status().is_ok_and(|status| status.success()) {
-        println!("skipped: a name space of processes cannot be made here");
+        println!("skipped: a PID namespace cannot be created here");
         return;
     }
     let said = said(&mut inside(

@@ -47,7 +47,7 @@ fn a_setting_is_written_with_the_rest_as_it_was_and_counts_at_once() {
             all.find(|one| one["key"] == key).unwrap().clone()
         };
         let (code, _, told) = abide(&place, &["config", "set", "lanes.main", "5"]);
-        assert_eq!((code, told.trim()), (0, "the daemon obeys it now"));
+        assert_eq!((code, told.trim()), (0, "the daemon uses it now"));
         assert_eq!(in_force("lanes.main").await["value"], 5);
         // A list from words; a daemon that must be started for it says so.
         let hosts = ["config", "set", "gateway.allowed_hosts", "a.lan", "b.lan"];
@@ -210,7 +210,7 @@ fn a_daemon_with_a_relative_path_to_its_settings_obeys_a_change_from_elsewhere()
             .output()
             .unwrap();
         let told = String::from_utf8(said.stderr).unwrap();
-        assert_eq!(told.trim(), "the daemon obeys it now");
+        assert_eq!(told.trim(), "the daemon uses it now");
         assert!(file(&place).contains("main = 7"), "{}", file(&place));
         assert_eq!(fs::read_dir(&other).unwrap().count(), 0);
         let (code, _, told) = abide(&place, &["mcp", "add", "", "--", "true"]);

@@ -115,7 +115,7 @@ fn what_is_open_for_writing_does_not_count_before_it_is_closed() {
         eventually("a word about both", async || {
             let told = client.call("gateway.status", json!({})).await["notices"].to_string();
             let skills = skills().await;
-            (skills.contains("open for writing; what it said before counts")
+            (skills.contains("open for writing; the previous version is used")
                 && told.contains("open for writing"))
             .then_some(())
         })

@@ -77,7 +77,7 @@ fn a_list_says_how_many_of_how_many_it_shows() {
         let none = abide(&place, &["ps", "--state", "error"]);
         assert_eq!(
             (none.out.as_str(), none.err.as_str()),
-            ("", "no run fits; all: abide ps --all\n")
+            ("", "no run matches; list all: abide ps --all\n")
         );
         assert_eq!(daemon.stop().await, 0);
     });

@@ -12,7 +12,7 @@ fn place() -> Place {
     Place::new(
         Script::new()
             .on("[a]", [says("a is done")])
-            .on("[long]", [calls("read", long), says("it is not there")])
+            .on("[long]", [calls("read", long), says("it does not exist")])
             .on("[fails]", [fails("the model is out of order")])
             .on("[touch]", [calls("shell", touch), says("it is made")]),
     )
@@ -58,7 +58,7 @@ fn a_failed_run_says_its_end_once_and_how_to_do_it_again() {
         let ran = abide(&place, &["run", "[fails]"]);
         assert_eq!(ran.code, 1, "{}", ran.err);
         assert_eq!(ran.err.matches("ended error").count(), 1, "{}", ran.err);
-        assert!(ran.err.contains("do it again: abide retry "), "{}", ran.err);
+        assert!(ran.err.contains("retry it: abide retry "), "{}", ran.err);
         assert_eq!(daemon.stop().await, 0);
     });
 }
@@ -100,7 +100,7 @@ fn a_watched_list_is_folded_shows_what_waits_and_ends_at_q() {
             .await;
         client.in_state(&spawned.id, "paused").await;
         let mut watch = Terminal::sized(place.command(&["ps", "--watch"]), 40);
-        let seen = watch.until_seen(|seen| seen.contains("q or Ctrl-C leaves"));
+        let seen = watch.until_seen(|seen| seen.contains("q or Ctrl-C quits"));
         assert!(seen.starts_with("! "), "{seen}");
         assert!(seen.contains("paused"), "{seen}");
         let words = seen.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -199,7 +199,7 @@ fn b5_what_is_worth_keeping_of_a_shortened_conversation_goes_into_memory() {
         assert!(!text.contains("REMEMBER"), "{text}");
         let steps = client.call("runs.steps", json!({ "runId": run })).await;
         let summary = steps["steps"][0]["resultSummary"].as_str().unwrap();
-        assert!(summary.ends_with("2 kept in memory"), "{steps}");
+        assert!(summary.ends_with("2 saved to memory"), "{steps}");
         ended(
             &client,
             "agent:build:b",
@@ -517,7 +517,7 @@ fn a_person_sees_the_memory_and_takes_something_out() {
     run(async {
         let daemon = place.start().await;
         let (_, _, note) = typed(&["memory"]);
-        assert!(note.contains("no agent keeps anything yet"), "{note}");
+        assert!(note.contains("no memories yet"), "{note}");
         let client = daemon.client().await;
         ended(&client, "agent:build:a", "[keep]").await;
         let (code, list, _) = typed(&["memory"]);

@@ -206,12 +206,12 @@ fn every_command_refuses_the_same_names_in_the_same_words() {
         for command in COMMANDS {
             let refused = at(&place, "x", &named(command, "nothing"));
             assert_eq!(refused.code, 3, "{command:?}: {}", refused.err);
-            let wanted = "no run or session is called \"nothing\"";
+            let wanted = "no run or session matches \"nothing\"";
             assert!(refused.err.contains(wanted), "{command:?}: {}", refused.err);
 
             let refused = at(&place, "x", &named(command, "twice"));
             assert_eq!(refused.code, 2, "{command:?}: {}", refused.err);
-            let wanted = "2 runs or sessions are called \"twice\"; nothing was done";
+            let wanted = "2 runs or sessions match \"twice\"; nothing was done";
             assert!(refused.err.contains(wanted), "{command:?}: {}", refused.err);
             for entry in before["runs"].as_array().unwrap() {
                 let id = entry["runId"].as_str().unwrap();
@@ -220,7 +220,7 @@ fn every_command_refuses_the_same_names_in_the_same_words() {
 
             let refused = at(&place, "x", &named(command, "@last"));
             assert_eq!(refused.code, 3, "{command:?}: {}", refused.err);
-            let wanted = "no run that is kept was started under this ABIDE_TERMINAL";
+            let wanted = "no kept run was started under this ABIDE_TERMINAL";
             assert!(refused.err.contains(wanted), "{command:?}: {}", refused.err);
         }
         let after = client.call("runs.list", json!({})).await;

@@ -266,7 +266,7 @@ fn an_idle_session_says_that_it_is_idle_and_what_to_do() {
         let turn = client.turn("agent:build:talk", "[a]").await;
         client.ended(&turn.id).await;
         let mut look = Terminal::start(place.command(&["attach", "agent:build:talk"]));
-        look.until("agent:build:talk is idle: nothing is under way");
+        look.until("agent:build:talk is idle: no work is open");
         look.until("abide send agent:build:talk ");
         client.turn("agent:build:talk", "[a] again").await;
         look.until("a is done");
@@ -325,7 +325,7 @@ fn a_wait_says_at_once_that_the_daemon_was_stopped_and_finds_the_next_one() {
         assert_eq!(stopped.code, 0, "{}", stopped.err);
         drop(daemon);
         wait.until("looking for it again for up to 60 s");
-        wait.until("the daemon was stopped; what it was told is kept");
+        wait.until("the daemon was stopped; all accepted work is kept");
         wait.until("start it: abide serve --detach");
         let daemon = place.start().await;
         place.let_go("go");

@@ -301,9 +301,10 @@ fn setup_offers_the_program_that_is_there() {
         assert_eq!(none.status.code(), Some(3), "{none:?}");
         fs::copy(place.path().join("writer"), programs.join("notify-send")).unwrap();
         let mut person = Terminal::start(setup(&[]));
-        person.until("notify you by notify-send when a run needs you or has ended? (yes or no) ");
+        person
+            .until("use notify-send to notify you when a run needs you or has ended? (yes or no) ");
         person.types("yes\n");
-        person.until("notify-send is run when a run needs you or has ended");
+        person.until("notify-send will notify you when a run needs you or has ended");
         assert_eq!(person.end().0, 0);
         let text = fs::read_to_string(place.path().join("abide.toml")).unwrap();
         assert!(

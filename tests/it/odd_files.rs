@@ -87,11 +87,11 @@ fn pipes_without_a_writer_hold_up_no_call_and_no_stop() {
         has(&[
             "src/one.rs",
             "src/two.rs",
-            ".gitignore was passed over: it is no regular file",
+            ".gitignore was skipped: it is not a regular file",
         ]);
         has(&["notes.txt:1: alpha", ".git/info/exclude was passed over"]);
-        has(&["pipe: it is no regular file"]);
-        has(&["of skill odd: it is no regular file"]);
+        has(&["pipe: it is not a regular file"]);
+        has(&["of skill odd: it is not a regular file"]);
         let status = client.call("gateway.status", json!({})).await;
         assert!(!status.to_string().contains("do not come back"), "{status}");
         assert_eq!(daemon.stop().await, 0);
@@ -130,7 +130,7 @@ fn calls_that_no_file_system_answers_end_at_their_limit_and_nothing_else_waits_f
         })
         .await;
         assert!(
-            status["notices"].to_string().contains("calls of tools"),
+            status["notices"].to_string().contains("tool calls"),
             "{status}"
         );
         other.call("runs.list", json!({})).await;
@@ -177,8 +177,8 @@ fn a_pipe_or_a_file_of_others_in_the_stores_place_is_refused_at_once() {
         let told = String::from_utf8(started.stderr).unwrap();
         assert_eq!(started.status.code(), Some(77), "{what}: {told}");
         let why = match what {
-            "other's" => "it belongs to user 65534",
-            "writable" => "others may write to it (mode 666)",
+            "other's" => "it is owned by user 65534",
+            "writable" => "other users can write to it (mode 666)",
             _ => "it is a pipe or a device",
         };
         assert!(told.contains(why), "{what}: {told}");

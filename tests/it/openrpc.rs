@@ -70,7 +70,7 @@ impl Checked {
         match self.link.attempt(method, &params).await {
             Ok(answer) => self.document.assert_result(method, &answer),
             Err(error) => {
-                let error = error.expect("the link stands");
+                let error = error.expect("the link must not be lost");
                 assert_ne!(kind_of(&error), "internal", "{method}: {error}");
             }
         }
@@ -549,7 +549,9 @@ fn an_outside_judge_finds_every_answer_as_described() {
             String::from_utf8_lossy(&judged.stderr)
         );
         let last = said.lines().last().unwrap();
-        announce(&format!("the outside judge of rpc.discover: {last}"));
+        announce(&format!(
+            "the third-party validator of rpc.discover: {last}"
+        ));
         assert_eq!(daemon.stop().await, 0);
     });
 }

@@ -191,7 +191,7 @@ fn e1_agent_lists_the_primary_agents_and_goes_on_with_another() {
         let mut chat = Terminal::start(command(&place, &["chat"]));
         chat.until("you> ");
         chat.types("/agent\n");
-        let listed = chat.until("go on with one: /agent NAME\n");
+        let listed = chat.until("talk to one: /agent NAME\n");
         assert!(listed.contains("●  build "), "{listed}");
         assert!(
             listed.contains("   second ") && listed.contains("   careful "),
@@ -235,7 +235,7 @@ fn e6_a_kill_of_the_daemon_in_between_doubles_no_line() {
         let mut boss = Terminal::start(command(&place, &["run", "[boss]"]));
         boss.until_seen(|seen| seen.contains("└ ● read (path: notes.txt)"));
         daemon.kill().await;
-        boss.until("the link to the daemon was lost; looking for it again for up to 60 s\n");
+        boss.until("the connection to the daemon was lost; retrying for up to 60 s\n");
         let daemon = place.start().await;
         boss.until_seen(|seen| seen.contains("└ ● read (path: notes.txt)"));
         place.let_go("go");

@@ -96,7 +96,8 @@ fn a2_names_that_are_nobodys_and_files_that_cannot_be_read_are_told_of() {
     for (name, request) in [("ghost", 1), ("away", 2)] {
         assert!(!prompts[0].contains(&format!("(id: {name})")));
         let said = &server.requests()[request].body;
-        let fault = format!("there is no agent \\\"{name}\\\" to delegate to; there are: helper");
+        let fault =
+            format!("there is no agent \\\"{name}\\\" to delegate to; available agents: helper");
         assert!(said.contains(&fault), "{said}");
     }
 }

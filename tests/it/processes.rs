@@ -252,7 +252,7 @@ fn after_a_kill_a_command_is_ended_and_told_as_uncertain_and_never_begun_again()
         assert_eq!(ended["toolCalls"], 1, "{ended}");
         let told = told(&client, &run.session).await;
         assert!(
-            told.starts_with("uncertain: the daemon ended while shell"),
+            told.starts_with("uncertain: the daemon stopped while shell"),
             "{told}"
         );
         assert_eq!(begun(&place), 1);
@@ -293,7 +293,7 @@ fn g13_3_the_settings_of_processes_are_obeyed() {
         assert_eq!(client.ended(&run.id).await["status"], "ok");
         // Without grace it is not asked but forced.
         let told = told(&client, &run.session).await;
-        let says = "time-out: it had not ended after 300ms; it was stopped, with everything \
+        let says = "timeout: it did not finish within 300ms; it was stopped, with everything \
                     that it had started";
         assert_eq!(told, says);
         assert_eq!(daemon.stop().await, 0);

@@ -74,7 +74,7 @@ fn status_0_is_an_answer_and_anything_else_a_failure_in_its_own_words() {
                 "exit",
                 "exit status 3: no such host",
             ),
-            ("exit 4", "exit", "exit status 4, and it said nothing"),
+            ("exit 4", "exit", "exit status 4, without any output"),
             ("kill -KILL $$", "signal", "signal 9 (SIGKILL)"),
         ] {
             let ended = end_of(&[&sh(line)], "x").await;

@@ -124,7 +124,7 @@ fn the_service_manager_is_told_of_start_drain_and_end() {
 
         managed.terminate();
         let told = managed.told();
-        assert_eq!(told, ["STOPPING=1", "STATUS=draining, then the end"]);
+        assert_eq!(told, ["STOPPING=1", "STATUS=draining, then stopping"]);
         // 20 s for the drain and 10 s for what comes after it.
         assert_eq!(managed.told(), ["EXTEND_TIMEOUT_USEC=30000000"]);
         managed.place.let_go("go");

@@ -270,7 +270,7 @@ fn at_a_terminal_a_person_chooses_the_model_and_agrees_to_what_it_costs() {
         let mut wrong = terminal();
         wrong.until("which model? ");
         wrong.types("sharp\n");
-        wrong.until("sharp is no provider/name; nothing was changed");
+        wrong.until("sharp does not have the form provider/name; nothing was changed");
         assert_eq!(wrong.end().0, 2);
         assert_eq!(file(&place), before);
 

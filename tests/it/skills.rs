@@ -613,7 +613,7 @@ fn the_reference_validator_takes_the_skills_that_come_with_the_program() {
         let _ = std::io::Write::write_all(&mut std::io::stderr().lock(), line.as_bytes());
     };
     if !installed {
-        announce("skipped: the reference validator of skills cannot be had here\n");
+        announce("skipped: the reference validator of skills cannot be installed here\n");
         return;
     }
     let mut count = 0;

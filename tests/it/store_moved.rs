@@ -51,7 +51,7 @@ fn files_that_are_removed_under_the_daemon_cost_nothing_that_was_accepted() {
             }
             let log = ended(daemon, &place).await;
             assert!(
-                log.contains("was removed while the daemon was at work"),
+                log.contains("was removed while the daemon was running"),
                 "{log}"
             );
             let daemon = place.start().await;
@@ -108,7 +108,7 @@ fn a_file_that_takes_the_stores_place_stays_and_the_store_is_kept_beside_it() {
         fs::rename(&next, place.database()).unwrap();
         let log = ended(daemon, &place).await;
         assert!(
-            log.contains("was replaced while the daemon was at work"),
+            log.contains("was replaced while the daemon was running"),
             "{log}"
         );
         let daemon = place.start().await;

@@ -64,7 +64,7 @@ fn a_person_who_has_no_daemon_gets_one_and_is_told_so() {
     assert!(shown.contains("abide serve --detach"), "{shown}");
 
     let mut first = run(&[]);
-    first.until("no daemon is there; starting one\n");
+    first.until("no daemon is running; starting one\n");
     first.until("abide is up: process ");
     first.until("end it with: abide stop\n");
     let (code, shown) = first.end();
@@ -86,7 +86,7 @@ fn g1_3_ctrl_c_leaves_a_run_and_twice_cancels_it() {
         let mut once = Terminal::start(command(&place, &["run", "[held]"]));
         once.until("read (path: notes.txt)");
         once.interrupt();
-        once.until("detached; the work goes on. Come back: abide wait ");
+        once.until("detached; the work continues. Wait again: abide wait ");
         let (code, shown) = once.end();
         assert_eq!(code, 4, "{shown}");
         assert_eq!(state_of_the_only_run(&daemon).await, "running");

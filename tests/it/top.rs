@@ -68,7 +68,7 @@ fn what_happens_is_seen_and_an_approval_is_given_at_any_size() {
             top.types("\r");
             top.until_seen(|seen| seen.contains("more lines: Space"));
             top.types("y");
-            top.until_seen(|seen| seen.contains("nothing was decided"));
+            top.until_seen(|seen| seen.contains("not decided yet"));
             let mut seen = top.seen();
             while !seen.contains("the end") {
                 top.types(" ");
@@ -162,7 +162,7 @@ fn a_daemon_that_is_killed_and_started_again_is_found() {
         let daemon = place.start().await;
         let mut top = top(&place, (80, 24));
         daemon.kill().await;
-        top.until_seen(|seen| seen.contains("no daemon: looking for it"));
+        top.until_seen(|seen| seen.contains("no daemon: reconnecting"));
         let daemon = place.start().await;
         top.until_seen(|seen| seen.contains("the daemon is back"));
         let client = daemon.client().await;

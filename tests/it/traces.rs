@@ -69,7 +69,7 @@ fn b3_one_trace_goes_through_parent_child_and_a_restart() {
         let boss = asked(&client, "[boss]").await;
         // A line follows what it tells of: a kill between the two leaves none.
         eventually("the line", async || {
-            let begun = logged(&place, "a delegation begins");
+            let begun = logged(&place, "delegation started");
             (!begun.is_empty()).then_some(())
         })
         .await;
@@ -97,14 +97,14 @@ fn b3_one_trace_goes_through_parent_child_and_a_restart() {
     assert_eq!(of_tree, 3);
 
     // What may not have been said before the kill is said again, and marked.
-    let (again, begun): (Vec<Value>, Vec<Value>) = logged(&place, "a delegation begins")
+    let (again, begun): (Vec<Value>, Vec<Value>) = logged(&place, "delegation started")
         .into_iter()
         .partition(|line| line["again"] == true);
     assert!(
         again.iter().all(|line| line["run"] == begun[0]["run"]),
         "{again:?}"
     );
-    let over = logged(&place, "a delegation is over");
+    let over = logged(&place, "delegation ended");
     assert_eq!((begun.len(), over.len()), (1, 1), "{begun:?} {over:?}");
     assert_eq!(begun[0]["level"], "INFO");
     assert_eq!(begun[0]["trace"], TRACE);
@@ -173,16 +173,16 @@ fn what_a_kill_came_before_is_said_after_the_restart() {
             let lines = logged(&place, about).into_iter();
             lines.filter(|line| line["run"] == kid).collect()
         };
-        assert_eq!(said("a delegation is over"), [Value::Null; 0]);
+        assert_eq!(said("delegation ended"), [Value::Null; 0]);
 
         let daemon = start(&place).await;
         let client = daemon.client().await;
         assert_eq!(client.ended(&boss).await["result"], "boss is done");
         eventually("the line", async || {
-            (!said("a delegation is over").is_empty()).then_some(())
+            (!said("delegation ended").is_empty()).then_some(())
         })
         .await;
-        let over = said("a delegation is over");
+        let over = said("delegation ended");
         assert_eq!(over.len(), 1, "{over:?}");
         assert_eq!(
             (&over[0]["again"], &over[0]["outcome"]),
@@ -195,7 +195,7 @@ fn what_a_kill_came_before_is_said_after_the_restart() {
         // A start after an orderly end says nothing again.
         let daemon = start(&place).await;
         assert_eq!(daemon.stop().await, 0);
-        assert_eq!(said("a delegation is over").len(), 1);
+        assert_eq!(said("delegation ended").len(), 1);
     });
 }
 
@@ -248,8 +248,8 @@ fn b3_lines_of_delegations_are_short_cut_at_characters_and_hold_no_secret() {
         daemon.stop().await;
     });
     for (about, field) in [
-        ("a delegation begins", "task"),
-        ("a delegation is over", "result"),
+        ("delegation started", "task"),
+        ("delegation ended", "result"),
     ] {
         let lines = logged(&place, about);
         let mut faces: Vec<&str> = lines
@@ -301,14 +301,14 @@ fn a_message_to_another_session_is_no_delegation_also_after_a_kill() {
             .await;
         }
         daemon.kill().await;
-        let before = logged(&place, "a delegation begins");
+        let before = logged(&place, "delegation started");
         let daemon = start(&place).await;
         let client = daemon.client().await;
         place.let_go("go");
         assert_eq!(client.ended(&boss).await["result"], "boss is done");
         client.quiet().await;
         assert_eq!(daemon.stop().await, 0);
-        let all = logged(&place, "a delegation begins");
+        let all = logged(&place, "delegation started");
         let faces: Vec<&Value> = all.iter().map(|line| &line["face"]).collect();
         assert_eq!(faces.len(), before.len() + 1, "said again: {all:?}");
         assert!(faces.iter().all(|face| **face == "task"), "{all:?}");

@@ -29,7 +29,12 @@ impl Reader {
             match name.as_str() {
                 "allow" => self.allow(value)?,
                 "deny" => self.narrowing.deny(value)?,
-                _ => return Err("names with true or false, or the lists allow and deny".to_owned()),
+                _ => {
+                    return Err(
+                        "a map of names to true or false, or the lists allow and deny, is expected"
+                            .to_owned(),
+                    );
+                }
             }
         }
         Ok(())
@@ -79,7 +84,7 @@ impl Reader {
                         .note(format!("tool {name} has no counterpart here"));
                 }
                 Entry::Unreadable(written) => self.narrowing.note(format!(
-                    "tool {written} is left out: which calls are meant has no counterpart here"
+                    "tool {written} is left out: its call pattern has no counterpart here"
                 )),
                 Entry::Unknown(name) => tools.push(name),
             }

@@ -167,10 +167,10 @@ fn near<'a>(plain: &str, known: &[&'a str]) -> Option<&'a str> {
 pub(in crate::agent) fn refusal(name: &str) -> String {
     let hint = match nearest(&name.to_lowercase(), &[OURS, INSIDE].concat()) {
         Some(near) => format!("did you mean {near:?}?"),
-        None => "say it with tools, gate or write_scope, or take it out".to_owned(),
+        None => "use tools, gate or write_scope instead, or remove it".to_owned(),
     };
     format!(
-        "it looks like a restriction and is not understood, so that the agent cannot be used ({hint})"
+        "it looks like a restriction and is not understood, so the agent cannot be used ({hint})"
     )
 }
 

@@ -223,8 +223,7 @@ impl Reader {
                 _ => {
                     self.narrowing
                         .all(&["write", "edit", "shell"], Decision::Ask);
-                    let note =
-                        "isolation: it works in the run's own folder, and each change is asked for";
+                    let note = "isolation: it works in the run's own folder, and each change needs approval";
                     self.narrowing.note(note.to_owned());
                 }
             },
@@ -276,7 +275,8 @@ impl Reader {
             | "is_background"
             | "disable-model-invocation"
             | "user-invocable" => {
-                self.narrowing.note(format!("not in force: {written}"));
+                self.narrowing
+                    .note(format!("not in effect here: {written}"));
             }
             // Only a display color.
             "color" => {}

@@ -118,7 +118,7 @@ pub(super) fn taken_away(written: &str) -> Result<Option<&str>, String> {
     let is_alone = word == "none";
     if is_word && !is_alone || word.ends_with(':') {
         return Err(format!(
-            "{:?} is no tool: name the tools, or say {{deny: [...]}}",
+            "{:?} is not a tool: name the tools, or use {{deny: [...]}}",
             preview(name, 64)
         ));
     }
@@ -126,7 +126,7 @@ pub(super) fn taken_away(written: &str) -> Result<Option<&str>, String> {
         return Ok(None);
     };
     match rest.trim() {
-        "" => Err(format!("{:?} is no tool", preview(written, 64))),
+        "" => Err(format!("{:?} is not a tool", preview(written, 64))),
         rest => Ok(Some(rest)),
     }
 }
@@ -321,7 +321,7 @@ pub(in crate::agent) fn no_tool(name: &str) -> String {
         Some(near) => format!(" (did you mean {near:?}?)"),
         None => String::new(),
     };
-    format!("no tool {shown:?} is known, so that it cannot be told what this takes away{hint}")
+    format!("tool {shown:?} is unknown, so this restriction cannot be applied{hint}")
 }
 
 /// The names here of a tool in a gate rule; `None` if it is unknown.

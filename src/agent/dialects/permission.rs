@@ -35,7 +35,7 @@ impl Narrowing {
             "dontAsk" => self.all(ACTING, Decision::Deny),
             "plan" => self.all(&["write", "edit", "shell"], Decision::Deny),
             "bypassPermissions" | "never" | "yolo" => self.note(format!(
-                "{word}: what an agent is asked for here is said by its gate alone"
+                "{word}: only the gate decides here which calls need approval"
             )),
             other => {
                 let known = [
@@ -70,7 +70,9 @@ impl Narrowing {
                 "read-only" | "readonly" => self.read_only(),
                 "workspace-write" => {
                     self.all(&["shell"], Decision::Ask);
-                    self.note("sandbox: commands are asked for here, and not confined".to_owned());
+                    self.note(
+                        "sandbox: commands need approval here and are not confined".to_owned(),
+                    );
                 }
                 "danger-full-access" | "none" | "off" | "false" => {}
                 other => {
@@ -134,7 +136,8 @@ impl Narrowing {
             let within = |why: String| format!("{name}: {why}");
             match name.as_str() {
                 "allow" => self.note(
-                    "permissions.allow: what is not asked for is said by the gate alone".to_owned(),
+                    "permissions.allow: only the gate decides here which calls need no approval"
+                        .to_owned(),
                 ),
                 "deny" => self.deny(value).map_err(within)?,
                 "ask" => self.ask(value).map_err(within)?,
@@ -250,7 +253,7 @@ impl Narrowing {
                     None if decision == Decision::Allow => {}
                     None => {
                         return Err(format!(
-                            "{:?} cannot be read",
+                            "{:?} cannot be translated",
                             preview(pattern.unwrap_or(""), 64)
                         ));
                     }
@@ -318,7 +321,7 @@ impl Narrowing {
                 Entry::Agents(named) => {
                     if !named.is_empty() {
                         let named = named.join(", ");
-                        self.note(format!("to deny {named} here denies all delegation"));
+                        self.note(format!("denying {named} denies all delegation here"));
                     }
                     self.denied
                         .extend(DELEGATING.iter().map(ToString::to_string));

@@ -39,18 +39,18 @@ impl Reader {
         match value.as_str() {
             Some(word @ ("xhigh" | "max")) if Thinking::parse(word).is_none() => {
                 self.narrowing
-                    .note(format!("effort {word}: high is the most here"));
+                    .note(format!("effort {word}: high is the maximum here"));
                 self.keep("thinking", json!("high"));
             }
             Some(word) if Thinking::parse(word).is_none() => {
                 let shown = preview(word, 32);
                 self.narrowing.note(format!(
-                    "effort {shown:?} is not known: the model's own is used"
+                    "effort {shown:?} is unknown: the model's default is used"
                 ));
             }
             Some(_) => self.keep("thinking", value),
             // For example a number of tokens.
-            None => self.narrowing.note("not in force: effort".to_owned()),
+            None => self.narrowing.note("not in effect here: effort".to_owned()),
         }
     }
 

@@ -79,8 +79,8 @@ const VERBS: &[(&[&str], &[&str])] = &[
 impl Reader {
     /// Restricts the tools to groups, such as `groups: [read, command]`.
     pub(super) fn groups(&mut self, value: &Value) -> Result<(), String> {
-        let expected = "a list of read, edit, browser, command, mcp and modes is expected; what a \
-                        group is narrowed to (fileRegex) has no counterpart here: say it with gate";
+        let expected = "a list of read, edit, browser, command, mcp and modes is expected; the restriction \
+                        of a group (fileRegex) has no counterpart here: use gate";
         let items = value.as_array().ok_or(expected)?;
         let mut tools: Vec<&str> = ALWAYS.to_vec();
         for item in items {

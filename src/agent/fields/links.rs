@@ -39,7 +39,9 @@ impl Reader<'_> {
     }
 
     fn link(&mut self, fields: &Map<String, Value>) -> Result<Link, String> {
-        let mut link = Link::to(agent(fields.get("agent").ok_or("each needs its agent")?)?);
+        let mut link = Link::to(agent(
+            fields.get("agent").ok_or("each needs the field agent")?,
+        )?);
         for (name, value) in fields {
             match name.as_str() {
                 "agent" => {}
@@ -84,7 +86,7 @@ impl Reader<'_> {
             ];
             for (name, _) in unused.into_iter().filter(|(_, was_there)| *was_there) {
                 self.draft.warnings.push(format!(
-                    "linked_agents: {name} of {} is left aside: it needs session: shared",
+                    "linked_agents: {name} of {} is ignored: it needs session: shared",
                     link.agent
                 ));
             }

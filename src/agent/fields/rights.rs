@@ -24,7 +24,7 @@ impl Reader<'_> {
                         "deny" => choice.deny.extend(texts(value)?),
                         _ => {
                             return Err(
-                                "names with true or false, or the lists allow and deny".to_owned()
+                                "a map of names to true or false, or the lists allow and deny, is expected".to_owned()
                             );
                         }
                     }
@@ -51,7 +51,7 @@ impl Reader<'_> {
             };
             let described: Vec<&str> = described.keys().map(String::as_str).collect();
             self.draft.warnings.push(format!(
-                "mcp_servers: {} is described here and left aside; describe it under [mcp] in the \
+                "mcp_servers: {} is defined inline, which is ignored; define it under [mcp] in the \
                  configuration, and name it here",
                 preview(&described.join(", "), 64)
             ));

@@ -157,11 +157,7 @@ fn listed(raw: &Value, common: &Common) -> Result<u8, Failure> {
         }
     }
     for aside in &listing.rejected {
-        print::note(&format!(
-            "{} {}",
-            styled(BAD, "not taken:"),
-            place_of(aside)
-        ));
+        print::note(&format!("{} {}", styled(BAD, "rejected:"), place_of(aside)));
     }
     Ok(0)
 }
@@ -203,7 +199,10 @@ async fn show(link: &Link, name: String, common: &Common) -> Result<u8, Failure>
             say("tools", &or_none(&agent.tools));
             match &agent.allow_agents {
                 Some(names) => say("may spawn", &or_none(names)),
-                None => say("may spawn", "itself, agents for spawned work, linked ones"),
+                None => say(
+                    "may spawn",
+                    "itself, agents for spawned runs, linked agents",
+                ),
             }
             if !agent.linked_agents.is_empty() {
                 say("linked", &agent.linked_agents.join(", "));
@@ -280,7 +279,7 @@ fn check(files: &[PathBuf], common: &Common) -> Result<u8, Failure> {
             Err((at, reason)) => {
                 let at = at.map_or_else(String::new, |at| format!(":{at}"));
                 let reason = clean(&reason);
-                print::answer(&format!("{} {shown}{at}: {reason}", styled(BAD, "no")))?;
+                print::answer(&format!("{} {shown}{at}: {reason}", styled(BAD, "invalid")))?;
             }
         }
     }
@@ -309,7 +308,7 @@ async fn create(link: &Link, file: &Path, common: &Common) -> Result<u8, Failure
         return Ok(0);
     }
     let agent: Agent = link::read(&raw)?;
-    print::answer(&format!("{} is kept", clean(&agent.name)))?;
+    print::answer(&format!("{} is stored", clean(&agent.name)))?;
     for warning in &agent.warnings {
         print::note(&format!("note: {}", clean(warning)));
     }
@@ -333,14 +332,15 @@ async fn delete(link: &Link, name: String, common: &Common) -> Result<u8, Failur
     let raw = link.raw("agents.delete", &request).await?;
     let answer: Deleted = link::read(&raw)?;
     if !answer.deleted {
-        let message = format!("the daemon keeps no agent {shown}");
-        return Err(Failure::new(exit::NOT_FOUND, "not_found", message)
-            .hint("see which there are: abide agents"));
+        let message = format!("no agent {shown} is stored in the daemon");
+        return Err(
+            Failure::new(exit::NOT_FOUND, "not_found", message).hint("list agents: abide agents")
+        );
     }
     if common.json {
         print::object(&raw)?;
     } else {
-        print::answer(&format!("{shown} is deleted; its runs go on as they began"))?;
+        print::answer(&format!("{shown} is deleted; its runs continue unchanged"))?;
     }
     Ok(0)
 }

@@ -66,7 +66,7 @@ impl New {
         print::answer(&clean(&path.display().to_string()))?;
         print::note(&styled(
             DIM,
-            format!("say in it what it does; then: abide run --agent {name} \"…\""),
+            format!("describe its job in the file; then: abide run --agent {name} \"…\""),
         ));
         Ok(0)
     }
@@ -75,14 +75,14 @@ impl New {
         if self.project {
             return match std::env::current_dir() {
                 Ok(folder) => Ok(folder.join(".abide/agents")),
-                Err(fault) => Err(Failure::local("the current folder is not there", fault)),
+                Err(fault) => Err(Failure::local("the current folder does not exist", fault)),
             };
         }
         daemon::agent_files().ok_or_else(|| {
             Failure::new(
                 exit::CONFIG,
                 "config",
-                "there is no folder for your own agents",
+                "the folder for your own agents is unknown",
             )
             .hint("set HOME, or write it into the project: --project")
         })
@@ -95,9 +95,9 @@ impl New {
         let mut file = match OpenOptions::new().write(true).create_new(true).open(path) {
             Ok(file) => file,
             Err(fault) if fault.kind() == ErrorKind::AlreadyExists => {
-                let message = format!("{} is there already", path.display());
+                let message = format!("{} already exists", path.display());
                 return Err(Failure::new(exit::REFUSED, "conflict", message)
-                    .hint("it is as it was; choose another name, or change it in an editor"));
+                    .hint("it was not changed; choose another name, or edit it"));
             }
             Err(fault) => return Err(failure(fault)),
         };
@@ -109,24 +109,26 @@ impl New {
         let description = match &self.description {
             Some(text) => quoted(text),
             None => quoted(&format!(
-                "What {name} is for, in one line: others choose by it."
+                "What {name} does, in one line. Other agents choose by it."
             )),
         };
         let model = match &self.model {
             Some(model) => format!("model: {}", quoted(model)),
-            None => "# model: ollama/qwen3:8b         # else the one of the settings".to_owned(),
+            None => {
+                "# model: ollama/qwen3:8b         # default: the model from the settings".to_owned()
+            }
         };
         format!(
             "---\n\
              description: {description}\n\
              {model}\n\
              # thinking: medium               # off, minimal, low, medium, high, xhigh, max\n\
-             # tools: [read, grep, shell]     # else all but shell; the list: abide agents show {name}\n\
+             # tools: [read, grep, shell]     # default: all but shell; see abide agents show {name}\n\
              # gate: {{shell: ask, write: ask}} # allow, ask or deny, for each tool that it has\n\
              # write_scope: workspace         # own: a folder of its own, none: nowhere\n\
-             # mode: all                      # primary: for people, subagent: for spawned work\n\
+             # mode: all                      # primary: for users, subagent: for spawned runs\n\
              ---\n\
-             You are {name}. Say here what you do, how you go about it, and what your answer \
+             You are {name}. Describe here what you do, how you work, and what your answer \
              looks like.\n"
         )
     }
@@ -138,7 +140,7 @@ fn editor() -> Result<Vec<OsString>, Failure> {
     let named = named.iter().filter_map(std::env::var_os);
     let Some(line) = named.into_iter().find(|line| !line.is_empty()) else {
         return Err(Failure::usage("neither VISUAL nor EDITOR is set")
-            .hint("set one, or leave --edit away; nothing was written"));
+            .hint("set one, or omit --edit; nothing was written"));
     };
     // Run through the shell, as git does, so that arguments and quotes in the variable work.
     let mut call = line;
@@ -157,7 +159,10 @@ fn open(editor: &[OsString], path: &Path) -> Result<(), Failure> {
         false => Err(Failure::new(
             exit::FAILED,
             "editor",
-            format!("the editor ended with {status}; {} stays", path.display()),
+            format!(
+                "the editor failed with {status}; {} was kept",
+                path.display()
+            ),
         )),
     }
 }

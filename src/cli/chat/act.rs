@@ -110,7 +110,7 @@ impl Talk<'_> {
                 .flat_map(|of| of.models)
                 .collect();
             self.say(&format!(
-                "there are: {}; set one: /model NAME",
+                "available: {}; set one: /model NAME",
                 all.join(", ")
             ));
             return Ok(());
@@ -133,10 +133,7 @@ impl Talk<'_> {
 
     /// Thinking level of this session, for display.
     fn thinking_now(&self) -> &str {
-        self.session
-            .thinking
-            .as_deref()
-            .unwrap_or("as the agent says")
+        self.session.thinking.as_deref().unwrap_or("the agent's")
     }
 
     async fn thinking(&mut self, typed: Option<String>) -> Result<(), Failure> {
@@ -154,7 +151,7 @@ impl Talk<'_> {
             word => Some(level(word).ok_or_else(|| {
                 let word = line(word, 40);
                 Failure::usage(format!(
-                    "{word} is no level; there are: {levels}, {DEFAULT}"
+                    "{word} is not a level; use one of: {levels}, {DEFAULT}"
                 ))
             })?),
         };
@@ -188,7 +185,7 @@ impl Talk<'_> {
             ]);
         }
         print::note(&table.fit(print::notes_width()).lines().join("\n"));
-        print::note("go on in one: /attach SESSION (a key, its last digits, or a label)");
+        print::note("continue one: /attach SESSION (a key, its last digits, or a label)");
         Ok(())
     }
 
@@ -204,7 +201,7 @@ impl Talk<'_> {
         match open.map(|run| run.run_id) {
             Some(run) => self.follow(run).await.map(|_| ()),
             None => {
-                self.say("nothing is under way in this session; /sessions lists others");
+                self.say("no turn is open in this session; /sessions lists others");
                 Ok(())
             }
         }

@@ -39,9 +39,9 @@ pub(super) async fn choose(
         None => Err(Failure::new(
             exit::NOT_FOUND,
             "not_found",
-            format!("there is no agent {} to talk with", line(name, 40)),
+            format!("there is no agent {} that you can talk to", line(name, 40)),
         )
-        .hint(format!("there are: {}", names.join(", ")))),
+        .hint(format!("available: {}", names.join(", ")))),
     }
 }
 
@@ -57,7 +57,7 @@ fn list(agents: &[Agent], current: &AgentId) {
         table.row(vec![mark.to_owned(), agent.name.clone(), what.clone()]);
     }
     print::note(&table.fit(print::notes_width()).lines().join("\n"));
-    print::note("go on with one: /agent NAME");
+    print::note("talk to one: /agent NAME");
 }
 
 /// Key of the session with another agent: the same name under that agent. The two sessions share no

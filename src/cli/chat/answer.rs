@@ -94,7 +94,7 @@ impl Asking<'_> {
                 continue;
             }
             if put.is_too_early(said) {
-                self.note("nothing was decided: there is more of it, which Enter shows");
+                self.note("not decided yet: press Enter to see the rest first");
                 continue;
             }
             match put.asked.answer(self.link, said).await {
@@ -102,9 +102,9 @@ impl Asking<'_> {
                     self.note(&put.asked.decided(said));
                     return Ok(Then::Next);
                 }
-                Ok(false) => self.note("say yes or no"),
+                Ok(false) => self.note("answer yes or no"),
                 Err(lost) if link::is_broken(&lost) || lost.kind == "unavailable" => {
-                    self.note("that was not heard; Enter on an empty line asks again");
+                    self.note("the answer was not delivered; press Enter on an empty line to be asked again");
                     return Ok(Then::Next);
                 }
                 // It expired, another client answered first, or the file has changed since.

@@ -47,26 +47,26 @@ pub(super) const COMMANDS: [(&str, &str, &str); 10] = [
         "[LEVEL]",
         "show or set how much the model thinks; default: the agent's",
     ),
-    ("/sessions", "", "list the sessions that you can go on with"),
+    ("/sessions", "", "list the sessions that you can continue"),
     (
         "/attach",
         "[SESSION]",
-        "go on in a session, or follow the turn under way in this one",
+        "continue another session, or follow the running turn of this one",
     ),
     (
         "/compact",
         "",
-        "shorten what the model sees of this session; nothing is lost",
+        "shorten what the model sees of this session; the transcript is kept",
     ),
     ("/usage", "", "show what this session has used"),
-    ("/quit", "", "leave (also: exit, Ctrl-D)"),
+    ("/quit", "", "quit (also: exit, Ctrl-D)"),
 ];
 
 /// Keys and their effects, as `/help` lists them.
 pub(super) const KEYS: [(&str, &str); 6] = [
     (
         "Enter",
-        "send; a line that ends with \\ goes on in the next one",
+        "send; a line that ends with \\ continues on the next one",
     ),
     (
         "Alt-Enter",
@@ -74,8 +74,11 @@ pub(super) const KEYS: [(&str, &str); 6] = [
     ),
     ("Tab", "complete /commands, their arguments, and @files"),
     ("↑ ↓ Ctrl-R", "messages that you sent in this folder before"),
-    ("Ctrl-C", "stop the turn under way; twice: leave it at work"),
-    ("Ctrl-D", "leave; turns under way go on"),
+    (
+        "Ctrl-C",
+        "stop the running turn; twice: detach, and it continues",
+    ),
+    ("Ctrl-D", "quit; running turns continue"),
 ];
 
 /// Parses a typed line.

@@ -130,11 +130,7 @@ impl<'a> Idle<'a> {
         };
         self.shown.insert(run.run_id);
         let head = match (&*run.state, &run.error) {
-            ("ok", _) => format!(
-                "{} answers in the meantime ({})",
-                tree::name(&run),
-                short(run.run_id)
-            ),
+            ("ok", _) => format!("{} has answered ({})", tree::name(&run), short(run.run_id)),
             (state, Some(error)) => format!("a turn ended {state}: {}", error.message),
             (state, None) => format!("a turn ended {state}"),
         };
@@ -166,7 +162,7 @@ impl<'a> Idle<'a> {
             .filter(|one| self.told.insert(one.id()))
             .map(|one| styled(HEAD, one.in_short(now, print::notes_width())))
             .collect();
-        let hint = "to see it whole and to answer it: Enter on an empty line";
+        let hint = "press Enter on an empty line to see all of it and to answer";
         Ok((!new.is_empty()).then(|| format!("{}\n{}", new.join("\n"), styled(DIM, hint))))
     }
 }

@@ -22,7 +22,7 @@ use crate::wire::sessions::{ListSessions, SessionKind, Sessions};
 /// Prompt of the conversation.
 const PROMPT: &str = "you> ";
 /// Note for Ctrl-C when no turn is running.
-const LEAVE: &str = "nothing to stop here; Ctrl-D or /quit leaves";
+const LEAVE: &str = "no turn is running; Ctrl-D or /quit quits";
 
 /// The next input.
 pub(super) enum Next {

@@ -58,8 +58,8 @@ pub(super) async fn open(link: &Link, wanted: &Wanted) -> Result<Session, Failur
     };
     let session = match ids::session(link, &name).await {
         Ok(key) if wanted.is_new => {
-            return Err(Failure::usage(format!("session {key} is there already"))
-                .hint("leave --new away to go on with it"));
+            return Err(Failure::usage(format!("session {key} already exists"))
+                .hint("omit --new to continue it"));
         }
         Ok(key) => {
             let request = GetSession { session_key: key };
@@ -70,12 +70,12 @@ pub(super) async fn open(link: &Link, wanted: &Wanted) -> Result<Session, Failur
                 .filter(|agent| *agent != session.agent.as_str())
             {
                 return Err(Failure::usage(format!(
-                    "session {} is one of agent {}, not {}",
+                    "session {} belongs to agent {}, not {}",
                     session.key,
                     session.agent,
                     line(agent, 40)
                 ))
-                .hint("leave --agent away, or name another session"));
+                .hint("omit --agent, or name another session"));
             }
             session
         }
@@ -189,13 +189,15 @@ pub(super) fn greet(session: &Session) {
     }
     if here().is_some_and(|here| here != folder) {
         let key = line(session.key.as_str(), COLUMNS);
-        print::note("its folder is not the current one; so that it is:");
+        print::note("its folder is not the current one; to change that:");
         print::note(&format!("  abide sessions patch {key} --cwd ."));
     }
     if &*session.state == "busy" {
-        print::note("a turn is under way here: /attach follows it, what you send comes after it");
+        print::note(
+            "a turn is running here: /attach follows it, your messages are queued behind it",
+        );
     }
-    print::note(&styled(DIM, "/help lists commands and keys; Ctrl-D leaves"));
+    print::note(&styled(DIM, "/help lists commands and keys; Ctrl-D quits"));
 }
 
 /// Prints the last exchange of the session for orientation.
@@ -227,7 +229,7 @@ pub(super) async fn last_exchange(
         let key = line(session.key.as_str(), COLUMNS);
         print::note(&styled(
             DIM,
-            format!("… what was said before: abide history {key}"),
+            format!("… earlier messages: abide history {key}"),
         ));
     }
     for message in &page.messages[from..] {

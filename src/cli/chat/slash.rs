@@ -28,16 +28,16 @@ pub(in crate::cli) fn at_a_question(said: &str) -> Slash {
         Line::Command(Command::Quit) => Slash::Leave,
         Line::Command(Command::Help) => Slash::Say(format!("{}\n{ANSWER}", act::help_text())),
         Line::Command(_) => Slash::Say(format!(
-            "{word} is for later: something is asked here, which Enter on an empty line leaves \
+            "{word} is not available while a run waits for your answer; Enter on an empty line leaves it \
              open; {ANSWER}"
         )),
-        Line::Unknown(word) => Slash::Say(format!("there is no command {word}; {ANSWER}")),
+        Line::Unknown(word) => Slash::Say(format!("unknown command {word}; {ANSWER}")),
         // A path is an answer.
         Line::Blank | Line::Message(_) => Slash::Answer(said.to_owned()),
     }
 }
 
-const ANSWER: &str = "an answer that begins with / is given with //";
+const ANSWER: &str = "type // to begin an answer with /";
 
 #[cfg(test)]
 mod tests {

@@ -24,7 +24,7 @@ use crate::wire::shapes::Session;
 /// Maximum number of columns of a message that is quoted in a note.
 const QUOTED: usize = 40;
 /// Note for a turn whose request the user leaves open.
-const LATER: &str = "left for later: the turn waits for it; /attach brings it back";
+const LATER: &str = "left open: the turn waits for your answer; /attach asks again";
 
 /// State of an open conversation.
 pub(super) struct Talk<'a> {
@@ -88,8 +88,8 @@ impl<'a> Talk<'a> {
                 Line::Unknown(word) => {
                     let word = line(&word, 40);
                     self.say(&format!(
-                        "there is no command {word}, and nothing was sent; /help lists them. \
-                         A blank in front sends it as a message."
+                        "unknown command {word}, nothing was sent; /help lists the commands. \
+                         Start the line with a blank to send it as a message."
                     ));
                     Ok(None)
                 }
@@ -184,7 +184,7 @@ impl<'a> Talk<'a> {
         self.queued.push_back(std::mem::take(&mut self.ahead));
         let lines: Vec<String> = self.queued.drain(..).collect();
         self.ahead = lines.join("\n").trim_end().to_owned();
-        self.say("what you typed meanwhile was not sent; it stands in the line below");
+        self.say("what you typed meanwhile was not sent; it is in the line below");
     }
 
     /// Reports the typed-ahead lines that are dropped because the conversation ends.
@@ -233,7 +233,7 @@ impl<'a> Talk<'a> {
             End::Detached(Why::Later) => return Ok(Ended::Later),
             End::Detached(Why::Stopping) => {
                 self.drop_queued();
-                print::note("left; the turn is being stopped");
+                print::note("detached; the turn is being stopped");
                 return Ok(Ended::Left);
             }
             End::Done(raw) | End::Window(raw) => raw,

@@ -53,7 +53,7 @@ impl Writer {
             return Err(Failure::new(
                 exit::CONFIG,
                 "config",
-                "there is no place for a file of settings",
+                "the location of the configuration file is unknown",
             )
             .hint("set HOME, or name a file: --config FILE"));
         };
@@ -137,7 +137,7 @@ pub(super) async fn run(
     named: Option<PathBuf>,
 ) -> Result<u8, Failure> {
     if let Some(why) = config::unknown(key) {
-        return Err(Failure::usage(why).hint("see which there are: abide config check"));
+        return Err(Failure::usage(why).hint("list all settings: abide config check"));
     }
     let command = match words {
         Some(_) => "config set",
@@ -167,10 +167,10 @@ pub(super) async fn run(
         return Ok(0);
     }
     let done = match (is_changed, &words) {
-        (false, Some(_)) => "stood so in",
-        (false, None) => "did not stand in",
+        (false, Some(_)) => "already set in",
+        (false, None) => "was not set in",
         (true, Some(_)) => "written to",
-        (true, None) => "taken out of",
+        (true, None) => "removed from",
     };
     let value = match &words {
         Some(_) => format!(" = {}", text(&said.value)),
@@ -252,19 +252,19 @@ impl Said {
     fn note(&self, key: &str) -> String {
         let from = self.from.as_deref().unwrap_or_default();
         match (self.in_force, self.has_daemon) {
-            ("now", _) => "the daemon obeys it now".to_owned(),
+            ("now", _) => "the daemon uses it now".to_owned(),
             ("overridden", true) => format!(
-                "{from} goes before the file for this daemon: {key} = {} counts",
+                "{from} overrides the file for this daemon: {key} = {} applies",
                 text(&self.counts)
             ),
             ("overridden", false) => {
-                format!("{from} is set in this shell and goes before the file where it is set")
+                format!("{from} is set in this shell and overrides the file there")
             }
             (_, true) => {
-                "it counts from the daemon's next start on: abide stop && abide serve --detach"
+                "it takes effect when the daemon restarts: abide stop && abide serve --detach"
                     .to_owned()
             }
-            (_, false) => "no daemon runs with this file; the next one obeys it".to_owned(),
+            (_, false) => "no daemon runs with this file; the next one will use it".to_owned(),
         }
     }
 }

@@ -91,15 +91,15 @@ impl File {
         };
         let alone = self.lock();
         if read(&self.path).ok().flatten().as_ref() != Some(&written) {
-            return format!("another program has changed {path} meanwhile; it is left as it is");
+            return format!("another program has changed {path} meanwhile; it was not restored");
         }
         let done = alone.and_then(|_alone| match &self.before {
             Some(text) => write(&self.path, text),
             None => fs::remove_file(&self.path),
         });
         match done {
-            Ok(()) => format!("{path} is as it was before"),
-            Err(fault) => format!("{path} could not be put back: {fault}"),
+            Ok(()) => format!("{path} was restored"),
+            Err(fault) => format!("{path} could not be restored: {fault}"),
         }
     }
 
@@ -128,7 +128,7 @@ fn target(path: &Path) -> io::Result<PathBuf> {
             Err(_) => return Ok(path),
         }
     }
-    Err(io::Error::other("too many links lead to it"))
+    Err(io::Error::other("too many levels of symbolic links"))
 }
 
 fn read(path: &Path) -> io::Result<Option<String>> {
@@ -179,7 +179,7 @@ fn keep_owner(file: &Handle, (user, group): (u32, u32)) -> io::Result<()> {
     }
     std::os::unix::fs::fchown(file, Some(user), Some(group)).map_err(|fault| {
         io::Error::other(format!(
-            "it belongs to user {user}, and would not any more after a change: {fault}. Change it \
+            "it belongs to user {user}, and the owner could not be kept: {fault}. Change it \
              as that user"
         ))
     })
@@ -237,7 +237,7 @@ mod tests {
         let mut file = File::open(&link).unwrap();
         file.change(&set("a.b", 1), taken).unwrap();
         assert!(link.is_symlink() && path.is_file());
-        assert!(file.put_back().contains("is as it was before"));
+        assert!(file.put_back().contains("was restored"));
         assert!(!path.exists());
 
         fs::write(&path, "x = 1\r\n").unwrap();

@@ -97,7 +97,7 @@ fn typed(value: Vec<String>) -> Result<Vec<String>, Failure> {
 fn check(named: Option<PathBuf>, json: bool) -> Result<u8, Failure> {
     let loaded = Source::find(named).load().map_err(|error| {
         Failure::new(exit::CONFIG, "config", error.to_string())
-            .hint("a start would end here; a running daemon keeps the settings it has")
+            .hint("the daemon would not start with it; a running daemon keeps its current settings")
     })?;
     let settings = loaded.shown().map(|setting| Setting {
         key: setting.key,
@@ -153,7 +153,7 @@ fn print_settings(answer: &Answer) -> Result<(), Failure> {
         };
         let mut notes: Vec<String> = from.into_iter().collect();
         if let Some(pending) = &setting.pending {
-            notes.push(format!("{} from the next start on", text(pending)));
+            notes.push(format!("{} after a restart", text(pending)));
         }
         line = clean(&line);
         if !notes.is_empty() {

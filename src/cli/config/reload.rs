@@ -21,10 +21,10 @@ pub(super) async fn run(common: &Common) -> Result<u8, Failure> {
         print::answer("nothing has changed")?;
     }
     for change in &reloaded.applied {
-        print::answer(&line(change, "in force now"))?;
+        print::answer(&line(change, "in effect now"))?;
     }
     for change in &reloaded.needs_restart {
-        print::answer(&line(change, "from the next start on"))?;
+        print::answer(&line(change, "after a restart"))?;
     }
     for warning in &reloaded.warnings {
         print::note(&clean(&format!("note: {warning}")));

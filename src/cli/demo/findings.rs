@@ -45,7 +45,7 @@ impl Finding {
             // A long line is quoted up to an ellipsis.
             let start = clean(quoted.trim_end().trim_end_matches('…'));
             if !clean(there).starts_with(start.trim_end()) {
-                return Err(format!("{}:{number} does not say {quoted:?}", self.path));
+                return Err(format!("{}:{number} is not {quoted:?}", self.path));
             }
         }
         Ok(())

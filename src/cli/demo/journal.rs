@@ -52,7 +52,7 @@ pub(super) fn check_kept(before: &[Step], after: &[Step]) -> Result<usize, Strin
         };
         if now.ended_at != step.ended_at || now.attempts != step.attempts || now.seq != step.seq {
             return Err(format!(
-                "step {} was done again: {} attempts, {} before the kill",
+                "step {} was repeated: {} attempts, {} before the kill",
                 step.seq, now.attempts, step.attempts
             ));
         }

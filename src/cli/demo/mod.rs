@@ -56,7 +56,7 @@ impl Demo {
             () = interrupt.pressed() => Err(Failure::new(
                 exit::FAILED,
                 "detached",
-                "the demo was ended by Ctrl-C; its daemon is gone",
+                "the demo was stopped by Ctrl-C; its daemon was killed",
             )),
         };
         // Draws the last picture before the verdict.

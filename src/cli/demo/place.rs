@@ -45,7 +45,7 @@ impl Place {
             .is_some_and(|home| home == folder);
         if is_home || folder.parent().is_none() {
             return Err(Failure::usage(format!(
-                "the demo does not search all of {}",
+                "the demo does not search a home or root folder: {}",
                 folder.display()
             ))
             .hint("go into a folder with source code, or into an empty one for a sample"));

@@ -50,7 +50,7 @@ impl Show {
         let clock = Clock::system();
         let stage = Stage::new(&clock)?;
         let current = std::env::current_dir()
-            .map_err(|error| Failure::local("the current folder is not there", error))?;
+            .map_err(|error| Failure::local("the current folder does not exist", error))?;
         let place = Place::choose(&current, std::env::home_dir().as_deref(), stage.folder())?;
         let view = if json {
             View::for_programs()
@@ -93,7 +93,7 @@ impl Show {
         let before = self.watch_then_kill(link, &runs, first_pid).await?;
         let (second_pid, url, link) = self.stage.start().await?;
         self.say(
-            &format!("daemon {second_pid} is up in its place"),
+            &format!("daemon {second_pid} has replaced it"),
             "restarted",
             json!({ "pid": second_pid, "url": url }),
         )?;
@@ -103,7 +103,7 @@ impl Show {
         self.check_announces(&link, &parent, &runs).await?;
         if let Some(code) = self.stage.stop(link).await?.filter(|code| *code != 0) {
             return Err(broken(
-                "the daemon stops in an orderly way",
+                "the daemon stops gracefully",
                 format!("exit code {code}"),
             ));
         }
@@ -207,7 +207,7 @@ impl Show {
             if waited.done {
                 return Err(broken(
                     "two runs are open, each with a finished step, when the daemon is killed",
-                    "they ended too soon",
+                    "the runs ended too early",
                 ));
             }
         }
@@ -231,7 +231,7 @@ impl Show {
         drop(link);
         self.say(
             &format!(
-                "kill -9 {pid}, with {} runs in the middle of their work",
+                "kill -9 {pid}, while {} runs are working",
                 before.open.len()
             ),
             "killed",
@@ -288,7 +288,7 @@ impl Show {
         }
         if let Some(id) = waiting.first() {
             return Err(broken(
-                "every open run goes on",
+                "every open run resumes",
                 format!("run {} did not", short(id)),
             ));
         }

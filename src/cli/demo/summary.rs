@@ -63,7 +63,7 @@ impl Summary {
             }
         }
         print::note(&clean(&format!(
-            "\n✓ {} runs survived kill -9 of daemon {} and went on in daemon {}:\n  \
+            "\n✓ {} runs survived kill -9 of daemon {} and resumed in daemon {}:\n  \
              {} finished steps kept and none repeated, each end announced once,\n  \
              {quotes} quotes checked against the files, {} in all",
             self.answers.len(),

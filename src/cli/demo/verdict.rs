@@ -114,7 +114,7 @@ impl Show {
         let left = self::inbox(link, parent).await?.announces.len();
         if left != 0 {
             return Err(broken(
-                "what was acknowledged leaves the inbox",
+                "acknowledged announcements leave the inbox",
                 format!("{left} left"),
             ));
         }

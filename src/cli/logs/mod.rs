@@ -127,7 +127,7 @@ impl Journal {
         let after = format!("+{}", span(step.started_at.since(begun)));
         let tries = match step.attempts {
             0 | 1 => String::new(),
-            attempts => format!("(try {attempts}) "),
+            attempts => format!("(attempt {attempts}) "),
         };
         let what = format!("{tries}{}", tree::describe(step));
         let what = line(&what, print::room(0).max(COLUMNS).saturating_sub(14));
@@ -157,7 +157,7 @@ impl Journal {
 
 fn detached(id: RunId) -> u8 {
     print::note(&format!(
-        "no longer followed; the run goes on. Come back: abide logs --follow {}",
+        "detached; the run continues. Follow it again: abide logs --follow {}",
         short(id)
     ));
     exit::WINDOW

@@ -94,7 +94,7 @@ impl Add {
         let name = self.name.clone();
         if config::unknown(&format!("mcp.{name}.command")).is_some() {
             return Err(
-                Failure::usage(format!("{:?} is no name for a server", clean(&name)))
+                Failure::usage(format!("{:?} is not a valid server name", clean(&name)))
                     .hint("abide mcp add NAME -- COMMAND; nothing was changed"),
             );
         }
@@ -102,9 +102,9 @@ impl Add {
         let mut changes = self.changes()?;
         if writer.has(&["mcp", &name]) {
             if !self.replace {
-                let message = format!("{} has a server {} already", writer.path(), clean(&name));
+                let message = format!("{} already has a server {}", writer.path(), clean(&name));
                 return Err(Failure::new(exit::REFUSED, "conflict", message)
-                    .hint("nothing was changed; to put this one in its place: --replace"));
+                    .hint("nothing was changed; use --replace to replace it"));
             }
             changes.insert(0, (vec!["mcp", &name], Change::Unset));
         }
@@ -121,8 +121,8 @@ impl Add {
             .collect();
         if let Some(first) = plain.first() {
             print::note(&format!(
-                "note: the value of {} stands in the file as it is; the daemon can read it from its \
-                 own environment in place of that: --env {first}=@env:{first}",
+                "note: the value of {} is stored in the file as plain text; the daemon can read it from its \
+                 own environment instead: --env {first}=@env:{first}",
                 plain.join(", ")
             ));
         }
@@ -142,7 +142,7 @@ impl Add {
             }
             if is_bad {
                 print::note(&format!(
-                    "it stays in the settings: mend it and run abide config reload, or take it out: \
+                    "it stays in the settings: correct it and run abide config reload, or remove it: \
                      abide mcp remove {name}"
                 ));
             }
@@ -231,8 +231,9 @@ impl Remove {
         let name = clean(&self.name);
         if !writer.has(&["mcp", &self.name]) {
             let message = format!("{} has no server {name}", writer.path());
-            return Err(Failure::new(exit::NOT_FOUND, "not_found", message)
-                .hint("see which there are: abide mcp"));
+            return Err(
+                Failure::new(exit::NOT_FOUND, "not_found", message).hint("list servers: abide mcp")
+            );
         }
         writer.write(vec![vec![(vec!["mcp", &self.name], Change::Unset)]])?;
         let is_obeyed = writer.reload().await?.is_some();
@@ -240,9 +241,9 @@ impl Remove {
             print::object(&json!({ "name": self.name, "file": writer.path(), "removed": true }))?;
             return Ok(0);
         }
-        print::answer(&clean(&format!("{name} is taken out of {}", writer.path())))?;
+        print::answer(&clean(&format!("{name} is removed from {}", writer.path())))?;
         if is_obeyed {
-            print::note("new runs have its tools no more");
+            print::note("new runs no longer have its tools");
         }
         Ok(0)
     }

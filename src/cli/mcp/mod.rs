@@ -58,7 +58,7 @@ impl Mcp {
                 let Some(found) = found else {
                     let message = format!("no MCP server {}", clean(&name));
                     return Err(Failure::new(exit::NOT_FOUND, "not_found", message)
-                        .hint("see which there are: abide mcp"));
+                        .hint("list servers: abide mcp"));
                 };
                 if common.json {
                     print::object(&raw["servers"][found])?;
@@ -76,7 +76,7 @@ fn listed(raw: &Value, servers: &[Server], common: &Common) -> Result<u8, Failur
         return Ok(0);
     }
     if servers.is_empty() {
-        print::note("no server of tools; describe one: abide mcp add NAME -- COMMAND");
+        print::note("no MCP servers; add one: abide mcp add NAME -- COMMAND");
         return Ok(0);
     }
     let now = Clock::system().now();
@@ -122,15 +122,15 @@ fn shown(server: &Server) -> Result<u8, Failure> {
     if server.noise > 0 {
         let said = server.noise_lines.last().map_or("", String::as_str);
         let text = format!("{}, the last one: {said}", server.noise);
-        lines("lines that are no messages: ", &text)?;
+        lines("invalid output lines: ", &text)?;
     }
     if !server.tools.is_empty() {
-        let mut table = Table::new(&["A REPEAT", "TOOL"]);
+        let mut table = Table::new(&["IF REPEATED", "TOOL"]);
         for tool in &server.tools {
             let repeat = match tool.effect.as_str() {
-                "read" => "does nothing",
-                "idempotent" => "does nothing more",
-                _ => "does it again",
+                "read" => "no effect",
+                "idempotent" => "no further effect",
+                _ => "takes effect again",
             };
             table.row(vec![repeat.to_owned(), tool.name.clone()]);
         }

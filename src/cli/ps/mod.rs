@@ -195,8 +195,10 @@ impl Ps {
     fn sum(&self, shown: usize, total: u64) -> String {
         let is_whole = self.all || !self.state.is_empty() || self.tree.is_some();
         match (shown as u64, total) {
-            (_, 0) if is_whole && !self.all => "no run fits; all: abide ps --all".to_owned(),
-            (_, 0) => "no runs; start one: abide run \"what is to be done\"".to_owned(),
+            (_, 0) if is_whole && !self.all => {
+                "no run matches; list all: abide ps --all".to_owned()
+            }
+            (_, 0) => "no runs; start one: abide run \"TASK\"".to_owned(),
             (1, 1) => "1 run".to_owned(),
             (shown, total) if shown >= total => format!("{total} runs"),
             (shown, total) if is_whole => format!("{shown} of {total} runs"),
@@ -215,7 +217,9 @@ async fn people(link: &Link) -> Result<(), Failure> {
         print::folded(&approvals::in_short(approval, now, print::screen_width()))?;
     }
     if !approvals.is_empty() {
-        print::note("decide: abide approvals allow ID, or deny ID; whole: abide approvals show ID");
+        print::note(
+            "decide: abide approvals allow ID, or deny ID; details: abide approvals show ID",
+        );
     }
     for question in &questions {
         print::folded(&answer::in_short(question, now, columns))?;

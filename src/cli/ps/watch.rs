@@ -28,10 +28,8 @@ impl Ps {
     pub(super) async fn watch(&self, common: &Common) -> Result<u8, Failure> {
         let screen = Screen::new().filter(|_| stdout().is_terminal() && !common.json);
         let Some(mut screen) = screen else {
-            return Err(
-                Failure::usage("ps --watch draws on a terminal, and there is none")
-                    .hint("a line for each change: abide events; the list as it is now: abide ps"),
-            );
+            return Err(Failure::usage("ps --watch needs a terminal")
+                .hint("for one line per change: abide events; for the current list: abide ps"));
         };
         let mut interrupt = Interrupt::new()?;
         let link = Link::open(&common.place).await?;
@@ -139,7 +137,7 @@ impl Ps {
         }
         let sum = self.sum(shown, listing.total);
         lines.extend(parted(&print::styled(print::DIM, sum)));
-        lines.push(print::styled(print::DIM, "q or Ctrl-C leaves"));
+        lines.push(print::styled(print::DIM, "q or Ctrl-C quits"));
         screen.draw(lines);
         Ok(())
     }

@@ -66,9 +66,9 @@ async fn carry(place: &Where) -> Result<u8, Failure> {
             Err(Failure::new(
                 exit::NO_DAEMON,
                 "link_lost",
-                format!("the link to the daemon was lost: {why}"),
+                format!("the connection to the daemon was lost: {why}"),
             )
-            .hint("what the daemon accepted is kept; start this again to go on"))
+            .hint("what the daemon accepted is kept; start this command again to continue"))
         }
     }
 }
@@ -183,9 +183,9 @@ impl Bridge {
         let gone = || {
             Fault::new(
                 Kind::Unavailable,
-                format!("the link to the daemon was lost before its answer came: {why}"),
+                format!("the connection to the daemon was lost before its answer came: {why}"),
             )
-            .hint("what it accepted is kept; ask again with the same idempotencyKey")
+            .hint("accepted work is kept; retry with the same idempotencyKey")
         };
         for expected in self.open.borrow_mut().give_up() {
             let answer = match expected {

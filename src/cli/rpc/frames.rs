@@ -169,7 +169,7 @@ fn text(bytes: Vec<u8>) -> Input {
 fn too_large() -> Fault {
     Fault::new(
         Kind::TooLarge,
-        format!("the message is larger than {MOST} bytes, the most one may have"),
+        format!("the message is larger than the limit of {MOST} bytes"),
     )
     .with("limit", "payload")
     .with("value", MOST)
@@ -179,7 +179,7 @@ fn lost(what: &str) -> Input {
     Input::Lost(
         Fault::new(
             Kind::ParseError,
-            format!("where the next message begins cannot be told: {what}"),
+            format!("the start of the next message cannot be found: {what}"),
         )
         .hint("send each message behind Content-Length: BYTES and a blank line"),
     )

@@ -90,7 +90,7 @@ async fn call(common: &Common, method: &str, params: Option<String>) -> Result<u
 fn object(text: &str) -> Result<Value, Failure> {
     match serde_json::from_str(text) {
         Ok(value @ Value::Object(_)) => Ok(value),
-        Ok(_) => Err(Failure::usage("parameters are given by name, in an object")
+        Ok(_) => Err(Failure::usage("the parameters must be a JSON object")
             .hint("such as '{\"runId\": \"…\"}'")),
         Err(error) => Err(Failure::usage(format!(
             "the parameters are not JSON: {error}"

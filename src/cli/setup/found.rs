@@ -98,14 +98,14 @@ impl Found {
         for model in &ollama.models {
             let about = match model.tools {
                 Some(true) => "calls tools",
-                Some(false) => "cannot call tools: no use for agents",
-                None => "an old server: it does not say whether it calls tools",
+                Some(false) => "cannot call tools: not usable for agents",
+                None => "unknown whether it calls tools: the server is too old to report it",
             };
             let name = clean(&model.name);
             print::answer(&format!("  ollama/{name}  {}", styled(DIM, about)))?;
         }
         if ollama.problem.is_none() && ollama.models.is_empty() {
-            print::answer("  no model is there yet; get one: ollama pull qwen3:8b")?;
+            print::answer("  no model is installed; get one: ollama pull qwen3:8b")?;
         }
         for key in &self.keys {
             print::answer(&format!(

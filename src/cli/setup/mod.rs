@@ -31,7 +31,7 @@ use found::Found;
 
 /// The task for the model.
 const TASK: &str =
-    "Call the tool `list` once on the folder `.`, then say in one line what is there.";
+    "Call the tool `list` once on the folder `.`. Then answer in one line what it contains.";
 /// Time limit of that task in milliseconds; a model on this machine may have to be loaded first.
 const LIMIT_MS: u64 = 300_000;
 
@@ -105,14 +105,14 @@ impl Setup {
         let mut interrupt = Interrupt::new()?;
         let link = Link::open(&common.place)
             .await
-            .map_err(|failure| failure.hint("nothing was changed; run abide setup again then"))?;
+            .map_err(|failure| failure.hint("nothing was changed; then run abide setup again"))?;
         let mut file = File::open(&file_of(&link).await?)?;
         match prove(link, common, &mut file, &found, &choice, &mut interrupt).await {
             Ok(done) => {
                 match common.json {
                     true => print::object(&done)?,
                     false => print::answer(&clean(&format!(
-                        "{} called a tool and is the default now ({})",
+                        "{} called a tool and is now the default ({})",
                         choice.name(),
                         file.path().display()
                     )))?,
@@ -144,15 +144,15 @@ impl Setup {
                 (provider.clone(), model)
             }
             (Some(provider), None) => {
-                let message = format!("which model of {provider}? None was named");
+                let message = format!("no model of {provider} was named");
                 return Err(Failure::usage(message)
                     .hint(format!("abide setup --provider {provider} --model NAME")));
             }
             (None, _) => {
                 if !asks {
-                    let message = "nobody is here to choose, and no provider was named";
+                    let message = "no provider was named, and no user is present to choose one";
                     return Err(Failure::usage(message).hint(
-                        "see what is there: abide setup --check; then: abide setup --provider \
+                        "see what was found: abide setup --check; then: abide setup --provider \
                          NAME --model NAME --yes",
                     ));
                 }
@@ -166,7 +166,9 @@ impl Setup {
                     (other, _) => other,
                 };
                 let (provider, model) = named.split_once('/').ok_or_else(|| {
-                    Failure::usage(format!("{named} is no provider/name; nothing was changed"))
+                    Failure::usage(format!(
+                        "{named} does not have the form provider/name; nothing was changed"
+                    ))
                 })?;
                 (provider.to_owned(), model.to_owned())
             }
@@ -177,7 +179,7 @@ impl Setup {
         if !known {
             let message = format!("there is no provider {provider}; nothing was changed");
             return Err(Failure::usage(message).hint(format!(
-                "describe it under [providers.{provider}] (kind, base_url), then run this again"
+                "define it under [providers.{provider}] (kind, base_url), then run this again"
             )));
         }
         let cannot = found
@@ -203,9 +205,9 @@ impl Setup {
             Failure::new(
                 exit::REFUSED,
                 "paid",
-                format!("{name} may cost money, and nobody agreed to that; nothing was changed"),
+                format!("{name} may cost money, and that was not confirmed; nothing was changed"),
             )
-            .hint("agree to it: --paid")
+            .hint("confirm it: --paid")
         };
         if !asks {
             return Err(refused());
@@ -245,7 +247,8 @@ async fn file_of(link: &Link) -> Result<PathBuf, Failure> {
     let model = settings.find(|setting| setting.key == "defaults.model");
     if let Some(model) = model.filter(|model| matches!(&*model.source, "variable" | "flag")) {
         let from = model.from.as_deref().unwrap_or("a variable");
-        let message = format!("the daemon takes its default model from {from}, before any file");
+        let message =
+            format!("the daemon takes its default model from {from}, which overrides the file");
         return Err(
             Failure::new(exit::REFUSED, "overridden", message).hint(format!(
                 "unset {from}, restart the daemon and run this again; nothing was changed"
@@ -257,7 +260,7 @@ async fn file_of(link: &Link) -> Result<PathBuf, Failure> {
         Failure::new(
             exit::CONFIG,
             "config",
-            "there is no place for a file of settings",
+            "the location of the configuration file is unknown",
         )
         .hint("set HOME, or name a file: ABIDE_CONFIG=FILE")
     })
@@ -289,17 +292,17 @@ async fn prove(
     match providers.find(|known| known.name == provider) {
         Some(known) => {
             if let Some(problem) = &known.problem {
-                let message = format!("{provider} cannot be asked by the daemon: {problem}");
+                let message = format!("the daemon cannot use {provider}: {problem}");
                 return Err(Failure::new(exit::FAILED, "setup", message).hint(
-                    "a variable counts where the daemon is started; from a shell that has it: \
+                    "the variable must be set where the daemon is started; from a shell that has it: \
                      abide stop && abide serve --detach, then run this again",
                 ));
             }
         }
         None => {
-            let message = format!("the daemon knows no provider {provider}");
+            let message = format!("the daemon has no provider {provider}");
             return Err(Failure::new(exit::FAILED, "setup", message)
-                .hint("see the settings that it obeys: abide config show"));
+                .hint("see its effective settings: abide config show"));
         }
     }
     let run = task(link, common, choice, interrupt).await?;
@@ -309,7 +312,7 @@ async fn prove(
         .iter()
         .filter(|step| step.tool.is_some() && step.state == "done")
         .count();
-    let journal = format!("what it did: abide logs {}", short(run.run_id));
+    let journal = format!("see its steps: abide logs {}", short(run.run_id));
     if run.state != "ok" || calls == 0 {
         let message = match &run.error {
             Some(error) => format!("{}: {}", choice.name(), error.message),
@@ -372,7 +375,7 @@ async fn task(
     let link = Link::open(&common.place).await?;
     if !matches!(end, End::Done(_)) {
         link.raw("runs.cancel", json!({ "runId": id })).await?;
-        let message = "the proof was given up, and its run is cancelled";
+        let message = "the check was aborted, and its run is cancelled";
         return Err(Failure::new(
             exit::of_run("cancelled", false),
             "setup",
@@ -390,9 +393,9 @@ async fn undo(common: &Common, file: &mut File, failure: Failure) -> Failure {
         let link = Link::open(&common.place).await?;
         reload(&link).await
     };
-    let failure = failure.hint(format!("{kept}; the default model is what it was"));
+    let failure = failure.hint(format!("{kept}; the default model is unchanged"));
     match again.await {
         Ok(_) => failure,
-        Err(_) => failure.hint("the daemon was not told: abide config reload"),
+        Err(_) => failure.hint("the daemon could not reload it; run: abide config reload"),
     }
 }

@@ -51,16 +51,15 @@ pub(super) fn found() -> Option<Vec<String>> {
 /// The daemon notifies the user by the found command once this returns, unless the user declined.
 pub(super) async fn set_up(common: &Common, asks: bool) -> Result<u8, Failure> {
     let Some(command) = found() else {
-        let message = "no program was found that shows notifications (notify-send, \
+        let message = "no notification program was found (notify-send, \
                        terminal-notifier, osascript); nothing was changed";
-        return Err(Failure::new(exit::NOT_FOUND, "not_found", message).hint(
-            "name one of your own: abide config set notify.command …, see docs/notifications.md",
-        ));
+        return Err(Failure::new(exit::NOT_FOUND, "not_found", message)
+            .hint("set your own: abide config set notify.command …, see docs/notifications.md"));
     };
     let name = command.first().map_or("", String::as_str).to_owned();
     if asks {
         let question =
-            format!("notify you by {name} when a run needs you or has ended? (yes or no) ");
+            format!("use {name} to notify you when a run needs you or has ended? (yes or no) ");
         if !matches!(said(&question)?.to_ascii_lowercase().as_str(), "y" | "yes") {
             print::note("notifications stay off; later: abide setup --notify");
             return Ok(0);
@@ -75,10 +74,10 @@ pub(super) async fn set_up(common: &Common, asks: bool) -> Result<u8, Failure> {
         false => {
             let from = match is_obeyed {
                 true => "",
-                false => ", from the daemon's next start on",
+                false => ", after the daemon's next start",
             };
             print::note(&format!(
-                "{name} is run when a run needs you or has ended{from}; off again: abide config \
+                "{name} will notify you when a run needs you or has ended{from}; turn it off: abide config \
                  unset notify.command"
             ));
         }

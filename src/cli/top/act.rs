@@ -35,7 +35,7 @@ impl Act {
         let message = match self.done(place, &mut again).await {
             Ok(message) => message,
             Err(failure) if link::is_broken(&failure) => {
-                "the link was lost, and it is not known whether it was done; look again".to_owned()
+                "the connection was lost, and the outcome is unknown; check again".to_owned()
             }
             Err(failure) => failure.message,
         };
@@ -62,7 +62,7 @@ impl Act {
                 let request = CancelRun { run_id, reason };
                 let done: Cancelled = link.ask("runs.cancel", &request).await?;
                 match (done.cancelled.len(), done.not_ended.len()) {
-                    (0, 0) => format!("{} had ended already", short(run_id)),
+                    (0, 0) => format!("{} had already ended", short(run_id)),
                     (1, 0) => format!("cancelled: {}", short(run_id)),
                     (ended, 0) => format!("cancelled: {ended} runs"),
                     (ended, open) => format!("cancelled: {ended} runs; {open} are still ending"),
@@ -76,7 +76,7 @@ impl Act {
                 };
                 let said: Steered = link.ask("runs.steer", &request).await?;
                 format!(
-                    "said; the next model call of {} sees it",
+                    "sent; the next model call of {} sees it",
                     short(said.run_id)
                 )
             }

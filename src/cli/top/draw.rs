@@ -33,7 +33,7 @@ pub(super) const ASKS: Style = Style::new().fg(Color::Yellow);
 pub(super) fn draw(frame: &mut Frame<'_>, model: &mut Model, now: Timestamp) {
     let area = frame.area();
     if area.width < LEAST.0 || area.height < LEAST.1 {
-        let text = format!("too small; {} x {} at least", LEAST.0, LEAST.1);
+        let text = format!("too small; needs {} x {}", LEAST.0, LEAST.1);
         frame.render_widget(Paragraph::new(line(&text, area.width.into())), area);
         return;
     }
@@ -91,8 +91,8 @@ fn one_line(frame: &mut Frame<'_>, area: Rect, line: Line<'_>) {
 fn head_line(model: &Model) -> Line<'static> {
     let mut spans = vec![Span::styled("abide top", BOLD)];
     let state = match (&model.status, model.lost) {
-        (_, true) => Some(("  no daemon: looking for it".to_owned(), BAD)),
-        (None, false) => Some(("  reading".to_owned(), DIM)),
+        (_, true) => Some(("  no daemon: reconnecting".to_owned(), BAD)),
+        (None, false) => Some(("  loading".to_owned(), DIM)),
         (Some(status), false) if status.phase != "ready" => {
             Some((format!("  the daemon is {}", line(&status.phase, 16)), ASKS))
         }
@@ -150,7 +150,7 @@ fn models_line(status: &Status, now: Timestamp, width: u16) -> Line<'static> {
         let health = provider.health.as_ref();
         let state = health.map_or("", |health| &*health.state);
         match (&provider.problem, state) {
-            (Some(problem), _) => (0, format!("{name} cannot be asked: {problem}"), BAD),
+            (Some(problem), _) => (0, format!("{name} is not usable: {problem}"), BAD),
             (None, "paused") => {
                 let until = health.and_then(|health| health.until);
                 let left = until.map_or(String::new(), |until| span(until.since(now)));
@@ -189,7 +189,7 @@ fn run_list(frame: &mut Frame<'_>, area: Rect, model: &Model, now: Timestamp) {
     let more = if model.more { " or more" } else { "" };
     let head = format!("runs: {}{more}", model.runs.len());
     if model.runs.is_empty() {
-        let hint = "none; start one: abide run \"what is to be done\"";
+        let hint = "none; start one: abide run \"TASK\"";
         let text = Line::styled(line(hint, area.width.into()), DIM);
         return list(frame, area, &head, vec![(text, false)]);
     }
@@ -247,7 +247,7 @@ fn keys_line(model: &Model, now: Timestamp, width: u16) -> Line<'static> {
     let text = match &model.over {
         Over::Nothing => match model.selected_waiting() {
             Some(Waits::For(_)) => "q quit · ? help · Enter show and answer · a attach",
-            _ => "q quit · ? help · a attach · s steer · c cancel · Tab what waits",
+            _ => "q quit · ? help · a attach · s steer · c cancel · Tab requests",
         },
         Over::Help(_) => "Up Down scroll · Esc closes",
         Over::Detail(detail) => detail_keys(
@@ -255,8 +255,8 @@ fn keys_line(model: &Model, now: Timestamp, width: u16) -> Line<'static> {
             detail.is_calm(now),
             matches!(detail.asked, crate::cli::asked::Asked::Approval(_)),
         ),
-        Over::Steer(..) => "Enter sends it · Esc drops it",
-        Over::Cancel(_) => "y cancel it · n leave it",
+        Over::Steer(..) => "Enter sends it · Esc discards it",
+        Over::Cancel(_) => "y cancel it · n keep it",
     };
     Line::styled(line(text, width.into()), DIM)
 }
@@ -287,7 +287,7 @@ fn over(frame: &mut Frame<'_>, area: Rect, model: &mut Model, now: Timestamp) {
         Over::Help(_) => "keys".to_owned(),
         Over::Detail(_) => "waits for you".to_owned(),
         Over::Steer(run, _) => format!("steer {}", run_name(model, *run)),
-        Over::Cancel(run) => format!("cancel {} and all below it?", run_name(model, *run)),
+        Over::Cancel(run) => format!("cancel {} and its descendants?", run_name(model, *run)),
     };
     let title = format!(
         " {} ",

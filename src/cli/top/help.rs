@@ -8,14 +8,14 @@ const KEYS: [(&str, &str); 11] = [
         "Up Down",
         "select a line (also k and j, Page Up and Down, Home and End)",
     ),
-    ("Tab", "go from what waits for you to the runs, and back"),
+    ("Tab", "switch between open requests and runs"),
     (
         "Enter",
-        "show what waits, whole, and answer it; of a run: attach to it",
+        "show all of a request and answer it; on a run: attach to it",
     ),
-    ("Space", "in it: next page"),
-    ("y", "in it: allow the call (after the last page)"),
-    ("n", "in it: deny it"),
+    ("Space", "in a request: next page"),
+    ("y", "in a request: allow the call (after the last page)"),
+    ("n", "in a request: deny the call"),
     (
         "a",
         "attach: follow the run as abide attach does, and come back",
@@ -24,9 +24,12 @@ const KEYS: [(&str, &str); 11] = [
         "s",
         "steer: a line that the next model call of the run sees",
     ),
-    ("c", "cancel the run and all below it, after a second key"),
-    ("Esc", "close what lies over the lists"),
-    ("q", "quit; the runs go on"),
+    (
+        "c",
+        "cancel the run and its descendants, after a second key",
+    ),
+    ("Esc", "close the overlay"),
+    ("q", "quit; the runs continue"),
 ];
 
 /// The help as lines of at most `columns`.

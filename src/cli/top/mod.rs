@@ -59,7 +59,7 @@ impl Top {
     pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
         failpoint::configure_from_env().map_err(Failure::usage)?;
         if common.json {
-            return Err(Failure::usage("abide top draws a screen and has no JSON")
+            return Err(Failure::usage("abide top has no JSON output")
                 .hint("for programs: abide ps --json, abide events --json"));
         }
         terminal::check()?;
@@ -210,7 +210,7 @@ impl<'a> Looking<'a> {
         ends: &mut Ends,
     ) -> Result<Option<u8>, Failure> {
         screen.model.lost = true;
-        let text = "the link to the daemon was lost; it is looked for, for a minute at most";
+        let text = "the connection to the daemon was lost; retrying for up to a minute";
         screen.model.message = Some(text.to_owned());
         let Looking {
             watch,

@@ -152,7 +152,7 @@ impl Model {
             Some(Waits::Review(_)) => {}
             None => {
                 self.over = Over::Nothing;
-                self.message = Some("it was decided elsewhere, or its time ran out".to_owned());
+                self.message = Some("it was decided elsewhere, or it expired".to_owned());
             }
         }
     }

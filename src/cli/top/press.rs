@@ -113,12 +113,14 @@ fn open(model: &mut Model) {
         }
         Some(Waits::Review(run)) => {
             let text = format!(
-                "look whether it has happened: abide review {}",
+                "check whether it has happened: abide review {}",
                 short(run.run_id)
             );
             model.message = Some(text);
         }
-        None => model.message = Some("nothing that waits is selected; Tab goes there".to_owned()),
+        None => {
+            model.message = Some("no request is selected; Tab switches to the requests".to_owned())
+        }
     }
 }
 
@@ -150,8 +152,8 @@ fn in_detail(model: &mut Model, mut detail: Box<Detail>, key: Key, now: Timestam
             'y' if detail.is_calm(now) && detail.is_read() => return answered(*detail, "yes"),
             'y' => {
                 let text = match detail.is_read() {
-                    false => "nothing was decided: there is more of it, which Space shows",
-                    true => "nothing was decided: read it, and press y again in a moment",
+                    false => "not decided yet: press Space to see the rest first",
+                    true => "not decided yet: read it, and press y again in a moment",
                 };
                 model.message = Some(text.to_owned());
                 detail.pressed_early(now);

@@ -144,10 +144,7 @@ pub(super) fn details(run: &Run, now: Timestamp) -> Vec<String> {
         format!("accepted {} ago", age(run.created_at, now)),
     ];
     if let Some(deadline) = run.deadline_at.filter(|_| !tree::is_ended(&run.state)) {
-        lines.push(format!(
-            "its time limit is in {}",
-            span(deadline.since(now))
-        ));
+        lines.push(format!("time limit in {}", span(deadline.since(now))));
     }
     if &*run.state == "paused" {
         lines.push(pause(run));

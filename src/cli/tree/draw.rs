@@ -310,7 +310,7 @@ impl Pen<'_> {
             None if step.ended_at.is_none() => None,
             None => outcome(step).map(|out| match &*step.state {
                 "failed" => (BAD, "→", format!("error: {out}")),
-                "uncertain" => (BAD, "→", format!("nobody knows whether it was done: {out}")),
+                "uncertain" => (BAD, "→", format!("unknown whether it was done: {out}")),
                 _ => (DIM, "→", out.to_owned()),
             }),
         };

@@ -177,17 +177,17 @@ pub(crate) fn calls(count: impl Into<u64>) -> String {
 /// Why a run is paused, and what a user can do about it.
 pub(crate) fn pause(run: &Run) -> String {
     match run.pause_reason.as_deref() {
-        Some("child") => "waits for a run that it asked for".to_owned(),
+        Some("child") => "waits for a child run".to_owned(),
         Some("provider") => provider_wait(run),
         Some("reply") => "waits for a reply".to_owned(),
         Some("approval") => "waits for approval".to_owned(),
         Some("review") => format!("needs a review: abide review {}", short(run.run_id)),
         Some("input") if run.env.iter().any(|one| one.missing.is_some()) => {
-            format!("lacks a value; give it: abide env {}", short(run.run_id))
+            format!("lacks a value; provide it: abide env {}", short(run.run_id))
         }
-        Some("input") => "asks something; answer it: abide answer".to_owned(),
-        Some(other) => format!("holds still: {other}"),
-        None => "holds still".to_owned(),
+        Some("input") => "has a question; answer it: abide answer".to_owned(),
+        Some(other) => format!("paused: {other}"),
+        None => "paused".to_owned(),
     }
 }
 
@@ -196,7 +196,7 @@ fn provider_wait(run: &Run) -> String {
     let now = Clock::system().now();
     match &run.provider_wait {
         Some(wait) => format!(
-            "paused: provider, asked again in {} ({})",
+            "paused: provider, retried in {} ({})",
             span(wait.until.since(now)),
             line(&wait.reason, 160)
         ),

@@ -142,12 +142,12 @@ impl Form<Auth> for AuthNames {
                 "header_envs" => {
                     for (header, value) in value.as_table().ok_or_else(expected)? {
                         if header.parse::<http::HeaderName>().is_err() {
-                            return Err(format!("{header:?} is no header"));
+                            return Err(format!("{header:?} is not a valid header name"));
                         }
                         auth.header_envs.insert(header.clone(), Text.read(value)?);
                     }
                 }
-                _ => return Err(format!("no field {name:?}; {}", expected())),
+                _ => return Err(format!("unknown field {name:?}; {}", expected())),
             }
         }
         Ok(auth)
@@ -198,7 +198,7 @@ impl Form<BTreeMap<String, Secret>> for Headers {
             let is_header = name.parse::<http::HeaderName>().is_ok()
                 && http::HeaderValue::from_str(value).is_ok();
             if !is_header {
-                return Err(format!("{name:?} and its value are no header"));
+                return Err(format!("{name:?} and its value are not a valid header"));
             }
         }
         let pairs = pairs.into_iter();

@@ -72,7 +72,7 @@ impl Facts {
             ));
         }
         for asked in &detail.questions {
-            let title = format!("{who} asks");
+            let title = format!("{who} has a question");
             all.push(Facts::of(
                 run,
                 "question",
@@ -89,7 +89,7 @@ impl Facts {
         for step in &detail.reviews {
             let title = format!("{who} needs a review");
             let tool = step.tool.as_deref().unwrap_or("its program");
-            let said = format!("{tool} may have been carried out when the daemon was killed");
+            let said = format!("{tool} may have taken effect before the daemon was killed");
             let id = step.id.to_string();
             all.push(Facts::of(run, "review", id, title, &said));
         }
@@ -98,7 +98,7 @@ impl Facts {
 
     /// The notification of a run's end.
     pub(super) fn of_end(run: &Run) -> Facts {
-        let title = format!("{} ended {}", name(run), run.state.as_str());
+        let title = format!("{} ended: {}", name(run), run.state.as_str());
         let said = match &run.error {
             Some(error) => error.message.as_str(),
             None => run.title.as_str(),

@@ -151,7 +151,7 @@ impl Known {
             tokio::select! {
                 items = events.next() => {
                     let Some(items) = items else {
-                        return Fault::internal("the event log went on without this reader");
+                        return Fault::internal("the subscription to the event log ended");
                     };
                     let heard = items.iter().filter(|item| self.hear(item, settings)).count();
                     if heard > 0 {
@@ -164,7 +164,7 @@ impl Known {
                         None
                     }
                     Err(fault) => {
-                        tracing::warn!(%fault, "what waits for a person could not be read");
+                        tracing::warn!(%fault, "the things that wait for a user could not be read");
                         Some(clock.monotonic() + AGAIN)
                     }
                 },
@@ -195,7 +195,7 @@ impl Known {
             return false;
         };
         if self.ends.len() == ENDS {
-            tracing::warn!(%run, "its end is not notified: too many ends wait for that");
+            tracing::warn!(%run, "no notification for the end of this run: too many are waiting");
             return false;
         }
         self.ends.push(run);

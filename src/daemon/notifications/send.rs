@@ -70,7 +70,7 @@ impl Sending {
                 if let Err(why) = notifier.run(&settings, &facts).await {
                     tracing::warn!(
                         kind = facts.kind, run = %facts.run, why,
-                        "the notification failed; the run is as it was (settings notify.*)"
+                        "the notification failed; the run is unaffected (settings notify.*)"
                     );
                 }
             });
@@ -147,9 +147,9 @@ impl Notifier {
             Ok(Ending::Exited(0)) => Ok(()),
             Ok(Ending::Exited(status)) => Err(format!("exit status {status}{said}")),
             Ok(Ending::Signal(signal)) => Err(format!("ended by {}{said}", signal_name(signal))),
-            Ok(Ending::TimeOver | Ending::TooMuch(_)) => Err(format!("it was ended{said}")),
+            Ok(Ending::TimeOver | Ending::TooMuch(_)) => Err(format!("it was stopped{said}")),
             Err(_) => Err(format!(
-                "it had not ended after {} (notify.timeout){said}",
+                "it did not finish within {} (notify.timeout){said}",
                 humantime::format_duration(settings.timeout)
             )),
         }

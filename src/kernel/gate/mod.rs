@@ -191,10 +191,10 @@ impl Rights {
             Some((_, Why::Habit)) | None => Verdict {
                 decision: habit,
                 why: format!(
-                    "{tool} is {} where no rule says otherwise (field gate of agent {})",
+                    "{tool} is {} by default, since no rule applies (field gate of agent {})",
                     match habit {
                         Decision::Allow => "allowed",
-                        Decision::Ask => "asked for",
+                        Decision::Ask => "subject to approval",
                         Decision::Deny => "denied",
                     },
                     self.own.agent
@@ -213,7 +213,9 @@ impl Rights {
                 Why::Rule(rule) => said_by(&layer.agent, decision, rule),
                 Why::Habit => continue,
             };
-            verdict.why.push_str(", which holds for what it spawns too");
+            verdict
+                .why
+                .push_str(", which also applies to the runs that it spawns");
         }
         verdict
     }
@@ -233,13 +235,13 @@ impl Verdict {
 }
 
 fn said_by(agent: &str, decision: Decision, rule: &Rule) -> Verdict {
-    let why = format!("the gate of agent {agent} says {}", rule.shown());
+    let why = format!("the gate of agent {agent} has the rule {}", rule.shown());
     Verdict { decision, why }
 }
 
 fn unsure(agent: &str, decision: Decision, rule: &Rule) -> Verdict {
     let why = format!(
-        "the gate of agent {agent} says {}, and it cannot be ruled out that this call is one of those",
+        "the gate of agent {agent} has the rule {}, and this call may match it",
         rule.shown()
     );
     Verdict { decision, why }

@@ -24,7 +24,7 @@ const MAX_TOKENS: u32 = 8192;
 const LEAST_BUDGET: u32 = 1024;
 
 /// Text in place of the earlier part of a conversation that begins in the middle.
-const EARLIER: &str = "(What was said before is left out.)";
+const EARLIER: &str = "(Earlier messages are omitted.)";
 
 #[derive(Serialize)]
 struct Body<'a> {

@@ -174,7 +174,9 @@ impl Answer {
             return Ok(());
         }
         let part = part.ok_or_else(|| {
-            Failure::passing(format!("a piece of block {index} came before the block"))
+            Failure::passing(format!(
+                "a piece of block {index} arrived before the block began"
+            ))
         })?;
         let expected = match kind {
             "text_delta" | "citations_delta" => "text",
@@ -184,7 +186,7 @@ impl Answer {
         };
         if !part.is(expected) {
             return Err(Failure::passing(format!(
-                "block {index} got a piece ({kind}) of another kind of block"
+                "block {index} received a piece ({kind}) for another kind of block"
             )));
         }
         let more = ["text", "thinking", "signature"].map(|name| text(name).map_or(0, str::len));
@@ -328,7 +330,7 @@ impl Reader for Answer {
             return Ok(Progress::More);
         }
         let event = self.read(data).map_err(|error| {
-            Failure::passing(format!("a piece of the answer is no JSON: {error}"))
+            Failure::passing(format!("a piece of the answer is not valid JSON: {error}"))
         })?;
         let none = Value::Null;
         let field = |name: &str| event.get(name).unwrap_or(&none);
@@ -358,7 +360,7 @@ impl Reader for Answer {
     fn whole(&mut self, body: &str, pieces: &mut Vec<Piece>) -> Result<(), Failure> {
         let answer = self
             .read(body)
-            .map_err(|error| Failure::passing(format!("the answer is no JSON: {error}")))?;
+            .map_err(|error| Failure::passing(format!("the answer is not valid JSON: {error}")))?;
         if let Some(error) = answer.get("error").filter(|error| !error.is_null()) {
             return Err(Failure::in_stream(error));
         }

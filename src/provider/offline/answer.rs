@@ -41,7 +41,7 @@ pub(super) fn answer(
             let _ = writeln!(out, "- {path}");
         }
     } else {
-        out.push_str(" The best matches, the best first:\n");
+        out.push_str(" The best matches, best first:\n");
         for (index, passage) in best.iter().enumerate() {
             quote(&mut out, index + 1, passage, shown);
         }
@@ -58,7 +58,7 @@ pub(super) fn nothing_found(terms: &[Term], survey: &Survey) -> String {
     }
     let mut out = format!(
         "{DISCLAIMER}\nNothing was found. Neither file names nor the contents of {} text files \
-         match any of: {}; words that are spelt alike were tried too.",
+         match any of: {}; similar words were tried too.",
         survey.searched,
         words(terms)
     );

@@ -41,7 +41,10 @@ pub(super) fn relay(messages: &[Arc<Message>]) -> String {
         }
         if kept.len() < result.len() {
             let left = result.len() - kept.len();
-            let _ = writeln!(out, "> … {left} bytes more; the run itself has the whole");
+            let _ = writeln!(
+                out,
+                "> … {left} more bytes; read the run for the full result"
+            );
         }
     }
     out.truncate(out.trim_end().len());

@@ -334,7 +334,7 @@ impl Reader for Answer {
             return Ok(Progress::More);
         }
         let chunk = self.read(data).map_err(|error| {
-            Failure::passing(format!("a piece of the answer is no JSON: {error}"))
+            Failure::passing(format!("a piece of the answer is not valid JSON: {error}"))
         })?;
         if name == "error" {
             return Err(Failure::in_stream(chunk.get("error").unwrap_or(&chunk)));
@@ -349,7 +349,7 @@ impl Reader for Answer {
     fn whole(&mut self, body: &str, pieces: &mut Vec<Piece>) -> Result<(), Failure> {
         let answer = self
             .read(body)
-            .map_err(|error| Failure::passing(format!("the answer is no JSON: {error}")))?;
+            .map_err(|error| Failure::passing(format!("the answer is not valid JSON: {error}")))?;
         self.chunk(&answer, pieces)
     }
 

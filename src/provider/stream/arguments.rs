@@ -68,8 +68,8 @@ fn same(mut versions: Vec<Arguments>, all: &str) -> Arguments {
 
 fn differs(count: usize) -> String {
     format!(
-        "the call came {count} times under one id, and not with the same arguments each time. \
-         Make it again, once"
+        "the call was sent {count} times under one id, and not with the same arguments each time. \
+         Repeat the call once"
     )
 }
 
@@ -83,21 +83,21 @@ fn read_text(text: &str) -> Arguments {
         };
     }
     let refused = |why: &str| {
-        let advice = "Give its arguments as one JSON object, whole and well-formed";
+        let advice = "Give the arguments as one complete, valid JSON object";
         Arguments::refused(text, format!("its arguments {why}. {advice}"))
     };
     let text = joined(text);
     let values = match read_all(&text) {
         Ok(values) => values,
-        Err(error) => return refused(&format!("are no JSON ({error})")),
+        Err(error) => return refused(&format!("are not valid JSON ({error})")),
     };
     let count = values.len();
     let mut values = values.into_iter();
     let Some(first) = values.next() else {
-        return refused("are no JSON");
+        return refused("are not valid JSON");
     };
     if let Some(name) = &first.twice {
-        return refused(&format!("give the key {name:?} twice"));
+        return refused(&format!("contain the key {name:?} twice"));
     }
     if values.any(|other| other != first) {
         return Arguments::refused(&text, differs(count));
@@ -114,7 +114,7 @@ fn read_text(text: &str) -> Arguments {
                     },
                 ],
             ) => {
-                return refused(&format!("give the key {name:?} twice"));
+                return refused(&format!("contain the key {name:?} twice"));
             }
             Ok(
                 [
@@ -124,9 +124,9 @@ fn read_text(text: &str) -> Arguments {
                     },
                 ],
             ) => Value::Object(fields.clone()),
-            _ => return refused("are JSON, but no object"),
+            _ => return refused("are JSON, but not an object"),
         },
-        _ => return refused("are JSON, but no object"),
+        _ => return refused("are JSON, but not an object"),
     };
     // Servers parse what is sent back to them, so it must be an object that every parser accepts.
     let plain = count == 1 && serde_json::from_str::<Value>(&text).is_ok_and(|own| own == value);

@@ -561,26 +561,26 @@ impl Draft {
 
     fn refusal(&self, read: &Arguments, doubt: Option<Doubt>) -> Option<String> {
         let why = if doubt == Some(Doubt::Stray) {
-            "the answer has arguments that belong to no call, so that no call of it can be \
-             trusted. Make the calls again, one in each answer"
+            "the answer has arguments that belong to no call, so none of its calls can be \
+             trusted. Repeat the calls, one per answer"
                 .to_owned()
         } else if let Some(other) = self.other_names.iter().find(|name| **name != self.name) {
             let (one, other) = (preview(&self.name, 64), preview(other, 64));
-            format!("the call came under one id for {one} and for {other}. Make it again, once")
+            format!("the call was sent under one id for {one} and for {other}. Repeat it once")
         } else if let Some(name) = &self.twice {
-            format!("its arguments give the key {name:?} twice")
+            format!("its arguments contain the key {name:?} twice")
         } else if read.refused.is_some() {
             return read.refused.clone();
         } else if doubt == Some(Doubt::Mixed) {
-            "it may be a part of another call of the answer. Make the calls again, one in each \
+            "it may be a part of another call of the answer. Repeat the calls, one per \
              answer"
                 .to_owned()
         } else if self.is_blank() && (self.shares_index || doubt == Some(Doubt::Broken)) {
-            "its arguments may have come for another call of the answer. Make the calls again, \
-             one in each answer"
+            "its arguments may belong to another call of the answer. Repeat the calls, \
+             one per answer"
                 .to_owned()
         } else if self.is_blank() && doubt == Some(Doubt::Cut) {
-            "the answer was cut off before its arguments. Make the call again".to_owned()
+            "the answer was cut off before its arguments. Repeat the call".to_owned()
         } else {
             return None;
         };

@@ -66,7 +66,7 @@ impl End {
     pub(in crate::provider) fn check(&self, calls: usize, so_far: &str) -> Result<(), Failure> {
         match &self.calls {
             Some(reason) if calls == 0 => Err(Failure::passing(format!(
-                "the answer ended with the reason {reason:?} and has no call of a tool; {}",
+                "the answer ended with the reason {reason:?} but contains no tool call; {}",
                 shown_so_far(so_far)
             ))),
             _ => Ok(()),
@@ -77,8 +77,8 @@ impl End {
 /// A clause with the text that a failed answer had reached.
 fn shown_so_far(text: &str) -> String {
     match text.trim() {
-        "" => "nothing of its text had come".to_owned(),
-        text => format!("it had come to this: {}", preview(text, SHOWN)),
+        "" => "it had no text yet".to_owned(),
+        text => format!("its text so far: {}", preview(text, SHOWN)),
     }
 }
 
@@ -132,7 +132,7 @@ impl Ends {
         let so_far = || shown_so_far(so_far);
         let Some((meaning, reason)) = self.worst else {
             return Err(Failure::passing(format!(
-                "the answer was cut: it ended without a reason for its end; {}",
+                "the answer was cut: it ended without a finish reason; {}",
                 so_far()
             )));
         };
@@ -143,8 +143,8 @@ impl Ends {
         };
         let (warning, is_cut) = match meaning {
             Meaning::Whole | Meaning::Paused => (None, false),
-            Meaning::Limit => cut("at its limit of tokens (max_tokens)"),
-            Meaning::Window => cut("at the end of the model's window"),
+            Meaning::Limit => cut("at its output token limit (max_tokens)"),
+            Meaning::Window => cut("at the end of the model's context window"),
             Meaning::Refused => {
                 return Err(Failure::lasting(
                     "refused",
@@ -157,7 +157,7 @@ impl Ends {
             }
             Meaning::Broken => {
                 return Err(Failure::passing(format!(
-                    "the answer broke off with the reason {shown:?}; {}",
+                    "the answer ended early with the reason {shown:?}; {}",
                     so_far()
                 )));
             }

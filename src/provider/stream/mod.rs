@@ -34,7 +34,7 @@ use surrogates::joined;
 pub fn strict(text: &str) -> Result<serde_json::Value, String> {
     let mut read = read(text).map_err(|error| error.to_string())?;
     if let Some(name) = read.twice {
-        return Err(format!("the key {name:?} is given twice"));
+        return Err(format!("the key {name:?} occurs twice"));
     }
     settle(&mut read.value);
     Ok(read.value)

@@ -18,7 +18,7 @@ pub(in crate::provider) enum Phase {
 /// Why no call is executed if the answer gives its calls in two versions.
 pub(super) const TWO_VERSIONS: &str = "the answer gives its calls more than once, and not with \
                                        the same tools and arguments each time, so that none of \
-                                       them was made. Make each call again, once";
+                                       them was executed. Repeat each call once";
 
 /// A call before it gets its id in the conversation.
 #[derive(Debug)]

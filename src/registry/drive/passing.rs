@@ -119,7 +119,7 @@ impl Passing {
         };
         if let Err(fault) = self.inner.store.submit_patiently(command).await {
             // The final answer contains the text.
-            tracing::debug!(run = %self.run, %fault, "a piece of an answer was not passed on");
+            tracing::debug!(run = %self.run, %fault, "a partial answer was not forwarded");
         }
     }
 }

@@ -69,7 +69,7 @@ pub(super) fn sealed(
         }
         if linked::delegates(name) || name == "sessions_send" {
             warnings.push(format!(
-                "{name}: values of this run's environment are masked in what was handed on; give \
+                "{name}: values of this run's environment are masked in the text that was passed on; give \
                  the other agent an env of its own if it needs them"
             ));
         }
@@ -103,7 +103,7 @@ pub(super) async fn step(
         Said::Lost => Err(StepOutcome::ToolResult {
             text: format!(
                 "{} was not called and nothing was done: its arguments hold values of the \
-                 environment, and what was sealed of them cannot be opened with the key that the \
+                 environment, and their encrypted form cannot be opened with the key that the \
                  daemon has now (env.key in the state folder, or the credential abide-env-key). \
                  Call it again",
                 step.tool.as_deref().unwrap_or("the tool")

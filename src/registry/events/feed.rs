@@ -211,7 +211,7 @@ async fn catch_up(inner: &Inner, to: i64) -> bool {
             }
             Ok(Part::Expired(oldest)) => inner.feed.skip_to(oldest),
             Err(fault) => {
-                tracing::warn!(%fault, "the event log could not be read; it is tried again");
+                tracing::warn!(%fault, "could not read the event log; will retry");
                 return false;
             }
         }

@@ -143,7 +143,7 @@ impl Registry {
             return Err(Fault::new(
                 Kind::CursorUnknown,
                 format!(
-                    "this is store {}, and the cursor is another's",
+                    "the cursor belongs to another store; this is store {}",
                     inner.store.id()
                 ),
             ));
@@ -157,7 +157,7 @@ impl Registry {
             return Err(Fault::new(
                 Kind::CursorUnknown,
                 format!(
-                    "there is no event {since} yet, the newest is {}: the cursor is another store's",
+                    "there is no event {since}, the newest is {}: the cursor belongs to another store",
                     head.max(last)
                 ),
             ));
@@ -165,7 +165,7 @@ impl Registry {
         if since < oldest {
             return Err(Fault::new(
                 Kind::CursorExpired,
-                format!("events after cursor {since} are not kept any more"),
+                format!("events after cursor {since} have expired"),
             )
             .with("oldest", oldest));
         }
@@ -303,7 +303,7 @@ impl Subscription {
             // again.
             Ok(Part::Expired(_)) => self.lagged("retention.events"),
             Err(fault) => {
-                tracing::warn!(%fault, "the event log could not be read; it is tried again");
+                tracing::warn!(%fault, "could not read the event log; will retry");
                 tokio::time::sleep(AGAIN_AFTER).await;
                 Vec::new()
             }

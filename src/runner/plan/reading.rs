@@ -118,7 +118,7 @@ impl Pool {
 pub(super) fn read(text: &str, pool: &Pool, view: &RunView) -> Result<Plan, String> {
     let written: Written = strict(bare(text))
         .and_then(|plan| serde_json::from_value(plan).map_err(|error| error.to_string()))
-        .map_err(|error| format!("it does not fit the schema: {error}"))?;
+        .map_err(|error| format!("it does not match the schema: {error}"))?;
     if !written.steps.is_empty() {
         let unknown = written
             .steps
@@ -143,10 +143,10 @@ pub(super) fn read(text: &str, pool: &Pool, view: &RunView) -> Result<Plan, Stri
     let Some(candidate) = pool.resolve(named.trim()) else {
         return Err(match named.trim() {
             "" => format!(
-                "requires_delegation is true, and delegate_to names nobody; there are: {list}"
+                "requires_delegation is true, but delegate_to is empty; available agents: {list}"
             ),
             named => format!(
-                "there is no agent {:?} to delegate to; there are: {list}",
+                "there is no agent {:?} to delegate to; available agents: {list}",
                 crate::kernel::text::preview(named, 64)
             ),
         });
@@ -155,7 +155,7 @@ pub(super) fn read(text: &str, pool: &Pool, view: &RunView) -> Result<Plan, Stri
     let what = task.clone().unwrap_or_else(|| asked(view));
     if was_delegated(view, &candidate.id, &what) {
         return Err(format!(
-            "agent {} was given this very task before, and what came of it stands above; do not \
+            "agent {} already got this exact task, and its result is above; do not \
              delegate it again",
             candidate.id
         ));

@@ -53,8 +53,8 @@ pub fn put(context: &mut Context<'_>, new: PutAgent) -> Result<Reply, Fault> {
         (None, true) => {
             let count = agents::count(context.tx, &new.org).map_err(db_fault)?;
             if count >= MAX_AGENTS {
-                return Err(full("stored_agents", MAX_AGENTS, "agents made over RPC")
-                    .hint("delete one that is not needed any more (agents.delete)"));
+                return Err(full("stored_agents", MAX_AGENTS, "agents created over RPC")
+                    .hint("delete one that is no longer needed (agents.delete)"));
             }
             1
         }
@@ -151,7 +151,7 @@ pub fn trust_project(
     if known.is_none() && count >= MAX_TRUSTED {
         return Err(
             full("trusted_projects", MAX_TRUSTED, "projects that are trusted")
-                .hint("take it from one that is not needed any more (trust.revoke)"),
+                .hint("revoke one that is no longer needed (trust.revoke)"),
         );
     }
     let project = TrustedProject {
@@ -181,12 +181,12 @@ fn check_revision(found: &StoredAgent, expected: Option<i64>) -> Result<(), Faul
         Some(expected) if expected != found.revision => Err(Fault::new(
             Kind::Conflict,
             format!(
-                "agent {} has revision {}, not {expected}: somebody changed it. Nothing was \
+                "agent {} has revision {}, not {expected}: it was changed meanwhile. Nothing was \
                  changed",
                 found.name, found.revision
             ),
         )
-        .hint("read it again (agents.get) and make the change anew")
+        .hint("read it again (agents.get) and repeat the change")
         .with("revision", found.revision)),
         _ => Ok(()),
     }
@@ -196,7 +196,7 @@ fn taken(found: &StoredAgent) -> Fault {
     Fault::new(
         Kind::Conflict,
         format!(
-            "agent {} is stored already, at revision {}. Nothing was changed",
+            "agent {} already exists at revision {}. Nothing was changed",
             found.name, found.revision
         ),
     )
@@ -205,13 +205,13 @@ fn taken(found: &StoredAgent) -> Fault {
 }
 
 fn missing(name: &str) -> Fault {
-    Fault::not_found("stored agent", name).hint("make it with agents.create")
+    Fault::not_found("stored agent", name).hint("create it with agents.create")
 }
 
 fn full(limit: &str, value: i64, counts: &str) -> Fault {
     Fault::new(
         Kind::Limit,
-        format!("limit {limit} = {value} reached; what counts: {counts}. Nothing was stored"),
+        format!("limit {limit} = {value} reached; it counts {counts}. Nothing was stored"),
     )
     .with("limit", limit)
     .with("value", value)

@@ -156,19 +156,19 @@ pub fn resolve(context: &mut Context<'_>, said: ResolveApproval) -> Result<Reply
 
 fn over(approval: &Approval) -> Fault {
     let what = match approval.state {
-        ApprovalState::Allowed => "was allowed before",
-        ApprovalState::Denied => "was denied before",
-        ApprovalState::Expired => "has run out as a no",
+        ApprovalState::Allowed => "is already allowed",
+        ApprovalState::Denied => "is already denied",
+        ApprovalState::Expired => "has expired and counts as denied",
         ApprovalState::Closed | ApprovalState::Open => "was closed: its run has ended",
     };
     Fault::new(
         Kind::Conflict,
         format!(
-            "approval {} {what}; what came of it for run {} stays",
+            "approval {} {what}; its result for run {} stays",
             approval.id, approval.run
         ),
     )
-    .hint("say in the session what it should do now: sessions.send or agent.run")
+    .hint("send a message to the session: sessions.send or agent.run")
     .with("state", approval.state.as_str())
     .with("runId", approval.run.to_string())
 }

@@ -94,18 +94,18 @@ pub fn answer(
     }
     if question.state != QuestionState::Open {
         let what = match question.state {
-            QuestionState::Answered => "was answered before",
-            QuestionState::Expired => "has run out as \"no answer\"",
+            QuestionState::Answered => "is already answered",
+            QuestionState::Expired => "has expired without an answer",
             QuestionState::Closed | QuestionState::Open => "was closed: its run has ended",
         };
         return Err(Fault::new(
             Kind::Conflict,
             format!(
-                "question {id} {what}; what was told to run {} stays",
+                "question {id} {what}; the result that run {} got stays",
                 question.run
             ),
         )
-        .hint("say it in the session: sessions.send or agent.run")
+        .hint("send it to the session: sessions.send or agent.run")
         .with("state", question.state.as_str())
         .with("runId", question.run.to_string()));
     }

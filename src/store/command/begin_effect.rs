@@ -16,7 +16,7 @@ pub fn begin(context: &mut Context<'_>, id: RunId, seq: u32, attempt: u32) -> Re
     if run.cancel.is_some() {
         return Err(Fault::new(
             Kind::Conflict,
-            format!("run {id} is being cancelled: no effect begins"),
+            format!("run {id} is being cancelled; no effect may start"),
         ));
     }
     let mut step = open_step(context, id, seq, attempt)?;

@@ -38,7 +38,7 @@ pub fn refuse(context: &mut Context<'_>, org: &str, agent: &Resolved) -> Result<
             ends.iter().take_while(|end| end.failed).count()
         ),
     )
-    .hint("go on without it, or wait")
+    .hint("continue without it, or retry later")
     .with(BREAKER, agent.id.as_str())
     .with(AGENT_NAME, agent.name())
     .with("retryAfterMs", until.since(now)))

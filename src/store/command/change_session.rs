@@ -68,7 +68,7 @@ pub fn patch(context: &mut Context<'_>, patch: PatchSession) -> Result<Reply, Fa
                 session.key, session.ver
             ),
         )
-        .hint("read it again, and change what is there now")
+        .hint("read it again and repeat the change")
         .with("revision", session.ver));
     }
     let mut changed = Vec::new();
@@ -147,7 +147,7 @@ fn already_another(session: Session, expected: i64) -> Result<Reply, Fault> {
             session.key, session.generation
         ),
     )
-    .hint("sessions.get has the generation in force")
+    .hint("sessions.get returns the present generation")
     .with("generation", session.generation))
 }
 

@@ -60,15 +60,15 @@ fn taken(found: &Session, same: bool) -> Fault {
     let fault = Fault::new(
         Kind::Conflict,
         format!(
-            "session {} is there already (agent {}, owner {})",
+            "session {} already exists (agent {}, owner {})",
             found.key, found.agent, found.owner
         ),
     )
     .with("sessionKey", found.key.as_str());
     if same {
-        fault.hint("use it as it is (ifExists: get), or choose another key")
+        fault.hint("use the existing session (ifExists: get), or choose another key")
     } else {
-        fault.hint("choose another key: agent and owner of a session do not change")
+        fault.hint("choose another key: agent and owner of a session cannot change")
     }
 }
 

@@ -35,10 +35,8 @@ pub fn session(
     let agent = &spawn.run.agent.id;
     let own = found.filter(|session| session.parent == Some(parent.id));
     let Some(session) = own else {
-        return Err(
-            Fault::not_found("session that this one has begun by a task", key)
-                .hint("leave session_id away to begin a new one"),
-        );
+        return Err(Fault::not_found("child session of this session", key)
+            .hint("Omit session_id to start a new session."));
     };
     if session.agent != *agent {
         return Err(Fault::new(
@@ -48,7 +46,7 @@ pub fn session(
                 session.agent
             ),
         )
-        .hint("name that agent, or leave session_id away to begin a new session"));
+        .hint("Use that agent, or omit session_id to start a new session."));
     }
     if !runs::live_in(context.tx, session.id)
         .map_err(db_fault)?
@@ -56,9 +54,9 @@ pub fn session(
     {
         return Err(Fault::new(
             Kind::Conflict,
-            format!("session {key} is at work on something else; nothing was created"),
+            format!("session {key} is busy with another run; nothing was created"),
         )
-        .hint("wait until that has ended, or leave session_id away to begin a new session"));
+        .hint("Wait until that run has ended, or omit session_id to start a new session."));
     }
     stop::begin(context, &session, Beginner::Agent)?;
     if sessions::bring_back(context.tx, session.id).map_err(db_fault)? {

@@ -262,7 +262,7 @@ pub fn ack(
             outbox::ack(context.tx, session.id, id, now).map_err(db_fault)?
         else {
             return Err(Fault::not_found("announce", id)
-                .hint("nothing was acknowledged; sessions.inbox lists what can be"));
+                .hint("nothing was acknowledged; sessions.inbox lists the announces"));
         };
         if changed {
             context.emit_announce(

@@ -90,12 +90,12 @@ pub fn provide(context: &mut Context<'_>, given: ProvideEnvironment) -> Result<R
         return Err(Fault::new(
             Kind::Conflict,
             format!(
-                "run {} has ended ({}): it needs nothing any more",
+                "run {} has ended ({}) and needs no values",
                 run.id,
                 run.state.as_str()
             ),
         )
-        .hint("do it again with runs.retry, and give the values to that run"));
+        .hint("retry it with runs.retry and provide the values to the new run"));
     }
     let mut names = run.env.clone();
     let told: Vec<&str> = given.values.iter().map(|one| one.name.as_str()).collect();

@@ -63,7 +63,7 @@ pub fn begin_boot(context: &mut Context<'_>, boot: BootId, pid: u32) -> Result<R
         tracing::warn!(
             ahead_ms,
             is_certain,
-            "the clock is far ahead: nothing ends or is removed by its age"
+            "the clock is far ahead; nothing expires or is removed because of its age"
         );
         context.alert(
             (None, None),

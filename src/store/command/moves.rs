@@ -113,15 +113,18 @@ fn close_steps(context: &mut Context<'_>, run: &Run) -> Result<(), Fault> {
     for mut step in steps::open(context.tx, run.id).map_err(db_fault)? {
         let began = step.effect == Class::Once && step.state == StepState::Started;
         (step.state, step.error) = if began {
-            let why = "the run ended while it was at work: it may have happened";
+            let why =
+                "the run ended while the step was being carried out; its effect may have happened";
             (StepState::Uncertain, Some(why.to_owned()))
         } else {
             let held = step
                 .waits
                 .is_some_and(|wait| wait.kind == WaitKind::Provider);
             let why = match step.error.take().filter(|_| held) {
-                Some(reason) => format!("the run ended while it waited for its provider: {reason}"),
-                None => "the run ended before it had an outcome".to_owned(),
+                Some(reason) => {
+                    format!("the run ended while the step waited for its provider: {reason}")
+                }
+                None => "the run ended before the step had an outcome".to_owned(),
             };
             (StepState::Failed, Some(why))
         };

@@ -281,12 +281,12 @@ pub fn first_answer(tx: &mut dyn Tx, key: &Key) -> Result<Option<Accepted>, Faul
         DbErrorKind::Unreadable(_) => Fault::new(
             Kind::Conflict,
             format!(
-                "idempotency key {:?} was used before, and what it made cannot be read any \
+                "idempotency key {:?} was used before, and its result cannot be read any \
                  more; nothing was created",
                 key.key
             ),
         )
-        .hint("look for it with runs.list; for a fresh request use a fresh key"),
+        .hint("find its run with runs.list; use a new key for a new request"),
         _ => db_fault(fault),
     })?;
     let Some(used) = used else {
@@ -296,17 +296,17 @@ pub fn first_answer(tx: &mut dyn Tx, key: &Key) -> Result<Option<Accepted>, Faul
         return Err(Fault::new(
             Kind::Conflict,
             format!(
-                "idempotency key {:?} was used for another request, which made run {}; nothing \
+                "idempotency key {:?} was used for another request, which created run {}; nothing \
                  was created",
                 key.key, used.run
             ),
         )
-        .hint("use a fresh key for a fresh request")
+        .hint("use a new key for a new request")
         .with("runId", used.run.to_string()));
     }
     serde_json::from_str(&used.answer)
         .map(Some)
-        .map_err(|fault| Fault::internal(format!("a stored answer does not fit: {fault}")))
+        .map_err(|fault| Fault::internal(format!("a stored answer cannot be decoded: {fault}")))
 }
 
 /// Refuses a client-chosen run id that is taken.
@@ -314,9 +314,9 @@ pub fn refuse_taken_id(context: &mut Context<'_>, id: RunId) -> Result<(), Fault
     if runs::get(context.tx, id).map_err(db_fault)?.is_some() {
         return Err(Fault::new(
             Kind::Conflict,
-            format!("run {id} is there already; nothing was created"),
+            format!("run {id} already exists; nothing was created"),
         )
-        .hint("choose a fresh UUID v7, or repeat the call with its idempotency key"));
+        .hint("use a new UUID v7, or repeat the call with its idempotency key"));
     }
     Ok(())
 }

@@ -137,7 +137,7 @@ fn set_aside(
         key,
         reason,
         fate = fate.as_str(),
-        "a row could not be read and was set aside"
+        "a row could not be read and was quarantined"
     );
     note_what_broke(context, table, &row, fate, broken)
 }
@@ -342,11 +342,11 @@ fn interrupt(context: &mut Context<'_>, run: &Run) -> Result<(), Fault> {
     let message = match lost.is_empty() {
         true => format!(
             "rows of this run in the store were damaged; what could be read is kept, the rest is \
-             in quarantine (abide doctor). To do it again: abide retry {id}"
+             in quarantine (abide doctor). To retry: abide retry {id}"
         ),
         false => format!(
-            "the store was damaged and has lost {} of this run, which cannot be carried on \
-             without it; what could be read is kept. To do it again: abide retry {id}",
+            "the store was damaged and has lost {} of this run, which cannot continue \
+             without it; what could be read is kept. To retry: abide retry {id}",
             lost.join(", ")
         ),
     };

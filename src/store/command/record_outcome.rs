@@ -209,7 +209,7 @@ pub fn record(
             warnings.extend(full);
             let told = match kept {
                 0 => told,
-                kept => format!("{told}; {kept} kept in memory"),
+                kept => format!("{told}; {kept} saved to memory"),
             };
             step.result_summary = Some(preview(&told, SUMMARY));
         }
@@ -308,7 +308,7 @@ pub fn open_step(
         return Err(Fault::new(
             Kind::Conflict,
             format!(
-                "step {seq} of run {run} is {} in try {}: an outcome of try {attempt} comes too late",
+                "step {seq} of run {run} is {} in attempt {}: the outcome of attempt {attempt} comes too late",
                 step.state, step.attempts
             ),
         ));

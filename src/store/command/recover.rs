@@ -119,7 +119,7 @@ fn reopen(
             step.message_seq = appended.first().map(|message| message.seq);
             step.state = StepState::Uncertain;
             step.ended_at = Some(context.now.wall);
-            step.error = Some("uncertain: it may have happened".to_owned());
+            step.error = Some("uncertain: the effect may have happened".to_owned());
             steps::update(context.tx, &step).map_err(db_fault)?;
             emit_step(context, run, &step)?;
         }
@@ -130,8 +130,8 @@ fn reopen(
 /// Adds a transcript notice for users: the run has ended because of its age.
 fn closed(context: &mut Context<'_>, run: &Run, why: &str) -> Result<(), Fault> {
     let text = format!(
-        "run {} was closed: {why}. What it had done is kept; to go on, send a message or start \
-         it again",
+        "run {} was closed: {why}. Its work is kept; to continue, send a message or retry \
+         it",
         run.id
     );
     tell(context, run, text)
@@ -148,13 +148,13 @@ fn notice(
     let what = match loss {
         Loss::Killed | Loss::Drained => "the daemon was restarted",
         Loss::Executor => "the task that drove this run was lost",
-        Loss::CutOff => "the daemon drained and waited no longer",
+        Loss::CutOff => "the daemon drained and its timeout passed",
     };
     let then = match holds_still {
-        true => "it holds still until a person has said whether its call has happened",
-        false => "it goes on at its step",
+        true => "it is paused until its waiting step is settled",
+        false => "it continues at its step",
     };
-    let text = format!("{what} while run {} was at work; {then}", run.id);
+    let text = format!("{what} while run {} was running; {then}", run.id);
     tell(context, run, text)
 }
 

@@ -89,13 +89,13 @@ fn full(space: &str, count: i64, most: i64) -> Fault {
         Kind::Limit,
         format!(
             "memory of {space} is full: {count} entries, at most {most} (memory.max_entries). \
-             Nothing more was kept"
+             Nothing more was saved"
         ),
     )
-    .hint("a person can take some out (abide memory delete) or raise memory.max_entries")
+    .hint("an operator can delete some (abide memory delete) or raise memory.max_entries")
     .with("limit", "memory.max_entries")
     .with("value", most)
-    .with("counts", format!("memories in name space {space}"))
+    .with("counts", format!("memories in namespace {space}"))
     .with("free", "memory.delete")
 }
 

@@ -89,12 +89,12 @@ pub fn still_open(what: &str, session: &Session, open: &[Run]) -> Fault {
     Fault::new(
         Kind::Conflict,
         format!(
-            "session {} has {} open runs in it or below; it was not {what}",
+            "session {} and its descendants have {} open runs; it was not {what}",
             session.key,
             open.len()
         ),
     )
-    .hint("wait for them, or cancel them with it (force)")
+    .hint("wait for them, or cancel them as well (force)")
     .with("openRuns", open.len())
     .with("runIds", ids)
 }

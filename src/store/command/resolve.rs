@@ -47,7 +47,7 @@ pub fn resolve(context: &mut Context<'_>, resolve: Resolve) -> Result<Reply, Fau
     }
     let found = steps::by_id(context.tx, run.id, resolve.step).map_err(db_fault)?;
     let mut step = found.ok_or_else(|| {
-        Fault::not_found("step", resolve.step).hint("runs.get names those that need a review")
+        Fault::not_found("step", resolve.step).hint("runs.get lists the steps that need a review")
     })?;
     check(&run, &step)?;
     match resolve.verdict {
@@ -67,8 +67,8 @@ pub fn resolve(context: &mut Context<'_>, resolve: Resolve) -> Result<Reply, Fau
         }
         Verdict::Abort => {
             let message = format!(
-                "the daemon was killed while {} was at work on step {}; {} has looked and ended \
-                 the run: whether it happened stays uncertain",
+                "the daemon was killed while {} carried out step {}; {} reviewed it and ended \
+                 the run: it stays uncertain whether the effect happened",
                 step.tool.as_deref().unwrap_or("its program"),
                 step.seq,
                 resolve.by
@@ -92,14 +92,14 @@ fn check(run: &Run, step: &Step) -> Result<(), Fault> {
     Err(Fault::new(
         Kind::Conflict,
         format!(
-            "step {} of run {} waits for no review: the step is {}, the run {}; nothing was changed",
+            "step {} of run {} does not wait for a review: the step is {}, the run {}; nothing was changed",
             step.seq,
             run.id,
             step.state,
             run.state.as_str()
         ),
     )
-    .hint("runs.get shows how it stands; runs.list {needsReview: true} what waits for a review")
+    .hint("runs.get shows its state; runs.list {needsReview: true} lists the runs that wait for a review")
     .with("stepState", step.state.as_str())
     .with("runState", run.state.as_str()))
 }

@@ -89,12 +89,12 @@ pub fn send(context: &mut Context<'_>, message: SendMessage) -> Result<Reply, Fa
         return Err(Fault::new(
             Kind::Conflict,
             format!(
-                "session {} waits for a reply of this session already: waiting for each other, \
-                 neither would answer. Nothing was sent",
+                "session {} already waits for a reply of this session: if both wait for each other, \
+                 neither can answer. Nothing was sent",
                 target.key
             ),
         )
-        .hint("send without waiting, or end your turn: your final text is the reply it waits for")
+        .hint("Send without waiting, or end your turn: your final text is the reply it waits for.")
         .with("sessionKey", target.key.as_str()));
     }
     let who = match &speaker.by {
@@ -144,11 +144,11 @@ fn speaker(
                 return Err(Fault::new(
                     Kind::Forbidden,
                     format!(
-                        "session {key} belongs to agent {}: only its own runs speak for it",
+                        "session {key} belongs to agent {}: only its own runs may send from it",
                         session.agent
                     ),
                 )
-                .hint("leave from away, or name a session that a client owns"));
+                .hint("omit from, or pass a session that a client owns"));
             }
             Ok(Speaker {
                 by: None,

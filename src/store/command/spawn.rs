@@ -105,7 +105,7 @@ pub fn spawn(context: &mut Context<'_>, mut spawn: Spawn) -> Result<Reply, Fault
                 .map_err(db_fault)?
                 .ok_or_else(|| {
                     Fault::not_found("session", key).hint(
-                        "a parent must exist before it can be told; sessions.create makes one",
+                        "the parent session must exist first; create one with sessions.create",
                     )
                 })?,
         ),
@@ -296,10 +296,7 @@ fn child_session(
 fn fork(spawn: &Spawn, parent: Option<&Session>) -> Result<Option<Fork>, Fault> {
     match (spawn.begins, parent) {
         (Begins::Isolated, _) => Ok(None),
-        (_, None) => Err(Fault::params(
-            "context",
-            "fork needs a parent session whose transcript it begins with",
-        )),
+        (_, None) => Err(Fault::params("context", "fork needs a parent session")),
         (Begins::Fork, Some(parent)) => Ok(Some(Fork {
             of: parent.id,
             generation: parent.generation,
@@ -319,16 +316,16 @@ fn announce_policy(
             None | Some(AnnouncePolicy::None) => Ok((AnnouncePolicy::None, None)),
             Some(policy) => Err(Fault::params(
                 "announce",
-                format!("{policy} needs a parent session to tell"),
+                format!("{policy} needs a parent session to announce to"),
             )
-            .hint("name a parent, or leave announce away")),
+            .hint("pass parent, or omit announce")),
         };
     };
     Ok(match (parent.owner, spawn.announce) {
         (Owner::Client, Some(policy)) if policy.wakes() => (
             AnnouncePolicy::Inbox,
             Some(format!(
-                "announce {policy} became inbox: session {} belongs to a client, nothing runs in it",
+                "announce {policy} became inbox: session {} is owned by a client, so no agent can be woken in it",
                 parent.key
             )),
         ),

@@ -62,20 +62,23 @@ fn takes_steers(context: &mut Context<'_>, run: &Run) -> Result<bool, Fault> {
 
 fn not_in_a_turn(run: &Run) -> Fault {
     let (what, hint) = match (run.state, &run.cancel) {
-        (RunState::Ended(_), _) => ("it has ended", "say it in a new turn: agent.run"),
-        (_, Some(_)) => ("it is being cancelled", "say it in a new turn: agent.run"),
+        (RunState::Ended(_), _) => ("it has ended", "send it in a new turn: agent.run"),
+        (_, Some(_)) => ("it is being cancelled", "send it in a new turn: agent.run"),
         (RunState::Queued, _) => (
             "its turn has not begun",
-            "steer it once it runs, or say it in a turn of its own: agent.run",
+            "steer it once it runs, or send it as a new turn: agent.run",
         ),
         _ => (
-            "its turn is over and it waits for its children",
-            "say it in a turn of its own: agent.run",
+            "its turn has ended and it waits for its children",
+            "send it as a new turn: agent.run",
         ),
     };
     Fault::new(
         Kind::Conflict,
-        format!("run {} is in no turn: {what}; nothing was said", run.id),
+        format!(
+            "run {} has no turn under way: {what}; nothing was sent",
+            run.id
+        ),
     )
     .hint(hint)
     .with("state", run.state.as_str())

@@ -26,20 +26,24 @@ pub fn retry(
     let (_, entry) = find(context, org, id)?;
     let target = sessions::by_id(context.tx, entry.target).map_err(db_fault)?;
     match (entry.state.as_str(), target) {
-        ("dismissed", _) => Err(refused(id, "it was dismissed", "its result: runs.get")),
+        ("dismissed", _) => Err(refused(
+            id,
+            "it was dismissed",
+            "read its result with runs.get",
+        )),
         (_, None) => Err(refused(
             id,
-            "the session that asked for it is gone",
-            "its result: runs.get; runs.dismiss_announce takes it off the list",
+            "the session that requested it was deleted",
+            "read its result with runs.get; remove it from the list with runs.dismiss_announce",
         )),
         ("delivered", Some(_)) if entry.via.is_some() => Err(refused(
             id,
-            "its requester has it as the outcome of a tool call",
+            "its requester got it as the result of a tool call",
             "nothing is missing",
         )),
         ("delivered", Some(target)) if target.owner == Owner::Client => Err(refused(
             id,
-            "it stands in the inbox of a client, where nothing runs",
+            "it is in the inbox of a client, where no agent can be woken",
             "read it there: sessions.inbox",
         )),
         ("delivered", Some(target)) => {
@@ -63,7 +67,7 @@ pub fn dismiss(context: &mut Context<'_>, org: &str, id: RunId) -> Result<Reply,
         "dismissed" => Ok(Reply::Done),
         "delivered" => Err(refused(
             id,
-            "it was told already",
+            "it is already delivered",
             "an inbox is cleared with sessions.ack",
         )),
         _ => {
@@ -100,7 +104,7 @@ fn find(context: &mut Context<'_>, org: &str, id: RunId) -> Result<(Run, Entry),
         }
         None => Err(refused(
             id,
-            "nobody is told of its end",
+            "its end is not announced",
             "its result: runs.get",
         )),
     }
@@ -109,7 +113,7 @@ fn find(context: &mut Context<'_>, org: &str, id: RunId) -> Result<(Run, Entry),
 fn refused(id: RunId, why: &str, hint: &str) -> Fault {
     Fault::new(
         Kind::Conflict,
-        format!("the announce of run {id} stays as it is: {why}"),
+        format!("the announce of run {id} was not changed: {why}"),
     )
     .hint(hint)
 }

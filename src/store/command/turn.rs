@@ -67,7 +67,7 @@ pub fn run_turn(context: &mut Context<'_>, turn: RunTurn) -> Result<Reply, Fault
         return Err(Fault::new(
             Kind::Conflict,
             format!(
-                "session {} belongs to a client: nothing runs in it",
+                "session {} is owned by a client: no agent runs in it",
                 session.key
             ),
         )
@@ -81,7 +81,7 @@ pub fn run_turn(context: &mut Context<'_>, turn: RunTurn) -> Result<Reply, Fault
                 session.key, session.agent, turn.run.agent.id
             ),
         )
-        .hint("leave the agent away, or use another session"));
+        .hint("omit the agent, or use another session"));
     }
     let waiting = runs::count_waiting_turns(context.tx, session.id).map_err(db_fault)?;
     check_queued_turns(&context.settings.limits, waiting)?;

@@ -63,7 +63,7 @@ pub fn acting(context: &mut Context<'_>, by: StepRef) -> Result<(Run, Step), Fau
     if run.cancel.is_some() || run.state.is_terminal() {
         return Err(Fault::new(
             Kind::Conflict,
-            format!("run {} is ending: nothing begins", run.id),
+            format!("run {} is ending; no step may act", run.id),
         ));
     }
     let step = open_step(context, by.run, by.step, by.attempt)?;
@@ -310,8 +310,8 @@ pub fn wait_for(context: &mut Context<'_>, wait: WaitFor) -> Result<Reply, Fault
         let found = runs::get(context.tx, *id).map_err(db_fault)?;
         let own = found.is_some_and(|found| is_asked_for_by(&found, run.session));
         if !own {
-            return Err(Fault::not_found("run of this session", id)
-                .hint("only runs that this session has spawned can be waited for"));
+            return Err(Fault::not_found("run spawned by this session", id)
+                .hint("Wait only for runs that this session has spawned."));
         }
     }
     let kind = if wait.any {

@@ -32,10 +32,7 @@ pub fn supersede(context: &mut Context<'_>, run: &Run, step: &Step) -> Result<()
     let request = CancelRequest {
         by: SUPERSEDED.to_owned(),
         at: context.now.wall,
-        reason: Some(format!(
-            "run {} has seen the announces that it was for",
-            run.id
-        )),
+        reason: Some(format!("run {} has already seen the announces", run.id)),
         inherited: false,
         by_person: false,
     };

@@ -348,13 +348,19 @@ fn a_row_that_refers_to_nothing_is_found_and_seen_to() {
     db.batch("PRAGMA foreign_keys = 0; DELETE FROM runs WHERE seq = (SELECT min(seq) FROM runs)")
         .unwrap();
     let found = db.check(None, 10).unwrap();
-    assert!(found[0].contains("refers to a row of runs"), "{found:?}");
+    assert!(
+        found[0].contains("refers to a missing row of runs"),
+        "{found:?}"
+    );
     assert_eq!(db.checkpoint_truncate(), Ok(true));
     drop(db);
     files::mark_suspect(&path, "a test");
     let opened = Store::open(options(folder.path())).unwrap();
     let report = opened.salvaged.clone().unwrap();
-    assert!(report.why.contains("refers to a row of runs"), "{report:?}");
+    assert!(
+        report.why.contains("refers to a missing row of runs"),
+        "{report:?}"
+    );
     let faults = "SELECT count(*) FROM pragma_foreign_key_check";
     let left = opened.store.read_now(|tx| number(tx, faults, &[]));
     assert_eq!(left, Ok(0));
@@ -397,7 +403,7 @@ fn a_run_whose_restrictions_are_lost_may_do_nothing() {
         Some(bundles::lost())
     );
     let lost = store.read_now(|tx| consistency::lost_of(tx, bound));
-    assert_eq!(lost.unwrap(), ["what it may do at most"]);
+    assert_eq!(lost.unwrap(), ["its permission bundle"]);
     let unsettled = store.read_now(read::unsettled).unwrap().unwrap();
     assert_eq!(unsettled.broken, [bound]);
     let above = store

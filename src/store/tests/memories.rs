@@ -114,7 +114,7 @@ pub fn what_a_summary_keeps_stands_with_it_and_a_full_memory_ends_no_turn(mut be
     let done = after(shorten(&mut bench, 1, &["one", "one", "two"]));
     assert_eq!(
         done.steps[0].result_summary.as_deref(),
-        Some("shorter; 2 kept in memory")
+        Some("shorter; 2 saved to memory")
     );
     assert!(
         shorten(&mut bench, 1, &["three"]).is_err(),

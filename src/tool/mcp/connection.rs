@@ -121,7 +121,7 @@ impl Connection {
             return Ok(List::default());
         }
         let listed = list(self.client.peer()).await;
-        listed.map_err(|fault| format!("it does not list its tools: {}", said(&fault)))
+        listed.map_err(|fault| format!("listing its tools failed: {}", said(&fault)))
     }
 
     /// Subscribes to changes of the tools.
@@ -138,7 +138,9 @@ impl Connection {
             let filter = SubscriptionFilter::builder().tools_list_changed().build();
             match self.client.peer().listen(filter).await {
                 Ok(open) => subscription = Some(open),
-                Err(fault) => tracing::debug!(%fault, "a tool server does not tell of changes"),
+                Err(fault) => {
+                    tracing::debug!(%fault, "a tool server refused the subscription to tool changes")
+                }
             }
         }
         Changes {
@@ -172,8 +174,8 @@ impl Connection {
                 () = tokio::time::sleep(limit) => {
                     let limit = humantime::format_duration(limit);
                     return Err(format!(
-                        "there was neither an answer nor progress for {limit} (call_timeout); the \
-                         server was told to stop, and whether it has done the work is not known"
+                        "there was no answer and no progress for {limit} (call_timeout); the \
+                         call was cancelled, and it is unknown whether it took effect"
                     ));
                 }
             }
@@ -274,7 +276,7 @@ fn said(fault: &ServiceError) -> String {
     match fault {
         ServiceError::McpError(error) => {
             format!(
-                "the server refused it: {} ({})",
+                "the server refused the request: {} ({})",
                 preview(&error.message, SAID),
                 error.code.0
             )

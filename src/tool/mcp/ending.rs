@@ -46,14 +46,16 @@ pub(super) fn badly_closed(ended: &ServiceEnd, was_asked: bool) -> Option<String
     if !ended.left.is_empty() {
         let pids: Vec<String> = ended.left.iter().map(u32::to_string).collect();
         return Some(format!(
-            "it could not be ended: of its processes {} are left",
+            "it could not be ended: its processes {} are still running",
             pids.join(", ")
         ));
     }
     ended
         .ending
         .is_some_and(|ending| was_asked && ending.is_killed())
-        .then(|| "it did not end when it was asked to (process.grace), and was killed".to_owned())
+        .then(|| {
+            "it did not end within process.grace after it was asked to, and was killed".to_owned()
+        })
 }
 
 /// Adds the last stderr output to the reason of an end.

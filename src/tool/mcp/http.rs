@@ -55,9 +55,11 @@ fn put(
     name: &str,
     value: &str,
 ) -> Result<(), String> {
-    let header = name.parse().map_err(|_| format!("{name:?} is no header"))?;
+    let header = name
+        .parse()
+        .map_err(|_| format!("{name:?} is not a valid header name"))?;
     let mut value = HeaderValue::from_str(value)
-        .map_err(|_| format!("what is to be header {name} has characters that none can have"))?;
+        .map_err(|_| format!("the value of header {name} has invalid characters"))?;
     value.set_sensitive(true);
     headers.insert(header, value);
     Ok(())
@@ -68,7 +70,7 @@ fn variable(name: &str) -> Result<String, String> {
         Ok(value) if !value.trim().is_empty() => Ok(value.trim().to_owned()),
         Ok(_) => Err(format!("variable {name} (auth) is empty")),
         Err(_) => Err(format!(
-            "variable {name} (auth) is not set where the daemon was started"
+            "variable {name} (auth) is not set in the daemon's environment"
         )),
     }
 }

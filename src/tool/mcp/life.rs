@@ -56,7 +56,7 @@ impl Server {
                 break;
             }
             let why = start.why.as_deref().unwrap_or_default();
-            tracing::info!(server = %self.name, why, ?handshake, "a tool server was not ready by this greeting");
+            tracing::info!(server = %self.name, why, ?handshake, "the handshake with a tool server failed");
         }
         let Start {
             greeting,
@@ -162,7 +162,7 @@ impl Server {
         let opened = tokio::select! {
             opened = tokio::time::timeout(limit, opening) => opened,
             ending = ended(program) => {
-                let why = format!("it ended at its start, {}", words(ending));
+                let why = format!("it ended during its start, {}", words(ending));
                 return (Greeting::Failed, Some(why));
             }
             () = self.stop.cancelled() => return (Greeting::None, None),
@@ -170,7 +170,7 @@ impl Server {
         let (connection, at_once, list) = match opened {
             Ok(Ok(opened)) => opened,
             Ok(Err(why)) => {
-                let why = or_ended(program, "it ended at its start", why).await;
+                let why = or_ended(program, "it ended during its start", why).await;
                 return (Greeting::Failed, Some(why));
             }
             Err(_) => {
@@ -239,7 +239,7 @@ impl Server {
                 Ok(Ok(list)) => self.take(offer(&self.name, self.is_local(), list)).await,
                 Ok(Err(why)) => self.show(|view| view.last_error = Some(why.clone())),
                 Err(_) => self.show(|view| {
-                    view.last_error = Some("it did not list its changed tools in time".to_owned());
+                    view.last_error = Some("listing its changed tools timed out".to_owned());
                 }),
             }
             tokio::time::sleep(pause).await;

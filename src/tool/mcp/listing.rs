@@ -102,7 +102,7 @@ impl List {
         let tools = match page.get_mut("tools").map(Value::take) {
             Some(Value::Array(tools)) => tools,
             _ => {
-                self.stop("an answer of the server is no list of tools".to_owned());
+                self.stop("an answer of the server is not a list of tools".to_owned());
                 return None;
             }
         };
@@ -126,12 +126,12 @@ impl List {
             .as_str()
             .filter(|next| !next.is_empty())?;
         if next.len() > CURSOR {
-            self.stop(format!("the mark of a page has more than {CURSOR} bytes"));
+            self.stop(format!("a page cursor has more than {CURSOR} bytes"));
             return None;
         }
         if !self.seen.insert(next.to_owned()) {
             self.stop(format!(
-                "the server gives page {} again",
+                "the server returned page {} again",
                 preview(&format!("{next:?}"), 80)
             ));
             return None;
@@ -142,7 +142,7 @@ impl List {
     fn stop(&mut self, why: String) {
         self.skipped.push(Skipped {
             tool: REST.to_owned(),
-            reason: format!("the list of tools was not read to its end: {why}"),
+            reason: format!("the list of tools was not read completely: {why}"),
         });
     }
 }
@@ -155,7 +155,7 @@ fn read(mut tool: Value, number: usize) -> Result<Listed, Skipped> {
     };
     if !tool.is_object() {
         let name = format!("(number {number})");
-        return Err(skipped(name, "it is no JSON object"));
+        return Err(skipped(name, "it is not a JSON object"));
     }
     let Some(name) = tool["name"].as_str().map(str::to_owned) else {
         let name = format!("(number {number})");

@@ -57,11 +57,11 @@ pub(super) fn offer(server: &str, local: bool, list: List) -> Offer {
             [tool] => {
                 bytes += tool.description.len() + tool.parameters.to_string().len();
                 if offered.len() == MOST_TOOLS {
-                    format!("a server has at most {MOST_TOOLS} tools here")
+                    format!("the limit of {MOST_TOOLS} tools per server is reached")
                 } else if bytes > MOST_BYTES {
                     format!(
-                        "the descriptions and schemas of a server's tools have at most \
-                         {MOST_BYTES} bytes together here"
+                        "the descriptions and schemas of a server's tools together exceed \
+                         {MOST_BYTES} bytes"
                     )
                 } else {
                     offered.append(&mut same);
@@ -71,7 +71,7 @@ pub(super) fn offer(server: &str, local: bool, list: List) -> Offer {
             same => {
                 let names = same.iter().map(|tool| format!("{:?}", tool.served.tool));
                 format!(
-                    "{} of server {server} would have one name, and a model could not tell them \
+                    "{} of server {server} would have the same name, and a model could not tell them \
                      apart: none of them is offered",
                     names.collect::<Vec<_>>().join(" and ")
                 )
@@ -100,7 +100,7 @@ fn once_each(tools: Vec<Listed>, skipped: &mut Vec<Skipped>) -> Vec<Listed> {
             }
             Some(&at) if all[at] == tool => {}
             Some(_) => skipped.push(Skipped {
-                reason: "the server lists it twice; the first one counts".to_owned(),
+                reason: "the server lists it twice; the first one is used".to_owned(),
                 tool: tool.name,
             }),
         }
@@ -118,7 +118,7 @@ fn named(mut skipped: Vec<Skipped>) -> Vec<Skipped> {
         skipped.truncate(MOST_NAMED);
         skipped.push(Skipped {
             tool: format!("({more} more)"),
-            reason: "they are not named one by one".to_owned(),
+            reason: "only the first ones are named".to_owned(),
         });
     }
     skipped

@@ -54,7 +54,7 @@ impl Server {
             )
         };
         if count == NOISY {
-            tracing::warn!(server = %self.name, "a tool server writes much that is no message");
+            tracing::warn!(server = %self.name, "a tool server writes many lines that are not messages");
         }
         // Later updates are throttled, so that an endless stream does not keep observers busy.
         if count > NOISY && !count.is_power_of_two() {

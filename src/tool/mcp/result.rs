@@ -16,7 +16,7 @@ pub(super) fn told(result: CallToolResult) -> ToolOutput {
         parts.push(structured.to_string());
     }
     let text = match parts.is_empty() {
-        true => "done; the tool says nothing".to_owned(),
+        true => "done; the tool returned no content".to_owned(),
         false => parts.join("\n"),
     };
     ToolOutput {
@@ -49,13 +49,13 @@ fn part(block: &ContentBlock) -> String {
                 let kind = mime_type.as_deref().unwrap_or("binary");
                 format!("[resource {uri}, {kind}, {} bytes: not shown]", bytes(blob))
             }
-            _ => "[a resource of a kind that is not known here]".to_owned(),
+            _ => "[a resource of an unknown kind]".to_owned(),
         },
         ContentBlock::ResourceLink(link) => {
             let about = link.description.as_deref().unwrap_or_default();
             format!("[link to resource {} ({}) {about}]", link.uri, link.name)
         }
-        _ => "[content of a kind that is not known here]".to_owned(),
+        _ => "[content of an unknown kind]".to_owned(),
     }
 }
 

@@ -48,7 +48,7 @@ pub(super) fn arguments(schema: &Value) -> Result<Arguments, String> {
         Value::Null | Value::Bool(true) => Map::new(),
         // Some languages encode an object without fields as an empty array.
         Value::Array(items) if items.is_empty() => Map::new(),
-        _ => return Err("the schema of its arguments is no JSON object".to_owned()),
+        _ => return Err("the schema of its arguments is not a JSON object".to_owned()),
     };
     let mut top = parts.fields(top, 0);
     if parts.left == 0 {
@@ -87,7 +87,7 @@ fn within_limit(schema: &Value, limit: usize) -> Result<(), String> {
     let size = schema.to_string().len();
     match size > limit {
         true => Err(format!(
-            "the schema of its arguments has {size} bytes; at most {SCHEMA_LIMIT} are taken"
+            "the schema of its arguments has {size} bytes; the maximum is {SCHEMA_LIMIT}"
         )),
         false => Ok(()),
     }
@@ -199,7 +199,7 @@ impl Parts<'_> {
             let found = self.resolve(&reference);
             let Some(Value::Object(found)) = found.cloned() else {
                 return Err(format!(
-                    "its schema is at {reference}, which cannot be resolved"
+                    "its schema refers to {reference}, which cannot be resolved"
                 ));
             };
             let found = self.flat(found, depth + 1)?;
@@ -207,7 +207,7 @@ impl Parts<'_> {
         }
         if kinds(schema.get("type")).is_some_and(|kinds| !kinds.contains(&"object")) {
             return Err(format!(
-                "its arguments would be of type {}, and those of a tool are an object",
+                "its arguments are of type {}, but must be an object",
                 schema["type"]
             ));
         }

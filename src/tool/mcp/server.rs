@@ -279,7 +279,7 @@ impl Server {
             tools: serde_json::to_string(&kept).unwrap_or_default(),
         };
         if let Err(fault) = rows.keep_server(known).await {
-            tracing::warn!(%fault, server = %self.name, "the tools of a server were not kept");
+            tracing::warn!(%fault, server = %self.name, "the tools of a server were not stored");
         }
     }
 
@@ -326,7 +326,7 @@ impl Server {
         );
         let service = program.insert(service.map_err(|why| format!("it was not started: {why}"))?);
         let (Some(input), Some(output)) = (service.input.take(), service.output.take()) else {
-            return Err("its pipes are gone".to_owned());
+            return Err("its pipes are not available".to_owned());
         };
         let noisy = Arc::downgrade(self);
         let noise = move |line: String| {

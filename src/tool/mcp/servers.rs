@@ -258,7 +258,7 @@ impl Servers {
         let rows = self.shared.options.rows.as_ref();
         let known = rows.map_or(Ok(Vec::new()), |rows| rows.known_servers());
         known.unwrap_or_else(|fault| {
-            tracing::warn!(%fault, "what tool servers offered before cannot be read");
+            tracing::warn!(%fault, "the stored tools of tool servers cannot be read");
             Vec::new()
         })
     }

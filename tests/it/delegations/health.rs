@@ -40,13 +40,9 @@ fn c1_subagent_lifecycle_healthcheck() {
         (
             "skilless",
             "tools: [skill]\nskills: [nowhere]",
-            "skill nowhere is not to be had",
+            "skill nowhere is missing",
         ),
-        (
-            "serverless",
-            "mcp_servers: [nowhere]",
-            "no MCP server nowhere",
-        ),
+        ("serverless", "mcp_servers: [nowhere]", "MCP server nowhere"),
         (
             "programless",
             "runner: command\ncommand: {argv: [no-such-program]}",

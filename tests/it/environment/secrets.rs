@@ -201,7 +201,7 @@ fn what_a_provider_says_in_a_refusal_has_no_secret_anywhere_also_after_a_kill() 
         client.quiet().await;
         assert_eq!(daemon.stop().await, 0);
         assert_eq!(server.requests().len(), 4);
-        assert!(place.log().contains("a model call has failed"));
+        assert!(place.log().contains("an attempt of a model call failed"));
         let parts = [parts(secret), parts(key)].concat();
         let said: Vec<Value> = vec![ended, steps];
         for one in &said {

@@ -286,8 +286,11 @@ impl Step {
     /// Did its run end before it had an outcome of its own?
     pub(crate) fn was_cut_off(&self) -> bool {
         let error = self.error.as_deref();
-        error == Some("the run ended before it had an outcome")
-            || error == Some("the run ended while it was at work: it may have happened")
+        error == Some("the run ended before the step had an outcome")
+            || error
+                == Some(
+                    "the run ended while the step was being carried out; its effect may have happened",
+                )
     }
 
     /// Has it an outcome of its own?

@@ -125,7 +125,7 @@ impl Terminal {
             assert!(clock.monotonic() - began < PATIENCE, "not seen:\n{seen}");
             match self.written.recv_timeout(PATIENCE) {
                 Ok(bytes) => self.take(&bytes),
-                Err(why) => panic!("it does not look like that ({why}):\n{seen}"),
+                Err(why) => panic!("the screen never matched ({why}):\n{seen}"),
             }
         }
     }

@@ -7,7 +7,10 @@ use crate::harness::Book;
 /// end of its run. With `finished` none is carried any more.
 pub(super) fn environments_are_whole(book: &Book, finished: bool) {
     for run in &book.sealed {
-        assert!(!book.runs[run].ended, "kept beyond the end of {run}");
+        assert!(
+            !book.runs[run].ended,
+            "sealed values kept after the end of {run}"
+        );
     }
     if finished {
         assert!(book.applied.is_empty(), "carried: {:?}", book.applied);

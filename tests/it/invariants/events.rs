@@ -9,10 +9,7 @@ use crate::harness::{Book, Event, Run};
 /// Cursors come from the stored counter.
 pub(super) fn log_is_in_order(book: &Book) {
     let last = book.events.keys().next_back().copied().unwrap_or(0);
-    assert!(
-        last <= book.counter,
-        "a cursor that would be given out again"
-    );
+    assert!(last <= book.counter, "a cursor above the stored counter");
 }
 
 /// The ids that events of a kind carry beside their data, so that whoever asks for a session or a
@@ -122,7 +119,7 @@ pub(super) fn each_move_is_told_once(book: &Book) {
             .collect();
         let told_of = book.transcript(&session.id).filter(|entry| !entry.silent);
         let expected: Vec<i64> = told_of.map(|entry| entry.seq).collect();
-        assert_eq!(seqs, expected, "messages told of in {}", session.key);
+        assert_eq!(seqs, expected, "message events of {}", session.key);
     }
     let by_run = book.events_by_run();
     for run in book.runs.values() {

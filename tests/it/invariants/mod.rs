@@ -91,11 +91,7 @@ fn once<T: Ord + std::fmt::Debug + Clone>(
     let before = items.len();
     let mut unique = items.clone();
     unique.dedup();
-    assert_eq!(
-        unique.len(),
-        before,
-        "{what}: something is there twice: {items:?}"
-    );
+    assert_eq!(unique.len(), before, "{what}: duplicate items: {items:?}");
     items
 }
 
@@ -103,7 +99,7 @@ fn once<T: Ord + std::fmt::Debug + Clone>(
 fn gap_free(what: &str, numbers: impl IntoIterator<Item = i64>) -> i64 {
     let mut last = 0;
     for number in numbers {
-        assert_eq!(number, last + 1, "{what}: a gap, or one too many");
+        assert_eq!(number, last + 1, "{what}: a gap or a duplicate");
         last = number;
     }
     last

@@ -133,7 +133,7 @@ pub(super) fn finished_steps_never_ran_again(
     for (call, times) in asked {
         let steps = steps
             .get(call)
-            .unwrap_or_else(|| panic!("{call:?} was asked by no step"));
+            .unwrap_or_else(|| panic!("{call:?} has no step"));
         let tries: i64 = steps.iter().map(|step| step.attempts).sum();
         assert!(
             *times <= usize::try_from(tries).unwrap(),

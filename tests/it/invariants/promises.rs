@@ -17,7 +17,7 @@ pub(super) fn accepted_is_kept(book: &Book, history: &History) {
             continue;
         };
         let [(_, run, _)] = made[..] else {
-            panic!("accepted and gone: {}", promise.params);
+            panic!("accepted, but its run is missing: {}", promise.params);
         };
         assert_eq!(answer["runId"], run.as_str(), "{}", promise.params);
         let session = answer
@@ -33,7 +33,7 @@ pub(super) fn accepted_is_kept(book: &Book, history: &History) {
             .audit
             .iter()
             .any(|(_, object, outcome)| object.as_deref() == Some(run.as_str()) && outcome == "ok");
-        assert!(told, "nobody is said to have made run {run}");
+        assert!(told, "no audit row for the creation of run {run}");
     }
     // Nothing runs that nobody asked for: each run has its call or its step, or is a wake run
     // or a later turn of an exchange.
@@ -44,7 +44,10 @@ pub(super) fn accepted_is_kept(book: &Book, history: &History) {
         .filter(|run| book.sends.get(&run.id).is_none_or(|sent| sent.turn == 0))
         .count();
     let made = book.keys.len() + book.step_keys.len();
-    assert_eq!(called, made, "runs that no call and no step made");
+    assert_eq!(
+        called, made,
+        "runs without a call or step that created them"
+    );
     assert!(
         book.keys.len() <= history.promises.len(),
         "a call made two runs"
@@ -55,14 +58,18 @@ pub(super) fn accepted_is_kept(book: &Book, history: &History) {
             .values()
             .find(|notice| notice.announce == *announce)
             .unwrap();
-        assert!(notice.acked, "an acknowledgement is gone: {notice:?}");
+        assert!(notice.acked, "a lost acknowledgement: {notice:?}");
     }
     for (id, told) in &history.ends {
         let Some(run) = book.runs.get(id) else {
             assert!(book.expired.contains(id), "gone: {told}");
             continue;
         };
-        assert_eq!(told["state"], run.state.as_str(), "told otherwise: {run:?}");
+        assert_eq!(
+            told["state"],
+            run.state.as_str(),
+            "the client got another state: {run:?}"
+        );
         assert_eq!(
             told["result"].as_str(),
             run.result.as_deref(),

@@ -91,12 +91,12 @@ pub(super) fn runs_are_whole(book: &Book) {
         assert_eq!(run.ended, is_terminal(&run.state), "{run:?}");
         assert!(run.started || !run.ended || run.state != "ok", "{run:?}");
         let Some(session) = book.sessions.get(&run.session) else {
-            assert!(run.ended, "at work in a session that is gone: {run:?}");
+            assert!(run.ended, "open run in a deleted session: {run:?}");
             continue;
         };
         assert_eq!(
             session.owner, "agent",
-            "nothing runs in a client's session: {run:?}"
+            "a run in a client's session: {run:?}"
         );
         let root_is_known =
             book.runs.contains_key(&run.root_run) || book.expired.contains(&run.root_run);
@@ -174,18 +174,21 @@ pub(super) fn announces_are_whole(book: &Book) {
             "delivered" if notice.via.as_deref() == Some("tool") => {
                 assert!(
                     message.is_none(),
-                    "told as a tool's outcome and again: {run:?}"
+                    "delivered as a tool result and as an announce: {run:?}"
                 );
                 let entry = book.entry(&notice.target, notice.message_seq.unwrap());
                 assert_eq!(entry.kind, "tool_result", "{run:?}");
                 assert!(entry.content.to_string().contains(&run.id), "{entry:?}");
             }
-            "pending" => assert!(message.is_none(), "told and still pending: {run:?}"),
+            "pending" => assert!(message.is_none(), "delivered and still pending: {run:?}"),
             "delivered" if !book.sessions.contains_key(&notice.target) => {}
-            "dismissed" => assert!(message.is_none(), "told and dismissed: {run:?}"),
+            "dismissed" => assert!(message.is_none(), "delivered and dismissed: {run:?}"),
             "undelivered" => {
                 let is_gone = !book.sessions.contains_key(&notice.target);
-                assert!(is_gone || message.is_none(), "told and held: {run:?}");
+                assert!(
+                    is_gone || message.is_none(),
+                    "delivered and marked undelivered: {run:?}"
+                );
             }
             "delivered" => {
                 let message = message.unwrap_or_else(|| panic!("never told: {run:?}"));
@@ -198,16 +201,13 @@ pub(super) fn announces_are_whole(book: &Book) {
         !book.expired.contains(message.run.as_ref().unwrap())
             && book.sessions.contains_key(&message.session)
     });
-    assert!(
-        told.is_empty(),
-        "announces that no outbox row knows: {told:?}"
-    );
+    assert!(told.is_empty(), "announces without an outbox row: {told:?}");
 }
 
 fn announce_says_how_it_ended(message: &Message, notice: &Notice, run: &Run) {
     assert_eq!(
         message.session, notice.target,
-        "told to somebody else: {run:?}"
+        "announced to the wrong session: {run:?}"
     );
     assert_eq!(Some(message.seq), notice.message_seq, "{run:?}");
     assert_eq!(message.run.as_ref(), Some(&run.id), "{message:?}");
@@ -255,7 +255,10 @@ pub(super) fn nobody_is_forgotten_while_settling(book: &Book) {
             .sends
             .values()
             .any(|sent| sent.asker.as_ref() == Some(&run.session) && sent.state != "done");
-        assert!(children || news || replies, "settling for ever: {run:?}");
+        assert!(
+            children || news || replies,
+            "settling without anything to wait for: {run:?}"
+        );
     }
 }
 
@@ -278,7 +281,10 @@ pub(super) fn steps_are_whole(book: &Book) {
     for step in book.steps.values() {
         assert!(step.attempts >= 1, "{step:?}");
         let run = &book.runs[&step.run];
-        assert!(!step.is_open() || !run.ended, "open for ever: {step:?}");
+        assert!(
+            !step.is_open() || !run.ended,
+            "open step of an ended run: {step:?}"
+        );
         assert!(
             !step.was_cut_off() || run.ended && run.state != "ok",
             "{step:?}"
@@ -332,14 +338,14 @@ pub(super) fn everything_has_ended(book: &Book) {
             .any(|other| other.session == notice.target && other.state == "cancelled");
         assert!(
             seen || was_cancelled,
-            "nobody was woken for {:?}",
+            "no turn has seen the announce of {:?}",
             book.runs[run]
         );
     }
     assert_eq!(
         book.boots.last(),
         Some(&true),
-        "the last life ended cleanly"
+        "the last boot must have ended cleanly"
     );
 }
 

@@ -22,22 +22,19 @@ const WRONGS: &[Wrong] = &[
         let other = book.runs[&run].session.clone();
         book.outbox.get_mut(&run).unwrap().target = other;
     }),
-    (
-        "a report counts as delivered and is not there",
-        |book, _| {
-            let run = told(book);
-            let notice = book.outbox[&run].clone();
-            let entry = book
-                .messages
-                .get_mut(&(notice.target, notice.message_seq.unwrap()));
-            entry.unwrap().announce = None;
-        },
-    ),
+    ("a report is marked delivered but missing", |book, _| {
+        let run = told(book);
+        let notice = book.outbox[&run].clone();
+        let entry = book
+            .messages
+            .get_mut(&(notice.target, notice.message_seq.unwrap()));
+        entry.unwrap().announce = None;
+    }),
     ("a report waits for ever", |book, _| {
         let run = told(book);
         book.outbox.get_mut(&run).unwrap().state = "pending".to_owned();
     }),
-    ("an end that nobody is told of", |book, _| {
+    ("an end without its announce", |book, _| {
         let run = told(book);
         book.outbox.remove(&run);
     }),
@@ -45,7 +42,7 @@ const WRONGS: &[Wrong] = &[
         let run = told(book);
         book.runs.remove(&run);
     }),
-    ("a run that nobody asked for", |book, _| {
+    ("a run without a cause", |book, _| {
         let mut twin = book.runs[&told(book)].clone();
         twin.id = "01936f0e-0000-7000-8000-000000000001".to_owned();
         twin.seq += 100_000;
@@ -62,11 +59,11 @@ const WRONGS: &[Wrong] = &[
         let run = told(book);
         book.runs.get_mut(&run).unwrap().state = "interrupted".to_owned();
     }),
-    ("an end is told twice", |book, _| {
+    ("an end has two events", |book, _| {
         let again = event(book, "run.ended");
         insert(book, again);
     }),
-    ("an end is not told", |book, _| {
+    ("an end has no event", |book, _| {
         let cursor = event(book, "run.ended").cursor;
         book.events.remove(&cursor);
     }),
@@ -76,7 +73,7 @@ const WRONGS: &[Wrong] = &[
         start.cursor = 0;
         insert(book, start);
     }),
-    ("a tool's outcome is told twice", |book, _| {
+    ("a tool's outcome has two events", |book, _| {
         let again = event(book, "tool.completed");
         insert(book, again);
     }),
@@ -119,7 +116,7 @@ const WRONGS: &[Wrong] = &[
         let (_, run, _) = &mut book.keys[0];
         *run = "01936f0e-0000-7000-8000-000000000001".to_owned();
     }),
-    ("a client was told another end", |_, history| {
+    ("a client got another outcome", |_, history| {
         let end = history.ends.values_mut().next().unwrap();
         end["result"] = "other".into();
     }),
@@ -131,7 +128,7 @@ const WRONGS: &[Wrong] = &[
             .find(|notice| notice.announce == *acked);
         notice.unwrap().acked = false;
     }),
-    ("a child has no place below its parent", |book, _| {
+    ("a child has the wrong depth", |book, _| {
         book.sessions
             .values_mut()
             .find(|session| session.parent.is_some())

@@ -46,7 +46,7 @@ pub(super) fn who_waits_is_known(book: &Book) {
                 .iter()
                 .filter(|(_, waiter)| *waiter == place)
                 .any(|(awaited, _)| !book.runs[awaited].ended);
-            assert!(open, "all are there, and it waits on: {step:?}");
+            assert!(open, "waits although every awaited run has ended: {step:?}");
         }
     }
 }
@@ -59,9 +59,12 @@ pub(super) fn delegations_are_whole(book: &Book) {
         let Some((place, call)) = &run.delegated else {
             continue;
         };
-        assert!(calls.insert(place), "carried out twice: {run:?}");
+        assert!(calls.insert(place), "two runs for one call: {run:?}");
         let Some(step) = book.steps.get(place) else {
-            assert!(book.expired.contains(&place.0), "nobody's call: {run:?}");
+            assert!(
+                book.expired.contains(&place.0),
+                "a delegated run without its call: {run:?}"
+            );
             continue;
         };
         assert_eq!(step.tool_call.as_ref(), Some(call), "{run:?}: {step:?}");
@@ -184,7 +187,7 @@ pub(super) fn exchanges_are_whole(book: &Book, finished: bool) {
         let by_step = steps_that_got(book, first);
         assert!(
             told + by_step <= 1,
-            "told {told} times, and by {by_step} steps: {first}"
+            "told {told} announces and {by_step} steps: {first}"
         );
         let by_run = book.step_keys.iter().any(|(_, run, _)| run == first);
         if finished && by_run {

@@ -168,7 +168,7 @@ fn g12_5_an_agent_has_the_servers_that_it_declares() {
         let wrong = client.call("agents.get", json!({ "agent": "wrong" })).await;
         let said = wrong["warnings"].to_string();
         assert!(
-            said.contains("no MCP server memory") && said.contains("mem"),
+            said.contains("MCP server memory") && said.contains("mem"),
             "{said}"
         );
         assert_eq!(daemon.stop().await, 0);

@@ -54,7 +54,7 @@ async fn begun(place: &Place) -> (Daemon, Link, String) {
 async fn own_is_gone(place: &Place) {
     let pids = started(place);
     let [everybodys, own] = pids[..] else {
-        panic!("one of its own: {pids:?}");
+        panic!("expected a shared and an own server: {pids:?}");
     };
     eventually("its own server ends", async || {
         (!is_alive(own)).then_some(())

@@ -84,13 +84,13 @@ fn an_answer_that_is_too_large_is_given_up_with_its_limit_before_it_takes_memory
             "pieces",
             "chat/m",
             chat_call(MUCH, 1 << 16),
-            "tool write have more than 1048576",
+            "tool write exceed the limit of 1048576",
         ),
         (
             "small pieces",
             "chat/m",
             chat_call(2 << 20, 64),
-            "tool write have more than 1048576",
+            "tool write exceed the limit of 1048576",
         ),
         (
             "one event",
@@ -103,7 +103,7 @@ fn an_answer_that_is_too_large_is_given_up_with_its_limit_before_it_takes_memory
             "messages",
             "claude/m",
             messages_call(MUCH),
-            "tool write have more than 1048576",
+            "tool write exceed the limit of 1048576",
         ),
         (
             "what is passed through",

@@ -201,7 +201,7 @@ fn a_limit_for_a_span_of_time_never_shortens_the_conversation() {
 #[test]
 fn g11_7_what_stays_too_long_ends_with_one_clear_error() {
     for (execution, overflow, tries, why) in [
-        ("", "summarize", 2, "also after it was shortened"),
+        ("", "summarize", 2, "even after compaction"),
         (
             "execution: {compression: false}",
             "summarize",

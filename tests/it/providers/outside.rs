@@ -277,6 +277,6 @@ fn a_server_from_outside_sees_whole_turns_of_both_apis_also_after_a_kill() {
             daemon.kill().await;
         }
         std::fs::remove_file(file).unwrap();
-        announce("the outside server of models saw whole turns of both APIs");
+        announce("the third-party model server saw whole turns of both APIs");
     });
 }
