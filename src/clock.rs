@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use uuid::Uuid;
 
-use crate::kernel::ages::Machine;
+use crate::kernel::ages::HostBoot;
 use crate::kernel::time::{Moment, Timestamp};
 
 /// Source of time and ids. Cheap to clone.
@@ -37,7 +37,7 @@ impl Clock {
     pub fn system() -> Self {
         Clock(Source::System {
             start: Instant::now(),
-            start_with_sleep: with_sleep(),
+            start_with_sleep: boottime(),
         })
     }
 
@@ -81,29 +81,29 @@ impl Clock {
             Source::System {
                 start,
                 start_with_sleep,
-            } => with_sleep()
+            } => boottime()
                 .saturating_sub(*start_with_sleep)
                 .saturating_sub(start.elapsed()),
             Source::Test { asleep_ms, .. } => millis(asleep_ms),
         };
-        match crate::failpoint::given("clock.asleep") {
+        match crate::failpoint::substituted("clock.asleep") {
             Some(ms) => Duration::from_millis(ms),
             None => asleep,
         }
     }
 
     /// The machine's boot id and uptime; `None` if the system provides no boot id.
-    pub fn machine(&self) -> Option<Machine> {
+    pub fn machine(&self) -> Option<HostBoot> {
         if let Source::Test { .. } = &self.0 {
             return None;
         }
         let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
-        let boot = match crate::failpoint::given("clock.machine_boot") {
+        let boot = match crate::failpoint::substituted("clock.machine_boot") {
             Some(other) => other.to_string(),
             None => boot.trim().to_owned(),
         };
-        let up_ms = u64::try_from(with_sleep().as_millis()).unwrap_or(u64::MAX);
-        Some(Machine { boot, up_ms })
+        let up_ms = u64::try_from(boottime().as_millis()).unwrap_or(u64::MAX);
+        Some(HostBoot { boot, up_ms })
     }
 
     /// Wall-clock and monotonic time, the latter including machine sleep.
@@ -147,8 +147,8 @@ impl Clock {
 
 /// Applies the wall-clock offset that a test has set.
 fn set_otherwise(now: Timestamp) -> Timestamp {
-    let ahead = crate::failpoint::given("clock.ahead").unwrap_or(0);
-    let behind = crate::failpoint::given("clock.behind").unwrap_or(0);
+    let ahead = crate::failpoint::substituted("clock.ahead").unwrap_or(0);
+    let behind = crate::failpoint::substituted("clock.behind").unwrap_or(0);
     now.plus_ms(ahead).minus_ms(behind)
 }
 
@@ -162,7 +162,7 @@ fn millis(ms: &AtomicI64) -> Duration {
 }
 
 /// A clock that never jumps and counts while the machine sleeps. `Instant` does not count then.
-fn with_sleep() -> Duration {
+fn boottime() -> Duration {
     // On Darwin the monotonic clock counts sleep, and `Instant` uses a different clock.
     #[cfg(not(target_vendor = "apple"))]
     let id = rustix::time::ClockId::Boottime;

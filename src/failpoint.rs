@@ -71,7 +71,7 @@ pub fn reach(name: &str) {
 }
 
 /// The number a test substitutes for one from the system; `None` if there is none.
-pub fn given(name: &str) -> Option<u64> {
+pub fn substituted(name: &str) -> Option<u64> {
     if !ARE_BUILT {
         return None;
     }

@@ -1,9 +1,9 @@
 //! The daemon's log on stderr: lines for users on a terminal, JSON lines otherwise. Metrics are in
 //! [`metrics`], traces in [`spans`], the masking of secrets in [`hidden`].
 
-pub mod hidden;
 pub mod metrics;
 mod otlp;
+pub mod redaction;
 pub mod spans;
 
 use std::io::IsTerminal;
@@ -21,7 +21,7 @@ pub fn start() -> Result<(), String> {
     };
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(hidden::Lines);
+        .with_writer(redaction::Lines);
     let started = if std::io::stderr().is_terminal() {
         builder.with_target(false).try_init()
     } else {

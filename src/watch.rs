@@ -47,7 +47,7 @@ pub struct Options {
 
 /// The result of scanning the watched folders.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Looked {
+pub struct Scan {
     /// A different value means a change.
     pub signature: u64,
     /// The folders to watch, not recursively, each with its inode number: a replaced folder has a
@@ -58,7 +58,7 @@ pub struct Looked {
 }
 
 /// Scans the folders; called on a thread that may block.
-pub type Look = Arc<dyn Fn() -> Looked + Send + Sync>;
+pub type Look = Arc<dyn Fn() -> Scan + Send + Sync>;
 
 /// Set to the reason if folders are polled although events were requested.
 pub type Notice = Arc<OnceLock<String>>;
@@ -94,7 +94,7 @@ struct Shared {
     held: BTreeSet<PathBuf>,
     /// Removed or replaced folders. Their watches are gone or point elsewhere, and so do those of
     /// their descendants.
-    lost: BTreeSet<PathBuf>,
+    removed: BTreeSet<PathBuf>,
     /// The system dropped events.
     lost_count: bool,
 }
@@ -185,7 +185,7 @@ impl Watcher {
     }
 
     /// Sets the watches that `looked` requires; returns whether any were added.
-    fn arm(&mut self, looked: &Looked) -> bool {
+    fn arm(&mut self, looked: &Scan) -> bool {
         let Some(events) = &mut self.events else {
             return false;
         };
@@ -215,7 +215,7 @@ impl Watcher {
             if !is_same {
                 shared.held = wanted.keys().cloned().collect();
             }
-            let lost = std::mem::take(&mut shared.lost);
+            let lost = std::mem::take(&mut shared.removed);
             (lost, std::mem::take(&mut shared.lost_count))
         };
         // The usual case: one comparison of both maps instead of a lookup for each of thousands of
@@ -303,16 +303,16 @@ impl Watcher {
     }
 
     /// Starts a scan on a thread that may block.
-    fn begin_look(&self) -> JoinHandle<Looked> {
+    fn begin_look(&self) -> JoinHandle<Scan> {
         let look = Arc::clone(&self.look);
         tokio::task::spawn_blocking(move || look())
     }
 
-    async fn look_now(&self) -> Looked {
+    async fn look_now(&self) -> Scan {
         self.end_look(self.begin_look().await).await
     }
 
-    async fn end_look(&self, ended: Result<Looked, JoinError>) -> Looked {
+    async fn end_look(&self, ended: Result<Scan, JoinError>) -> Scan {
         match ended {
             Ok(looked) => looked,
             Err(fault) if fault.is_panic() => std::panic::resume_unwind(fault.into_panic()),
@@ -323,9 +323,9 @@ impl Watcher {
 
     /// Scans at the end of a burst. The scan starts shortly before the quiet time is over, so that
     /// it causes no delay, and is discarded if an event arrives until then.
-    async fn look_when_quiet(&self) -> Looked {
+    async fn look_when_quiet(&self) -> Scan {
         let began = self.clock.monotonic();
-        let mut in_vain: Option<JoinHandle<Looked>> = None;
+        let mut in_vain: Option<JoinHandle<Scan>> = None;
         loop {
             let left = self
                 .options
@@ -403,7 +403,7 @@ impl Shared {
         let counts = |path: &&PathBuf| is_awaited(path) || self.holds_below(path);
         let lost: Vec<PathBuf> = paths.filter(counts).cloned().collect();
         let matters = event.paths.is_empty() || !lost.is_empty();
-        self.lost.extend(lost);
+        self.removed.extend(lost);
         matters
     }
 
@@ -431,7 +431,7 @@ fn without_events(folder: &Path) -> Option<&'static str> {
     ];
     #[cfg(target_os = "linux")]
     {
-        let kind = match crate::failpoint::given("watch.file_system") {
+        let kind = match crate::failpoint::substituted("watch.file_system") {
             Some(kind) => kind,
             // The number has 32 bits, whatever the field's width and sign.
             None => u64::from(rustix::fs::statfs(folder).ok()?.f_type as u32),
@@ -449,10 +449,10 @@ fn without_events(folder: &Path) -> Option<&'static str> {
 }
 
 /// Scans `folders`, and names the folders of files that links in them point to.
-fn looked(folders: &[PathBuf]) -> Looked {
-    let mut looked = Looked {
+fn looked(folders: &[PathBuf]) -> Scan {
+    let mut looked = Scan {
         signature: signature(folders),
-        ..Looked::default()
+        ..Scan::default()
     };
     for folder in folders {
         if folder.is_symlink() || !folder.is_dir() {

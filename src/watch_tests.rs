@@ -156,7 +156,7 @@ fn what_goes_beside_an_awaited_folder_costs_no_memory() {
             fs::remove_file(dir.path().join("renamed")).unwrap();
         }
         hears_nothing(&mut watcher).await;
-        assert_eq!(lock(&watcher.shared).lost, BTreeSet::new());
+        assert_eq!(lock(&watcher.shared).removed, BTreeSet::new());
     });
 }
 
@@ -313,9 +313,9 @@ fn looking() -> Looking {
     let look: Look = Arc::new(move || {
         let mut looks = seen.lock().unwrap();
         looks.push(now.monotonic());
-        Looked {
+        Scan {
             signature: looks.len() as u64,
-            ..Looked::default()
+            ..Scan::default()
         }
     });
     let heard: Arc<Notify> = Arc::default();
@@ -385,9 +385,9 @@ fn looks_at_a_slow_disk_do_not_pile_up() {
         most.fetch_max(at_work.fetch_add(1, SeqCst) + 1, SeqCst);
         std::thread::sleep(Duration::from_millis(50));
         at_work.fetch_sub(1, SeqCst);
-        Looked {
+        Scan {
             signature: count.fetch_add(1, SeqCst) as u64,
-            ..Looked::default()
+            ..Scan::default()
         }
     });
     let heard: Arc<Notify> = Arc::default();

@@ -11,11 +11,11 @@ use serde_json::Value;
 use super::AgentDefinition;
 use super::base::{Base, Trust, is_of, parse_stored, read_base, user_files};
 use super::folder::{self, Dialect, Found};
-use super::health::Ground;
-use super::kept;
+use super::folder_cache::FolderCache;
+use super::health::Dependencies;
+use super::last_read;
 use super::merge::Level;
 use super::names::slug;
-use super::nearby::Nearby;
 use super::presets::presets;
 use super::project::{self, Project};
 use super::raw::Broken;
@@ -33,7 +33,7 @@ use tokio::sync::watch;
 
 use crate::kernel::ids::AgentId;
 use crate::kernel::overlay;
-use crate::kernel::secret::Given;
+use crate::kernel::secret::GivenValue;
 use crate::kernel::text::preview;
 
 /// The inputs of the catalog.
@@ -68,7 +68,7 @@ pub struct Agents {
     options: Options,
     default_agent: AgentId,
     base: RwLock<Arc<Base>>,
-    nearby: Mutex<Nearby>,
+    nearby: Mutex<FolderCache>,
     /// Projects as last read completely, used when a later read fails.
     projects: Mutex<HashMap<PathBuf, Project>>,
 }
@@ -87,7 +87,7 @@ impl Agents {
         let base = read_base(&options, &models, 1, None)?;
         say_unread(&[], &base.unread);
         let agents = Agents {
-            nearby: Mutex::new(Nearby::new(options.clock.clone())),
+            nearby: Mutex::new(FolderCache::new(options.clock.clone())),
             projects: Mutex::default(),
             base: RwLock::new(Arc::new(base)),
             default_agent,
@@ -171,7 +171,7 @@ impl Agents {
         set.unwrap_or_else(|| Arc::clone(&base.of(place.org).set))
     }
 
-    fn nearby(&self) -> std::sync::MutexGuard<'_, Nearby> {
+    fn nearby(&self) -> std::sync::MutexGuard<'_, FolderCache> {
         // A cache: an inconsistent entry is refreshed soon.
         self.nearby.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -240,7 +240,7 @@ impl Agents {
         let layers = project.layers.into_iter().zip(&before.layers);
         Project {
             layers: layers
-                .map(|((dialect, now), (_, before))| (dialect, kept::keep(now, before).0))
+                .map(|((dialect, now), (_, before))| (dialect, last_read::keep(now, before).0))
                 .collect(),
             covered: before.covered.clone(),
             folder: project.folder,
@@ -249,7 +249,7 @@ impl Agents {
 
     /// Prepares these agents for work in the folder `cwd`.
     fn ready(&self, layers: &Layers, cwd: Option<&str>) -> Set {
-        let ground = Ground {
+        let ground = Dependencies {
             models: &self.models(),
             tools: &self.options.tools,
             servers: &self.servers(),
@@ -285,7 +285,7 @@ fn stored_environment(definition: &AgentDefinition) -> Result<(), Fault> {
                 .hint("an agent's file in the configuration may set it")
                 .with("name", name.as_str()));
         }
-        if matches!(given, Some(Given::Text(_))) {
+        if matches!(given, Some(GivenValue::Text(_))) {
             let message = format!(
                 "env: {name}: the text of a stored agent is kept as plain text, so it must not \
                  contain values. Nothing was stored"
@@ -515,7 +515,7 @@ impl Agents {
             .map_err(|fault| Broken::whole(fault.message))?;
         let summary = entry.summary(id, &self.models(), &self.servers());
         let mut warnings = summary.warnings;
-        for found in summary.problems.into_iter().chain(summary.lacks) {
+        for found in summary.problems.into_iter().chain(summary.missing) {
             if !warnings.contains(&found) {
                 warnings.push(found);
             }

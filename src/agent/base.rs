@@ -8,8 +8,8 @@ use std::sync::Arc;
 use super::agents::Options;
 use super::fields::Draft;
 use super::folder::{self, Dialect, Found};
-use super::health::Ground;
-use super::kept;
+use super::health::Dependencies;
+use super::last_read;
 use super::merge::Level;
 use super::presets::presets;
 use super::raw::{Broken, Format};
@@ -108,7 +108,7 @@ pub(super) fn read_base(
     // Taken before reading, so that the next check detects a later change.
     let state = user_files(options);
     let servers = Arc::clone(&options.servers.borrow());
-    let ground = Ground {
+    let ground = Dependencies {
         models,
         tools: &options.tools,
         servers: &servers,
@@ -127,7 +127,7 @@ pub(super) fn read_base(
     let mut unread = Vec::new();
     let mut keep = |now, at: usize| {
         let before = before.map_or(&[][..], |before| before.files[at].as_slice());
-        let (found, reasons) = kept::keep(now, before);
+        let (found, reasons) = last_read::keep(now, before);
         unread.extend(reasons);
         found
     };

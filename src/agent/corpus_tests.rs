@@ -9,7 +9,7 @@ use crate::agent::Strategy;
 use crate::contract::catalog::AgentMode;
 use crate::contract::linked::OnFailure;
 use crate::kernel::delegation::Stream;
-use crate::kernel::gate::{Bundle, Decision, Subject, Thing, WriteScope};
+use crate::kernel::gate::{Bundle, Decision, Subject, Target, WriteScope};
 use crate::kernel::thinking::Thinking;
 use std::fs;
 use std::path::Path;
@@ -294,7 +294,7 @@ fn e1_the_seeds_names_are_taken_in_json_alone() {
     assert_eq!(found.model.as_deref(), Some("openai/gpt-5"));
     assert_eq!((found.max_loops, found.hidden), (20, true));
     assert_eq!(found.compression, Some(false));
-    assert!(draft.not_in_force.is_empty());
+    assert!(draft.not_in_effect.is_empty());
     assert_eq!(draft.warnings, [""; 0]);
     let draft = taken(Format::Toml, "description = \"d\"\nsystemPrompt = \"x\"\n");
     assert!(
@@ -348,7 +348,7 @@ fn g11_9_options_of_the_provider_are_taken_and_what_nobody_knows_is_said() {
 #[test]
 fn what_nothing_obeys_yet_is_said() {
     let draft = markdown("---\ndescription: d\nskills: []\nworkspace: w\n---\nx").unwrap();
-    assert_eq!(draft.not_in_force, ["workspace"]);
+    assert_eq!(draft.not_in_effect, ["workspace"]);
     assert_eq!(draft.definition.skills, Some(Vec::new()));
     assert_eq!(draft.needs_trust, [""; 0]);
 }
@@ -452,7 +452,7 @@ fn all_that_is_obeyed_arrives() {
     assert_eq!((found.max_spawn_depth, found.max_loops), (Some(3), 7));
     assert_eq!(found.run_timeout_ms, Some(120_000));
     assert_eq!(found.org.as_deref(), Some("o"));
-    assert_eq!(draft.warnings.len() + draft.not_in_force.len(), 0);
+    assert_eq!(draft.warnings.len() + draft.not_in_effect.len(), 0);
 }
 
 #[test]
@@ -479,7 +479,7 @@ fn files_of_claude_are_read_in_their_own_words() {
     let judge = |tool: &str, line: &str| {
         let commands = crate::kernel::shell::Line::read(line).commands;
         let subject = Subject {
-            things: commands.into_iter().map(Thing::Command).collect(),
+            things: commands.into_iter().map(Target::Command).collect(),
             ..Subject::default()
         };
         rights.judge(tool, Decision::Ask, &subject).decision

@@ -13,7 +13,7 @@ use crate::contract::linked::{Link, OnFailure};
 use crate::kernel::gate::{Bundle, Layer, Rights, Rule, WriteScope, is_closed};
 use crate::kernel::ids::AgentId;
 use crate::kernel::run::OnUncertain;
-use crate::kernel::secret::Given;
+use crate::kernel::secret::GivenValue;
 use crate::kernel::thinking::Thinking;
 
 /// The definition of an agent.
@@ -113,7 +113,7 @@ pub struct AgentDefinition {
         skip_serializing_if = "BTreeMap::is_empty",
         serialize_with = "names"
     )]
-    pub env: BTreeMap<String, Option<Given>>,
+    pub env: BTreeMap<String, Option<GivenValue>>,
     /// The names of `env` that it declares as secrets. Not pinned: the values of each run carry the
     /// mark.
     #[serde(skip)]
@@ -125,7 +125,7 @@ pub struct AgentDefinition {
 }
 
 fn names<S: Serializer>(
-    env: &BTreeMap<String, Option<Given>>,
+    env: &BTreeMap<String, Option<GivenValue>>,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(env.keys())

@@ -8,13 +8,13 @@ use super::names::nearest;
 use crate::contract::allow::AGENT_FORMAT;
 use crate::contract::catalog::{AgentMode, AgentSummary};
 use crate::contract::linked::{
-    Candidate, DELEGATE, HELPER_FORMAT, Link, LinkSession, MOST_CANDIDATES, TASK,
+    Candidate, DELEGATE, HELPER_FORMAT, Link, LinkSession, MAX_CANDIDATES, TASK,
 };
 use crate::contract::reach::{AGENTS_LIST, LISTED};
 use crate::kernel::ids::AgentId;
 
 /// Warnings for names in `allow_agents` and `linked_agents` that match no agent.
-pub(super) fn nobodies(definition: &AgentDefinition, agents: &[AgentSummary]) -> Vec<String> {
+pub(super) fn unknown_agents(definition: &AgentDefinition, agents: &[AgentSummary]) -> Vec<String> {
     let names: Vec<&str> = agents.iter().map(|agent| agent.id.as_str()).collect();
     let allowed = definition.allow_agents.iter().flatten();
     let allowed = allowed.map(|name| ("allow_agents", name.as_str()));
@@ -93,7 +93,7 @@ pub(super) fn pool(
         .filter(|agent| agent.id != *own && agent.active && allowed.contains(&agent.id));
     let mut found: Vec<&AgentSummary> = others.collect();
     found.sort_by_key(|agent| std::cmp::Reverse(agent.made_at));
-    found.truncate(MOST_CANDIDATES);
+    found.truncate(MAX_CANDIDATES);
     let pattern = tools.iter().find(|schema| schema["name"] == DELEGATE);
     let (Some(pattern), false) = (pattern, found.is_empty()) else {
         let note = "strategy plan: there is no agent to delegate to".to_owned();
@@ -152,7 +152,7 @@ pub(super) fn linked(
         return Err(format!("there is no agent {}", link.agent));
     };
     let lacks = match link.session {
-        Some(LinkSession::Own) => agent.lacks.as_slice(),
+        Some(LinkSession::Own) => agent.missing.as_slice(),
         _ => &[],
     };
     let found = [agent.problems.as_slice(), lacks].concat();

@@ -93,7 +93,7 @@ pub(super) struct Draft {
     /// What was corrected or ignored, with its line.
     pub warnings: Vec<String>,
     /// Fields that are not in effect yet.
-    pub not_in_force: Vec<String>,
+    pub not_in_effect: Vec<String>,
     /// The fields that a project may use only once it is trusted.
     pub needs_trust: Vec<&'static str>,
     /// The model is a preference: if it is not offered, the default model is used.
@@ -116,7 +116,7 @@ pub(super) fn draft(
             },
             tools: ToolChoice::default(),
             warnings: raw.warnings.clone(),
-            not_in_force: Vec::new(),
+            not_in_effect: Vec::new(),
             needs_trust: Vec::new(),
             soft_model: raw.soft_model,
         },
@@ -320,7 +320,7 @@ impl Reader<'_> {
             let note = format!("{at}ignored, because the agent is a program: {names}");
             self.draft.warnings.push(note);
         }
-        self.draft.not_in_force.retain(|name| {
+        self.draft.not_in_effect.retain(|name| {
             let field = name.split([':', ' ', '.']).next().unwrap_or(name);
             !ONLY_MODELS.contains(&field)
         });
@@ -335,7 +335,7 @@ impl Reader<'_> {
     }
 
     fn later(&mut self, name: &str) {
-        self.draft.not_in_force.push(name.to_owned());
+        self.draft.not_in_effect.push(name.to_owned());
     }
 
     fn needs(&mut self, what: &'static str) {
@@ -370,7 +370,7 @@ impl Reader<'_> {
             return Err("fields of a request such as top_p are expected".to_owned());
         };
         for (name, value) in fields {
-            if options::SAID_ELSEWHERE.contains(&name.as_str()) {
+            if options::RESERVED_FIELDS.contains(&name.as_str()) {
                 return Err(format!(
                     "{name}: the daemon sets this itself; use the fields model, temperature, \
                      max_tokens and thinking"

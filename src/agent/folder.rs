@@ -70,7 +70,7 @@ pub(super) fn read(folder: &Path, dialect: Dialect, within: Option<&Path>) -> Ve
     };
     files = files
         .into_iter()
-        .filter(|path| !is_passing(path))
+        .filter(|path| !is_temporary(path))
         .filter(|path| match dialect {
             Dialect::Own => Format::of(path).is_some() || path.is_dir(),
             Dialect::Claude => Format::of(path) == Some(Format::Markdown) || path.is_dir(),
@@ -170,7 +170,7 @@ fn is_half(file: &Path) -> bool {
 }
 
 /// True for temporary files that editors leave beside the file they write.
-fn is_passing(path: &Path) -> bool {
+fn is_temporary(path: &Path) -> bool {
     let name = path.file_name().map(|name| name.to_string_lossy());
     name.is_none_or(|name| name.starts_with(['.', '#']) || name.ends_with('~'))
 }

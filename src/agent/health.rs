@@ -18,7 +18,7 @@ pub type ProviderCheck = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
 /// What the agents of a place can depend on.
 #[derive(Clone, Copy)]
-pub(super) struct Ground<'a> {
+pub(super) struct Dependencies<'a> {
     /// The models, programs and providers.
     pub models: &'a Models,
     /// The schemas of all tools.
@@ -46,7 +46,7 @@ impl Health {
     pub(super) fn of(
         definition: &AgentDefinition,
         unknown: Option<&String>,
-        ground: Ground<'_>,
+        ground: Dependencies<'_>,
     ) -> Health {
         let models = ground.models;
         if let Some(program) = &definition.command {
@@ -70,7 +70,7 @@ impl Health {
 }
 
 /// Messages about named skills that do not exist.
-fn missing_skills(definition: &AgentDefinition, ground: Ground<'_>) -> Vec<String> {
+fn missing_skills(definition: &AgentDefinition, ground: Dependencies<'_>) -> Vec<String> {
     let names = usable_skills(&definition.tools, definition.skills.as_deref()).unwrap_or_default();
     let Some(skills) = ground.skills.filter(|_| !names.is_empty()) else {
         return Vec::new();

@@ -12,7 +12,7 @@ use serde_json::json;
 use super::{Agents, Models, Options};
 use crate::clock::Clock;
 use crate::contract::catalog::{Catalog, Overrides, Pinned, Place};
-use crate::contract::skills::{PickedSkills, SkillSet, Skills, SkillsHere};
+use crate::contract::skills::{PickedSkills, SkillListing, SkillSet, Skills};
 use crate::kernel::time::Timestamp;
 
 const HERE: Place<'static> = Place {
@@ -42,9 +42,9 @@ impl Skills for NoSkills {
         true
     }
 
-    fn here(&self, cwd: Option<&str>, _: bool) -> Arc<SkillsHere> {
+    fn here(&self, cwd: Option<&str>, _: bool) -> Arc<SkillListing> {
         let has_some = cwd.is_some_and(|cwd| Path::new(cwd).join("skills").exists());
-        Arc::new(SkillsHere {
+        Arc::new(SkillListing {
             workspace: cwd.unwrap_or_default().to_owned(),
             hash: has_some.to_string(),
             skills: Vec::new(),
@@ -52,7 +52,12 @@ impl Skills for NoSkills {
         })
     }
 
-    fn pick(&self, here: &SkillsHere, names: Option<&[String]>, _: &[String]) -> Arc<PickedSkills> {
+    fn pick(
+        &self,
+        here: &SkillListing,
+        names: Option<&[String]>,
+        _: &[String],
+    ) -> Arc<PickedSkills> {
         self.0.skills.fetch_add(1, Ordering::Relaxed);
         Arc::new(PickedSkills {
             set: SkillSet::default(),
@@ -164,7 +169,7 @@ fn c1_the_look_at_linked_agents_is_made_once_a_load_and_an_edit_has_it_made_anew
         let host = agents.resolve(HERE, "host", Overrides::default()).unwrap();
         assert!(host.tools.body.contains("subagent_well"));
         assert!(!agents.get(HERE, "keyless").unwrap().problems.is_empty());
-        assert_eq!(agents.get(HERE, "skilless").unwrap().lacks.len(), 1);
+        assert_eq!(agents.get(HERE, "skilless").unwrap().missing.len(), 1);
         assert!(agents.list(HERE).agents.len() > 5);
     }
     assert_eq!(asked.counts(), [1, 1, 1], "and none for a call");

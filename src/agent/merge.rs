@@ -58,7 +58,7 @@ fn narrowed(
         definition,
         mut tools,
         warnings,
-        not_in_force,
+        not_in_effect: not_in_force,
         needs_trust,
         soft_model,
     } = draft;
@@ -180,7 +180,7 @@ fn narrowed(
         definition: narrower,
         tools,
         warnings,
-        not_in_force,
+        not_in_effect: not_in_force,
         needs_trust,
         soft_model: soft_model && limit.model.is_none(),
     };

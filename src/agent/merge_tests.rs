@@ -9,7 +9,7 @@ use crate::contract::catalog::AgentMode;
 use crate::contract::linked::{LinkSession, OnFailure};
 use crate::kernel::gate::{Bundle, Decision, Rule, Subject};
 use crate::kernel::ids::AgentId;
-use crate::kernel::secret::Given;
+use crate::kernel::secret::GivenValue;
 
 const LEVELS: [Level; 4] = [
     Level::UntrustedForeign,
@@ -23,7 +23,7 @@ fn draft() -> Draft {
         definition: AgentDefinition::named("a", "d", "p"),
         tools: ToolChoice::default(),
         warnings: Vec::new(),
-        not_in_force: Vec::new(),
+        not_in_effect: Vec::new(),
         needs_trust: Vec::new(),
         soft_model: false,
     }
@@ -136,7 +136,7 @@ const OWNED: &[Case] = &[
         |d| d.definition.on_child_failure = Some(OnFailure::Abort), |d| format!("{:?}", d.definition.on_child_failure)),
     ("org", |d| d.definition.org = Some("a".to_owned()), |d| d.definition.org = Some("b".to_owned()),
         |d| format!("{:?}", d.definition.org)),
-    ("env", |d| { d.definition.env.insert("A".to_owned(), Some(Given::text("1"))); }, |_| {},
+    ("env", |d| { d.definition.env.insert("A".to_owned(), Some(GivenValue::text("1"))); }, |_| {},
         |d| format!("{:?}", d.definition.env.keys())),
     ("command", |d| d.definition.command = Some(CommandSpec {
         argv: names(&["x"]), stdin: Stdin::None, cwd: None, progress: Progress::None, output_limit: 9,

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::AgentDefinition;
 use super::tools::ToolChoice;
 use super::view::pin;
-use crate::contract::catalog::{LeftOut, Pinned};
+use crate::contract::catalog::{Omitted, Pinned};
 use crate::contract::servers::{ServerState, ServerView, ServerViews};
 use crate::kernel::text::preview;
 
@@ -28,7 +28,7 @@ pub(super) struct Equipment {
     /// Warnings for callers that use the agent.
     pub notes: Vec<String>,
     /// Tools and servers that are not offered, with reasons.
-    pub left_out: Vec<LeftOut>,
+    pub left_out: Vec<Omitted>,
 }
 
 /// The cached equipment of one agent; rebuilt when the servers have changed.
@@ -79,7 +79,7 @@ fn equip(
                     continue;
                 };
                 equipment.notes.push(note.clone());
-                equipment.left_out.push(LeftOut {
+                equipment.left_out.push(Omitted {
                     name: name.clone(),
                     reason: note,
                 });
@@ -91,7 +91,7 @@ fn equip(
     for view in named {
         if let Some(note) = state(view) {
             if !view.state.is_connected() && view.tools.is_empty() {
-                equipment.left_out.push(LeftOut {
+                equipment.left_out.push(Omitted {
                     name: view.name.clone(),
                     reason: note.clone(),
                 });
@@ -99,7 +99,7 @@ fn equip(
             equipment.notes.push(note);
         }
         for skipped in view.skipped.iter() {
-            equipment.left_out.push(LeftOut {
+            equipment.left_out.push(Omitted {
                 name: format!("{}: {}", view.name, preview(&skipped.tool, 64)),
                 reason: skipped.reason.clone(),
             });

@@ -11,7 +11,7 @@ use super::merge::{self, Level};
 use super::names::slug;
 use super::raw::Broken;
 use super::tools::ToolChoice;
-use crate::contract::catalog::{AgentMode, Aside};
+use crate::contract::catalog::{AgentMode, InactiveDefinition};
 use crate::kernel::ids::AgentId;
 use crate::kernel::time::Timestamp;
 
@@ -63,11 +63,11 @@ pub(super) struct Candidate {
 
 /// The agent that takes effect under its name.
 #[derive(Clone, Debug)]
-pub(super) struct Taken {
+pub(super) struct Effective {
     /// The definition in effect.
     pub candidate: Candidate,
     /// The definitions that it shadows, the highest layer first.
-    pub shadowed: Vec<Aside>,
+    pub shadowed: Vec<InactiveDefinition>,
     /// Warnings for callers that use it.
     pub notes: Vec<String>,
     /// All definitions of its name in effect, unmerged, the lowest layer first.
@@ -78,9 +78,9 @@ pub(super) struct Taken {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Layers {
     /// By name.
-    pub agents: BTreeMap<AgentId, Taken>,
+    pub agents: BTreeMap<AgentId, Effective>,
     /// Refused files and rows, each with the reason.
-    pub rejected: Vec<Aside>,
+    pub rejected: Vec<InactiveDefinition>,
 }
 
 impl Layers {
@@ -111,7 +111,7 @@ impl Layers {
                 },
                 definition,
                 warnings: Vec::new(),
-                not_in_force: Vec::new(),
+                not_in_effect: Vec::new(),
                 needs_trust: Vec::new(),
                 soft_model: false,
             },
@@ -171,7 +171,7 @@ impl Layers {
 
     /// Records a refused definition.
     pub(super) fn reject(&mut self, source: Source, file: Option<&Path>, broken: &Broken) {
-        self.rejected.push(Aside {
+        self.rejected.push(InactiveDefinition {
             source: source.as_str().to_owned(),
             file: file.map(shown),
             line: broken.line,
@@ -288,7 +288,7 @@ impl Layers {
 
     /// Puts the candidate in the place of `below`, with no more rights than every more trusted
     /// definition of its name gives.
-    fn taken(&self, mut candidate: Candidate, below: Option<Taken>) -> Taken {
+    fn taken(&self, mut candidate: Candidate, below: Option<Effective>) -> Effective {
         let mut written = below
             .as_ref()
             .map(|below| below.written.clone())
@@ -307,8 +307,8 @@ impl Layers {
             }
             None => Vec::new(),
         };
-        let fields = candidate.draft.not_in_force.iter();
-        let mut taken = Taken {
+        let fields = candidate.draft.not_in_effect.iter();
+        let mut taken = Effective {
             notes: fields.map(|name| later(name)).collect(),
             shadowed: Vec::new(),
             candidate,
@@ -321,8 +321,8 @@ impl Layers {
     }
 }
 
-impl Taken {
-    fn covers(&mut self, below: Taken, kept: &[&str]) {
+impl Effective {
+    fn covers(&mut self, below: Effective, kept: &[&str]) {
         let here = origin(&self.candidate);
         if !kept.is_empty() {
             let way = match self.candidate.source {
@@ -340,7 +340,7 @@ impl Taken {
             self.notes
                 .push(format!("{here} shadows {}", origin(&below.candidate)));
         }
-        self.shadowed.push(Aside {
+        self.shadowed.push(InactiveDefinition {
             source: below.candidate.source.as_str().to_owned(),
             file: below.candidate.file.as_deref().map(shown),
             line: None,

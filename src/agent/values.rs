@@ -12,7 +12,7 @@ use crate::kernel::gate::Decision;
 use crate::kernel::ids::AgentId;
 use crate::kernel::overlay;
 use crate::kernel::run::OnUncertain;
-use crate::kernel::secret::{Given, Reference};
+use crate::kernel::secret::{GivenValue, Reference};
 use crate::kernel::text::preview;
 use crate::kernel::thinking::Thinking;
 
@@ -44,7 +44,7 @@ pub(super) fn decision(value: &Value) -> Result<Decision, String> {
 #[derive(Default)]
 pub(super) struct EnvField {
     /// Names with their values or references; `None` = only requests give the value.
-    pub env: BTreeMap<String, Option<Given>>,
+    pub env: BTreeMap<String, Option<GivenValue>>,
     /// The names declared as secrets.
     pub secret: BTreeSet<String>,
 }
@@ -58,9 +58,9 @@ pub(super) fn environment(value: &Value) -> Result<EnvField, String> {
     for (name, value) in value.as_object().ok_or(expected)? {
         let given = match value {
             Value::Null => None,
-            Value::String(text) => Some(Given::text(text)),
-            Value::Number(number) => Some(Given::text(number.to_string())),
-            Value::Bool(flag) => Some(Given::text(flag.to_string())),
+            Value::String(text) => Some(GivenValue::text(text)),
+            Value::Number(number) => Some(GivenValue::text(number.to_string())),
+            Value::Bool(flag) => Some(GivenValue::text(flag.to_string())),
             Value::Object(fields) => {
                 let known = |field: &String| field == "from" || field == "secret";
                 if fields.is_empty() || !fields.keys().all(known) {
@@ -77,13 +77,13 @@ pub(super) fn environment(value: &Value) -> Result<EnvField, String> {
                     None | Some(Value::Null) => None,
                     Some(from) => {
                         let from = from.as_str().ok_or(expected)?;
-                        Some(Given::From(Reference::parse(from)?))
+                        Some(GivenValue::From(Reference::parse(from)?))
                     }
                 }
             }
             Value::Array(_) => return Err(format!("{name}: {expected}")),
         };
-        let sample = given.clone().unwrap_or_else(|| Given::text(""));
+        let sample = given.clone().unwrap_or_else(|| GivenValue::text(""));
         overlay::check(name, &sample).map_err(|fault| fault.message)?;
         read.env.insert(name.clone(), given);
     }

@@ -8,20 +8,20 @@ use serde_json::Value;
 
 use super::command::ProgramCheck;
 use super::delegating;
-use super::health::{Ground, Health, ProviderCheck};
+use super::health::{Dependencies, Health, ProviderCheck};
 use super::names::nearest;
 use super::served::{Equipment, Equipped};
-use super::set::{Candidate, Layers, Source, Taken, shown};
+use super::set::{Candidate, Effective, Layers, Source, shown};
 use super::tools::ToolChoice;
 use super::{AgentDefinition, Strategy};
 use crate::contract::catalog::{
-    AgentSummary, Aside, LeftOut, Listing, Overrides, Pinned, Resolved, usable_skills,
+    AgentSummary, InactiveDefinition, Listing, Omitted, Overrides, Pinned, Resolved, usable_skills,
 };
 use crate::contract::linked;
 use crate::contract::servers::ServerViews;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::AgentId;
-use crate::kernel::overlay::{OfAgent, Overlay};
+use crate::kernel::overlay::{AgentEnv, Overlay};
 use crate::kernel::run::OnUncertain;
 use crate::kernel::text::preview;
 use crate::kernel::thinking::Thinking;
@@ -108,7 +108,7 @@ fn stands_for(offer: &str, model: &str) -> bool {
 /// The agents of one place.
 pub(super) struct Set {
     entries: BTreeMap<AgentId, Entry>,
-    rejected: Vec<Aside>,
+    rejected: Vec<InactiveDefinition>,
 }
 
 /// One agent, prepared so that a spawn only copies it.
@@ -125,12 +125,12 @@ pub(super) struct Entry {
     /// The tools that it asks for.
     choice: ToolChoice,
     equipped: Equipped,
-    shadowed: Vec<Aside>,
+    shadowed: Vec<InactiveDefinition>,
     made_at: Timestamp,
     /// Checked when it was prepared.
     health: Health,
     /// Linked agents that cannot be tools of it, with reasons.
-    left_out: Vec<LeftOut>,
+    left_out: Vec<Omitted>,
     /// Shown in lists only.
     warnings: Vec<String>,
     /// Shown in lists and to callers that use it.
@@ -143,13 +143,20 @@ pub(super) struct Entry {
 
 impl Set {
     /// Prepares the agents of `layers`.
-    pub(super) fn new(layers: &Layers, ground: Ground<'_>) -> Self {
-        let Ground { models, tools, .. } = ground;
+    pub(super) fn new(layers: &Layers, ground: Dependencies<'_>) -> Self {
+        let Dependencies { models, tools, .. } = ground;
         let names: Vec<String> = tools
             .iter()
             .filter_map(|schema| schema["name"].as_str())
             // These are templates for the tools of links and planners.
-            .filter(|name| ![linked::SEALED, linked::CALLED, linked::DELEGATE].contains(name))
+            .filter(|name| {
+                ![
+                    linked::SUBAGENT_PREFIX,
+                    linked::CALL_PREFIX,
+                    linked::DELEGATE,
+                ]
+                .contains(name)
+            })
             .map(str::to_owned)
             .collect();
         let entries = layers.agents.iter();
@@ -264,7 +271,7 @@ impl Set {
                 false => usable_skills(&definition.tools, definition.skills.as_deref()),
             },
             skills: None,
-            env: OfAgent {
+            env: AgentEnv {
                 env: definition.env.clone(),
                 secret: definition.secret_env.clone(),
                 of_project: entry.source == Source::Project,
@@ -288,7 +295,7 @@ impl Set {
 }
 
 /// File, line and reason as one text.
-fn place_of(aside: &Aside) -> String {
+fn place_of(aside: &InactiveDefinition) -> String {
     let file = aside.file.as_deref().unwrap_or(&aside.source);
     match aside.line {
         Some(line) => format!("{file}:{line}: {}", aside.reason),
@@ -298,7 +305,7 @@ fn place_of(aside: &Aside) -> String {
 
 impl Entry {
     /// Prepares everything except the tool schemas.
-    fn new(taken: &Taken, ground: Ground<'_>, names: &[String]) -> Self {
+    fn new(taken: &Effective, ground: Dependencies<'_>, names: &[String]) -> Self {
         let models = ground.models;
         let draft = &taken.candidate.draft;
         let mut definition = draft.definition.clone();
@@ -367,7 +374,7 @@ impl Entry {
         let definition = &self.definition;
         let allowed = definition.allow().allowed(id, &definition.linked(), agents);
         self.warnings
-            .extend(delegating::nobodies(definition, agents));
+            .extend(delegating::unknown_agents(definition, agents));
         let named = |name: &str| tools.iter().find(|schema| schema["name"] == name);
         let mut schemas: Vec<Value> = definition
             .tools
@@ -383,7 +390,7 @@ impl Entry {
                     let name = link.tool().unwrap_or_default();
                     self.warnings
                         .push(format!("tool {name} is left out: {why}"));
-                    self.left_out.push(LeftOut { name, reason: why });
+                    self.left_out.push(Omitted { name, reason: why });
                 }
             }
         }
@@ -406,7 +413,7 @@ impl Entry {
     }
 
     /// All tools that are not offered at the current state of the servers.
-    pub(super) fn left_out(&self, equipment: &Equipment) -> Vec<LeftOut> {
+    pub(super) fn left_out(&self, equipment: &Equipment) -> Vec<Omitted> {
         [self.left_out.as_slice(), &equipment.left_out].concat()
     }
 
@@ -476,7 +483,7 @@ impl Entry {
             system_prompt: definition.system_prompt.clone(),
             warnings: [self.warnings.as_slice(), &self.notes, &equipment.notes].concat(),
             problems: self.health.problems.clone(),
-            lacks: self.health.lacks.clone(),
+            missing: self.health.lacks.clone(),
             made_at: self.made_at,
             shadowed: self.shadowed.clone(),
         }

@@ -6,12 +6,12 @@ use clap::{Args, Subcommand};
 use serde_json::Value;
 
 use super::answer::find_open;
+pub(crate) use super::approval_text::in_short;
 use super::args::Common;
-pub(crate) use super::covered::in_short;
 use super::failure::{Failure, exit};
 use super::link::{self, Link};
 use super::text::{Table, age, short};
-use super::{covered, print, whole};
+use super::{approval_text, print, verbatim};
 use crate::clock::Clock;
 use crate::kernel::ids::{ApprovalId, SessionKey};
 use crate::wire::approvals::{
@@ -95,7 +95,7 @@ async fn list(link: &Link, common: &Common) -> Result<u8, Failure> {
     } else {
         let now = Clock::system().now();
         for approval in &open {
-            print::answer(&covered::show(approval, now, print::screen_width()))?;
+            print::answer(&approval_text::show(approval, now, print::screen_width()))?;
         }
         print::note("decide: abide approvals allow ID, or deny ID");
     }
@@ -116,7 +116,7 @@ impl Show {
             print::object(&raw["approvals"][at])?;
             return Ok(0);
         }
-        let shown = covered::show(&open[at], Clock::system().now(), print::screen_width());
+        let shown = approval_text::show(&open[at], Clock::system().now(), print::screen_width());
         print::answer(&shown)?;
         print::note("decide: abide approvals allow ID, or deny ID");
         Ok(0)
@@ -153,7 +153,7 @@ impl Resolve {
                 let (_, open) = waiting(link, None, true).await?;
                 if let Some(now) = open.iter().find(|one| one.id == id) {
                     let width = print::notes_width();
-                    print::note(&covered::show(now, Clock::system().now(), width));
+                    print::note(&approval_text::show(now, Clock::system().now(), width));
                 }
                 return Err(refused);
             }
@@ -179,7 +179,7 @@ impl Resolve {
                 _ => format!("in session {}", resolved.session_key),
             };
             let text = format!("also applies from now on {whose}: {what}");
-            for said in whole::lines(&text, print::notes_width()) {
+            for said in verbatim::lines(&text, print::notes_width()) {
                 print::note(&said);
             }
             print::note(&format!("undo it: abide approvals forget {}", short(id)));
@@ -253,7 +253,7 @@ async fn remembered(link: &Link, common: &Common) -> Result<u8, Failure> {
     let within = print::screen_width().map(|columns| columns.saturating_sub(2));
     for (row, covers) in rows.zip(covered) {
         print::answer(&row)?;
-        for said in whole::lines(&covers, within) {
+        for said in verbatim::lines(&covers, within) {
             print::answer(&format!("  {said}"))?;
         }
     }

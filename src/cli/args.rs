@@ -114,7 +114,7 @@ pub fn main() -> ExitCode {
     if let Some(code) = crate::process::launched() {
         return code;
     }
-    let matches = help::dressed().try_get_matches();
+    let matches = help::command_with_help().try_get_matches();
     match matches.and_then(|matches| Arguments::from_arg_matches(&matches)) {
         Ok(arguments) => execute(arguments),
         Err(error) => no_command(&error),

@@ -60,17 +60,17 @@ impl Attach {
                 let task = Task {
                     ids: &ids,
                     any: false,
-                    window: None,
+                    timeout: None,
                     show: true,
                     json: false,
                     person: person.as_mut(),
                     conversation: None,
                 };
                 match follow(link, &common.place, task, &mut interrupt).await? {
-                    End::Done(_) | End::Window(_) => Some(end(common, *id).await?),
+                    End::Done(_) | End::TimedOut(_) => Some(end(common, *id).await?),
                     End::NeedsPerson(_) => {
                         end(common, *id).await?;
-                        Some(exit::PERSON)
+                        Some(exit::NEEDS_USER)
                     }
                     End::Detached(_) => None,
                 }
@@ -156,7 +156,7 @@ async fn events(
             }
         };
         if waits && needs.announce(&watch.link, &[session], print::note).await? {
-            return Ok(Some(exit::PERSON));
+            return Ok(Some(exit::NEEDS_USER));
         }
     }
 }
@@ -165,7 +165,7 @@ async fn events(
 async fn end(common: &Common, id: RunId) -> Result<u8, Failure> {
     let link = Link::open(&common.place).await?;
     let run = ids::details(&link, id).await?;
-    wait::standing(&common.place, &run).await;
+    wait::print_pause(&common.place, &run).await;
     wait::result(&run, false)?;
     Ok(exit::of_run(&run.state, run.needs_review))
 }
@@ -173,7 +173,7 @@ async fn end(common: &Common, id: RunId) -> Result<u8, Failure> {
 /// Prints how to attach again after Ctrl-C and returns the exit code.
 fn detached(target: &Named) -> u8 {
     let (what, code) = match target {
-        Named::Run(id) => (short(id), exit::WINDOW),
+        Named::Run(id) => (short(id), exit::NOT_ENDED),
         Named::Session(key) => (key.to_string(), 0),
     };
     print::note(&format!(
@@ -210,7 +210,7 @@ impl Look<'_> {
                 News::Anew | News::Quiet | News::Left => self.is_blocked().await?,
             };
             if is_blocked {
-                return Ok(exit::PERSON);
+                return Ok(exit::NEEDS_USER);
             }
         }
     }

@@ -9,7 +9,7 @@ use super::failure::Failure;
 use super::link::{self, Link};
 use super::print::{self, GOOD, styled};
 use super::text::{clean, size, span};
-use crate::wire::care::{Backup as Request, BackupMade};
+use crate::wire::maintenance::{Backup as Request, BackupMade};
 
 /// Copy the store into a file while the daemon keeps running
 ///

@@ -21,7 +21,7 @@ fn need(run: &Run) -> Option<&'static str> {
 }
 
 /// Which descendant of a paused run needs a user, as text; `None` if the run itself needs one.
-pub(crate) async fn below(link: &Link, run: &Run) -> Result<Option<String>, Failure> {
+pub(crate) async fn blocking_descendant(link: &Link, run: &Run) -> Result<Option<String>, Failure> {
     if &*run.state != "paused" || need(run).is_some() {
         return Ok(None);
     }
@@ -45,7 +45,7 @@ pub(crate) async fn of_queued(link: &Link, run: &Run) -> Result<Option<String>, 
         if let Some(need) = need(turn) {
             return Ok(Some(waits_for(turn, need)));
         }
-        if let Some(text) = below(link, turn).await? {
+        if let Some(text) = blocking_descendant(link, turn).await? {
             return Ok(Some(text));
         }
     }
@@ -57,8 +57,8 @@ fn waits_for(run: &Run, need: &str) -> String {
 }
 
 /// Describes a paused run by the run that blocks it, if known, else by its pause reason.
-pub(crate) async fn standing(link: &Link, run: &Run) -> String {
-    match below(link, run).await {
+pub(crate) async fn pause_text(link: &Link, run: &Run) -> String {
+    match blocking_descendant(link, run).await {
         Ok(Some(text)) => text,
         _ => tree::pause(run),
     }

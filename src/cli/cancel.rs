@@ -70,7 +70,7 @@ impl Cancel {
                 }
             }
             if !done.not_ended.is_empty() {
-                code = exit::WINDOW;
+                code = exit::NOT_ENDED;
             }
         }
         Ok(code)
@@ -78,7 +78,7 @@ impl Cancel {
 }
 
 /// The run is cancelled, or marked to end, once this returns; prints a summary.
-pub(super) async fn after_second_thoughts(link: &Link, run_id: RunId) -> Result<Run, Failure> {
+pub(super) async fn after_second_ctrl_c(link: &Link, run_id: RunId) -> Result<Run, Failure> {
     let reason = Some("Ctrl-C".to_owned());
     let done: Cancelled = link
         .ask("runs.cancel", CancelRun { run_id, reason })

@@ -25,7 +25,12 @@ pub(crate) struct Completions {
 impl Completions {
     pub(crate) fn run(&self) -> Result<u8, Failure> {
         let mut script = Vec::new();
-        clap_complete::generate(self.shell, &mut help::dressed(), "abide", &mut script);
+        clap_complete::generate(
+            self.shell,
+            &mut help::command_with_help(),
+            "abide",
+            &mut script,
+        );
         let mut out = std::io::stdout().lock();
         out.write_all(&script)
             .and_then(|()| out.flush())

@@ -34,7 +34,7 @@ pub(crate) struct Where {
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
     /// Ways to reach it, best first; never empty.
-    pub(crate) ways: Vec<Way>,
+    pub(crate) ways: Vec<Transport>,
     /// The endpoint file that the daemon wrote; `None` if it was found by its address alone.
     pub(crate) endpoint: Option<Endpoint>,
 }
@@ -42,14 +42,14 @@ pub(crate) struct Target {
 impl Target {
     /// True if it is known to run on this machine.
     pub(crate) fn is_here(&self) -> bool {
-        let local = |way: &Way| matches!(way, Way::Socket { .. });
+        let local = |way: &Transport| matches!(way, Transport::Socket { .. });
         self.endpoint.is_some() || self.ways.iter().any(local)
     }
 }
 
 /// A transport to a daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum Transport {
     /// Its Unix socket. The daemon identifies the peer by its user, and accepts a user's decisions
     /// from callers that present the token.
     Socket {
@@ -205,12 +205,12 @@ impl Where {
         let mut ways = Vec::new();
         // A caller that names a token wants to be identified by it and not by its user.
         if let (Some(socket), None) = (&endpoint.socket, &named) {
-            ways.push(Way::Socket {
+            ways.push(Transport::Socket {
                 path: PathBuf::from(socket),
                 token_file: Some(folder.join("token")),
             });
         }
-        ways.push(Way::Tcp {
+        ways.push(Transport::Tcp {
             url: endpoint.url.clone(),
             token_file: named.unwrap_or_else(|| folder.join("token")),
         });
@@ -228,7 +228,7 @@ impl Where {
             .ok()
             .flatten()
             .filter(|endpoint| endpoint.socket.as_deref().map(Path::new) == Some(&socket));
-        let other = endpoint.as_ref().map(|endpoint| Way::Tcp {
+        let other = endpoint.as_ref().map(|endpoint| Transport::Tcp {
             url: endpoint.url.clone(),
             token_file: self.named_token().unwrap_or_else(|| folder.join("token")),
         });
@@ -239,7 +239,7 @@ impl Where {
             (None, Some(_)) => Some(folder.join("token")),
             (None, None) => beside(),
         };
-        let mut ways = vec![Way::Socket {
+        let mut ways = vec![Transport::Socket {
             path: socket,
             token_file,
         }];
@@ -269,7 +269,7 @@ impl Where {
             }
         };
         Ok(Target {
-            ways: vec![Way::Tcp { url, token_file }],
+            ways: vec![Transport::Tcp { url, token_file }],
             endpoint,
         })
     }

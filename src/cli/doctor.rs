@@ -17,9 +17,9 @@ use crate::config::Config;
 use crate::contract::finding::{Finding, Health};
 use crate::daemon::{offline, ollama};
 use crate::wire::agents::{Agents, ListAgents};
-use crate::wire::care::Examined;
 use crate::wire::gateway::NoParams;
 use crate::wire::input::{PAGE_LIMIT, PageSize};
+use crate::wire::maintenance::Examined;
 
 /// Columns of a finding after its status.
 const FINDING: usize = 75;

@@ -11,7 +11,7 @@ use super::link::{self, Link};
 use super::text::{COLUMNS, line, short};
 use super::{ids, print};
 use crate::kernel::overlay;
-use crate::kernel::secret::{Given, Reference};
+use crate::kernel::secret::{GivenValue, Reference};
 use crate::wire::environment::{Env, ProvideEnv};
 use crate::wire::input::{PAGE_LIMIT, PageSize};
 use crate::wire::runs::{ListRuns, Runs, State};
@@ -157,15 +157,15 @@ pub(crate) fn given(items: &[String]) -> Result<Option<Env>, Failure> {
                 .hint("a name has letters, digits and _, and does not begin with a digit"));
         }
         let given = match value {
-            None => Given::text(std::env::var(name).map_err(|_| {
+            None => GivenValue::text(std::env::var(name).map_err(|_| {
                 Failure::usage(format!("{name} is not set in this shell"))
                     .hint(format!("give it: {name}=VALUE"))
             })?),
             // @@ escapes a leading @.
-            Some(text) if text.starts_with("@@") => Given::text(&text[1..]),
+            Some(text) if text.starts_with("@@") => GivenValue::text(&text[1..]),
             Some(text) => match text.strip_prefix('@') {
-                None => Given::text(text),
-                Some(place) => Given::From(Reference::parse(place).map_err(|why| {
+                None => GivenValue::text(text),
+                Some(place) => GivenValue::From(Reference::parse(place).map_err(|why| {
                     Failure::usage(format!("{name}=@…: {why}"))
                         .hint(format!("a value that begins with @: {name}=@@…"))
                 })?),
@@ -192,12 +192,15 @@ mod tests {
                 .next()
                 .unwrap()
         };
-        assert_eq!(one("A=b=c"), Given::text("b=c"));
-        assert_eq!(one("A="), Given::text(""));
-        assert_eq!(one("A=@@x"), Given::text("@x"));
+        assert_eq!(one("A=b=c"), GivenValue::text("b=c"));
+        assert_eq!(one("A="), GivenValue::text(""));
+        assert_eq!(one("A=@@x"), GivenValue::text("@x"));
         let place = Reference::Variable("B".to_owned());
-        assert_eq!(one("A=@env:B"), Given::From(place));
-        assert_eq!(one("PATH"), Given::text(std::env::var("PATH").unwrap()));
+        assert_eq!(one("A=@env:B"), GivenValue::From(place));
+        assert_eq!(
+            one("PATH"),
+            GivenValue::text(std::env::var("PATH").unwrap())
+        );
         assert!(given(&[]).unwrap().is_none());
         for item in ["canary-1", "1=canary", "A=@canary", "ABIDE_TEST_NOT_SET"] {
             let refused = typed(item).unwrap_err();

@@ -13,9 +13,9 @@ pub(crate) mod exit {
     /// No object has that id.
     pub(crate) const NOT_FOUND: u8 = 3;
     /// The wait ended before the run, which goes on.
-    pub(crate) const WINDOW: u8 = 4;
+    pub(crate) const NOT_ENDED: u8 = 4;
     /// A run is paused until a user decides.
-    pub(crate) const PERSON: u8 = 8;
+    pub(crate) const NEEDS_USER: u8 = 8;
     /// The request was refused; nothing was changed.
     pub(crate) const REFUSED: u8 = 9;
     /// Cannot connect to a daemon.
@@ -43,8 +43,8 @@ pub(crate) mod exit {
             "cancelled" => 6,
             "interrupted" => 7,
             "error" => FAILED,
-            _ if needs_person => PERSON,
-            _ => WINDOW,
+            _ if needs_person => NEEDS_USER,
+            _ => NOT_ENDED,
         }
     }
 }

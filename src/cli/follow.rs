@@ -12,7 +12,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use super::discover::Where;
 use super::failure::Failure;
 use super::link::{self, Link};
-use super::live::{Left, Live, News};
+use super::live::{Live, News, StopReason};
 use super::needs::Needs;
 use super::person::Person;
 use super::view::View;
@@ -29,10 +29,10 @@ use crate::wire::shapes::Step;
 const GRACE: Duration = Duration::from_secs(1);
 
 /// Time within which a second Ctrl-C counts.
-const SECOND_THOUGHTS: Duration = Duration::from_secs(2);
+const SECOND_CTRL_C_WINDOW: Duration = Duration::from_secs(2);
 
 /// Deadline for the remaining events of a run that has ended.
-const REST: Duration = Duration::from_secs(2);
+const REMAINING_EVENTS_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The Ctrl-C signal. Once this exists, Ctrl-C no longer ends the program.
 pub(crate) struct Interrupt(Signal);
@@ -54,7 +54,7 @@ impl Interrupt {
     /// After Ctrl-C: true if it is pressed again within two seconds.
     pub(crate) async fn pressed_again(&mut self) -> bool {
         print::note("press Ctrl-C once more within 2 s to cancel it");
-        tokio::time::timeout(SECOND_THOUGHTS, self.pressed())
+        tokio::time::timeout(SECOND_CTRL_C_WINDOW, self.pressed())
             .await
             .is_ok()
     }
@@ -67,7 +67,7 @@ pub(crate) struct Task<'a> {
     /// Wait for any one of them instead of all.
     pub(crate) any: bool,
     /// Timeout of the wait; `None` waits until the runs have ended.
-    pub(crate) window: Option<Duration>,
+    pub(crate) timeout: Option<Duration>,
     /// Show their progress.
     pub(crate) show: bool,
     /// Announce requests for a user as JSON.
@@ -85,7 +85,7 @@ pub(crate) enum End {
     /// The awaited runs have ended; the daemon's last reply.
     Done(Value),
     /// The timeout passed; the daemon's last reply.
-    Window(Value),
+    TimedOut(Value),
     /// The runs need a user, which was announced, and none is present; the daemon's last reply.
     NeedsPerson(Value),
     /// The user stopped waiting. The runs go on.
@@ -96,7 +96,7 @@ pub(crate) enum End {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Why {
     /// Detach from the runs, which continue.
-    Leave,
+    Detach,
     /// Return to the conversation; the turn waits for an answer.
     Later,
     /// Quit while the turn is being cancelled.
@@ -112,7 +112,7 @@ pub(crate) async fn follow(
     interrupt: &mut Interrupt,
 ) -> Result<End, Failure> {
     let mut request = news_of(&task);
-    let window = task.window;
+    let window = task.timeout;
     let turn = match (&task.conversation, task.ids) {
         (Some(begin), [only]) => {
             request = begin.clone().onward(request);
@@ -127,7 +127,7 @@ pub(crate) async fn follow(
     let needs = Needs::new(task.json, task.person.is_some());
     let live = tokio::select! {
         biased;
-        () = interrupt.pressed() => return Ok(End::Detached(Why::Leave)),
+        () = interrupt.pressed() => return Ok(End::Detached(Why::Detach)),
         live = Live::open(link, place, request, view, task.person) => live?,
     };
     let mut follow = Follow {
@@ -157,11 +157,11 @@ pub(crate) async fn follow(
                     cancelling = Some(Box::pin(cancel(place, run, &is_sent)));
                 }
                 Some(_) if is_sent.get() => return Ok(End::Detached(Why::Stopping)),
-                _ => return Ok(End::Detached(Why::Leave)),
+                _ => return Ok(End::Detached(Why::Detach)),
             },
             until = follow.until_done() => match until? {
-                Until::Left(Left::Conversation) => return Ok(End::Detached(Why::Leave)),
-                Until::Left(Left::Question) => return Ok(End::Detached(Why::Later)),
+                Until::Left(StopReason::Conversation) => return Ok(End::Detached(Why::Detach)),
+                Until::Left(StopReason::Question) => return Ok(End::Detached(Why::Later)),
                 Until::Done(raw) => {
                     if let Some(run) = turn {
                         follow.end(run).await?;
@@ -173,7 +173,7 @@ pub(crate) async fn follow(
                     return Ok(End::NeedsPerson(raw));
                 }
             },
-            cancelled = heard(&mut cancelling) => {
+            cancelled = cancel_outcome(&mut cancelling) => {
                 if let Err(failure) = cancelled {
                     follow.live.note(&format!("the turn was not stopped: {failure}"));
                     cancelling = None;
@@ -186,7 +186,7 @@ pub(crate) async fn follow(
     let (raw, waited) = follow.look().await?;
     Ok(match waited.done {
         true => End::Done(raw),
-        false => End::Window(raw),
+        false => End::TimedOut(raw),
     })
 }
 
@@ -204,7 +204,7 @@ async fn cancel(place: &Where, run_id: RunId, is_sent: &Cell<bool>) -> Result<()
 }
 
 /// Result of the pending cancel, returned only once.
-async fn heard(cancelling: &mut Option<Cancelling<'_>>) -> Result<(), Failure> {
+async fn cancel_outcome(cancelling: &mut Option<Cancelling<'_>>) -> Result<(), Failure> {
     let Some(cancel) = cancelling else {
         return std::future::pending().await;
     };
@@ -246,7 +246,7 @@ enum Until {
     /// A run needs a user, and none is present.
     NeedsPerson,
     /// The user detached.
-    Left(Left),
+    Left(StopReason),
 }
 
 struct Follow<'a> {
@@ -268,7 +268,7 @@ impl Follow<'_> {
             while !self.is_behind {
                 // Stays set until the rows were read, even if this future is dropped meanwhile.
                 self.is_behind = self.news().await?;
-                if let Some(left) = self.live.left {
+                if let Some(left) = self.live.stop_reason {
                     return Ok(Until::Left(left));
                 }
                 if !self.is_behind && self.need_person().await? {
@@ -325,7 +325,7 @@ impl Follow<'_> {
             }
             Ok::<(), Failure>(())
         };
-        if let Ok(heard) = tokio::time::timeout(REST, rest).await {
+        if let Ok(heard) = tokio::time::timeout(REMAINING_EVENTS_TIMEOUT, rest).await {
             heard?;
         }
         let link = &self.live.watch.link;

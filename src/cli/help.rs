@@ -58,7 +58,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
 ];
 
 /// The clap command with its final help pages.
-pub(crate) fn dressed() -> Command {
+pub(crate) fn command_with_help() -> Command {
     let command = Arguments::command();
     let page = overview(&command);
     command
@@ -193,12 +193,12 @@ mod tests {
     #[test]
     fn a_page_is_the_same_for_both_flags_and_keeps_to_the_screen() {
         let mut all = Vec::new();
-        pages(&dressed(), &[], &mut all);
+        pages(&command_with_help(), &[], &mut all);
         assert!(all.len() > 40, "{}", all.len());
         for words in all {
             let page = |flag: &str| {
                 let asked = words.iter().map(String::as_str).chain([flag]);
-                let page = dressed().try_get_matches_from(asked).unwrap_err();
+                let page = command_with_help().try_get_matches_from(asked).unwrap_err();
                 page.render().to_string()
             };
             let short = page("-h");

@@ -6,7 +6,7 @@ use super::args::Common;
 use super::failure::Failure;
 use super::link::{self, Link};
 use super::text::{age, clean, line, short, span};
-use super::{ids, print, untold};
+use super::{ids, print, undelivered};
 use crate::clock::Clock;
 use crate::kernel::ids::SessionKey;
 use crate::kernel::time::Timestamp;
@@ -51,11 +51,13 @@ impl Inbox {
         let link = Link::open(&common.place).await?;
         let Some(session) = &self.session else {
             return match (self.retry.as_slice(), self.dismiss.as_slice()) {
-                ([], []) => untold::list(&link, common).await,
+                ([], []) => undelivered::list(&link, common).await,
                 ([], dismiss) => {
-                    untold::decide(&link, common, "runs.dismiss_announce", dismiss).await
+                    undelivered::decide(&link, common, "runs.dismiss_announce", dismiss).await
                 }
-                (retry, _) => untold::decide(&link, common, "runs.retry_announce", retry).await,
+                (retry, _) => {
+                    undelivered::decide(&link, common, "runs.retry_announce", retry).await
+                }
             };
         };
         let key = ids::session(&link, session).await?;

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::discover::{NO_DAEMON, Target, Way, Where, start_command};
+use super::discover::{NO_DAEMON, Target, Transport, Where, start_command};
 use super::failure::{Failure, exit};
 use super::token::{read_token, token_for_socket};
 use super::words;
@@ -100,7 +100,7 @@ fn speaks(endpoint: &Endpoint) -> Result<(), Failure> {
 /// Connects by the first transport that reaches the daemon.
 pub(crate) async fn by_any_way<C>(
     place: &Where,
-    connect: impl AsyncFn(&Way) -> Result<Result<C, ClientError>, Failure>,
+    connect: impl AsyncFn(&Transport) -> Result<Result<C, ClientError>, Failure>,
 ) -> Result<(C, Target), Failure> {
     let target = place.target()?;
     if let Some(endpoint) = &target.endpoint {
@@ -121,13 +121,13 @@ pub(crate) async fn by_any_way<C>(
 
 /// Connects by one transport; the outer failure comes before connecting, such as an unreadable
 /// token file.
-async fn connect(way: &Way) -> Result<Result<Client, ClientError>, Failure> {
+async fn connect(way: &Transport) -> Result<Result<Client, ClientError>, Failure> {
     Ok(match way {
-        Way::Socket { path, token_file } => {
+        Transport::Socket { path, token_file } => {
             let token = token_for_socket(token_file.as_deref());
             Client::connect_socket_with(path, token.as_deref()).await
         }
-        Way::Tcp { url, token_file } => {
+        Transport::Tcp { url, token_file } => {
             let token = read_token(token_file)?;
             Client::connect(url, Some(&token)).await
         }
@@ -149,14 +149,14 @@ pub(crate) fn is_broken(failure: &Failure) -> bool {
 
 /// Reconnects to the daemon, retrying for at most [`SEARCH`]. `say` gets a note that this is going
 /// on, and one if the daemon was stopped.
-pub(crate) async fn find_again(
+pub(crate) async fn reconnect(
     place: &Where,
     _lost: Failure,
     mut say: impl FnMut(&str),
 ) -> Result<Link, Failure> {
     say(&format!(
         "the connection to the daemon was lost; retrying for up to {} s",
-        SEARCH.as_secs()
+        RECONNECT_TIMEOUT.as_secs()
     ));
     let clock = Clock::system();
     let started = clock.monotonic();
@@ -174,15 +174,15 @@ pub(crate) async fn find_again(
                 start_command(&folder)
             ));
         }
-        if clock.monotonic() - started > SEARCH {
-            return Err(given_up(gone));
+        if clock.monotonic() - started > RECONNECT_TIMEOUT {
+            return Err(reconnect_timed_out(gone));
         }
         tokio::time::sleep(RETRY).await;
     }
 }
 
 /// The failure for a daemon that has not come back in time.
-fn given_up(gone: Failure) -> Failure {
+fn reconnect_timed_out(gone: Failure) -> Failure {
     let said = |text: &str| text.contains("is kept");
     let is_said = said(&gone.message) || gone.hints.iter().any(|hint| said(hint));
     let kept = if is_said {
@@ -192,7 +192,7 @@ fn given_up(gone: Failure) -> Failure {
     };
     let message = format!(
         "the daemon has not come back for {} s: {}{kept}",
-        SEARCH.as_secs(),
+        RECONNECT_TIMEOUT.as_secs(),
         gone.message
     );
     let mut failure = Failure::new(exit::NO_DAEMON, NO_DAEMON, message);
@@ -202,7 +202,7 @@ fn given_up(gone: Failure) -> Failure {
 }
 
 /// How long a connection to a lost daemon is retried.
-const SEARCH: Duration = Duration::from_secs(60);
+const RECONNECT_TIMEOUT: Duration = Duration::from_secs(60);
 /// Interval between two attempts.
 pub(crate) const RETRY: Duration = Duration::from_millis(250);
 
@@ -282,7 +282,7 @@ mod tests {
             "startedAt": "2026-11-30T00:53:20.123Z",
         });
         Target {
-            ways: vec![Way::Socket {
+            ways: vec![Transport::Socket {
                 path: "/nowhere".into(),
                 token_file: None,
             }],
@@ -294,7 +294,7 @@ mod tests {
     fn c7_a_daemon_that_does_not_come_back_is_given_up_with_what_to_do() {
         let gone = Failure::new(exit::NO_DAEMON, "no_daemon", "no daemon runs on /state")
             .hint("start it: abide serve --detach");
-        let failure = given_up(gone);
+        let failure = reconnect_timed_out(gone);
         assert_eq!(failure.code, exit::NO_DAEMON);
         assert_eq!(
             failure.message,

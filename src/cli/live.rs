@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-use super::asked::{self, Asked, Put};
 use super::chat::slash::{self, Slash};
 use super::discover::Where;
 use super::failure::Failure;
 use super::link::{self, Link};
+use super::open_requests::{self, Asked, Put};
 use super::person::{Person, Typed};
 use super::print;
 use super::view::{FRAME, View};
@@ -38,17 +38,17 @@ pub(crate) struct Live<'a> {
     open: Option<Put>,
     asked: Vec<Asked>,
     /// The open requests must be read again.
-    asks_anew: bool,
+    are_requests_stale: bool,
     frames: Interval,
     quiet: Interval,
     clock: Clock,
     /// Set once the user stops following.
-    pub(crate) left: Option<Left>,
+    pub(crate) stop_reason: Option<StopReason>,
 }
 
 /// Why the user stops following a conversation turn, which continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Left {
+pub(crate) enum StopReason {
     /// Quit the conversation.
     Conversation,
     /// Answer the open request later.
@@ -88,11 +88,11 @@ impl<'a> Live<'a> {
             person,
             open: None,
             asked: Vec::new(),
-            asks_anew: true,
+            are_requests_stale: true,
             frames,
             quiet,
             clock: Clock::system(),
-            left: None,
+            stop_reason: None,
         })
     }
 
@@ -117,17 +117,17 @@ impl<'a> Live<'a> {
                 typed = typed(&mut self.person, keys), if talks || self.open.is_some() => {
                     match typed {
                         Typed::More => self.prompt(),
-                        Typed::Line(None) if talks => self.left = Some(Left::Conversation),
+                        Typed::Line(None) if talks => self.stop_reason = Some(StopReason::Conversation),
                         Typed::Line(line) if self.open.is_none() => self.types_ahead(line),
                         Typed::Line(line) => self.answer(line).await?,
                     }
-                    if self.left.is_some() {
+                    if self.stop_reason.is_some() {
                         return Ok(News::Left);
                     }
                 },
                 _ = self.frames.tick(), if self.is_watched() => self.show().await?,
                 _ = self.quiet.tick() => {
-                    self.asks_anew = true;
+                    self.are_requests_stale = true;
                     return Ok(News::Quiet);
                 }
             }
@@ -158,12 +158,12 @@ impl<'a> Live<'a> {
         }
         let kind = event.kind.as_str();
         // A paused run may wait for a value.
-        self.asks_anew |=
+        self.are_requests_stale |=
             kind.starts_with("question.") || kind.starts_with("approval.") || kind == "run.paused";
     }
 
     async fn come_back(&mut self) -> Result<(), Failure> {
-        self.asks_anew = true;
+        self.are_requests_stale = true;
         let view = &mut self.view;
         let say = |text: &str| match view {
             Some(view) => view.note(text),
@@ -190,17 +190,17 @@ impl<'a> Live<'a> {
         if let Some(view) = &mut self.view {
             view.catch_up(&self.watch.link).await?;
         }
-        let Some(session) = self.session.as_ref().filter(|_| self.asks_anew) else {
+        let Some(session) = self.session.as_ref().filter(|_| self.are_requests_stale) else {
             return Ok(());
         };
-        self.asked = asked::open(&self.watch.link, Some(session)).await?;
-        self.asks_anew = false;
+        self.asked = open_requests::open(&self.watch.link, Some(session)).await?;
+        self.are_requests_stale = false;
         if let Some(view) = &mut self.view {
-            view.asks(self.asked.clone());
+            view.set_open_requests(self.asked.clone());
         }
         let is_open = |open: &Put| self.asked.iter().any(|one| one.id() == open.asked.id());
         if let Some(gone) = self.open.take_if(|open| !is_open(open)) {
-            let what = asked::how_closed(&self.watch.link, &gone.asked).await?;
+            let what = open_requests::how_closed(&self.watch.link, &gone.asked).await?;
             self.unprompt();
             // If the terminal echoes the typed text itself, the prompt's line must be ended first.
             let keys = self.view.as_ref().is_some_and(View::takes_keys);
@@ -245,7 +245,7 @@ impl<'a> Live<'a> {
         let (Some(open), Some(person)) = (&self.open, &self.person) else {
             if let (true, Some(view), Some(person)) = (talks, &mut self.view, &self.person) {
                 match person.typed() {
-                    "" => view.asked(),
+                    "" => view.hide_prompt(),
                     typed => view.ask(&print::styled(print::DIM, NEXT), typed),
                 }
             }
@@ -266,10 +266,10 @@ impl<'a> Live<'a> {
     /// Removes the prompt of a request that is no longer asked.
     fn unprompt(&mut self) {
         if let Some(person) = &mut self.person {
-            person.goes_on();
+            person.restore_typed();
         }
         if let Some(view) = &mut self.view {
-            view.asked();
+            view.hide_prompt();
         }
         if self.is_conversation() {
             self.prompt();
@@ -297,7 +297,7 @@ impl<'a> Live<'a> {
                     return Ok(());
                 }
                 Slash::Leave => {
-                    self.left = Some(Left::Conversation);
+                    self.stop_reason = Some(StopReason::Conversation);
                     return Ok(());
                 }
             }
@@ -337,7 +337,7 @@ impl<'a> Live<'a> {
                 if refused.kind == "conflict" && !open.asked.is_secret() {
                     self.asked.retain(|one| one.id() != id);
                     if let Some(person) = &mut self.person {
-                        person.was_not_heard(id);
+                        person.unmark_asked(id);
                     }
                 }
             }
@@ -345,12 +345,12 @@ impl<'a> Live<'a> {
             Err(lost) if link::is_broken(&lost) || lost.kind == "unavailable" => {
                 self.note("the answer was not delivered; asking again");
                 if let Some(person) = &mut self.person {
-                    person.was_not_heard(open.asked.id());
+                    person.unmark_asked(open.asked.id());
                 }
             }
             Err(failure) => return Err(failure),
         }
-        self.asks_anew = true;
+        self.are_requests_stale = true;
         Ok(())
     }
 
@@ -369,9 +369,9 @@ impl<'a> Live<'a> {
             return;
         }
         if let Some(person) = &mut self.person {
-            person.was_not_heard(open.asked.id());
+            person.unmark_asked(open.asked.id());
         }
-        self.left = Some(Left::Question);
+        self.stop_reason = Some(StopReason::Question);
     }
 
     /// Prints a note that stays on the screen.

@@ -6,9 +6,9 @@ use std::collections::HashSet;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::asked::{self, Asked};
 use super::failure::Failure;
 use super::link::{self, Link};
+use super::open_requests::{self, Asked};
 use super::person::is_at_the_terminal;
 use super::print;
 use super::text::short;
@@ -76,7 +76,7 @@ impl Needs {
 }
 
 async fn open(link: &Link, session: &SessionKey) -> Result<Vec<Need>, Failure> {
-    let mut found: Vec<Need> = asked::in_brief(link, session)
+    let mut found: Vec<Need> = open_requests::in_brief(link, session)
         .await?
         .iter()
         .map(of_asked)
@@ -87,7 +87,7 @@ async fn open(link: &Link, session: &SessionKey) -> Result<Vec<Need>, Failure> {
         ..ListRuns::default()
     };
     for run in link.ask::<Runs>("runs.list", &request).await?.runs {
-        if asked::is_below(link, session, &run).await? {
+        if open_requests::is_below(link, session, &run).await? {
             found.push(of_review(&run));
         }
     }

@@ -12,7 +12,7 @@ use rustix::time::Timespec;
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
-use super::asked::Asked;
+use super::open_requests::Asked;
 use super::print;
 
 /// The user who types, or a pipe in their place.
@@ -22,7 +22,7 @@ pub(crate) struct Person {
     wants: mpsc::UnboundedSender<()>,
     reads: mpsc::UnboundedReceiver<Came>,
     /// A byte written here stops the reader's wait for input.
-    rest: Option<UnixStream>,
+    stop_bell: Option<UnixStream>,
     is_reading: bool,
     /// Bytes that were read and not consumed yet.
     pending: Vec<u8>,
@@ -32,7 +32,7 @@ pub(crate) struct Person {
     /// Complete lines that were typed while no request was prompted.
     ahead: Vec<String>,
     /// Requests that the user was asked, answered or not.
-    put: HashSet<Uuid>,
+    asked_ids: HashSet<Uuid>,
 }
 
 /// Result of one read by the reader thread.
@@ -77,13 +77,13 @@ impl Person {
             is_there: is_at_the_terminal() && print::notes_are_watched(),
             wants,
             reads,
-            rest,
+            stop_bell: rest,
             is_reading: false,
             pending: Vec::new(),
             typing: Typing::default(),
             aside: None,
             ahead: Vec::new(),
-            put: HashSet::new(),
+            asked_ids: HashSet::new(),
         }
     }
 
@@ -137,7 +137,7 @@ impl Person {
     }
 
     /// Ends a prompt: the unfinished line that was typed before it is restored.
-    pub(crate) fn goes_on(&mut self) {
+    pub(crate) fn restore_typed(&mut self) {
         self.forget_typed();
         self.typing.text = self.aside.take().unwrap_or_default();
     }
@@ -161,7 +161,7 @@ impl Person {
     /// unfinished next one.
     pub(crate) async fn typed_ahead(&mut self) -> (Vec<String>, String) {
         if self.aside.is_some() {
-            self.goes_on();
+            self.restore_typed();
         }
         let mut typing = std::mem::take(&mut self.typing);
         let keys = self.rest().await;
@@ -234,7 +234,7 @@ impl Person {
 
     /// Stops the reader; what it has read is kept in front of later input.
     async fn stop(&mut self) {
-        let bell = self.rest.as_mut();
+        let bell = self.stop_bell.as_mut();
         if self.is_reading && bell.is_some_and(|bell| bell.write_all(&[0]).is_ok()) {
             if let Some(Came::Bytes(bytes)) = self.reads.recv().await {
                 self.pending.extend(bytes);
@@ -245,14 +245,16 @@ impl Person {
 
     /// The first of these requests that the user was not asked yet; it now counts as asked.
     pub(crate) fn next_of(&mut self, asked: &[Asked]) -> Option<Asked> {
-        let next = asked.iter().find(|one| !self.put.contains(&one.id()))?;
-        self.put.insert(next.id());
+        let next = asked
+            .iter()
+            .find(|one| !self.asked_ids.contains(&one.id()))?;
+        self.asked_ids.insert(next.id());
         Some(next.clone())
     }
 
     /// The reply to this request did not arrive, so it will be asked again.
-    pub(crate) fn was_not_heard(&mut self, asked: Uuid) {
-        self.put.remove(&asked);
+    pub(crate) fn unmark_asked(&mut self, asked: Uuid) {
+        self.asked_ids.remove(&asked);
     }
 }
 

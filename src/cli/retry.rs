@@ -30,7 +30,7 @@ impl Retry {
         };
         let raw = match link.raw("runs.retry", &request).await {
             Err(lost) if link::is_broken(&lost) => {
-                let again = link::find_again(&common.place, lost, print::note).await?;
+                let again = link::reconnect(&common.place, lost, print::note).await?;
                 again.raw("runs.retry", &request).await?
             }
             answer => answer?,

@@ -6,7 +6,7 @@ use super::args::Common;
 use super::failure::{Failure, exit};
 use super::link::{self, Link};
 use super::text::{age, line, short};
-use super::{ids, print, whole};
+use super::{ids, print, verbatim};
 use crate::clock::Clock;
 use crate::kernel::ids::StepId;
 use crate::kernel::time::Timestamp;
@@ -31,7 +31,7 @@ pub(crate) struct Review {
 
     /// done: it has happened; not-done: it has not, and is executed now; abort: the run ends
     #[arg(value_name = "DECISION", value_enum)]
-    said: Option<Said>,
+    said: Option<Verdict>,
 
     /// With done: the call's result, for the model
     #[arg(long, value_name = "TEXT")]
@@ -43,7 +43,7 @@ pub(crate) struct Review {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Said {
+enum Verdict {
     Done,
     NotDone,
     Abort,
@@ -55,7 +55,7 @@ impl Review {
         let (Some(named), Some(said)) = (&self.run, self.said) else {
             return list(&link, common).await;
         };
-        if self.result.is_some() && said != Said::Done {
+        if self.result.is_some() && said != Verdict::Done {
             return Err(Failure::usage("--result is valid only with done"));
         }
         let run_id = ids::run(&link, named).await?;
@@ -64,9 +64,9 @@ impl Review {
             run_id,
             step_id: step(&run, self.step)?,
             decision: match said {
-                Said::Done => Decision::Done,
-                Said::NotDone => Decision::NotDone,
-                Said::Abort => Decision::Abort,
+                Verdict::Done => Decision::Done,
+                Verdict::NotDone => Decision::NotDone,
+                Verdict::Abort => Decision::Abort,
             },
             result: self.result,
         };
@@ -77,7 +77,7 @@ impl Review {
         }
         let run: Run = link::read(&raw)?;
         print::note(&match said {
-            Said::Abort => format!("run {} has ended", short(run.run_id)),
+            Verdict::Abort => format!("run {} has ended", short(run.run_id)),
             _ if !run.reviews.is_empty() => format!(
                 "recorded; run {} has {} more open reviews: abide review",
                 short(run.run_id),
@@ -172,7 +172,7 @@ fn call(review: &OpenReview, now: Timestamp) -> String {
     );
     let mut out = format!("  {}", line(&what, print::room(2)));
     let within = print::screen_width().map(|columns| columns.saturating_sub(2));
-    let mut shown = whole::arguments(&review.arguments, within);
+    let mut shown = verbatim::arguments(&review.arguments, within);
     if shown.is_empty() {
         let summary = review.summary.as_deref();
         shown = summary.map_or_else(String::new, |call| {

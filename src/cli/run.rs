@@ -52,7 +52,7 @@ impl Run {
         let task = Task {
             ids: &runs,
             any: false,
-            window: None,
+            timeout: None,
             show: !common.json,
             json: common.json,
             person: person.as_mut(),
@@ -60,17 +60,17 @@ impl Run {
         };
         let end = follow(link, &common.place, task, &mut interrupt).await?;
         let ended = match end {
-            End::Done(raw) | End::Window(raw) => wait::only(&raw)?,
+            End::Done(raw) | End::TimedOut(raw) => wait::only(&raw)?,
             End::NeedsPerson(raw) => {
                 let run = wait::only(&raw)?;
                 match common.json {
                     true => print::object(&run)?,
                     false => {
-                        wait::standing(&common.place, &run).await;
+                        wait::print_pause(&common.place, &run).await;
                         wait::result(&run, false)?;
                     }
                 }
-                return Ok(exit::PERSON);
+                return Ok(exit::NEEDS_USER);
             }
             End::Detached(_) => {
                 return leave(common, &mut interrupt, accepted.run_id).await;
@@ -82,7 +82,7 @@ impl Run {
             print::object(&run)?;
         } else {
             wait::result(&run, false)?;
-            below(&link, &run).await?;
+            print_open_descendants(&link, &run).await?;
         }
         Ok(exit::of_run(&run.state, run.needs_review))
     }
@@ -95,7 +95,7 @@ async fn leave(common: &Common, interrupt: &mut Interrupt, run_id: RunId) -> Res
         return Ok(code);
     }
     let link = Link::open(&common.place).await?;
-    let run = cancel::after_second_thoughts(&link, run_id).await?;
+    let run = cancel::after_second_ctrl_c(&link, run_id).await?;
     if common.json {
         print::object(&run)?;
     }
@@ -103,7 +103,7 @@ async fn leave(common: &Common, interrupt: &mut Interrupt, run_id: RunId) -> Res
 }
 
 /// Prints how many descendants of an ended run are still open.
-pub(crate) async fn below(link: &Link, run: &shapes::Run) -> Result<(), Failure> {
+pub(crate) async fn print_open_descendants(link: &Link, run: &shapes::Run) -> Result<(), Failure> {
     let open = view::tree_of(link, run.run_id)
         .await?
         .iter()

@@ -60,7 +60,7 @@ impl Send {
             ..Request::default()
         };
         let Some(raw) = reply(&link, common, &request).await? else {
-            return Ok(exit::PERSON);
+            return Ok(exit::NEEDS_USER);
         };
         if common.json {
             print::object(&raw)?;
@@ -98,7 +98,7 @@ async fn reply(link: &Link, common: &Common, request: &Request) -> Result<Option
 async fn say(link: &Link, common: &Common, request: &Request) -> Result<Value, Failure> {
     match link.raw("sessions.send", request).await {
         Err(lost) if link::is_broken(&lost) => {
-            let link = link::find_again(&common.place, lost, print::note).await?;
+            let link = link::reconnect(&common.place, lost, print::note).await?;
             link.raw("sessions.send", request).await
         }
         answered => answered,
@@ -154,7 +154,7 @@ mod tests {
             error: None,
         };
         assert_eq!(code(&sent("accepted")), 0);
-        assert_eq!(code(&sent("pending")), exit::WINDOW);
+        assert_eq!(code(&sent("pending")), exit::NOT_ENDED);
         assert_eq!(code(&sent("error")), exit::FAILED);
     }
 }

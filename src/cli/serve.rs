@@ -156,13 +156,13 @@ impl Serve {
             config: self.config.clone(),
             listen: self.listen,
             socket: common.place.socket_to_listen()?,
-            alone: false,
+            without_env: false,
         };
         let (endpoint, is_new) = match start::running(&plan.state_dir).await {
             Some(endpoint) => (endpoint, false),
             None => match start::start(&plan).await {
                 Ok(started) => (started.endpoint, true),
-                Err(failure) => match start::overtaken(&plan.state_dir, &failure).await {
+                Err(failure) => match start::concurrent_daemon(&plan.state_dir, &failure).await {
                     Some(endpoint) => (endpoint, false),
                     None => return Err(failure),
                 },

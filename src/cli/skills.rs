@@ -12,7 +12,7 @@ use super::link::{self, Link};
 use super::print::{self, BAD, DIM, GOOD, HEAD, styled};
 use super::text::{COLUMNS, Table, clean, wrap};
 use crate::skill::{self, Found, Host, Limits, MissingPrograms};
-use crate::wire::agents::Aside;
+use crate::wire::agents::InactiveDefinition;
 use crate::wire::input::{PAGE_LIMIT, PageSize};
 use crate::wire::skills::{ListSkills, RefreshSkills, Refreshed, Skill, Skills as Listing};
 
@@ -126,7 +126,7 @@ async fn list(link: &Link, common: &Common) -> Result<u8, Failure> {
     Ok(0)
 }
 
-fn place_of(aside: &Aside) -> String {
+fn place_of(aside: &InactiveDefinition) -> String {
     let file = aside.file.as_deref().unwrap_or(&aside.source);
     at(file, aside.line, &aside.reason)
 }

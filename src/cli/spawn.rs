@@ -200,7 +200,7 @@ pub(crate) async fn send(
 ) -> Result<Value, Failure> {
     match link.raw("sessions.spawn", request).await {
         Err(lost) if link::is_broken(&lost) && request.idempotency_key.is_some() => {
-            let again = link::find_again(&common.place, lost, print::note).await?;
+            let again = link::reconnect(&common.place, lost, print::note).await?;
             again.raw("sessions.spawn", request).await
         }
         answer => answer,

@@ -24,7 +24,7 @@ pub(crate) const LOG: &str = "abide.log";
 const LOOK: Duration = Duration::from_millis(20);
 /// Time after which a note says that the daemon is still starting; also the limit for finding the
 /// daemon of a concurrent start.
-const PATIENCE: Duration = Duration::from_secs(5);
+const SLOW_START_NOTE_AFTER: Duration = Duration::from_secs(5);
 
 /// Part of the error of a start whose state folder another daemon holds.
 const HELD: &str = "is held by another abide";
@@ -40,7 +40,7 @@ pub(crate) struct Plan {
     /// Path of its socket; `None` as configured.
     pub(crate) socket: Option<PathBuf>,
     /// Pass on none of this terminal's `ABIDE_*` variables.
-    pub(crate) alone: bool,
+    pub(crate) without_env: bool,
 }
 
 /// A background daemon that is ready.
@@ -85,7 +85,7 @@ async fn usual(place: &Where) -> Result<Endpoint, Failure> {
         config: None,
         listen: None,
         socket: place.socket_to_listen()?,
-        alone: false,
+        without_env: false,
     };
     Ok(start(&plan).await?.endpoint)
 }
@@ -112,7 +112,7 @@ pub(crate) async fn start(plan: &Plan) -> Result<Started, Failure> {
 
 /// Note for a start that creates a new store where the old one is missing.
 pub(crate) fn empty_store(state: &Path) -> Option<String> {
-    offline::is_bereft(state).then(|| {
+    offline::has_lost_store(state).then(|| {
         let backup = offline::newest_copy(state);
         let backup = backup.map_or("FILE".to_owned(), |path| path.display().to_string());
         format!(
@@ -166,7 +166,7 @@ async fn start_once(plan: &Plan) -> Result<Started, Failure> {
         if let Some(endpoint) = ready(plan, process.id()).await? {
             return Ok(Started { process, endpoint });
         }
-        if !told && clock.monotonic() - started > PATIENCE {
+        if !told && clock.monotonic() - started > SLOW_START_NOTE_AFTER {
             told = true;
             print::note(&format!("it is still starting; its log: {}", log.display()));
         }
@@ -186,12 +186,12 @@ pub(crate) async fn running(state: &Path) -> Option<Endpoint> {
 }
 
 /// After a start that failed because a concurrent one was faster: the daemon of that one.
-pub(crate) async fn overtaken(state: &Path, failure: &Failure) -> Option<Endpoint> {
+pub(crate) async fn concurrent_daemon(state: &Path, failure: &Failure) -> Option<Endpoint> {
     let clock = Clock::system();
     let began = clock.monotonic();
     while failure.code == exit::HELD && failure.message.contains(HELD) {
         let found = running(state).await;
-        if found.is_some() || clock.monotonic() - began > PATIENCE {
+        if found.is_some() || clock.monotonic() - began > SLOW_START_NOTE_AFTER {
             return found;
         }
         tokio::time::sleep(LOOK).await;
@@ -207,7 +207,7 @@ fn command(plan: &Plan) -> Result<Command, Failure> {
     command.arg("--state-dir").arg(&plan.state_dir);
     // Otherwise the folder that it was started in could not be removed or unmounted.
     command.current_dir(&plan.state_dir);
-    let named = std::env::var_os("ABIDE_CONFIG").filter(|_| !plan.alone);
+    let named = std::env::var_os("ABIDE_CONFIG").filter(|_| !plan.without_env);
     if let Some(config) = plan.config.clone().or(named.map(PathBuf::from)) {
         let config = std::path::absolute(&config)
             .map_err(|error| Failure::local(config.display(), error))?;
@@ -228,7 +228,7 @@ fn command(plan: &Plan) -> Result<Command, Failure> {
     ] {
         command.env_remove(name);
     }
-    if plan.alone {
+    if plan.without_env {
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("ABIDE_") {
                 command.env_remove(name);

@@ -37,7 +37,7 @@ impl Steer {
         };
         let raw = match link.raw("runs.steer", &request).await {
             Err(lost) if link::is_broken(&lost) => {
-                let again = link::find_again(&common.place, lost, print::note).await?;
+                let again = link::reconnect(&common.place, lost, print::note).await?;
                 again.raw("runs.steer", &request).await?
             }
             answer => answer?,

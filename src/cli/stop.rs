@@ -64,7 +64,7 @@ impl Stop {
             timeout: self.timeout.map(DrainTimeout),
         };
         let asked: Result<Draining, Failure> = link.ask("gateway.drain", order).await;
-        let patience = match asked {
+        let drain_timeout = match asked {
             Ok(draining) => {
                 if !common.json && before.counts.running > 0 {
                     name_runs(&link, before.counts.running, draining.timeout_ms).await;
@@ -81,8 +81,8 @@ impl Stop {
         drop(link);
         let over = async {
             if self.restart {
-                let most = patience.saturating_add(UP_AGAIN);
-                wait_until_up_again(common, before.boot_id, most).await
+                let limit = drain_timeout.saturating_add(UP_AGAIN);
+                wait_until_up_again(common, before.boot_id, limit).await
             } else {
                 wait_until_gone(common, here, before.pid)
                     .await
@@ -93,7 +93,7 @@ impl Stop {
             over = over => over?,
             () = interrupt.pressed() => {
                 print::note("the daemon is still stopping; abide status shows when it is gone");
-                return Ok(exit::WINDOW);
+                return Ok(exit::NOT_ENDED);
             }
         };
         match (again, common.json) {

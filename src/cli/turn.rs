@@ -34,7 +34,7 @@ pub(super) async fn of(link: &Link, session: &str, asked: Spawn) -> Result<Turn,
 pub(super) async fn send(link: &Link, common: &Common, turn: &Turn) -> Result<Value, Failure> {
     match link.raw("agent.run", turn).await {
         Err(lost) if link::is_broken(&lost) && turn.idempotency_key.is_some() => {
-            let again = link::find_again(&common.place, lost, print::note).await?;
+            let again = link::reconnect(&common.place, lost, print::note).await?;
             again.raw("agent.run", turn).await
         }
         answer => answer,

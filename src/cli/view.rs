@@ -7,10 +7,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::asked::Asked;
 use super::failure::{Failure, exit};
 use super::follow::steps;
 use super::link::Link;
+use super::open_requests::Asked;
 use super::screen::Screen;
 use super::stream::{self, Stream};
 use super::text::{line, short};
@@ -33,7 +33,7 @@ const COLUMNS_DRAWN: (usize, usize) = (20, 120);
 /// Followed runs, and their display.
 pub(crate) struct View {
     tree: Tree,
-    told: Told,
+    printed: Printed,
     shown: Shown,
     /// In a conversation: the streamed answer of its run.
     stream: Option<Stream>,
@@ -42,7 +42,7 @@ pub(crate) struct View {
 
 /// Steps, ends and requests that were already printed.
 #[derive(Default)]
-struct Told {
+struct Printed {
     steps: HashSet<StepId>,
     ends: HashSet<RunId>,
     asked: HashSet<Uuid>,
@@ -83,7 +83,7 @@ impl View {
     fn of(shown: Shown) -> View {
         View {
             tree: Tree::default(),
-            told: Told::default(),
+            printed: Printed::default(),
             shown,
             stream: None,
             clock: Clock::system(),
@@ -99,11 +99,11 @@ impl View {
     /// it.
     pub(crate) async fn update(&mut self, link: &Link, waited: &Waited) -> Result<(), Failure> {
         if let [WaitedRun::Known { run, .. }] = &waited.runs[..] {
-            self.tree.is_about(run.run_id);
+            self.tree.set_focus(run.run_id);
         }
         for entry in &waited.runs {
             if let WaitedRun::Known { run, .. } = entry {
-                self.told.waited.insert(run.run_id);
+                self.printed.waited.insert(run.run_id);
                 self.refresh(link, (**run).clone()).await?;
                 for below in tree_of(link, run.run_id).await? {
                     if below.run_id != run.run_id {
@@ -220,7 +220,7 @@ impl View {
             match shown {
                 stream::Shown::Lines(said) => lines.extend(said),
                 stream::Shown::Call(step) => {
-                    match self.tree.told_call(stream.run(), step, look) {
+                    match self.tree.permanent_call_line(stream.run(), step, look) {
                         Some(call) => lines.push(call),
                         // It was not read yet; the journal has it at the end.
                         None => stream.forget_call(step),
@@ -228,7 +228,7 @@ impl View {
                 }
             }
         }
-        self.tree.is_told(stream.run(), stream.calls());
+        self.tree.set_printed(stream.run(), stream.calls());
         let picture = self.picture();
         if let Shown::Tree(screen) = &mut self.shown
             && !lines.is_empty()
@@ -255,7 +255,7 @@ impl View {
     }
 
     /// Replaces the open requests.
-    pub(crate) fn asks(&mut self, asked: Vec<Asked>) {
+    pub(crate) fn set_open_requests(&mut self, asked: Vec<Asked>) {
         self.tree.asks(asked);
     }
 
@@ -286,7 +286,7 @@ impl View {
     }
 
     /// Removes the prompt.
-    pub(crate) fn asked(&mut self) {
+    pub(crate) fn hide_prompt(&mut self) {
         if let Shown::Tree(screen) = &mut self.shown {
             screen.ask(None);
         }
@@ -296,7 +296,7 @@ impl View {
     pub(crate) fn draw(&mut self) -> Result<(), Failure> {
         let picture = self.picture();
         let Shown::Tree(screen) = &mut self.shown else {
-            return self.tell_news();
+            return self.print_news();
         };
         screen.draw(picture);
         Ok(())
@@ -356,7 +356,7 @@ impl View {
     }
 
     /// Prints each finished tool call, each end and each request once.
-    fn tell_news(&mut self) -> Result<(), Failure> {
+    fn print_news(&mut self) -> Result<(), Failure> {
         let now = self.clock.now();
         // Commands that follow runs announce requests themselves, with the command that answers
         // them.
@@ -365,7 +365,7 @@ impl View {
             Shown::Tree(_) | Shown::Notes => &[],
         };
         for asked in asked {
-            if self.told.asked.insert(asked.id()) {
+            if self.printed.asked.insert(asked.id()) {
                 let text = asked.in_short(now, None);
                 tell(
                     &mut self.shown,
@@ -378,7 +378,7 @@ impl View {
             let who = format!("{} {}", line(tree::name(run), 24), short(run.run_id));
             for step in steps {
                 let is_news = step.tool.is_some() && step.ended_at.is_some();
-                if is_news && self.told.steps.insert(step.step_id) {
+                if is_news && self.printed.steps.insert(step.step_id) {
                     let what = tree::describe(step);
                     let text = line(
                         &format!("{who}: step {} {what}", step.seq),
@@ -391,8 +391,8 @@ impl View {
                     )?;
                 }
             }
-            if tree::is_ended(&run.state) && self.told.ends.insert(run.run_id) {
-                let is_said = &*run.state != "ok" && self.told.waited.contains(&run.run_id);
+            if tree::is_ended(&run.state) && self.printed.ends.insert(run.run_id) {
+                let is_said = &*run.state != "ok" && self.printed.waited.contains(&run.run_id);
                 if is_said && matches!(self.shown, Shown::Notes) {
                     continue;
                 }

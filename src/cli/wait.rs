@@ -57,7 +57,7 @@ impl Wait {
         let task = Task {
             ids: &runs,
             any: self.any,
-            window: self.timeout,
+            timeout: self.timeout,
             show: !common.json,
             json: common.json,
             person: None,
@@ -66,7 +66,7 @@ impl Wait {
         let mut interrupt = Interrupt::new()?;
         let mut needs_person = false;
         let raw = match follow(link, &common.place, task, &mut interrupt).await? {
-            End::Done(raw) | End::Window(raw) => raw,
+            End::Done(raw) | End::TimedOut(raw) => raw,
             End::NeedsPerson(raw) => {
                 needs_person = true;
                 raw
@@ -83,7 +83,7 @@ impl Wait {
             let its_code = match entry {
                 WaitedRun::Known { run, .. } => {
                     if !common.json {
-                        standing(&common.place, run).await;
+                        print_pause(&common.place, run).await;
                         result(run, several)?;
                     }
                     exit::of_run(&run.state, run.needs_review)
@@ -95,12 +95,12 @@ impl Wait {
                     exit::NOT_FOUND
                 }
             };
-            let counts = !(self.any && waited.done && its_code == exit::WINDOW);
+            let counts = !(self.any && waited.done && its_code == exit::NOT_ENDED);
             if code == 0 && counts {
                 code = its_code;
             }
         }
-        Ok(if needs_person { exit::PERSON } else { code })
+        Ok(if needs_person { exit::NEEDS_USER } else { code })
     }
 }
 
@@ -118,12 +118,12 @@ pub(crate) fn result(run: &Run, with_head: bool) -> Result<(), Failure> {
 }
 
 /// Prints what a paused run waits for, and how to wait for it again.
-pub(crate) async fn standing(place: &Where, run: &Run) {
+pub(crate) async fn print_pause(place: &Where, run: &Run) {
     if &*run.state != "paused" || run.error.is_some() {
         return;
     }
     let why = match Link::open(place).await {
-        Ok(link) => blocker::standing(&link, run).await,
+        Ok(link) => blocker::pause_text(&link, run).await,
         Err(_) => tree::pause(run),
     };
     print::note(&format!(
@@ -172,7 +172,7 @@ pub(crate) fn detached(runs: &[RunId]) -> u8 {
         "detached; the work continues. Wait again: abide wait {}",
         digits.join(" ")
     ));
-    exit::WINDOW
+    exit::NOT_ENDED
 }
 
 /// The run in the reply of a wait for one run.

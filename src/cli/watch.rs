@@ -60,7 +60,7 @@ impl<'a> Watch<'a> {
             match link.subscribe(&request).await {
                 Ok(events) => break events,
                 Err(lost) if link::is_broken(&lost) => {
-                    link = link::find_again(place, lost, &say).await?;
+                    link = link::reconnect(place, lost, &say).await?;
                 }
                 Err(failure) if failure.kind == "unavailable" => {
                     on_its_way(&mut is_announced, &say).await;
@@ -152,7 +152,7 @@ impl<'a> Watch<'a> {
                     return Ok(());
                 }
                 Err(lost) if link::is_broken(&lost) => {
-                    self.link = link::find_again(self.place, lost, &mut say).await?;
+                    self.link = link::reconnect(self.place, lost, &mut say).await?;
                     say("the daemon is back");
                 }
                 Err(failure) if failure.kind == "unavailable" => {

@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn every_command_is_there() {
-        let top = help::dressed();
+        let top = help::command_with_help();
         for (method, command) in COMMANDS {
             let mut words = command.split(' ').skip(1);
             let name = words.next().unwrap();

@@ -16,7 +16,7 @@ pub use load::{ConfigError, Loaded, unknown};
 pub use named::{Named, PriceTable, ProviderTable, ServerTable, SkillTable};
 pub use private::{Rule, Unusable, is_readable_by_others, read_secret};
 pub use reference::read;
-pub use settings::{Config, MOST_GRACE, is_live, shown};
+pub use settings::{Config, MAX_GRACE, is_live, shown};
 pub use source::{Flag, Origin, Shown, Source};
 
 pub use crate::kernel::secret::Secret;

@@ -12,7 +12,7 @@ use super::form::{
     HttpUrl, Optional, PROVIDER_KIND, Period, ProviderKind, SERVER_SCOPE, ServerScope, Span, Text,
     Texts,
 };
-use crate::kernel::secret::{Given, Secret};
+use crate::kernel::secret::{GivenValue, Secret};
 
 /// One block per section: its name, the validation of its table names, and one line per field as in
 /// the table of settings. All of them are applied at a reload.
@@ -202,7 +202,7 @@ named! {
         /// Variables of the server's environment, in addition to those of every program: texts, or
         /// references that are resolved at each start, `{ from = "env:NAME" }`. The values are
         /// never displayed.
-        "env" => env: BTreeMap<String, Given> = BTreeMap::new(), GivenVariables;
+        "env" => env: BTreeMap<String, GivenValue> = BTreeMap::new(), GivenVariables;
         /// `shared`: one process for all runs. `run`: one process per run that calls it, in that
         /// run's environment.
         "scope" => scope: ServerScope = ServerScope::Shared, SERVER_SCOPE;
@@ -225,10 +225,10 @@ named! {
         "enabled" => enabled: bool = true, Flag;
         /// Variables that the skill adds to the environment of runs that have it: texts, or
         /// references, `{ from = "env:NAME" }`. The values are never displayed.
-        "env" => env: BTreeMap<String, Given> = BTreeMap::new(), GivenVariables;
+        "env" => env: BTreeMap<String, GivenValue> = BTreeMap::new(), GivenVariables;
         /// Value of the skill's `primaryEnv` variable: a text, which is never displayed, or `{ from
         /// = "file:/PATH" }`.
-        "api_key" => api_key: Option<Given> = None, Optional(GivenText);
+        "api_key" => api_key: Option<GivenValue> = None, Optional(GivenText);
         /// Variable of the daemon's environment that holds the value of `primaryEnv`; `api_key`
         /// takes precedence.
         "api_key_env" => api_key_env: Option<String> = None, Optional(Text);

@@ -16,7 +16,7 @@ use crate::kernel::policy::Visibility;
 use crate::kernel::session::Overflow;
 
 /// Upper limit of `process.grace`.
-pub const MOST_GRACE: Duration = Duration::from_millis(1500);
+pub const MAX_GRACE: Duration = Duration::from_millis(1500);
 
 /// When a changed setting takes effect.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -291,7 +291,7 @@ settings! {
     /// How long a program may take to end after SIGTERM before it is killed, at most 1.5 s: a call
     /// must return within two seconds of its end.
     Start "process.grace" =>
-        process_grace: Duration = Duration::from_secs(1), UpTo(MOST_GRACE);
+        process_grace: Duration = Duration::from_secs(1), UpTo(MAX_GRACE);
     /// Maximum output of a program in bytes. A program that writes more is stopped.
     Start "process.output_limit" => process_output: u64 = 64 << 20, Bytes;
     /// Time limit of a command of the tool `shell` when the model sets none.

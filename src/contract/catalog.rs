@@ -10,7 +10,7 @@ use super::allow::AllowList;
 use super::skills::SkillPin;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::AgentId;
-use crate::kernel::overlay::{OfAgent, Overlay};
+use crate::kernel::overlay::{AgentEnv, Overlay};
 use crate::kernel::run::OnUncertain;
 use crate::kernel::thinking::Thinking;
 use crate::kernel::time::Timestamp;
@@ -55,7 +55,7 @@ pub struct Place<'a> {
 
 /// A definition that is not in force: shadowed by one of the same name, or invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Aside {
+pub struct InactiveDefinition {
     /// Its layer, as in [`AgentSummary::source`].
     pub source: String,
     /// Path of its file, if it comes from one.
@@ -114,11 +114,11 @@ pub struct AgentSummary {
     /// Why it cannot be used at present; empty if it can.
     pub problems: Vec<String>,
     /// Missing tools, skills and servers that its definition refers to.
-    pub lacks: Vec<String>,
+    pub missing: Vec<String>,
     /// When it was stored, or its file was modified.
     pub made_at: Timestamp,
     /// Definitions of the same name in lower layers.
-    pub shadowed: Vec<Aside>,
+    pub shadowed: Vec<InactiveDefinition>,
 }
 
 impl AgentSummary {
@@ -147,7 +147,7 @@ impl AgentSummary {
             system_prompt: String::new(),
             warnings: Vec::new(),
             problems: Vec::new(),
-            lacks: Vec::new(),
+            missing: Vec::new(),
             made_at: Timestamp::default(),
             shadowed: Vec::new(),
         }
@@ -178,7 +178,7 @@ pub struct Listing {
     /// Every agent, hidden ones too, by name.
     pub agents: Vec<AgentSummary>,
     /// Invalid definitions.
-    pub rejected: Vec<Aside>,
+    pub rejected: Vec<InactiveDefinition>,
 }
 
 /// Text that is stored by its hash.
@@ -237,7 +237,7 @@ pub struct Resolved {
     /// The pinned skills among these; filled in by the registry.
     pub skills: Option<SkillPin>,
     /// The environment that its definition sets.
-    pub env: OfAgent,
+    pub env: AgentEnv,
     /// The environment on top of the base; filled in by the registry.
     pub overlay: Overlay,
     /// Warnings for the caller.
@@ -253,7 +253,7 @@ impl Resolved {
 
 /// A tool or tool server that an agent could have but does not.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LeftOut {
+pub struct Omitted {
     /// The name of the tool or server.
     pub name: String,
     /// Why it is omitted.
@@ -268,7 +268,7 @@ pub struct ToolSet {
     /// The tools' schemas as JSON.
     pub tools: Pinned,
     /// Tools and servers that are not included.
-    pub left_out: Vec<LeftOut>,
+    pub left_out: Vec<Omitted>,
 }
 
 /// A definition as a client sends it.

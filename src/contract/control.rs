@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::BoxFuture;
 use super::finding::Finding;
 use crate::kernel::fault::Fault;
-use crate::kernel::provider_health::Seen;
+use crate::kernel::provider_health::HealthReport;
 
 /// The startup and shutdown phase of the daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,7 +93,7 @@ pub struct ModelProvider {
     /// Why no call can succeed at present; never contains a secret.
     pub problem: Option<String>,
     /// Its last observed health with its key; `None` if it was not called yet, or needs no network.
-    pub health: Option<Seen>,
+    pub health: Option<HealthReport>,
     /// Request features that its models were found to reject, one line each.
     pub learned: Vec<String>,
 }

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::BoxFuture;
 use super::skills::{PinnedSkill, SkillSet};
-use crate::kernel::delegation::{Face, Stream};
+use crate::kernel::delegation::{DelegationMode, Stream};
 use crate::kernel::fault::Fault;
 use crate::kernel::gate::Bundle;
 use crate::kernel::ids::{RunId, StepId};
@@ -32,11 +32,11 @@ pub struct Site {
 
 /// The result that a tool gets.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Told {
+pub enum ToolReply {
     /// This value, as JSON for the model; a string is passed on unquoted.
     Now(Value),
     /// No result yet: the step waits, and the registry delivers its outcome later.
-    Waits,
+    Pending,
 }
 
 /// A session as named by a model; empty strings count as unset.
@@ -50,7 +50,7 @@ pub struct Named {
 
 /// A spawn requested by a run.
 #[derive(Clone, Debug, PartialEq)]
-pub struct SpawnAsk {
+pub struct SpawnArgs {
     /// The task text.
     pub task: String,
     /// The agent to run; the requester's own agent if unset.
@@ -75,9 +75,9 @@ pub struct SpawnAsk {
 
 /// A tool call that another agent carries out while the caller waits.
 #[derive(Clone, Debug, PartialEq)]
-pub struct DelegateAsk {
+pub struct DelegateArgs {
     /// Which delegation tool is called.
-    pub face: Face,
+    pub face: DelegationMode,
     /// The agent that carries it out.
     pub agent: String,
     /// The task text.
@@ -85,7 +85,7 @@ pub struct DelegateAsk {
     /// One-line title; the start of the task if unset.
     pub title: Option<String>,
     /// Session key of an earlier delegation to continue.
-    pub goes_on: Option<String>,
+    pub resume_session: Option<String>,
     /// Time limit, milliseconds. Unset: that of its agent, else the setting `delegation.timeout`.
     /// Never longer than the caller's own limit.
     pub timeout_ms: Option<u64>,
@@ -97,40 +97,40 @@ pub struct DelegateAsk {
 
 /// A message sent by a run.
 #[derive(Clone, Debug, PartialEq)]
-pub struct SendAsk {
+pub struct SendArgs {
     /// The receiving session.
     pub to: Named,
     /// The message text.
     pub message: String,
     /// How long to wait for the reply, milliseconds; 0 = do not wait.
-    pub window_ms: u64,
+    pub timeout_ms: u64,
 }
 
 /// A wait for runs that the session has spawned.
 #[derive(Clone, Debug, PartialEq)]
-pub struct WaitAsk {
+pub struct WaitArgs {
     /// Run ids to wait for; all open runs if empty.
     pub runs: Vec<String>,
     /// Return when the first of them ends.
     pub any: bool,
     /// Timeout, milliseconds.
-    pub window_ms: u64,
+    pub timeout_ms: u64,
 }
 
 /// A question to a user.
 #[derive(Clone, Debug, PartialEq)]
-pub struct QuestionAsk {
+pub struct QuestionArgs {
     /// The question.
     pub text: String,
     /// Suggested answers.
     pub choices: Vec<String>,
     /// How long the question stays open, milliseconds.
-    pub window_ms: u64,
+    pub timeout_ms: u64,
 }
 
 /// A query of a run on its long-term memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RecallAsk {
+pub struct RecallArgs {
     /// Search words; may be empty.
     pub query: String,
     /// Ids of memories to return.
@@ -151,19 +151,23 @@ pub struct PinnedText {
 /// Operations of the registry that tools may call.
 pub trait Delegate: Send + Sync + 'static {
     /// Spawns a run below the caller's session; it is in the store once this returns.
-    fn spawn(&self, site: Site, ask: SpawnAsk) -> BoxFuture<'static, Result<Told, Fault>>;
+    fn spawn(&self, site: Site, ask: SpawnArgs) -> BoxFuture<'static, Result<ToolReply, Fault>>;
 
     /// Delegates this call to another agent; it is in the store once this returns.
-    fn delegate(&self, site: Site, ask: DelegateAsk) -> BoxFuture<'static, Result<Told, Fault>>;
+    fn delegate(
+        &self,
+        site: Site,
+        ask: DelegateArgs,
+    ) -> BoxFuture<'static, Result<ToolReply, Fault>>;
 
     /// Sends a message to another session; it is in the store once this returns.
-    fn send(&self, site: Site, ask: SendAsk) -> BoxFuture<'static, Result<Told, Fault>>;
+    fn send(&self, site: Site, ask: SendArgs) -> BoxFuture<'static, Result<ToolReply, Fault>>;
 
     /// Waits for runs that the caller's session has spawned.
-    fn wait(&self, site: Site, ask: WaitAsk) -> BoxFuture<'static, Result<Told, Fault>>;
+    fn wait(&self, site: Site, ask: WaitArgs) -> BoxFuture<'static, Result<ToolReply, Fault>>;
 
     /// Asks a user a question; the step waits for the answer.
-    fn ask(&self, site: Site, ask: QuestionAsk) -> BoxFuture<'static, Result<Told, Fault>>;
+    fn ask(&self, site: Site, ask: QuestionArgs) -> BoxFuture<'static, Result<ToolReply, Fault>>;
 
     /// Ends a run below the caller's session, with all its descendants.
     fn cancel(
@@ -171,21 +175,25 @@ pub trait Delegate: Send + Sync + 'static {
         site: Site,
         run: String,
         reason: Option<String>,
-    ) -> BoxFuture<'static, Result<Told, Fault>>;
+    ) -> BoxFuture<'static, Result<ToolReply, Fault>>;
 
     /// Whether something will be delivered to the caller's session by itself, so that its turn may
     /// end and wait for that.
-    fn awaits(&self, site: Site) -> BoxFuture<'static, Result<Told, Fault>>;
+    fn awaits(&self, site: Site) -> BoxFuture<'static, Result<ToolReply, Fault>>;
 
     /// The sessions that the caller may list.
-    fn sessions(&self, site: Site) -> BoxFuture<'static, Result<Told, Fault>>;
+    fn sessions(&self, site: Site) -> BoxFuture<'static, Result<ToolReply, Fault>>;
 
     /// The last `limit` messages of a session.
-    fn history(&self, site: Site, of: Named, limit: u32)
-    -> BoxFuture<'static, Result<Told, Fault>>;
+    fn history(
+        &self,
+        site: Site,
+        of: Named,
+        limit: u32,
+    ) -> BoxFuture<'static, Result<ToolReply, Fault>>;
 
     /// The state of a session and its open runs; the caller's own session if none is named.
-    fn status(&self, site: Site, of: Named) -> BoxFuture<'static, Result<Told, Fault>>;
+    fn status(&self, site: Site, of: Named) -> BoxFuture<'static, Result<ToolReply, Fault>>;
 
     /// Keeps the full answer of a call that is too long to be shown; it is in the store once this
     /// returns.
@@ -198,7 +206,7 @@ pub trait Delegate: Send + Sync + 'static {
         tool_call: String,
         offset: u64,
         most: usize,
-    ) -> BoxFuture<'static, Result<Told, Fault>>;
+    ) -> BoxFuture<'static, Result<ToolReply, Fault>>;
 
     /// The skills that the caller's run has pinned.
     fn skills(&self, site: Site) -> BoxFuture<'static, Result<SkillSet, Fault>>;
@@ -207,13 +215,13 @@ pub trait Delegate: Send + Sync + 'static {
     fn skill(&self, site: Site, name: String) -> BoxFuture<'static, Result<PinnedText, Fault>>;
 
     /// Keeps a text in the caller's long-term memory; it is in the store once this returns.
-    fn remember(&self, site: Site, text: String) -> BoxFuture<'static, Result<Told, Fault>>;
+    fn remember(&self, site: Site, text: String) -> BoxFuture<'static, Result<ToolReply, Fault>>;
 
     /// Searches the memories that the caller may read.
-    fn recall(&self, site: Site, ask: RecallAsk) -> BoxFuture<'static, Result<Told, Fault>>;
+    fn recall(&self, site: Site, ask: RecallArgs) -> BoxFuture<'static, Result<ToolReply, Fault>>;
 
     /// The agents that the caller may spawn.
-    fn agents(&self, site: Site) -> BoxFuture<'static, Result<Told, Fault>>;
+    fn agents(&self, site: Site) -> BoxFuture<'static, Result<ToolReply, Fault>>;
 }
 
 /// Slot for the registry, filled after it is created. Tools are made before the registry, since it

@@ -40,7 +40,7 @@ pub struct RunEnvironment {
     /// All variables, the base included.
     pub variables: Environment,
     /// Names without a value, each with the reason; nothing is started while there are any.
-    pub lacks: Vec<(String, String)>,
+    pub missing: Vec<(String, String)>,
     /// Masks the run's secrets in its output.
     pub redactor: Redactor,
 }

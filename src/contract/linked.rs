@@ -10,14 +10,14 @@ use crate::kernel::ids::AgentId;
 /// The tool that delegates to any agent made for spawned work.
 pub const TASK: &str = "task";
 /// Name prefix of a tool that is one agent in a session of its own.
-pub const SEALED: &str = "subagent_";
+pub const SUBAGENT_PREFIX: &str = "subagent_";
 /// Name prefix of a tool that is one agent in its caller's session.
-pub const CALLED: &str = "call_";
+pub const CALL_PREFIX: &str = "call_";
 
 /// The tool by which a plan delegates to another agent. It is never offered to a model.
 pub const DELEGATE: &str = "delegate";
 /// Maximum number of agents that a plan may choose from.
-pub const MOST_CANDIDATES: usize = 20;
+pub const MAX_CANDIDATES: usize = 20;
 
 /// An agent that a plan may choose, as pinned by a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -151,8 +151,8 @@ impl Link {
     /// The name prefix of its tool, if it is one.
     pub fn prefix(&self) -> Option<&'static str> {
         Some(match self.session? {
-            LinkSession::Own => SEALED,
-            LinkSession::Shared => CALLED,
+            LinkSession::Own => SUBAGENT_PREFIX,
+            LinkSession::Shared => CALL_PREFIX,
         })
     }
 
@@ -171,7 +171,7 @@ pub fn prefix_of(tool: &str) -> Option<&'static str> {
         let rest = tool.strip_prefix(prefix);
         rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with('_'))
     };
-    [SEALED, CALLED].into_iter().find(begins)
+    [SUBAGENT_PREFIX, CALL_PREFIX].into_iter().find(begins)
 }
 
 /// Does another agent carry out a call of this tool while its caller waits?

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::linked::{DELEGATE, Link, TASK};
-use crate::kernel::delegation::Face;
+use crate::kernel::delegation::DelegationMode;
 use crate::kernel::ids::AgentId;
 
 /// The tool that lists the agents a run may delegate to.
@@ -91,12 +91,12 @@ impl Reach {
 
     /// The agents allowed by a delegation tool of this face; `None` = by a spawn that is not waited
     /// for.
-    pub fn by(&self, face: Option<Face>) -> &[AgentId] {
+    pub fn by(&self, face: Option<DelegationMode>) -> &[AgentId] {
         match face {
             None => &self.spawned,
-            Some(Face::Task) => &self.tasked,
-            Some(Face::Planned) => &self.planned,
-            Some(Face::Sealed | Face::Called) => &self.linked,
+            Some(DelegationMode::Task) => &self.tasked,
+            Some(DelegationMode::Planned) => &self.planned,
+            Some(DelegationMode::Sealed | DelegationMode::Called) => &self.linked,
         }
     }
 
@@ -148,10 +148,10 @@ mod tests {
         assert_eq!(reach.max_depth, Some(3));
         for (face, names) in [
             (None, &["a", "b"][..]),
-            (Some(Face::Task), &["b"]),
-            (Some(Face::Planned), &["c"]),
-            (Some(Face::Sealed), &["one"]),
-            (Some(Face::Called), &["one"]),
+            (Some(DelegationMode::Task), &["b"]),
+            (Some(DelegationMode::Planned), &["c"]),
+            (Some(DelegationMode::Sealed), &["one"]),
+            (Some(DelegationMode::Called), &["one"]),
         ] {
             assert_eq!(reach.by(face), ids(names), "{face:?}");
         }

@@ -27,7 +27,7 @@ pub enum Next {
         /// The error.
         error: RunError,
         /// The findings so far.
-        found: String,
+        findings: String,
     },
 }
 
@@ -55,7 +55,7 @@ pub enum StepOutcome {
         /// The summary that replaces the entries it names; `None` if there was nothing to compact.
         summary: Option<(String, Compacted)>,
         /// A one-line report for users.
-        told: String,
+        report: String,
         /// Memories to keep from the dropped part.
         remember: Vec<String>,
         /// Model usage; `None` if no model was called.
@@ -93,9 +93,9 @@ impl StepOutcome {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Admission {
     /// It may begin.
-    Goes,
+    Allowed,
     /// It may begin once a user approves it.
-    Asks(Consent),
+    NeedsApproval(Consent),
     /// It may not begin. The model gets this text as the result, and nothing is done.
     Refused(String),
 }
@@ -114,9 +114,9 @@ pub trait TextSink: Send + Sync + 'static {
 }
 
 /// A sink that discards all text.
-pub struct Nobody;
+pub struct DiscardSink;
 
-impl TextSink for Nobody {
+impl TextSink for DiscardSink {
     fn text(&self, _: &str) {}
 }
 

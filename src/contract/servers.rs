@@ -121,9 +121,9 @@ pub struct ServerView {
     /// Number of starts.
     pub starts: u32,
     /// Number of lines written since its start that are not protocol messages.
-    pub noise: u64,
+    pub stray_line_count: u64,
     /// The latest of those lines.
-    pub noise_lines: Vec<String>,
+    pub stray_lines: Vec<String>,
     /// When its state last changed.
     pub since: Timestamp,
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::catalog::{Aside, Pinned};
+use super::catalog::{InactiveDefinition, Pinned};
 use crate::kernel::run::PinnedSkills;
 use crate::kernel::text_enum::text_enum;
 
@@ -78,7 +78,7 @@ pub enum SkillPin {
     /// The skills that are present now.
     Now(SkillsNow),
     /// The skills that an earlier run has pinned, which are still present.
-    AsBefore(PinnedSkills, Pinned),
+    Reused(PinnedSkills, Pinned),
 }
 
 /// The skills of a folder as found at the latest scan.
@@ -156,7 +156,7 @@ pub struct ListedSkill {
     /// Path of its file.
     pub path: String,
     /// Why runs cannot use it; `None` if they can.
-    pub unfit: Option<String>,
+    pub unusable_reason: Option<String>,
     /// Missing variables: runs that have them in their environment can use the skill despite
     /// `unfit`.
     pub lacks_env: Vec<String>,
@@ -182,12 +182,12 @@ pub struct ListedSkill {
     /// clause (`changed on disk, not valid yet (…)`, `it cannot be read: …`).
     pub stale: Option<String>,
     /// Skills of the same name that it shadows.
-    pub shadowed: Vec<Aside>,
+    pub shadowed: Vec<InactiveDefinition>,
 }
 
 /// The skills of one folder.
 #[derive(Clone, Debug, PartialEq)]
-pub struct SkillsHere {
+pub struct SkillListing {
     /// The folder, by which versions are counted.
     pub workspace: String,
     /// Hash of all usable skills: same content, same hash.
@@ -195,13 +195,16 @@ pub struct SkillsHere {
     /// All skills, by name.
     pub skills: Vec<ListedSkill>,
     /// Invalid skill files.
-    pub rejected: Vec<Aside>,
+    pub rejected: Vec<InactiveDefinition>,
 }
 
-impl SkillsHere {
+impl SkillListing {
     /// Number of skills that runs can use.
     pub fn usable(&self) -> usize {
-        let usable = self.skills.iter().filter(|skill| skill.unfit.is_none());
+        let usable = self
+            .skills
+            .iter()
+            .filter(|skill| skill.unusable_reason.is_none());
         usable.count()
     }
 }
@@ -213,13 +216,13 @@ pub trait Skills: Send + Sync + 'static {
 
     /// The skills for work in `cwd` (the default workspace if unset). Slightly stale results are
     /// possible unless `fresh` is set.
-    fn here(&self, cwd: Option<&str>, fresh: bool) -> Arc<SkillsHere>;
+    fn here(&self, cwd: Option<&str>, fresh: bool) -> Arc<SkillListing>;
 
     /// The subset that an agent with this list of names and patterns may use; `None` = all. `env`
     /// are the sorted names of variables that its runs have in addition to the base environment.
     fn pick(
         &self,
-        here: &SkillsHere,
+        here: &SkillListing,
         names: Option<&[String]>,
         env: &[String],
     ) -> Arc<PickedSkills>;

@@ -182,12 +182,16 @@ fn writable(folder: PathBuf, mode: u32) -> Failure {
 /// The admin token, created at the first start. It is never logged.
 pub fn token(folder: &Path) -> Result<Token, Failure> {
     let advice = "Remove it; the next start creates a new one";
-    kept(folder, TOKEN, advice)
+    load_or_create_secret(folder, TOKEN, advice)
 }
 
 /// The secret in this file, created from random bytes if missing. `advice` says what to do about an
 /// unusable file.
-pub(super) fn kept(folder: &Path, name: &str, advice: &str) -> Result<Token, Failure> {
+pub(super) fn load_or_create_secret(
+    folder: &Path,
+    name: &str,
+    advice: &str,
+) -> Result<Token, Failure> {
     let path = folder.join(name);
     match config::read_secret(&path, Rule::Own) {
         Ok(text) => return Ok(Token { text, path }),

@@ -30,7 +30,7 @@ pub fn seal(state: &Path) -> Result<Seal, Failure> {
             .map_err(Failure::Config)?
             .expose()
             .to_owned(),
-        None => folder::kept(state, FILE, ADVICE)?.text,
+        None => folder::load_or_create_secret(state, FILE, ADVICE)?.text,
     };
     Ok(Seal::new(blake3::derive_key(PURPOSE, text.as_bytes())))
 }

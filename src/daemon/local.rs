@@ -238,10 +238,10 @@ async fn clear(path: &Path, clock: &Clock) -> Result<(), Failure> {
         }
         match UnixStream::connect(path).await {
             Ok(stream) if !is_left_behind(&stream) => {
-                if clock.monotonic() - began >= super::lock::STAYING {
+                if clock.monotonic() - began >= super::lock::HOLDER_TIMEOUT {
                     return Err(Failure::SocketTaken(path.to_owned()));
                 }
-                tokio::time::sleep(super::lock::LOOK).await;
+                tokio::time::sleep(super::lock::RETRY_INTERVAL).await;
             }
             // The daemon is ending (reset), or does not accept connections (its queue is full):
             // which one becomes clear soon.
@@ -253,10 +253,10 @@ async fn clear(path: &Path, clock: &Clock) -> Result<(), Failure> {
                         | io::ErrorKind::Interrupted
                 ) =>
             {
-                if clock.monotonic() - began >= super::lock::STAYING {
+                if clock.monotonic() - began >= super::lock::HOLDER_TIMEOUT {
                     return Err(Failure::SocketTaken(path.to_owned()));
                 }
-                tokio::time::sleep(super::lock::LOOK).await;
+                tokio::time::sleep(super::lock::RETRY_INTERVAL).await;
             }
             Err(fault) if fault.kind() == io::ErrorKind::NotFound => {}
             Err(fault) if fault.kind() != io::ErrorKind::ConnectionRefused => {

@@ -29,12 +29,12 @@ pub const FILE: &str = "abide.lock";
 const ENDING: &str = "ending\n";
 
 /// How long a start waits for a process that is ending.
-pub const GOING: Duration = Duration::from_secs(3);
+pub const ENDING_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long a start waits for a process that shows no sign of ending. A kill that has just happened
 /// may not be visible yet.
-pub const STAYING: Duration = Duration::from_millis(500);
+pub const HOLDER_TIMEOUT: Duration = Duration::from_millis(500);
 /// Interval between attempts.
-pub const LOOK: Duration = Duration::from_millis(5);
+pub const RETRY_INTERVAL: Duration = Duration::from_millis(5);
 /// Timeout of a connection to a process on this machine.
 const CONNECT: Duration = Duration::from_millis(100);
 
@@ -68,7 +68,8 @@ fn take_as(folder: &Path, text: String) -> Result<Lock, Failure> {
             // The lock of a file that was replaced meanwhile excludes no other process.
             Ok(()) if is_at(&file, &path) => {
                 let mut lock = Lock { file, path, text };
-                lock.say().map_err(|fault| refused(&lock.path, fault))?;
+                lock.write_holder()
+                    .map_err(|fault| refused(&lock.path, fault))?;
                 return Ok(lock);
             }
             Ok(()) | Err(Errno::AGAIN | Errno::ACCESS) => {}
@@ -76,11 +77,15 @@ fn take_as(folder: &Path, text: String) -> Result<Lock, Failure> {
         }
         let said = read_small(&path).unwrap_or_default();
         let is_going = is_going(&file, folder, &said);
-        let patience = if is_going { GOING } else { STAYING };
-        if clock.monotonic() >= patience {
+        let timeout = if is_going {
+            ENDING_TIMEOUT
+        } else {
+            HOLDER_TIMEOUT
+        };
+        if clock.monotonic() >= timeout {
             return Err(held(folder, &said, is_going));
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(RETRY_INTERVAL);
     }
 }
 
@@ -164,7 +169,7 @@ impl Lock {
     }
 
     /// Writes this process's line into the file.
-    fn say(&mut self) -> std::io::Result<()> {
+    fn write_holder(&mut self) -> std::io::Result<()> {
         let length = self.text.len() as u64;
         let written = self.file.write_all(self.text.as_bytes());
         match written.and_then(|()| self.file.set_len(length)) {

@@ -3,6 +3,7 @@
 
 mod check;
 mod endpoint;
+mod environment_check;
 mod failure;
 mod folder;
 mod key;
@@ -20,7 +21,6 @@ mod skills;
 mod started;
 mod supervisor;
 mod surroundings;
-mod untouched;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -49,13 +49,13 @@ use crate::process::{Descriptors, Processes};
 use crate::registry::{Principal, Registry};
 use crate::store::Store;
 use crate::telemetry::metrics::metrics;
+use environment_check::EnvironmentSnapshot;
 use lock::Lock;
 use phase::Process;
 use settings::{Followers, InForce};
 use signals::Signals;
 use supervisor::Supervisor;
 use surroundings::Surroundings;
-use untouched::AtStart;
 
 /// How the daemon is started.
 pub struct Options {
@@ -117,15 +117,15 @@ pub fn serve(options: Options) -> Result<Ending, Failure> {
         .build()
         .map_err(|fault| Failure::System("no threads could be started".to_owned(), fault))?;
     // Boxed, so that the large future is compiled into `block_on` only once.
-    let life: Pin<Box<dyn Future<Output = _>>> = Box::pin(run(options));
-    let ended = runtime.block_on(life);
+    let watchdog: Pin<Box<dyn Future<Output = _>>> = Box::pin(run(options));
+    let ended = runtime.block_on(watchdog);
     // Threads blocked on an unresponsive file system are not waited for.
     runtime.shutdown_timeout(LAST_THREADS);
     ended
 }
 
 async fn run(options: Options) -> Result<Ending, Failure> {
-    let untouched = AtStart::note().map_err(|why| {
+    let untouched = EnvironmentSnapshot::note().map_err(|why| {
         Failure::System(
             "the system gave no random bytes".to_owned(),
             std::io::Error::other(why),
@@ -187,7 +187,7 @@ async fn run(options: Options) -> Result<Ending, Failure> {
     }
     let mut writer_ended = opened.writer_ended;
     let delegate = DelegateSlot::default();
-    let told: Arc<OnceLock<Registry>> = Arc::default();
+    let registry_slot: Arc<OnceLock<Registry>> = Arc::default();
     let workers = parts::workers(
         &folder,
         (socket_path.as_deref(), descriptors.clone()),
@@ -196,7 +196,7 @@ async fn run(options: Options) -> Result<Ending, Failure> {
         &opened.store,
         Arc::clone(&delegate),
         {
-            let told = Arc::clone(&told);
+            let told = Arc::clone(&registry_slot);
             Arc::new(move |name, seen| {
                 // Runs call providers only after it is set.
                 if let Some(registry) = told.get() {
@@ -227,7 +227,7 @@ async fn run(options: Options) -> Result<Ending, Failure> {
         boot,
     });
 
-    told.get_or_init(|| registry.clone());
+    registry_slot.get_or_init(|| registry.clone());
     // Runs start later than this, so no tool finds the slot empty.
     delegate.get_or_init(|| Arc::new(registry.clone()));
 
@@ -288,7 +288,7 @@ async fn run(options: Options) -> Result<Ending, Failure> {
             untouched,
         },
     ));
-    let clean = AbortOnDropHandle::new(tokio::spawn(async move { programs.keep_clean().await }));
+    let clean = AbortOnDropHandle::new(tokio::spawn(async move { programs.reap_orphans().await }));
     let locking = AbortOnDropHandle::new(tokio::spawn(keep_lock(Arc::clone(&lock))));
     let reloads = tokio::spawn(signals::reload_at_hangups(hangups, Arc::clone(&process)));
     tokio::spawn({
@@ -336,7 +336,7 @@ async fn run(options: Options) -> Result<Ending, Failure> {
         // Read-only calls are answered while the rest waits for disk space.
         () = registry.lacks_room() => None,
         () = registry.hurried() => return Ok(Ending::Stopped),
-        never = supervisor.tell_progress(progress) => match never {},
+        never = supervisor.report_progress(progress) => match never {},
     };
     let endpoint = Endpoint {
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -351,7 +351,7 @@ async fn run(options: Options) -> Result<Ending, Failure> {
     let findable = make_findable(&endpoint, &folder)?;
     let life = tokio::spawn({
         let (registry, supervisor) = (registry.clone(), supervisor.clone());
-        async move { supervisor.tell_life(|| registry.answers()).await }
+        async move { supervisor.send_watchdog(|| registry.answers()).await }
     });
     let restored = match at_once {
         Some(restored) => restored,
@@ -451,7 +451,7 @@ async fn run(options: Options) -> Result<Ending, Failure> {
         descriptors.put_back();
     }
     Ok(match then {
-        Then::Restart if supervisor.is_there() => Ending::Restart,
+        Then::Restart if supervisor.is_present() => Ending::Restart,
         Then::Restart => Ending::StartAgain,
         Then::Stop | Then::Resume => Ending::Stopped,
     })
@@ -522,7 +522,11 @@ async fn bind(
     clock: &Clock,
 ) -> Result<TcpListener, Failure> {
     let was_ours = left.and_then(|left| left.address()) == Some(address);
-    let patience = if was_ours { lock::GOING } else { lock::STAYING };
+    let timeout = if was_ours {
+        lock::ENDING_TIMEOUT
+    } else {
+        lock::HOLDER_TIMEOUT
+    };
     let began = clock.monotonic();
     loop {
         let fault = match TcpListener::bind(address).await {
@@ -530,8 +534,8 @@ async fn bind(
             Err(fault) => fault,
         };
         return Err(match fault.kind() {
-            std::io::ErrorKind::AddrInUse if clock.monotonic() - began < patience => {
-                tokio::time::sleep(lock::LOOK).await;
+            std::io::ErrorKind::AddrInUse if clock.monotonic() - began < timeout => {
+                tokio::time::sleep(lock::RETRY_INTERVAL).await;
                 continue;
             }
             std::io::ErrorKind::AddrInUse => Failure::AddressTaken(address),

@@ -9,7 +9,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::contract::finding::{Finding, Health};
 use crate::kernel::ids::BootId;
-use crate::store::{self, DATABASE, Placed, Unplaced, findings};
+use crate::store::{self, DATABASE, Placed, RestoreError, findings};
 
 /// Refuses a state folder that another user could have filled, or whose files another user could
 /// have written or are not regular files. Changes nothing.
@@ -20,7 +20,7 @@ pub fn check_folder(state: &Path) -> Result<(), Failure> {
 
 /// Was this state folder used by a daemon, but its store is gone? A start would create an empty
 /// one.
-pub fn is_bereft(state: &Path) -> bool {
+pub fn has_lost_store(state: &Path) -> bool {
     // With remains of the store, or with a refused folder, a start creates none.
     let is_there = |ending: &str| state.join(format!("{DATABASE}{ending}")).exists();
     state.join(folder::TOKEN).exists()
@@ -130,7 +130,7 @@ pub enum NotRestored {
     Folder(#[from] Failure),
     /// The store was not replaced.
     #[error(transparent)]
-    Store(#[from] Unplaced),
+    Store(#[from] RestoreError),
 }
 
 /// Once this returns, a copy of `file` is the store of this state folder, and the previous one is

@@ -10,10 +10,10 @@ use tokio_util::sync::CancellationToken;
 use super::Failure;
 use super::folder::refused;
 use super::skills::{self, Skills};
-use super::started::Started;
+use super::started::ManagedProcesses;
 use crate::agent::{self, Agents, ProgramCheck};
 use crate::clock::Clock;
-use crate::config::{Config, FileWatch, MOST_GRACE};
+use crate::config::{Config, FileWatch, MAX_GRACE};
 use crate::contract;
 use crate::contract::catalog::{Catalog, Place};
 use crate::contract::delegate::DelegateSlot;
@@ -27,7 +27,7 @@ use crate::kernel::fault::Fault;
 use crate::kernel::limits::SpawnLimits;
 use crate::kernel::policy::{Policy, Visibility};
 use crate::kernel::recover::RecoveryPolicy;
-use crate::kernel::secret::{Given, Reference};
+use crate::kernel::secret::{GivenValue, Reference};
 use crate::process::{self, Descriptors, Processes};
 use crate::provider::{self, Providers};
 use crate::registry::{self, LaneCaps, Registry, ReloadReason, SkillEnvironment};
@@ -40,7 +40,7 @@ use crate::watch::{self, Watcher};
 /// Maximum number of announces that one client-owned session may leave unacknowledged.
 const MAX_UNACKED: u32 = 1000;
 /// Maximum number of undelivered announces of one agent-owned session.
-const MAX_UNTOLD: u32 = 50;
+const MAX_UNDELIVERED: u32 = 50;
 
 /// The tenant of this machine's own users.
 pub const ORG: &str = "default";
@@ -90,7 +90,7 @@ pub fn store_settings(config: &Config) -> store::Settings {
             max_run_children: config.max_children,
             max_total: config.max_total_children,
             max_unacked: MAX_UNACKED,
-            max_untold: MAX_UNTOLD,
+            max_undelivered: MAX_UNDELIVERED,
             max_queued_turns: config.max_queued_turns,
         },
         recovery: RecoveryPolicy {
@@ -227,7 +227,7 @@ pub fn skill_environments(config: &Config) -> BTreeMap<String, SkillEnvironment>
             let key = entry.api_key_env.clone().map(Reference::Variable);
             let environment = SkillEnvironment {
                 env: entry.env.clone(),
-                api_key: entry.api_key.clone().or(key.map(Given::From)),
+                api_key: entry.api_key.clone().or(key.map(GivenValue::From)),
             };
             (name.clone(), environment)
         })
@@ -326,7 +326,7 @@ pub fn workers(
         catalog: Arc::new(agents),
         runner: Arc::new(Runners { turn, command }),
         programs: processes.clone(),
-        processes: Arc::new(Started {
+        processes: Arc::new(ManagedProcesses {
             processes,
             servers: servers.clone(),
         }),
@@ -341,7 +341,7 @@ pub fn workers(
 }
 
 /// The setting's maximum stays within what the `process` module guarantees.
-const _: () = assert!(MOST_GRACE.as_millis() <= process::LONGEST_GRACE.as_millis());
+const _: () = assert!(MAX_GRACE.as_millis() <= process::LONGEST_GRACE.as_millis());
 
 /// The part of the daemon's environment that every program gets.
 pub fn environment(config: &Config) -> Environment {
@@ -367,7 +367,7 @@ pub fn shell(
         state: folder.to_owned(),
         socket: socket.map(str::to_owned),
         grace: config.process_grace,
-        most_output: config.process_output,
+        max_output: config.process_output,
         descriptors,
     };
     Shell {

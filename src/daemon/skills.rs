@@ -15,7 +15,7 @@ use crate::agent;
 use crate::clock::Clock;
 use crate::config::{self, Config, FileWatch};
 use crate::kernel::env::Environment;
-use crate::kernel::secret::Given;
+use crate::kernel::secret::GivenValue;
 use crate::registry::{Registry, ReloadReason, SkillsReason};
 use crate::skill::{self, GivenNames, Host, Library, Limits, PromptLimits};
 use crate::watch::{self, Notice, Watcher};
@@ -82,9 +82,9 @@ pub fn settings(state: &Path, config: &Config, environment: &Environment) -> ski
 /// The names of the variables that the settings give to skills and that are readable now, without
 /// values.
 fn given(config: &Config) -> BTreeMap<String, GivenNames> {
-    let readable = |given: &Given| match given {
-        Given::Text(_) => true,
-        Given::From(place) => config::read(place).is_ok(),
+    let readable = |given: &GivenValue| match given {
+        GivenValue::Text(_) => true,
+        GivenValue::From(place) => config::read(place).is_ok(),
     };
     let entries = super::parts::skill_environments(config).into_iter();
     entries
@@ -124,7 +124,7 @@ pub fn parts(
         settings: followed,
         workspace: Some(workspace),
         project: agent::project,
-        more: Arc::clone(&more),
+        watch_more: Arc::clone(&more),
         clock: clock.clone(),
     }));
     let looking = Arc::clone(&library);

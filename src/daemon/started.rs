@@ -8,14 +8,14 @@ use crate::process::Processes;
 use crate::tool::Servers;
 
 /// Programs and tool servers.
-pub struct Started {
+pub struct ManagedProcesses {
     /// All processes.
     pub processes: Processes,
     /// The tool servers among them.
     pub servers: Servers,
 }
 
-impl processes::Processes for Started {
+impl processes::Processes for ManagedProcesses {
     fn end_run(&self, run: RunId) -> BoxFuture<'static, Vec<u32>> {
         self.processes.end_run(run)
     }

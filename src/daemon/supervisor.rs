@@ -49,7 +49,7 @@ impl Supervisor {
     }
 
     /// Will a supervisor start the daemon again?
-    pub fn is_there(&self) -> bool {
+    pub fn is_present(&self) -> bool {
         self.notified || self.named
     }
 
@@ -67,7 +67,7 @@ impl Supervisor {
 
     /// Reports the progress of the start until dropped. More time is requested only while there is
     /// progress: a start that hangs is left to the supervisor to end.
-    pub async fn tell_progress(&self, progress: impl Fn() -> (u64, u64)) -> Infallible {
+    pub async fn report_progress(&self, progress: impl Fn() -> (u64, u64)) -> Infallible {
         if !self.notified {
             return std::future::pending().await;
         }
@@ -79,14 +79,14 @@ impl Supervisor {
             if told != Some((done, total)) {
                 told = Some((done, total));
                 let text = format!("restoring: {done} of {total} open runs");
-                self.tell(&[NotifyState::Status(&text), extension(EXTENSION)]);
+                self.notify(&[NotifyState::Status(&text), extension(EXTENSION)]);
             }
         }
     }
 
     /// Reports that the store is being opened, which can take a while after an upgrade.
     pub fn opening(&self) {
-        self.tell(&[
+        self.notify(&[
             NotifyState::Status("opening the store"),
             extension(EXTENSION),
         ]);
@@ -95,12 +95,12 @@ impl Supervisor {
     /// Reports that work is accepted and `restored` open runs continue.
     pub fn ready(&self, restored: usize) {
         let text = format!("ready; {restored} open runs were restored");
-        self.tell(&[NotifyState::Ready, NotifyState::Status(&text)]);
+        self.notify(&[NotifyState::Ready, NotifyState::Status(&text)]);
     }
 
     /// Reports ready on a full disk, so that the supervisor does not end the start.
     pub fn full(&self) {
-        self.tell(&[
+        self.notify(&[
             NotifyState::Ready,
             NotifyState::Status("the disk is full: work waits for free space"),
         ]);
@@ -108,7 +108,7 @@ impl Supervisor {
 
     /// Reports that work is accepted again after a drain.
     pub fn resumed(&self) {
-        self.tell(&[NotifyState::Status("ready")]);
+        self.notify(&[NotifyState::Status("ready")]);
     }
 
     /// Reports a drain and requests time for it. Once this returns, no more time is requested: by
@@ -120,16 +120,16 @@ impl Supervisor {
             Then::Resume => "draining, then ready again",
         };
         if then == Then::Resume {
-            return self.tell(&[NotifyState::Status(text)]);
+            return self.notify(&[NotifyState::Status(text)]);
         }
-        self.tell(&[NotifyState::Stopping, NotifyState::Status(text)]);
+        self.notify(&[NotifyState::Stopping, NotifyState::Status(text)]);
         if !self.notified {
             return;
         }
         let mut left = timeout + AFTER_DRAIN;
         while !left.is_zero() {
             let step = left.min(EXTENSION);
-            self.tell(&[extension(step)]);
+            self.notify(&[extension(step)]);
             // Half a step early, so that two extensions overlap.
             tokio::time::sleep(step / 2).await;
             left = left
@@ -140,7 +140,7 @@ impl Supervisor {
 
     /// Sends the watchdog signal at half the watchdog period while `answers` completes in time.
     /// Returns at once if no watchdog is set.
-    pub async fn tell_life<F>(&self, answers: impl Fn() -> F)
+    pub async fn send_watchdog<F>(&self, answers: impl Fn() -> F)
     where
         F: Future<Output = ()>,
     {
@@ -152,10 +152,10 @@ impl Supervisor {
         loop {
             ticks.tick().await;
             match tokio::time::timeout(period / 2, answers()).await {
-                Ok(()) => self.tell(&[NotifyState::Watchdog]),
+                Ok(()) => self.notify(&[NotifyState::Watchdog]),
                 Err(_) => {
                     tracing::error!(waited = ?period / 2, "the store or the registry does not answer");
-                    self.tell(&[NotifyState::Status(
+                    self.notify(&[NotifyState::Status(
                         "the store or the registry does not answer",
                     )]);
                 }
@@ -163,7 +163,7 @@ impl Supervisor {
         }
     }
 
-    fn tell(&self, states: &[NotifyState<'_>]) {
+    fn notify(&self, states: &[NotifyState<'_>]) {
         if self.notified
             && let Err(fault) = sd_notify::notify(states)
         {

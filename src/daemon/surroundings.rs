@@ -5,9 +5,9 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use super::environment_check::EnvironmentSnapshot;
 use super::program;
 use super::skills::Notices;
-use super::untouched::AtStart;
 use crate::clock::Clock;
 use crate::contract::control::ModelProvider;
 use crate::contract::finding::{Finding, Health};
@@ -53,7 +53,7 @@ pub struct Surroundings {
     /// Unreadable files, by what they are part of.
     pub unread: Vec<(&'static str, Unread)>,
     /// The daemon's environment at its start.
-    pub untouched: AtStart,
+    pub untouched: EnvironmentSnapshot,
 }
 
 impl Surroundings {
@@ -272,7 +272,7 @@ pub fn of_servers(views: &ServerViews) -> Vec<Finding> {
             ServerState::Noisy => {
                 let message = format!(
                     "MCP server {name} writes non-protocol lines to stdout ({} so far)",
-                    view.noise
+                    view.stray_line_count
                 );
                 Some(Finding::new(&id, Health::Warn, message).fix(format!(
                     "make it log to stderr; abide mcp {name} shows what it wrote"

@@ -133,7 +133,7 @@ impl Pool {
         let id = self.seat().await?;
         let stop = Stop::default();
         // From here on every path frees the seat.
-        let wanted = Wanted {
+        let wanted = Waiter {
             pool: self,
             id,
             stop: stop.clone(),
@@ -257,13 +257,13 @@ impl Job {
 }
 
 /// Held by the caller while it waits; its drop marks the result as unwanted.
-struct Wanted<'a> {
+struct Waiter<'a> {
     pool: &'a Pool,
     id: u64,
     stop: Stop,
 }
 
-impl Drop for Wanted<'_> {
+impl Drop for Waiter<'_> {
     fn drop(&mut self) {
         self.stop.0.store(true, Ordering::Relaxed);
         let now = self.pool.clock.monotonic();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::method::Table;
-use super::page::Written;
+use super::page::SerializedPage;
 use super::{Context, page};
 use crate::contract::preview::{ChangeEffect, FileChange};
 use crate::kernel::approval::{ApprovalState, Choice, Remember, Remembered};
@@ -21,7 +21,7 @@ pub(super) fn register(table: &mut Table) {
 async fn list(
     context: Arc<Context>,
     params: wire::ListApprovals,
-) -> Result<Written<wire::Approvals>, Fault> {
+) -> Result<SerializedPage<wire::Approvals>, Fault> {
     let filter = ApprovalFilter {
         session: params.session_key,
         tree: params.tree.unwrap_or(true),
@@ -72,7 +72,7 @@ async fn resolve(
 async fn remembered(
     context: Arc<Context>,
     params: wire::ListRemembered,
-) -> Result<Written<wire::RememberedPage>, Fault> {
+) -> Result<SerializedPage<wire::RememberedPage>, Fault> {
     let fetch = async |limit| {
         let registry = &context.registry;
         let page = registry

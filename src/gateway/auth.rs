@@ -15,28 +15,28 @@ use crate::kernel::fault::{Fault, Kind};
 
 /// Failed attempts per source and window that are answered with `unauthorized`; further ones are
 /// rate-limited.
-const TRIES: u32 = 20;
+const MAX_FAILURES: u32 = 20;
 /// Length of the rate-limit window.
 const WINDOW: Duration = Duration::from_secs(60);
 /// Maximum number of sources counted separately; further ones share one counter.
-const PLACES: usize = 1024;
+const MAX_SOURCES: usize = 1024;
 
 /// Checks a request before any of its body is read.
 pub(crate) struct Guard {
     token: blake3::Hash,
     names: watch::Receiver<Names>,
-    failures: Mutex<HashMap<IpAddr, Window>>,
+    failures: Mutex<HashMap<IpAddr, FailureWindow>>,
     clock: Clock,
 }
 
-struct Window {
+struct FailureWindow {
     began: Duration,
     count: u32,
 }
 
 /// Result of comparing the token of a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Shown {
+enum TokenCheck {
     Nothing,
     Wrong,
     Right,
@@ -125,7 +125,7 @@ impl Guard {
     /// program must not lock out others on the same machine.
     pub(crate) fn check_token(&self, headers: &HeaderMap, ends: Ends) -> Result<(), Fault> {
         let shown = self.shown(headers);
-        if shown == Shown::Right {
+        if shown == TokenCheck::Right {
             return Ok(());
         }
         if let Some(wait) = self.count_failure(ends.peer) {
@@ -139,7 +139,7 @@ impl Guard {
         Err(Fault::new(
             Kind::Unauthorized,
             match shown {
-                Shown::Nothing => "a token is required",
+                TokenCheck::Nothing => "a token is required",
                 _ => WRONG,
             },
         ))
@@ -149,23 +149,23 @@ impl Guard {
     /// which need no token for most calls.
     pub(crate) fn has_token(&self, headers: &HeaderMap) -> Result<bool, Fault> {
         match self.shown(headers) {
-            Shown::Right => Ok(true),
-            Shown::Nothing => Ok(false),
-            Shown::Wrong => Err(Fault::new(Kind::Unauthorized, WRONG)),
+            TokenCheck::Right => Ok(true),
+            TokenCheck::Nothing => Ok(false),
+            TokenCheck::Wrong => Err(Fault::new(Kind::Unauthorized, WRONG)),
         }
     }
 
-    fn shown(&self, headers: &HeaderMap) -> Shown {
+    fn shown(&self, headers: &HeaderMap) -> TokenCheck {
         let given = headers.get(AUTHORIZATION).and_then(|value| {
             let text = value.as_bytes();
             let (scheme, token) = text.split_at_checked(7)?;
             scheme.eq_ignore_ascii_case(b"bearer ").then_some(token)
         });
         match given {
-            None => Shown::Nothing,
+            None => TokenCheck::Nothing,
             // Comparing hashes takes constant time, regardless of the tokens' lengths.
-            Some(token) if blake3::hash(token.trim_ascii()) == self.token => Shown::Right,
-            Some(_) => Shown::Wrong,
+            Some(token) if blake3::hash(token.trim_ascii()) == self.token => TokenCheck::Right,
+            Some(_) => TokenCheck::Wrong,
         }
     }
 
@@ -177,26 +177,26 @@ impl Guard {
             // The map is consistent after a panic: each change is one insertion or addition.
             Err(poisoned) => poisoned.into_inner(),
         };
-        let mut place = place(peer);
-        if failures.len() >= PLACES && !failures.contains_key(&place) {
+        let mut place = source(peer);
+        if failures.len() >= MAX_SOURCES && !failures.contains_key(&place) {
             failures.retain(|_, window| now.saturating_sub(window.began) < WINDOW);
-            if failures.len() >= PLACES {
+            if failures.len() >= MAX_SOURCES {
                 place = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
             }
         }
-        let window = failures.entry(place).or_insert(Window {
+        let window = failures.entry(place).or_insert(FailureWindow {
             began: now,
             count: 0,
         });
         if now.saturating_sub(window.began) >= WINDOW {
-            *window = Window {
+            *window = FailureWindow {
                 began: now,
                 count: 0,
             };
         }
         window.count = window.count.saturating_add(1);
         let left = (window.began + WINDOW).saturating_sub(now);
-        (window.count > TRIES).then_some(left)
+        (window.count > MAX_FAILURES).then_some(left)
     }
 }
 
@@ -210,7 +210,7 @@ fn address(host: &str) -> Option<IpAddr> {
 
 /// Source for the rate limit: an IPv4 address, or an IPv6 /64 network, since its owner has all its
 /// addresses.
-fn place(peer: IpAddr) -> IpAddr {
+fn source(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V6(address) => {
             let bits = address.to_bits() >> 64 << 64;
@@ -327,7 +327,7 @@ mod tests {
         let guard = guard(clock.clone());
         let wrong = headers(&[(AUTHORIZATION, "Bearer x")]);
         let kind = |ends| guard.check_token(&wrong, ends).unwrap_err().kind;
-        for _ in 0..TRIES {
+        for _ in 0..MAX_FAILURES {
             assert_eq!(kind(ends()), Kind::Unauthorized);
         }
         assert_eq!(kind(ends()), Kind::RateLimited);
@@ -345,9 +345,9 @@ mod tests {
     #[test]
     fn counting_failures_takes_bounded_memory() {
         let guard = guard(Clock::test(Timestamp(0)));
-        for address in 0..u32::try_from(PLACES).unwrap() * 3 {
+        for address in 0..u32::try_from(MAX_SOURCES).unwrap() * 3 {
             guard.count_failure(IpAddr::V4(address.into()));
         }
-        assert!(guard.failures.lock().unwrap().len() <= PLACES + 1);
+        assert!(guard.failures.lock().unwrap().len() <= MAX_SOURCES + 1);
     }
 }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use crate::contract::allow::AllowList;
-use crate::contract::catalog::{AgentSummary, Aside};
+use crate::contract::catalog::{AgentSummary, InactiveDefinition};
 use crate::kernel::announce::RESULT_LIMIT;
 use crate::kernel::approval::Approval;
 use crate::kernel::budget::{Budget, Spent, micros};
@@ -29,13 +29,13 @@ pub(super) fn run(detail: RunDetail, most: usize) -> shapes::Run {
         run,
         step,
         announce,
-        held_up,
+        queue_blocked: held_up,
         questions,
         approvals,
         todo,
         reviews,
-        lacks,
-        held,
+        missing_env: lacks,
+        undelivered_reason: held,
         elapsed_ms,
         deadline_at,
         provider_wait,
@@ -83,7 +83,7 @@ pub(super) fn run(detail: RunDetail, most: usize) -> shapes::Run {
         result_truncated,
         error: run.error,
         delegated: run.delegated.map(|of| shapes::DelegatedCall {
-            face: of.face.as_str().into(),
+            face: of.mode.as_str().into(),
             step: of.step,
             tool_call_id: of.call,
             agent_name: of.agent_name,
@@ -362,15 +362,15 @@ pub(super) fn agent(agent: AgentSummary) -> agents::Agent {
         system_prompt: None,
         warnings: agent.warnings,
         health: agents::Health {
-            ok: agent.problems.is_empty() && agent.lacks.is_empty(),
-            problems: [agent.problems, agent.lacks].concat(),
+            ok: agent.problems.is_empty() && agent.missing.is_empty(),
+            problems: [agent.problems, agent.missing].concat(),
         },
         shadowed: agent.shadowed.into_iter().map(aside).collect(),
     }
 }
 
-pub(super) fn aside(aside: Aside) -> agents::Aside {
-    agents::Aside {
+pub(super) fn aside(aside: InactiveDefinition) -> agents::InactiveDefinition {
+    agents::InactiveDefinition {
         source: aside.source,
         file: aside.file,
         line: aside.line,

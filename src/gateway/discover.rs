@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::Context;
-use super::about::{About, about};
+use super::descriptions::{MethodInfo, about};
 use super::method::Table;
 use super::sample::sample;
 use super::status;
@@ -222,7 +222,7 @@ fn method(
     method
 }
 
-fn example(about: &About) -> Option<Value> {
+fn example(about: &MethodInfo) -> Option<Value> {
     // The examples are part of this program; a test parses each of them.
     let given: Map<String, Value> = serde_json::from_str(about.example).ok()?;
     let params: Vec<Value> = given
@@ -283,7 +283,7 @@ mod tests {
 
     #[test]
     fn every_example_names_its_parameters() {
-        for about in super::super::about::METHODS {
+        for about in super::super::descriptions::METHODS {
             let example = example(about).unwrap();
             assert_eq!(example["name"], about.name);
         }

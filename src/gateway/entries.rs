@@ -5,20 +5,23 @@ use serde_json::value::RawValue;
 use crate::kernel::delegation::ChildCall;
 use crate::kernel::message::Block;
 use crate::kernel::run::Run;
-use crate::kernel::said::{self, Passed, Said};
+use crate::kernel::stored_content::{self, StoredContent, StoredMessage};
 use crate::kernel::text;
 use crate::wire::shapes;
 
 /// Maximum number of text bytes of one message in a page.
 const MESSAGE_TEXT: usize = 512 * 1024;
-const _: () = assert!(said::SHORT <= MESSAGE_TEXT, "no short text has to be cut");
+const _: () = assert!(
+    stored_content::SHORT <= MESSAGE_TEXT,
+    "no short text has to be cut"
+);
 
 /// Wire form of a transcript entry. Long texts are truncated so that the page can be sent. The
 /// status of its delegated calls is taken from `delegated`.
 pub(super) fn message(
-    message: Passed,
+    message: StoredMessage,
     delegated: &[(Run, Vec<ChildCall>)],
-) -> shapes::Message<Said, Box<RawValue>> {
+) -> shapes::Message<StoredContent, Box<RawValue>> {
     let mut content = message.content;
     let sub_agent_summary = delegated
         .iter()
@@ -27,8 +30,8 @@ pub(super) fn message(
         .filter(|summary| content.makes(&summary.tool_call_id))
         .collect();
     let truncated = match &mut content {
-        Said::Text(_) => false,
-        Said::Blocks(blocks) => {
+        StoredContent::Text(_) => false,
+        StoredContent::Blocks(blocks) => {
             // These blocks are only exchanged between the store and the provider.
             blocks.retain(|block| !matches!(block, Block::Native { .. } | Block::Note { .. }));
             shorten(blocks)

@@ -43,7 +43,7 @@ pub(super) struct Entries<'a> {
 }
 
 /// Maximum number of batch entries kept in memory; above every configurable limit.
-const MOST_ENTRIES: usize = 1024;
+const MAX_ENTRIES: usize = 1024;
 
 impl<'de> Deserialize<'de> for Entries<'de> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
@@ -57,7 +57,7 @@ impl<'de> Deserialize<'de> for Entries<'de> {
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Entries<'de>, A::Error> {
                 let mut list = Vec::new();
-                while list.len() < MOST_ENTRIES {
+                while list.len() < MAX_ENTRIES {
                     match seq.next_element()? {
                         Some(entry) => list.push(entry),
                         None => {

@@ -11,7 +11,7 @@ use super::{Context, convert};
 use crate::clock::Clock;
 use crate::kernel::fault::{Fault, Kind};
 use crate::registry::{
-    EventFilter, Item, KindPattern, Said, Snapshot, StoredEvent, Subscribe, TextEvent,
+    EventFilter, Item, KindPattern, Snapshot, StoredEvent, Subscribe, TextEvent, TextUpdate,
 };
 use crate::wire::events as wire;
 use crate::wire::gateway::Empty;
@@ -107,7 +107,9 @@ pub(super) fn cursor(item: &Item) -> Option<i64> {
 pub(super) fn text<'a>(item: &'a Item, clock: &Clock) -> Cow<'a, str> {
     match item {
         Item::Event(event) => Cow::Borrowed(event.text(stored)),
-        Item::Snapshot(snapshot) => Cow::Owned(write(clock, wire::SNAPSHOT, picture(snapshot))),
+        Item::Snapshot(snapshot) => {
+            Cow::Owned(write(clock, wire::SNAPSHOT, snapshot_data(snapshot)))
+        }
         Item::Lagged { cursor, setting } => {
             let data = wire::Lagged {
                 resume_from: *cursor,
@@ -115,7 +117,7 @@ pub(super) fn text<'a>(item: &'a Item, clock: &Clock) -> Cow<'a, str> {
             };
             Cow::Owned(write(clock, wire::LAGGED, data))
         }
-        Item::Text(text) => Cow::Owned(said(clock, text)),
+        Item::Text(text) => Cow::Owned(text_event(clock, text)),
     }
 }
 
@@ -148,7 +150,7 @@ fn write(clock: &Clock, kind: &str, data: impl Serialize) -> String {
     })
 }
 
-fn picture(snapshot: &Snapshot) -> wire::Snapshot {
+fn snapshot_data(snapshot: &Snapshot) -> wire::Snapshot {
     let runs = snapshot.runs.iter().cloned();
     let sessions = snapshot.sessions.iter().cloned();
     wire::Snapshot {
@@ -162,17 +164,17 @@ fn picture(snapshot: &Snapshot) -> wire::Snapshot {
     }
 }
 
-fn said(clock: &Clock, text: &TextEvent) -> String {
+fn text_event(clock: &Clock, text: &TextEvent) -> String {
     let (kind, offset, said) = match &text.what {
-        Said::Partial(said) => ("message.partial", None, Some(said)),
-        Said::Delta(offset, said) => ("message.delta", Some(*offset as u64), Some(said)),
-        Said::Thinking(offset, said) => ("message.delta", Some(*offset as u64), Some(said)),
-        Said::Reset => ("message.reset", None, None),
+        TextUpdate::Partial(said) => ("message.partial", None, Some(said)),
+        TextUpdate::Delta(offset, said) => ("message.delta", Some(*offset as u64), Some(said)),
+        TextUpdate::Thinking(offset, said) => ("message.delta", Some(*offset as u64), Some(said)),
+        TextUpdate::Reset => ("message.reset", None, None),
     };
     let channel = match &text.what {
-        Said::Thinking(..) => Some("thinking"),
-        Said::Partial(_) | Said::Delta(..) => Some("text"),
-        Said::Reset => None,
+        TextUpdate::Thinking(..) => Some("thinking"),
+        TextUpdate::Partial(_) | TextUpdate::Delta(..) => Some("text"),
+        TextUpdate::Reset => None,
     };
     to_json(&wire::Event {
         cursor: None,

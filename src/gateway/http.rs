@@ -19,14 +19,14 @@ use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::connection_limits::Seat;
 use super::metrics::Scrape;
 use super::peer::{Gate, Peer};
 use super::rpc::{Answer, Connection, Dispatcher, error_text};
-use super::seats::Seat;
+use super::run_rights;
 use super::socket;
 use super::sse::{self, Opened};
 use super::status::phase_name;
-use super::within;
 use crate::contract::control::Phase;
 use crate::kernel::fault::{Fault, Kind};
 use crate::registry::Principal;
@@ -35,13 +35,13 @@ use crate::wire::gateway::{Readiness, Restoring};
 
 /// Maximum number of bytes of a refused body that are read and discarded, so that the client gets
 /// to read the error.
-const LINGER_BYTES: u64 = 64 * 1024 * 1024;
+const DISCARD_LIMIT: u64 = 64 * 1024 * 1024;
 
 /// Maximum time between two chunks of a body.
-const QUIET: Duration = Duration::from_secs(30);
+const BODY_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// State shared by all requests.
-pub(crate) struct Door {
+pub(crate) struct HttpGateway {
     pub(crate) gate: Gate,
     pub(crate) dispatcher: Arc<Dispatcher>,
     pub(crate) metrics: Scrape,
@@ -53,7 +53,7 @@ type Answered = Response<Either<Full<Bytes>, UnsyncBoxBody<Bytes, Infallible>>>;
 
 /// Answers one request of a connection.
 pub(crate) async fn handle(
-    door: Arc<Door>,
+    door: Arc<HttpGateway>,
     connection: Arc<Connection>,
     peer: Peer,
     seat: Arc<Seat>,
@@ -65,13 +65,13 @@ pub(crate) async fn handle(
         (&Method::GET | &Method::HEAD, "/ready") => ready(door.dispatcher.phase()),
         (_, "/health" | "/ready") => wrong_method("GET"),
         (&Method::GET | &Method::HEAD, "/metrics") => {
-            match numbers(&door, &peer, &seat, &request).await {
+            match metrics_route(&door, &peer, &seat, &request).await {
                 Ok(answered) => answered,
                 Err(fault) => refused(fault),
             }
         }
         (_, "/metrics") => wrong_method("GET"),
-        (_, "/") => match enter(&door, connection, peer, &seat, request).await {
+        (_, "/") => match rpc_route(&door, connection, peer, &seat, request).await {
             Ok(answered) => answered,
             Err(fault) => refused(fault),
         },
@@ -86,33 +86,33 @@ pub(crate) async fn handle(
             refused(fault.hint("the routes are /, /events, /health, /ready and /metrics"))
         }
     };
-    seat.has_answered();
+    seat.mark_answered();
     Ok(answered)
 }
 
 /// Authenticates a request and returns its principal; the connection then holds a seat of that
 /// principal's kind.
 fn admit(
-    door: &Door,
+    door: &HttpGateway,
     peer: &Peer,
     seat: &Seat,
     headers: &HeaderMap,
 ) -> Result<Arc<Principal>, Fault> {
     let who = door.gate.admit(peer, headers)?;
-    seat.is_of(&who, peer)?;
+    seat.assign_to(&who, peer)?;
     Ok(who)
 }
 
 /// `GET /metrics`, for principals other than runs.
-async fn numbers(
-    door: &Door,
+async fn metrics_route(
+    door: &HttpGateway,
     peer: &Peer,
     seat: &Seat,
     request: &Request<Incoming>,
 ) -> Result<Answered, Fault> {
     let who = admit(door, peer, seat, request.headers())?;
     if let Some(run) = who.run {
-        return Err(within::refusal(run, "/metrics"));
+        return Err(run_rights::refusal(run, "/metrics"));
     }
     let text = (door.metrics)().await?;
     let mut answered = json(StatusCode::OK, text);
@@ -121,8 +121,8 @@ async fn numbers(
     Ok(answered)
 }
 
-async fn enter(
-    door: &Arc<Door>,
+async fn rpc_route(
+    door: &Arc<HttpGateway>,
     connection: Arc<Connection>,
     peer: Peer,
     seat: &Arc<Seat>,
@@ -131,7 +131,7 @@ async fn enter(
     let who = admit(door, &peer, seat, request.headers())?;
     match *request.method() {
         Method::POST => {
-            connection.has_seat_of_program(seat.is_of_program());
+            connection.set_is_program(seat.is_of_program());
             call(door, connection, &who, request).await
         }
         Method::GET if wants_websocket(request.headers()) => {
@@ -143,7 +143,7 @@ async fn enter(
 
 /// `GET /events`: events as server-sent events.
 async fn events(
-    door: &Arc<Door>,
+    door: &Arc<HttpGateway>,
     peer: &Peer,
     seat: &Seat,
     request: Request<Incoming>,
@@ -163,7 +163,7 @@ async fn events(
 
 /// Answers one JSON-RPC message sent by HTTP POST.
 async fn call(
-    door: &Door,
+    door: &HttpGateway,
     connection: Arc<Connection>,
     who: &Arc<Principal>,
     request: Request<Incoming>,
@@ -190,7 +190,7 @@ async fn call(
     let announced = body.size_hint().upper().unwrap_or(most as u64);
     let held = door
         .dispatcher
-        .hold_bytes(&connection, usize::try_from(announced).unwrap_or(most))?;
+        .reserve_bytes(&connection, usize::try_from(announced).unwrap_or(most))?;
     let bytes = tokio::select! {
         bytes = read(body, most) => bytes?,
         () = door.shutdown.cancelled() => {
@@ -218,7 +218,7 @@ async fn call(
 
 /// Upgrades the request to a WebSocket, which is served in its own task.
 fn upgrade(
-    door: &Arc<Door>,
+    door: &Arc<HttpGateway>,
     who: Arc<Principal>,
     seat: Arc<Seat>,
     mut request: Request<Incoming>,
@@ -298,10 +298,12 @@ async fn read(body: Incoming, most: usize) -> Result<Vec<u8>, Fault> {
     let mut body = Limited::new(body, most);
     let mut bytes = Vec::new();
     loop {
-        let Ok(frame) = tokio::time::timeout(QUIET, body.frame()).await else {
+        let Ok(frame) = tokio::time::timeout(BODY_IDLE_TIMEOUT, body.frame()).await else {
             return Err(Fault::new(
                 Kind::InvalidRequest,
-                format!("no data of the body arrived within {QUIET:?}; nothing was done"),
+                format!(
+                    "no data of the body arrived within {BODY_IDLE_TIMEOUT:?}; nothing was done"
+                ),
             ));
         };
         match frame {
@@ -321,11 +323,11 @@ async fn read(body: Incoming, most: usize) -> Result<Vec<u8>, Fault> {
 }
 
 async fn discard(body: Incoming) {
-    if body.size_hint().lower() > LINGER_BYTES {
+    if body.size_hint().lower() > DISCARD_LIMIT {
         return;
     }
     let mut body = body;
-    while let Ok(Some(Ok(_))) = tokio::time::timeout(QUIET, body.frame()).await {}
+    while let Ok(Some(Ok(_))) = tokio::time::timeout(BODY_IDLE_TIMEOUT, body.frame()).await {}
 }
 
 fn too_large(most: usize) -> Fault {

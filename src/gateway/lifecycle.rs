@@ -117,7 +117,7 @@ async fn retry(context: Arc<Context>, params: wire::RetryRun) -> Result<wire::Re
 
 async fn retry_announce(
     context: Arc<Context>,
-    params: wire::OfAnnounce,
+    params: wire::AnnounceOfRun,
 ) -> Result<wire::AnnounceDecided, Fault> {
     let wake_run_id = context
         .registry
@@ -131,7 +131,7 @@ async fn retry_announce(
 
 async fn dismiss_announce(
     context: Arc<Context>,
-    params: wire::OfAnnounce,
+    params: wire::AnnounceOfRun,
 ) -> Result<wire::AnnounceDecided, Fault> {
     context
         .registry

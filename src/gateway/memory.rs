@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::method::Table;
-use super::page::Written;
+use super::page::SerializedPage;
 use super::{Context, page};
 use crate::kernel::fault::Fault;
 use crate::kernel::memory::Memory;
@@ -18,7 +18,7 @@ pub(super) fn register(table: &mut Table) {
 async fn list(
     context: Arc<Context>,
     params: wire::ListMemories,
-) -> Result<Written<wire::Memories>, Fault> {
+) -> Result<SerializedPage<wire::Memories>, Fault> {
     let fetch = async |limit| {
         let (space, cursor) = (params.namespace.clone(), params.cursor.clone());
         let listed = context
@@ -36,7 +36,7 @@ async fn list(
 async fn search(
     context: Arc<Context>,
     params: wire::SearchMemories,
-) -> Result<Written<wire::FoundMemories>, Fault> {
+) -> Result<SerializedPage<wire::FoundMemories>, Fault> {
     let fetch = async |limit| {
         let space = params.namespace.clone();
         let found =

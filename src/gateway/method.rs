@@ -10,8 +10,8 @@ use super::discover::{self, Described};
 use super::methods::{Answered, Call, Methods, Reply};
 use super::rpc::Connection;
 use super::{
-    Context, Shared, about, agents, approvals, care, events, lifecycle, memory, ops, questions,
-    rights, runs, servers, sessions, skills, status, trust, usage, within,
+    Context, Shared, agents, approvals, descriptions, events, lifecycle, maintenance, memory, ops,
+    questions, run_rights, runs, servers, sessions, skills, status, tokenless_rights, trust, usage,
 };
 use crate::contract::BoxFuture;
 use crate::kernel::fault::Fault;
@@ -28,7 +28,7 @@ pub(super) fn table(shared: Shared) -> Methods {
     };
     agents::register(&mut table);
     approvals::register(&mut table);
-    care::register(&mut table);
+    maintenance::register(&mut table);
     events::register(&mut table);
     questions::register(&mut table);
     lifecycle::register(&mut table);
@@ -90,7 +90,7 @@ impl Table {
         F: Fn(Arc<Context>, Arc<Connection>, P) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<R, Fault>> + Send + 'static,
     {
-        let changes = about::changes(name);
+        let changes = descriptions::changes(name);
         self.described.push(Described::new::<P, R>(name));
         self.register(
             name,
@@ -105,16 +105,16 @@ impl Table {
     }
 
     fn register(&mut self, name: &'static str, prepare: Arc<Prepare>) {
-        let changes = about::changes(name);
+        let changes = descriptions::changes(name);
         let shared = Arc::clone(&self.shared);
         self.methods.add(name, move |call: Call| {
             let prepare = Arc::clone(&prepare);
             let shared = Arc::clone(&shared);
             Box::pin(async move {
                 if let Some(run) = call.who.run {
-                    within::check(&shared.registry, run, name, call.params.as_deref())?;
+                    run_rights::check(&shared.registry, run, name, call.params.as_deref())?;
                 } else if !call.who.with_token {
-                    rights::check(name, &shared.token_file)?;
+                    tokenless_rights::check(name, &shared.token_file)?;
                 }
                 let context = Arc::new(Context {
                     shared: Arc::clone(&shared),

@@ -2,18 +2,19 @@
 //! Methods translate requests into calls of the registry and results back; no decisions are made
 //! here. The daemon calls [`serve`].
 
-mod about;
 mod agents;
 mod approvals;
 mod auth;
-mod care;
+mod connection_limits;
 mod convert;
+mod descriptions;
 mod discover;
 mod entries;
 mod envelope;
 mod events;
 mod http;
 mod lifecycle;
+mod maintenance;
 mod memory;
 mod method;
 mod methods;
@@ -22,25 +23,24 @@ mod ops;
 mod page;
 mod peer;
 mod questions;
-mod rights;
 mod rpc;
+mod run_rights;
 mod runs;
 mod sample;
-mod seats;
 mod server;
 mod servers;
 mod sessions;
 mod skills;
 mod socket;
 mod sse;
-mod stall;
 mod status;
 mod subscriptions;
 #[cfg(test)]
 mod tests;
+mod tokenless_rights;
 mod trust;
 mod usage;
-mod within;
+mod write_timeout;
 
 use std::io;
 use std::ops::Deref;
@@ -59,8 +59,8 @@ use crate::contract::servers::ServersSeen;
 use crate::kernel::ids::BootId;
 use crate::kernel::time::Timestamp;
 use crate::registry::{Principal, Registry};
+pub use connection_limits::Connections;
 pub use peer::Origins;
-pub use seats::Connections;
 
 /// What the gateway needs from the rest of the daemon.
 pub struct State {
@@ -230,7 +230,7 @@ pub async fn serve(
     let methods = method::table(shared);
     let guard = auth::Guard::new(&token, names, clock.clone());
     let dispatcher = rpc::Dispatcher::new(methods, control, clock, limits);
-    let gate = peer::Gate::new(guard, principal).knowing(origins);
+    let gate = peer::Gate::new(guard, principal).with_origins(origins);
     open(listeners, gate, dispatcher, metrics, shutdown).await
 }
 
@@ -242,7 +242,7 @@ async fn open(
     metrics: metrics::Scrape,
     shutdown: CancellationToken,
 ) -> io::Result<()> {
-    let door = http::Door {
+    let door = http::HttpGateway {
         gate,
         dispatcher: Arc::new(dispatcher),
         metrics,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::method::Table;
-use super::page::Written;
+use super::page::SerializedPage;
 use super::{Context, page};
 use crate::contract::control::Settings;
 use crate::kernel::fault::Fault;
@@ -17,7 +17,7 @@ pub(super) fn register(table: &mut Table) {
     table.method("gateway.reload", reload);
 }
 
-async fn audit(context: Arc<Context>, params: ListAudit) -> Result<Written<Audit>, Fault> {
+async fn audit(context: Arc<Context>, params: ListAudit) -> Result<SerializedPage<Audit>, Fault> {
     let fetch = async |limit| {
         let (method, cursor) = (params.method.clone(), params.cursor.clone());
         let page = context

@@ -14,12 +14,12 @@ use crate::kernel::fault::Fault;
 const PAGE_BYTES: usize = 1024 * 1024;
 
 /// A serialized page of type `T`. Its size is only known by serializing it, so the text is kept.
-pub(super) struct Written<T> {
+pub(super) struct SerializedPage<T> {
     text: Text,
     page: PhantomData<fn() -> T>,
 }
 
-impl<T> Reply for Written<T> {
+impl<T> Reply for SerializedPage<T> {
     type Shape = T;
 
     fn into_text(self) -> Answered {
@@ -28,14 +28,14 @@ impl<T> Reply for Written<T> {
 }
 
 /// Serializes a page of type `T`.
-pub(super) fn write<T>(page: &impl Serialize) -> Result<Written<T>, Fault> {
-    Ok(Written {
+pub(super) fn write<T>(page: &impl Serialize) -> Result<SerializedPage<T>, Fault> {
+    Ok(SerializedPage {
         text: Text::of(page)?,
         page: PhantomData,
     })
 }
 
-impl<T: JsonSchema> JsonSchema for Written<T> {
+impl<T: JsonSchema> JsonSchema for SerializedPage<T> {
     fn inline_schema() -> bool {
         T::inline_schema()
     }
@@ -57,7 +57,7 @@ impl<T: JsonSchema> JsonSchema for Written<T> {
 pub(super) async fn fit<R, Fut>(
     limit: u32,
     fetch: impl Fn(u32) -> Fut,
-) -> Result<Written<R::Shape>, Fault>
+) -> Result<SerializedPage<R::Shape>, Fault>
 where
     R: Reply,
     Fut: Future<Output = Result<R, Fault>>,
@@ -68,7 +68,7 @@ where
         let size = text.as_str().len();
         if size <= PAGE_BYTES || limit == 1 {
             let page = PhantomData;
-            return Ok(Written { text, page });
+            return Ok(SerializedPage { text, page });
         }
         limit = smaller(limit, size);
     }

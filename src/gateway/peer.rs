@@ -18,7 +18,7 @@ use crate::kernel::fault::{Fault, Kind};
 use crate::registry::Principal;
 
 /// Timeout of looking up the origin of a process.
-const LOOK: Duration = Duration::from_secs(1);
+const ORIGIN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The other end of a connection.
 #[derive(Clone, Copy, Debug)]
@@ -61,12 +61,12 @@ impl Gate {
     }
 
     /// Peers that a run started, according to `origins`, act as that run and not as the owner.
-    pub(crate) fn knowing(self, origins: Origins) -> Self {
+    pub(crate) fn with_origins(self, origins: Origins) -> Self {
         Gate { origins, ..self }
     }
 
     /// Identifies the process that has just connected to the Unix socket.
-    pub(crate) async fn look(&self, credentials: UCred) -> Local {
+    pub(crate) async fn identify(&self, credentials: UCred) -> Local {
         let uid = credentials.uid();
         let mut local = Local {
             uid,
@@ -82,7 +82,7 @@ impl Gate {
         // Reading process information can block; a process for which it does is treated as
         // unproven.
         let looking = tokio::task::spawn_blocking(move || origins(pid));
-        if let Ok(Ok(origin)) = tokio::time::timeout(LOOK, looking).await {
+        if let Ok(Ok(origin)) = tokio::time::timeout(ORIGIN_TIMEOUT, looking).await {
             local.origin = origin;
         }
         local

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::method::Table;
-use super::page::Written;
+use super::page::SerializedPage;
 use super::{Context, convert, page};
 use crate::kernel::fault::Fault;
 use crate::kernel::question::QuestionState;
@@ -18,7 +18,7 @@ pub(super) fn register(table: &mut Table) {
 async fn list(
     context: Arc<Context>,
     params: wire::ListQuestions,
-) -> Result<Written<wire::Questions>, Fault> {
+) -> Result<SerializedPage<wire::Questions>, Fault> {
     let filter = QuestionFilter {
         session: params.session_key,
         tree: params.tree.unwrap_or(true),

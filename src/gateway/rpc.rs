@@ -15,7 +15,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::Limits;
-use super::about;
+use super::descriptions;
 use super::envelope::{Entries, Envelope, OnlyId, broken};
 use super::events::needs_websocket;
 use super::methods::{Call, Handler, Methods, Text};
@@ -34,7 +34,7 @@ const WAITS: [&str; 2] = ["agent.wait", "sessions.send"];
 /// Methods bound to the calling connection; not allowed in a batch.
 const OF_CONNECTION: [&str; 2] = ["events.subscribe", "events.unsubscribe"];
 /// Methods that create work; refused while the daemon drains.
-const MAKES_WORK: [&str; 6] = [
+const CREATES_WORK: [&str; 6] = [
     "agent.run",
     "runs.retry",
     "runs.retry_announce",
@@ -83,7 +83,7 @@ impl Connection {
     }
 
     /// Sets whether the requests of this connection count towards the limit of programs.
-    pub(crate) fn has_seat_of_program(&self, is_program: bool) {
+    pub(crate) fn set_is_program(&self, is_program: bool) {
         self.is_program.store(is_program, Ordering::Relaxed);
     }
 
@@ -104,13 +104,13 @@ pub(crate) enum Answer {
 }
 
 /// A slot among the calls or waits of a connection, released on drop.
-struct Held {
+struct CallSlot {
     connection: Arc<Connection>,
     waits: bool,
     _counted: Option<metrics::Held>,
 }
 
-impl Drop for Held {
+impl Drop for CallSlot {
     fn drop(&mut self) {
         let count = match self.waits {
             true => &self.connection.waits,
@@ -121,17 +121,17 @@ impl Drop for Held {
 }
 
 /// Position of a request: alone or in a batch.
-enum Place {
+enum Position {
     /// A message of its own, holding its bytes.
-    Alone(HeldBytes),
+    Alone(ReservedBytes),
     /// A batch, which holds the call slot and the bytes for all its entries.
     Batch,
 }
 
 /// Reserved bytes of requests in flight, released on drop.
-pub(crate) struct HeldBytes(Arc<AtomicUsize>, usize);
+pub(crate) struct ReservedBytes(Arc<AtomicUsize>, usize);
 
-impl Drop for HeldBytes {
+impl Drop for ReservedBytes {
     fn drop(&mut self) {
         self.0.fetch_sub(self.1, Ordering::Relaxed);
     }
@@ -165,17 +165,17 @@ impl Dispatcher {
     }
 
     /// Reserves `bytes` of the limit for requests in flight; `busy` if it is exhausted.
-    pub(crate) fn hold_bytes(
+    pub(crate) fn reserve_bytes(
         &self,
         connection: &Connection,
         bytes: usize,
-    ) -> Result<HeldBytes, Fault> {
+    ) -> Result<ReservedBytes, Fault> {
         let (budget, most) = match connection.is_program.load(Ordering::Relaxed) {
             true => (&self.bytes_of_programs, self.limits.program_bytes),
             false => (&self.bytes, self.limits.request_bytes),
         };
         let before = budget.fetch_add(bytes, Ordering::Relaxed);
-        let held = HeldBytes(Arc::clone(budget), bytes);
+        let held = ReservedBytes(Arc::clone(budget), bytes);
         if before + bytes > most {
             return Err(busy("the limit for bytes of requests in flight is reached"));
         }
@@ -189,14 +189,14 @@ impl Dispatcher {
         who: &Arc<Principal>,
         text: &str,
     ) -> Answer {
-        let held = match self.hold_bytes(connection, text.len()) {
+        let held = match self.reserve_bytes(connection, text.len()) {
             Ok(held) => held,
             Err(fault) => return Answer::Now(self.refusal(text, fault)),
         };
         if text.trim_start().starts_with('[') {
             self.batch(connection, who, text, held)
         } else {
-            self.single(connection, who, text, Place::Alone(held))
+            self.single(connection, who, text, Position::Alone(held))
         }
     }
 
@@ -205,7 +205,7 @@ impl Dispatcher {
         connection: &Arc<Connection>,
         who: &Arc<Principal>,
         text: &str,
-        place: Place,
+        place: Position,
     ) -> Answer {
         let message = match serde_json::from_str::<Envelope>(text) {
             Ok(message) if message.jsonrpc == "2.0" => message,
@@ -236,7 +236,7 @@ impl Dispatcher {
         who: &Arc<Principal>,
         id: Id,
         message: &Envelope,
-        place: Place,
+        place: Position,
     ) -> Result<BoxFuture<'static, String>, Fault> {
         let Some((name, handler)) = self.methods.find(&message.method) else {
             metrics().refused("unknown", Kind::UnknownMethod.as_str());
@@ -258,11 +258,11 @@ impl Dispatcher {
         handler: Arc<Handler>,
         call: Call,
         id: Id,
-        place: Place,
+        place: Position,
     ) -> Result<BoxFuture<'static, String>, Fault> {
         self.check_phase(name)?;
         let waits = WAITS.contains(&name);
-        if waits && matches!(place, Place::Batch) {
+        if waits && matches!(place, Position::Batch) {
             return Err(Fault::new(
                 Kind::InvalidRequest,
                 format!("{name} is not allowed in a batch: a batch answers when all of its calls are done"),
@@ -270,7 +270,7 @@ impl Dispatcher {
             .hint("send it as a message of its own"));
         }
         let of_connection = OF_CONNECTION.contains(&name);
-        if of_connection && matches!(place, Place::Batch) {
+        if of_connection && matches!(place, Position::Batch) {
             return Err(Fault::new(
                 Kind::InvalidRequest,
                 format!(
@@ -280,8 +280,8 @@ impl Dispatcher {
             .hint("send it as a message of its own"));
         }
         let held = match place {
-            Place::Alone(bytes) => Some((self.hold(&call.connection, waits)?, bytes)),
-            Place::Batch => None,
+            Position::Alone(bytes) => Some((self.hold(&call.connection, waits)?, bytes)),
+            Position::Batch => None,
         };
         let id = id.into_owned();
         let most = self.limits.reply;
@@ -320,7 +320,7 @@ impl Dispatcher {
         connection: &Arc<Connection>,
         who: &Arc<Principal>,
         text: &str,
-        bytes: HeldBytes,
+        bytes: ReservedBytes,
     ) -> Answer {
         let most = self.limits.batch as usize;
         let Entries { list, count } = match serde_json::from_str(text) {
@@ -352,11 +352,12 @@ impl Dispatcher {
         Answer::Later(Box::pin(async move {
             let mut out = String::from("[");
             for entry in &list {
-                let answer = match dispatcher.single(&connection, &who, entry.get(), Place::Batch) {
-                    Answer::None => continue,
-                    Answer::Now(text) => text,
-                    Answer::Later(answer) => answer.await,
-                };
+                let answer =
+                    match dispatcher.single(&connection, &who, entry.get(), Position::Batch) {
+                        Answer::None => continue,
+                        Answer::Now(text) => text,
+                        Answer::Later(answer) => answer.await,
+                    };
                 if out.len() > 1 {
                     out.push(',');
                 }
@@ -377,13 +378,13 @@ impl Dispatcher {
         }))
     }
 
-    fn hold(&self, connection: &Arc<Connection>, waits: bool) -> Result<Held, Fault> {
+    fn hold(&self, connection: &Arc<Connection>, waits: bool) -> Result<CallSlot, Fault> {
         let (count, most, what) = match waits {
             true => (&connection.waits, self.limits.waits, "waits"),
             false => (&connection.calls, self.limits.in_flight, "calls"),
         };
         let before = count.fetch_add(1, Ordering::Relaxed);
-        let held = Held {
+        let held = CallSlot {
             connection: Arc::clone(connection),
             waits,
             _counted: waits.then(|| metrics().wait()),
@@ -399,7 +400,7 @@ impl Dispatcher {
     fn check_phase(&self, name: &str) -> Result<(), Fault> {
         let says = match self.control.phase() {
             Phase::Ready => return Ok(()),
-            Phase::Full if about::changes(name) && !NEEDS_NO_ROOM.contains(&name) => {
+            Phase::Full if descriptions::changes(name) && !NEEDS_NO_ROOM.contains(&name) => {
                 return Err(Fault::new(
                     Kind::Unavailable,
                     "the disk with the state folder is full, and runs from before the start \
@@ -411,7 +412,7 @@ impl Dispatcher {
             Phase::Starting { .. } if !ANSWERS_ALWAYS.contains(&name) => {
                 "the daemon is starting; nothing was done"
             }
-            Phase::Draining if MAKES_WORK.contains(&name) => {
+            Phase::Draining if CREATES_WORK.contains(&name) => {
                 "the daemon is draining and takes no new work; nothing was done"
             }
             _ => return Ok(()),

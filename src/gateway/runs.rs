@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::method::{Table, idempotency};
-use super::page::Written;
+use super::page::SerializedPage;
 use super::{Context, convert, page};
 use crate::kernel::fault::Fault;
 use crate::registry::{MetaValue, Page, RunDetail, RunFilter, TurnRequest, WaitCause};
@@ -100,7 +100,7 @@ async fn wait(context: Arc<Context>, params: wire::Wait) -> Result<wire::Waited,
         done: answer.done,
         cause: match answer.cause {
             WaitCause::Ended => "ended",
-            WaitCause::Window => "window",
+            WaitCause::TimedOut => "window",
             WaitCause::Draining => "draining",
         }
         .into(),
@@ -115,7 +115,10 @@ async fn get(context: Arc<Context>, params: wire::GetRun) -> Result<Run, Fault> 
     Ok(convert::run(detail, usize::MAX))
 }
 
-async fn list(context: Arc<Context>, params: wire::ListRuns) -> Result<Written<wire::Runs>, Fault> {
+async fn list(
+    context: Arc<Context>,
+    params: wire::ListRuns,
+) -> Result<SerializedPage<wire::Runs>, Fault> {
     let filter = RunFilter {
         session: params.session_key,
         parent: params.parent,
@@ -170,7 +173,7 @@ fn meta_value(value: wire::MetaValue) -> MetaValue {
 async fn steps(
     context: Arc<Context>,
     params: wire::ListSteps,
-) -> Result<Written<wire::Steps>, Fault> {
+) -> Result<SerializedPage<wire::Steps>, Fault> {
     let fetch = async |limit| {
         let (registry, cursor) = (&context.registry, params.cursor.clone());
         let page = registry

@@ -17,25 +17,25 @@ use tokio_util::sync::CancellationToken;
 
 use super::Listeners;
 use super::auth::Ends;
-use super::http::{self, Door};
+use super::connection_limits::{Seat, Seats};
+use super::http::{self, HttpGateway};
 use super::peer::Peer;
 use super::rpc::{Connection, error_text};
-use super::seats::{Seat, Seats};
-use super::stall::Stall;
+use super::write_timeout::WriteTimeout;
 use crate::kernel::fault::{Fault, Kind};
 
 /// Timeout for the head of a request, including the next one on an open connection.
-const HEAD: Duration = Duration::from_secs(30);
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// Pause before accepting again after the system refused, for example because descriptors ran out.
-const REST: Duration = Duration::from_millis(100);
+const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 /// Maximum number of over-limit connections answered with an error at the same time; further ones
 /// are closed.
-const TURNED_AWAY: usize = 8;
+const MAX_REFUSALS: usize = 8;
 /// Time for a peer to read why its connection is closed.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Accepts connections until shutdown; returns when every connection has ended.
-pub(crate) async fn accept(listeners: Listeners, door: Arc<Door>) -> io::Result<()> {
+pub(crate) async fn accept(listeners: Listeners, door: Arc<HttpGateway>) -> io::Result<()> {
     let seats = Arc::new(Seats::new(door.dispatcher.limits().connections));
     let Listeners { tcp, unix } = listeners;
     // Accepted independently: many connections on one listener must not delay the other.
@@ -61,11 +61,11 @@ pub(crate) async fn accept(listeners: Listeners, door: Arc<Door>) -> io::Result<
 /// Logs that the system refused a connection, then pauses.
 async fn refused_by_system(error: &io::Error) {
     tracing::warn!(%error, "a connection could not be accepted");
-    tokio::time::sleep(REST).await;
+    tokio::time::sleep(ACCEPT_BACKOFF).await;
 }
 
 async fn over_tcp(
-    door: &Arc<Door>,
+    door: &Arc<HttpGateway>,
     seats: &Arc<Seats>,
     listener: &TcpListener,
 ) -> std::convert::Infallible {
@@ -98,11 +98,11 @@ fn ends(stream: &TcpStream, peer: SocketAddr) -> io::Result<Ends> {
 }
 
 async fn over_unix(
-    door: &Arc<Door>,
+    door: &Arc<HttpGateway>,
     seats: &Arc<Seats>,
     listener: &UnixListener,
 ) -> std::convert::Infallible {
-    let turned_away = Arc::new(Semaphore::new(TURNED_AWAY));
+    let turned_away = Arc::new(Semaphore::new(MAX_REFUSALS));
     loop {
         let accepted = listener.accept().await;
         let accepted = accepted.and_then(|(stream, _)| Ok((stream.peer_cred()?, stream)));
@@ -114,7 +114,7 @@ async fn over_unix(
             }
         };
         // Identify the process now: it may pass the stream on or end later.
-        let local = door.gate.look(credentials).await;
+        let local = door.gate.identify(credentials).await;
         let peer = Peer::Local(local);
         if !door.gate.knows_user(local) {
             if let Some(seat) = seats.other() {
@@ -126,7 +126,7 @@ async fn over_unix(
             Ok(seat) => serve(door, stream, peer, seat),
             Err(fault) => {
                 if let Ok(place) = Arc::clone(&turned_away).try_acquire_owned() {
-                    turn_away(door, stream, fault, place);
+                    refuse_over_limit(door, stream, fault, place);
                 }
             }
         }
@@ -134,7 +134,7 @@ async fn over_unix(
 }
 
 /// Serves a connection in its own task.
-fn serve<S>(door: &Arc<Door>, stream: S, peer: Peer, seat: Seat)
+fn serve<S>(door: &Arc<HttpGateway>, stream: S, peer: Peer, seat: Seat)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -142,11 +142,11 @@ where
         .spawn(connection(Arc::clone(door), stream, peer, Arc::new(seat)));
 }
 
-async fn connection<S>(door: Arc<Door>, stream: S, peer: Peer, seat: Arc<Seat>)
+async fn connection<S>(door: Arc<HttpGateway>, stream: S, peer: Peer, seat: Arc<Seat>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let stream = Stall::new(stream, door.dispatcher.limits().write_timeout);
+    let stream = WriteTimeout::new(stream, door.dispatcher.limits().write_timeout);
     let in_flight = Arc::new(Connection::default());
     let shutdown = door.shutdown.clone();
     let held = Arc::clone(&seat);
@@ -161,17 +161,17 @@ where
     });
     let mut serving = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEAD)
+        .header_read_timeout(HEAD_TIMEOUT)
         .serve_connection(TokioIo::new(stream), service)
         .with_upgrades();
     let served = tokio::select! {
         served = &mut serving => served,
-        why = seat.must_leave() => {
+        why = seat.must_close() => {
             let stream = serving.into_parts().map(|parts| parts.io.into_inner());
             if let (Some(why), Some(mut stream)) = (why, stream) {
-                let said = say_why(&mut stream, why);
+                let said = send_close_reason(&mut stream, why);
                 // Best effort: the connection is closed either way.
-                let _ = tokio::time::timeout(LAST_WORDS, said).await;
+                let _ = tokio::time::timeout(CLOSE_TIMEOUT, said).await;
             }
             return;
         }
@@ -186,7 +186,7 @@ where
 }
 
 /// Sends the reason for closing to a peer that has not sent a complete request.
-async fn say_why<S>(stream: &mut S, why: Fault) -> io::Result<()>
+async fn send_close_reason<S>(stream: &mut S, why: Fault) -> io::Result<()>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -205,8 +205,13 @@ where
 }
 
 /// Answers a local connection for which there is no seat with an error.
-fn turn_away(door: &Arc<Door>, stream: UnixStream, fault: Fault, place: OwnedSemaphorePermit) {
-    let stream = Stall::new(stream, door.dispatcher.limits().write_timeout);
+fn refuse_over_limit(
+    door: &Arc<HttpGateway>,
+    stream: UnixStream,
+    fault: Fault,
+    place: OwnedSemaphorePermit,
+) {
+    let stream = WriteTimeout::new(stream, door.dispatcher.limits().write_timeout);
     let refusing = refuse(door.shutdown.clone(), stream, fault);
     door.tasks.spawn(async move {
         refusing.await;
@@ -225,7 +230,7 @@ where
     });
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(super::seats::STRANGER)
+        .header_read_timeout(super::connection_limits::STRANGER_TIMEOUT)
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), service);
     tokio::select! {

@@ -43,8 +43,8 @@ fn server(view: &ServerView) -> wire::Server {
         skipped: skipped.collect(),
         last_error: view.last_error.clone(),
         starts: view.starts,
-        noise: view.noise,
-        noise_lines: view.noise_lines.clone(),
+        noise: view.stray_line_count,
+        noise_lines: view.stray_lines.clone(),
     }
 }
 

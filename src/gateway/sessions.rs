@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::method::{Table, idempotency};
-use super::page::Written;
+use super::page::SerializedPage;
 use super::{Context, convert, entries, page};
 use crate::kernel::announce::RESULT_LIMIT;
 use crate::kernel::fault::Fault;
@@ -144,7 +144,7 @@ async fn get(context: Arc<Context>, params: wire::GetSession) -> Result<Session,
 async fn list(
     context: Arc<Context>,
     params: wire::ListSessions,
-) -> Result<Written<wire::Sessions>, Fault> {
+) -> Result<SerializedPage<wire::Sessions>, Fault> {
     let filter = SessionFilter {
         kind: match params.kind {
             None | Some(wire::SessionKind::Main) => SessionKind::Main,
@@ -176,7 +176,7 @@ async fn list(
 async fn history(
     context: Arc<Context>,
     params: wire::GetHistory,
-) -> Result<Written<wire::History>, Fault> {
+) -> Result<SerializedPage<wire::History>, Fault> {
     if params.before.is_some() && params.after.is_some() {
         return Err(Fault::params(
             "before",
@@ -209,7 +209,7 @@ async fn history(
 async fn inbox(
     context: Arc<Context>,
     params: wire::GetInbox,
-) -> Result<Written<wire::Inbox>, Fault> {
+) -> Result<SerializedPage<wire::Inbox>, Fault> {
     let fetch = async |limit| {
         let (key, cursor) = (&params.session_key, params.cursor.clone());
         let page = context

@@ -56,8 +56,8 @@ fn shown(skill: &ListedSkill, whole: bool) -> wire::Skill {
         description: skill.description,
         source: skill.source,
         path: skill.path,
-        eligible: skill.unfit.is_none(),
-        reason: skill.unfit,
+        eligible: skill.unusable_reason.is_none(),
+        reason: skill.unusable_reason,
         license: skill.license,
         compatibility: skill.compatibility,
         allowed_tools: skill.allowed_tools,
@@ -108,8 +108,8 @@ async fn snapshot(
     })
 }
 
-fn pinned(skill: PinnedSkill) -> wire::InSnapshot {
-    wire::InSnapshot {
+fn pinned(skill: PinnedSkill) -> wire::SnapshotSkill {
+    wire::SnapshotSkill {
         name: skill.name,
         description: skill.description,
         source: skill.source,

@@ -31,8 +31,8 @@ const READ_BUFFER: usize = 8 * 1024;
 const WRITE_BUFFER: usize = 16 * 1024;
 /// Maximum number of bytes read and discarded after a close frame, so that the peer gets to read
 /// the reason.
-const LINGER_BYTES: u64 = 64 * 1024 * 1024;
-const LINGER: Duration = Duration::from_secs(5);
+const DISCARD_LIMIT: u64 = 64 * 1024 * 1024;
+const DISCARD_TIMEOUT: Duration = Duration::from_secs(5);
 
 type Calls = FuturesUnordered<BoxFuture<'static, String>>;
 type Events = FuturesUnordered<BoxFuture<'static, (Served, Option<Vec<Item>>)>>;
@@ -78,7 +78,7 @@ pub(crate) async fn serve<S>(
         End::Close(CloseCode::Away, reason) => close(&mut socket, CloseCode::Away, reason).await,
         End::Close(code, reason) => {
             close(&mut socket, code, reason).await;
-            linger(&mut socket, &shutdown).await;
+            discard_rest(&mut socket, &shutdown).await;
         }
         End::TooLarge => {
             let most = dispatcher.limits().payload;
@@ -91,7 +91,7 @@ pub(crate) async fn serve<S>(
             let text = error_text(Id::Null, fault);
             if socket.send(Message::text(text)).await.is_ok() {
                 close(&mut socket, CloseCode::Size, "message too large").await;
-                linger(&mut socket, &shutdown).await;
+                discard_rest(&mut socket, &shutdown).await;
             }
         }
     }
@@ -108,7 +108,7 @@ where
 {
     let subscriptions = Subscriptions::new(dispatcher.limits().subscriptions);
     let connection = Arc::new(Connection::with(Arc::clone(&subscriptions)));
-    connection.has_seat_of_program(is_program);
+    connection.set_is_program(is_program);
     let mut calls = Calls::new();
     let mut events = Events::new();
     // A child token: waiting for shutdown takes no lock shared between connections.
@@ -194,15 +194,15 @@ where
 
 /// Reads and discards data still in transit: if a connection is closed with unread data, the peer's
 /// system discards the close frame.
-async fn linger<S>(socket: &mut WebSocketStream<S>, shutdown: &CancellationToken)
+async fn discard_rest<S>(socket: &mut WebSocketStream<S>, shutdown: &CancellationToken)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let (mut rest, mut nowhere) = (socket.get_mut().take(LINGER_BYTES), tokio::io::sink());
+    let (mut rest, mut nowhere) = (socket.get_mut().take(DISCARD_LIMIT), tokio::io::sink());
     let gone = tokio::io::copy(&mut rest, &mut nowhere);
     // Best effort: any outcome is fine, and shutdown does not wait for it.
     tokio::select! {
-        _ = tokio::time::timeout(LINGER, gone) => {}
+        _ = tokio::time::timeout(DISCARD_TIMEOUT, gone) => {}
         () = shutdown.cancelled() => {}
     }
 }

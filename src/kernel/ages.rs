@@ -15,7 +15,7 @@ pub const SETTLES_MS: u64 = 10 * 60 * 1000;
 
 /// The machine that the daemon runs on, since its last boot.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Machine {
+pub struct HostBoot {
     /// The id of this machine boot.
     pub boot: String,
     /// Milliseconds since that boot, including sleep.
@@ -25,7 +25,7 @@ pub struct Machine {
 /// When the machine booted, by the wall clock as a daemon read it; stored across restarts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Baseline {
+pub struct BootBaseline {
     boot: String,
     booted_at: Timestamp,
     /// Set while the clock is doubted.
@@ -44,9 +44,9 @@ struct Doubt {
 
 /// How far the wall clock can be trusted at a start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sight {
+pub enum ClockTrust {
     /// Nothing contradicts it.
-    Believed,
+    Trusted,
     /// It was set ahead by this many milliseconds since the machine booted.
     Ahead(u64),
     /// It is far ahead of everything stored up to this point, and the machine was rebooted since:
@@ -60,22 +60,22 @@ fn believed_ms(max_age_ms: u64) -> u64 {
     max_age_ms.max(DAY_MS)
 }
 
-impl Sight {
+impl ClockTrust {
     /// Judges the clock at `now`, where the newest stored row is of `last_seen`. Also returns the
     /// baseline to store in place of `known`, if the system identifies the machine's boot.
     pub fn of(
         now: Timestamp,
         last_seen: Option<Timestamp>,
-        machine: Option<&Machine>,
-        known: Option<Baseline>,
+        machine: Option<&HostBoot>,
+        known: Option<BootBaseline>,
         max_age_ms: u64,
-    ) -> (Sight, Option<Baseline>) {
+    ) -> (ClockTrust, Option<BootBaseline>) {
         let far = |seen: &Timestamp| now.since(*seen) > believed_ms(max_age_ms);
         let Some(machine) = machine else {
             let doubt = last_seen.filter(far);
-            return (doubt.map_or(Sight::Believed, Sight::Doubted), None);
+            return (doubt.map_or(ClockTrust::Trusted, ClockTrust::Doubted), None);
         };
-        let fresh = |doubted| Baseline {
+        let fresh = |doubted| BootBaseline {
             boot: machine.boot.clone(),
             booted_at: now.minus_ms(machine.up_ms),
             doubted,
@@ -87,9 +87,9 @@ impl Sight {
                 up_ms: machine.up_ms,
                 last_seen,
             }),
-            Some(Baseline { doubted: None, .. }) => None,
+            Some(BootBaseline { doubted: None, .. }) => None,
             Some(
-                known @ Baseline {
+                known @ BootBaseline {
                     doubted: Some(doubt),
                     ..
                 },
@@ -107,15 +107,18 @@ impl Sight {
             }
         };
         match (doubt, same) {
-            (Some(doubt), _) => (Sight::Doubted(doubt.last_seen), Some(fresh(Some(doubt)))),
+            (Some(doubt), _) => (
+                ClockTrust::Doubted(doubt.last_seen),
+                Some(fresh(Some(doubt))),
+            ),
             (None, Some(known)) if known.doubted.is_none() => {
                 let sight = match booted_at.since(known.booted_at) {
-                    0..=SET_MS => Sight::Believed,
-                    ahead => Sight::Ahead(ahead),
+                    0..=SET_MS => ClockTrust::Trusted,
+                    ahead => ClockTrust::Ahead(ahead),
                 };
                 (sight, Some(known))
             }
-            (None, _) => (Sight::Believed, Some(fresh(None))),
+            (None, _) => (ClockTrust::Trusted, Some(fresh(None))),
         }
     }
 }
@@ -127,7 +130,7 @@ fn distance(one: Timestamp, other: Timestamp) -> u64 {
 /// The time by which ages count in this process: the time of its start plus what has passed since
 /// on a clock that never jumps.
 #[derive(Clone, Debug)]
-pub struct Ages {
+pub struct AgeClock {
     start: Moment,
     ahead_ms: u64,
     believed_ms: u64,
@@ -145,16 +148,16 @@ struct Doubted {
     last_seen: Timestamp,
 }
 
-impl Ages {
+impl AgeClock {
     /// Ages from this start on. `now.steady` must include sleep.
-    pub fn new(sight: Sight, now: Moment, max_age_ms: u64, settles_ms: u64) -> Ages {
+    pub fn new(sight: ClockTrust, now: Moment, max_age_ms: u64, settles_ms: u64) -> AgeClock {
         let until = now.steady.plus_ms(settles_ms);
         let (ahead_ms, doubted) = match sight {
-            Sight::Believed => (0, None),
-            Sight::Ahead(ahead_ms) => (ahead_ms, None),
-            Sight::Doubted(last_seen) => (0, Some(Doubted { until, last_seen })),
+            ClockTrust::Trusted => (0, None),
+            ClockTrust::Ahead(ahead_ms) => (ahead_ms, None),
+            ClockTrust::Doubted(last_seen) => (0, Some(Doubted { until, last_seen })),
         };
-        Ages {
+        AgeClock {
             start: now,
             ahead_ms,
             believed_ms: believed_ms(max_age_ms),
@@ -193,8 +196,8 @@ mod tests {
     const SETTLES: u64 = 600_000;
     const SEEN: Timestamp = Timestamp(1_000_000_000_000);
 
-    fn machine(boot: &str, up_ms: u64) -> Machine {
-        Machine {
+    fn machine(boot: &str, up_ms: u64) -> HostBoot {
+        HostBoot {
             boot: boot.to_owned(),
             up_ms,
         }
@@ -207,8 +210,8 @@ mod tests {
         }
     }
 
-    fn known(boot: &str, up_ms: u64, now: Timestamp) -> Baseline {
-        Sight::of(now, None, Some(&machine(boot, up_ms)), None, WEEK)
+    fn known(boot: &str, up_ms: u64, now: Timestamp) -> BootBaseline {
+        ClockTrust::of(now, None, Some(&machine(boot, up_ms)), None, WEEK)
             .1
             .unwrap()
     }
@@ -220,54 +223,57 @@ mod tests {
             let now = SEEN.plus_ms(passed + set);
             let machine = machine("a", HOUR + passed);
             let (sight, next) =
-                Sight::of(now, Some(SEEN), Some(&machine), Some(first.clone()), WEEK);
+                ClockTrust::of(now, Some(SEEN), Some(&machine), Some(first.clone()), WEEK);
             // On a second look it would still be ahead of the first one.
             assert_eq!(next.as_ref(), Some(&first));
             sight
         };
         for days in [0, 1, 3, 30] {
-            assert_eq!(sight(days * DAY_MS, 0), Sight::Believed, "{days}");
-            assert_eq!(sight(days * DAY_MS, SET_MS), Sight::Believed);
-            let ahead = Sight::Ahead(30 * DAY_MS);
+            assert_eq!(sight(days * DAY_MS, 0), ClockTrust::Trusted, "{days}");
+            assert_eq!(sight(days * DAY_MS, SET_MS), ClockTrust::Trusted);
+            let ahead = ClockTrust::Ahead(30 * DAY_MS);
             assert_eq!(sight(days * DAY_MS, 30 * DAY_MS), ahead, "{days}");
         }
         // Set back: stored rows do not become older by it.
         let now = SEEN.minus_ms(DAY_MS);
         let up = machine("a", HOUR);
-        let set_back = Sight::of(now, Some(SEEN), Some(&up), Some(first), WEEK);
-        assert_eq!(set_back.0, Sight::Believed);
+        let set_back = ClockTrust::of(now, Some(SEEN), Some(&up), Some(first), WEEK);
+        assert_eq!(set_back.0, ClockTrust::Trusted);
     }
 
     #[test]
     fn after_a_start_of_the_machine_a_long_way_ahead_is_doubted() {
         for (days, expected) in [
-            (1, Sight::Believed),
-            (7, Sight::Believed),
-            (8, Sight::Doubted(SEEN)),
-            (30, Sight::Doubted(SEEN)),
+            (1, ClockTrust::Trusted),
+            (7, ClockTrust::Trusted),
+            (8, ClockTrust::Doubted(SEEN)),
+            (30, ClockTrust::Doubted(SEEN)),
         ] {
             let now = SEEN.plus_ms(days * DAY_MS);
             for machine in [Some(machine("b", HOUR)), None] {
                 let first = Some(known("a", HOUR, SEEN));
-                let (sight, _) = Sight::of(now, Some(SEEN), machine.as_ref(), first, WEEK);
+                let (sight, _) = ClockTrust::of(now, Some(SEEN), machine.as_ref(), first, WEEK);
                 assert_eq!(sight, expected, "{days} {machine:?}");
             }
         }
-        assert_eq!(Sight::of(SEEN, None, None, None, WEEK).0, Sight::Believed);
+        assert_eq!(
+            ClockTrust::of(SEEN, None, None, None, WEEK).0,
+            ClockTrust::Trusted
+        );
         // However short the setting is, one day is never doubted.
         let day = SEEN.plus_ms(DAY_MS);
-        let (sight, _) = Sight::of(day, Some(SEEN), None, None, 0);
-        assert_eq!(sight, Sight::Believed);
+        let (sight, _) = ClockTrust::of(day, Some(SEEN), None, None, 0);
+        assert_eq!(sight, ClockTrust::Trusted);
     }
 
     #[test]
     fn a_doubt_outlives_kills_until_the_clock_has_settled_or_was_set_right() {
         let now = SEEN.plus_ms(30 * DAY_MS);
         let first = known("a", HOUR, SEEN);
-        let look = |now: Timestamp, up_ms, known: &Baseline| {
+        let look = |now: Timestamp, up_ms, known: &BootBaseline| {
             // Rows that the doubted process has written are as far ahead as its clock.
             let seen = Some(now.minus_ms(1000));
-            Sight::of(
+            ClockTrust::of(
                 now,
                 seen,
                 Some(&machine("b", up_ms)),
@@ -276,43 +282,46 @@ mod tests {
             )
         };
         let started = machine("b", HOUR);
-        let (sight, doubted) = Sight::of(now, Some(SEEN), Some(&started), Some(first), WEEK);
-        assert_eq!(sight, Sight::Doubted(SEEN));
+        let (sight, doubted) = ClockTrust::of(now, Some(SEEN), Some(&started), Some(first), WEEK);
+        assert_eq!(sight, ClockTrust::Doubted(SEEN));
         let doubted = doubted.unwrap();
         let soon = SETTLES_MS - 1;
         let (sight, next) = look(now.plus_ms(soon), HOUR + soon, &doubted);
-        assert_eq!((sight, next), (Sight::Doubted(SEEN), Some(doubted.clone())));
+        assert_eq!(
+            (sight, next),
+            (ClockTrust::Doubted(SEEN), Some(doubted.clone()))
+        );
         let (sight, next) = look(now.plus_ms(SETTLES_MS), HOUR + SETTLES_MS, &doubted);
-        assert_eq!(sight, Sight::Believed);
+        assert_eq!(sight, ClockTrust::Trusted);
         assert_eq!(next.unwrap().doubted, None);
         let right = SEEN.plus_ms(HOUR);
         let (sight, next) = look(right, HOUR + 1000, &doubted);
-        assert_eq!(sight, Sight::Believed);
+        assert_eq!(sight, ClockTrust::Trusted);
         assert_eq!(next.unwrap().booted_at, right.minus_ms(HOUR + 1000));
         let other = SEEN.plus_ms(90 * DAY_MS);
         assert_eq!(
             look(other, HOUR + SETTLES_MS, &doubted).0,
-            Sight::Doubted(SEEN)
+            ClockTrust::Doubted(SEEN)
         );
     }
 
     #[test]
     fn ages_count_by_the_time_of_the_start_and_what_has_passed_since() {
         let start = SEEN.plus_ms(30 * DAY_MS);
-        let mut ages = Ages::new(Sight::Believed, at(start, 5), WEEK, SETTLES);
+        let mut ages = AgeClock::new(ClockTrust::Trusted, at(start, 5), WEEK, SETTLES);
         assert_eq!(ages.at(at(start, 5)), Some(start));
         // The wall clock jumps, and nothing gets older by that.
         let jumped = at(start.plus_ms(400 * DAY_MS), 5 + HOUR);
         assert_eq!(ages.at(jumped), Some(start.plus_ms(HOUR)));
-        let ahead = Sight::Ahead(30 * DAY_MS);
-        let mut ages = Ages::new(ahead, at(start, 5), WEEK, SETTLES);
+        let ahead = ClockTrust::Ahead(30 * DAY_MS);
+        let mut ages = AgeClock::new(ahead, at(start, 5), WEEK, SETTLES);
         assert_eq!(ages.at(at(start, 5)), Some(SEEN));
     }
 
     #[test]
     fn a_doubted_clock_counts_once_it_has_gone_on_steadily_for_a_while() {
         let start = SEEN.plus_ms(30 * DAY_MS);
-        let fresh = || Ages::new(Sight::Doubted(SEEN), at(start, 0), WEEK, SETTLES);
+        let fresh = || AgeClock::new(ClockTrust::Doubted(SEEN), at(start, 0), WEEK, SETTLES);
         let mut ages = fresh();
         assert_eq!(ages.at(at(start.plus_ms(SETTLES - 1), SETTLES - 1)), None);
         let later = start.plus_ms(SETTLES);

@@ -24,7 +24,7 @@ pub const NO_REPLY: &str = "NO_REPLY";
 
 /// How a run ended, as announced to its requester.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Note {
+pub struct AnnounceNote {
     /// The run that ended.
     pub run: RunId,
     /// Key of the session it worked in.
@@ -51,15 +51,15 @@ pub struct Note {
     pub tool_calls: u32,
 }
 
-impl Note {
+impl AnnounceNote {
     /// The note of an ended run; `None` while it is open.
-    pub fn of(run: &Run) -> Option<Note> {
+    pub fn of(run: &Run) -> Option<AnnounceNote> {
         let RunState::Ended(outcome) = run.state else {
             return None;
         };
         let whole = run.result.as_deref().unwrap_or("");
         let result = text::prefix(whole, RESULT_LIMIT).to_owned();
-        Some(Note {
+        Some(AnnounceNote {
             run: run.id,
             session_key: run.session_key.clone(),
             agent: run.agent.clone(),
@@ -192,8 +192,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn note(result: &str) -> Note {
-        Note {
+    fn note(result: &str) -> AnnounceNote {
+        AnnounceNote {
             run: "01936f0e-0000-7000-8000-000000000001".parse().unwrap(),
             session_key: SessionKey::parse("agent:explore:x").unwrap(),
             agent: AgentId::parse("explore").unwrap(),

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::message::{Block, Note};
+use super::message::{AnswerFinding, Block};
 
 /// The blocks of an entry, parsed on first access.
 #[derive(Clone, Default)]
@@ -353,19 +353,19 @@ fn decoded<'a>(raw: &'a RawValue) -> Cow<'a, str> {
 
 /// The arguments of a tool call, as raw JSON or parsed.
 #[derive(Clone, Debug)]
-pub enum Given<'a> {
+pub enum Arguments<'a> {
     /// Raw JSON.
     Raw(&'a RawValue),
     /// A parsed value.
     Read(&'a Value),
 }
 
-impl<'a> Given<'a> {
+impl<'a> Arguments<'a> {
     /// The parsed value; null if the raw JSON cannot be parsed.
     pub fn value(&self) -> Cow<'a, Value> {
         match self {
-            Given::Raw(raw) => Cow::Owned(serde_json::from_str(raw.get()).unwrap_or_default()),
-            Given::Read(value) => Cow::Borrowed(value),
+            Arguments::Raw(raw) => Cow::Owned(serde_json::from_str(raw.get()).unwrap_or_default()),
+            Arguments::Read(value) => Cow::Borrowed(value),
         }
     }
 }
@@ -383,7 +383,7 @@ pub enum BlockRef<'a> {
         /// Name of the tool.
         name: Quoted<'a>,
         /// The arguments of the call.
-        arguments: Given<'a>,
+        arguments: Arguments<'a>,
     },
     /// The result of a tool call.
     ToolResult {
@@ -406,7 +406,7 @@ pub enum BlockRef<'a> {
         json: Quoted<'a>,
     },
     /// A finding of the daemon about an answer.
-    Note(Note),
+    Note(AnswerFinding),
 }
 
 /// All fields that a block of any type may have, parsed in one pass.
@@ -424,7 +424,7 @@ struct AnyBlockRef<'a> {
     api: Option<&'a RawValue>,
     model: Option<&'a RawValue>,
     json: Option<&'a RawValue>,
-    note: Option<Note>,
+    note: Option<AnswerFinding>,
 }
 
 #[derive(Deserialize)]
@@ -451,7 +451,9 @@ impl<'a> TryFrom<AnyBlockRef<'a>> for BlockRef<'a> {
             Kind::ToolCall => BlockRef::ToolCall {
                 id: text(any.id, "a tool call without its id")?,
                 name: text(any.name, "a tool call without a name")?,
-                arguments: any.arguments.map_or(Given::Read(&Value::Null), Given::Raw),
+                arguments: any
+                    .arguments
+                    .map_or(Arguments::Read(&Value::Null), Arguments::Raw),
             },
             Kind::ToolResult => BlockRef::ToolResult {
                 call: text(any.tool_call_id, "a tool result without its call")?,
@@ -481,7 +483,7 @@ impl<'a> From<&'a Block> for BlockRef<'a> {
             } => BlockRef::ToolCall {
                 id: plain(id),
                 name: plain(name),
-                arguments: Given::Read(arguments),
+                arguments: Arguments::Read(arguments),
             },
             Block::ToolResult {
                 tool_call_id,
@@ -573,7 +575,9 @@ mod tests {
                 model: "p/m".to_owned(),
                 json: r#"{"n": 1.0}"#.to_owned(),
             },
-            Block::Note { note: Note::Paused },
+            Block::Note {
+                note: AnswerFinding::Paused,
+            },
         ]
     }
 
@@ -647,7 +651,9 @@ mod tests {
             vec![
                 text.clone(),
                 native(json),
-                Block::Note { note: Note::Paused },
+                Block::Note {
+                    note: AnswerFinding::Paused,
+                },
             ],
         ] {
             let written = serde_json::to_string(&blocks).unwrap();

@@ -56,7 +56,7 @@ impl Budget {
     }
 
     /// The rest of the budget after `spent`.
-    pub fn left(&self, spent: Spent) -> Budget {
+    pub fn remaining(&self, spent: Spent) -> Budget {
         Budget {
             tokens: self.tokens.map(|most| most.saturating_sub(spent.tokens)),
             cost_micros: self
@@ -165,7 +165,7 @@ mod tests {
         );
         assert_eq!(one.narrowed(budget(None, None)), one);
         assert_eq!(
-            budget(Some(10), Some(5)).left(spent(4, 9)),
+            budget(Some(10), Some(5)).remaining(spent(4, 9)),
             budget(Some(6), Some(0))
         );
     }

@@ -15,7 +15,7 @@ use super::message::{Block, Message, MessageKind, Origin, Role};
 use super::run::Run;
 
 /// The metadata key that holds the agent's name in both entries of a call (request and answer).
-pub const AGENT: &str = "agent";
+pub const AGENT_KEY: &str = "agent";
 
 /// The entries of its session as the called `run` sees them, in transcript order. Entries that
 /// concern only other agents are left out: results of their calls, and the intermediate steps of
@@ -32,14 +32,14 @@ pub fn seen_by(run: &Run, transcript: Vec<Message>) -> Vec<Message> {
         if own(&message) {
             seen.push(message);
         } else if index < begins {
-            seen.extend(told(run, &answered, message));
+            seen.extend(view_entry(run, &answered, message));
         }
     }
     seen
 }
 
 /// Converts an entry from before the call; `None` if it is left out.
-fn told(run: &Run, answered: &HashSet<RunId>, message: Message) -> Option<Message> {
+fn view_entry(run: &Run, answered: &HashSet<RunId>, message: Message) -> Option<Message> {
     match (message.kind, message.child_run) {
         (MessageKind::SubAgentUser | MessageKind::SubAgentAi, Some(child)) => {
             if !answered.contains(&child) {
@@ -71,7 +71,7 @@ fn told(run: &Run, answered: &HashSet<RunId>, message: Message) -> Option<Messag
 }
 
 fn agent_of(message: &Message) -> Option<String> {
-    let agent = message.metadata.as_ref()?.get(AGENT)?;
+    let agent = message.metadata.as_ref()?.get(AGENT_KEY)?;
     agent.as_str().map(str::to_owned)
 }
 
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
     use crate::kernel::ids::{AgentId, MessageId};
     use crate::kernel::message::NewMessage;
-    use crate::kernel::noted::Noted;
+    use crate::kernel::raw_metadata::RawMetadata;
     use crate::kernel::run::AnnouncePolicy;
     use crate::kernel::sample::queued;
     use serde_json::json;
@@ -160,7 +160,7 @@ mod tests {
             };
             message.kind = kind;
             message.child_run = Some(id(run));
-            message.metadata = Noted::of(&json!({ AGENT: agent }));
+            message.metadata = RawMetadata::of(&json!({ AGENT_KEY: agent }));
         }
 
         fn seen(&self, run: &Run) -> Vec<(Role, String)> {

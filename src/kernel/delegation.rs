@@ -18,7 +18,7 @@ pub const MOST_CALLS: usize = 100;
 text_enum! {
     /// The tool of the caller that a child carries out, which decides how much of the child the
     /// caller sees.
-    Face {
+    DelegationMode {
         /// `task`: the child's tool calls are shown while it works.
         Task = "task",
         /// `subagent_<agent>`: only the result is visible.
@@ -75,7 +75,7 @@ pub fn named(agent: &AgentId, name: &str) -> String {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delegated {
     /// The kind of delegation tool.
-    pub face: Face,
+    pub mode: DelegationMode,
     /// The number of the parent run's step that waits.
     pub step: u32,
     /// The model's id for the call.
@@ -169,8 +169,8 @@ pub fn outcome(
     let whole = child.result.as_deref().unwrap_or_default();
     let shown = text::prefix(whole, RESULT_LIMIT);
     let error = delegated.failure(child, &format!("it ended {outcome} without a final text"));
-    let mut told = match delegated.face {
-        Face::Task => json!({
+    let mut result = match delegated.mode {
+        DelegationMode::Task => json!({
             "success": well,
             "output": if well { shown } else { &error },
             "metadata": {
@@ -179,39 +179,44 @@ pub fn outcome(
                 "summary": calls(steps),
             },
         }),
-        Face::Sealed | Face::Called | Face::Planned if well => json!({ "result": shown }),
-        Face::Sealed | Face::Called | Face::Planned => json!({}),
+        DelegationMode::Sealed | DelegationMode::Called | DelegationMode::Planned if well => {
+            json!({ "result": shown })
+        }
+        DelegationMode::Sealed | DelegationMode::Called | DelegationMode::Planned => json!({}),
     };
     // First, so that it survives when the result is cut.
     if !well {
-        told["unavailable"] = true.into();
-        told["kind"] = child
+        result["unavailable"] = true.into();
+        result["kind"] = child
             .error
             .as_ref()
             .map_or(outcome.as_str(), |error| &error.kind)
             .into();
-        told["error"] = error.into();
+        result["error"] = error.into();
     }
-    told["runId"] = json!(child.id);
-    told["sessionKey"] = json!(child.session_key);
-    told["agentId"] = json!(child.agent);
-    told["agentName"] = json!(delegated.agent_name);
-    told["subagent"] = json!(child.agent);
-    told["supervisor"] = json!(supervisor);
+    result["runId"] = json!(child.id);
+    result["sessionKey"] = json!(child.session_key);
+    result["agentId"] = json!(child.agent);
+    result["agentName"] = json!(delegated.agent_name);
+    result["subagent"] = json!(child.agent);
+    result["supervisor"] = json!(supervisor);
     if !well && !whole.is_empty() {
-        told["saidBefore"] = shown.into();
+        result["saidBefore"] = shown.into();
     }
     if shown.len() < whole.len() {
-        told["truncated"] = true.into();
-        told["note"] = format!("the text was cut; runs.get {} has all of it", child.id).into();
+        result["truncated"] = true.into();
+        result["note"] = format!("the text was cut; runs.get {} has all of it", child.id).into();
     }
-    told["last"] = true.into();
-    (told.to_string(), !well && delegated.face != Face::Sealed)
+    result["last"] = true.into();
+    (
+        result.to_string(),
+        !well && delegated.mode != DelegationMode::Sealed,
+    )
 }
 
 /// The result for the caller of an agent that is not called now: the kind of the reason, and why.
-pub fn held_back(
-    face: Face,
+pub fn unavailable_result(
+    face: DelegationMode,
     (agent, name): (&AgentId, &str),
     supervisor: &AgentId,
     kind: &str,
@@ -226,7 +231,7 @@ pub fn held_back(
         "kind": kind,
         "error": why,
     });
-    if face == Face::Task {
+    if face == DelegationMode::Task {
         told["success"] = false.into();
         told["output"] = why.into();
     }
@@ -313,15 +318,15 @@ pub fn progress(call: &str, child: &Run, step: &Step) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::event::{Owed, RunEvent};
+    use crate::kernel::event::{Pending, RunEvent};
     use crate::kernel::machine::apply;
     use crate::kernel::run::{AnnouncePolicy, RunError};
     use crate::kernel::sample::queued;
     use crate::kernel::time::Moment;
 
-    fn delegated(face: Face) -> Delegated {
+    fn delegated(face: DelegationMode) -> Delegated {
         Delegated {
-            face,
+            mode: face,
             step: 2,
             call: "c1".to_owned(),
             stream: None,
@@ -340,11 +345,11 @@ mod tests {
     fn said(text: &str) -> Run {
         ended(RunEvent::TurnEnded {
             text: Some(text.to_owned()),
-            owed: Owed::default(),
+            owed: Pending::default(),
         })
     }
 
-    fn told(face: Face, child: &Run, steps: &[Step]) -> (Value, bool) {
+    fn told(face: DelegationMode, child: &Run, steps: &[Step]) -> (Value, bool) {
         let host = AgentId::parse("host").unwrap();
         let (text, failed) = outcome(&delegated(face), child, &host, steps);
         (serde_json::from_str(&text).unwrap(), failed)
@@ -378,7 +383,7 @@ mod tests {
     #[test]
     fn a_task_is_told_with_the_tools_that_it_used() {
         let steps = [step(StepState::Done), step(StepState::Failed)];
-        let (told, failed) = told(Face::Task, &said("found it"), &steps);
+        let (told, failed) = told(DelegationMode::Task, &said("found it"), &steps);
         assert!(!failed);
         assert_eq!(told["success"], true);
         assert_eq!(told["output"], "found it");
@@ -398,7 +403,7 @@ mod tests {
     fn a4_results_errors_and_events_name_the_agent_beside_its_id() {
         let failed = ended(RunEvent::Failed(RunError::new("provider", "no answer")));
         let who = format!("agent {} (The Explorer): ", failed.agent);
-        for face in Face::ALL {
+        for face in DelegationMode::ALL {
             let (well, _) = told(*face, &said("found it"), &[]);
             assert_eq!(well["agentName"], "The Explorer", "{face}");
             assert_eq!(well["agentId"], failed.agent.as_str(), "{face}");
@@ -417,12 +422,12 @@ mod tests {
                 "{text}"
             );
         }
-        let task = told(Face::Task, &said("found it"), &[]).0;
+        let task = told(DelegationMode::Task, &said("found it"), &[]).0;
         assert_eq!(task["metadata"]["agentName"], "The Explorer");
-        let planned = planned_end(&delegated(Face::Planned), &failed);
+        let planned = planned_end(&delegated(DelegationMode::Planned), &failed);
         assert_eq!(planned["subAgentName"], "The Explorer");
         assert_eq!(planned["error"], format!("{who}no answer"));
-        let (_, called) = called_end(&delegated(Face::Called), &failed, &[]);
+        let (_, called) = called_end(&delegated(DelegationMode::Called), &failed, &[]);
         assert_eq!(called["agentName"], "The Explorer");
         assert_eq!(called["error"], format!("{who}no answer"));
         assert_eq!(
@@ -437,24 +442,28 @@ mod tests {
             "provider",
             "no answer came",
         )));
-        let (sealed, failed) = told(Face::Sealed, &child, &[step(StepState::Done)]);
+        let (sealed, failed) = told(DelegationMode::Sealed, &child, &[step(StepState::Done)]);
         assert!(!failed, "nothing fails in the host");
         assert_eq!(sealed["unavailable"], true);
         assert_eq!(sealed["kind"], "provider");
         let error = format!("agent {} (The Explorer): no answer came", child.agent);
         assert_eq!(sealed["error"], error);
         assert!(sealed.get("metadata").is_none(), "it is sealed: {sealed}");
-        let (task, failed) = told(Face::Task, &child, &[]);
+        let (task, failed) = told(DelegationMode::Task, &child, &[]);
         assert!(failed);
         assert_eq!(task["success"], false);
         assert_eq!(task["output"], error);
-        let (timeout, _) = told(Face::Sealed, &ended(RunEvent::TimedOut), &[]);
+        let (timeout, _) = told(DelegationMode::Sealed, &ended(RunEvent::TimedOut), &[]);
         assert_eq!(timeout["kind"], "run_timeout");
     }
 
     #[test]
     fn a_long_text_is_cut_and_says_where_the_whole_is() {
-        let (told, _) = told(Face::Sealed, &said(&"ä".repeat(RESULT_LIMIT)), &[]);
+        let (told, _) = told(
+            DelegationMode::Sealed,
+            &said(&"ä".repeat(RESULT_LIMIT)),
+            &[],
+        );
         assert_eq!(told["result"].as_str().unwrap().len(), RESULT_LIMIT);
         assert_eq!(told["truncated"], true);
         assert!(told["note"].as_str().unwrap().contains("runs.get"));

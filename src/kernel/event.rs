@@ -4,14 +4,14 @@ use super::run::{CancelRequest, PauseReason, RunError};
 
 /// What is still pending for a run that ends its turn, in either direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Owed {
+pub struct Pending {
     /// Runs that its session requested have not ended.
     pub open_children: bool,
     /// Announces are in its session's transcript that no model call has seen.
     pub unseen_announces: bool,
 }
 
-impl Owed {
+impl Pending {
     /// True if nothing is pending in either direction.
     pub fn is_nothing(self) -> bool {
         !self.open_children && !self.unseen_announces
@@ -42,12 +42,12 @@ pub enum RunEvent {
         /// The final text of the turn; `None` or blank if there was no answer.
         text: Option<String>,
         /// What is pending, read in the same transaction.
-        owed: Owed,
+        owed: Pending,
     },
     /// A child run ended, or an announce was dismissed: re-check what is pending.
     OwedChanged {
         /// What is pending, read in the same transaction.
-        owed: Owed,
+        owed: Pending,
     },
     /// Announces were appended to its transcript while it was settling.
     AnnouncesDelivered,
@@ -60,7 +60,7 @@ pub enum RunEvent {
     /// It failed and cannot continue.
     Failed(RunError),
     /// It cannot continue; its partial result is kept as its result.
-    Cut {
+    FailedWithPartial {
         /// Why it cannot continue.
         error: RunError,
         /// The partial result.
@@ -73,7 +73,7 @@ pub enum RunEvent {
     /// Its executor has stopped.
     ExecutorGone {
         /// Ids of the processes it had started that could not be terminated; empty if none is left.
-        left: Vec<u32>,
+        surviving_processes: Vec<u32>,
     },
     /// It was recovered after a restart or the loss of its executor, as [`super::recover`] decided.
     Recovered {

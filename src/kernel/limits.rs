@@ -17,7 +17,7 @@ pub struct SpawnLimits {
     pub max_unacked: u32,
     /// Maximum number of undelivered announces of one agent-owned session; from half of it a
     /// warning is returned.
-    pub max_untold: u32,
+    pub max_undelivered: u32,
     /// Maximum number of queued turns in one session.
     pub max_queued_turns: u32,
 }
@@ -69,17 +69,17 @@ pub fn check_spawn(limits: &SpawnLimits, counts: &SpawnCounts) -> Result<Option<
                 "acknowledge them with sessions.ack",
             ));
         }
-    } else if counts.backlog >= limits.max_untold {
+    } else if counts.backlog >= limits.max_undelivered {
         return Err(refusal(
             "undelivered_backlog",
-            limits.max_untold,
+            limits.max_undelivered,
             "undelivered announces of this session",
             "end its turn: they are delivered between turns",
         ));
-    } else if counts.backlog * 2 >= limits.max_untold {
+    } else if counts.backlog * 2 >= limits.max_undelivered {
         return Ok(Some(format!(
             "this session has {} undelivered announces; at {} spawning is refused",
-            counts.backlog, limits.max_untold
+            counts.backlog, limits.max_undelivered
         )));
     }
     Ok(None)
@@ -148,7 +148,7 @@ mod tests {
             max_run_children: 1,
             max_total: 3,
             max_unacked: 3,
-            max_untold: 4,
+            max_undelivered: 4,
             max_queued_turns: 1,
         }
     }

@@ -29,7 +29,7 @@ pub fn add_warnings(known: &mut Vec<String>, warnings: Vec<String>) {
 /// An event that the run's state does not accept. Nothing has changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a run in state {state} does not accept {event}")]
-pub struct NoSuchEdge {
+pub struct InvalidTransition {
     /// The current state of the run.
     pub state: &'static str,
     /// The event that was refused.
@@ -49,10 +49,10 @@ pub struct Applied {
 ///
 /// Ended runs accept no event. A run with a requested cancel accepts no new step, pause or slot; it
 /// can only end.
-pub fn apply(run: &Run, event: RunEvent, now: Moment) -> Result<Applied, NoSuchEdge> {
+pub fn apply(run: &Run, event: RunEvent, now: Moment) -> Result<Applied, InvalidTransition> {
     use RunState::{Paused, Queued, Running, Settling};
 
-    let mut next = Moving::new(run, now);
+    let mut next = TransitionInProgress::new(run, now);
     let cancelling = run.cancel.is_some();
     match (run.state, event) {
         (Queued, RunEvent::Started) if !cancelling => {
@@ -140,7 +140,12 @@ pub fn apply(run: &Run, event: RunEvent, now: Moment) -> Result<Applied, NoSuchE
                 next.end(Outcome::Cancelled, None);
             }
         }
-        (Running, RunEvent::ExecutorGone { left }) if cancelling => {
+        (
+            Running,
+            RunEvent::ExecutorGone {
+                surviving_processes: left,
+            },
+        ) if cancelling => {
             next.actions.push(Action::Release);
             next.end(Outcome::Cancelled, still_running(&left));
         }
@@ -149,7 +154,7 @@ pub fn apply(run: &Run, event: RunEvent, now: Moment) -> Result<Applied, NoSuchE
             next.release_if_running();
             next.end(Outcome::Error, Some(error));
         }
-        (Queued | Running | Paused(_) | Settling, RunEvent::Cut { error, found }) => {
+        (Queued | Running | Paused(_) | Settling, RunEvent::FailedWithPartial { error, found }) => {
             next.release_if_running();
             next.run.result = Some(found);
             next.end(Outcome::Error, Some(error));
@@ -194,7 +199,7 @@ pub fn apply(run: &Run, event: RunEvent, now: Moment) -> Result<Applied, NoSuchE
         }
 
         (state, event) => {
-            return Err(NoSuchEdge {
+            return Err(InvalidTransition {
                 state: state.as_str(),
                 event: name(&event),
             });
@@ -204,13 +209,13 @@ pub fn apply(run: &Run, event: RunEvent, now: Moment) -> Result<Applied, NoSuchE
 }
 
 /// A run during its transition.
-struct Moving {
+struct TransitionInProgress {
     run: Run,
     now: Moment,
     actions: Vec<Action>,
 }
 
-impl Moving {
+impl TransitionInProgress {
     fn new(run: &Run, now: Moment) -> Self {
         let mut run = run.clone();
         run.last_activity_at = now.wall;
@@ -219,7 +224,7 @@ impl Moving {
             run.used_ms += now.steady.since(since);
             run.counting_since = Some(now.steady);
         }
-        Moving {
+        TransitionInProgress {
             run,
             now,
             actions: Vec::new(),
@@ -314,7 +319,7 @@ fn name(event: &RunEvent) -> &'static str {
         RunEvent::Parked => "parking",
         RunEvent::Paused(_) => "a pause",
         RunEvent::Resumed => "a resume",
-        RunEvent::Failed(_) | RunEvent::Cut { .. } => "a failure",
+        RunEvent::Failed(_) | RunEvent::FailedWithPartial { .. } => "a failure",
         RunEvent::TimedOut => "a time-out",
         RunEvent::CancelRequested(_) => "a cancel",
         RunEvent::ExecutorGone { .. } => "the end of its executor",

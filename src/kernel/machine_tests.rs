@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::kernel::event::Owed;
+use crate::kernel::event::Pending;
 use crate::kernel::run::{AnnouncePolicy, CancelRequest, RunOrigin, Usage};
 use crate::kernel::sample::queued;
 use crate::kernel::time::Timestamp;
@@ -16,8 +16,8 @@ fn at(ms: i64) -> Moment {
     }
 }
 
-fn owed() -> impl Strategy<Value = Owed> {
-    (any::<bool>(), any::<bool>()).prop_map(|(open_children, unseen_announces)| Owed {
+fn owed() -> impl Strategy<Value = Pending> {
+    (any::<bool>(), any::<bool>()).prop_map(|(open_children, unseen_announces)| Pending {
         open_children,
         unseen_announces,
     })
@@ -37,7 +37,7 @@ fn event() -> impl Strategy<Value = RunEvent> {
         1 => prop::sample::select(super::super::run::PauseReason::ALL).prop_map(RunEvent::Paused),
         1 => Just(RunEvent::Resumed),
         1 => Just(RunEvent::Failed(error())),
-        1 => Just(RunEvent::Cut { error: error(), found: "half of it".to_owned() }),
+        1 => Just(RunEvent::FailedWithPartial { error: error(), found: "half of it".to_owned() }),
         1 => Just(RunEvent::TimedOut),
         1 => Just(RunEvent::CancelRequested(CancelRequest {
             by: "admin".to_owned(),
@@ -46,7 +46,7 @@ fn event() -> impl Strategy<Value = RunEvent> {
             inherited: false,
             by_person: false,
         })),
-        1 => prop::collection::vec(1u32..9, 0..2).prop_map(|left| RunEvent::ExecutorGone { left }),
+        1 => prop::collection::vec(1u32..9, 0..2).prop_map(|surviving_processes| RunEvent::ExecutorGone { surviving_processes }),
         2 => (any::<bool>(), prop::sample::select(vec![0u64, 1000]))
             .prop_map(|(counts, delay_ms)| RunEvent::Recovered { counts, delay_ms }),
         1 => Just(RunEvent::Interrupted(error())),
@@ -151,7 +151,7 @@ proptest! {
         let (mut open, mut pending) = (unseen, 0u32);
         let start = |run: &Run| apply(run, RunEvent::Started, at(0)).unwrap().run;
         let end_turn = |run: &Run, open: u32, pending: u32| {
-            let owed = Owed { open_children: open > 0, unseen_announces: pending > 0 };
+            let owed = Pending { open_children: open > 0, unseen_announces: pending > 0 };
             let text = Some("part".to_owned());
             apply(run, RunEvent::TurnEnded { text, owed }, at(0)).unwrap().run
         };
@@ -162,7 +162,7 @@ proptest! {
                     open -= 1;
                     pending += 1;
                     if run.state == RunState::Settling {
-                        let owed = Owed { open_children: open > 0, unseen_announces: true };
+                        let owed = Pending { open_children: open > 0, unseen_announces: true };
                         run = apply(&run, RunEvent::OwedChanged { owed }, at(0)).unwrap().run;
                     }
                 }
@@ -189,7 +189,7 @@ fn g3_2_a_timeout_is_never_a_success() {
         .unwrap()
         .run;
     let text = Some("half".to_owned());
-    let owed = Owed {
+    let owed = Pending {
         open_children: true,
         unseen_announces: false,
     };
@@ -227,7 +227,7 @@ fn g2_12_a_turn_without_text_is_no_answer() {
     for text in [None, Some(String::new()), Some(" \n".to_owned())] {
         let event = RunEvent::TurnEnded {
             text,
-            owed: Owed::default(),
+            owed: Pending::default(),
         };
         let ended = apply(&run, event, at(1)).unwrap().run;
         assert_eq!(ended.state, RunState::Ended(Outcome::Error));
@@ -272,7 +272,16 @@ fn g13_4_a_cancelled_run_says_which_processes_could_not_be_ended() {
         .unwrap()
         .run;
     let marked = apply(&run, RunEvent::CancelRequested(request), at(1)).unwrap();
-    let end = |left| apply(&marked.run, RunEvent::ExecutorGone { left }, at(2)).unwrap();
+    let end = |left| {
+        apply(
+            &marked.run,
+            RunEvent::ExecutorGone {
+                surviving_processes: left,
+            },
+            at(2),
+        )
+        .unwrap()
+    };
     let ended = end(vec![12, 13]).run;
     assert_eq!(ended.state, RunState::Ended(Outcome::Cancelled));
     let error = ended.error.unwrap();
@@ -284,19 +293,19 @@ fn g13_4_a_cancelled_run_says_which_processes_could_not_be_ended() {
 #[test]
 fn g3_4_only_time_at_work_counts_against_the_limit() {
     let run = queued(AnnouncePolicy::Inbox);
-    assert_eq!(run.left_at(Timestamp(5000)), Some(10_000));
+    assert_eq!(run.remaining_at(Timestamp(5000)), Some(10_000));
     let run = apply(&run, RunEvent::Started, at(5000)).unwrap().run;
-    assert_eq!(run.left_at(Timestamp(6000)), Some(9000));
+    assert_eq!(run.remaining_at(Timestamp(6000)), Some(9000));
     let run = apply(&run, RunEvent::Parked, at(7000)).unwrap().run;
     // Parked while the daemon is down for an hour: no running time is used.
-    assert_eq!(run.left_at(Timestamp(3_600_000)), Some(8000));
+    assert_eq!(run.remaining_at(Timestamp(3_600_000)), Some(8000));
     // A wall clock that jumps a day changes nothing.
     let jumped = Moment {
         wall: Timestamp(86_400_000),
         steady: Timestamp(8000),
     };
     let run = apply(&run, RunEvent::Started, jumped).unwrap().run;
-    assert_eq!(run.left_at(Timestamp(9000)), Some(7000));
+    assert_eq!(run.remaining_at(Timestamp(9000)), Some(7000));
 }
 
 #[test]
@@ -305,7 +314,7 @@ fn a_root_turn_leaves_its_background_children_alone() {
     run.requester = None;
     run.origin = RunOrigin::Turn;
     let run = apply(&run, RunEvent::Started, at(0)).unwrap().run;
-    let owed = Owed {
+    let owed = Pending {
         open_children: true,
         unseen_announces: false,
     };

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::blocks::Blocks;
 use super::ids::{AgentId, AnnounceId, MessageId, RunId};
-use super::noted::Noted;
+use super::raw_metadata::RawMetadata;
 use super::run::Usage;
 use super::text_enum::text_enum;
 use super::time::Timestamp;
@@ -110,7 +110,7 @@ pub enum Block {
     /// models nor clients.
     Note {
         /// The finding.
-        note: Note,
+        note: AnswerFinding,
     },
 }
 
@@ -121,7 +121,7 @@ pub enum Block {
     rename_all = "snake_case",
     rename_all_fields = "camelCase"
 )]
-pub enum Note {
+pub enum AnswerFinding {
     /// A tool call of the answer is not carried out.
     Refused {
         /// The id of the refused call.
@@ -161,7 +161,7 @@ struct AnyBlock {
     api: Option<String>,
     model: Option<String>,
     json: Option<String>,
-    note: Option<Note>,
+    note: Option<AnswerFinding>,
 }
 
 #[derive(Deserialize)]
@@ -207,7 +207,7 @@ impl TryFrom<AnyBlock> for Block {
 
 /// One entry of a transcript.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Message<Content = Blocks, Metadata = Noted> {
+pub struct Message<Content = Blocks, Metadata = RawMetadata> {
     /// The unique id of the entry.
     pub id: MessageId,
     /// Its position in the session: 1, 2, 3 … without gaps.
@@ -402,7 +402,7 @@ impl NewMessage {
     }
 
     /// The same with `value` under `name` in its metadata.
-    pub fn noted(mut self, name: &str, value: Value) -> Self {
+    pub fn with_metadata(mut self, name: &str, value: Value) -> Self {
         let mut metadata = self
             .metadata
             .take()
@@ -463,7 +463,7 @@ impl NewMessage {
             child_run: self.child_run,
             announce: self.announce,
             silent: self.silent,
-            metadata: self.metadata.as_ref().and_then(Noted::of),
+            metadata: self.metadata.as_ref().and_then(RawMetadata::of),
         }
     }
 }
@@ -507,19 +507,21 @@ mod tests {
                 json: r#"{"n": 1.0}"#.to_owned(),
             },
             Block::Note {
-                note: Note::Refused {
+                note: AnswerFinding::Refused {
                     tool_call_id: "1".to_owned(),
                     reason: "because".to_owned(),
                 },
             },
-            Block::Note { note: Note::Paused },
             Block::Note {
-                note: Note::Plain {
+                note: AnswerFinding::Paused,
+            },
+            Block::Note {
+                note: AnswerFinding::Plain {
                     provider: "p".to_owned(),
                 },
             },
             Block::Note {
-                note: Note::Own {
+                note: AnswerFinding::Own {
                     provider: "p".to_owned(),
                 },
             },

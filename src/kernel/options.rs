@@ -4,7 +4,7 @@
 use serde_json::{Map, Value};
 
 /// Fields that the daemon sets itself in each request.
-pub const SAID_ELSEWHERE: &[&str] = &[
+pub const RESERVED_FIELDS: &[&str] = &[
     "model",
     "messages",
     "system",

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::fault::{Fault, Kind};
-use super::secret::Given;
+use super::secret::GivenValue;
 use super::steering::{is_of_a_tool, is_steering};
 
 /// Maximum number of names in a request.
@@ -34,9 +34,9 @@ pub struct EnvName {
 
 /// The environment part of an agent's definition.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct OfAgent {
+pub struct AgentEnv {
     /// Values by name; `None` for a name that only a request provides.
-    pub env: BTreeMap<String, Option<Given>>,
+    pub env: BTreeMap<String, Option<GivenValue>>,
     /// Names that it declares as secrets, whatever they look like.
     pub secret: BTreeSet<String>,
     /// It is a project's file: it may add names, but not replace existing ones.
@@ -45,7 +45,7 @@ pub struct OfAgent {
 
 /// The environment part of a skill that a run has pinned.
 #[derive(Clone, Debug, PartialEq)]
-pub struct OfSkill {
+pub struct SkillEnv {
     /// Name of the skill.
     pub name: String,
     /// Rank of its source; if two skills set one name, the higher rank wins.
@@ -57,16 +57,16 @@ pub struct OfSkill {
     /// The name of its key (`primaryEnv`), which is a secret, whatever it looks like.
     pub key: Option<String>,
     /// The values that the settings give it.
-    pub env: Vec<(String, Given)>,
+    pub env: Vec<(String, GivenValue)>,
 }
 
 /// A value in a run's environment.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Laid {
+pub struct LayeredValue {
     /// Its source: `agent`, `skill:NAME` or `request`.
     pub from: String,
     /// The value, or a reference to it.
-    pub given: Given,
+    pub given: GivenValue,
     /// It is redacted from all output of the run.
     pub secret: bool,
 }
@@ -75,7 +75,7 @@ pub struct Laid {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Overlay {
     /// The values, by name.
-    pub values: BTreeMap<String, Laid>,
+    pub values: BTreeMap<String, LayeredValue>,
     /// Names that the agent or a skill declares it needs.
     declared: BTreeSet<String>,
     /// Names that an agent outside a project leaves to requests, even if they are blocked.
@@ -87,7 +87,7 @@ pub struct Overlay {
 }
 
 /// The layers of the agent and the skills, on top of the names in `base`.
-pub fn lay(base: &BTreeSet<String>, agent: &OfAgent, skills: &[OfSkill]) -> Overlay {
+pub fn build_overlay(base: &BTreeSet<String>, agent: &AgentEnv, skills: &[SkillEnv]) -> Overlay {
     let mut overlay = Overlay::default();
     overlay.declared.extend(agent.env.keys().cloned());
     overlay.secret.extend(agent.secret.iter().cloned());
@@ -101,14 +101,14 @@ pub fn lay(base: &BTreeSet<String>, agent: &OfAgent, skills: &[OfSkill]) -> Over
             continue;
         };
         if agent.of_project && is_blocked(name) {
-            overlay.aside("the agent's project file", name, BLOCKED);
+            overlay.ignore("the agent's project file", name, BLOCKED);
         } else if agent.of_project && base.contains(name) {
-            overlay.aside("the agent's project file", name, ONLY_ADDS);
+            overlay.ignore("the agent's project file", name, ONLY_ADDS);
         } else {
             overlay.set(name, AGENT.to_owned(), given);
         }
     }
-    let mut ordered: Vec<&OfSkill> = skills.iter().collect();
+    let mut ordered: Vec<&SkillEnv> = skills.iter().collect();
     // The higher rank last; within one rank the skill that is first by name comes last and wins.
     ordered.sort_by(|a, b| (a.rank, &b.name).cmp(&(b.rank, &a.name)));
     let below: BTreeSet<String> = base.iter().chain(overlay.values.keys()).cloned().collect();
@@ -138,7 +138,7 @@ impl Overlay {
     /// The same with the values of a request on top; a refusal names the variable.
     pub fn with_request(
         mut self,
-        given: BTreeMap<String, Given>,
+        given: BTreeMap<String, GivenValue>,
         giver: Giver,
     ) -> Result<Self, Fault> {
         if given.len() > MOST_NAMES {
@@ -187,19 +187,25 @@ impl Overlay {
             .collect()
     }
 
-    fn of_skill(&mut self, below: &BTreeSet<String>, skill: &OfSkill, name: &str, given: &Given) {
+    fn of_skill(
+        &mut self,
+        below: &BTreeSet<String>,
+        skill: &SkillEnv,
+        name: &str,
+        given: &GivenValue,
+    ) {
         let who = format!("skill {}", skill.name);
         let is_declared = skill.declared.iter().any(|known| known == name);
         let is_own = is_declared && !skill.of_project && !is_of_a_tool(name);
         if is_blocked(name) && !is_own {
-            return self.aside(&who, name, BLOCKED);
+            return self.ignore(&who, name, BLOCKED);
         }
         if looks_secret(name) && !is_declared {
             let why = "it looks like a secret, and the skill does not declare it";
-            return self.aside(&who, name, why);
+            return self.ignore(&who, name, why);
         }
         if skill.of_project && below.contains(name) {
-            return self.aside(&who, name, ONLY_ADDS);
+            return self.ignore(&who, name, ONLY_ADDS);
         }
         if let Some(known) = self.values.get(name)
             && let Some(other) = known.from.strip_prefix("skill:")
@@ -214,8 +220,8 @@ impl Overlay {
         self.set(name, format!("skill:{}", skill.name), given);
     }
 
-    fn set(&mut self, name: &str, from: String, given: &Given) {
-        let laid = Laid {
+    fn set(&mut self, name: &str, from: String, given: &GivenValue) {
+        let laid = LayeredValue {
             secret: self.secret.contains(name) || is_secret(name, &from, given),
             from,
             given: given.clone(),
@@ -223,7 +229,7 @@ impl Overlay {
         self.values.insert(name.to_owned(), laid);
     }
 
-    fn aside(&mut self, who: &str, name: &str, why: &str) {
+    fn ignore(&mut self, who: &str, name: &str, why: &str) {
         let told = format!("environment: {name} of {who} is ignored: {why}");
         self.warnings.push(told);
     }
@@ -241,7 +247,7 @@ fn forbidden(name: &str, message: &str, hint: &str) -> Fault {
 
 /// Refuses names and values that no environment can hold; the refusal has the name, never the
 /// value.
-pub fn check(name: &str, given: &Given) -> Result<(), Fault> {
+pub fn check(name: &str, given: &GivenValue) -> Result<(), Fault> {
     let refused = |message: &str| Err(Fault::params("env", message).with("name", name));
     if !is_name(name) {
         return refused(
@@ -249,10 +255,10 @@ pub fn check(name: &str, given: &Given) -> Result<(), Fault> {
         );
     }
     match given {
-        Given::Text(text) if text.expose().contains('\0') => {
+        GivenValue::Text(text) if text.expose().contains('\0') => {
             refused(&format!("the value of {name} contains U+0000"))
         }
-        Given::Text(text) if text.expose().len() > MOST_BYTES => {
+        GivenValue::Text(text) if text.expose().len() > MOST_BYTES => {
             let bytes = text.expose().len();
             refused(&format!(
                 "the value of {name} has {bytes} bytes; the maximum is {MOST_BYTES}"
@@ -276,11 +282,11 @@ pub fn is_blocked(name: &str) -> bool {
 
 /// True if a value is a secret even without a declaration: by its name, by the name of the place
 /// that it is read from, or because a request gives it as text, which is stored encrypted.
-pub fn is_secret(name: &str, from: &str, given: &Given) -> bool {
+pub fn is_secret(name: &str, from: &str, given: &GivenValue) -> bool {
     looks_secret(name)
         || match given {
-            Given::Text(_) => from == REQUEST,
-            Given::From(place) => place.names_secret(),
+            GivenValue::Text(_) => from == REQUEST,
+            GivenValue::From(place) => place.names_secret(),
         }
 }
 

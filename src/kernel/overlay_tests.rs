@@ -7,19 +7,19 @@ fn base() -> BTreeSet<String> {
     ["PATH", "HOME", "LANG"].map(str::to_owned).into()
 }
 
-fn agent(env: &[(&str, Option<&str>)], of_project: bool) -> OfAgent {
+fn agent(env: &[(&str, Option<&str>)], of_project: bool) -> AgentEnv {
     let env = env.iter();
-    OfAgent {
+    AgentEnv {
         env: env
-            .map(|(name, value)| ((*name).to_owned(), value.map(Given::text)))
+            .map(|(name, value)| ((*name).to_owned(), value.map(GivenValue::text)))
             .collect(),
         secret: BTreeSet::new(),
         of_project,
     }
 }
 
-fn skill(name: &str, rank: usize, env: &[(&str, &str)], declared: &[&str]) -> OfSkill {
-    OfSkill {
+fn skill(name: &str, rank: usize, env: &[(&str, &str)], declared: &[&str]) -> SkillEnv {
+    SkillEnv {
         name: name.to_owned(),
         rank,
         of_project: rank >= 4,
@@ -27,14 +27,14 @@ fn skill(name: &str, rank: usize, env: &[(&str, &str)], declared: &[&str]) -> Of
         key: None,
         env: env
             .iter()
-            .map(|(name, value)| ((*name).to_owned(), Given::text(*value)))
+            .map(|(name, value)| ((*name).to_owned(), GivenValue::text(*value)))
             .collect(),
     }
 }
 
-fn request(env: &[(&str, &str)]) -> BTreeMap<String, Given> {
+fn request(env: &[(&str, &str)]) -> BTreeMap<String, GivenValue> {
     let env = env.iter();
-    env.map(|(name, value)| ((*name).to_owned(), Given::text(*value)))
+    env.map(|(name, value)| ((*name).to_owned(), GivenValue::text(*value)))
         .collect()
 }
 
@@ -44,8 +44,8 @@ fn shown(overlay: &Overlay) -> Vec<(&str, &str, &str)> {
     values
         .map(|(name, laid)| {
             let value = match &laid.given {
-                Given::Text(text) => text.expose(),
-                Given::From(_) => "reference",
+                GivenValue::Text(text) => text.expose(),
+                GivenValue::From(_) => "reference",
             };
             (name.as_str(), value, laid.from.as_str())
         })
@@ -63,7 +63,7 @@ fn g7_6_each_layer_wins_over_the_one_below_and_says_who_has_set_what() {
         false,
     );
     let skills = [skill("s", 3, &[("B", "skill"), ("C", "skill")], &[])];
-    let overlay = lay(&base(), &agent, &skills);
+    let overlay = build_overlay(&base(), &agent, &skills);
     let overlay = overlay
         .with_request(request(&[("C", "request")]), Giver::Other)
         .unwrap();
@@ -83,7 +83,7 @@ fn of_two_skills_the_higher_source_wins_and_a_warning_names_both() {
     let low = skill("low", 1, &[("UNITS", "one"), ("SAME", "x")], &[]);
     let high = skill("high", 3, &[("UNITS", "two"), ("SAME", "x")], &[]);
     for skills in [[low.clone(), high.clone()], [high, low]] {
-        let overlay = lay(&base(), &OfAgent::default(), &skills);
+        let overlay = build_overlay(&base(), &AgentEnv::default(), &skills);
         assert_eq!(overlay.values["UNITS"].from, "skill:high");
         assert_eq!(overlay.warnings.len(), 1, "{:?}", overlay.warnings);
         let told = &overlay.warnings[0];
@@ -99,7 +99,7 @@ fn of_two_skills_the_higher_source_wins_and_a_warning_names_both() {
 fn g7_6_a_project_adds_and_never_replaces() {
     let project = agent(&[("LANG", Some("x")), ("NEW", Some("x"))], true);
     let skills = [skill("s", 4, &[("NEW", "y"), ("OTHER", "y")], &[])];
-    let overlay = lay(&base(), &project, &skills);
+    let overlay = build_overlay(&base(), &project, &skills);
     assert_eq!(
         shown(&overlay),
         [("NEW", "x", "agent"), ("OTHER", "y", "skill:s")]
@@ -107,7 +107,7 @@ fn g7_6_a_project_adds_and_never_replaces() {
     assert_eq!(overlay.warnings.len(), 2, "{:?}", overlay.warnings);
     // An agent file outside a project may do this.
     let own = agent(&[("LANG", Some("x")), ("PATH", Some("/opt"))], false);
-    assert_eq!(lay(&base(), &own, &[]).values.len(), 2);
+    assert_eq!(build_overlay(&base(), &own, &[]).values.len(), 2);
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn g7_4_what_changes_how_programs_start_comes_from_no_skill_project_or_request()
         assert_eq!(fault.data["name"], name);
         assert!(!fault.to_string().contains("canary"), "{fault}");
         let skills = [skill("s", 3, &[(name, "x")], &[name])];
-        let overlay = lay(&base(), &agent(&[(name, Some("x"))], true), &skills);
+        let overlay = build_overlay(&base(), &agent(&[(name, Some("x"))], true), &skills);
         assert!(overlay.values.is_empty(), "{name}");
         assert_eq!(overlay.warnings.len(), 2, "{name}");
     }
@@ -160,12 +160,12 @@ fn a_person_lets_a_request_give_what_is_blocked_otherwise() {
                 .is_err(),
             "{name}"
         );
-        let own = lay(&base(), &agent(&[(name, None)], false), &[]);
+        let own = build_overlay(&base(), &agent(&[(name, None)], false), &[]);
         assert!(own.with_request(given(), Giver::Other).is_ok(), "{name}");
         // Neither a value nor a project's file opens the name to requests.
-        let set = lay(&base(), &agent(&[(name, Some("x"))], false), &[]);
+        let set = build_overlay(&base(), &agent(&[(name, Some("x"))], false), &[]);
         assert!(set.with_request(given(), Giver::Other).is_err(), "{name}");
-        let project = lay(&base(), &agent(&[(name, None)], true), &[]);
+        let project = build_overlay(&base(), &agent(&[(name, None)], true), &[]);
         assert!(
             project.with_request(given(), Giver::Other).is_err(),
             "{name}"
@@ -175,7 +175,9 @@ fn a_person_lets_a_request_give_what_is_blocked_otherwise() {
     // never.
     let has = |rank: usize, name: &str, declared: &[&str]| {
         let skills = [skill("s", rank, &[(name, "x")], declared)];
-        !lay(&base(), &OfAgent::default(), &skills).values.is_empty()
+        !build_overlay(&base(), &AgentEnv::default(), &skills)
+            .values
+            .is_empty()
     };
     assert!(has(3, "WEATHER_HOST", &["WEATHER_HOST"]));
     assert!(!has(3, "WEATHER_HOST", &[]));
@@ -204,13 +206,17 @@ fn what_looks_like_a_secret_must_have_been_declared() {
         );
         let own = Overlay::default().with_request(given(), Giver::Operator);
         assert!(own.unwrap().values[name].secret, "{name}");
-        let declared = lay(&base(), &agent(&[(name, None)], false), &[]);
+        let declared = build_overlay(&base(), &agent(&[(name, None)], false), &[]);
         assert!(declared.values.is_empty());
         assert!(declared.with_request(given(), Giver::Other).is_ok());
-        let declared = lay(&base(), &OfAgent::default(), &[skill("s", 3, &[], &[name])]);
+        let declared = build_overlay(
+            &base(),
+            &AgentEnv::default(),
+            &[skill("s", 3, &[], &[name])],
+        );
         assert!(declared.with_request(given(), Giver::Other).is_ok());
         let skills = [skill("s", 3, &[(name, "x")], &[])];
-        let overlay = lay(&base(), &OfAgent::default(), &skills);
+        let overlay = build_overlay(&base(), &AgentEnv::default(), &skills);
         assert!(overlay.values.is_empty() && overlay.warnings.len() == 1);
     }
     for name in ["MONKEY", "TOKENIZER", "KEYBOARD", "WEATHER_UNITS"] {
@@ -234,11 +240,11 @@ fn what_no_environment_can_hold_is_refused_without_its_value() {
         assert_eq!(fault.kind, Kind::InvalidParams, "{name}");
         assert!(!fault.to_string().contains("canary"), "{fault}");
     }
-    let many: BTreeMap<String, Given> = (0..=MOST_NAMES)
+    let many: BTreeMap<String, GivenValue> = (0..=MOST_NAMES)
         .map(|n| {
             (
                 format!("N{n}"),
-                Given::From(Reference::Variable("A".to_owned())),
+                GivenValue::From(Reference::Variable("A".to_owned())),
             )
         })
         .collect();
@@ -247,31 +253,31 @@ fn what_no_environment_can_hold_is_refused_without_its_value() {
 
 #[test]
 fn a_value_is_a_secret_by_name_by_declaration_or_as_the_text_of_a_request() {
-    let from = |name: &str| Given::From(Reference::Variable(name.to_owned()));
-    let agent = OfAgent {
+    let from = |name: &str| GivenValue::From(Reference::Variable(name.to_owned()));
+    let agent = AgentEnv {
         env: [
             ("HOST", from("HOST")),
-            ("DIR", Given::text("/srv/project")),
+            ("DIR", GivenValue::text("/srv/project")),
             ("A_TOKEN", from("A")),
             ("RENAMED", from("GH_TOKEN")),
             ("DSN", from("DATABASE")),
-            ("WEATHER", Given::text("value-1")),
+            ("WEATHER", GivenValue::text("value-1")),
         ]
         .map(|(name, given)| (name.to_owned(), Some(given)))
         .into(),
         secret: BTreeSet::from(["DSN".to_owned()]),
         of_project: false,
     };
-    let keyed = OfSkill {
+    let keyed = SkillEnv {
         key: Some("WEATHER".to_owned()),
         ..skill("s", 3, &[("UNITS", "metric-units")], &[])
     };
-    let overlay = lay(&base(), &agent, &[keyed]);
+    let overlay = build_overlay(&base(), &agent, &[keyed]);
     let mut given = request(&[("PLAIN", "given-here")]);
     given.insert("FOLDER".to_owned(), from("PWD"));
     given.insert(
         "CRED".to_owned(),
-        Given::From(Reference::Credential("x".to_owned())),
+        GivenValue::From(Reference::Credential("x".to_owned())),
     );
     let overlay = overlay.with_request(given, Giver::Other).unwrap();
     let secret = |wanted: bool| -> Vec<&str> {

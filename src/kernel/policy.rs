@@ -52,11 +52,11 @@ impl Default for Policy {
 
 /// The relation of a target session to the requesting session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kinship {
+pub enum Relation {
     /// The same session.
     Same,
     /// A descendant.
-    Below,
+    Descendant,
     /// Neither.
     Other,
 }
@@ -83,7 +83,7 @@ pub struct Target<'a> {
     /// Its agent.
     pub agent: &'a AgentId,
     /// Its relation to the requesting session.
-    pub kinship: Kinship,
+    pub relation: Relation,
 }
 
 impl Policy {
@@ -100,14 +100,14 @@ impl Policy {
             set
         };
         // Descendants are reachable whatever their agent.
-        let allowed = match (target.kinship, reach) {
-            (Kinship::Same, _) => true,
-            (Kinship::Below, Visibility::Own) => false,
-            (Kinship::Below, _) => true,
-            (Kinship::Other, Visibility::Own | Visibility::Tree) => false,
-            (Kinship::Other, Visibility::Agent) => target.agent == agent,
-            (Kinship::Other, Visibility::All) if target.agent == agent => true,
-            (Kinship::Other, Visibility::All) => {
+        let allowed = match (target.relation, reach) {
+            (Relation::Same, _) => true,
+            (Relation::Descendant, Visibility::Own) => false,
+            (Relation::Descendant, _) => true,
+            (Relation::Other, Visibility::Own | Visibility::Tree) => false,
+            (Relation::Other, Visibility::Agent) => target.agent == agent,
+            (Relation::Other, Visibility::All) if target.agent == agent => true,
+            (Relation::Other, Visibility::All) => {
                 return self.between(agent, target.agent);
             }
         };
@@ -178,36 +178,36 @@ mod tests {
         }
     }
 
-    fn may(policy: &Policy, depth: u32, other: &str, kinship: Kinship) -> bool {
+    fn may(policy: &Policy, depth: u32, other: &str, relation: Relation) -> bool {
         let (own, other) = (agent("build"), agent(other));
         let key = SessionKey::parse("agent:x:y").unwrap();
         let who = Who::Session { agent: &own, depth };
         let target = Target {
             key: &key,
             agent: &other,
-            kinship,
+            relation,
         };
         policy.may(Right::Send, who, target).is_ok()
     }
 
     #[test]
     fn each_visibility_reaches_as_far_as_it_says() {
-        use Kinship::{Below, Other, Same};
+        use Relation::{Descendant, Other, Same};
         use Visibility::{Agent, All, Own, Tree};
-        for (reach, kinship, other, expected) in [
+        for (reach, relation, other, expected) in [
             (Own, Same, "build", true),
-            (Own, Below, "explore", false),
-            (Tree, Below, "explore", true),
+            (Own, Descendant, "explore", false),
+            (Tree, Descendant, "explore", true),
             (Tree, Other, "build", false),
-            (Agent, Below, "explore", true),
+            (Agent, Descendant, "explore", true),
             (Agent, Other, "build", true),
             (Agent, Other, "explore", false),
             (All, Other, "build", true),
             (All, Other, "explore", false),
-            (All, Below, "explore", true),
+            (All, Descendant, "explore", true),
         ] {
-            let found = may(&policy(reach, &[]), 0, other, kinship);
-            assert_eq!(found, expected, "{reach} {kinship:?} {other}");
+            let found = may(&policy(reach, &[]), 0, other, relation);
+            assert_eq!(found, expected, "{reach} {relation:?} {other}");
         }
     }
 
@@ -218,7 +218,7 @@ mod tests {
                 &policy(Visibility::All, allow),
                 0,
                 "explore",
-                Kinship::Other,
+                Relation::Other,
             )
         };
         assert!(!other(&["explore"]));
@@ -231,9 +231,9 @@ mod tests {
     fn a_subagent_sees_no_more_than_its_tree() {
         for reach in [Visibility::Agent, Visibility::All] {
             let policy = policy(reach, &["*"]);
-            assert!(may(&policy, 0, "build", Kinship::Other));
-            assert!(!may(&policy, 1, "build", Kinship::Other));
-            assert!(may(&policy, 1, "build", Kinship::Below));
+            assert!(may(&policy, 0, "build", Relation::Other));
+            assert!(!may(&policy, 1, "build", Relation::Other));
+            assert!(may(&policy, 1, "build", Relation::Descendant));
         }
     }
 
@@ -252,7 +252,7 @@ mod tests {
         let target = Target {
             key: &key,
             agent: &own,
-            kinship: Kinship::Other,
+            relation: Relation::Other,
         };
         assert!(policy.may(Right::Send, who, target).is_ok());
         for right in [Right::List, Right::History] {

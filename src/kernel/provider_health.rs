@@ -29,7 +29,7 @@ const LOOK_MS: u64 = 1000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
     /// It may be sent.
-    Go(Pass),
+    Go(BreakerPermit),
     /// It may not be sent before a point in time.
     Wait {
         /// When to ask again.
@@ -42,7 +42,7 @@ pub enum Entry {
 
 /// The permit of one request in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pass {
+pub struct BreakerPermit {
     epoch: u64,
     /// True while it counts among the requests in flight.
     counted: bool,
@@ -73,7 +73,7 @@ enum State {
     Recovering {
         from: Timestamp,
         allowed: u32,
-        on_their_way: u32,
+        in_flight: u32,
     },
 }
 
@@ -93,7 +93,7 @@ super::text_enum::text_enum! {
 
 /// The state of a provider as shown to people.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct HealthReport {
     /// The state in one word.
     pub condition: Condition,
     /// When it left the state `ok`.
@@ -126,22 +126,25 @@ impl Breaker {
             State::Probing => return wait(look),
             State::Recovering {
                 allowed,
-                on_their_way,
+                in_flight: on_their_way,
                 ..
             } if *on_their_way >= *allowed => return wait(look),
-            State::Recovering { on_their_way, .. } => {
+            State::Recovering {
+                in_flight: on_their_way,
+                ..
+            } => {
                 *on_their_way += 1;
                 true
             }
         };
-        Entry::Go(Pass {
+        Entry::Go(BreakerPermit {
             epoch: self.epoch,
             counted,
         })
     }
 
     /// Records that the provider accepted the request. Returns whether the shown state changes.
-    pub fn taken(&mut self, pass: &mut Pass, now: Timestamp) -> bool {
+    pub fn taken(&mut self, pass: &mut BreakerPermit, now: Timestamp) -> bool {
         if pass.epoch != self.epoch || !std::mem::take(&mut pass.counted) {
             return false;
         }
@@ -149,16 +152,16 @@ impl Breaker {
             State::Probing => State::Recovering {
                 from: now,
                 allowed: 2,
-                on_their_way: 0,
+                in_flight: 0,
             },
             State::Recovering {
                 from,
                 allowed,
-                on_their_way,
+                in_flight: on_their_way,
             } => State::Recovering {
                 from,
                 allowed: allowed.saturating_mul(2),
-                on_their_way: on_their_way.saturating_sub(1),
+                in_flight: on_their_way.saturating_sub(1),
             },
             State::Closed | State::Open { .. } => return false,
         };
@@ -179,7 +182,7 @@ impl Breaker {
 
     /// Records that the provider answered the request, or refused it for a reason that concerns
     /// only this request. Returns whether the shown state changes.
-    pub fn answered(&mut self, pass: &mut Pass, now: Timestamp) -> bool {
+    pub fn answered(&mut self, pass: &mut BreakerPermit, now: Timestamp) -> bool {
         let changed = self.taken(pass, now);
         if pass.epoch == self.epoch {
             self.failures = 0;
@@ -191,7 +194,7 @@ impl Breaker {
     }
 
     /// Records that the request ended without an answer because its run was cancelled.
-    pub fn given_up(&mut self, pass: &mut Pass, now: Timestamp) {
+    pub fn given_up(&mut self, pass: &mut BreakerPermit, now: Timestamp) {
         if pass.epoch != self.epoch || !std::mem::take(&mut pass.counted) {
             return;
         }
@@ -203,7 +206,10 @@ impl Breaker {
                     until: now,
                 }
             }
-            State::Recovering { on_their_way, .. } => {
+            State::Recovering {
+                in_flight: on_their_way,
+                ..
+            } => {
                 *on_their_way = on_their_way.saturating_sub(1);
             }
             State::Closed | State::Open { .. } => {}
@@ -214,7 +220,7 @@ impl Breaker {
     /// time, and at most for `most`. Returns whether the shown state changes.
     pub fn busy(
         &mut self,
-        pass: &mut Pass,
+        pass: &mut BreakerPermit,
         now: Timestamp,
         reason: &str,
         base_ms: u64,
@@ -239,7 +245,13 @@ impl Breaker {
     }
 
     /// Records a transient failure of the request. Returns whether the shown state changes.
-    pub fn failed(&mut self, pass: &mut Pass, now: Timestamp, reason: &str, base_ms: u64) -> bool {
+    pub fn failed(
+        &mut self,
+        pass: &mut BreakerPermit,
+        now: Timestamp,
+        reason: &str,
+        base_ms: u64,
+    ) -> bool {
         pass.counted = false;
         if pass.epoch != self.epoch {
             return false;
@@ -270,7 +282,7 @@ impl Breaker {
     }
 
     /// The state as shown to people at `now`.
-    pub fn seen(&self, now: Timestamp) -> Seen {
+    pub fn seen(&self, now: Timestamp) -> HealthReport {
         let (condition, until) = match self.state {
             State::Closed => (Condition::Ok, None),
             _ if self.has_recovered(now) => (Condition::Ok, None),
@@ -278,7 +290,7 @@ impl Breaker {
             State::Open { .. } | State::Probing => (Condition::Probing, None),
             State::Recovering { .. } => (Condition::Recovering, None),
         };
-        Seen {
+        HealthReport {
             condition,
             since: self.since.filter(|_| condition != Condition::Ok),
             until,

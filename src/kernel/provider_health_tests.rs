@@ -7,7 +7,7 @@ use super::*;
 const BASE: u64 = 500;
 const MOST: u64 = 3_600_000;
 
-fn go(breaker: &mut Breaker, now: i64) -> Pass {
+fn go(breaker: &mut Breaker, now: i64) -> BreakerPermit {
     match breaker.enter(Timestamp(now)) {
         Entry::Go(pass) => pass,
         Entry::Wait { until, .. } => panic!("nothing is sent at {now} before {until:?}"),
@@ -21,7 +21,7 @@ fn until(breaker: &mut Breaker, now: i64) -> Option<(i64, bool)> {
     }
 }
 
-fn busy(breaker: &mut Breaker, pass: &mut Pass, now: i64, asked: Option<u64>) {
+fn busy(breaker: &mut Breaker, pass: &mut BreakerPermit, now: i64, asked: Option<u64>) {
     breaker.busy(pass, Timestamp(now), "busy", BASE, (asked, MOST));
 }
 
@@ -98,7 +98,7 @@ fn a_probe_that_is_refused_opens_it_for_longer() {
 #[test]
 fn requests_that_were_on_their_way_when_it_opened_are_counted_once() {
     let mut breaker = Breaker::default();
-    let mut passes: Vec<Pass> = (0..10).map(|_| go(&mut breaker, 0)).collect();
+    let mut passes: Vec<BreakerPermit> = (0..10).map(|_| go(&mut breaker, 0)).collect();
     for pass in &mut passes {
         busy(&mut breaker, pass, 10, None);
     }
@@ -106,7 +106,7 @@ fn requests_that_were_on_their_way_when_it_opened_are_counted_once() {
     assert_eq!(until(&mut breaker, 10), Some((510, true)));
     // A longer wait that one of them receives is kept.
     let mut breaker = Breaker::default();
-    let mut passes: Vec<Pass> = (0..2).map(|_| go(&mut breaker, 0)).collect();
+    let mut passes: Vec<BreakerPermit> = (0..2).map(|_| go(&mut breaker, 0)).collect();
     busy(&mut breaker, &mut passes[0], 10, Some(1_000));
     busy(&mut breaker, &mut passes[1], 20, Some(9_000));
     assert_eq!(until(&mut breaker, 30), Some((9_020, true)));
@@ -159,7 +159,7 @@ proptest! {
     ) {
         let mut breaker = Breaker::default();
         let mut now = 0_i64;
-        let mut out: Vec<Pass> = Vec::new();
+        let mut out: Vec<BreakerPermit> = Vec::new();
         for (event, ms, pick) in events {
             now += i64::try_from(ms).unwrap();
             let at = Timestamp(now);

@@ -63,7 +63,7 @@ pub struct Plan {
     /// The fate of its open steps, in call order. Empty when the run ends.
     pub steps: Vec<(StepId, StepFate)>,
     /// Its end is announced without waking the requester's model.
-    pub quietly: bool,
+    pub is_quiet: bool,
 }
 
 /// Decides how `run` is recovered, whose open steps are `open` in call order. `now` is the time by
@@ -150,7 +150,7 @@ pub fn recover(
             delay_ms: if counts { delay_ms(recoveries) } else { 0 },
         },
         steps,
-        quietly: false,
+        is_quiet: false,
     }
 }
 
@@ -204,7 +204,7 @@ fn ends(kind: &str, message: String, quietly: bool) -> Plan {
     Plan {
         event: RunEvent::Interrupted(RunError::new(kind, message)),
         steps: Vec::new(),
-        quietly,
+        is_quiet: quietly,
     }
 }
 
@@ -297,7 +297,7 @@ mod tests {
                 matches!(&lost.event, RunEvent::Interrupted(error) if is_uncertain(error)),
                 "{loss:?}"
             );
-            assert!(!lost.quietly);
+            assert!(!lost.is_quiet);
             let before = recover(&run, &[program(StepState::Intended)], loss, policy, NOW);
             assert!(
                 matches!(before.event, RunEvent::Recovered { .. }),
@@ -358,7 +358,7 @@ mod tests {
         assert!(
             matches!(&plan.event, RunEvent::Interrupted(error) if error.kind == "recovery_attempts")
         );
-        assert!(!plan.quietly);
+        assert!(!plan.is_quiet);
     }
 
     #[test]
@@ -425,7 +425,7 @@ mod tests {
             let run = run_in(state, 0);
             let plan = recover(&run, &[model()], Loss::Killed, policy, NOW.plus_ms(1001));
             assert!(matches!(&plan.event, RunEvent::Interrupted(error) if error.kind == "too_old"));
-            assert!(plan.quietly && plan.steps.is_empty());
+            assert!(plan.is_quiet && plan.steps.is_empty());
             let plan = recover(&run, &[model()], Loss::Killed, policy, NOW.plus_ms(1000));
             assert!(matches!(plan.event, RunEvent::Recovered { .. }));
         }

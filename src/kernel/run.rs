@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::budget::{Budget, Spent};
-use super::delegation::{Delegated, Face};
+use super::delegation::{Delegated, DelegationMode};
 use super::ids::{AgentId, RunId, SessionId, SessionKey};
 use super::overlay::EnvName;
 use super::text_enum::text_enum;
@@ -388,7 +388,7 @@ impl Run {
     pub fn is_called(&self) -> bool {
         self.delegated
             .as_ref()
-            .is_some_and(|of| of.face == Face::Called)
+            .is_some_and(|of| of.mode == DelegationMode::Called)
     }
 
     /// True if a requester or caller waits for its result, so that all its children must have ended
@@ -404,7 +404,7 @@ impl Run {
 
     /// The remaining running time at the steady reading `steady`, in milliseconds; `None` = no
     /// limit.
-    pub fn left_at(&self, steady: Timestamp) -> Option<u64> {
+    pub fn remaining_at(&self, steady: Timestamp) -> Option<u64> {
         self.limit_ms
             .map(|limit| limit.saturating_sub(self.used_at(steady)))
     }

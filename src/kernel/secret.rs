@@ -90,17 +90,17 @@ impl fmt::Display for Reference {
 
 /// A value that is given for a name, or the place it is read from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Given {
+pub enum GivenValue {
     /// The value itself.
     Text(Secret),
     /// The place it is read from.
     From(Reference),
 }
 
-impl Given {
+impl GivenValue {
     /// A value given as plain text.
     pub fn text(value: impl Into<String>) -> Self {
-        Given::Text(Secret::new(value))
+        GivenValue::Text(Secret::new(value))
     }
 }
 
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn g7_9_nothing_that_holds_a_value_prints_it() {
-        let given = Given::text("canary");
+        let given = GivenValue::text("canary");
         assert!(!format!("{given:?}").contains("canary"));
     }
 }

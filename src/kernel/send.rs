@@ -14,7 +14,7 @@ pub const REPLY_SKIP: &str = "REPLY_SKIP";
 
 /// The chain of a message that is forwarded to `target`. Refuses a message that returns to a
 /// session in its chain, and a chain longer than [`MAX_CHAIN`].
-pub fn go_on(
+pub fn extend_chain(
     chain: &[SessionId],
     target: SessionId,
     key: &SessionKey,
@@ -96,14 +96,14 @@ mod tests {
         let key = SessionKey::parse("agent:build:x").unwrap();
         let mut chain = vec![session(1)];
         for number in 2..=5 {
-            chain = go_on(&chain, session(number), &key).unwrap();
+            chain = extend_chain(&chain, session(number), &key).unwrap();
         }
         assert_eq!(chain.len(), MAX_CHAIN);
         for member in 1..=5 {
-            let fault = go_on(&chain, session(member), &key).unwrap_err();
+            let fault = extend_chain(&chain, session(member), &key).unwrap_err();
             assert_eq!(fault.kind, Kind::Conflict);
         }
-        let fault = go_on(&chain, session(6), &key).unwrap_err();
+        let fault = extend_chain(&chain, session(6), &key).unwrap_err();
         assert_eq!(fault.kind, Kind::Limit);
         for field in ["limit", "value", "counts", "free"] {
             assert!(fault.data.contains_key(field), "{field}");

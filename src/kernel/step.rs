@@ -188,7 +188,7 @@ impl Step {
 
 /// The key for the [`Node`] in a model call's input and in its answer's metadata, in a planning
 /// run.
-pub const NODE: &str = "node";
+pub const PLAN_PHASE_KEY: &str = "node";
 
 text_enum! {
     /// The purpose of a model call in a planning run.
@@ -203,7 +203,7 @@ text_enum! {
 }
 
 /// The key for the [`Cut`] in a model call's input, set if the call is the last of its run.
-pub const CUT: &str = "cut";
+pub const FORCED_ANSWER_KEY: &str = "cut";
 
 text_enum! {
     /// Why a planning run must answer with what it has.

@@ -23,7 +23,7 @@ pub struct Stop {
 
 /// Who begins work in a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Beginner {
+pub enum Initiator {
     /// A person, or a client program that acts for one.
     Person,
     /// A run, through one of its tools.
@@ -31,13 +31,13 @@ pub enum Beginner {
 }
 
 /// Allows or refuses new work in `session`; allowed work lifts the stop.
-pub fn may_begin(stop: Option<Stop>, who: Beginner, session: &str) -> Result<(), Fault> {
+pub fn may_begin(stop: Option<Stop>, who: Initiator, session: &str) -> Result<(), Fault> {
     match (stop, who) {
         (
             Some(Stop {
                 by_person: true, ..
             }),
-            Beginner::Agent,
+            Initiator::Agent,
         ) => Err(Fault::new(
             Kind::Forbidden,
             format!(
@@ -93,12 +93,12 @@ mod tests {
     #[test]
     fn only_a_persons_cancel_binds_agents_and_nothing_binds_a_person() {
         for (stop, who, may) in [
-            (None, Beginner::Agent, true),
-            (None, Beginner::Person, true),
-            (Some(BY_AGENT), Beginner::Agent, true),
-            (Some(BY_AGENT), Beginner::Person, true),
-            (Some(BY_PERSON), Beginner::Agent, false),
-            (Some(BY_PERSON), Beginner::Person, true),
+            (None, Initiator::Agent, true),
+            (None, Initiator::Person, true),
+            (Some(BY_AGENT), Initiator::Agent, true),
+            (Some(BY_AGENT), Initiator::Person, true),
+            (Some(BY_PERSON), Initiator::Agent, false),
+            (Some(BY_PERSON), Initiator::Person, true),
         ] {
             let allowed = may_begin(stop, who, "agent:build:a");
             assert_eq!(allowed.is_ok(), may, "{stop:?} {who:?}");

@@ -15,26 +15,26 @@ pub const RESULT_LIMIT: usize = 32 * 1024;
 
 /// What a run can do, given its open steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stand {
+pub enum StepProgress {
     /// At least one of them can be carried out.
-    Works,
+    Runnable,
     /// All of them wait; the run is paused for this reason.
-    Waits(PauseReason),
+    Blocked(PauseReason),
     /// None is open: the run decides what comes next.
-    Over,
+    NoneOpen,
 }
 
 /// What a run can do, given its open steps. If several waits are open, the reason that people
 /// should see first wins: a person's approval, review or answer, then a reply, then a child.
-pub fn stand(open: &[Step]) -> Stand {
+pub fn step_progress(open: &[Step]) -> StepProgress {
     let mut reason = None;
     for step in open {
         match step.waits {
-            None => return Stand::Works,
+            None => return StepProgress::Runnable,
             Some(wait) => reason = Some(first(reason, wait.kind.pause())),
         }
     }
-    reason.map_or(Stand::Over, Stand::Waits)
+    reason.map_or(StepProgress::NoneOpen, StepProgress::Blocked)
 }
 
 fn first(known: Option<PauseReason>, other: PauseReason) -> PauseReason {
@@ -52,7 +52,7 @@ fn first(known: Option<PauseReason>, other: PauseReason) -> PauseReason {
 }
 
 /// True if the awaited outcome is available; `awaited` are the runs that the step names.
-pub fn is_there(kind: WaitKind, awaited: &[Run]) -> bool {
+pub fn has_arrived(kind: WaitKind, awaited: &[Run]) -> bool {
     let ended = |run: &Run| run.state.is_terminal();
     match kind {
         WaitKind::Reply | WaitKind::Child => awaited.iter().all(ended),
@@ -191,7 +191,7 @@ pub fn reviewed(by: &str, result: Option<&str>) -> String {
 }
 
 /// The tool result of a message to a session that a client owns, in which no run answers.
-pub fn left_with_client(key: &SessionKey) -> Value {
+pub fn delivered_to_client(key: &SessionKey) -> Value {
     json!({
         "sessionKey": key,
         "status": "delivered",
@@ -205,7 +205,7 @@ pub fn left_with_client(key: &SessionKey) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::event::{Owed, RunEvent};
+    use crate::kernel::event::{Pending, RunEvent};
     use crate::kernel::ids::{RunId, StepId};
     use crate::kernel::machine::apply;
     use crate::kernel::run::{AnnouncePolicy, Outcome, Usage};
@@ -267,11 +267,11 @@ mod tests {
             let mut now = 0;
             let mut moved = |run: &Run, open: &[Step]| {
                 now += 10;
-                let event = match (run.state, stand(open)) {
-                    (RunState::Running, Stand::Over) => RunEvent::Parked,
-                    (RunState::Running, Stand::Waits(reason)) => RunEvent::Paused(reason),
-                    (RunState::Paused(_), Stand::Over) => RunEvent::Resumed,
-                    (RunState::Paused(old), Stand::Waits(new)) if old != new =>
+                let event = match (run.state, step_progress(open)) {
+                    (RunState::Running, StepProgress::NoneOpen) => RunEvent::Parked,
+                    (RunState::Running, StepProgress::Blocked(reason)) => RunEvent::Paused(reason),
+                    (RunState::Paused(_), StepProgress::NoneOpen) => RunEvent::Resumed,
+                    (RunState::Paused(old), StepProgress::Blocked(new)) if old != new =>
                         RunEvent::Paused(new),
                     _ => return run.clone(),
                 };
@@ -284,11 +284,11 @@ mod tests {
                 let ended = RunEvent::StepEnded { kind: StepKind::Tool, usage: Usage::default(), warnings: Vec::new() };
                 run = apply(&run, ended, at(0)).unwrap().run;
                 run = moved(&run, &open);
-                match stand(&open) {
-                    Stand::Works => prop_assert_eq!(run.state, RunState::Running),
-                    Stand::Waits(reason) =>
+                match step_progress(&open) {
+                    StepProgress::Runnable => prop_assert_eq!(run.state, RunState::Running),
+                    StepProgress::Blocked(reason) =>
                         prop_assert_eq!(run.state, RunState::Paused(reason)),
-                    Stand::Over => prop_assert_eq!(run.state, RunState::Queued),
+                    StepProgress::NoneOpen => prop_assert_eq!(run.state, RunState::Queued),
                 }
                 // Time spent waiting for a person does not count as running time.
                 let counts = run.counting_since.is_some();
@@ -320,7 +320,7 @@ mod tests {
         let text = Some("yes".to_owned());
         let end = RunEvent::TurnEnded {
             text,
-            owed: Owed::default(),
+            owed: Pending::default(),
         };
         run = apply(&run, end, Moment::default()).unwrap().run;
         assert_eq!(run.state, RunState::Ended(Outcome::Ok));
@@ -338,9 +338,9 @@ mod tests {
         let mut ended = open.clone();
         ended.state = RunState::Ended(Outcome::Ok);
         let both = [open, ended];
-        assert!(is_there(WaitKind::AnyChild, &both));
-        assert!(!is_there(WaitKind::Child, &both));
-        assert!(is_there(WaitKind::Child, &both[1..]));
-        assert!(!is_there(WaitKind::Answer, &both));
+        assert!(has_arrived(WaitKind::AnyChild, &both));
+        assert!(!has_arrived(WaitKind::Child, &both));
+        assert!(has_arrived(WaitKind::Child, &both[1..]));
+        assert!(!has_arrived(WaitKind::Answer, &both));
     }
 }

@@ -60,17 +60,17 @@ pub(super) enum Owner {
 
 impl Owner {
     /// Selects the processes of this owner.
-    pub(super) fn whose(self) -> Whose {
+    pub(super) fn whose(self) -> MarkFilter {
         match self {
-            Owner::Step(_, step) => Whose::Step(step),
-            Owner::Service(id) => Whose::Service(id),
+            Owner::Step(_, step) => MarkFilter::Step(step),
+            Owner::Service(id) => MarkFilter::Service(id),
         }
     }
 }
 
 /// Selects processes by their marks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Whose {
+pub(super) enum MarkFilter {
     /// The processes of one step.
     Step(StepId),
     /// The processes of one run.
@@ -81,15 +81,15 @@ pub(super) enum Whose {
     All(PathBuf),
 }
 
-impl Whose {
+impl MarkFilter {
     /// True if an environment with these variables belongs to a selected process.
     pub(super) fn names(&self, of: impl Fn(&str) -> Option<OsString>) -> bool {
         let is = |name: &str, value: &OsStr| of(name).is_some_and(|found| found == value);
         match self {
-            Whose::Step(step) => is(STEP_ID, OsStr::new(&step.to_string())),
-            Whose::Run(run) => is(RUN_ID, OsStr::new(&run.to_string())),
-            Whose::Service(id) => is(SERVICE_ID, OsStr::new(&id.to_string())),
-            Whose::All(state) => {
+            MarkFilter::Step(step) => is(STEP_ID, OsStr::new(&step.to_string())),
+            MarkFilter::Run(run) => is(RUN_ID, OsStr::new(&run.to_string())),
+            MarkFilter::Service(id) => is(SERVICE_ID, OsStr::new(&id.to_string())),
+            MarkFilter::All(state) => {
                 let is_ours = of(RUN_ID).is_some() || of(SERVICE_ID).is_some();
                 is_ours && is(STATE_DIR, state.as_os_str())
             }

@@ -8,10 +8,9 @@
 //! process left running.
 
 mod capture;
-mod ends;
+mod cleanup;
 mod inherited;
 mod launch;
-mod linger;
 mod marks;
 mod oom;
 mod origin;
@@ -19,6 +18,7 @@ mod program;
 mod reap;
 mod running;
 mod service;
+mod stream;
 mod table;
 mod tree;
 
@@ -26,7 +26,7 @@ pub use capture::Captured;
 pub use inherited::close_inherited;
 pub use launch::{Descriptors, launched};
 pub use marks::{RUN_ID, SERVICE_ID, SOCKET, STATE_DIR, STEP_ID};
-pub use program::{Ending, Finished, Input, Program, find, signal_name};
+pub use program::{ExitReason, Finished, Input, Program, find, signal_name};
 pub use running::{Options, Processes};
 pub use service::{Service, ServiceEnd};
 pub use table::is_ending;

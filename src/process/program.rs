@@ -36,26 +36,26 @@ pub enum Input {
     /// This text; the pipe is closed after it.
     Text(String),
     /// A pipe that stays open while the program runs; see [`super::Service`].
-    Talk,
+    Pipe,
 }
 
 /// How a program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub enum ExitReason {
     /// It exited by itself with this status.
     Exited(i32),
     /// It was ended by this signal, which was not sent by the daemon.
     Signal(i32),
     /// It was ended because its time limit expired.
-    TimeOver,
+    TimedOut,
     /// It was ended because it wrote more than this many bytes.
-    TooMuch(u64),
+    OutputLimit(u64),
 }
 
-impl Ending {
+impl ExitReason {
     /// True if it ended by SIGKILL, which a program cannot handle.
     pub fn is_killed(self) -> bool {
-        self == Ending::Signal(Signal::KILL.as_raw())
+        self == ExitReason::Signal(Signal::KILL.as_raw())
     }
 }
 
@@ -63,14 +63,14 @@ impl Ending {
 #[derive(Clone, Debug)]
 pub struct Finished {
     /// How it ended.
-    pub ending: Ending,
+    pub ending: ExitReason,
     /// The captured standard output.
     pub stdout: Captured,
     /// The captured standard error.
     pub stderr: Captured,
     /// The pids of live descendants: those left running if the program ended by itself, otherwise
     /// those that could not be ended.
-    pub left: Vec<u32>,
+    pub remaining: Vec<u32>,
 }
 
 /// The search path for an environment without `PATH`, as in shells.

@@ -14,7 +14,7 @@ const EACH: Duration = Duration::from_secs(2);
 
 /// Reaps zombies that no task waits for, until the runtime ends; returns at once if this process
 /// adopts none. `is_awaited` excludes the children that a task waits for.
-pub(super) async fn keep_clean(is_awaited: impl Fn(Identity) -> bool + Clone + Send + 'static) {
+pub(super) async fn reap_orphans(is_awaited: impl Fn(Identity) -> bool + Clone + Send + 'static) {
     if !adopts_orphans() {
         return;
     }

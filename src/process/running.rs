@@ -20,11 +20,11 @@ use uuid::Uuid;
 
 use super::capture::Captured;
 use super::launch::Descriptors;
-use super::linger::Stream;
 use super::marks::{Marks, Owner};
 use super::oom;
-use super::program::{Ending, Finished, Input, Program, find};
+use super::program::{ExitReason, Finished, Input, Program, find};
 use super::reap;
+use super::stream::Stream;
 use super::table::{self, Identity};
 use super::tree::{self, Wanted};
 use crate::clock::Clock;
@@ -41,7 +41,7 @@ pub struct Options {
     /// How long a program may take to end after SIGTERM before it is killed.
     pub grace: Duration,
     /// The maximum number of bytes that a program may write; it is ended above that.
-    pub most_output: u64,
+    pub max_output: u64,
     /// The open-file limit of programs; `None` if the daemon's own limit was not raised.
     pub descriptors: Option<Descriptors>,
 }
@@ -53,7 +53,7 @@ pub struct Processes(pub(super) Arc<Shared>);
 pub(super) struct Shared {
     pub(super) marks: Marks,
     pub(super) grace: Duration,
-    most_output: u64,
+    max_output: u64,
     descriptors: Option<Descriptors>,
     pub(super) clock: Clock,
     known: Mutex<Known>,
@@ -88,7 +88,7 @@ impl Processes {
                 socket: options.socket,
             },
             grace: options.grace,
-            most_output: options.most_output,
+            max_output: options.max_output,
             descriptors: options.descriptors,
             clock,
             known: Mutex::default(),
@@ -97,9 +97,9 @@ impl Processes {
     }
 
     /// Reaps the orphans that the daemon adopts, until the runtime ends.
-    pub async fn keep_clean(&self) {
+    pub async fn reap_orphans(&self) {
         let shared = Arc::clone(&self.0);
-        reap::keep_clean(move |one| shared.lock().awaited.contains(&one)).await;
+        reap::reap_orphans(move |one| shared.lock().awaited.contains(&one)).await;
     }
 
     /// Starts a program for a step and waits for its end. Dropping the future ends the program with
@@ -120,7 +120,7 @@ impl Processes {
         let mut started = self.start(Owner::Step(run, step), &program)?;
         let mut out = Stream::new(started.child.stdout().take(), program.keep);
         let mut err = Stream::new(started.child.stderr().take(), program.keep);
-        let most = self.0.most_output;
+        let most = self.0.max_output;
         let ending = {
             let feeding = feed(started.child.stdin().take(), program.input);
             let mut feeding = pin!(feeding);
@@ -135,20 +135,20 @@ impl Processes {
                     bytes = out.next(), if out.is_open() => heard(bytes),
                     _ = err.next(), if err.is_open() => {}
                     () = &mut feeding, if !fed => fed = true,
-                    () = &mut over => break Ending::TimeOver,
+                    () = &mut over => break ExitReason::TimedOut,
                 }
                 if out.kept.total() + err.kept.total() > most {
-                    break Ending::TooMuch(most);
+                    break ExitReason::OutputLimit(most);
                 }
             }
         };
         let left = match ending {
-            Ending::Exited(_) | Ending::Signal(_) => started.left_behind().await,
-            Ending::TimeOver | Ending::TooMuch(_) => started.end().await,
+            ExitReason::Exited(_) | ExitReason::Signal(_) => started.remaining_descendants().await,
+            ExitReason::TimedOut | ExitReason::OutputLimit(_) => started.end().await,
         };
         let mut streams = [out.finish(heard).await, err.finish(|_| {}).await];
         // After a timeout the program is asked to end, and its final output is complete.
-        if matches!(ending, Ending::TooMuch(_)) {
+        if matches!(ending, ExitReason::OutputLimit(_)) {
             streams.iter_mut().for_each(Captured::cut);
         }
         let [stdout, stderr] = streams;
@@ -156,7 +156,7 @@ impl Processes {
             ending,
             stdout,
             stderr,
-            left,
+            remaining: left,
         })
     }
 
@@ -187,7 +187,7 @@ impl Processes {
                 .current_dir(folder)
                 .stdin(match program.input {
                     Input::Nothing => Stdio::null(),
-                    Input::Text(_) | Input::Talk => Stdio::piped(),
+                    Input::Text(_) | Input::Pipe => Stdio::piped(),
                 })
                 .stdout(Stdio::piped())
                 .stderr(Stdio::piped());
@@ -270,7 +270,7 @@ impl Started {
     }
 
     /// Returns the live descendants of a program that has ended by itself.
-    pub(super) async fn left_behind(&mut self) -> Vec<u32> {
+    pub(super) async fn remaining_descendants(&mut self) -> Vec<u32> {
         let mut wanted = self.wanted();
         wanted.session = Some(self.root.pid);
         let alive = tree::look(&mut wanted).await;
@@ -385,11 +385,11 @@ async fn over(time: Option<Duration>) {
     }
 }
 
-pub(super) fn ending(status: ExitStatus) -> Ending {
+pub(super) fn ending(status: ExitStatus) -> ExitReason {
     match status.code() {
-        Some(code) => Ending::Exited(code),
+        Some(code) => ExitReason::Exited(code),
         // A status without a code means that a signal ended it.
-        None => Ending::Signal(status.signal().unwrap_or_default()),
+        None => ExitReason::Signal(status.signal().unwrap_or_default()),
     }
 }
 

@@ -34,7 +34,7 @@ impl Stage {
             state: folder.path().to_owned(),
             socket: Some("/somewhere/abide.sock".to_owned()),
             grace,
-            most_output: 4 << 20,
+            max_output: 4 << 20,
             descriptors: None,
         };
         Stage {
@@ -71,7 +71,7 @@ impl Stage {
         let mut program = self.program(line);
         program.time = Some(TIME);
         let finished = self.run(program).await;
-        assert_eq!(finished.ending, Ending::TimeOver);
+        assert_eq!(finished.ending, ExitReason::TimedOut);
         let pids = pids(&finished.stdout.text());
         (finished, pids)
     }
@@ -127,7 +127,7 @@ async fn a_program_gets_its_environment_and_nothing_else() {
     let finished = stage
         .line("env; ls /proc/self/fd 2>/dev/null | wc -l >&2")
         .await;
-    assert_eq!(finished.ending, Ending::Exited(0));
+    assert_eq!(finished.ending, ExitReason::Exited(0));
     let text = finished.stdout.text();
     for (name, _) in text.lines().filter_map(|line| line.split_once('=')) {
         let is_base = Environment::base([(name.into(), "".into())], &[])
@@ -152,10 +152,10 @@ const STEP: &str = "ABIDE_STEP_ID";
 async fn status_signal_streams_and_input_are_told() {
     let stage = Stage::new();
     let finished = stage.line("echo out; echo err >&2; exit 3").await;
-    assert_eq!(finished.ending, Ending::Exited(3));
+    assert_eq!(finished.ending, ExitReason::Exited(3));
     assert_eq!(finished.stdout.text(), "out\n");
     assert_eq!(finished.stderr.text(), "err\n");
-    assert_eq!(stage.line("kill -9 $$").await.ending, Ending::Signal(9));
+    assert_eq!(stage.line("kill -9 $$").await.ending, ExitReason::Signal(9));
     assert_eq!(stage.line("cat").await.stdout.text(), "");
 
     let mut program = stage.program("cat");
@@ -167,7 +167,7 @@ async fn status_signal_streams_and_input_are_told() {
     // A program need not read its input.
     let mut program = stage.program("exit 0");
     program.input = Input::Text(text);
-    assert_eq!(stage.run(program).await.ending, Ending::Exited(0));
+    assert_eq!(stage.run(program).await.ending, ExitReason::Exited(0));
 }
 
 #[tokio::test]
@@ -214,7 +214,7 @@ async fn g13_1_a_time_limit_ends_the_whole_tree_and_returns_within_two_seconds()
     );
     let (finished, pids) = stage.time_over(&line).await;
     assert_eq!(pids.len(), 4, "{pids:?}");
-    assert_eq!(finished.left, [0; 0]);
+    assert_eq!(finished.remaining, [0; 0]);
     assert!(!pids.iter().any(|pid| is_alive(*pid)), "{pids:?}");
 }
 
@@ -223,7 +223,7 @@ async fn g13_1_what_ignores_the_request_to_end_is_forced() {
     let stage = Stage::new();
     let line = format!("trap '' TERM; echo $$; while :; do sleep {LONG}; done");
     let (finished, pids) = stage.time_over(&line).await;
-    assert_eq!(finished.left, [0; 0]);
+    assert_eq!(finished.remaining, [0; 0]);
     assert!(!is_alive(pids[0]));
 }
 
@@ -233,7 +233,7 @@ async fn what_takes_the_request_to_end_has_time_to_clean_up() {
     let line = format!("trap 'echo 1; exit 0' TERM; sleep {LONG} & wait");
     let (finished, said) = stage.time_over(&line).await;
     assert_eq!(said, [1]);
-    assert_eq!(finished.left, [0; 0]);
+    assert_eq!(finished.remaining, [0; 0]);
 }
 
 #[cfg(target_os = "linux")]
@@ -246,8 +246,8 @@ async fn g13_4_what_left_group_and_parents_is_found_by_its_marks() {
     program.time = Some(TIME);
     let running = stage.run(program);
     let (finished, orphan) = tokio::join!(running, stage.pids_in("orphan"));
-    assert_eq!(finished.ending, Ending::TimeOver);
-    assert_eq!(finished.left, [0; 0]);
+    assert_eq!(finished.ending, ExitReason::TimedOut);
+    assert_eq!(finished.remaining, [0; 0]);
     assert!(!is_alive(orphan[0]));
 }
 
@@ -274,13 +274,17 @@ async fn g13_2_a_call_returns_when_its_own_process_ends_although_others_hold_the
     let stage = Stage::new();
     let line = format!("echo before; (sleep 0.1; sleep {LONG}) & echo $! > pids; echo after");
     let finished = stage.line(&line).await;
-    assert_eq!(finished.ending, Ending::Exited(0));
+    assert_eq!(finished.ending, ExitReason::Exited(0));
     assert_eq!(finished.stdout.text(), "before\nafter\n");
     let pids = stage.pids_in("pids").await;
-    assert!(finished.left.contains(&pids[0]), "{:?}", finished.left);
+    assert!(
+        finished.remaining.contains(&pids[0]),
+        "{:?}",
+        finished.remaining
+    );
     assert!(is_alive(pids[0]), "it goes on until its run ends");
     assert_eq!(stage.processes.end_run(stage.run).await, [0; 0]);
-    assert!(finished.left.iter().all(|pid| !is_alive(*pid)));
+    assert!(finished.remaining.iter().all(|pid| !is_alive(*pid)));
     // A second call has nothing to end.
     assert_eq!(stage.processes.end_run(stage.run).await, [0; 0]);
 }
@@ -291,7 +295,7 @@ async fn g13_2_what_goes_on_is_not_stopped_by_a_pipe_that_nobody_reads() {
     // Far more than a pipe holds, written after the call has returned.
     let line = "(while [ ! -e go ]; do sleep 0.01; done; head -c 1000000 /dev/zero; \
                 echo 1 > written; sleep 4000) & true";
-    assert_eq!(stage.line(line).await.ending, Ending::Exited(0));
+    assert_eq!(stage.line(line).await.ending, ExitReason::Exited(0));
     std::fs::write(stage.folder.path().join("go"), "").unwrap();
     assert_eq!(stage.pids_in("written").await, [1]);
     assert_eq!(stage.processes.end_run(stage.run).await, [0; 0]);
@@ -301,8 +305,8 @@ async fn g13_2_what_goes_on_is_not_stopped_by_a_pipe_that_nobody_reads() {
 async fn g13_3_output_without_end_is_bounded_and_its_program_ended() {
     let stage = Stage::new();
     let finished = stage.line("yes 0123456789").await;
-    assert_eq!(finished.ending, Ending::TooMuch(4 << 20));
-    assert_eq!(finished.left, [0; 0]);
+    assert_eq!(finished.ending, ExitReason::OutputLimit(4 << 20));
+    assert_eq!(finished.remaining, [0; 0]);
     let text = finished.stdout.text();
     assert!(text.len() < 65 * 1024, "{}", text.len());
     assert!(text.starts_with("0123456789\n"));
@@ -349,7 +353,7 @@ async fn one_step_is_ended_without_the_others_of_its_run() {
     stage.line(&background).await;
     let pids = stage.pids_in("pids").await;
     let (finished, _) = stage.time_over(&format!("echo $$; sleep {LONG}")).await;
-    assert_eq!(finished.left, [0; 0]);
+    assert_eq!(finished.remaining, [0; 0]);
     assert!(is_alive(pids[0]));
     stage.processes.end_run(stage.run).await;
 }
@@ -367,7 +371,7 @@ async fn what_an_earlier_life_has_left_is_known_by_its_marks() {
             state: state.to_owned(),
             socket: None,
             grace: Duration::ZERO,
-            most_output: 1,
+            max_output: 1,
             descriptors: None,
         };
         Processes::new(options, stage.clock.clone())

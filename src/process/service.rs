@@ -6,27 +6,27 @@ use tokio::task::JoinHandle;
 use uuid::Uuid;
 
 use super::Captured;
-use super::linger::Stream;
 use super::marks::Owner;
-use super::program::{Ending, Input, Program};
+use super::program::{ExitReason, Input, Program};
 use super::running::{Processes, Started, ending};
+use super::stream::Stream;
 
 /// How a service ended.
 #[derive(Debug)]
 pub struct ServiceEnd {
     /// The pids that could not be ended, of the service and its descendants.
-    pub left: Vec<u32>,
+    pub remaining: Vec<u32>,
     /// How the service itself ended; `None` if it is among `left`.
-    pub ending: Option<Ending>,
+    pub ending: Option<ExitReason>,
     /// The captured standard error; `None` if processes that are left may hold the pipe.
-    pub said: Option<Captured>,
+    pub stderr: Option<Captured>,
 }
 
 /// A running service. Dropping it ends it with its descendants.
 pub struct Service {
     started: Started,
     /// The task that captures standard error until the service ends.
-    said: Option<JoinHandle<Captured>>,
+    stderr: Option<JoinHandle<Captured>>,
     /// The pipe to the standard input of the service; taken once.
     pub input: Option<ChildStdin>,
     /// The pipe from the standard output of the service; taken once.
@@ -43,7 +43,7 @@ impl Processes {
         mut program: Program,
         mut heard: impl FnMut(&[u8]) + Send + 'static,
     ) -> Result<Service, String> {
-        program.input = Input::Talk;
+        program.input = Input::Pipe;
         let mut started = self.start(Owner::Service(id), &program)?;
         let mut err = Stream::new(started.child.stderr().take(), program.keep);
         let said = tokio::spawn(async move {
@@ -55,7 +55,7 @@ impl Processes {
         Ok(Service {
             input: started.child.stdin().take(),
             output: started.child.stdout().take(),
-            said: Some(said),
+            stderr: Some(said),
             started,
         })
     }
@@ -68,11 +68,11 @@ impl Service {
     }
 
     /// Waits until the service ends by itself. Cancel-safe: may be dropped and called again.
-    pub async fn ended(&mut self) -> Ending {
+    pub async fn ended(&mut self) -> ExitReason {
         match self.started.child.wait().await {
             Ok(status) => ending(status),
             // No other task waits for it; if the system reports no status, it is gone.
-            Err(_) => Ending::Exited(-1),
+            Err(_) => ExitReason::Exited(-1),
         }
     }
 
@@ -85,11 +85,15 @@ impl Service {
             true => None,
             false => Some(self.ended().await),
         };
-        let said = match self.said.take() {
+        let said = match self.stderr.take() {
             // A process that is left may hold the pipe open.
             Some(said) if left.is_empty() => said.await.ok(),
             _ => None,
         };
-        ServiceEnd { left, ending, said }
+        ServiceEnd {
+            remaining: left,
+            ending,
+            stderr: said,
+        }
     }
 }

@@ -3,7 +3,7 @@
 
 use rustix::process::{Pid, Signal};
 
-use super::marks::Whose;
+use super::marks::MarkFilter;
 
 /// One process; a later process with the same pid is a different identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -61,7 +61,7 @@ mod system {
 
     use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 
-    use super::{Identity, Row, Whose};
+    use super::{Identity, MarkFilter, Row};
 
     /// Lists all processes; those that end meanwhile are left out.
     pub(in crate::process) fn all() -> Vec<Row> {
@@ -154,7 +154,7 @@ mod system {
 
     /// True if its environment carries the marks of `whose`. An environment that cannot be read
     /// belongs to another user.
-    pub(in crate::process) fn is_marked(pid: u32, whose: &Whose) -> bool {
+    pub(in crate::process) fn is_marked(pid: u32, whose: &MarkFilter) -> bool {
         environment(pid).is_some_and(|environ| {
             whose.names(|name| environ.get(name.as_ref() as &OsStr).cloned())
         })
@@ -197,7 +197,7 @@ mod system {
 
     use rustix::process::{Pid, Signal, kill_process};
 
-    use super::{Identity, Row, Whose};
+    use super::{Identity, MarkFilter, Row};
 
     pub(in crate::process) fn all() -> Vec<Row> {
         ps(&["-A"])
@@ -223,7 +223,7 @@ mod system {
         }
     }
 
-    pub(in crate::process) fn is_marked(_: u32, _: &Whose) -> bool {
+    pub(in crate::process) fn is_marked(_: u32, _: &MarkFilter) -> bool {
         false
     }
 

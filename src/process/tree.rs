@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use super::marks::Whose;
+use super::marks::MarkFilter;
 use super::table::{self, Identity, Row};
 use crate::clock::Clock;
 
@@ -29,7 +29,7 @@ pub(super) struct Wanted {
     /// A session whose leader has just ended.
     pub session: Option<u32>,
     /// Selects processes by their marks.
-    pub whose: Whose,
+    pub whose: MarkFilter,
     /// The earliest start time; older processes never belong to it.
     pub since: u64,
 }
@@ -153,7 +153,7 @@ mod tests {
                 })
                 .collect(),
             session: None,
-            whose: Whose::Run(RunId(Uuid::from_u128(1))),
+            whose: MarkFilter::Run(RunId(Uuid::from_u128(1))),
             since: 100,
         }
     }

@@ -45,7 +45,7 @@ pub(super) struct Switches {
     /// Leave out the output limit.
     pub no_limit: bool,
     /// The largest output limit that the model accepts, tokens.
-    pub most_tokens: Option<u32>,
+    pub token_cap: Option<u32>,
     /// Thinking levels that the model does not accept, as their numeric values.
     pub refused: BTreeSet<u8>,
 }
@@ -75,7 +75,7 @@ impl Switches {
 
     /// The output limit sent for `wanted`: at most [`Self::most_tokens`].
     pub(super) fn limited(&self, wanted: u32) -> u32 {
-        self.most_tokens.map_or(wanted, |most| wanted.min(most))
+        self.token_cap.map_or(wanted, |most| wanted.min(most))
     }
 
     /// What is sent differently from the agent's settings, as warnings for its run.
@@ -124,7 +124,7 @@ impl Switches {
         ];
         let flags = flags.iter().filter(|(on, _)| *on);
         let mut shown: Vec<String> = flags.map(|(_, words)| (*words).to_owned()).collect();
-        shown.extend(self.most_tokens.map(|most| format!("max_tokens ≤ {most}")));
+        shown.extend(self.token_cap.map(|most| format!("max_tokens ≤ {most}")));
         let refused = LEVELS.iter().filter(|level| self.refuses(**level));
         let refused: Vec<&str> = refused.map(|level| level.as_str()).collect();
         if !refused.is_empty() && !self.no_thinking {
@@ -246,7 +246,7 @@ impl Switches {
             return self.no_limit.then_some(true);
         }
         if let Some(most) = below.max().filter(|_| !is_other) {
-            self.most_tokens = u32::try_from(*most).ok();
+            self.token_cap = u32::try_from(*most).ok();
         } else if is_required {
             return None;
         } else if is_other && !self.other_limit {

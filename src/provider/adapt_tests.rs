@@ -95,7 +95,7 @@ fn the_limit_of_an_answer_gets_its_other_name_or_a_smaller_value() {
     ] {
         let next = learned(&sent, &body, None);
         assert_eq!(
-            (next.most_tokens, next.limited(32_000)),
+            (next.token_cap, next.limited(32_000)),
             (Some(16_384), 16_384),
             "{body}"
         );
@@ -104,7 +104,7 @@ fn the_limit_of_an_answer_gets_its_other_name_or_a_smaller_value() {
     let capped = error(
         "max_tokens: 32000 > 8192, which is the maximum allowed number of output tokens for the model",
     );
-    assert_eq!(learned(&required, &capped, None).most_tokens, Some(8192));
+    assert_eq!(learned(&required, &capped, None).token_cap, Some(8192));
     // The remaining context window is a different number for the next request.
     let rest = error(
         "'max_tokens' is too large: 32000. The maximum context length is 32768 tokens and the request has 2000 input tokens",

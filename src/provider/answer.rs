@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::failure::Failure;
 use super::{ModelAnswer, ModelRequest};
-use crate::kernel::blocks::{BlockRef, Given};
+use crate::kernel::blocks::{Arguments, BlockRef};
 
 /// A piece of an answer, emitted to listeners while it streams.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -167,9 +167,9 @@ pub(super) fn object(arguments: &Value) -> Value {
 }
 
 /// [`object`] as JSON text.
-pub(super) fn object_text<'a>(arguments: &Given<'a>) -> Cow<'a, str> {
+pub(super) fn object_text<'a>(arguments: &Arguments<'a>) -> Cow<'a, str> {
     match arguments {
-        Given::Raw(raw) if raw.get().starts_with('{') => Cow::Borrowed(raw.get()),
+        Arguments::Raw(raw) if raw.get().starts_with('{') => Cow::Borrowed(raw.get()),
         other => Cow::Owned(object(&other.value()).to_string()),
     }
 }

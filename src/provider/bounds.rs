@@ -15,7 +15,7 @@ const NAME: usize = 1 << 10;
 /// Maximum tool calls of one answer: each is a step of its own.
 const CALLS: usize = 128;
 /// Maximum number of times calls may be begun, over all calls: some servers send a call again.
-const BEGUN: usize = 8 * CALLS;
+const MAX_BEGINNINGS: usize = 8 * CALLS;
 /// Maximum bytes of an answer as written on the wire, beyond [`USUAL_EVENT`] per event: JSON may
 /// write a byte as several.
 const WRITTEN: usize = 2 * ANSWER;
@@ -28,9 +28,9 @@ const TOO_LARGE: &str = "answer_too_large";
 /// several.
 const TOKENS_A_BYTE: u64 = 2;
 /// Input tokens allowed beyond that: what a provider adds to each request itself.
-const ADDED: u64 = 100_000;
+const PROVIDER_PROMPT_TOKENS: u64 = 100_000;
 /// Output tokens allowed beyond what was received: thinking that is not sent along.
-const UNHEARD: u64 = 300_000;
+const HIDDEN_OUTPUT_TOKENS: u64 = 300_000;
 /// Approximate bytes per token, for estimates.
 const BYTES_A_TOKEN: u64 = 4;
 
@@ -56,9 +56,9 @@ pub(super) fn check(extent: &Extent<'_>) -> Result<(), Failure> {
              was discarded and none of its calls was executed"
         )));
     }
-    if extent.begun > BEGUN {
+    if extent.begun > MAX_BEGINNINGS {
         return Err(too_large(format!(
-            "the answer begins its tool calls more than {BEGUN} times, the limit; it \
+            "the answer begins its tool calls more than {MAX_BEGINNINGS} times, the limit; it \
              was discarded and none of its calls was executed"
         )));
     }
@@ -108,8 +108,8 @@ pub(super) fn plausible(mut answer: ModelAnswer, sent: usize, received: usize) -
         output_tokens,
         ..
     } = answer.usage;
-    let most_sent = TOKENS_A_BYTE * sent + ADDED;
-    let most_received = TOKENS_A_BYTE * received + UNHEARD;
+    let most_sent = TOKENS_A_BYTE * sent + PROVIDER_PROMPT_TOKENS;
+    let most_received = TOKENS_A_BYTE * received + HIDDEN_OUTPUT_TOKENS;
     if input_tokens <= most_sent && output_tokens <= most_received {
         return answer;
     }
@@ -195,10 +195,10 @@ mod tests {
                 ..Extent::default()
             })
         };
-        assert_eq!(calls(CALLS, BEGUN), Ok(()));
+        assert_eq!(calls(CALLS, MAX_BEGINNINGS), Ok(()));
         for (calls, says) in [
             (calls(CALLS + 1, 0), "more than 128 tool calls"),
-            (calls(1, BEGUN + 1), "more than 1024 times"),
+            (calls(1, MAX_BEGINNINGS + 1), "more than 1024 times"),
         ] {
             let failure = calls.unwrap_err();
             assert!(failure.message.contains(says), "{failure:?}");

@@ -99,10 +99,10 @@ impl Failure {
             true => format!("HTTP {status}"),
             false => format!("HTTP {status}: {}", refusal.text),
         };
-        let told_not_to = headers
+        let is_retry_forbidden = headers
             .get("x-should-retry")
             .is_some_and(|value| value == "false");
-        let asked = wait::asked(headers, now).or(refusal.wait).or_else(|| {
+        let asked = wait::requested(headers, now).or(refusal.wait).or_else(|| {
             let is_rate = status == StatusCode::TOO_MANY_REQUESTS;
             is_rate.then(|| wait::until_allowed(headers, now))?
         });
@@ -119,7 +119,7 @@ impl Failure {
             }
         });
         failure.retry_after = asked;
-        if told_not_to && matches!(failure.remedy, Remedy::Again | Remedy::Later) {
+        if is_retry_forbidden && matches!(failure.remedy, Remedy::Again | Remedy::Later) {
             failure.remedy = Remedy::Elsewhere;
         }
         failure

@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 
 use super::adapt::Switches;
 use crate::clock::Clock;
-use crate::kernel::provider_health::{Breaker, Condition, Entry, Pass, Seen};
+use crate::kernel::provider_health::{Breaker, BreakerPermit, Condition, Entry, HealthReport};
 use crate::kernel::time::Timestamp;
 
 /// Maximum number of remembered keys per provider; bounds the list if a key is rotated often.
@@ -19,11 +19,11 @@ const KEYS: usize = 4;
 const MODELS: usize = 256;
 
 /// Shorter pauses are not announced, milliseconds.
-const TOLD_MS: u64 = 1000;
+const ANNOUNCED_PAUSE_MS: u64 = 1000;
 
 /// Called with the provider's name and its new health when a pause of a second or more is set, and
 /// when it ends.
-pub type OnChange = Arc<dyn Fn(&str, Seen) + Send + Sync>;
+pub type OnChange = Arc<dyn Fn(&str, HealthReport) + Send + Sync>;
 
 /// What is known about a provider across all its keys.
 pub(super) struct Record {
@@ -54,7 +54,7 @@ impl KeyHash {
 struct Gates {
     all: Arc<Gate>,
     /// For fallback models of the same provider: a limit of the first model need not apply to them.
-    standing_in: Mutex<HashMap<String, Arc<Gate>>>,
+    fallbacks: Mutex<HashMap<String, Arc<Gate>>>,
 }
 
 impl Record {
@@ -86,7 +86,7 @@ impl Record {
         let Some(model) = stands_in else {
             return Arc::clone(&gates.all);
         };
-        let mut standing_in = lock(&gates.standing_in);
+        let mut standing_in = lock(&gates.fallbacks);
         if standing_in.len() >= MODELS {
             standing_in.clear();
         }
@@ -97,12 +97,12 @@ impl Record {
     fn fresh(self: &Arc<Self>) -> Gates {
         Gates {
             all: Arc::new(Gate::new(self, true)),
-            standing_in: Mutex::default(),
+            fallbacks: Mutex::default(),
         }
     }
 
     /// Health of the provider with the most recently used key; `None` if it was never used.
-    pub(super) fn seen(&self) -> Option<Seen> {
+    pub(super) fn seen(&self) -> Option<HealthReport> {
         let gates = lock(&self.gates)
             .first()
             .map(|(_, gates)| Arc::clone(gates))?;
@@ -142,7 +142,7 @@ pub(super) struct Gate {
     /// Changes are reported to `on_change`; gates of fallback models are not shown.
     is_shown: bool,
     /// A pause was announced and its end not yet.
-    told: AtomicBool,
+    is_pause_announced: AtomicBool,
 }
 
 impl Gate {
@@ -153,7 +153,7 @@ impl Gate {
             record: Arc::downgrade(record),
             clock: record.clock.clone(),
             is_shown,
-            told: AtomicBool::new(false),
+            is_pause_announced: AtomicBool::new(false),
         }
     }
 
@@ -166,7 +166,7 @@ impl Gate {
                 pass: Some(pass),
             }),
             Entry::Wait { until, busy } => Err(Waiting {
-                left: Duration::from_millis(until.since(self.clock.now())),
+                remaining: Duration::from_millis(until.since(self.clock.now())),
                 until,
                 busy,
                 failures: breaker.failures(),
@@ -180,7 +180,7 @@ impl Gate {
         let _ = tokio::time::timeout(at_most, self.changed.notified()).await;
     }
 
-    fn tell(&self, changed: bool, breaker: MutexGuard<'_, Breaker>) {
+    fn announce(&self, changed: bool, breaker: MutexGuard<'_, Breaker>) {
         let now = self.clock.now();
         let seen = breaker.seen(now);
         drop(breaker);
@@ -188,14 +188,16 @@ impl Gate {
             return;
         }
         self.changed.notify_waiters();
-        let is_held = seen.until.is_some_and(|until| until.since(now) >= TOLD_MS);
+        let is_held = seen
+            .until
+            .is_some_and(|until| until.since(now) >= ANNOUNCED_PAUSE_MS);
         let is_back = matches!(seen.condition, Condition::Ok | Condition::Recovering);
         let is_news = match (is_held, is_back) {
             (true, _) => {
-                self.told.store(true, Ordering::Relaxed);
+                self.is_pause_announced.store(true, Ordering::Relaxed);
                 true
             }
-            (_, true) => self.told.swap(false, Ordering::Relaxed),
+            (_, true) => self.is_pause_announced.swap(false, Ordering::Relaxed),
             _ => false,
         };
         if let Some(record) = self.record.upgrade().filter(|_| is_news && self.is_shown) {
@@ -210,7 +212,7 @@ pub(super) struct Waiting {
     /// When to ask again.
     pub until: Timestamp,
     /// Time remaining until then.
-    pub left: Duration,
+    pub remaining: Duration,
     /// The provider reported that it is busy; otherwise requests have failed.
     pub busy: bool,
     /// Consecutive failures since the last answered request.
@@ -223,16 +225,16 @@ pub(super) struct Waiting {
 /// failure.
 pub(super) struct Permit {
     gate: Arc<Gate>,
-    pass: Option<Pass>,
+    pass: Option<BreakerPermit>,
 }
 
 impl Permit {
     /// The provider accepted the request: its answer begins.
-    pub(super) fn taken(&mut self) {
+    pub(super) fn accepted(&mut self) {
         if let Some(pass) = &mut self.pass {
             let mut breaker = lock(&self.gate.breaker);
             let changed = breaker.taken(pass, self.gate.clock.now());
-            self.gate.tell(changed, breaker);
+            self.gate.announce(changed, breaker);
         }
     }
 
@@ -261,7 +263,7 @@ impl Permit {
 
     fn over(
         mut self,
-        change: impl FnOnce(&mut Breaker, &mut Pass, Timestamp) -> bool,
+        change: impl FnOnce(&mut Breaker, &mut BreakerPermit, Timestamp) -> bool,
     ) -> Timestamp {
         let now = self.gate.clock.now();
         let Some(mut pass) = self.pass.take() else {
@@ -270,7 +272,7 @@ impl Permit {
         let mut breaker = lock(&self.gate.breaker);
         let changed = change(&mut breaker, &mut pass, now);
         let until = breaker.seen(now).until.unwrap_or(now);
-        self.gate.tell(changed, breaker);
+        self.gate.announce(changed, breaker);
         until
     }
 }

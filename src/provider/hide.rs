@@ -26,7 +26,7 @@ const END: usize = 2;
 const DIGEST_DIGITS: usize = 12;
 const DIGEST_LETTERS: usize = 16;
 /// The replacement for removed text.
-const INSTEAD: &str = "[key]";
+const REPLACEMENT: &str = "[key]";
 
 /// The secrets of one request, prepared for removal.
 pub(super) struct Hidden {
@@ -46,7 +46,9 @@ impl Hidden {
     pub(super) fn of(headers: &HeaderMap) -> Self {
         let sensitive = headers.iter().filter(|(_, value)| value.is_sensitive());
         let values: Vec<(&HeaderName, Secret)> = sensitive
-            .filter_map(|(name, value)| Some((name, Secret::new(bare(value.to_str().ok()?)))))
+            .filter_map(|(name, value)| {
+                Some((name, Secret::new(without_scheme(value.to_str().ok()?))))
+            })
             .collect();
         let mut parts = HashSet::new();
         let mut keys = Vec::new();
@@ -97,7 +99,7 @@ impl Hidden {
         let mut was_hidden = false;
         for (at, character) in text.char_indices() {
             match hide[at] {
-                true if !was_hidden => shown.push_str(INSTEAD),
+                true if !was_hidden => shown.push_str(REPLACEMENT),
                 true => {}
                 false => shown.push(character),
             }
@@ -207,7 +209,7 @@ fn backwards(text: &str) -> String {
 }
 
 /// The secret in a header value, without the scheme (`Bearer`, `Basic`, `Token`).
-fn bare(value: &str) -> &str {
+fn without_scheme(value: &str) -> &str {
     let words = ["Bearer ", "bearer ", "Basic ", "basic ", "Token ", "token "];
     let found = words.iter().find_map(|word| value.strip_prefix(word));
     found.unwrap_or(value).trim()

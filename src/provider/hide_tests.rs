@@ -44,7 +44,7 @@ fn no_part_of_a_key_is_left_wherever_it_is_cut_or_masked() {
     ] {
         let left = shown(&said);
         assert!(
-            left.contains(INSTEAD) || left.contains("[secret:"),
+            left.contains(REPLACEMENT) || left.contains("[secret:"),
             "{said} → {left}"
         );
         assert!(longest_part(&left) <= 3, "{said} → {left}");
@@ -93,7 +93,7 @@ fn no_more_than_four_characters_of_a_key_are_left_however_it_is_written() {
         "first Zq81, then 4WbL, then hRc5".to_owned(),
     ] {
         let left = shown(&format!("the key ({written}) is wrong"));
-        assert!(left.contains(INSTEAD), "{written} → {left}");
+        assert!(left.contains(REPLACEMENT), "{written} → {left}");
         assert!(left_in_pieces(&left) <= 4, "{written} → {left}");
     }
     // This much may remain.
@@ -128,13 +128,13 @@ fn nothing_that_is_computed_from_a_key_is_left() {
         let left = shown(&format!("unknown credential ({derived}) here"));
         assert_eq!(
             left,
-            format!("unknown credential ({INSTEAD}) here"),
+            format!("unknown credential ({REPLACEMENT}) here"),
             "{derived}"
         );
     }
     // Inside other base64, only the part that encodes the key can be recognized.
     let left = shown(&format!("unknown credential {}", bearer[0]));
-    assert!(left.contains(INSTEAD) && left.len() < 40, "{left}");
+    assert!(left.contains(REPLACEMENT) && left.len() < 40, "{left}");
     // A digest that cannot be computed here.
     for other in [
         "9e107d9d372bb6826bd81d3542a419d6",
@@ -145,12 +145,12 @@ fn nothing_that_is_computed_from_a_key_is_left() {
         let left = shown(&format!("the key with the mark {other}{pad} is unknown"));
         assert_eq!(
             left,
-            format!("the key with the mark {INSTEAD}{pad} is unknown")
+            format!("the key with the mark {REPLACEMENT}{pad} is unknown")
         );
     }
     let pairs: Vec<&str> = (0..16).map(|at| &md5[2 * at..2 * at + 2]).collect();
     let left = shown(&format!("the key {} is unknown", pairs.join(":")));
-    assert_eq!(left, format!("the key {INSTEAD} is unknown"));
+    assert_eq!(left, format!("the key {REPLACEMENT} is unknown"));
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn a_key_in_an_address_is_found_as_addresses_write_it() {
     let hidden = hidden("x-api-key", "abc+def/ghi=jkl mno");
     let mut text = "no such page: /v1?key=abc%2Bdef%2Fghi%3Djkl+mno".to_owned();
     hidden.in_place(&mut text);
-    assert_eq!(text, format!("no such page: /v1?key={INSTEAD}"));
+    assert_eq!(text, format!("no such page: /v1?key={REPLACEMENT}"));
 }
 
 #[test]

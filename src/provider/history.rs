@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use super::adapt::Switches;
 use super::{Call, ModelRequest};
 use crate::kernel::blocks::{BlockRef, Quoted};
-use crate::kernel::message::{Block, Message, Note, Role};
+use crate::kernel::message::{AnswerFinding, Block, Message, Role};
 use crate::kernel::thinking::Thinking;
 
 /// Replacement for blank text, which servers refuse.
@@ -72,7 +72,7 @@ impl<'a> Call<'a> {
             api,
             base_url,
             plain_up_to,
-            own_from: refused.unwrap_or(i64::MIN),
+            native_from: refused.unwrap_or(i64::MIN),
             switches: Switches::default(),
         }
     }
@@ -93,7 +93,9 @@ impl<'a> Call<'a> {
     pub(super) fn in_form(mut self, form: Form) -> Self {
         match form {
             Form::Noted => {}
-            Form::Own => self.plain_up_to = self.plain_up_to.min(self.own_from.saturating_sub(1)),
+            Form::Own => {
+                self.plain_up_to = self.plain_up_to.min(self.native_from.saturating_sub(1))
+            }
             Form::Plain => self.plain_up_to = ALL_WITHOUT_THINKING,
         }
         self
@@ -147,8 +149,12 @@ fn noted(message: &Message, provider: &str) -> Option<Noted> {
         .pieces()
         .iter()
         .find_map(|block| match block {
-            BlockRef::Note(Note::Plain { provider: own }) if own == provider => Some(Noted::Plain),
-            BlockRef::Note(Note::Own { provider: own }) if own == provider => Some(Noted::Own),
+            BlockRef::Note(AnswerFinding::Plain { provider: own }) if own == provider => {
+                Some(Noted::Plain)
+            }
+            BlockRef::Note(AnswerFinding::Own { provider: own }) if own == provider => {
+                Some(Noted::Own)
+            }
             _ => None,
         })
 }
@@ -178,7 +184,7 @@ fn without_name(block: &BlockRef<'_>) -> Option<String> {
 }
 
 /// The ids of calls that name no tool. Neither these calls nor their results are sent.
-pub(super) fn nameless(request: &ModelRequest) -> BTreeSet<String> {
+pub(super) fn unnamed_calls(request: &ModelRequest) -> BTreeSet<String> {
     let messages = request.messages.iter();
     let more = messages
         .filter(|message| message.role == Role::Assistant && message.content.only_text().is_none());
@@ -241,7 +247,7 @@ mod tests {
     fn answers_go_back_plain_once_their_form_was_refused() {
         let mut repaired = called(4, "read");
         let note = Block::Note {
-            note: Note::Plain {
+            note: AnswerFinding::Plain {
                 provider: "mine".to_owned(),
             },
         };
@@ -286,7 +292,7 @@ mod tests {
         // The plain form was refused, and the provider's own was accepted.
         let mut taken = called(8, "read");
         let note = Block::Note {
-            note: Note::Own {
+            note: AnswerFinding::Own {
                 provider: "mine".to_owned(),
             },
         };
@@ -318,7 +324,10 @@ mod tests {
     #[test]
     fn a_call_without_a_name_does_not_go_back_with_its_answer() {
         let asked = request(vec![called(1, " "), called(2, "read")]);
-        assert_eq!(nameless(&asked).into_iter().collect::<Vec<_>>(), ["id/1"]);
+        assert_eq!(
+            unnamed_calls(&asked).into_iter().collect::<Vec<_>>(),
+            ["id/1"]
+        );
         let call = Call::new(&asked, "mine", "anthropic", "");
         assert!(native_of(&call, &asked.messages[0]).is_none());
         assert!(native_of(&call, &asked.messages[1]).is_some());

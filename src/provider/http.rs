@@ -28,14 +28,14 @@ const LINE_LIMIT: usize = 4 << 20;
 /// Maximum bytes read of an error response.
 const REFUSAL_LIMIT: usize = 64 << 10;
 /// Of a success that is not an answer: bytes read, and characters of them shown in the error.
-const FIRST_WORDS: usize = 4 << 10;
-const SHOWN_WORDS: usize = 200;
+const NON_ANSWER_BYTES: usize = 4 << 10;
+const NON_ANSWER_SHOWN: usize = 200;
 /// Timeout for establishing a connection.
 const CONNECT: Duration = Duration::from_secs(10);
 /// Beginning of the failure message when no connection could be made.
 pub(super) const NO_CONNECTION: &str = "no connection";
 /// How long to wait, after the end of an answer, for events that may follow: its token usage.
-const AFTERMATH: Duration = Duration::from_secs(5);
+const TRAILING_EVENTS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Builds an HTTP client for one provider. It follows no redirects, which would lose the body or
 /// send the key to another host.
@@ -48,22 +48,22 @@ pub(super) fn client(base_url: &str) -> Result<Client, String> {
 }
 
 /// Forwards pieces to the listeners and remembers whether any were sent.
-pub(super) struct Speaking<'a> {
+pub(super) struct Emitter<'a> {
     sink: &'a dyn TextSink,
-    spoke: AtomicBool,
+    has_emitted: AtomicBool,
 }
 
-impl<'a> Speaking<'a> {
+impl<'a> Emitter<'a> {
     pub(super) fn new(sink: &'a dyn TextSink) -> Self {
-        Speaking {
+        Emitter {
             sink,
-            spoke: AtomicBool::new(false),
+            has_emitted: AtomicBool::new(false),
         }
     }
 
-    fn say(&self, pieces: &mut Vec<Piece>) {
+    fn emit(&self, pieces: &mut Vec<Piece>) {
         for piece in pieces.drain(..) {
-            self.spoke.store(true, Ordering::Relaxed);
+            self.has_emitted.store(true, Ordering::Relaxed);
             match piece {
                 Piece::Text(text) => self.sink.text(&text),
                 Piece::Thinking(text) => self.sink.thinking(&text),
@@ -72,15 +72,15 @@ impl<'a> Speaking<'a> {
     }
 
     /// Tells the listeners to discard what they received: the answer starts again.
-    pub(super) fn take_back(&self) {
-        if self.spoke.swap(false, Ordering::Relaxed) {
+    pub(super) fn discard(&self) {
+        if self.has_emitted.swap(false, Ordering::Relaxed) {
             self.sink.reset();
         }
     }
 }
 
 /// The request of one attempt.
-pub(super) struct Letter<'a> {
+pub(super) struct Outgoing<'a> {
     pub client: &'a Client,
     pub url: &'a Url,
     pub headers: &'a HeaderMap,
@@ -93,10 +93,10 @@ pub(super) struct Letter<'a> {
 
 /// Sends the request once and reads the answer within `letter.limit`.
 pub(super) async fn attempt(
-    letter: &Letter<'_>,
+    letter: &Outgoing<'_>,
     reader: Box<dyn Reader>,
     known: Known,
-    speaking: &Speaking<'_>,
+    speaking: &Emitter<'_>,
     clock: &Clock,
     permit: &mut Permit,
 ) -> Result<ModelAnswer, Failure> {
@@ -111,10 +111,10 @@ pub(super) async fn attempt(
 }
 
 async fn send_and_read(
-    letter: &Letter<'_>,
+    letter: &Outgoing<'_>,
     mut reader: Box<dyn Reader>,
     known: Known,
-    speaking: &Speaking<'_>,
+    speaking: &Emitter<'_>,
     clock: &Clock,
     permit: &mut Permit,
 ) -> Result<ModelAnswer, Failure> {
@@ -159,7 +159,7 @@ async fn send_and_read(
             false => failure,
         });
     }
-    permit.taken();
+    permit.accepted();
     let mut pieces = Vec::new();
     let kind = content_type(response.headers());
     let mut bytes = Box::pin(pieces_of(response, letter.stall, Limits::ANSWER).fuse());
@@ -173,7 +173,7 @@ async fn send_and_read(
         form = Form::of(&kind, &begun);
     }
     if form == Form::Page {
-        return Err(no_answer(letter.url, &kind, begun, bytes).await);
+        return Err(not_an_answer(letter.url, &kind, begun, bytes).await);
     }
     if form == Form::Json {
         let mut written = bounds::Written::default();
@@ -184,7 +184,7 @@ async fn send_and_read(
             begun.extend_from_slice(&piece);
         }
         if !begun.trim_ascii_start().starts_with(b"{") {
-            return Err(no_answer(letter.url, &kind, begun, bytes).await);
+            return Err(not_an_answer(letter.url, &kind, begun, bytes).await);
         }
         let body = String::from_utf8(begun)
             .map_err(|_| Failure::passing("the answer is not UTF-8".to_owned()))?;
@@ -192,7 +192,7 @@ async fn send_and_read(
             let failure = Failure::in_stream(other.get("error").unwrap_or(&other));
             return Err(
                 match failure.remedy == Remedy::Again && other.get("error").is_none() {
-                    true => no_answer(letter.url, &kind, body.into_bytes(), bytes).await,
+                    true => not_an_answer(letter.url, &kind, body.into_bytes(), bytes).await,
                     false => failure,
                 },
             );
@@ -201,7 +201,7 @@ async fn send_and_read(
         let received = body.len();
         drop(body);
         bounds::check(&reader.extent())?;
-        speaking.say(&mut pieces);
+        speaking.emit(&mut pieces);
         let answer = reader.answer(known)?;
         return Ok(bounds::plausible(answer, letter.body.len(), received));
     }
@@ -217,7 +217,7 @@ async fn send_and_read(
         let next = match progress {
             Progress::More => events.next().await,
             Progress::Finished => {
-                let wait = AFTERMATH.min(letter.stall);
+                let wait = TRAILING_EVENTS_TIMEOUT.min(letter.stall);
                 match tokio::time::timeout(wait, events.next()).await {
                     Ok(Some(Ok(event))) => Some(Ok(event)),
                     // The answer is complete, whatever happens to the connection.
@@ -237,7 +237,7 @@ async fn send_and_read(
         written.take(data.len(), true)?;
         progress = reader.event(name, data, &mut pieces)?;
         bounds::check(&reader.extent())?;
-        speaking.say(&mut pieces);
+        speaking.emit(&mut pieces);
     }
     let answer = reader.answer(known)?;
     Ok(bounds::plausible(answer, letter.body.len(), received))
@@ -330,19 +330,19 @@ fn other_than_answer(body: &str) -> Option<Value> {
 
 /// A failure for a success response that no model gave; permanent with this provider, since another
 /// attempt would give the same.
-async fn no_answer(
+async fn not_an_answer(
     url: &Url,
     kind: &str,
     begun: Vec<u8>,
-    mut rest: impl Stream<Item = Result<Bytes, Cut>> + Unpin,
+    mut rest: impl Stream<Item = Result<Bytes, BodyFault>> + Unpin,
 ) -> Failure {
     let mut body = begun;
-    while body.len() < FIRST_WORDS
+    while body.len() < NON_ANSWER_BYTES
         && let Some(Ok(piece)) = rest.next().await
     {
         body.extend_from_slice(&piece);
     }
-    let body = String::from_utf8_lossy(&body[..body.len().min(FIRST_WORDS)]).into_owned();
+    let body = String::from_utf8_lossy(&body[..body.len().min(NON_ANSWER_BYTES)]).into_owned();
     let what = match is_page(&body) {
         true => "a web page",
         false => "something",
@@ -357,46 +357,46 @@ async fn no_answer(
             "{} answered with {what} {kind} that is not a model's answer: {:?}; check the base_url of \
              the provider",
             shown(url),
-            preview(&body, SHOWN_WORDS)
+            preview(&body, NON_ANSWER_SHOWN)
         ),
     )
 }
 
 /// Why reading the body stopped early.
 #[derive(Debug)]
-enum Cut {
+enum BodyFault {
     Broken(String),
     Stalled(Duration),
     TooLong(usize),
     LongLine(usize),
 }
 
-impl fmt::Display for Cut {
+impl fmt::Display for BodyFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Cut::Broken(why) => write!(f, "the answer was cut: {why}"),
-            Cut::Stalled(stall) => write!(
+            BodyFault::Broken(why) => write!(f, "the answer was cut: {why}"),
+            BodyFault::Stalled(stall) => write!(
                 f,
                 "the answer stalled: no data for {} (stall_timeout)",
                 humantime::format_duration(*stall)
             ),
-            Cut::TooLong(most) => write!(f, "the answer is longer than {most} bytes"),
-            Cut::LongLine(most) => {
+            BodyFault::TooLong(most) => write!(f, "the answer is longer than {most} bytes"),
+            BodyFault::LongLine(most) => {
                 write!(f, "a line of the answer is longer than {most} bytes")
             }
         }
     }
 }
 
-impl std::error::Error for Cut {}
+impl std::error::Error for BodyFault {}
 
-impl From<Cut> for Failure {
-    fn from(cut: Cut) -> Self {
+impl From<BodyFault> for Failure {
+    fn from(cut: BodyFault) -> Self {
         let message = cut.to_string();
         match cut {
-            Cut::Broken(_) => Failure::passing(message),
-            Cut::Stalled(_) => Failure::timeout(message),
-            Cut::TooLong(_) | Cut::LongLine(_) => bounds::too_large(message),
+            BodyFault::Broken(_) => Failure::passing(message),
+            BodyFault::Stalled(_) => Failure::timeout(message),
+            BodyFault::TooLong(_) | BodyFault::LongLine(_) => bounds::too_large(message),
         }
     }
 }
@@ -427,7 +427,7 @@ fn pieces_of(
     response: Response,
     stall: Duration,
     limits: Limits,
-) -> impl Stream<Item = Result<Bytes, Cut>> {
+) -> impl Stream<Item = Result<Bytes, BodyFault>> {
     let begin = Some((Box::pin(response.bytes_stream()), 0, 0));
     stream::unfold(begin, move |state| async move {
         let (mut bytes, so_far, line) = state?;
@@ -439,16 +439,18 @@ fn pieces_of(
                     None => line + piece.len(),
                 };
                 if so_far > limits.all {
-                    return Some((Err(Cut::TooLong(limits.all)), None));
+                    return Some((Err(BodyFault::TooLong(limits.all)), None));
                 }
                 if line > limits.line {
-                    return Some((Err(Cut::LongLine(limits.line)), None));
+                    return Some((Err(BodyFault::LongLine(limits.line)), None));
                 }
                 Some((Ok(piece), Some((bytes, so_far, line))))
             }
-            Ok(Some(Err(fault))) => Some((Err(Cut::Broken(causes(&fault.without_url()))), None)),
+            Ok(Some(Err(fault))) => {
+                Some((Err(BodyFault::Broken(causes(&fault.without_url()))), None))
+            }
             Ok(None) => None,
-            Err(_) => Some((Err(Cut::Stalled(stall)), None)),
+            Err(_) => Some((Err(BodyFault::Stalled(stall)), None)),
         }
     })
 }
@@ -477,7 +479,7 @@ fn unsent(url: &Url, fault: &reqwest::Error) -> Failure {
 
 fn broken(fault: sse_stream::Error) -> Failure {
     match fault {
-        sse_stream::Error::Body(cause) => match cause.downcast::<Cut>() {
+        sse_stream::Error::Body(cause) => match cause.downcast::<BodyFault>() {
             Ok(cut) => Failure::from(*cut),
             Err(other) => Failure::passing(format!("the answer was cut: {other}")),
         },

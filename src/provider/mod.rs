@@ -46,7 +46,7 @@ use crate::contract::BoxFuture;
 use crate::contract::control::ModelProvider;
 use crate::contract::runner::TextSink;
 use crate::kernel::message::{Block, Message};
-use crate::kernel::provider_health::Seen;
+use crate::kernel::provider_health::HealthReport;
 use crate::kernel::run::Usage;
 use crate::kernel::thinking::Thinking;
 use crate::kernel::time::Timestamp;
@@ -102,7 +102,7 @@ pub struct ModelRequest {
     /// Maximum tokens of a request according to the settings; 0 if unknown.
     pub window: u64,
     /// The model is a fallback for another one that failed.
-    pub stands_in: bool,
+    pub is_fallback: bool,
 }
 
 /// A model's answer.
@@ -140,7 +140,7 @@ pub struct Wait {
     /// When it may be called again.
     pub until: Timestamp,
     /// Maximum total time that one call waits.
-    pub most: Duration,
+    pub max_total: Duration,
 }
 
 impl ProviderFault {
@@ -192,7 +192,7 @@ struct Call<'a> {
     plain_up_to: i64,
     /// Sequence number of the answer whose form the provider refused last; later ones may be sent
     /// in its own form.
-    own_from: i64,
+    native_from: i64,
     /// What the model was found not to accept.
     switches: adapt::Switches,
 }
@@ -221,7 +221,7 @@ pub trait Provider: Send + Sync + 'static {
     }
 
     /// Health with the most recently used key; `None` if it was never used.
-    fn health(&self) -> Option<Seen> {
+    fn health(&self) -> Option<HealthReport> {
         None
     }
 

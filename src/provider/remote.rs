@@ -15,7 +15,7 @@ use super::failure::{Failure, Remedy};
 use super::health::{Gate, KeyHash, Record, Waiting};
 use super::hide::Hidden;
 use super::history::Form;
-use super::http::{Letter, NO_CONNECTION, Speaking, attempt, client};
+use super::http::{Emitter, NO_CONNECTION, Outgoing, attempt, client};
 use super::key::{self, secret};
 use super::repair::Repair;
 use super::verdict::Size;
@@ -26,7 +26,7 @@ use crate::clock::Clock;
 use crate::config::{ProviderKind, ProviderTable};
 use crate::contract::BoxFuture;
 use crate::contract::runner::TextSink;
-use crate::kernel::provider_health::Seen;
+use crate::kernel::provider_health::HealthReport;
 use crate::kernel::secret::Reference;
 use crate::kernel::text::open_ended;
 use crate::kernel::time::Timestamp;
@@ -35,11 +35,11 @@ use crate::kernel::time::Timestamp;
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// Maximum time a call itself waits for a busy provider; for longer waits its run is suspended or
 /// another model is used.
-const SHORT: Duration = Duration::from_secs(1);
+const MAX_BUSY_WAIT: Duration = Duration::from_secs(1);
 /// Maximum total of such waits in one call.
-const SHORT_IN_ALL: Duration = Duration::from_secs(3);
+const MAX_BUSY_WAIT_TOTAL: Duration = Duration::from_secs(3);
 /// Maximum number of times a request is sent in another form.
-const MOST_FORMS: u32 = 8;
+const MAX_FORMS: u32 = 8;
 
 /// A provider over HTTP. Cheap to clone.
 #[derive(Clone)]
@@ -61,7 +61,7 @@ struct Inner {
     max_wait: Duration,
     models: Vec<String>,
     /// The HTTP client and the endpoint; built at the first call.
-    way: OnceLock<Result<(Client, Url), String>>,
+    connection: OnceLock<Result<(Client, Url), String>>,
     record: Arc<Record>,
     clock: Clock,
 }
@@ -116,7 +116,7 @@ impl Remote {
             retry_wait: table.retry_wait,
             max_wait: table.max_wait,
             models: table.models.clone(),
-            way: OnceLock::new(),
+            connection: OnceLock::new(),
             record,
             clock,
             name: name.to_owned(),
@@ -261,25 +261,25 @@ impl Inner {
             ..ProviderFault::new(why)
         };
         let headers = self.headers().map_err(unusable)?;
-        let way = self.way.get_or_init(|| self.way());
+        let way = self.connection.get_or_init(|| self.way());
         let (client, url) = way.as_ref().map_err(|why| unusable(why.clone()))?;
         let gate = self.gate(&headers, &request);
         let mut repair = Repair::default();
         let known = Known::of(&request);
-        let speaking = Speaking::new(sink);
+        let speaking = Emitter::new(sink);
         let mut switches = self.record.switches(&request.model);
         let mut forms = 0;
-        let mut tries = Tries::new(self);
+        let mut tries = Attempts::new(self);
         let mut body = Bytes::from(self.body(&request, &switches, repair.form()));
         loop {
             let mut permit = match gate.enter() {
                 Ok(permit) => permit,
                 Err(waiting) => {
-                    tries.hold(&gate, waiting).await?;
+                    tries.wait_for_breaker(&gate, waiting).await?;
                     continue;
                 }
             };
-            let letter = Letter {
+            let letter = Outgoing {
                 client,
                 url,
                 headers: &headers,
@@ -313,8 +313,8 @@ impl Inner {
                 failure.message.push_str("; is it running? (ollama serve)");
             }
             Hidden::of(&headers).in_place(&mut failure.message);
-            speaking.take_back();
-            if forms < MOST_FORMS
+            speaking.discard();
+            if forms < MAX_FORMS
                 && let Some(other) = self.other_form(&failure, &switches, &body, &request)
             {
                 permit.answered();
@@ -337,8 +337,8 @@ impl Inner {
             };
             match next {
                 Next::Again(pause) => tokio::time::sleep(pause).await,
-                Next::Held => {}
-                Next::Pause => return Err(tries.over(None).waits(tries.wait(until))),
+                Next::WhenAllowed => {}
+                Next::Pause => return Err(tries.into_fault(None).waits(tries.wait(until))),
                 Next::Over(why) => {
                     let last = tries.failures.last();
                     let other = last.and_then(|failure| {
@@ -347,7 +347,7 @@ impl Inner {
                         })
                     });
                     let Some(other) = other else {
-                        return Err(tries.over(why));
+                        return Err(tries.into_fault(why));
                     };
                     tracing::warn!(
                         provider = %self.name,
@@ -366,7 +366,7 @@ impl Inner {
     fn gate(&self, headers: &HeaderMap, request: &ModelRequest) -> Arc<Gate> {
         let secrets = headers.values().filter(|value| value.is_sensitive());
         let key = KeyHash::of(secrets.map(HeaderValue::as_bytes));
-        let stands_in = request.stands_in.then_some(request.model.as_str());
+        let stands_in = request.is_fallback.then_some(request.model.as_str());
         self.record.gate(key, stands_in)
     }
 
@@ -402,7 +402,7 @@ enum Next {
     /// Retry after this pause.
     Again(Duration),
     /// Retry as soon as the breaker allows it.
-    Held,
+    WhenAllowed,
     /// Fail the call; the run may wait for the provider.
     Pause,
     /// Fail the call; the text adds a reason beyond the failure itself.
@@ -410,7 +410,7 @@ enum Next {
 }
 
 /// The attempts of one call.
-struct Tries<'a> {
+struct Attempts<'a> {
     of: &'a Inner,
     begun: Duration,
     pauses: ExponentialBackoff,
@@ -420,7 +420,7 @@ struct Tries<'a> {
     held: Duration,
 }
 
-impl<'a> Tries<'a> {
+impl<'a> Attempts<'a> {
     fn new(of: &'a Inner) -> Self {
         let pauses = ExponentialBuilder::default()
             .with_min_delay(of.retry_wait)
@@ -430,7 +430,7 @@ impl<'a> Tries<'a> {
             // Up to one more pause, so that many calls that failed together do not retry together.
             .with_jitter()
             .build();
-        Tries {
+        Attempts {
             of,
             begun: of.clock.monotonic(),
             pauses,
@@ -465,7 +465,7 @@ impl<'a> Tries<'a> {
                 self.of.name,
                 humantime::format_duration(self.of.max_wait)
             ))),
-            Some(_) if waits && asked <= SHORT => Next::Held,
+            Some(_) if waits && asked <= MAX_BUSY_WAIT => Next::WhenAllowed,
             _ if waits => Next::Pause,
             Some(pause) => Next::Again(pause),
             None => Next::Over(None),
@@ -474,12 +474,16 @@ impl<'a> Tries<'a> {
 
     /// Waits while the breaker is open, as long as the wait is short. Failures of other runs'
     /// requests meanwhile count as attempts of this call.
-    async fn hold(&mut self, gate: &Gate, waiting: Waiting) -> Result<(), ProviderFault> {
+    async fn wait_for_breaker(
+        &mut self,
+        gate: &Gate,
+        waiting: Waiting,
+    ) -> Result<(), ProviderFault> {
         let seen = *self.seen.get_or_insert(waiting.failures);
-        if waiting.busy && (waiting.left > SHORT || self.held >= SHORT_IN_ALL) {
+        if waiting.busy && (waiting.remaining > MAX_BUSY_WAIT || self.held >= MAX_BUSY_WAIT_TOTAL) {
             let fault = match self.failures.is_empty() {
                 true => ProviderFault::new(waiting.reason),
-                false => self.over(None),
+                false => self.into_fault(None),
             };
             return Err(fault.waits(self.wait(waiting.until)));
         }
@@ -495,7 +499,7 @@ impl<'a> Tries<'a> {
             }
         }
         let before = self.of.clock.monotonic();
-        gate.wait(waiting.left.min(LONGEST_PAUSE)).await;
+        gate.wait(waiting.remaining.min(LONGEST_PAUSE)).await;
         self.held += self.of.clock.monotonic().saturating_sub(before);
         Ok(())
     }
@@ -504,19 +508,19 @@ impl<'a> Tries<'a> {
         Wait {
             provider: self.of.name.clone(),
             until,
-            most: self.of.max_wait,
+            max_total: self.of.max_wait,
         }
     }
 
     /// The fault for the user, from all failures of this call.
-    fn over(&self, why: Option<String>) -> ProviderFault {
+    fn into_fault(&self, why: Option<String>) -> ProviderFault {
         let took = self.of.clock.monotonic().saturating_sub(self.begun);
-        told(&self.failures, why, took)
+        combined_fault(&self.failures, why, took)
     }
 }
 
 /// The fault for the user: the last failure, the number of attempts, and the earlier failures.
-fn told(failures: &[Failure], why: Option<String>, took: Duration) -> ProviderFault {
+fn combined_fault(failures: &[Failure], why: Option<String>, took: Duration) -> ProviderFault {
     let last = failures
         .last()
         .expect("a call gives up only after a failure");
@@ -579,7 +583,7 @@ impl Provider for Remote {
         self.0.kind.as_str()
     }
 
-    fn health(&self) -> Option<Seen> {
+    fn health(&self) -> Option<HealthReport> {
         self.0.record.seen()
     }
 

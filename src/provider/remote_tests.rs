@@ -79,13 +79,13 @@ fn g11_1_a_failure_says_what_was_tried() {
         Failure::passing("HTTP 503: busy"),
         Failure::passing("HTTP 503: busy"),
     ];
-    let fault = told(&failures, None, Duration::from_millis(2100));
+    let fault = combined_fault(&failures, None, Duration::from_millis(2100));
     assert_eq!(
         fault.message,
         "HTTP 503: busy; tried 3 times in 2.1 s, before that: HTTP 429: slow down"
     );
     assert!(fault.switches);
-    let fault = told(
+    let fault = combined_fault(
         &[Failure::lasting("provider_request", "HTTP 400")],
         None,
         Duration::ZERO,
@@ -170,8 +170,8 @@ fn asking(seconds: u64) -> Failure {
 #[test]
 fn g11_2_a_long_wait_pauses_the_run_and_an_endless_one_ends_it() {
     let remote = tries_of(ProviderTable::default());
-    let mut tries = Tries::new(&remote.0);
-    assert!(matches!(tries.after(asking(0), "m"), Next::Held));
+    let mut tries = Attempts::new(&remote.0);
+    assert!(matches!(tries.after(asking(0), "m"), Next::WhenAllowed));
     assert!(matches!(tries.after(asking(7), "m"), Next::Pause));
     let Next::Over(Some(why)) = tries.after(asking(86_400), "m") else {
         panic!("it waits for a day");
@@ -188,7 +188,7 @@ fn a_provider_that_is_never_waited_for_has_its_tries_and_no_more() {
         retries: 1,
         ..ProviderTable::default()
     });
-    let mut tries = Tries::new(&remote.0);
+    let mut tries = Attempts::new(&remote.0);
     assert!(matches!(tries.after(asking(7), "m"), Next::Again(_)));
     assert!(matches!(tries.after(asking(7), "m"), Next::Over(None)));
 }

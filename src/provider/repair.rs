@@ -7,7 +7,7 @@ use super::failure::{Failure, Remedy};
 use super::history::Form;
 use super::http::NO_CONNECTION;
 use super::{ModelAnswer, ModelRequest};
-use crate::kernel::message::{Block, Note, Role};
+use crate::kernel::message::{AnswerFinding, Block, Role};
 
 /// The repair of one call's conversation; each other form is tried at most once.
 #[derive(Debug, Default)]
@@ -65,7 +65,7 @@ impl Repair {
                     "the provider refused its earlier answers as text and tool calls ({refusal}); they were \
                      sent again in the provider's own form"
                 ),
-                Note::Own { provider },
+                AnswerFinding::Own { provider },
             ),
             Form::Plain | Form::Noted => (
                 format!(
@@ -73,7 +73,7 @@ impl Repair {
                      form ({refusal}); it was sent again as text and tool calls only, \
                      without thinking"
                 ),
-                Note::Plain { provider },
+                AnswerFinding::Plain { provider },
             ),
         };
         answer.warnings.push(told);
@@ -176,7 +176,7 @@ mod tests {
         let next = repair.next(&refused, &asked, b"plain", body);
         assert_eq!(next.as_deref(), Some("own"));
         repair.mark(&mut answer, "p");
-        let own = Note::Own {
+        let own = AnswerFinding::Own {
             provider: "p".to_owned(),
         };
         assert_eq!(answer.blocks, [Block::Note { note: own }]);

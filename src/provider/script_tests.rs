@@ -2,7 +2,7 @@
 
 use super::super::testing::{announce, assistant, request, user};
 use super::*;
-use crate::contract::runner::Nobody;
+use crate::contract::runner::DiscardSink;
 
 fn script(folder: &Path, text: Value) -> Script {
     let path = folder.join("script.json");
@@ -23,8 +23,11 @@ async fn the_transcript_alone_decides_which_answer_comes() {
         {"match": "*", "answers": [{"text": "any"}]},
     ]});
     let script = script(folder.path(), rules);
-    let ask =
-        async |messages: Vec<Message>| script.complete(request(messages), Arc::new(Nobody)).await;
+    let ask = async |messages: Vec<Message>| {
+        script
+            .complete(request(messages), Arc::new(DiscardSink))
+            .await
+    };
 
     let first = vec![user(1, "do alpha")];
     for _ in 0..2 {
@@ -55,7 +58,7 @@ async fn an_empty_answer_leads_to_the_next_one() {
     let mut asked = request(vec![user(1, "x")]);
     assert!(
         script
-            .complete(asked.clone(), Arc::new(Nobody))
+            .complete(asked.clone(), Arc::new(DiscardSink))
             .await
             .unwrap()
             .blocks
@@ -63,7 +66,7 @@ async fn an_empty_answer_leads_to_the_next_one() {
     );
     asked.empty_answers = 1;
     assert_eq!(
-        said(&script.complete(asked, Arc::new(Nobody)).await.unwrap()),
+        said(&script.complete(asked, Arc::new(DiscardSink)).await.unwrap()),
         "late"
     );
 }
@@ -75,7 +78,7 @@ async fn a_held_answer_is_logged_first_and_comes_when_its_file_does() {
         {"match": "*", "answers": [{"text": "go", "hold": "gate", "calls": [{"tool": "grep"}]}]},
     ]});
     let script = script(folder.path(), rules);
-    let mut call = script.complete(request(vec![user(7, "x")]), Arc::new(Nobody));
+    let mut call = script.complete(request(vec![user(7, "x")]), Arc::new(DiscardSink));
     assert!(futures_util::poll!(&mut call).is_pending());
     let log = std::fs::read_to_string(folder.path().join("log")).unwrap();
     assert_eq!(log, "{\"match\":\"*\",\"index\":0,\"seq\":7}\n");
@@ -94,11 +97,12 @@ async fn faults_and_panics_come_as_ordered() {
     ]});
     let script = script(folder.path(), rules);
     let fault = script
-        .complete(request(vec![user(1, "fail")]), Arc::new(Nobody))
+        .complete(request(vec![user(1, "fail")]), Arc::new(DiscardSink))
         .await
         .unwrap_err();
     assert_eq!(fault.message, "out of service");
-    let call = tokio::spawn(script.complete(request(vec![user(1, "panic")]), Arc::new(Nobody)));
+    let call =
+        tokio::spawn(script.complete(request(vec![user(1, "panic")]), Arc::new(DiscardSink)));
     assert!(call.await.unwrap_err().is_panic());
 }
 

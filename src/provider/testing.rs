@@ -101,6 +101,6 @@ pub(super) fn request(messages: Vec<Message>) -> ModelRequest {
         max_tokens: None,
         limit: std::time::Duration::from_secs(10),
         window: 0,
-        stands_in: false,
+        is_fallback: false,
     }
 }

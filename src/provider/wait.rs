@@ -40,7 +40,7 @@ const ALLOWANCES: [(&str, &str); 10] = [
 ];
 
 /// The wait requested by `retry-after-ms`, or by `Retry-After` in seconds or as a date.
-pub(super) fn asked(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
+pub(super) fn requested(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     let number = |name: &str| text(headers, name)?.parse::<f64>().ok();
     let ms = number("retry-after-ms").and_then(|ms| Duration::try_from_secs_f64(ms / 1000.0).ok());
     if ms.is_some() {

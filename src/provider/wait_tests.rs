@@ -36,7 +36,7 @@ fn g11_2_the_wait_asked_for_is_read_in_every_form() {
         (vec![("retry-after", "-3")], None),
         (vec![], None),
     ] {
-        let found = asked(&headers(&pairs), now);
+        let found = requested(&headers(&pairs), now);
         assert_eq!(found, expected.map(Duration::from_millis), "{pairs:?}");
     }
 }

@@ -38,9 +38,9 @@ pub(super) async fn admit(
     };
     let runner = &inner.runner;
     let consent = match runner.admit(Arc::clone(view), Arc::clone(step)).await {
-        Admission::Goes => return complete(inner, view, step).await,
+        Admission::Allowed => return complete(inner, view, step).await,
         Admission::Refused(text) => return Ok(refused(text)),
-        Admission::Asks(consent) => consent,
+        Admission::NeedsApproval(consent) => consent,
     };
     let redactor = &view.environment.redactor;
     let consent = Consent {
@@ -87,7 +87,7 @@ async fn complete(
     view: &Arc<RunView>,
     step: &Arc<Step>,
 ) -> Result<Option<StepOutcome>, Fault> {
-    if view.environment.lacks.is_empty() {
+    if view.environment.missing.is_empty() {
         return Ok(None);
     }
     reach("drive.lacking");

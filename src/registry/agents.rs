@@ -391,7 +391,7 @@ async fn reload_alone(
             built_in: built_in.clone(),
             reason: reason.as_str().to_owned(),
         };
-        inner.store.submit_patiently(command).await?;
+        inner.store.submit_waiting(command).await?;
     }
     Ok(())
 }

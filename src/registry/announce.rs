@@ -12,7 +12,7 @@ use crate::contract::catalog::{AgentMode, Overrides, Pinned, Resolved};
 use crate::contract::skills::SkillPin;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{RunId, SessionId};
-use crate::kernel::overlay::{OfAgent, Overlay};
+use crate::kernel::overlay::{AgentEnv, Overlay};
 use crate::kernel::session::{Owner, Session};
 use crate::store::command::NewRun;
 use crate::store::tx::DbError;
@@ -47,7 +47,7 @@ impl Announcer {
         self.under_way.insert(session, false);
         let inner = Arc::clone(&self.inner);
         self.tasks.spawn(async move {
-            let delivered = match tell(&inner, session).await {
+            let delivered = match deliver_to(&inner, session).await {
                 Ok(()) => true,
                 Err(fault) => {
                     tracing::error!(%session, %fault, "announces were not delivered; they are kept and will be retried");
@@ -76,7 +76,7 @@ impl Announcer {
 }
 
 /// Submits one delivery, with a prepared wake run if an agent owns the session.
-async fn tell(inner: &Arc<Inner>, session: SessionId) -> Result<(), Fault> {
+async fn deliver_to(inner: &Arc<Inner>, session: SessionId) -> Result<(), Fault> {
     let target = inner.store.read_now(|tx| sessions::by_id(tx, session))?;
     let (wake, unable) = match target {
         Some(target) if target.owner == Owner::Agent => match wake_run(inner, &target).await {
@@ -93,7 +93,7 @@ async fn tell(inner: &Arc<Inner>, session: SessionId) -> Result<(), Fault> {
         wake,
         unable,
     };
-    inner.store.submit_patiently(command).await.map(|_| ())
+    inner.store.submit_waiting(command).await.map(|_| ())
 }
 
 /// Prepares a run that shows the session's agent the announces in its transcript.
@@ -153,7 +153,7 @@ fn as_pinned_before(inner: &Inner, session: SessionId) -> Result<Option<Resolved
             return Ok(None);
         };
         let skills = match run.pins.skills {
-            Some(before) => pinned(&before.hash)?.map(|body| SkillPin::AsBefore(before, body)),
+            Some(before) => pinned(&before.hash)?.map(|body| SkillPin::Reused(before, body)),
             None => None,
         };
         Ok(Some(Resolved {
@@ -172,7 +172,7 @@ fn as_pinned_before(inner: &Inner, session: SessionId) -> Result<Option<Resolved
             tools,
             skill_names: None,
             skills,
-            env: OfAgent::default(),
+            env: AgentEnv::default(),
             overlay: Overlay::default(),
         }))
     })

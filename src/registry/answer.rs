@@ -8,10 +8,10 @@ use crate::kernel::delegation::ChildCall;
 use crate::kernel::ids::{AgentId, AnnounceId, MessageId, RunId, SessionKey};
 use crate::kernel::question::{Asker, Question};
 use crate::kernel::run::{Outcome, Run, RunError, Usage};
-use crate::kernel::said::Passed;
 use crate::kernel::session::Session;
 use crate::kernel::step::Step;
 use crate::kernel::stop::Stop;
+use crate::kernel::stored_content::StoredMessage;
 use crate::kernel::time::Timestamp;
 use crate::store::read::{Activity, ShownSession};
 
@@ -132,7 +132,7 @@ pub struct RunDetail {
     /// Progress of the announce of its end.
     pub announce: AnnounceState,
     /// Why a queued run gets no slot: its lane is closed by a setting.
-    pub held_up: Option<String>,
+    pub queue_blocked: Option<String>,
     /// Its open questions to the user.
     pub questions: Vec<Question>,
     /// Its open approvals.
@@ -142,11 +142,11 @@ pub struct RunDetail {
     /// Steps that need a review: an operator must state whether they happened.
     pub reviews: Vec<Step>,
     /// Missing environment names that the run is paused for, each with the reason.
-    pub lacks: Vec<(String, String)>,
+    pub missing_env: Vec<(String, String)>,
     /// The model step that waits for its provider.
     pub provider_wait: Option<Step>,
     /// Why the announce is undelivered.
-    pub held: Option<String>,
+    pub undelivered_reason: Option<String>,
     /// Running time used so far, in milliseconds.
     pub elapsed_ms: u64,
     /// When its time limit would pass if it kept running from now; for display only.
@@ -170,7 +170,7 @@ pub enum WaitCause {
     /// The awaited runs have ended.
     Ended,
     /// The caller's timeout passed.
-    Window,
+    TimedOut,
     /// The daemon is stopping.
     Draining,
 }
@@ -225,7 +225,7 @@ pub struct InboxEntry {
 #[derive(Clone, Debug)]
 pub struct History {
     /// The messages, oldest first.
-    pub messages: Vec<Passed>,
+    pub messages: Vec<StoredMessage>,
     /// The runs that carry out tool calls of these messages, each with the tool calls it made.
     pub delegated: Vec<(Run, Vec<ChildCall>)>,
     /// True if there are more messages in the requested direction.

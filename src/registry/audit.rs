@@ -28,7 +28,7 @@ impl Registry {
             let entry = Box::new(entry);
             self.inner
                 .store
-                .submit_quietly(Command::Audit { entry, outcome });
+                .submit_detached(Command::Audit { entry, outcome });
         }
         done
     }

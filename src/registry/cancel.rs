@@ -13,7 +13,7 @@ use crate::store::command::{Cancel, Cancelled};
 use crate::store::{Command, Reply, runs};
 
 /// Maximum time that a cancel's answer waits for executors to stop.
-pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const CANCEL_WAIT: Duration = Duration::from_secs(5);
 
 impl Registry {
     /// Ends a run, or all work in a session, with every open descendant. Once this returns the mark
@@ -47,7 +47,7 @@ impl Registry {
         } = done;
         let mut not_ended = Vec::new();
         if !stopping.is_empty() {
-            self.wait(who, stopping.clone(), true, PATIENCE).await?;
+            self.wait(who, stopping.clone(), true, CANCEL_WAIT).await?;
         }
         for id in stopping {
             let row = self.inner.store.read_now(|tx| runs::get(tx, id))?;

@@ -13,7 +13,7 @@ use crate::kernel::fault::Fault;
 use crate::kernel::ids::{RunId, SessionId};
 use crate::kernel::run::{Run, RunState};
 use crate::kernel::time::Timestamp;
-use crate::store::{Ticket, Window, outbox, read, runs, sends, steps};
+use crate::store::{PendingWait, Ticket, outbox, read, runs, sends, steps};
 
 /// Delay between two looks. A run between two states differs for a moment; only a difference in
 /// both looks counts.
@@ -31,11 +31,11 @@ pub(super) struct Suspects {
     /// Paused runs with their sessions and depths.
     pub paused: Vec<(RunId, SessionId, u32)>,
     /// Pending waits with a deadline.
-    pub windows: Vec<(Window, Timestamp)>,
+    pub windows: Vec<(PendingWait, Timestamp)>,
     /// Ended turns that answered another session and whose follow-up is still pending.
     pub due: Vec<RunId>,
     /// Sessions with undelivered announces.
-    pub untold: Vec<SessionId>,
+    pub undelivered: Vec<SessionId>,
 }
 
 /// Reads the open rows twice and reports the unchanged ones to the service loop.
@@ -64,9 +64,9 @@ pub(super) fn look(inner: Arc<Inner>, tasks: &TaskTracker) {
 struct Rows {
     live: Vec<Run>,
     in_turn: HashSet<RunId>,
-    windows: Vec<(Window, Timestamp)>,
+    windows: Vec<(PendingWait, Timestamp)>,
     due: Vec<RunId>,
-    untold: Vec<SessionId>,
+    undelivered: Vec<SessionId>,
 }
 
 async fn rows(inner: &Arc<Inner>) -> Result<Rows, Fault> {
@@ -76,9 +76,9 @@ async fn rows(inner: &Arc<Inner>) -> Result<Rows, Fault> {
             Ok(Rows {
                 live: runs::live(tx)?,
                 in_turn: steps::in_turn(tx)?.into_iter().collect(),
-                windows: read::windows(tx)?,
+                windows: read::wait_deadlines(tx)?,
                 due: sends::due(tx)?,
-                untold: outbox::pending_targets(tx)?,
+                undelivered: outbox::pending_targets(tx)?,
             })
         })
         .await
@@ -98,21 +98,21 @@ fn still(inner: &Inner, first: &Rows, second: Rows) -> Suspects {
                 suspects.queued.push((run.id, Ticket::of(run, in_turn)));
             }
             RunState::Running => suspects.running.push(run.id),
-            RunState::Settling => suspects.settling.push((run.id, run.left_at(steady))),
+            RunState::Settling => suspects.settling.push((run.id, run.remaining_at(steady))),
             RunState::Paused(_) => {
                 suspects.paused.push((run.id, run.session, run.depth));
                 if run.counting_since.is_some() {
-                    suspects.settling.push((run.id, run.left_at(steady)));
+                    suspects.settling.push((run.id, run.remaining_at(steady)));
                 }
             }
             RunState::Ended(_) => {}
         }
     }
-    let stood = |window: &(Window, Timestamp)| first.windows.contains(window);
+    let stood = |window: &(PendingWait, Timestamp)| first.windows.contains(window);
     suspects.windows = second.windows.into_iter().filter(stood).collect();
     let stood = |run: &RunId| first.due.contains(run);
     suspects.due = second.due.into_iter().filter(stood).collect();
-    let stood = |session: &SessionId| first.untold.contains(session);
-    suspects.untold = second.untold.into_iter().filter(stood).collect();
+    let stood = |session: &SessionId| first.undelivered.contains(session);
+    suspects.undelivered = second.undelivered.into_iter().filter(stood).collect();
     suspects
 }

@@ -31,7 +31,7 @@ pub(super) async fn set_aside(store: &Store) {
     for row in store.noticed().take() {
         let command = Command::Quarantine { row: row.clone() };
         loop {
-            match store.submit_patiently(command.clone()).await {
+            match store.submit_waiting(command.clone()).await {
                 Ok(_) => break,
                 Err(fault) if matches!(fault.kind, Kind::Unavailable | Kind::Busy) => {
                     tracing::warn!(%fault, "could not quarantine a damaged row yet; will retry");

@@ -9,16 +9,16 @@ use super::send::{Outgoing, accepted_json, run_id, step_key};
 use super::{Principal, Registry};
 use crate::contract::BoxFuture;
 use crate::contract::delegate::{
-    Delegate, DelegateAsk, Named, PinnedText, QuestionAsk, RecallAsk, SendAsk, Site, SpawnAsk,
-    Told, WaitAsk,
+    Delegate, DelegateArgs, Named, PinnedText, QuestionArgs, RecallArgs, SendArgs, Site, SpawnArgs,
+    ToolReply, WaitArgs,
 };
 use crate::contract::skills::SkillSet;
 use crate::kernel::fault::{Fault, Kind};
-use crate::kernel::policy::{Kinship, Right, Target, Who};
+use crate::kernel::policy::{Relation, Right, Target, Who};
 use crate::kernel::run::Run;
 use crate::kernel::session::Session;
 use crate::kernel::waiting;
-use crate::store::command::{Ask, KeepOutput, Sender, StepRef, WaitFor, kinship};
+use crate::store::command::{Ask, KeepOutput, Sender, StepRef, WaitFor, relation};
 use crate::store::{Command, outbox, runs, sends, sessions};
 
 /// The run that calls, with its session and its principal, as stored.
@@ -51,33 +51,35 @@ impl Registry {
         })
     }
 
-    async fn send_by(&self, site: Site, ask: SendAsk) -> Result<Told, Fault> {
+    async fn send_by(&self, site: Site, ask: SendArgs) -> Result<ToolReply, Fault> {
         let caller = self.caller(site)?;
         let target = self.named(&caller.who, ask.to.key.as_deref(), ask.to.label.as_deref())?;
         let outgoing = Outgoing {
             who: caller.who,
             message: ask.message,
             from: Sender::Step(step_ref(site)),
-            window_ms: ask.window_ms,
+            window_ms: ask.timeout_ms,
             run_timeout_ms: None,
             meta: None,
             key: Some(step_key(site.id)),
         };
-        let accepted = self.say(&target, outgoing).await?;
+        let accepted = self.submit_message(&target, outgoing).await?;
         if accepted.message.is_some() {
-            return Ok(Told::Now(waiting::left_with_client(&accepted.session)));
+            return Ok(ToolReply::Now(waiting::delivered_to_client(
+                &accepted.session,
+            )));
         }
-        if ask.window_ms > 0 {
-            return Ok(Told::Waits);
+        if ask.timeout_ms > 0 {
+            return Ok(ToolReply::Pending);
         }
         let mut told = accepted_json(&accepted);
         told["delivered"] = false.into();
         told["replied"] = false.into();
         told["note"] = "You will get the reply as a message in this session. Do not poll.".into();
-        Ok(Told::Now(told))
+        Ok(ToolReply::Now(told))
     }
 
-    async fn wait_by(&self, site: Site, ask: WaitAsk) -> Result<Told, Fault> {
+    async fn wait_by(&self, site: Site, ask: WaitArgs) -> Result<ToolReply, Fault> {
         let caller = self.caller(site)?;
         let mut wanted = Vec::with_capacity(ask.runs.len());
         for text in &ask.runs {
@@ -93,30 +95,30 @@ impl Registry {
         }
         if wanted.is_empty() {
             let text = waiting::children(&[], true);
-            return Ok(Told::Now(
+            return Ok(ToolReply::Now(
                 serde_json::from_str(&text).map_err(Fault::internal)?,
             ));
         }
-        let until = self.inner.clock.now().plus_ms(ask.window_ms);
+        let until = self.inner.clock.now().plus_ms(ask.timeout_ms);
         let command = Command::WaitFor(WaitFor {
             by: step_ref(site),
             runs: wanted,
             any: ask.any,
             until,
         });
-        self.inner.store.submit_patiently(command).await?;
-        Ok(Told::Waits)
+        self.inner.store.submit_waiting(command).await?;
+        Ok(ToolReply::Pending)
     }
 
-    async fn ask_by(&self, site: Site, ask: QuestionAsk) -> Result<Told, Fault> {
+    async fn ask_by(&self, site: Site, ask: QuestionArgs) -> Result<ToolReply, Fault> {
         let command = Command::Ask(Box::new(Ask {
             by: step_ref(site),
             text: ask.text,
             choices: ask.choices,
-            window_ms: ask.window_ms,
+            window_ms: ask.timeout_ms,
         }));
-        self.inner.store.submit_patiently(command).await?;
-        Ok(Told::Waits)
+        self.inner.store.submit_waiting(command).await?;
+        Ok(ToolReply::Pending)
     }
 
     async fn cancel_by(
@@ -124,34 +126,34 @@ impl Registry {
         site: Site,
         run: String,
         reason: Option<String>,
-    ) -> Result<Told, Fault> {
+    ) -> Result<ToolReply, Fault> {
         let caller = self.caller(site)?;
         let id = run_id(&run)?;
-        let mut stands = Ok(Kinship::Other);
+        let mut stands = Ok(Relation::Other);
         let found = self.inner.store.read_now(|tx| {
             let Some(run) = runs::get(tx, id)? else {
                 return Ok(false);
             };
             if let Some(session) = sessions::by_id(tx, run.session)? {
-                stands = kinship(tx, caller.session.id, &session);
+                stands = relation(tx, caller.session.id, &session);
             }
             Ok(run.org == caller.who.org)
         })?;
-        if !found || stands? != Kinship::Below {
+        if !found || stands? != Relation::Descendant {
             return Err(Fault::not_found("descendant run", id)
                 .hint("session_status lists the runs that this session has spawned"));
         }
         let done = self
             .cancel(&caller.who, CancelTarget::Run(id), reason)
             .await?;
-        Ok(Told::Now(json!({
+        Ok(ToolReply::Now(json!({
             "cancelled": done.cancelled,
             "alreadyEnded": done.already_ended,
             "notEnded": done.not_ended,
         })))
     }
 
-    fn awaited_by(&self, site: Site) -> Result<Told, Fault> {
+    fn awaited_by(&self, site: Site) -> Result<ToolReply, Fault> {
         let caller = self.caller(site)?;
         let session = caller.session.id;
         let (open, replies, waiting) = self.inner.store.read_now(|tx| {
@@ -169,7 +171,7 @@ impl Registry {
             )
             .hint("Continue, or end with your answer."));
         }
-        Ok(Told::Now(json!({
+        Ok(ToolReply::Now(json!({
             "yielded": true,
             "openRuns": open,
             "note": "Your turn ends here. Their results will start your next turn.",
@@ -183,9 +185,9 @@ impl Registry {
         right: Right,
         session: &Session,
     ) -> Result<(), Fault> {
-        let mut stands = Ok(crate::kernel::policy::Kinship::Other);
+        let mut stands = Ok(crate::kernel::policy::Relation::Other);
         self.inner.store.read_now(|tx| {
-            stands = kinship(tx, caller.session.id, session);
+            stands = relation(tx, caller.session.id, session);
             Ok(())
         })?;
         // A called run works in its caller's session, so the run's own agent counts here.
@@ -196,7 +198,7 @@ impl Registry {
         let target = Target {
             key: &session.key,
             agent: &session.agent,
-            kinship: stands?,
+            relation: stands?,
         };
         self.inner.options().policy.may(right, who, target)
     }
@@ -229,27 +231,31 @@ pub(super) fn step_ref(site: Site) -> StepRef {
 }
 
 impl Delegate for Registry {
-    fn spawn(&self, site: Site, ask: SpawnAsk) -> BoxFuture<'static, Result<Told, Fault>> {
+    fn spawn(&self, site: Site, ask: SpawnArgs) -> BoxFuture<'static, Result<ToolReply, Fault>> {
         let registry = self.clone();
         Box::pin(async move { registry.spawn_by(site, ask).await })
     }
 
-    fn delegate(&self, site: Site, ask: DelegateAsk) -> BoxFuture<'static, Result<Told, Fault>> {
+    fn delegate(
+        &self,
+        site: Site,
+        ask: DelegateArgs,
+    ) -> BoxFuture<'static, Result<ToolReply, Fault>> {
         let registry = self.clone();
         Box::pin(async move { registry.delegate_by(site, ask).await })
     }
 
-    fn send(&self, site: Site, ask: SendAsk) -> BoxFuture<'static, Result<Told, Fault>> {
+    fn send(&self, site: Site, ask: SendArgs) -> BoxFuture<'static, Result<ToolReply, Fault>> {
         let registry = self.clone();
         Box::pin(async move { registry.send_by(site, ask).await })
     }
 
-    fn wait(&self, site: Site, ask: WaitAsk) -> BoxFuture<'static, Result<Told, Fault>> {
+    fn wait(&self, site: Site, ask: WaitArgs) -> BoxFuture<'static, Result<ToolReply, Fault>> {
         let registry = self.clone();
         Box::pin(async move { registry.wait_by(site, ask).await })
     }
 
-    fn ask(&self, site: Site, ask: QuestionAsk) -> BoxFuture<'static, Result<Told, Fault>> {
+    fn ask(&self, site: Site, ask: QuestionArgs) -> BoxFuture<'static, Result<ToolReply, Fault>> {
         let registry = self.clone();
         Box::pin(async move { registry.ask_by(site, ask).await })
     }
@@ -259,17 +265,17 @@ impl Delegate for Registry {
         site: Site,
         run: String,
         reason: Option<String>,
-    ) -> BoxFuture<'static, Result<Told, Fault>> {
+    ) -> BoxFuture<'static, Result<ToolReply, Fault>> {
         let registry = self.clone();
         Box::pin(async move { registry.cancel_by(site, run, reason).await })
     }
 
-    fn awaits(&self, site: Site) -> BoxFuture<'static, Result<Told, Fault>> {
+    fn awaits(&self, site: Site) -> BoxFuture<'static, Result<ToolReply, Fault>> {
         let registry = self.clone();
         Box::pin(async move { registry.awaited_by(site) })
     }
 
-    fn sessions(&self, site: Site) -> BoxFuture<'static, Result<Told, Fault>> {
+    fn sessions(&self, site: Site) -> BoxFuture<'static, Result<ToolReply, Fault>> {
         let registry = self.clone();
         Box::pin(async move { registry.sessions_of(site) })
     }
@@ -279,12 +285,12 @@ impl Delegate for Registry {
         site: Site,
         of: Named,
         limit: u32,
-    ) -> BoxFuture<'static, Result<Told, Fault>> {
+    ) -> BoxFuture<'static, Result<ToolReply, Fault>> {
         let registry = self.clone();
         Box::pin(async move { registry.history_of(site, of, limit) })
     }
 
-    fn status(&self, site: Site, of: Named) -> BoxFuture<'static, Result<Told, Fault>> {
+    fn status(&self, site: Site, of: Named) -> BoxFuture<'static, Result<ToolReply, Fault>> {
         let registry = self.clone();
         Box::pin(async move { registry.status_of(site, of) })
     }
@@ -294,7 +300,7 @@ impl Delegate for Registry {
         Box::pin(async move {
             let by = step_ref(site);
             let command = Command::KeepOutput(Box::new(KeepOutput { by, text }));
-            registry.inner.store.submit_patiently(command).await?;
+            registry.inner.store.submit_waiting(command).await?;
             Ok(())
         })
     }
@@ -305,12 +311,12 @@ impl Delegate for Registry {
         tool_call: String,
         offset: u64,
         most: usize,
-    ) -> BoxFuture<'static, Result<Told, Fault>> {
+    ) -> BoxFuture<'static, Result<ToolReply, Fault>> {
         let registry = self.clone();
         Box::pin(async move {
             let session = registry.caller(site)?.session.id;
             let part = registry.output_in(session, &tool_call, offset, most)?;
-            Ok(Told::Now(in_words(part, &tool_call).into()))
+            Ok(ToolReply::Now(in_words(part, &tool_call).into()))
         })
     }
 
@@ -324,17 +330,17 @@ impl Delegate for Registry {
         Box::pin(async move { registry.pinned_skill(site, &name) })
     }
 
-    fn remember(&self, site: Site, text: String) -> BoxFuture<'static, Result<Told, Fault>> {
+    fn remember(&self, site: Site, text: String) -> BoxFuture<'static, Result<ToolReply, Fault>> {
         let registry = self.clone();
         Box::pin(async move { registry.remember_by(site, text).await })
     }
 
-    fn recall(&self, site: Site, ask: RecallAsk) -> BoxFuture<'static, Result<Told, Fault>> {
+    fn recall(&self, site: Site, ask: RecallArgs) -> BoxFuture<'static, Result<ToolReply, Fault>> {
         let registry = self.clone();
         Box::pin(async move { registry.recall_by(site, &ask) })
     }
 
-    fn agents(&self, site: Site) -> BoxFuture<'static, Result<Told, Fault>> {
+    fn agents(&self, site: Site) -> BoxFuture<'static, Result<ToolReply, Fault>> {
         let registry = self.clone();
         Box::pin(async move { registry.agents_of(site).await })
     }

@@ -77,17 +77,17 @@ fn ends(then: Then) -> bool {
 }
 
 /// The loop's timeout for steps in flight.
-pub(super) struct Patience {
+pub(super) struct DrainTimeout {
     over: std::pin::Pin<Box<Sleep>>,
     hurried: watch::Receiver<bool>,
     /// True once the timeout has passed and the steps in flight were told to stop.
     pub is_over: bool,
 }
 
-impl Patience {
+impl DrainTimeout {
     /// Starts the timeout of `order` now.
     pub fn new(drains: &Drains, order: Order) -> Self {
-        Patience {
+        DrainTimeout {
             over: Box::pin(tokio::time::sleep(order.timeout)),
             hurried: drains.hurried.subscribe(),
             is_over: false,
@@ -95,7 +95,7 @@ impl Patience {
     }
 
     /// Returns once, when the timeout passes or is cut short; otherwise never.
-    pub async fn runs_out(patience: Option<&mut Self>) {
+    pub async fn passed(patience: Option<&mut Self>) {
         match patience {
             Some(patience) if !patience.is_over => {
                 tokio::select! {

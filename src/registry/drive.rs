@@ -3,17 +3,17 @@
 //! the runner is shown, and each command's answer updates it.
 
 mod ahead;
+pub(super) mod arguments;
+mod forward;
 mod outcome;
-mod passing;
-pub(super) mod said;
 
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arguments::MaskedOutcome;
+use forward::Forwarder;
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use passing::Passing;
-use said::Came;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -21,7 +21,7 @@ use super::Inner;
 use super::admit::admit;
 use super::redact::{Redacted, redact};
 use crate::contract::journal::RunView;
-use crate::contract::runner::{Next, Nobody, StepOutcome, TextSink};
+use crate::contract::runner::{DiscardSink, Next, StepOutcome, TextSink};
 use crate::failpoint::reach;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{RunId, StepId};
@@ -29,7 +29,7 @@ use crate::kernel::run::{Run, RunState};
 use crate::kernel::step::{Effect, Step, StepState};
 use crate::store::command::{AwaitProvider, Conclusion, RunAfter, StepRef};
 use crate::store::{Command, Reply, memories, read, runs, steps};
-use crate::telemetry::hidden::{Hidden, hide};
+use crate::telemetry::redaction::{Hidden, hide};
 
 /// How a drive task ended.
 #[derive(Debug)]
@@ -58,8 +58,9 @@ const FULL_DISK_PAUSE: Duration = Duration::from_secs(1);
 /// Delay before a time-out that the store refused is submitted again.
 const TIME_OUT_PAUSE: Duration = Duration::from_millis(200);
 
-type Performing =
-    FuturesUnordered<crate::contract::BoxFuture<'static, (Arc<Step>, Result<Came, Fault>)>>;
+type Performing = FuturesUnordered<
+    crate::contract::BoxFuture<'static, (Arc<Step>, Result<MaskedOutcome, Fault>)>,
+>;
 
 /// Drives `run` from the moment it has a slot until it gives the slot back.
 pub(super) async fn drive(inner: &Arc<Inner>, run: RunId, hold: Hold) -> Ended {
@@ -67,7 +68,7 @@ pub(super) async fn drive(inner: &Arc<Inner>, run: RunId, hold: Hold) -> Ended {
     let transcripts = Arc::clone(&inner.transcripts);
     let loaded = inner
         .store
-        .read_first(move |tx| {
+        .read_for_registry(move |tx| {
             let Some((view, input)) = read::view(tx, run, &pins, &transcripts)? else {
                 return Ok(None);
             };
@@ -125,7 +126,10 @@ async fn refused(
 ) -> Ended {
     match fault.kind {
         Kind::Conflict => {
-            let row = inner.store.read_first(move |tx| runs::get(tx, run)).await;
+            let row = inner
+                .store
+                .read_for_registry(move |tx| runs::get(tx, run))
+                .await;
             let stands = |row: &Run| match row.state {
                 RunState::Queued => ver == Some(row.ver),
                 state => state == RunState::Running,
@@ -195,7 +199,10 @@ impl Drive<'_> {
                 Some(Conclusion::EndTurn(self.turn_end(text, view))),
             ),
             Next::Fail(error) => (Vec::new(), Some(Conclusion::Failed(error))),
-            Next::Cut { error, found } => (Vec::new(), Some(Conclusion::Cut { error, found })),
+            Next::Cut {
+                error,
+                findings: found,
+            } => (Vec::new(), Some(Conclusion::Cut { error, found })),
         };
         let run = self.view.run.id;
         let seen = self.view.last_seq();
@@ -243,7 +250,7 @@ impl Drive<'_> {
                 Some((step, outcome)) = performing.next() => {
                     self.in_flight.remove(&step.id);
                     let after = match outcome {
-                        Ok(Came { outcome: StepOutcome::Waits, .. }) => self.look_again(&step).await,
+                        Ok(MaskedOutcome { outcome: StepOutcome::Waits, .. }) => self.look_again(&step).await,
                         Ok(came) => self.record(&step, came).await,
                         Err(fault) => Err(fault),
                     };
@@ -289,13 +296,15 @@ impl Drive<'_> {
     /// Begins the steps that waited for an approval or for environment values and may start now.
     async fn take_up_released(&mut self, performing: &mut Performing) -> Result<(), Fault> {
         let id = self.view.run.id;
-        if !self.view.environment.lacks.is_empty() {
+        if !self.view.environment.missing.is_empty() {
             let environment = self.inner.environment_of(&self.view.run).await?;
             self.hidden = hide(&environment.redactor);
             Arc::make_mut(&mut self.view).environment = environment;
         }
         let store = &self.inner.store;
-        let open = store.read_first(move |tx| steps::open(tx, id)).await?;
+        let open = store
+            .read_for_registry(move |tx| steps::open(tx, id))
+            .await?;
         self.perform(performing, open.into_iter().map(Arc::new).collect());
         Ok(())
     }
@@ -311,7 +320,7 @@ impl Drive<'_> {
             performing.push(Box::pin(async move {
                 let redactor = view.environment.redactor.clone();
                 // The effect uses the model's real arguments; the journal stores them masked.
-                let acting = match said::step(&inner, &view, &step).await {
+                let acting = match arguments::step(&inner, &view, &step).await {
                     Ok(Ok(acting)) => acting,
                     Ok(Err(refused)) => return (step, Ok(refused.into())),
                     Err(fault) => return (step, Err(fault)),
@@ -341,7 +350,7 @@ impl Drive<'_> {
                     .then(|| inner.partials.begin(&view.run, &step));
                 let sink = match &coming {
                     Some(coming) => coming.sink(),
-                    None => Arc::new(Nobody),
+                    None => Arc::new(DiscardSink),
                 };
                 let perform = |sink| {
                     let sink = Redacted::over(sink, &redactor);
@@ -355,11 +364,11 @@ impl Drive<'_> {
                         outcome
                     }
                 };
-                let mut outcome = match Passing::of(&inner, &view.run, &step, &sink) {
+                let mut outcome = match Forwarder::of(&inner, &view.run, &step, &sink) {
                     Some(passing) => passing.along(perform(passing.sink())).await,
                     None => perform(sink).await,
                 };
-                let sealed = said::sealed(&inner.seal, &step, &mut outcome, &redactor);
+                let sealed = arguments::sealed(&inner.seal, &step, &mut outcome, &redactor);
                 redact(&mut outcome, &redactor);
                 if let StepOutcome::AwaitsProvider { until, reason } = outcome {
                     reach("drive.pausing");
@@ -375,7 +384,7 @@ impl Drive<'_> {
                     let waits = submit_any(&inner, wait).await;
                     return (step, waits.map(|_| StepOutcome::Waits.into()));
                 }
-                (step, sealed.map(|sealed| Came { outcome, sealed }))
+                (step, sealed.map(|sealed| MaskedOutcome { outcome, sealed }))
             }));
         }
     }
@@ -386,7 +395,7 @@ impl Drive<'_> {
         let read = self
             .inner
             .store
-            .read_first(move |tx| runs::get(tx, id))
+            .read_for_registry(move |tx| runs::get(tx, id))
             .await?;
         let run = read.ok_or_else(|| Fault::not_found("run", id))?;
         Ok(RunAfter {
@@ -417,7 +426,10 @@ impl Drive<'_> {
 
     fn time_left(&self) -> Option<Duration> {
         let steady = self.inner.clock.moment().steady;
-        self.view.run.left_at(steady).map(Duration::from_millis)
+        self.view
+            .run
+            .remaining_at(steady)
+            .map(Duration::from_millis)
     }
 
     /// Handles a stopped executor: the run ends, or continues later if a drain cut it off.
@@ -474,7 +486,7 @@ async fn submit(inner: &Arc<Inner>, command: Command) -> Result<RunAfter, Fault>
 /// not lost; only a drain ends the retries.
 pub(super) async fn submit_any(inner: &Arc<Inner>, command: Command) -> Result<Reply, Fault> {
     loop {
-        match inner.store.submit_patiently(command.clone()).await {
+        match inner.store.submit_waiting(command.clone()).await {
             Err(fault) if matches!(fault.kind, Kind::Unavailable | Kind::Busy) => {
                 tokio::select! {
                     () = tokio::time::sleep(FULL_DISK_PAUSE) => {}

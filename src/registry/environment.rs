@@ -19,10 +19,10 @@ use crate::contract::journal::{RunEnvironment, RunView};
 use crate::contract::skills::{PinnedSkill, SOURCES, SkillPin};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::RunId;
-use crate::kernel::overlay::{self, EnvName, Giver, OfSkill, Overlay, REQUEST};
+use crate::kernel::overlay::{self, EnvName, Giver, Overlay, REQUEST, SkillEnv};
 use crate::kernel::redact::Redactor;
 use crate::kernel::run::Run;
-use crate::kernel::secret::{Given, Secret};
+use crate::kernel::secret::{GivenValue, Secret};
 use crate::kernel::step::Step;
 use crate::store::command::{LackEnvironment, ProvideEnvironment, StepRef};
 use crate::store::environment::{self, NewEnvironment, StoredValue};
@@ -46,16 +46,16 @@ impl Inner {
             }
             _ => &[],
         };
-        let skills: Vec<OfSkill> = pinned
+        let skills: Vec<SkillEnv> = pinned
             .iter()
             .map(|skill| of_skill(skill, &options.skills, &mut resolved.warnings))
             .collect();
         if resolved.env.env.is_empty() && skills.is_empty() {
             return resolved;
         }
-        let mut overlay = overlay::lay(&self.environment.names(), &resolved.env, &skills);
+        let mut overlay = overlay::build_overlay(&self.environment.names(), &resolved.env, &skills);
         for (name, laid) in &overlay.values {
-            if let Given::From(place) = &laid.given
+            if let GivenValue::From(place) = &laid.given
                 && let Err(why) = config::read(place)
             {
                 resolved.warnings.push(format!(
@@ -82,19 +82,19 @@ impl Inner {
         &self,
         run: RunId,
         name: &str,
-        given: &Given,
+        given: &GivenValue,
         secret: bool,
     ) -> Result<StoredValue, Fault> {
         let (reference, sealed) = match given {
-            Given::From(place) => (Some(place.clone()), None),
-            Given::Text(text) => (None, Some(self.seal.close(run, name, text)?)),
+            GivenValue::From(place) => (Some(place.clone()), None),
+            GivenValue::Text(text) => (None, Some(self.seal.close(run, name, text)?)),
         };
         Ok(StoredValue {
             name: name.to_owned(),
             secret,
             reference,
             sealed,
-            lacking: None,
+            missing_reason: None,
         })
     }
 
@@ -124,7 +124,7 @@ impl Inner {
                             secrets.push((name, value));
                         }
                     }
-                    Err(why) => made.lacks.push((name.clone(), why)),
+                    Err(why) => made.missing.push((name.clone(), why)),
                 }
             }
             made.redactor = Redactor::new(secrets.iter().map(|(name, value)| (*name, value)));
@@ -177,7 +177,7 @@ impl Inner {
                 secret: before.is_none_or(|before| before.secret),
                 reference: before.and_then(|before| before.reference.clone()),
                 sealed: None,
-                lacking: None,
+                missing_reason: None,
             });
         }
         Ok(())
@@ -192,7 +192,7 @@ impl Inner {
                 step: step.seq,
                 attempt: step.attempts,
             },
-            lacks: view.environment.lacks.clone(),
+            lacks: view.environment.missing.clone(),
         }));
         match super::drive::submit_any(self, command).await? {
             // The missing values may have been provided since this task read them.
@@ -204,7 +204,7 @@ impl Inner {
     /// Releases the steps that wait for values if none is missing any more. It is called after
     /// every commit that makes a step wait or provides a value, so the later of the two sees both.
     async fn go_on_if_whole(self: &Arc<Self>, run: &Run) -> Result<(), Fault> {
-        if !self.environment_of(run).await?.lacks.is_empty() {
+        if !self.environment_of(run).await?.missing.is_empty() {
             return Ok(());
         }
         let command = Command::ProvideEnvironment(Box::new(ProvideEnvironment {
@@ -213,7 +213,7 @@ impl Inner {
             values: Vec::new(),
             complete: true,
         }));
-        match self.store.submit_patiently(command).await {
+        match self.store.submit_waiting(command).await {
             // On a conflict the run has ended meanwhile.
             Ok(_) => Ok(()),
             Err(fault) if fault.kind == Kind::Conflict => Ok(()),
@@ -228,11 +228,11 @@ fn of_skill(
     skill: &PinnedSkill,
     entries: &BTreeMap<String, SkillEnvironment>,
     warnings: &mut Vec<String>,
-) -> OfSkill {
+) -> SkillEnv {
     let name = &skill.name;
     let entry = skill.key.as_ref().and_then(|key| entries.get(key));
     let entry = entry.or_else(|| entries.get(name));
-    let mut env: BTreeMap<String, Given> = BTreeMap::new();
+    let mut env: BTreeMap<String, GivenValue> = BTreeMap::new();
     if let Some(entry) = entry {
         env.extend(entry.env.clone());
         match (&entry.api_key, &skill.primary_env) {
@@ -246,7 +246,7 @@ fn of_skill(
         }
     }
     env.retain(|variable, given| {
-        let Given::From(place) = given else {
+        let GivenValue::From(place) = given else {
             return true;
         };
         let read = config::read(place);
@@ -257,7 +257,7 @@ fn of_skill(
         read.is_ok()
     });
     let declared = skill.required_env.iter().chain(&skill.primary_env);
-    OfSkill {
+    SkillEnv {
         name: name.clone(),
         rank: SOURCES
             .iter()
@@ -271,9 +271,9 @@ fn of_skill(
 }
 
 /// Refuses references that cannot be read, with the variable's name.
-fn check_readable(env: &BTreeMap<String, Given>) -> Result<(), Fault> {
+fn check_readable(env: &BTreeMap<String, GivenValue>) -> Result<(), Fault> {
     for (name, given) in env {
-        if let Given::From(place) = given
+        if let GivenValue::From(place) = given
             && let Err(why) = config::read(place)
         {
             let message = format!("{name}: {why}. Nothing was done");
@@ -289,7 +289,7 @@ impl Registry {
         &self,
         who: &Principal,
         mut resolved: Resolved,
-        env: BTreeMap<String, Given>,
+        env: BTreeMap<String, GivenValue>,
     ) -> Result<Resolved, Fault> {
         if env.is_empty() {
             return Ok(resolved);
@@ -310,7 +310,7 @@ impl Registry {
         &self,
         who: &Principal,
         id: RunId,
-        env: BTreeMap<String, Given>,
+        env: BTreeMap<String, GivenValue>,
     ) -> Result<RunDetail, Fault> {
         let run = self.run(who, id).await?.run;
         for (name, given) in &env {
@@ -374,7 +374,7 @@ pub(super) fn until_restored(inner: &Arc<Inner>, tasks: &TaskTracker, run: RunId
             tokio::time::sleep(PAUSE).await;
         }
         let command = Command::RestoreEnvironment { run };
-        if let Err(fault) = inner.store.submit_patiently(command).await {
+        if let Err(fault) = inner.store.submit_waiting(command).await {
             tracing::warn!(%run, %fault, "could not record that the environment is restored; will retry");
         }
     });
@@ -385,7 +385,11 @@ pub(super) fn until_restored(inner: &Arc<Inner>, tasks: &TaskTracker, run: RunId
 pub(super) fn look_at_all(inner: &Arc<Inner>, tasks: &TaskTracker) {
     let (inner, all) = (Arc::clone(inner), tasks.clone());
     tasks.spawn(async move {
-        match inner.store.read_first(environment::left_applied).await {
+        match inner
+            .store
+            .read_for_registry(environment::left_applied)
+            .await
+        {
             Ok(runs) => {
                 for run in runs {
                     until_restored(&inner, &all, run);

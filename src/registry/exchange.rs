@@ -40,7 +40,7 @@ async fn go_on(inner: &Arc<Inner>, run: RunId) -> Result<(), Fault> {
         None => None,
     };
     let command = Command::Exchange { run, next };
-    inner.store.submit_patiently(command).await.map(|_| ())
+    inner.store.submit_waiting(command).await.map(|_| ())
 }
 
 /// The run of the next turn; `None` if its agent is gone or forbidden, which ends the exchange.

@@ -2,7 +2,7 @@
 
 use super::announce::wake_run;
 use super::answer::SessionView;
-use super::cancel::PATIENCE;
+use super::cancel::CANCEL_WAIT;
 use super::folder;
 use super::request::PatchRequest;
 use super::spawn::unexpected;
@@ -120,7 +120,7 @@ impl Registry {
         what: &str,
     ) -> Result<(), Fault> {
         let stopping = runs.len();
-        self.wait(who, runs, true, PATIENCE).await?;
+        self.wait(who, runs, true, CANCEL_WAIT).await?;
         let is_left =
             self.inner
                 .store
@@ -172,7 +172,7 @@ impl Registry {
         let (said, session, bundle, is_compaction) = self.inner.store.read_now(|tx| {
             let said = match runs::input(tx, id)? {
                 Some(text) => Some(text),
-                None => messages::said_to(tx, old.session, id)?.map(|message| message.text()),
+                None => messages::input_message(tx, old.session, id)?.map(|message| message.text()),
             };
             // A run that worked in its caller's session has its own permission bundle; the
             // session's bundle does not apply to it.

@@ -8,9 +8,8 @@ mod announce;
 mod answer;
 mod approvals;
 mod audit;
-mod below;
 mod cancel;
-mod care;
+mod children;
 mod compact;
 mod compare;
 mod damage;
@@ -23,8 +22,8 @@ mod exchange;
 mod folder;
 mod gauges;
 mod lanes;
-mod left;
 mod lifecycle;
+mod maintenance;
 mod memory;
 mod options;
 mod outputs;
@@ -36,6 +35,7 @@ mod redact;
 mod request;
 mod restore;
 mod review;
+mod run_cleanup;
 mod send;
 mod service;
 mod shown;
@@ -57,8 +57,8 @@ use tokio::sync::{mpsc, watch};
 pub use agents::{ReloadReason, TrustView};
 pub use answer::*;
 pub use events::{
-    EventFilter, Item, KindPattern, LogEvent, Said, Snapshot, StoredEvent, Subscribe, Subscription,
-    TextEvent,
+    EventFilter, Item, KindPattern, LogEvent, Snapshot, StoredEvent, Subscribe, Subscription,
+    TextEvent, TextUpdate,
 };
 pub use gauges::LaneUse;
 pub use options::{LaneCaps, Options, SkillEnvironment};
@@ -77,7 +77,7 @@ use crate::contract::journal::RunEnvironment;
 use crate::contract::processes::Processes;
 use crate::contract::runner::Runner;
 use crate::contract::skills::Skills;
-use crate::kernel::ages::Ages;
+use crate::kernel::ages::AgeClock;
 use crate::kernel::env::Environment;
 use crate::kernel::ids::BootId;
 use crate::kernel::time::Timestamp;
@@ -128,7 +128,7 @@ struct Inner {
     /// True once every open run is restored.
     is_at_work: AtomicBool,
     /// Clock for age limits; `None` until the restore has read it from the store.
-    ages: std::sync::Mutex<Option<Ages>>,
+    ages: std::sync::Mutex<Option<AgeClock>>,
 }
 
 /// Dependencies of a [`Registry`].

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::sweeps::Retention;
 use crate::kernel::policy::Policy;
 use crate::kernel::run::Lane;
-use crate::kernel::secret::Given;
+use crate::kernel::secret::GivenValue;
 
 /// Maximum number of runs that may hold a slot at once; 0 closes a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +79,7 @@ pub struct Options {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SkillEnvironment {
     /// Values by variable name.
-    pub env: BTreeMap<String, Given>,
+    pub env: BTreeMap<String, GivenValue>,
     /// The value of the variable that the skill declares as its primary one.
-    pub api_key: Option<Given>,
+    pub api_key: Option<GivenValue>,
 }

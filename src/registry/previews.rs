@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::Inner;
 use super::answer::ApprovalView;
-use super::drive::said::{self, Said};
+use super::drive::arguments::{self, CallArguments};
 use crate::contract::preview::{ChangeEffect, FileChange, Preview, Waiting};
 use crate::kernel::approval::ApprovalState;
 use crate::kernel::redact::Redactor;
@@ -71,8 +71,8 @@ async fn add_one(inner: &Arc<Inner>, view: &mut ApprovalView, began: Duration, a
     // A decided call has no pending change: it was made or never will be.
     if view.approval.state == ApprovalState::Open {
         let said = match &step {
-            Some(step) => said::arguments(inner, &run, step).await,
-            None => Ok(Said::AsStored),
+            Some(step) => arguments::arguments(inner, &run, step).await,
+            None => Ok(CallArguments::AsStored),
         };
         match (inner.environment_of(&run).await, said) {
             (Ok(environment), Ok(said)) => {
@@ -80,9 +80,9 @@ async fn add_one(inner: &Arc<Inner>, view: &mut ApprovalView, began: Duration, a
                 // A call whose arguments cannot be decrypted will not be made, so there is no
                 // preview.
                 call.arguments = match said {
-                    Said::AsStored => view.approval.arguments.clone(),
-                    Said::Otherwise(arguments) => arguments,
-                    Said::Lost => Value::Null,
+                    CallArguments::AsStored => view.approval.arguments.clone(),
+                    CallArguments::Otherwise(arguments) => arguments,
+                    CallArguments::Lost => Value::Null,
                 };
             }
             // Without the environment, secrets could not be masked.

@@ -4,13 +4,13 @@
 use super::Registry;
 use super::service::Signal;
 use crate::kernel::fault::Fault;
-use crate::kernel::provider_health::Seen;
+use crate::kernel::provider_health::HealthReport;
 use crate::store::command::GatewayNote;
-use crate::store::{Command, Window, waits};
+use crate::store::{Command, PendingWait, waits};
 
 impl Registry {
     /// Queues an event that a provider became unavailable or available again.
-    pub fn provider_changed(&self, name: &str, seen: Seen) {
+    pub fn provider_changed(&self, name: &str, seen: HealthReport) {
         let note = GatewayNote::Provider {
             name: name.to_owned(),
             seen,
@@ -24,10 +24,8 @@ impl Registry {
     pub async fn providers_configured(&self) -> Result<(), Fault> {
         let store = &self.inner.store;
         for (run, step) in store.read(waits::for_providers).await? {
-            let window = Window::Step(run, step);
-            store
-                .submit_patiently(Command::WindowOver { window })
-                .await?;
+            let window = PendingWait::Step(run, step);
+            store.submit_waiting(Command::WindowOver { window }).await?;
         }
         Ok(())
     }

@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::contract::runner::{StepOutcome, TextSink};
-use crate::kernel::message::{Block, Note};
+use crate::kernel::message::{AnswerFinding, Block};
 use crate::kernel::redact::{Pieces, Redactor};
 use crate::kernel::run::RunError;
 
@@ -30,7 +30,7 @@ pub(super) fn redact(outcome: &mut StepOutcome, redactor: &Redactor) {
         StepOutcome::ToolResult { text, .. } => redactor.in_place(text),
         StepOutcome::Shortened {
             summary,
-            told,
+            report: told,
             remember,
             ..
         } => {
@@ -53,7 +53,7 @@ fn in_block(block: &mut Block, redactor: &Redactor, is_cut: bool) {
         Block::ToolCall { arguments, .. } => redactor.in_value(arguments),
         Block::Native { json, .. } => redactor.in_whole(json),
         Block::Note {
-            note: Note::Refused { reason, .. },
+            note: AnswerFinding::Refused { reason, .. },
         } => redactor.in_whole(reason),
         Block::Note { .. } => {}
     }
@@ -171,7 +171,7 @@ mod tests {
             },
             StepOutcome::Shortened {
                 summary: None,
-                told: text.clone(),
+                report: text.clone(),
                 remember: vec![text],
                 used: None,
             },

@@ -10,7 +10,7 @@ use crate::kernel::budget::Budget;
 use crate::kernel::ids::{RunId, SessionKey};
 use crate::kernel::question::QuestionState;
 use crate::kernel::run::AnnouncePolicy;
-use crate::kernel::secret::Given;
+use crate::kernel::secret::GivenValue;
 use crate::kernel::session::{Cleanup, Owner, SessionMode};
 use crate::kernel::thinking::Thinking;
 use crate::kernel::time::Timestamp;
@@ -80,7 +80,7 @@ pub struct SpawnRequest {
     /// Limits on what the run may use.
     pub budget: Option<Budget>,
     /// Environment values for the run's programs.
-    pub env: BTreeMap<String, Given>,
+    pub env: BTreeMap<String, GivenValue>,
     /// How its end is announced to the requester.
     pub announce: Option<AnnouncePolicy>,
     /// How long its session accepts messages.
@@ -115,7 +115,7 @@ pub struct TurnRequest {
     /// Limits on what the run may use.
     pub budget: Option<Budget>,
     /// Environment values for the run's programs.
-    pub env: BTreeMap<String, Given>,
+    pub env: BTreeMap<String, GivenValue>,
     /// Idempotency key; the same key returns the first answer.
     pub idempotency: Option<Idempotency>,
     /// Client metadata, returned unchanged; at most 4 KiB of JSON.

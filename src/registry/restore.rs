@@ -11,13 +11,13 @@ use futures_util::future::join_all;
 use super::{Inner, Registry};
 use crate::failpoint;
 use crate::kernel::action::EventKind;
-use crate::kernel::ages::{Ages, SETTLES_MS};
+use crate::kernel::ages::{AgeClock, SETTLES_MS};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::RunId;
 use crate::kernel::recover::Loss;
 use crate::kernel::run::{Run, RunState};
 use crate::kernel::time::Timestamp;
-use crate::store::command::{RunAfter, Untold};
+use crate::store::command::{MissedLog, RunAfter};
 use crate::store::{
     Command, Effect, Reply, Store, Ticket, events, outbox, read, runs, sends, steps,
 };
@@ -25,9 +25,9 @@ use crate::store::{
 /// Maximum number of rows restored in one group of commits.
 const AT_ONCE: usize = 256;
 /// Commits within this many milliseconds before a kill may lack their log lines.
-const UNTOLD_MS: i64 = 10_000;
+const MISSED_LOG_MS: i64 = 10_000;
 /// Maximum number of events that are searched for those commits.
-const MOST_UNTOLD: i64 = 4096;
+const MAX_MISSED_LOGS: i64 = 4096;
 /// Delay before a write that failed on a full disk is retried.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
@@ -79,8 +79,8 @@ impl Registry {
         inner.to_restore.store(open.len() as u64, Ordering::Relaxed);
         let max_age_ms = inner.options().max_age_ms;
         let now = inner.clock.moment_with_sleep();
-        let settles_ms = failpoint::given("clock.settles").unwrap_or(SETTLES_MS);
-        let ages = Ages::new(sight, now, max_age_ms, settles_ms);
+        let settles_ms = failpoint::substituted("clock.settles").unwrap_or(SETTLES_MS);
+        let ages = AgeClock::new(sight, now, max_age_ms, settles_ms);
         *inner.ages.lock().unwrap_or_else(PoisonError::into_inner) = Some(ages);
         let aged_at = inner.aged_at();
         let is_old = |run: &Run| {
@@ -99,7 +99,7 @@ impl Registry {
             let keeps = Effect::Paused(run.id, run.session, run.depth);
             restored
                 .effects
-                .extend([keeps, Effect::Doubted(run.id, loss)]);
+                .extend([keeps, Effect::AgeUnknown(run.id, loss)]);
         }
         inner
             .restored
@@ -136,7 +136,7 @@ impl Registry {
                 .fetch_add(group.len() as u64, Ordering::Relaxed);
         }
         // The rows of waiting steps hold what they wait for and until when.
-        for (window, until) in inner.store.read(read::windows).await? {
+        for (window, until) in inner.store.read(read::wait_deadlines).await? {
             restored.effects.push(Effect::Window(window, until));
         }
         for run in inner.store.read(sends::due).await? {
@@ -148,11 +148,11 @@ impl Registry {
         if unclean {
             let untold = inner
                 .store
-                .read(move |tx| events::shortly_before(tx, last, UNTOLD_MS, MOST_UNTOLD));
+                .read(move |tx| events::shortly_before(tx, last, MISSED_LOG_MS, MAX_MISSED_LOGS));
             for (run, kind) in untold.await? {
                 let what = match kind {
-                    EventKind::RunEnded => Untold::End,
-                    _ => Untold::Begin,
+                    EventKind::RunEnded => MissedLog::End,
+                    _ => MissedLog::Begin,
                 };
                 restored.effects.push(Effect::Untold(run, what));
             }
@@ -200,7 +200,10 @@ impl Registry {
 /// After a salvage of a damaged file, repairs the references to rows that were lost.
 async fn settle_salvaged(inner: &Inner) -> Result<(), Fault> {
     if let Some(unsettled) = inner.store.read(read::unsettled).await? {
-        let read::Unsettled { broken, untold } = unsettled;
+        let read::Unsettled {
+            broken,
+            unannounced: untold,
+        } = unsettled;
         patiently(inner, Command::SettleSalvaged { broken, untold }).await?;
     }
     Ok(())
@@ -210,7 +213,7 @@ async fn settle_salvaged(inner: &Inner) -> Result<(), Fault> {
 async fn readable(store: &Store) -> Result<Vec<Run>, Fault> {
     loop {
         let open = store.read(runs::live).await?;
-        if !store.noticed().some_wait() {
+        if !store.noticed().has_waiting() {
             return Ok(open);
         }
         super::damage::set_aside(store).await;
@@ -221,7 +224,7 @@ async fn readable(store: &Store) -> Result<Vec<Run>, Fault> {
 /// reads, and the restore continues by itself once there is space.
 async fn patiently(inner: &Inner, command: Command) -> Result<Reply, Fault> {
     loop {
-        match inner.store.submit_patiently(command.clone()).await {
+        match inner.store.submit_waiting(command.clone()).await {
             Err(fault) if matches!(fault.kind, Kind::Unavailable | Kind::Busy) => {
                 tracing::warn!(%fault, "the restore waits for the store");
                 if fault.kind == Kind::Unavailable {

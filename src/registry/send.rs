@@ -13,7 +13,7 @@ use crate::kernel::session::Session;
 use crate::kernel::{send, waiting};
 use crate::store::command::{Accepted, Key, SendMessage, Sender};
 use crate::store::tx::{DbError, Tx};
-use crate::store::{Command, Window, sessions};
+use crate::store::{Command, PendingWait, sessions};
 
 /// A message with its resolved options, ready to submit to a target.
 pub(super) struct Outgoing {
@@ -60,7 +60,7 @@ impl Registry {
                     meta: request.meta,
                     key,
                 };
-                self.say(&target, outgoing).await?
+                self.submit_message(&target, outgoing).await?
             }
         };
         if accepted.message.is_some() {
@@ -77,7 +77,7 @@ impl Registry {
     }
 
     /// Submits a message to `target`.
-    pub(super) async fn say(
+    pub(super) async fn submit_message(
         &self,
         target: &Session,
         outgoing: Outgoing,
@@ -135,10 +135,10 @@ impl Registry {
         if !waited.done && has_sender && !self.is_draining() {
             // From here on a reply is delivered only to the sender's session; the rows then show
             // whether it came earlier.
-            let window = Window::Call(id);
+            let window = PendingWait::Call(id);
             self.inner
                 .store
-                .submit_patiently(Command::WindowOver { window })
+                .submit_waiting(Command::WindowOver { window })
                 .await?;
         }
         Ok(answer(self.run(who, id).await?.run))

@@ -14,12 +14,12 @@ use super::Inner;
 use super::agents::ReloadReason;
 use super::announce::Announcer;
 use super::compare::Suspects;
-use super::drain::{Order, Patience};
+use super::drain::{DrainTimeout, Order};
 use super::drive::{self, Ended, Hold};
 use super::environment;
 use super::lanes::Lanes;
 use super::sweeps::Sweeper;
-use super::timers::{Settling, Windows};
+use super::timers::{Settling, WaitTimers};
 use crate::contract::control::Then;
 use crate::failpoint::reach;
 use crate::kernel::ids::{RunId, SessionId};
@@ -65,7 +65,7 @@ pub struct Service {
     tasks: TaskTracker,
     announcer: Announcer,
     settling: Settling,
-    windows: Windows,
+    windows: WaitTimers,
     sweeper: Sweeper,
     /// Feeds the event log to subscribers, also before the rows are restored.
     _tail: AbortOnDropHandle<()>,
@@ -94,7 +94,7 @@ impl Service {
             drives: HashMap::new(),
             tasks,
             settling: Settling::default(),
-            windows: Windows::default(),
+            windows: WaitTimers::default(),
             sweeper: Sweeper::new(),
             doubted: HashMap::new(),
         }
@@ -118,7 +118,7 @@ impl Service {
         let mut orders = self.inner.drains.orders();
         // A drain order may have come during the restore.
         orders.mark_changed();
-        let mut patience: Option<Patience> = None;
+        let mut drain_timeout: Option<DrainTimeout> = None;
         let mut began = Duration::ZERO;
         // The first sweep runs immediately: a deletion may have been interrupted.
         let mut sweep = tokio::time::interval(self.inner.options().retention.sweep_each);
@@ -127,12 +127,12 @@ impl Service {
         loop {
             if !self.inner.drains.is_under_way() {
                 self.admit();
-            } else if patience.is_some() && self.drives.is_empty() {
+            } else if drain_timeout.is_some() && self.drives.is_empty() {
                 if let Some(then) = self.inner.drains.settle() {
                     self.end().await;
                     return then;
                 }
-                patience = None;
+                drain_timeout = None;
                 self.resumed(began);
                 continue;
             }
@@ -143,7 +143,7 @@ impl Service {
                     let order = *orders.borrow_and_update();
                     if let Some(order) = order {
                         began = self.inner.clock.monotonic();
-                        patience = Some(Patience::new(&self.inner.drains, order));
+                        drain_timeout = Some(DrainTimeout::new(&self.inner.drains, order));
                         self.draining(order);
                     }
                 }
@@ -162,7 +162,7 @@ impl Service {
                     reset(&mut compare, options.compare_each);
                     reset(&mut sweep, options.retention.sweep_each);
                 }
-                () = Patience::runs_out(patience.as_mut()) => self.cut_off(),
+                () = DrainTimeout::passed(drain_timeout.as_mut()) => self.cut_off(),
                 () = inner.store.noticed().news() => super::damage::look(&self.inner, &self.tasks),
                 _ = tick.tick() => self.tick(),
                 _ = touch.tick() => self.touch(),
@@ -239,7 +239,7 @@ impl Service {
             Effect::WindowClosed(window) => self.windows.remove(window),
             Effect::Exchange(run) => super::exchange::follow(&self.inner, &self.tasks, run),
             Effect::Ended(run) => {
-                super::left::end(&self.inner, &self.tasks, run);
+                super::run_cleanup::end(&self.inner, &self.tasks, run);
                 self.lanes.forget(run);
                 self.settling.remove(run);
                 self.inner.waiters.ended(run);
@@ -249,12 +249,12 @@ impl Service {
                 metrics().run_ended(outcome, Duration::from_millis(lived_ms));
                 super::trace::export(&self.inner, &self.tasks, run);
             }
-            Effect::DelegationBegun(told) => super::trace::begins(&told, false),
-            Effect::DelegationOver(told) => super::trace::is_over(&told, false),
+            Effect::DelegationBegun(told) => super::trace::log_start(&told, false),
+            Effect::DelegationOver(told) => super::trace::log_end(&told, false),
             Effect::Untold(run, what) => {
-                super::trace::say_again(&self.inner, &self.tasks, run, what);
+                super::trace::repeat_logs(&self.inner, &self.tasks, run, what);
             }
-            Effect::Doubted(run, loss) => {
+            Effect::AgeUnknown(run, loss) => {
                 self.doubted.insert(run, loss);
             }
             Effect::Deliverable(session) => self.announcer.deliver(session),
@@ -327,12 +327,12 @@ impl Service {
             inner.processes.end_run(run).await;
             if !warnings.is_empty() {
                 let command = Command::WarnRun { run, warnings };
-                if let Err(fault) = inner.store.submit_patiently(command).await {
+                if let Err(fault) = inner.store.submit_waiting(command).await {
                     tracing::warn!(%run, %fault, "could not store why the task of the run failed");
                 }
             }
             let command = Command::Recover { run, loss, aged_at };
-            if let Err(fault) = inner.store.submit_patiently(command).await {
+            if let Err(fault) = inner.store.submit_waiting(command).await {
                 // The next comparison of rows and tasks finds the run again.
                 tracing::error!(%run, %fault, "a run could not be recovered yet");
             }
@@ -365,7 +365,7 @@ impl Service {
             super::timers::time_out(&self.inner, &self.tasks, run);
         }
         for window in self.windows.due(self.inner.clock.monotonic()) {
-            super::timers::window_over(&self.inner, &self.tasks, window);
+            super::timers::expire_wait(&self.inner, &self.tasks, window);
         }
     }
 
@@ -392,7 +392,7 @@ impl Service {
         let inner = Arc::clone(&self.inner);
         self.tasks.spawn(async move {
             let command = Command::Touch { boot: inner.boot };
-            if let Err(fault) = inner.store.submit_patiently(command).await {
+            if let Err(fault) = inner.store.submit_waiting(command).await {
                 tracing::warn!(%fault, "could not store the heartbeat of this process; will retry");
             }
         });
@@ -446,7 +446,7 @@ impl Service {
         for run in suspects.due {
             self.take(Effect::Exchange(run));
         }
-        for session in suspects.untold {
+        for session in suspects.undelivered {
             self.announcer.deliver(session);
         }
     }
@@ -492,7 +492,7 @@ impl Service {
                 boot,
                 note: note.clone(),
             };
-            if let Err(fault) = inner.store.submit_patiently(command).await {
+            if let Err(fault) = inner.store.submit_waiting(command).await {
                 tracing::warn!(%fault, ?note, "could not write an event of the daemon");
             }
         });
@@ -511,7 +511,7 @@ impl Service {
         if let Err(fault) = self
             .inner
             .store
-            .submit_patiently(Command::EndBoot { boot })
+            .submit_waiting(Command::EndBoot { boot })
             .await
         {
             tracing::warn!(%fault, "the clean stop could not be stored; the next start will treat it as a crash");

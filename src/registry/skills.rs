@@ -7,7 +7,7 @@ use super::spawn::unexpected;
 use super::{Inner, Principal, Registry};
 use crate::contract::catalog::{Place, Resolved};
 use crate::contract::delegate::{PinnedText, Site};
-use crate::contract::skills::{PickedSkills, SkillPin, SkillSet, SkillsHere, SkillsNow};
+use crate::contract::skills::{PickedSkills, SkillListing, SkillPin, SkillSet, SkillsNow};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::SessionKey;
 use crate::kernel::pattern;
@@ -49,7 +49,7 @@ const NOTED: u32 = 1000;
 #[derive(Clone, Debug)]
 pub struct SkillsView {
     /// The skills that are effective in the folder.
-    pub here: Arc<SkillsHere>,
+    pub here: Arc<SkillListing>,
     /// Their version, which each recorded change increments.
     pub version: i64,
 }
@@ -213,7 +213,7 @@ impl Inner {
         self: &Arc<Self>,
         cwd: Option<String>,
         fresh: bool,
-    ) -> Result<Arc<SkillsHere>, Fault> {
+    ) -> Result<Arc<SkillListing>, Fault> {
         if !fresh && self.skills.is_ready(cwd.as_deref()) {
             return Ok(self.skills.here(cwd.as_deref(), false));
         }
@@ -225,7 +225,7 @@ impl Inner {
     async fn note_skills(
         &self,
         org: &str,
-        here: &SkillsHere,
+        here: &SkillListing,
         reason: SkillsReason,
     ) -> Result<SkillsRefreshed, Fault> {
         let workspace = here.workspace.clone();
@@ -247,7 +247,7 @@ impl Inner {
             count: here.usable(),
             reason: reason.as_str(),
         });
-        match self.store.submit_patiently(command).await? {
+        match self.store.submit_waiting(command).await? {
             Reply::Revision(version) => Ok(refreshed(version)),
             other => Err(unexpected(&other)),
         }

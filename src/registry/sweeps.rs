@@ -92,7 +92,7 @@ fn lock(at: &Mutex<Option<Places>>) -> std::sync::MutexGuard<'_, Option<Places>>
 
 async fn purge(inner: &Inner, session: SessionId) -> Result<(), Fault> {
     let command = Command::Purge { session };
-    inner.store.submit_patiently(command).await.map(|_| ())
+    inner.store.submit_waiting(command).await.map(|_| ())
 }
 
 async fn sweep(inner: &Inner, places: &mut Places) -> Result<(), Fault> {
@@ -171,7 +171,7 @@ async fn step(inner: &Inner, what: Sweep) -> Result<Swept, Fault> {
     if !inner.store.read(move |tx| is_due(tx, &due)).await? {
         return Ok(Swept::default());
     }
-    match inner.store.submit_patiently(Command::Sweep(what)).await? {
+    match inner.store.submit_waiting(Command::Sweep(what)).await? {
         Reply::Swept(swept) => Ok(swept),
         other => Err(super::spawn::unexpected(&other)),
     }

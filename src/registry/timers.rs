@@ -9,7 +9,7 @@ use tokio_util::task::TaskTracker;
 use super::Inner;
 use crate::kernel::ids::RunId;
 use crate::store::command::Conclusion;
-use crate::store::{Command, Window};
+use crate::store::{Command, PendingWait};
 
 /// Settling runs with the monotonic time at which their limits pass. Rebuilt from rows at start.
 #[derive(Default)]
@@ -56,30 +56,30 @@ impl Settling {
 
 /// Pending waits with the monotonic time of their deadlines. Rebuilt from rows at start.
 #[derive(Default)]
-pub struct Windows {
-    ends: HashMap<Window, Duration>,
+pub struct WaitTimers {
+    ends: HashMap<PendingWait, Duration>,
 }
 
-impl Windows {
+impl WaitTimers {
     /// Watches a wait whose deadline passes in `left_ms`.
-    pub fn insert(&mut self, window: Window, left_ms: u64, now: Duration) {
+    pub fn insert(&mut self, window: PendingWait, left_ms: u64, now: Duration) {
         self.ends
             .insert(window, now + Duration::from_millis(left_ms));
     }
 
     /// Stops watching the wait.
-    pub fn remove(&mut self, window: Window) {
+    pub fn remove(&mut self, window: PendingWait) {
         self.ends.remove(&window);
     }
 
     /// True if the wait is watched.
-    pub fn knows(&self, window: Window) -> bool {
+    pub fn knows(&self, window: PendingWait) -> bool {
         self.ends.contains_key(&window)
     }
 
     /// Removes and returns the waits whose deadline has passed.
-    pub fn due(&mut self, now: Duration) -> Vec<Window> {
-        let due: Vec<Window> = self
+    pub fn due(&mut self, now: Duration) -> Vec<PendingWait> {
+        let due: Vec<PendingWait> = self
             .ends
             .iter()
             .filter(|(_, end)| **end <= now)
@@ -95,11 +95,11 @@ impl Windows {
 /// Ends a wait whose deadline has passed. The command checks the rows again: an outcome that came
 /// meanwhile is kept. If the write fails, the next comparison of rows and timers finds the wait
 /// again.
-pub(super) fn window_over(inner: &Arc<Inner>, tasks: &TaskTracker, window: Window) {
+pub(super) fn expire_wait(inner: &Arc<Inner>, tasks: &TaskTracker, window: PendingWait) {
     let inner = Arc::clone(inner);
     tasks.spawn(async move {
         let command = Command::WindowOver { window };
-        if let Err(fault) = inner.store.submit_patiently(command).await {
+        if let Err(fault) = inner.store.submit_waiting(command).await {
             tracing::warn!(?window, %fault, "could not store that a wait timed out; will retry");
         }
     });
@@ -114,7 +114,7 @@ pub(super) fn time_out(inner: &Arc<Inner>, tasks: &TaskTracker, run: RunId) {
             run,
             why: Conclusion::TimedOut,
         };
-        if let Err(fault) = inner.store.submit_patiently(command).await {
+        if let Err(fault) = inner.store.submit_waiting(command).await {
             tracing::info!(%run, %fault, "the run could not be ended at its time limit");
         }
     });
@@ -130,13 +130,13 @@ mod tests {
     fn nothing_is_due_all_at_once_after_a_sleep_of_the_machine() {
         let clock = Clock::test(Timestamp(1_000_000));
         let ids = (1..=3_u128).map(|number| RunId(uuid::Uuid::from_u128(number)));
-        let (mut settling, mut windows) = (Settling::default(), Windows::default());
+        let (mut settling, mut windows) = (Settling::default(), WaitTimers::default());
         for (minutes, run) in (1..).zip(ids) {
             let left = minutes * 60_000;
             settling.insert(run, Some(left), clock.monotonic());
             let until = clock.now().plus_ms(left);
             windows.insert(
-                Window::Call(run),
+                PendingWait::Call(run),
                 until.since(clock.now()),
                 clock.monotonic(),
             );

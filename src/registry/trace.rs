@@ -10,7 +10,7 @@ use crate::kernel::ids::RunId;
 use crate::kernel::run::{Run, RunOrigin};
 use crate::kernel::step::Step;
 use crate::kernel::text::preview;
-use crate::store::command::{Begun, Delegation, Untold};
+use crate::store::command::{Begun, Delegation, MissedLog};
 use crate::store::tx::{DbError, Tx};
 use crate::store::{runs, steps};
 use crate::telemetry::spans;
@@ -22,7 +22,7 @@ const PREVIEW: usize = 200;
 const STEPS: u32 = 5000;
 
 /// Logs the start of a delegation; `again` marks a possible duplicate of an earlier boot's line.
-pub(super) fn begins(told: &Begun, again: bool) {
+pub(super) fn log_start(told: &Begun, again: bool) {
     tracing::info!(
         run = %told.run,
         parent = %told.parent,
@@ -37,7 +37,7 @@ pub(super) fn begins(told: &Begun, again: bool) {
 }
 
 /// Logs the end of a delegation.
-pub(super) fn is_over(told: &Delegation, again: bool) {
+pub(super) fn log_end(told: &Delegation, again: bool) {
     tracing::info!(
         run = %told.run,
         parent = %told.parent,
@@ -59,13 +59,13 @@ pub(super) fn is_over(told: &Delegation, again: bool) {
 /// Repeats a log line and spans that a kill may have prevented. They are emitted after the commit,
 /// so that they never describe something that did not happen. A duplicate is better than a gap: the
 /// line is marked, and spans keep their ids.
-pub(super) fn say_again(inner: &Arc<Inner>, tasks: &TaskTracker, run: RunId, what: Untold) {
-    if what == Untold::End {
+pub(super) fn repeat_logs(inner: &Arc<Inner>, tasks: &TaskTracker, run: RunId, what: MissedLog) {
+    if what == MissedLog::End {
         export(inner, tasks, run);
     }
     let inner = Arc::clone(inner);
     tasks.spawn(async move {
-        let found = inner.store.read_first(move |tx| {
+        let found = inner.store.read_for_registry(move |tx| {
             let Some(run) = runs::get(tx, run)? else {
                 return Ok(None);
             };
@@ -77,9 +77,9 @@ pub(super) fn say_again(inner: &Arc<Inner>, tasks: &TaskTracker, run: RunId, wha
         });
         match (found.await, what) {
             // A run for a sent message is not a delegation.
-            (Ok(Some((_, run))), Untold::Begin)
+            (Ok(Some((_, run))), MissedLog::Begin)
                 if run.delegated.is_none() && run.origin != RunOrigin::Spawn => {}
-            (Ok(Some((caller, run))), Untold::Begin) => {
+            (Ok(Some((caller, run))), MissedLog::Begin) => {
                 let begun = Begun {
                     run: run.id,
                     parent: caller.id,
@@ -89,11 +89,11 @@ pub(super) fn say_again(inner: &Arc<Inner>, tasks: &TaskTracker, run: RunId, wha
                     face: Delegation::face(&run),
                     task: run.title,
                 };
-                begins(&begun, true);
+                log_start(&begun, true);
             }
-            (Ok(Some((_, run))), Untold::End) => {
+            (Ok(Some((_, run))), MissedLog::End) => {
                 if let Some(over) = Delegation::of(&run) {
-                    is_over(&over, true);
+                    log_end(&over, true);
                 }
             }
             // The run has no parent run, or is gone.
@@ -112,7 +112,7 @@ pub(super) fn export(inner: &Arc<Inner>, tasks: &TaskTracker, run: RunId) {
     }
     let inner = Arc::clone(inner);
     tasks.spawn(async move {
-        let rows = inner.store.read_first(move |tx| rows(tx, run)).await;
+        let rows = inner.store.read_for_registry(move |tx| rows(tx, run)).await;
         match rows {
             Ok(Some((run, steps))) => spans::export(spans::of(&run, &steps)),
             // The run was deleted when it ended.

@@ -5,12 +5,12 @@ use super::answer::{
 };
 use super::request::{HistoryPart, MetaValue, RunFilter, SessionFilter, SessionKind};
 use super::{Principal, Registry};
-use crate::kernel::announce::Note;
+use crate::kernel::announce::AnnounceNote;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{AnnounceId, MessageId, RunId, SessionId, SessionKey};
 use crate::kernel::run::Run;
-use crate::kernel::said::Passed;
 use crate::kernel::step::Step;
+use crate::kernel::stored_content::StoredMessage;
 use crate::store::tx::{DbError, Tx};
 use crate::store::{
     Command, Reply, asked, environment, expired, messages, outbox, read, runs, sends, sessions,
@@ -106,7 +106,7 @@ impl Registry {
             let delegated = read::delegated(tx, &messages)?;
             Ok((messages, delegated))
         };
-        let shown = move |(mut messages, delegated): (Vec<Passed>, _)| {
+        let shown = move |(mut messages, delegated): (Vec<StoredMessage>, _)| {
             let truncated = messages.len() > limit as usize;
             if truncated && after.is_some() {
                 messages.truncate(limit as usize);
@@ -308,20 +308,20 @@ impl Registry {
     pub(super) fn detail(&self, shown: read::Shown) -> RunDetail {
         let moment = self.inner.clock.moment();
         let run = shown.run;
-        let left = run.left_at(moment.steady);
+        let left = run.remaining_at(moment.steady);
         let waits = run.state == crate::kernel::run::RunState::Queued;
         let closed = self.inner.options().lanes.closed(run.lane);
         RunDetail {
             step: shown.step,
             announce: announce_state(&run, shown.announce.as_ref()),
-            held_up: closed.filter(|_| waits),
+            queue_blocked: closed.filter(|_| waits),
             questions: shown.questions,
             approvals: shown.approvals,
             todo: None,
             reviews: shown.reviews,
-            lacks: shown.lacks,
+            missing_env: shown.missing_values,
             provider_wait: shown.provider_wait,
-            held: shown.announce.and_then(|entry| entry.held),
+            undelivered_reason: shown.announce.and_then(|entry| entry.held),
             elapsed_ms: run.used_at(moment.steady),
             deadline_at: match left {
                 Some(left) if !run.state.is_terminal() && !waits => Some(moment.wall.plus_ms(left)),
@@ -379,7 +379,7 @@ fn inbox_entry(
     let Some(run) = runs::get(tx, entry.run)? else {
         return Ok(None);
     };
-    let (Some(note), Some(seq)) = (Note::of(&run), entry.message_seq) else {
+    let (Some(note), Some(seq)) = (AnnounceNote::of(&run), entry.message_seq) else {
         return Ok(None);
     };
     let Some(message) = read::message_id_at(tx, session, seq)? else {

@@ -112,7 +112,7 @@ impl Registry {
             }
             tokio::select! {
                 () = subscription.waiter.notified() => {}
-                () = &mut over => break WaitCause::Window,
+                () = &mut over => break WaitCause::TimedOut,
                 () = &mut drained => break WaitCause::Draining,
             }
             // Usually one run is awaited and this is its end, so the answer is read right away.

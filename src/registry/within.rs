@@ -4,8 +4,8 @@
 use super::Registry;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::{RunId, SessionKey};
-use crate::kernel::policy::Kinship;
-use crate::store::command::kinship;
+use crate::kernel::policy::Relation;
+use crate::store::command::relation;
 use crate::store::{runs, sessions};
 
 /// A run or a session.
@@ -20,7 +20,7 @@ pub enum Object {
 impl Registry {
     /// True if the object is the run itself, its session, or a descendant; false if it is missing.
     pub fn owns(&self, run: RunId, object: &Object) -> Result<bool, Fault> {
-        let mut stands = Ok(Kinship::Other);
+        let mut stands = Ok(Relation::Other);
         self.inner.store.read_now(|tx| {
             let Some(own) = runs::get(tx, run)? else {
                 return Ok(());
@@ -36,10 +36,10 @@ impl Registry {
                 },
             };
             if let Some(session) = session {
-                stands = kinship(tx, own.session, &session);
+                stands = relation(tx, own.session, &session);
             }
             Ok(())
         })?;
-        Ok(stands? != Kinship::Other)
+        Ok(stands? != Relation::Other)
     }
 }

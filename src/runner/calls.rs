@@ -7,7 +7,7 @@ use super::perform::pinned_tools;
 use super::plan::node_of;
 use super::turn::{TurnRunner, answer_of, tool_calls};
 use crate::contract::journal::RunView;
-use crate::kernel::message::{Block, Note};
+use crate::kernel::message::{AnswerFinding, Block};
 use crate::kernel::run::RunError;
 use crate::kernel::step::{Node, Step, StepKind, StepState};
 use crate::kernel::text::preview;
@@ -21,7 +21,7 @@ pub(super) type Call<'a> = (&'a str, &'a str, &'a Value);
 
 impl TurnRunner {
     /// Why a call of `answer` is not carried out, independent of the agent's rights.
-    pub(super) fn unfit(
+    pub(super) fn invalid_reason(
         &self,
         answer: &[Block],
         (id, name, arguments): Call<'_>,
@@ -29,7 +29,7 @@ impl TurnRunner {
         let refused = answer.iter().find_map(|block| match block {
             Block::Note {
                 note:
-                    Note::Refused {
+                    AnswerFinding::Refused {
                         tool_call_id,
                         reason,
                     },
@@ -70,7 +70,7 @@ impl TurnRunner {
         let faults: Option<Vec<String>> = calls
             .map(|call| {
                 let why = self
-                    .unfit(answer, call)
+                    .invalid_reason(answer, call)
                     .or_else(|| misfit_of_pinned(view, model, call))?;
                 Some(format!("{}: {}", preview(call.1, 64), preview(&why, 300)))
             })

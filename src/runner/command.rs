@@ -21,7 +21,7 @@ use crate::kernel::message::{Block, Role, plain_text};
 use crate::kernel::run::RunError;
 use crate::kernel::step::{Effect, Intent, Step, StepKind, StepState};
 use crate::kernel::text::{preview, storable};
-use crate::process::{Ending, Finished, Input, Processes, Program, signal_name};
+use crate::process::{ExitReason, Finished, Input, Processes, Program, signal_name};
 use crate::tool;
 
 /// Bytes of the program's last output that are included in its failure.
@@ -131,7 +131,7 @@ impl Runner for CommandRunner {
             ))
         });
         let mut admitted = admitted.unwrap_or_else(|error| Admission::Refused(error.message));
-        if let Admission::Asks(consent) = &mut admitted
+        if let Admission::NeedsApproval(consent) = &mut admitted
             && let Ok(definition) = pinned_agent(&view)
             && let Some(command) = &definition.command
         {
@@ -180,7 +180,7 @@ impl Runner for CommandRunner {
                 return StepOutcome::failed(RunError::new("pins", "the agent is not a program"));
             };
             let program = runner.program(&view, &step, &command);
-            let mut said = Said::new(program.keep / 2);
+            let mut said = OutputText::new(program.keep / 2);
             let heard = move |bytes: &[u8]| {
                 if command.progress == Progress::Text {
                     let piece = said.more(bytes);
@@ -228,7 +228,7 @@ fn outcome(finished: &Finished) -> StepOutcome {
         StepOutcome::failed(RunError::new(kind, message))
     };
     match finished.ending {
-        Ending::Exited(0) => {
+        ExitReason::Exited(0) => {
             let text = storable(finished.stdout.text().trim_end());
             let text = match text.is_empty() {
                 true => "exit status 0, and no output".to_owned(),
@@ -240,30 +240,30 @@ fn outcome(finished: &Finished) -> StepOutcome {
                 warnings: Vec::new(),
             }
         }
-        Ending::Exited(status) => failed("exit", format!("exit status {status}")),
-        Ending::Signal(signal) => {
+        ExitReason::Exited(status) => failed("exit", format!("exit status {status}")),
+        ExitReason::Signal(signal) => {
             failed("signal", format!("ended by signal {}", signal_name(signal)))
         }
-        Ending::TooMuch(most) => failed(
+        ExitReason::OutputLimit(most) => failed(
             "output_limit",
             format!("ended for writing more than {most} bytes (process.output_limit)"),
         ),
-        Ending::TimeOver => failed("timeout", "its time limit passed".to_owned()),
+        ExitReason::TimedOut => failed("timeout", "its time limit passed".to_owned()),
     }
 }
 
 /// Converts a program's output to text piece by piece; the joined pieces are a prefix of its
 /// answer.
-struct Said {
+struct OutputText {
     /// Bytes of an incomplete character, or trailing whitespace that the answer may not include.
     held: Vec<u8>,
     /// Number of bytes that may still be passed on; the final answer may omit bytes after them.
     room: usize,
 }
 
-impl Said {
+impl OutputText {
     fn new(room: usize) -> Self {
-        Said {
+        OutputText {
             held: Vec::new(),
             room,
         }
@@ -305,7 +305,7 @@ mod tests {
         fn what_is_passed_on_is_the_answer_or_its_beginning(
             text in "[aä€𝄞 \n]{0,40}", piece in 1usize..9, room in 0usize..80
         ) {
-            let mut said = Said::new(room);
+            let mut said = OutputText::new(room);
             let passed: String = text.as_bytes().chunks(piece).map(|piece| said.more(piece)).collect();
             let answer = text.trim_end();
             if room >= text.len() {

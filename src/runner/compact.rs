@@ -10,7 +10,7 @@ use super::window::{Room, all_tokens, cut, request_tokens, shown, summary, token
 use super::{memory, prompt};
 use crate::agent::AgentDefinition;
 use crate::contract::journal::RunView;
-use crate::contract::runner::{Next, Nobody, StepOutcome};
+use crate::contract::runner::{DiscardSink, Next, StepOutcome};
 use crate::kernel::ids::{MessageId, StepId};
 use crate::kernel::message::{Block, Compacted, Message, NewMessage, Role, plain_text};
 use crate::kernel::run::RunError;
@@ -141,7 +141,7 @@ impl TurnRunner {
             if asked {
                 return StepOutcome::Shortened {
                     summary: None,
-                    told,
+                    report: told,
                     remember: Vec::new(),
                     used: None,
                 };
@@ -165,7 +165,7 @@ impl TurnRunner {
             // A compaction on request that gains nothing changes nothing.
             return StepOutcome::Shortened {
                 summary: None,
-                told: format!(
+                report: format!(
                     "not compacted: with a summary it would have about {after} tokens; it has \
                      {before}"
                 ),
@@ -187,7 +187,7 @@ impl TurnRunner {
         );
         StepOutcome::Shortened {
             summary: Some((text, compacted)),
-            told,
+            report: told,
             remember,
             used,
         }
@@ -228,13 +228,16 @@ impl TurnRunner {
             max_tokens: Some(u32::try_from(most + kept).unwrap_or(u32::MAX)),
             limit: self.options.borrow().model_timeout,
             window,
-            stands_in: false,
+            is_fallback: false,
         };
-        match self.ask(view, definition, request, Arc::new(Nobody)).await {
+        match self
+            .ask(view, definition, request, Arc::new(DiscardSink))
+            .await
+        {
             StepOutcome::Answer { blocks, used, .. } => {
                 let text = plain_text(&blocks);
                 let (text, remember) = match keeps {
-                    true => memory::part(&text),
+                    true => memory::split_summary(&text),
                     false => (text.trim().to_owned(), Vec::new()),
                 };
                 let text = match text.is_empty() {

@@ -8,7 +8,7 @@ use super::rights::rights;
 use super::turn::{TurnRunner, answer_of, pinned_agent};
 use crate::contract::journal::RunView;
 use crate::contract::linked::{self, OnFailure};
-use crate::kernel::delegation::Face;
+use crate::kernel::delegation::DelegationMode;
 use crate::kernel::gate::{Rights, WriteScope};
 use crate::kernel::message::Block;
 use crate::kernel::pack::Pack;
@@ -20,7 +20,7 @@ impl TurnRunner {
     /// are released when the run ends.
     pub(super) fn connect(&self, view: &RunView) {
         let delegated = view.run.delegated.as_ref();
-        if delegated.is_none_or(|of| of.face != Face::Planned) {
+        if delegated.is_none_or(|of| of.mode != DelegationMode::Planned) {
             return;
         }
         if let Ok(definition) = pinned_agent(view)
@@ -39,7 +39,7 @@ pub(super) fn aborted(view: &RunView, model: &Step) -> Option<RunError> {
             && step.state == StepState::Failed
             // A refused call has started no agent.
             && step.waits.is_some()
-            && linked::prefix_of(tool) == Some(linked::CALLED)
+            && linked::prefix_of(tool) == Some(linked::CALL_PREFIX)
     })?;
     let tool = failed.tool.as_deref()?;
     let definition = pinned_agent(view).ok()?;
@@ -73,7 +73,7 @@ fn why(view: &RunView, failed: &Step) -> String {
 /// start one.
 pub(super) fn pack(view: &RunView, tool: &str, arguments: &Value) -> Option<Value> {
     let (agent, task, scope) = match linked::prefix_of(tool) {
-        Some(linked::SEALED) => {
+        Some(linked::SUBAGENT_PREFIX) => {
             let definition = pinned_agent(view).ok()?;
             let mut links = definition.linked_agents.iter();
             let link = links.find(|link| link.tool().as_deref() == Some(tool))?;

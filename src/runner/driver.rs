@@ -13,10 +13,10 @@ use crate::clock::Clock;
 use crate::contract::catalog::{Catalog, Overrides, Place};
 use crate::contract::journal::RunView;
 use crate::contract::pin::Pin;
-use crate::contract::runner::{Next, Nobody, Runner, StepOutcome};
+use crate::contract::runner::{DiscardSink, Next, Runner, StepOutcome};
 use crate::kernel::ids::{MessageId, RunId, SessionId, SessionKey};
 use crate::kernel::message::{Block, Message, MessageKind, Origin, Role};
-use crate::kernel::noted::Noted;
+use crate::kernel::raw_metadata::RawMetadata;
 use crate::kernel::run::{AnnouncePolicy, Run, RunError, RunState};
 use crate::kernel::sample::queued;
 use crate::kernel::step::{Intent, Step, StepKind, StepState, TOO_LONG};
@@ -160,7 +160,7 @@ impl Driver {
     pub(super) async fn perform(&self, index: usize) -> StepOutcome {
         let view = Arc::new(self.view.clone());
         let step = Arc::clone(&self.view.steps[index]);
-        self.runner.perform(view, step, Arc::new(Nobody)).await
+        self.runner.perform(view, step, Arc::new(DiscardSink)).await
     }
 
     /// Records an outcome; a failure ends the run.
@@ -176,7 +176,11 @@ impl Driver {
                 step.error = Some(format!("{TOO_LONG}: {}", error.message));
                 return Ok(());
             }
-            StepOutcome::Shortened { summary, told, .. } => {
+            StepOutcome::Shortened {
+                summary,
+                report: told,
+                ..
+            } => {
                 Arc::make_mut(&mut self.view.steps[index]).result_summary = Some(told);
                 let Some((text, compacted)) = summary else {
                     Arc::make_mut(&mut self.view.steps[index]).state = StepState::Done;
@@ -185,7 +189,7 @@ impl Driver {
                 let block = vec![text_block(&text)];
                 let seq = self.push(MessageKind::Compaction, Role::User, block);
                 let message = Arc::make_mut(self.view.messages.last_mut().unwrap());
-                message.metadata = Noted::of(&compacted);
+                message.metadata = RawMetadata::of(&compacted);
                 seq
             }
             StepOutcome::Answer { blocks, used, .. } => {
@@ -225,7 +229,10 @@ impl Driver {
             match next {
                 Next::EndTurn(text) => return Ended::Text(text),
                 Next::Fail(error) => return Ended::Error(error),
-                Next::Cut { error, found } => return Ended::Cut(error, found),
+                Next::Cut {
+                    error,
+                    findings: found,
+                } => return Ended::Cut(error, found),
                 Next::Steps(intents) => {
                     assert!(!intents.is_empty());
                     let open = self.intend(intents);

@@ -33,7 +33,7 @@ pub(super) fn keeps(definition: &AgentDefinition, view: &RunView) -> bool {
 }
 
 /// Splits a text into the summary and the memories to keep.
-pub(super) fn part(text: &str) -> (String, Vec<String>) {
+pub(super) fn split_summary(text: &str) -> (String, Vec<String>) {
     let mut summary = Vec::new();
     let mut kept = Vec::new();
     for line in text.lines() {
@@ -110,7 +110,7 @@ mod tests {
     fn what_is_to_be_kept_is_told_from_the_summary() {
         let said = "The user wants a report.\n\nREMEMBER: Reports are written in German.\n\
                     - **REMEMBER:** no\n- REMEMBER: The port is 8080.\nREMEMBER:\nOpen: nothing.";
-        let (summary, kept) = part(said);
+        let (summary, kept) = split_summary(said);
         assert!(
             summary.starts_with("The user wants a report.\n"),
             "{summary}"
@@ -122,7 +122,7 @@ mod tests {
             ["Reports are written in German.", "no", "The port is 8080."]
         );
         let many: String = (0..20).map(|n| format!("REMEMBER: {n}\n")).collect();
-        assert_eq!(part(&many).1.len(), MOST);
-        assert_eq!(part("plain").1, [""; 0]);
+        assert_eq!(split_summary(&many).1.len(), MOST);
+        assert_eq!(split_summary("plain").1, [""; 0]);
     }
 }

@@ -8,7 +8,7 @@ mod delegating;
 mod dispatch;
 #[cfg(test)]
 mod driver;
-mod found;
+mod findings;
 mod memory;
 mod models;
 mod perform;

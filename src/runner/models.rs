@@ -55,7 +55,7 @@ impl TurnRunner {
         let mut failed: Vec<(String, ProviderFault)> = Vec::new();
         for model in &models {
             let request = ModelRequest {
-                stands_in: model != own,
+                is_fallback: model != own,
                 ..request.clone()
             };
             let fault = match self.ask_one(model, limited, request, &sink).await {
@@ -90,7 +90,7 @@ impl TurnRunner {
         let (wait, model, fault) = waits.min_by_key(|(wait, ..)| wait.until)?;
         let begun = view.steps.iter().rev().find(|step| step.state.is_open());
         let waited = begun.map_or(0, |step| now.since(step.started_at));
-        if u128::from(waited) >= wait.most.as_millis() {
+        if u128::from(waited) >= wait.max_total.as_millis() {
             return None;
         }
         let left = wait.until.since(now).max(LEAST_PAUSE_MS);
@@ -206,7 +206,7 @@ fn gave_up(failed: &[(String, ProviderFault)]) -> RunError {
                 "model {model}: {fault}; the call waited for it as long as \
                  providers.{}.max_wait allows ({})",
                 wait.provider,
-                humantime::format_duration(wait.most)
+                humantime::format_duration(wait.max_total)
             ),
             None => format!("model {model}: {}", open_ended(&fault.to_string())),
         })

@@ -91,7 +91,7 @@ impl TurnRunner {
             max_tokens: definition.max_tokens,
             limit: self.options.borrow().model_timeout,
             window: self.options.borrow().window,
-            stands_in: false,
+            is_fallback: false,
         })
     }
 
@@ -142,7 +142,7 @@ impl TurnRunner {
     ) -> Result<BoxFuture<'static, Admission>, RunError> {
         // No approval for a call that is not carried out; its result says why.
         if self.unfit_step(view, step).is_some() {
-            return Ok(Box::pin(std::future::ready(Admission::Goes)));
+            return Ok(Box::pin(std::future::ready(Admission::Allowed)));
         }
         let definition = pinned_agent(view)?;
         let rights = rights(&definition, view)?;
@@ -166,7 +166,7 @@ impl TurnRunner {
             let admitted = tokio::time::timeout(limit, admitted).await;
             match admitted.unwrap_or_else(|_| Admission::Refused(unanswered(&name, limit))) {
                 // No approval for a tool that does not exist; the result says so.
-                Admission::Asks(_) if !is_there => Admission::Goes,
+                Admission::NeedsApproval(_) if !is_there => Admission::Allowed,
                 decided => decided,
             }
         }))
@@ -179,7 +179,7 @@ impl TurnRunner {
         let answer = model.map_or(&[][..], |model| answer_of(view, model));
         let name = step.tool.as_deref().unwrap_or_default();
         let id = step.tool_call.as_deref().unwrap_or_default();
-        self.unfit(answer, (id, name, &step.input))
+        self.invalid_reason(answer, (id, name, &step.input))
     }
 
     pub(super) async fn perform_tool(&self, view: &RunView, step: &Step) -> StepOutcome {

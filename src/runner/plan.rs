@@ -14,7 +14,7 @@ mod reading;
 use serde_json::{Value, json};
 
 use super::delegating::aborted;
-use super::found;
+use super::findings;
 use super::turn::{
     TurnRunner, answer_of, empty_answers, has_step, has_unseen_input, is_paused, loops_left,
     out_of_loops, tool_calls,
@@ -25,7 +25,9 @@ use crate::contract::linked::DELEGATE;
 use crate::contract::runner::{Next, StepOutcome};
 use crate::kernel::message::{Block, plain_text};
 use crate::kernel::run::RunError;
-use crate::kernel::step::{CUT, Cut, NODE, Node, Step, StepKind, StepState};
+use crate::kernel::step::{
+    Cut, FORCED_ANSWER_KEY, Node, PLAN_PHASE_KEY, Step, StepKind, StepState,
+};
 use crate::kernel::text::open_ended;
 use crate::provider::ModelRequest;
 use reading::{Plan, Pool, asked, read};
@@ -37,7 +39,7 @@ const EMPTY_RESPONSES: usize = 2;
 
 /// The plan node of a model call; `None` if the run does not use plans.
 pub(super) fn node_of(step: &Step) -> Option<Node> {
-    step.input[NODE].as_str().and_then(Node::parse)
+    step.input[PLAN_PHASE_KEY].as_str().and_then(Node::parse)
 }
 
 impl TurnRunner {
@@ -86,7 +88,10 @@ impl TurnRunner {
             return match self::found(view, definition, Cut::MaxLoops) {
                 // Ending the turn here would start another one for the unseen input.
                 Some(found) if latest.is_some_and(|latest| has_unseen_input(view, latest)) => {
-                    Next::Cut { error, found }
+                    Next::Cut {
+                        error,
+                        findings: found,
+                    }
                 }
                 Some(found) => Next::EndTurn(Some(found)),
                 None => Next::Fail(error),
@@ -128,7 +133,7 @@ impl TurnRunner {
         if faulty <= FAULTY_PLANS {
             return ask(Node::Plan);
         }
-        if found::results(view).is_some() {
+        if findings::results(view).is_some() {
             return self.model_call(view, Some(Node::Respond), Some(Cut::BadPlan));
         }
         let message = format!(
@@ -254,7 +259,7 @@ impl TurnRunner {
 
 /// Why this model call is the last one of its run; `None` if it is not.
 pub(super) fn cut_of(step: &Step) -> Option<Cut> {
-    step.input[CUT].as_str().and_then(Cut::parse)
+    step.input[FORCED_ANSWER_KEY].as_str().and_then(Cut::parse)
 }
 
 /// The warning for the requester of a run that was cut.
@@ -284,7 +289,7 @@ fn found(view: &RunView, definition: &AgentDefinition, cut: Cut) -> Option<Strin
     if let Some(answer) = answers.find(|text| !text.trim().is_empty()) {
         return Some(answer);
     }
-    let results = found::results(view)?;
+    let results = findings::results(view)?;
     Some(format!(
         "[{}. No answer was written; these are the results of its plans.]\n\n{results}",
         warning(definition, cut)

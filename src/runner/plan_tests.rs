@@ -8,7 +8,7 @@ use super::*;
 use crate::contract::linked::Candidate;
 use crate::kernel::ids::{AgentId, MessageId, StepId};
 use crate::kernel::message::{Message, NewMessage, Role};
-use crate::kernel::noted::Noted;
+use crate::kernel::raw_metadata::RawMetadata;
 use crate::kernel::step::{Effect, Intent};
 use crate::kernel::time::Timestamp;
 use crate::provider::ToolSchema;
@@ -164,7 +164,7 @@ fn a_conversation_with_plans_alternates_and_shows_of_earlier_turns_the_answers_a
     let mut put = |new: NewMessage, node: Option<&str>| {
         let seq = all.len() as i64 + 1;
         let mut message = new.at(seq, 1, Timestamp(0));
-        message.metadata = node.and_then(|node| Noted::of(&json!({ NODE: node })));
+        message.metadata = node.and_then(|node| RawMetadata::of(&json!({ PLAN_PHASE_KEY: node })));
         all.push(Arc::new(message));
     };
     let id = |number| MessageId(Uuid::from_u128(number));

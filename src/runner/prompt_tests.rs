@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::super::driver::{Driver, run_id};
 use super::super::turn::Options;
 use super::*;
-use crate::kernel::message::Note;
+use crate::kernel::message::AnswerFinding;
 
 fn driver() -> Driver {
     Driver::new(
@@ -70,7 +70,9 @@ fn a_request_ends_with_an_answer_only_where_its_provider_has_paused() {
         messages.last().unwrap().role
     };
     assert_eq!(ends_with(vec![text("done")]), Role::System);
-    let paused = Block::Note { note: Note::Paused };
+    let paused = Block::Note {
+        note: AnswerFinding::Paused,
+    };
     assert_eq!(ends_with(vec![text("half"), paused]), Role::Assistant);
     // A call is followed by its result, and the latest input comes last.
     assert_eq!(ends_with(vec![call("a")]), Role::Tool);

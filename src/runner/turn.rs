@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::delegating::{aborted, pack};
-use super::found;
+use super::findings;
 use super::perform::served_effect;
 use crate::agent::{AgentDefinition, Strategy};
 use crate::clock::Clock;
@@ -23,10 +23,12 @@ use crate::contract::preview::{Preview, Waiting};
 use crate::contract::rows::MemoryRows;
 use crate::contract::runner::{Admission, Next, Runner, StepOutcome, TextSink};
 use crate::kernel::ids::{RunId, StepId};
-use crate::kernel::message::{Block, Message, Note, plain_text};
+use crate::kernel::message::{AnswerFinding, Block, Message, plain_text};
 use crate::kernel::run::RunError;
 use crate::kernel::session::Overflow;
-use crate::kernel::step::{CUT, Cut, Effect, Intent, NODE, Node, Step, StepKind, StepState, Why};
+use crate::kernel::step::{
+    Cut, Effect, FORCED_ANSWER_KEY, Intent, Node, PLAN_PHASE_KEY, Step, StepKind, StepState, Why,
+};
 use crate::kernel::text;
 use crate::provider::Providers;
 use crate::tool::{Catalogue, YIELD};
@@ -115,8 +117,11 @@ impl TurnRunner {
             let error = out_of_loops(definition);
             // The results of its tools are in the transcript, but its requester gets only the
             // model's texts.
-            return match found::said(view) {
-                Some(found) => Next::Cut { error, found },
+            return match findings::said(view) {
+                Some(found) => Next::Cut {
+                    error,
+                    findings: found,
+                },
                 None => Next::Fail(error),
             };
         }
@@ -131,8 +136,8 @@ impl TurnRunner {
             None => view.run.model.clone(),
         };
         let input = match (node, cut) {
-            (Some(node), Some(cut)) => json!({ NODE: node, CUT: cut }),
-            (Some(node), None) => json!({ NODE: node }),
+            (Some(node), Some(cut)) => json!({ PLAN_PHASE_KEY: node, FORCED_ANSWER_KEY: cut }),
+            (Some(node), None) => json!({ PLAN_PHASE_KEY: node }),
             (None, _) => Value::Null,
         };
         Next::Steps(vec![Intent {
@@ -162,7 +167,7 @@ impl TurnRunner {
             tool_call: Some(id.to_owned()),
             asked_by: Some(asked_by.id),
             // An unknown tool only returns an error, and an invalid call is not run.
-            effect: match self.unfit(answer_of(view, asked_by), (id, name, arguments)) {
+            effect: match self.invalid_reason(answer_of(view, asked_by), (id, name, arguments)) {
                 Some(_) => Effect::Read,
                 None => {
                     let own = self.tools.effect(name);
@@ -361,7 +366,14 @@ pub(super) fn is_empty(content: &[Block]) -> bool {
 
 /// Has the provider paused this answer, to continue when it gets it back?
 pub(super) fn is_paused(content: &[Block]) -> bool {
-    let paused = |block: &Block| matches!(block, Block::Note { note: Note::Paused });
+    let paused = |block: &Block| {
+        matches!(
+            block,
+            Block::Note {
+                note: AnswerFinding::Paused
+            }
+        )
+    };
     content.iter().any(paused)
 }
 

@@ -11,7 +11,7 @@ use super::super::turn::Options;
 use super::*;
 use crate::kernel::ids::AgentId;
 use crate::kernel::message::{Block, OpenRun};
-use crate::kernel::noted::Noted;
+use crate::kernel::raw_metadata::RawMetadata;
 
 fn driver() -> Driver {
     Driver::new(
@@ -54,7 +54,7 @@ impl Driver {
     fn shortens(&mut self, compacted: &Compacted) {
         self.push(MessageKind::Compaction, Role::User, vec![text("short")]);
         let last = self.view.messages.last_mut().unwrap();
-        Arc::make_mut(last).metadata = Noted::of(&compacted);
+        Arc::make_mut(last).metadata = RawMetadata::of(&compacted);
     }
 
     fn room(&self, tokens: u64, turns: bool) -> Room {
@@ -129,7 +129,7 @@ fn what_a_provider_has_counted_counts() {
     driver.answers(1, &[], 4);
     let answer = Arc::make_mut(driver.view.messages.last_mut().unwrap());
     answer.metadata =
-        Noted::of(&serde_json::json!({ "usage": { "inputTokens": 70, "outputTokens": 5 } }));
+        RawMetadata::of(&serde_json::json!({ "usage": { "inputTokens": 70, "outputTokens": 5 } }));
     driver.say("more");
     assert_eq!(
         request_tokens(&driver.view.messages, 100),

@@ -16,14 +16,14 @@ use super::scan::{Found, Looked, Now, look};
 use super::sources::{Source, roots};
 use super::{Settings, set};
 use crate::clock::Clock;
-use crate::contract::skills::{PickedSkills, Skills, SkillsHere};
+use crate::contract::skills::{PickedSkills, SkillListing, Skills};
 
 /// How long a scan stays valid for all callers.
 const FRESH: Duration = Duration::from_millis(250);
 /// Maximum number of repeated scans while a caller waits for changing files to settle.
 const LOOKS: usize = 8;
 /// Maximum number of cached workspaces; the least recently used one is evicted.
-const PLACES: usize = 128;
+const MAX_WORKSPACES: usize = 128;
 /// Maximum number of cached picks.
 const PICKS: usize = 256;
 
@@ -36,7 +36,7 @@ pub struct Options {
     /// Finds the project folder that contains a folder.
     pub project: fn(&Path) -> Option<PathBuf>,
     /// Notified when there is more to watch.
-    pub more: Arc<Notify>,
+    pub watch_more: Arc<Notify>,
     /// Clock for cache ages and file times.
     pub clock: Clock,
 }
@@ -47,19 +47,19 @@ pub struct Library {
     /// The last scan of each root. The lock is held during a scan, so that each root is scanned
     /// only once.
     looked: Mutex<HashMap<PathBuf, Arc<Looked>>>,
-    places: Mutex<HashMap<String, Place>>,
+    places: Mutex<HashMap<String, CachedWorkspace>>,
     picks: Mutex<HashMap<PickKey, Arc<PickedSkills>>>,
 }
 
 /// Hash of the available skills, the agent's list of names, and the names in its runs' environment.
 type PickKey = (String, Option<Vec<String>>, Vec<String>);
 
-struct Place {
+struct CachedWorkspace {
     at: Duration,
     roots: Vec<PathBuf>,
     /// Hash of the inputs from which `here` was made.
     made_from: u64,
-    here: Arc<SkillsHere>,
+    here: Arc<SkillListing>,
 }
 
 impl Library {
@@ -75,7 +75,7 @@ impl Library {
 
     /// The cache name of a requested folder. A name that is not canonical is not found, and the
     /// folder is then scanned.
-    fn asked_for<'a>(&'a self, cwd: Option<&'a str>) -> Cow<'a, str> {
+    fn cache_name<'a>(&'a self, cwd: Option<&'a str>) -> Cow<'a, str> {
         match (cwd, &self.options.workspace) {
             (Some(cwd), _) => cwd.into(),
             (None, Some(workspace)) => workspace.to_string_lossy(),
@@ -90,7 +90,7 @@ impl Library {
     }
 
     /// Scans the workspace, unless a recent scan is cached and `fresh` is false.
-    fn look_at(&self, folder: Option<PathBuf>, fresh: bool) -> Arc<SkillsHere> {
+    fn look_at(&self, folder: Option<PathBuf>, fresh: bool) -> Arc<SkillListing> {
         self.look_beside(folder, fresh, &mut HashSet::new())
     }
 
@@ -100,7 +100,7 @@ impl Library {
         folder: Option<PathBuf>,
         fresh: bool,
         done: &mut HashSet<PathBuf>,
-    ) -> Arc<SkillsHere> {
+    ) -> Arc<SkillListing> {
         let name = name_of(folder.as_deref());
         if !fresh && let Some(known) = self.known_here(&name) {
             return known;
@@ -144,7 +144,7 @@ impl Library {
             }
             _ => {
                 let here = Arc::new(made(name.clone(), &found, &settings));
-                let place = Place {
+                let place = CachedWorkspace {
                     at: now,
                     roots: roots.into_iter().map(|root| root.folder).collect(),
                     made_from,
@@ -160,7 +160,7 @@ impl Library {
         }
         // A changing file is scanned again once it has settled.
         if is_new || unsettled {
-            self.options.more.notify_one();
+            self.options.watch_more.notify_one();
         }
         here
     }
@@ -184,7 +184,7 @@ impl Library {
         })
     }
 
-    fn known_here(&self, name: &str) -> Option<Arc<SkillsHere>> {
+    fn known_here(&self, name: &str) -> Option<Arc<SkillListing>> {
         let now = self.options.clock.monotonic();
         let places = lock(&self.places);
         let place = places.get(name)?;
@@ -203,7 +203,7 @@ impl Library {
     }
 
     /// Scans all recently requested workspaces; returns what the watcher has to watch.
-    pub fn look(&self) -> crate::watch::Looked {
+    pub fn look(&self) -> crate::watch::Scan {
         // Roots shared by several workspaces are scanned once.
         let mut done = HashSet::new();
         for name in self.known() {
@@ -211,7 +211,7 @@ impl Library {
         }
         let looked = lock(&self.looked);
         let mut hasher = DefaultHasher::new();
-        let mut all = crate::watch::Looked::default();
+        let mut all = crate::watch::Scan::default();
         let ordered: BTreeMap<&PathBuf, &Arc<Looked>> = looked.iter().collect();
         for (folder, looked) in &ordered {
             (folder, looked.signature).hash(&mut hasher);
@@ -227,11 +227,11 @@ impl Library {
 
 impl Skills for Library {
     fn is_ready(&self, cwd: Option<&str>) -> bool {
-        self.known_here(&self.asked_for(cwd)).is_some()
+        self.known_here(&self.cache_name(cwd)).is_some()
     }
 
-    fn here(&self, cwd: Option<&str>, fresh: bool) -> Arc<SkillsHere> {
-        if !fresh && let Some(known) = self.known_here(&self.asked_for(cwd)) {
+    fn here(&self, cwd: Option<&str>, fresh: bool) -> Arc<SkillListing> {
+        if !fresh && let Some(known) = self.known_here(&self.cache_name(cwd)) {
             return known;
         }
         let here = self.look_at(self.folder(cwd), fresh);
@@ -252,7 +252,7 @@ impl Skills for Library {
 
     fn pick(
         &self,
-        here: &SkillsHere,
+        here: &SkillListing,
         names: Option<&[String]>,
         env: &[String],
     ) -> Arc<PickedSkills> {
@@ -310,7 +310,7 @@ fn made_from(settings: &Settings, found: &[(Source, Arc<Looked>)]) -> u64 {
     hasher.finish()
 }
 
-fn made(name: String, found: &[(Source, Arc<Looked>)], settings: &Settings) -> SkillsHere {
+fn made(name: String, found: &[(Source, Arc<Looked>)], settings: &Settings) -> SkillListing {
     let mut all: Vec<(Source, &[Arc<Found>])> = found
         .iter()
         .map(|(source, looked)| (*source, looked.found.as_slice()))
@@ -325,8 +325,11 @@ fn made(name: String, found: &[(Source, Arc<Looked>)], settings: &Settings) -> S
 
 /// Evicts workspaces above [`PLACES`] and roots that none uses, so that memory and watches stay
 /// bounded.
-fn forget_some(places: &mut HashMap<String, Place>, looked: &mut HashMap<PathBuf, Arc<Looked>>) {
-    while places.len() > PLACES {
+fn forget_some(
+    places: &mut HashMap<String, CachedWorkspace>,
+    looked: &mut HashMap<PathBuf, Arc<Looked>>,
+) {
+    while places.len() > MAX_WORKSPACES {
         let oldest = places.iter().min_by_key(|(_, place)| place.at);
         let Some(name) = oldest.map(|(name, _)| name.clone()) else {
             break;

@@ -10,7 +10,7 @@ use tokio::sync::{Notify, watch};
 
 use super::{Host, Library, Options, PromptLimits, Remote, Settings};
 use crate::clock::Clock;
-use crate::contract::skills::{ListedSkill, Skills, SkillsHere};
+use crate::contract::skills::{ListedSkill, SkillListing, Skills};
 use crate::kernel::time::Timestamp;
 
 /// A workspace with a folder for each source.
@@ -59,7 +59,7 @@ pub(super) fn library(root: &Path, settings: watch::Receiver<Settings>, clock: &
         settings,
         workspace: Some(root.join("work")),
         project: crate::agent::project,
-        more: Arc::new(Notify::new()),
+        watch_more: Arc::new(Notify::new()),
         clock: clock.clone(),
     })
 }
@@ -81,7 +81,7 @@ impl Fixture {
         self.put(inside, &format!("name: {name}\ndescription: {inside}"));
     }
 
-    pub(super) fn here(&self) -> Arc<SkillsHere> {
+    pub(super) fn here(&self) -> Arc<SkillListing> {
         self.library.here(None, true)
     }
 
@@ -149,7 +149,7 @@ fn what_a_skill_needs_decides_whether_runs_have_it() {
     let unfit = |needs: &str| {
         let header = format!("name: odd\ndescription: x\nmetadata: {{abide: {{{needs}}}}}");
         fixture.put("work/skills/odd", &header);
-        fixture.get("odd").unfit
+        fixture.get("odd").unusable_reason
     };
     let says = |needs: &str, what: &str| {
         let reason = unfit(needs).unwrap_or_else(|| panic!("{needs} is met"));
@@ -200,7 +200,13 @@ fn what_a_skill_needs_decides_whether_runs_have_it() {
         "work/skills/odd",
         "name: odd\ndescription: x\ndisable-model-invocation: yes",
     );
-    assert!(fixture.get("odd").unfit.unwrap().contains("not offered"));
+    assert!(
+        fixture
+            .get("odd")
+            .unusable_reason
+            .unwrap()
+            .contains("not offered")
+    );
 }
 
 #[test]
@@ -315,7 +321,7 @@ fn what_the_settings_and_the_run_itself_bring_into_the_environment_counts() {
         let given = settings.given.get_mut("other").unwrap();
         given.names.insert("B".to_owned());
     });
-    assert_eq!(fixture.get("keyed").unfit, None);
+    assert_eq!(fixture.get("keyed").unusable_reason, None);
     assert!(picked(&[]));
     // Other missing requirements are not met by an environment.
     let needs = "name: keyed\ndescription: d\nmetadata: {requires: {env: [C], bins: [none]}}";

@@ -73,7 +73,7 @@ pub(super) struct Looked {
     pub awaited: Vec<PathBuf>,
     /// Folders other than skills in which a change matters, by path, each with its inode number.
     folders: Vec<(PathBuf, u64)>,
-    files: HashSet<Kept>,
+    files: HashSet<CachedFile>,
     /// What could not be read, and why; the versions read before stay in use.
     pub unread: Vec<String>,
     /// A file is still changing and not taken over yet.
@@ -109,20 +109,20 @@ impl Looked {
 /// A file that was read. Compared by the bytes of its path: comparing thousands of paths by
 /// component takes longer than querying the files' states.
 #[derive(Clone, Debug)]
-struct Kept {
+struct CachedFile {
     found: Arc<Found>,
     state: State,
     /// Inode number of its folder.
     folder: u64,
     /// The pending change: the file's present state, which is not used yet.
-    next: Option<Next>,
+    next: Option<PendingChange>,
     /// The file could not be read since, so its state says nothing about its content.
     is_unread: bool,
 }
 
 /// A change that is not taken over until it settles.
 #[derive(Clone, Copy, Debug)]
-struct Next {
+struct PendingChange {
     /// The file's new state; `None` if it is gone.
     state: Option<State>,
     /// When this state was first seen (monotonic).
@@ -147,7 +147,11 @@ pub(super) struct Now {
 
 impl Now {
     /// The pending change to remember if the file has not settled yet; `None` if it has.
-    fn unsettled(&self, state: Option<State>, before: Option<Next>) -> Option<Next> {
+    fn unsettled(
+        &self,
+        state: Option<State>,
+        before: Option<PendingChange>,
+    ) -> Option<PendingChange> {
         let same = before.filter(|next| next.state == state);
         let since = same.map_or(self.steady, |next| next.since);
         let began = before.map_or(self.steady, |next| next.began);
@@ -156,7 +160,7 @@ impl Now {
         let is_still = state.is_some_and(|state| self.wall.0 - state.changed_ms() >= wall)
             || passed(since) >= self.settle
             || passed(began) >= LONGEST.max(self.settle);
-        (!is_still).then_some(Next {
+        (!is_still).then_some(PendingChange {
             state,
             since,
             began,
@@ -164,25 +168,25 @@ impl Now {
     }
 }
 
-impl Borrow<OsStr> for Kept {
+impl Borrow<OsStr> for CachedFile {
     fn borrow(&self) -> &OsStr {
         self.found.file.as_os_str()
     }
 }
 
-impl Hash for Kept {
+impl Hash for CachedFile {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         self.found.file.as_os_str().hash(hasher);
     }
 }
 
-impl PartialEq for Kept {
+impl PartialEq for CachedFile {
     fn eq(&self, other: &Self) -> bool {
         self.found.file.as_os_str() == other.found.file.as_os_str()
     }
 }
 
-impl Eq for Kept {}
+impl Eq for CachedFile {}
 
 /// Scans a root. Returns `before`, the result of the previous scan, if nothing has changed.
 pub(super) fn look(
@@ -260,8 +264,8 @@ fn walk(root: &Root, limits: Limits, before: Option<&Looked>, now: Now) -> Looke
     } = walk;
     let new = found
         .iter_mut()
-        .filter(|seen| matches!(seen, Seen::New { .. }));
-    let mut new: Vec<&mut Seen> = new.collect();
+        .filter(|seen| matches!(seen, Candidate::New { .. }));
+    let mut new: Vec<&mut Candidate> = new.collect();
     let being_written = match new.is_empty() {
         true => HashMap::new(),
         false => open_for_writing(|file| file.extension().is_some_and(|md| md == "md")),
@@ -274,22 +278,22 @@ fn walk(root: &Root, limits: Limits, before: Option<&Looked>, now: Now) -> Looke
     looked.files.reserve(found.len());
     for seen in found {
         match seen {
-            Seen::Refused(found) => looked.found.push(found),
-            Seen::Known(kept) => {
+            Candidate::Refused(found) => looked.found.push(found),
+            Candidate::Known(kept) => {
                 looked.found.push(Arc::clone(&kept.found));
                 looked.files.insert(kept);
             }
             // Not kept, so that it is read again in the next scan.
-            Seen::Unread(found, why) => {
+            Candidate::Unread(found, why) => {
                 looked.unread.push(why);
                 looked.found.push(found);
             }
-            Seen::Stale(kept, why) => {
+            Candidate::Stale(kept, why) => {
                 looked.unread.push(why);
                 looked.found.push(Arc::clone(&kept.found));
                 looked.files.insert(kept);
             }
-            Seen::New { .. } => unreachable!("every new one was read"),
+            Candidate::New { .. } => unreachable!("every new one was read"),
         }
     }
     for (folder, number) in &looked.folders {
@@ -304,22 +308,22 @@ fn walk(root: &Root, limits: Limits, before: Option<&Looked>, now: Now) -> Looke
 }
 
 /// A candidate file during a walk.
-enum Seen {
+enum Candidate {
     /// An error to report for this path.
     Refused(Arc<Found>),
     /// A file that was read, now or in an earlier scan.
-    Known(Kept),
+    Known(CachedFile),
     /// A file that could not be read and was never read before, and why.
     Unread(Arc<Found>, String),
     /// A file that could not be read, in the version read before, and why.
-    Stale(Kept, String),
+    Stale(CachedFile, String),
     /// A file to be read.
     New {
         file: PathBuf,
         is_variant: bool,
         state: State,
         folder: u64,
-        before: Option<Kept>,
+        before: Option<CachedFile>,
     },
 }
 
@@ -331,17 +335,17 @@ fn is_absence(fault: &std::io::Error) -> bool {
 /// Minimum number of files to read that is worth a thread.
 const READ_BY_ONE: usize = 64;
 
-impl Seen {
+impl Candidate {
     fn file(&self) -> &Path {
         match self {
-            Seen::Refused(found) | Seen::Unread(found, _) => &found.file,
-            Seen::Known(kept) | Seen::Stale(kept, _) => &kept.found.file,
-            Seen::New { file, .. } => file,
+            Candidate::Refused(found) | Candidate::Unread(found, _) => &found.file,
+            Candidate::Known(kept) | Candidate::Stale(kept, _) => &kept.found.file,
+            Candidate::New { file, .. } => file,
         }
     }
 
     fn read(&mut self, limits: Limits, being_written: &HashMap<PathBuf, String>) {
-        let Seen::New {
+        let Candidate::New {
             file,
             is_variant,
             state,
@@ -369,10 +373,10 @@ impl Seen {
         };
         if let Some((why, reason)) = why {
             *self = match before.take() {
-                Some(before) => Seen::Stale(before.unread(&reason), why),
+                Some(before) => Candidate::Stale(before.unread(&reason), why),
                 None => {
                     let file = std::mem::take(file);
-                    Seen::Unread(Arc::new(Found { file, outcome }), why)
+                    Candidate::Unread(Arc::new(Found { file, outcome }), why)
                 }
             };
             return;
@@ -396,7 +400,7 @@ impl Seen {
             }
         }
         let file = std::mem::take(file);
-        *self = Seen::Known(Kept {
+        *self = Candidate::Known(CachedFile {
             found: Arc::new(Found { file, outcome }),
             state: *state,
             folder: *folder,
@@ -406,7 +410,7 @@ impl Seen {
     }
 }
 
-impl Kept {
+impl CachedFile {
     /// The same skill, marked as stale: its file cannot be read now.
     fn unread(mut self, reason: &str) -> Self {
         if let Ok(good) = &self.found.outcome {
@@ -466,7 +470,7 @@ struct Walk<'a> {
     before: Option<&'a Looked>,
     real: PathBuf,
     looked: Looked,
-    found: Vec<Seen>,
+    found: Vec<Candidate>,
     /// Number of skills in `found`.
     skills: usize,
     seen: BTreeSet<(u64, u64)>,
@@ -547,10 +551,10 @@ impl Walk<'_> {
     /// The target of a link, if it is a folder in which skills are allowed.
     fn follow(&mut self, link: &Path) -> Option<Metadata> {
         let target = fs::metadata(link).ok().filter(Metadata::is_dir)?;
-        self.may_lie_at(link).then_some(target)
+        self.is_allowed_at(link).then_some(target)
     }
 
-    fn may_lie_at(&mut self, path: &Path) -> bool {
+    fn is_allowed_at(&mut self, path: &Path) -> bool {
         if self.root.trusts_links {
             return true;
         }
@@ -608,7 +612,7 @@ impl Walk<'_> {
             self.skills += 1;
             return self.keep_good(good, next);
         }
-        if known.is_none() && file.is_symlink() && !self.may_lie_at(&file) {
+        if known.is_none() && file.is_symlink() && !self.is_allowed_at(&file) {
             // The link may be replaced by a file.
             let above = file.parent().map(Path::to_owned);
             self.looked
@@ -619,14 +623,14 @@ impl Walk<'_> {
         (file.as_os_str(), state, folder).hash(&mut self.hasher);
         self.skills += 1;
         self.found.push(match known {
-            Some(found) => Seen::Known(Kept {
+            Some(found) => Candidate::Known(CachedFile {
                 found,
                 state,
                 folder,
                 next: None,
                 is_unread: false,
             }),
-            None => Seen::New {
+            None => Candidate::New {
                 file,
                 is_variant,
                 state,
@@ -641,7 +645,7 @@ impl Walk<'_> {
         self.known_at(place).next().is_some()
     }
 
-    fn known_at<'b>(&'b self, place: &'b Path) -> impl Iterator<Item = &'b Kept> {
+    fn known_at<'b>(&'b self, place: &'b Path) -> impl Iterator<Item = &'b CachedFile> {
         let files = self.before.into_iter().flat_map(|before| &before.files);
         files.filter(move |kept| kept.found.file.starts_with(place))
     }
@@ -650,7 +654,7 @@ impl Walk<'_> {
     fn keep(&mut self, place: &Path, fault: &std::io::Error) {
         self.is_plain = false;
         let why = format!("{}: {fault}", place.display());
-        let mut known: Vec<Kept> = self.known_at(place).cloned().collect();
+        let mut known: Vec<CachedFile> = self.known_at(place).cloned().collect();
         if known.is_empty() {
             self.looked.unread.push(why);
             return self.refuse(place, format!("it cannot be read: {fault}"));
@@ -668,15 +672,15 @@ impl Walk<'_> {
             (kept.found.file.as_os_str(), kept.state, kept.folder).hash(&mut self.hasher);
             self.skills += 1;
             let reason = format!("it cannot be read: {fault}");
-            self.found.push(Seen::Known(kept.unread(&reason)));
+            self.found.push(Candidate::Known(kept.unread(&reason)));
         }
     }
 
     /// Keeps the previous valid version while a change is pending.
-    fn keep_good(&mut self, good: &Kept, next: Next) {
+    fn keep_good(&mut self, good: &CachedFile, next: PendingChange) {
         self.looked.unsettled = true;
         (good.found.file.as_os_str(), good.state, next.state).hash(&mut self.hasher);
-        self.found.push(Seen::Known(Kept {
+        self.found.push(Candidate::Known(CachedFile {
             next: Some(next),
             ..good.clone()
         }));
@@ -686,17 +690,17 @@ impl Walk<'_> {
     /// file that moved within the root is not kept.
     fn keep_gone(&mut self) {
         let Some(before) = self.before else { return };
-        let there: HashSet<&Path> = self.found.iter().map(Seen::file).collect();
+        let there: HashSet<&Path> = self.found.iter().map(Candidate::file).collect();
         let gone = before.files.iter().filter(|kept| {
             let refused_for_good = kept.found.outcome.is_err();
             !refused_for_good && !there.contains(kept.found.file.as_path())
         });
-        let gone: Vec<&Kept> = gone.collect();
+        let gone: Vec<&CachedFile> = gone.collect();
         for kept in gone {
             let moved = self.found.iter().any(|seen| match seen {
-                Seen::New { folder, .. } => *folder == kept.folder,
-                Seen::Known(other) | Seen::Stale(other, _) => other.folder == kept.folder,
-                Seen::Refused(_) | Seen::Unread(..) => false,
+                Candidate::New { folder, .. } => *folder == kept.folder,
+                Candidate::Known(other) | Candidate::Stale(other, _) => other.folder == kept.folder,
+                Candidate::Refused(_) | Candidate::Unread(..) => false,
             });
             if !moved && let Some(next) = self.now.unsettled(None, kept.next) {
                 self.keep_good(kept, next);
@@ -711,6 +715,6 @@ impl Walk<'_> {
             file: file.to_owned(),
             outcome: Err(Broken::whole(reason)),
         };
-        self.found.push(Seen::Refused(Arc::new(found)));
+        self.found.push(Candidate::Refused(Arc::new(found)));
     }
 }

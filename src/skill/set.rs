@@ -11,9 +11,9 @@ use std::sync::Arc;
 use super::parse::{DESCRIPTION_LIMIT, Skill};
 use super::scan::Found;
 use super::{Host, Settings, Source};
-use crate::contract::catalog::{Aside, Pinned};
+use crate::contract::catalog::{InactiveDefinition, Pinned};
 use crate::contract::skills::{
-    ListedSkill, PickedSkills, PinnedSkill, SOURCES, SkillSet, SkillsHere,
+    ListedSkill, PickedSkills, PinnedSkill, SOURCES, SkillListing, SkillSet,
 };
 use crate::kernel::pattern;
 use crate::kernel::text::preview;
@@ -50,7 +50,7 @@ pub(super) fn here(
     workspace: String,
     found: &[(Source, &[Arc<Found>])],
     settings: &Settings,
-) -> SkillsHere {
+) -> SkillListing {
     let mut named: BTreeMap<&str, Vec<(Source, &Path, &Skill)>> = BTreeMap::new();
     let mut rejected = Vec::new();
     for (source, found) in found {
@@ -61,7 +61,7 @@ pub(super) fn here(
                     let same = named.entry(skill.name.as_str()).or_default();
                     same.push((*source, &found.file, skill));
                 }
-                Err(broken) => rejected.push(Aside {
+                Err(broken) => rejected.push(InactiveDefinition {
                     source: source.as_str().to_owned(),
                     file: Some(shown(&found.file)),
                     line: broken.line,
@@ -73,18 +73,21 @@ pub(super) fn here(
     let skills = named.into_values().filter_map(|mut same| {
         let (source, file, skill) = same.pop()?;
         let mut listed = listed(source, file, skill, settings);
-        let lower = same.iter().rev().map(|(source, file, _)| Aside {
-            reason: format!("{} has the same name and takes precedence", listed.path),
-            source: source.as_str().to_owned(),
-            file: Some(shown(file)),
-            line: None,
-        });
+        let lower = same
+            .iter()
+            .rev()
+            .map(|(source, file, _)| InactiveDefinition {
+                reason: format!("{} has the same name and takes precedence", listed.path),
+                source: source.as_str().to_owned(),
+                file: Some(shown(file)),
+                line: None,
+            });
         listed.shadowed = lower.collect();
         Some(listed)
     });
     let skills = skills.collect();
     rejected.sort_by(|one, other| one.file.cmp(&other.file));
-    let mut here = SkillsHere {
+    let mut here = SkillListing {
         workspace,
         hash: String::new(),
         skills,
@@ -96,7 +99,7 @@ pub(super) fn here(
 
 /// Hash of everything that [`pick`] would pin without names and variables. Versions are announced
 /// soon after a change, so no set is built for it.
-fn digest(here: &SkillsHere, limits: PromptLimits) -> String {
+fn digest(here: &SkillListing, limits: PromptLimits) -> String {
     let mut hasher = blake3::Hasher::new();
     let mut put = |text: &str| {
         hasher.update(&text.len().to_le_bytes());
@@ -110,7 +113,11 @@ fn digest(here: &SkillsHere, limits: PromptLimits) -> String {
     ] {
         put(text);
     }
-    for skill in here.skills.iter().filter(|skill| skill.unfit.is_none()) {
+    for skill in here
+        .skills
+        .iter()
+        .filter(|skill| skill.unusable_reason.is_none())
+    {
         let ListedSkill {
             name,
             description,
@@ -121,7 +128,7 @@ fn digest(here: &SkillsHere, limits: PromptLimits) -> String {
             required_env,
             body,
             // Neither shown to models nor pinned to runs.
-            unfit: _,
+            unusable_reason: _,
             lacks_env: _,
             license: _,
             compatibility: _,
@@ -170,7 +177,7 @@ fn listed(source: Source, file: &Path, skill: &Skill, settings: &Settings) -> Li
         description: skill.description.clone(),
         source: source.as_str().to_owned(),
         path: shown(file),
-        unfit,
+        unusable_reason: unfit,
         lacks_env,
         key: skill.requires.key.clone(),
         license: skill.license.clone(),
@@ -216,7 +223,7 @@ fn has_all(lacks: &[String], env: &[String]) -> bool {
 /// The skills that an agent with this list of names may use; `env` are further variables of its
 /// runs.
 pub(super) fn pick(
-    here: &SkillsHere,
+    here: &SkillListing,
     names: Option<&[String]>,
     env: &[String],
     limits: PromptLimits,
@@ -227,7 +234,7 @@ pub(super) fn pick(
     let usable: Vec<&ListedSkill> = here
         .skills
         .iter()
-        .filter(|skill| skill.unfit.is_none() || has_all(&skill.lacks_env, env))
+        .filter(|skill| skill.unusable_reason.is_none() || has_all(&skill.lacks_env, env))
         .filter(is_named)
         .collect();
     let unknown = names
@@ -359,7 +366,7 @@ mod tests {
             description: "Does it.".to_owned(),
             source: "workspace".to_owned(),
             path: format!("/work/skills/{name}/SKILL.md"),
-            unfit: None,
+            unusable_reason: None,
             lacks_env: Vec::new(),
             key: None,
             license: None,
@@ -383,7 +390,7 @@ mod tests {
             |skill| skill.description = "Does more.".to_owned(),
             |skill| skill.source = "personal".to_owned(),
             |skill| skill.path = "/work/skills/moved/SKILL.md".to_owned(),
-            |skill| skill.unfit = Some("it is off".to_owned()),
+            |skill| skill.unusable_reason = Some("it is off".to_owned()),
             |skill| skill.key = Some("key".to_owned()),
             |skill| skill.key = Some(String::new()),
             |skill| skill.primary_env = Some("KEY".to_owned()),
@@ -395,14 +402,14 @@ mod tests {
             |skill| skill.allowed_tools = vec!["shell".to_owned()],
             |skill| skill.warnings = vec!["odd".to_owned()],
         ];
-        let here = |first: ListedSkill| SkillsHere {
+        let here = |first: ListedSkill| SkillListing {
             workspace: "/work".to_owned(),
             hash: String::new(),
             skills: vec![first, listed_as("second")],
             rejected: Vec::new(),
         };
         let limits = PromptLimits::default();
-        let both = |here: &SkillsHere| {
+        let both = |here: &SkillListing| {
             let pinned = pick(here, None, &[], limits).pinned.hash;
             (pinned, digest(here, limits))
         };

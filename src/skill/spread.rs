@@ -5,12 +5,12 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread;
 
 /// Maximum number of threads; more do not make a disk faster.
-const MOST: usize = 8;
+const MAX_THREADS: usize = 8;
 
 /// Runs `work` on all of `items` in parts of `least`, the number that is worth a thread. All work
 /// is done when this returns, even if the system gives no threads.
 pub(super) fn spread<T: Send>(items: &mut [T], least: usize, work: impl Fn(&mut [T]) + Sync) {
-    let helpers = (processors().min(MOST) - 1).min(items.len() / least);
+    let helpers = (processors().min(MAX_THREADS) - 1).min(items.len() / least);
     let left = Mutex::new(items.chunks_mut(least));
     let take = || {
         loop {

@@ -41,11 +41,11 @@ pub fn copy(database: &Path, to: Option<PathBuf>, clock: &Clock) -> Result<Backu
     if fs::symlink_metadata(&path).is_ok() {
         return Err(there_already(&path));
     }
-    clear_halves(database);
+    clear_unfinished(database);
     let half = files::beside(&path, HALF);
     note(database, &half);
     let made = make(database, &half, &path);
-    clear_halves(database);
+    clear_unfinished(database);
     let mut backup = made?;
     let took = (clock.monotonic() - began).as_millis();
     backup.took_ms = u64::try_from(took).unwrap_or(u64::MAX);
@@ -68,7 +68,7 @@ fn note(database: &Path, half: &Path) {
 }
 
 /// Once this returns, no unfinished backup is left. No backup may be running.
-pub fn clear_halves(database: &Path) {
+pub fn clear_unfinished(database: &Path) {
     let note = files::copying(database);
     let noted = fs::read_to_string(&note).map(PathBuf::from).ok();
     let own = fs::read_dir(folder(database));
@@ -282,7 +282,7 @@ pub struct Placed {
 
 /// Why a backup was not restored. The existing store is unchanged.
 #[derive(Debug, thiserror::Error)]
-pub enum Unplaced {
+pub enum RestoreError {
     /// The file is not an intact store.
     #[error("{path} is not a usable backup: {why}. Nothing was changed")]
     Unfit {
@@ -313,20 +313,25 @@ pub enum Unplaced {
 /// Once this returns, a copy of `file` is the store of `folder`, with a new store id, so that
 /// client cursors from after the backup are not applied to other events with the same numbers.
 /// The previous store is set aside. No process may have it open.
-pub fn place(folder: &Path, file: &Path, force: bool, clock: &Clock) -> Result<Placed, Unplaced> {
+pub fn place(
+    folder: &Path,
+    file: &Path,
+    force: bool,
+    clock: &Clock,
+) -> Result<Placed, RestoreError> {
     let path = folder.join(files::DATABASE);
     let saved = files::saved(&path);
-    let io = |source: io::Error| Unplaced::Io {
+    let io = |source: io::Error| RestoreError::Io {
         path: path.clone(),
         source,
     };
-    let unfit = |why: String| Unplaced::Unfit {
+    let unfit = |why: String| RestoreError::Unfit {
         path: file.to_owned(),
         why,
     };
     files::finish(&path).map_err(io)?;
     if path.exists() && !force {
-        return Err(Unplaced::StoreThere { path });
+        return Err(RestoreError::StoreThere { path });
     }
     let version = header_version(file).map_err(|fault| unfit(fault.message))?;
     migrate::check_not_newer(version).map_err(|fault| unfit(fault.to_string()))?;

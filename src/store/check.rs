@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::checkpoint::Checkpoints;
 use super::files;
-use super::noticed::{Checked, Noticed};
+use super::noticed::{Checked, FoundDamage};
 use super::outline::Outline;
 use super::sqlite::{Sqlite, Use};
 use super::tx::{DbError, DbErrorKind, Tx, all};
@@ -86,9 +86,9 @@ fn is_shorter_than_it_says(db: &mut Sqlite, path: &Path) -> Result<bool, DbError
 /// Checks the whole file, table by table, until `stopped` is closed. Findings are logged, kept
 /// for the doctor, and make the next start repair the file. A table whose check was interrupted
 /// in favour of other work is checked again later.
-pub fn beside_work(
+pub fn in_background(
     mut db: Sqlite,
-    noticed: &Noticed,
+    noticed: &FoundDamage,
     checkpoints: &Arc<Checkpoints>,
     clock: &Clock,
     stopped: &Receiver<()>,
@@ -136,9 +136,9 @@ fn check_one(
     checkpoints: &Arc<Checkpoints>,
 ) -> Result<Vec<String>, DbError> {
     let _long = checkpoints.long_read();
-    checkpoints.check_goes_on(Some(db.interrupt_handle()));
+    checkpoints.set_running_check(Some(db.interrupt_handle()));
     let found = db.check(Some(table), MOST_FINDINGS);
-    checkpoints.check_goes_on(None);
+    checkpoints.set_running_check(None);
     found
 }
 

@@ -20,7 +20,7 @@ const MOST_FRAMES: i64 = 16 * 1024;
 /// While a long read runs, the WAL may grow beyond that: the writer would wait for the reader in
 /// vain, and every caller for the writer. At this multiple a check is interrupted; a backup is
 /// not, because it ends by itself.
-const TIMES_MORE: i64 = 4;
+const CHECK_FACTOR: i64 = 4;
 
 /// State shared by the writer and the checkpoint thread.
 #[derive(Default)]
@@ -53,7 +53,7 @@ impl Checkpoints {
     }
 
     /// Registers the connection of a running check, or its end (`None`).
-    pub fn check_goes_on(&self, interrupt: Option<Interrupt>) {
+    pub fn set_running_check(&self, interrupt: Option<Interrupt>) {
         *self.check.lock().unwrap_or_else(PoisonError::into_inner) = interrupt;
     }
 
@@ -63,7 +63,7 @@ impl Checkpoints {
             self.restart.store(true, Ordering::Relaxed);
         }
         let check = self.check.lock().unwrap_or_else(PoisonError::into_inner);
-        if let (Some(check), true) = (check.as_ref(), frames > MOST_FRAMES * TIMES_MORE) {
+        if let (Some(check), true) = (check.as_ref(), frames > MOST_FRAMES * CHECK_FACTOR) {
             check.interrupt();
         }
     }
@@ -146,14 +146,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut db = Sqlite::open(&folder.path().join("abide.db"), Use::Write).unwrap();
         let shared = Arc::new(Checkpoints::default());
-        shared.check_goes_on(Some(db.interrupt_handle()));
+        shared.set_running_check(Some(db.interrupt_handle()));
         let checking = std::thread::spawn(move || {
             let for_ever = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) \
                             SELECT count(*) FROM n";
             db.query(for_ever, &[], &mut |_| Ok(()))
         });
         while !checking.is_finished() {
-            shared.holds(MOST_FRAMES * TIMES_MORE + 1);
+            shared.holds(MOST_FRAMES * CHECK_FACTOR + 1);
             std::thread::yield_now();
         }
         assert!(checking.join().unwrap().is_err());

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use super::audit::Entry;
 use crate::contract::rows::TrustedProject;
 use crate::contract::servers::KnownServer;
-use crate::kernel::ages::Sight;
+use crate::kernel::ages::ClockTrust;
 use crate::kernel::approval::Approval;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::{
@@ -24,6 +24,7 @@ use crate::kernel::time::Timestamp;
 use crate::store::tx::BadRow;
 
 mod agents;
+mod announces;
 mod approve;
 mod ask;
 mod begin_effect;
@@ -58,7 +59,6 @@ mod steer;
 mod stop;
 mod subtree;
 mod sweep;
-mod telling;
 mod turn;
 mod usage;
 mod waiting;
@@ -72,7 +72,7 @@ pub use breaker::{AGENT_NAME, BREAKER};
 pub use cancel::{Cancel, CancelTarget, Cancelled};
 pub use change_session::{PatchSession, ResetSession};
 pub use conclude::{Conclusion, TurnEnd};
-pub use context::{Begun, Context, Delegation, Effect, Settings, Ticket, Untold, Window};
+pub use context::{Begun, Context, Delegation, Effect, MissedLog, PendingWait, Settings, Ticket};
 pub use create_session::NewSession;
 pub use environment::{LackEnvironment, ProvideEnvironment};
 pub use gateway::GatewayNote;
@@ -83,7 +83,7 @@ pub use record_outcome::{Recorded, Then};
 pub use remember::Remember;
 pub use remove::DeleteSession;
 pub use resolve::{Resolve, Verdict};
-pub(crate) use send::kinship;
+pub(crate) use send::relation;
 pub use send::{SendMessage, Sender};
 pub use skills::NoteSkills;
 pub use spawn::{Awaits, Begins, Spawn, SpawnedBy};
@@ -218,7 +218,7 @@ commands! {
     /// The step waits for its model's provider until the deadline, or its run is ending.
     AwaitProvider((Box<AwaitProvider>)) = "await_provider",
     /// The wait has ended at its deadline; a waiting step has the progress so far as its outcome.
-    WindowOver({ /** The wait. */ window: Window }) = "window_over",
+    WindowOver({ /** The wait. */ window: PendingWait }) = "window_over",
     /// The call has its audit row, which no other command wrote.
     Audit({
         /** The audited call. */ entry: Box<Entry>,
@@ -335,7 +335,7 @@ pub enum Reply {
         /// True if the previous boot ended uncleanly.
         unclean: bool,
         /// How far the wall clock can be trusted.
-        sight: Sight,
+        sight: ClockTrust,
     },
     /// The session, and whether the command created it.
     Session(Box<Session>, bool),
@@ -471,8 +471,8 @@ pub fn execute(context: &mut Context<'_>, command: Command) -> Result<Reply, Fau
             message,
             text,
         } => steer::steer(context, &org, run, message, &text),
-        Command::RetryAnnounce { org, run, wake } => telling::retry(context, &org, run, wake),
-        Command::DismissAnnounce { org, run } => telling::dismiss(context, &org, run),
+        Command::RetryAnnounce { org, run, wake } => announces::retry(context, &org, run, wake),
+        Command::DismissAnnounce { org, run } => announces::dismiss(context, &org, run),
         Command::PatchSession(patch) => change_session::patch(context, *patch),
         Command::ResetSession(reset) => change_session::reset(context, *reset),
         Command::DeleteSession(delete) => remove::delete(context, *delete),

@@ -138,7 +138,7 @@ pub fn lost_of(tx: &mut dyn Tx, run: RunId) -> Result<Vec<&'static str>, DbError
 }
 
 /// Ended runs that owe an announce to their requester and have no outbox row.
-pub fn untold_runs(tx: &mut dyn Tx) -> Result<Vec<RunId>, DbError> {
+pub fn unannounced_runs(tx: &mut dyn Tx) -> Result<Vec<RunId>, DbError> {
     runs(
         tx,
         "SELECT id FROM runs WHERE ended_at IS NOT NULL AND requester_id IS NOT NULL \

@@ -28,7 +28,7 @@ pub struct StoredValue {
     /// The encrypted value. `None` without a reference: it was given once and is not kept.
     pub sealed: Option<Vec<u8>>,
     /// Why the value is missing, while the run is paused for it.
-    pub lacking: Option<String>,
+    pub missing_reason: Option<String>,
 }
 
 /// Name prefix for the unmasked arguments of an answer's tool calls, which the transcript has
@@ -61,7 +61,7 @@ pub fn decode(row: &dyn Row) -> Result<(RunId, StoredValue), DbError> {
         secret: row.int(at!(secret))? != 0,
         reference,
         sealed: row.opt_bytes(at!(sealed))?.map(<[u8]>::to_vec),
-        lacking: opt_string(row, at!(lacking))?,
+        missing_reason: opt_string(row, at!(lacking))?,
     };
     Ok((RunId(uuid(row, at!(run_id))?), value))
 }
@@ -82,7 +82,7 @@ pub fn put(tx: &mut dyn Tx, run: RunId, value: &StoredValue) -> Result<(), DbErr
             ("secret", value.secret.into()),
             ("reference", reference.as_deref().into()),
             ("sealed", value.sealed.as_deref().map(Param::Bytes).into()),
-            ("lacking", value.lacking.as_deref().into()),
+            ("lacking", value.missing_reason.as_deref().into()),
         ],
     )
 }
@@ -102,13 +102,13 @@ pub fn of(tx: &mut dyn Tx, run: RunId) -> Result<Vec<StoredValue>, DbError> {
 }
 
 /// The run's value of this name is recorded as missing, for this reason.
-pub fn lacks(tx: &mut dyn Tx, run: RunId, name: &str, why: &str) -> Result<(), DbError> {
+pub fn mark_missing(tx: &mut dyn Tx, run: RunId, name: &str, why: &str) -> Result<(), DbError> {
     let key = [("run_id", (&run.0).into()), ("name", name.into())];
     update_rows(tx, "run_values", &key, &[("lacking", why.into())]).map(|_| ())
 }
 
 /// Sealed values of the ended run are deleted, and none is recorded as missing.
-pub fn forget_given(tx: &mut dyn Tx, run: RunId) -> Result<(), DbError> {
+pub fn clear_sealed(tx: &mut dyn Tx, run: RunId) -> Result<(), DbError> {
     tx.execute(
         "DELETE FROM run_values WHERE run_id = ?1 AND name LIKE 'arguments %'",
         &[(&run.0).into()],

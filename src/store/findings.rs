@@ -16,7 +16,7 @@ pub fn of(store: &Store) -> Vec<Finding> {
         quarantine(store),
         salvaged(store),
         set_aside(store),
-        told(store),
+        announces(store),
         last_end(store),
     ]
 }
@@ -196,7 +196,7 @@ fn set_aside(store: &Store) -> Finding {
     .fix(format!("{all}delete them when they are no longer needed"))
 }
 
-fn told(store: &Store) -> Finding {
+fn announces(store: &Store) -> Finding {
     let id = "announces";
     let message = format!(
         "{} results are waiting for delivery, {} could not be delivered",

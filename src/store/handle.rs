@@ -10,7 +10,7 @@ use super::checkpoint::Checkpoints;
 use super::command::{Accepted, Command, Key, Reply, Settings, first_answer};
 use super::db_fault;
 use super::health::{self, Health};
-use super::noticed::Noticed;
+use super::noticed::FoundDamage;
 use super::placement::Placement;
 use super::readers::Readers;
 use super::room::Room;
@@ -30,7 +30,7 @@ pub struct Store {
 pub(super) struct Inner {
     pub(super) queue: mpsc::Sender<Message>,
     pub(super) readers: Readers,
-    pub(super) noticed: Arc<Noticed>,
+    pub(super) noticed: Arc<FoundDamage>,
     pub(super) placement: Arc<Placement>,
     pub(super) checkpoints: Arc<Checkpoints>,
     pub(super) clock: Clock,
@@ -62,7 +62,7 @@ impl Store {
 
     /// As [`Store::submit`], but waits for room in the queue. For the registry's own work, which
     /// must not be refused.
-    pub async fn submit_patiently(&self, command: Command) -> Result<Reply, Fault> {
+    pub async fn submit_waiting(&self, command: Command) -> Result<Reply, Fault> {
         let (answer, reply) = oneshot::channel();
         self.inner
             .queue
@@ -73,7 +73,7 @@ impl Store {
     }
 
     /// Submits a command whose reply is not needed; drops it, with a warning, if the queue is full.
-    pub fn submit_quietly(&self, command: Command) {
+    pub fn submit_detached(&self, command: Command) {
         let (answer, _) = oneshot::channel();
         let job = Message::Job(Job::new(command, answer));
         if self.inner.queue.try_send(job).is_err() {
@@ -140,7 +140,7 @@ impl Store {
     }
 
     /// As [`Store::read`], but never queued behind a client's long list: for the registry's work.
-    pub async fn read_first<T: Send + 'static>(
+    pub async fn read_for_registry<T: Send + 'static>(
         &self,
         query: impl FnOnce(&mut dyn Tx) -> Result<T, DbError> + Send + 'static,
     ) -> Result<T, Fault> {
@@ -221,7 +221,7 @@ impl Store {
     }
 
     /// The damage that reads and writes have found.
-    pub fn noticed(&self) -> &Noticed {
+    pub fn noticed(&self) -> &FoundDamage {
         &self.inner.noticed
     }
 

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::noticed::{Checked, Noticed};
+use super::noticed::{Checked, FoundDamage};
 use super::outline::Outline;
 use super::placement::Placement;
 use super::salvage::{self, Report};
@@ -51,7 +51,7 @@ const LATEST: i64 = 20;
 pub fn of(
     tx: &mut dyn Tx,
     path: &Path,
-    noticed: &Noticed,
+    noticed: &FoundDamage,
     placement: &Placement,
 ) -> Result<Health, DbError> {
     let checked = noticed.checked();

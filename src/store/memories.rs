@@ -75,7 +75,7 @@ fn asker_of(run: &Run) -> Option<RunId> {
 
 /// The run that requested this session: later runs in it work for the same agent as its first.
 fn maker(tx: &mut dyn Tx, session: SessionId) -> Result<Option<Run>, DbError> {
-    let maker = match runs::maker_of(tx, session)? {
+    let maker = match runs::requesting_run_of(tx, session)? {
         Some(maker) => runs::get(tx, maker)?,
         None => None,
     };

@@ -14,7 +14,7 @@ use crate::kernel::ids::{AnnounceId, MessageId, RunId, SessionId};
 use crate::kernel::message::{Message, MessageKind, NewMessage, Origin, Role};
 use crate::kernel::pack;
 use crate::kernel::run::Run;
-use crate::kernel::said::{Passed, Said};
+use crate::kernel::stored_content::{StoredContent, StoredMessage};
 use crate::kernel::time::Timestamp;
 
 /// The columns that [`read`] decodes.
@@ -33,9 +33,9 @@ impl Form for Message {
     }
 }
 
-impl Form for Passed {
+impl Form for StoredMessage {
     fn decode(row: &dyn Row) -> Result<Self, DbError> {
-        entry(row, json_by(row, at!(content), Said::read)?)
+        entry(row, json_by(row, at!(content), StoredContent::read)?)
     }
 }
 
@@ -344,7 +344,7 @@ fn after_which<M: Form>(
 
 /// The run's own input: the task of a spawned run, or the message of a turn. `None` once the
 /// transcript is gone.
-pub fn said_to(
+pub fn input_message(
     tx: &mut dyn Tx,
     session: SessionId,
     run: RunId,
@@ -361,7 +361,7 @@ pub fn said_to(
 }
 
 /// The session's latest user message has the delegation context for `call` in its metadata.
-pub fn keep_pack(
+pub fn store_delegation_context(
     tx: &mut dyn Tx,
     session: SessionId,
     generation: i64,
@@ -466,7 +466,11 @@ pub fn announce_bytes_at_end(tx: &mut dyn Tx, session: SessionId) -> Result<i64,
 }
 
 /// The number of announces after `seq` that a turn must see; inbox announces do not count.
-pub fn announces_above(tx: &mut dyn Tx, session: SessionId, seq: i64) -> Result<i64, DbError> {
+pub fn count_announces_after(
+    tx: &mut dyn Tx,
+    session: SessionId,
+    seq: i64,
+) -> Result<i64, DbError> {
     number(
         tx,
         "SELECT count(*) FROM messages JOIN outbox ON outbox.announce_id = messages.announce_id \

@@ -43,13 +43,13 @@ pub mod tx;
 pub mod usage;
 pub mod waits;
 
-mod away;
 mod backup;
 mod boots;
 mod check;
 mod checkpoint;
 mod columns;
 mod consistency;
+mod downtime;
 mod files;
 mod filter;
 mod handle;
@@ -72,8 +72,8 @@ mod tables;
 mod threads;
 mod writer;
 
-pub use backup::{Backup, Placed, Unplaced, newest_copy, place};
-pub use command::{Command, Effect, Reply, Settings, Ticket, Window};
+pub use backup::{Backup, Placed, RestoreError, newest_copy, place};
+pub use command::{Command, Effect, PendingWait, Reply, Settings, Ticket};
 pub use files::{DATABASE, suspect};
 pub use handle::Store;
 pub use health::{Health, Unexamined, examine};

@@ -16,7 +16,7 @@ use crate::kernel::time::Timestamp;
 const MOST: usize = 100_000;
 
 /// The damage found so far.
-pub struct Noticed {
+pub struct FoundDamage {
     database: PathBuf,
     rows: Mutex<Rows>,
     news: Notify,
@@ -43,10 +43,10 @@ struct Rows {
     waiting: Vec<BadRow>,
 }
 
-impl Noticed {
+impl FoundDamage {
     /// An empty record for this database.
     pub fn new(database: &Path) -> Self {
-        Noticed {
+        FoundDamage {
             database: database.to_owned(),
             rows: Mutex::default(),
             news: Notify::new(),
@@ -103,7 +103,7 @@ impl Noticed {
     }
 
     /// True if there are rows that [`Noticed::take`] has not returned yet.
-    pub fn some_wait(&self) -> bool {
+    pub fn has_waiting(&self) -> bool {
         !self.lock().waiting.is_empty()
     }
 

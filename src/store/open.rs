@@ -9,7 +9,7 @@ use super::checkpoint::{self, Checkpoints};
 use super::command::{Effect, Settings};
 use super::handle::{Inner, Store};
 use super::migrate::{self, MigrateError};
-use super::noticed::Noticed;
+use super::noticed::FoundDamage;
 use super::outline::Outline;
 use super::placement::Placement;
 use super::readers::Readers;
@@ -18,7 +18,7 @@ use super::salvage::{self, Report, Unsaved};
 use super::sqlite::{Sqlite, Use, header_version};
 use super::threads::{Threads, thread};
 use super::tx::{DbError, DbErrorKind};
-use super::writer::{Kept, Message, OnFatal, QUEUE, Told, Writer};
+use super::writer::{CommitChannels, Message, OnFatal, QUEUE, Writer, WriterShared};
 use super::{backup, boots, check, files, redo};
 use crate::clock::Clock;
 
@@ -182,7 +182,7 @@ impl Store {
             id,
             digest_key,
         } = begun.map_err(unusable)?;
-        let noticed = Arc::new(Noticed::new(&path));
+        let noticed = Arc::new(FoundDamage::new(&path));
         let placement = Arc::new(Placement::of(&path));
         let readers = Readers::open(&path, Arc::clone(&noticed), Arc::clone(&placement));
         let readers = readers.map_err(&wrap)?;
@@ -197,11 +197,11 @@ impl Store {
             db,
             options.clock,
             options.settings,
-            Told {
+            CommitChannels {
                 effects: effects_in,
                 head: head_in,
             },
-            Kept {
+            WriterShared {
                 checkpoints: Arc::clone(&shared),
                 noticed: Arc::clone(&noticed),
                 placement: Arc::clone(&placement),
@@ -220,7 +220,7 @@ impl Store {
         let watch = move || {
             if looked_after.look().is_some() {
                 // If the queue is full, the writer is busy and checks the files itself.
-                let _ = wake.try_send(Message::Look);
+                let _ = wake.try_send(Message::CheckFiles);
             }
         };
         let checkpoints = thread(
@@ -280,7 +280,7 @@ fn prepare(path: &Path, clock: &Clock) -> Result<Option<Report>, OpenError> {
     let wrap = |source: DbError| OpenError::of(path, source);
     let io = |fault: std::io::Error| wrap(DbError::from(fault));
     files::finish(path).map_err(io)?;
-    backup::clear_halves(path);
+    backup::clear_unfinished(path);
     let saved = files::saved(path);
     if path.exists() {
         files::clear_leftovers(path).map_err(io)?;

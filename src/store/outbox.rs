@@ -220,7 +220,7 @@ pub fn mark_delivered(
 /// The announce of `run` is delivered as the outcome of a tool call, at `message_seq` of the
 /// transcript, and not announced otherwise. Call it in the transaction of that outcome. Returns
 /// `false` if there is no announce, or it was already delivered.
-pub fn mark_told_by_tool(
+pub fn mark_delivered_by_tool(
     tx: &mut dyn Tx,
     run: RunId,
     message_seq: i64,
@@ -235,7 +235,7 @@ pub fn mark_told_by_tool(
 }
 
 /// The undelivered announce is pending again.
-pub fn offer(tx: &mut dyn Tx, seq: i64) -> Result<(), DbError> {
+pub fn make_pending(tx: &mut dyn Tx, seq: i64) -> Result<(), DbError> {
     tx.execute(
         "UPDATE outbox SET state = 'pending', held = NULL \
          WHERE seq = ?1 AND state = 'undelivered'",
@@ -245,7 +245,7 @@ pub fn offer(tx: &mut dyn Tx, seq: i64) -> Result<(), DbError> {
 }
 
 /// All undelivered announces of this session are pending again; returns whether there were any.
-pub fn offer_all(tx: &mut dyn Tx, target: SessionId) -> Result<bool, DbError> {
+pub fn make_all_pending(tx: &mut dyn Tx, target: SessionId) -> Result<bool, DbError> {
     let changed = tx.execute(
         "UPDATE outbox SET state = 'pending', held = NULL \
          WHERE target_session = ?1 AND state = 'undelivered'",
@@ -318,7 +318,7 @@ pub fn unacked(tx: &mut dyn Tx, target: SessionId, limit: u32) -> Result<Vec<Ent
 
 /// Announces of this session's runs that are still pending, undelivered or unacknowledged,
 /// according to their rows.
-pub fn untold_of(tx: &mut dyn Tx, session: SessionId) -> Result<Vec<Entry>, DbError> {
+pub fn outstanding_of(tx: &mut dyn Tx, session: SessionId) -> Result<Vec<Entry>, DbError> {
     let columns: Vec<String> = COLUMNS
         .split(", ")
         .map(|column| format!("outbox.{}", column.trim()))
@@ -345,7 +345,7 @@ pub fn remove(tx: &mut dyn Tx, run: RunId) -> Result<(), DbError> {
 
 /// The announce is undelivered, for this reason; the result stays on the run. A previous delivery
 /// no longer counts.
-pub fn hold(tx: &mut dyn Tx, seq: i64, why: &str) -> Result<(), DbError> {
+pub fn mark_undelivered(tx: &mut dyn Tx, seq: i64, why: &str) -> Result<(), DbError> {
     tx.execute(
         "UPDATE outbox SET state = 'undelivered', held = ?2, message_seq = NULL, \
          delivered_at = NULL WHERE seq = ?1",

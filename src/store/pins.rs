@@ -35,7 +35,7 @@ impl Pins {
                 key: vec![("hash", Raw::Text(hash.as_bytes().to_vec()))],
                 why: "a run has pinned it, but it is missing".to_owned(),
             };
-            tx.leave_out(lost.clone())?;
+            tx.report_undecodable(lost.clone())?;
             return Err(DbError::unreadable(lost));
         };
         let pin = Pin::from(body);

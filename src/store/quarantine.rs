@@ -10,7 +10,7 @@ use crate::kernel::time::Timestamp;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// The row was repaired: its decodable columns stay there.
-    Mended,
+    Repaired,
     /// The row was removed.
     Moved,
     /// The row is still there and does not decode.
@@ -21,7 +21,7 @@ impl Fate {
     /// The word that is stored and shown.
     pub fn as_str(self) -> &'static str {
         match self {
-            Fate::Mended => "mended",
+            Fate::Repaired => "mended",
             Fate::Moved => "moved",
             Fate::Kept => "kept",
         }
@@ -87,7 +87,7 @@ pub fn holds(
 }
 
 /// The terminal run with list position `run` may be repaired in this transaction.
-pub fn begin_mending(tx: &mut dyn Tx, seq: i64, run: i64) -> Result<(), DbError> {
+pub fn begin_repair(tx: &mut dyn Tx, seq: i64, run: i64) -> Result<(), DbError> {
     tx.execute(
         "UPDATE quarantine SET mending = ?2 WHERE seq = ?1",
         &[seq.into(), run.into()],

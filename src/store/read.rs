@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
 use super::columns::{self, whole};
-use super::command::Window;
+use super::command::PendingWait;
 use super::filter::Filter;
 use super::pins::Pins;
 use super::transcripts::Transcripts;
@@ -21,16 +21,16 @@ use crate::kernel::ids::{RunId, SessionId, SessionKey};
 use crate::kernel::message::MessageKind;
 use crate::kernel::question::Question;
 use crate::kernel::run::{PauseReason, Run, RunOrigin, RunState};
-use crate::kernel::said::Passed;
 use crate::kernel::session::Session;
 use crate::kernel::step::{Step, WaitKind};
 use crate::kernel::stop::Stop;
+use crate::kernel::stored_content::StoredMessage;
 use crate::kernel::time::Timestamp;
 
 /// Maximum number of transcript messages in a runner's view: the newest ones.
 pub const WINDOW: u32 = 1000;
 /// Maximum number of steps read for a run; a run's own limits end it long before.
-const MOST_STEPS: u32 = 100_000;
+const MAX_STEPS: u32 = 100_000;
 
 /// A run as its runner needs it, and its input if that is not in the transcript yet.
 pub fn view(
@@ -56,7 +56,7 @@ pub fn view(
         _ => bundles::get(tx, run.session)?,
     };
     let messages = transcripts.window(tx, &run, WINDOW, mark)?;
-    let steps = steps::after(tx, id, 0, MOST_STEPS)?;
+    let steps = steps::after(tx, id, 0, MAX_STEPS)?;
     let view = RunView {
         agent,
         tools,
@@ -87,7 +87,7 @@ pub struct Shown {
     /// Its steps whose effect is uncertain and that a user must review.
     pub reviews: Vec<Step>,
     /// Names of missing environment values that it is paused for, each with the reason.
-    pub lacks: Vec<(String, String)>,
+    pub missing_values: Vec<(String, String)>,
     /// The model call that waits for its provider.
     pub provider_wait: Option<Step>,
 }
@@ -116,7 +116,7 @@ fn shown(row: &dyn Row) -> Result<Shown, DbError> {
         questions: Vec::new(),
         approvals: Vec::new(),
         reviews: Vec::new(),
-        lacks: Vec::new(),
+        missing_values: Vec::new(),
         provider_wait: None,
         run,
     })
@@ -127,13 +127,13 @@ pub fn run(tx: &mut dyn Tx, id: RunId) -> Result<Option<Shown>, DbError> {
     static SQL: LazyLock<String> =
         LazyLock::new(|| format!("SELECT {} FROM runs WHERE id = ?1", *SHOWN));
     let mut found = first(tx, &SQL, &[(&id.0).into()], shown)?;
-    beside(tx, found.as_mut_slice())?;
+    add_details(tx, found.as_mut_slice())?;
     Ok(found)
 }
 
 /// Adds the rows of other tables to a page of runs, with one query per table, not per run.
-fn beside(tx: &mut dyn Tx, page: &mut [Shown]) -> Result<(), DbError> {
-    let told: Vec<RunId> = page
+fn add_details(tx: &mut dyn Tx, page: &mut [Shown]) -> Result<(), DbError> {
+    let announcing: Vec<RunId> = page
         .iter()
         .map(|shown| &shown.run)
         .filter(|run| run.state.is_terminal())
@@ -146,7 +146,7 @@ fn beside(tx: &mut dyn Tx, page: &mut [Shown]) -> Result<(), DbError> {
         .filter(|run| run.steps > 0 && !run.state.is_terminal())
         .map(|run| run.id)
         .collect();
-    let mut announces: HashMap<RunId, outbox::Entry> = outbox::of_runs(tx, &told)?
+    let mut announces: HashMap<RunId, outbox::Entry> = outbox::of_runs(tx, &announcing)?
         .into_iter()
         .map(|entry| (entry.run, entry))
         .collect();
@@ -177,11 +177,11 @@ fn beside(tx: &mut dyn Tx, page: &mut [Shown]) -> Result<(), DbError> {
     let mut held: HashMap<RunId, Step> = held.map(|step| (step.run, step)).collect();
     for shown in page {
         shown.provider_wait = held.remove(&shown.run.id);
-        let holds_still = shown.run.state.pause() == Some(PauseReason::Input);
-        if holds_still && !shown.run.env.is_empty() {
+        let awaits_input = shown.run.state.pause() == Some(PauseReason::Input);
+        if awaits_input && !shown.run.env.is_empty() {
             let values = environment::of(tx, shown.run.id)?.into_iter();
-            shown.lacks = values
-                .filter_map(|value| Some((value.name, value.lacking?)))
+            shown.missing_values = values
+                .filter_map(|value| Some((value.name, value.missing_reason?)))
                 .collect();
         }
         shown.reviews = reviews.remove(&shown.run.id).unwrap_or_default();
@@ -200,7 +200,7 @@ fn beside(tx: &mut dyn Tx, page: &mut [Shown]) -> Result<(), DbError> {
 /// if no message calls such a tool.
 pub fn delegated(
     tx: &mut dyn Tx,
-    messages: &[Passed],
+    messages: &[StoredMessage],
 ) -> Result<Vec<(Run, Vec<ChildCall>)>, DbError> {
     let asking = messages.iter().filter(|message| {
         message.kind == MessageKind::ToolCall && message.content.calls(linked::is_waited_for)
@@ -270,7 +270,7 @@ pub fn runs(tx: &mut dyn Tx, query: &RunQuery) -> Result<Vec<Shown>, DbError> {
         *SHOWN, query.limit
     );
     let mut page = all(tx, &sql, &params, shown)?;
-    beside(tx, &mut page)?;
+    add_details(tx, &mut page)?;
     Ok(page)
 }
 
@@ -412,7 +412,7 @@ pub struct Unsettled {
     /// Open runs that lost rows.
     pub broken: Vec<RunId>,
     /// Ended runs that lost their announces.
-    pub untold: Vec<RunId>,
+    pub unannounced: Vec<RunId>,
 }
 
 /// In a salvaged store that is not settled yet: open runs that lost rows, and ended runs that
@@ -428,19 +428,22 @@ pub fn unsettled(tx: &mut dyn Tx) -> Result<Option<Unsettled>, DbError> {
         tables.find(|saved| saved.table == "outbox")
     });
     let untold = match announces {
-        Some(saved) if saved.lost > 0 || saved.more => consistency::untold_runs(tx)?,
+        Some(saved) if saved.lost > 0 || saved.more => consistency::unannounced_runs(tx)?,
         _ => Vec::new(),
     };
-    Ok(Some(Unsettled { broken, untold }))
+    Ok(Some(Unsettled {
+        broken,
+        unannounced: untold,
+    }))
 }
 
 /// Every wait for an outcome that has a deadline, with the deadline.
-pub fn windows(tx: &mut dyn Tx) -> Result<Vec<(Window, Timestamp)>, DbError> {
-    let of_steps = waits::windows(tx)?.into_iter();
-    let of_calls = sends::windows(tx)?.into_iter();
+pub fn wait_deadlines(tx: &mut dyn Tx) -> Result<Vec<(PendingWait, Timestamp)>, DbError> {
+    let of_steps = waits::wait_deadlines(tx)?.into_iter();
+    let of_calls = sends::wait_deadlines(tx)?.into_iter();
     Ok(of_steps
-        .map(|(run, step, until)| (Window::Step(run, step), until))
-        .chain(of_calls.map(|(run, until)| (Window::Call(run), until)))
+        .map(|(run, step, until)| (PendingWait::Step(run, step), until))
+        .chain(of_calls.map(|(run, until)| (PendingWait::Call(run), until)))
         .collect())
 }
 

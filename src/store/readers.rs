@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::Semaphore;
 
-use super::noticed::Noticed;
+use super::noticed::FoundDamage;
 use super::placement::Placement;
 use super::sqlite::{Sqlite, Use};
 use super::tx::{DbError, DbErrorKind, Tx};
@@ -19,7 +19,7 @@ pub struct Readers {
     most_idle: usize,
     /// Path of the database file.
     pub path: PathBuf,
-    noticed: Arc<Noticed>,
+    noticed: Arc<FoundDamage>,
     placement: Arc<Placement>,
     /// Permits for long reads on behalf of clients.
     pub for_lists: Arc<Semaphore>,
@@ -31,7 +31,7 @@ impl Readers {
     /// Opens the pool with its first connection.
     pub fn open(
         path: &Path,
-        noticed: Arc<Noticed>,
+        noticed: Arc<FoundDamage>,
         placement: Arc<Placement>,
     ) -> Result<Self, DbError> {
         // One for each long read, and one for each worker thread that may run a short one.

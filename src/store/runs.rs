@@ -1,7 +1,7 @@
 //! The table of runs. Rows change only through [`update`], with the version that was read, except
 //! for a few columns with setters of their own.
 
-mod kin;
+mod related;
 mod spent;
 
 use std::sync::LazyLock;
@@ -12,7 +12,7 @@ use super::columns::{
 };
 use super::tx::{DbError, Param, Row, Tx, all, first, insert_row, update_rows};
 use crate::kernel::budget::Spent;
-use crate::kernel::delegation::{Delegated, Face, Stream};
+use crate::kernel::delegation::{Delegated, DelegationMode, Stream};
 use crate::kernel::ids::{RunId, SessionId};
 use crate::kernel::run::{
     AnnouncePolicy, CancelRequest, Lane, OnUncertain, PinnedSkills, Pins, Requester, Run, RunError,
@@ -21,7 +21,7 @@ use crate::kernel::run::{
 use crate::kernel::thinking::Thinking;
 use crate::kernel::time::Timestamp;
 
-pub use kin::*;
+pub use related::*;
 pub use spent::*;
 
 /// The columns that [`read`] decodes.
@@ -139,9 +139,9 @@ pub fn decode(row: &dyn Row) -> Result<Run, DbError> {
         ver: row.int(at!(ver))?,
         title: row.text(at!(title))?.to_owned(),
         retry_of: opt_uuid(row, at!(retry_of))?.map(RunId),
-        delegated: match opt_named(row, at!(face), Face::parse)? {
+        delegated: match opt_named(row, at!(face), DelegationMode::parse)? {
             Some(face) => Some(Delegated {
-                face,
+                mode: face,
                 step: count(row, at!(for_step))?,
                 call: row.text(at!(for_call))?.to_owned(),
                 stream: opt_named(row, at!(stream), Stream::parse)?,
@@ -227,7 +227,7 @@ pub fn insert(tx: &mut dyn Tx, seq: i64, run: &Run, input: Option<&str>) -> Resu
             ("ver", run.ver.into()),
             ("title", (&run.title).into()),
             ("retry_of", run.retry_of.as_ref().map(|id| &id.0).into()),
-            ("face", delegated.map(|of| of.face.as_str()).into()),
+            ("face", delegated.map(|of| of.mode.as_str()).into()),
             ("for_step", delegated.map(|of| of.step).into()),
             ("for_call", delegated.map(|of| of.call.as_str()).into()),
             (

@@ -122,7 +122,7 @@ pub fn set_state(tx: &mut dyn Tx, run: RunId, state: State) -> Result<(), DbErro
 }
 
 /// No call waits for the reply any more.
-pub fn close_window(tx: &mut dyn Tx, run: RunId) -> Result<(), DbError> {
+pub fn clear_wait_deadline(tx: &mut dyn Tx, run: RunId) -> Result<(), DbError> {
     tx.execute(
         "UPDATE sends SET window_until = NULL WHERE run_id = ?1",
         &[(&run.0).into()],
@@ -166,7 +166,7 @@ pub fn count_due(tx: &mut dyn Tx) -> Result<i64, DbError> {
 }
 
 /// Turns that a client's call waits for, with the deadline.
-pub fn windows(tx: &mut dyn Tx) -> Result<Vec<(RunId, Timestamp)>, DbError> {
+pub fn wait_deadlines(tx: &mut dyn Tx) -> Result<Vec<(RunId, Timestamp)>, DbError> {
     all(
         tx,
         "SELECT run_id, window_until FROM sends WHERE window_until IS NOT NULL",

@@ -50,7 +50,7 @@ impl ServerRows for Store {
         let store = self.clone();
         Box::pin(async move {
             let command = Command::KeepServer(Box::new(known));
-            store.submit_patiently(command).await.map(drop)
+            store.submit_waiting(command).await.map(drop)
         })
     }
 }

@@ -203,7 +203,7 @@ pub fn archive(tx: &mut dyn Tx, id: SessionId, now: Timestamp) -> Result<(), DbE
 }
 
 /// The session is not archived; returns whether it was.
-pub fn bring_back(tx: &mut dyn Tx, id: SessionId) -> Result<bool, DbError> {
+pub fn unarchive(tx: &mut dyn Tx, id: SessionId) -> Result<bool, DbError> {
     let changed = tx.execute(
         "UPDATE sessions SET archived_at = NULL, ver = ver + 1 \
          WHERE id = ?1 AND archived_at IS NOT NULL",

@@ -376,7 +376,7 @@ impl Tx for Sqlite {
         }
     }
 
-    fn leave_out(&mut self, row: BadRow) -> Result<(), DbError> {
+    fn report_undecodable(&mut self, row: BadRow) -> Result<(), DbError> {
         let fault = DbError::unreadable(row.clone());
         self.bad.push(row);
         if self.for_use.writes() {

@@ -76,7 +76,12 @@ pub fn waiting(tx: &mut dyn Tx, run: RunId) -> Result<Vec<Steer>, DbError> {
 }
 
 /// The text is in the transcript at `message_seq`.
-pub fn mark_said(tx: &mut dyn Tx, run: RunId, seq: i64, message_seq: i64) -> Result<(), DbError> {
+pub fn mark_delivered(
+    tx: &mut dyn Tx,
+    run: RunId,
+    seq: i64,
+    message_seq: i64,
+) -> Result<(), DbError> {
     tx.execute(
         "UPDATE steers SET message_seq = ?3 WHERE run_id = ?1 AND seq = ?2",
         &[(&run.0).into(), seq.into(), message_seq.into()],

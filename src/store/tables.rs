@@ -21,14 +21,14 @@ pub struct Table {
     decode: fn(&dyn Row) -> Result<(), DbError>,
     /// For an undecodable column, the assignments that repair it. `$fresh` stands for the literal
     /// of a new id. A row with an undecodable column without an entry cannot be repaired.
-    mends: &'static [(&'static str, &'static str)],
+    repairs: &'static [(&'static str, &'static str)],
     /// What happens to a row that cannot be repaired.
-    pub beyond: Beyond,
+    pub on_undecodable: OnUndecodable,
 }
 
 /// What happens to a row that cannot be repaired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Beyond {
+pub enum OnUndecodable {
     /// It is removed from its table.
     Moved,
     /// It stays, undecodable, because its absence would be misleading.
@@ -46,7 +46,7 @@ pub const TABLES: &[Table] = &[
         primary: &["seq"],
         columns: &[sessions::COLUMNS],
         decode: |row| sessions::decode(row).map(drop),
-        mends: &[
+        repairs: &[
             ("generation", "generation = 0"),
             ("owner", "owner = 'agent'"),
             ("agent", "agent = 'unknown'"),
@@ -78,7 +78,7 @@ pub const TABLES: &[Table] = &[
             ("fork_generation", "fork_of = NULL"),
             ("fork_seq", "fork_of = NULL"),
         ],
-        beyond: Beyond::Moved,
+        on_undecodable: OnUndecodable::Moved,
     },
     Table {
         name: "runs",
@@ -90,7 +90,7 @@ pub const TABLES: &[Table] = &[
             // Without it the run would have no restriction.
             row.opt_text(runs::WIDTH + 1).map(drop)
         },
-        mends: &[
+        repairs: &[
             ("user", "user = ''"),
             ("generation", "generation = 0"),
             ("requester_id", "requester_id = NULL"),
@@ -168,14 +168,14 @@ pub const TABLES: &[Table] = &[
             ("stream", "stream = NULL"),
             ("thinking", "thinking = NULL"),
         ],
-        beyond: Beyond::Moved,
+        on_undecodable: OnUndecodable::Moved,
     },
     Table {
         name: "messages",
         primary: &["session_id", "seq"],
         columns: &[messages::COLUMNS],
         decode: |row| messages::decode(row).map(drop),
-        mends: &[
+        repairs: &[
             ("id", "id = $fresh"),
             ("at", "at = 0"),
             ("role", "role = 'system'"),
@@ -190,7 +190,7 @@ pub const TABLES: &[Table] = &[
             ("silent", "silent = 0"),
             ("metadata", "metadata = NULL"),
         ],
-        beyond: Beyond::Moved,
+        on_undecodable: OnUndecodable::Moved,
     },
     Table {
         name: "steps",
@@ -198,8 +198,8 @@ pub const TABLES: &[Table] = &[
         columns: &[steps::COLUMNS],
         decode: |row| steps::decode(row).map(drop),
         // A step with invented parts is no evidence.
-        mends: &[],
-        beyond: Beyond::Moved,
+        repairs: &[],
+        on_undecodable: OnUndecodable::Moved,
     },
     Table {
         name: "outbox",
@@ -207,25 +207,25 @@ pub const TABLES: &[Table] = &[
         columns: &[outbox::COLUMNS],
         decode: |row| outbox::decode(row).map(drop),
         // Rebuilt from its run.
-        mends: &[],
-        beyond: Beyond::Moved,
+        repairs: &[],
+        on_undecodable: OnUndecodable::Moved,
     },
     Table {
         name: "events",
         primary: &["cursor"],
         columns: &[events::COLUMNS],
         decode: |row| events::decode(row).map(drop),
-        mends: &[],
-        beyond: Beyond::Moved,
+        repairs: &[],
+        on_undecodable: OnUndecodable::Moved,
     },
     Table {
         name: "idempotency",
         primary: &["scope", "key"],
         columns: &[idempotency::COLUMNS],
         decode: |row| idempotency::decode(row).map(drop),
-        mends: &[],
+        repairs: &[],
         // Without it a repeat would do the work a second time.
-        beyond: Beyond::Kept,
+        on_undecodable: OnUndecodable::Kept,
     },
     Table {
         name: "blobs",
@@ -233,16 +233,16 @@ pub const TABLES: &[Table] = &[
         columns: &[blobs::COLUMNS],
         decode: |row| blobs::decode(row).map(drop),
         // The next run with the same body stores it again.
-        mends: &[],
-        beyond: Beyond::Moved,
+        repairs: &[],
+        on_undecodable: OnUndecodable::Moved,
     },
     Table {
         name: "steers",
         primary: &["run_id", "seq"],
         columns: &[steers::COLUMNS],
         decode: |row| steers::decode(row).map(drop),
-        mends: &[],
-        beyond: Beyond::Moved,
+        repairs: &[],
+        on_undecodable: OnUndecodable::Moved,
     },
     Table {
         name: "questions",
@@ -250,8 +250,8 @@ pub const TABLES: &[Table] = &[
         columns: &[questions::COLUMNS],
         decode: |row| questions::decode(row).map(drop),
         // The asking step gets the outcome "no answer" at its deadline.
-        mends: &[],
-        beyond: Beyond::Moved,
+        repairs: &[],
+        on_undecodable: OnUndecodable::Moved,
     },
     Table {
         name: "approvals",
@@ -259,8 +259,8 @@ pub const TABLES: &[Table] = &[
         columns: &[approvals::COLUMNS],
         decode: |row| approvals::decode(row).map(drop),
         // The requesting step gets the outcome "not allowed" at its deadline.
-        mends: &[],
-        beyond: Beyond::Moved,
+        repairs: &[],
+        on_undecodable: OnUndecodable::Moved,
     },
     Table {
         name: "remembered",
@@ -268,17 +268,17 @@ pub const TABLES: &[Table] = &[
         columns: &[remembered::COLUMNS],
         decode: |row| remembered::decode(row).map(drop),
         // The user is asked again.
-        mends: &[],
-        beyond: Beyond::Moved,
+        repairs: &[],
+        on_undecodable: OnUndecodable::Moved,
     },
     Table {
         name: "bundles",
         primary: &["session_id"],
         columns: &[bundles::COLUMNS],
         decode: |row| bundles::decode(row).map(drop),
-        mends: &[],
+        repairs: &[],
         // Without it the session's runs would have no restriction.
-        beyond: Beyond::Kept,
+        on_undecodable: OnUndecodable::Kept,
     },
     Table {
         name: "outputs",
@@ -286,35 +286,35 @@ pub const TABLES: &[Table] = &[
         columns: &[outputs::COLUMNS],
         decode: |row| outputs::decode(row).map(drop),
         // The excerpt in the transcript remains.
-        mends: &[("kept_at", "kept_at = 0")],
-        beyond: Beyond::Moved,
+        repairs: &[("kept_at", "kept_at = 0")],
+        on_undecodable: OnUndecodable::Moved,
     },
     Table {
         name: "output_parts",
         primary: &["run_id", "step", "place"],
         columns: &[outputs::PART_COLUMNS],
         decode: |row| outputs::decode_part(row).map(drop),
-        mends: &[("body", "body = '[damaged]'")],
-        beyond: Beyond::Moved,
+        repairs: &[("body", "body = '[damaged]'")],
+        on_undecodable: OnUndecodable::Moved,
     },
     Table {
         name: "sends",
         primary: &["run_id"],
         columns: &[sends::COLUMNS],
         decode: |row| sends::decode(row).map(drop),
-        mends: &[],
-        beyond: Beyond::Moved,
+        repairs: &[],
+        on_undecodable: OnUndecodable::Moved,
     },
     Table {
         name: "agents",
         primary: &["org", "name"],
         columns: &[agents::COLUMNS],
         decode: |row| agents::decode(row).map(drop),
-        mends: &[
+        repairs: &[
             ("revision", "revision = 1"),
             ("created_at", "created_at = 0"),
         ],
-        beyond: Beyond::Moved,
+        on_undecodable: OnUndecodable::Moved,
     },
     Table {
         name: "agent_sets",
@@ -322,8 +322,8 @@ pub const TABLES: &[Table] = &[
         columns: &[agents::SET_COLUMNS],
         decode: |row| agents::decode_set(row).map(drop),
         // The current set is announced again.
-        mends: &[("agents", "agents = '{}'")],
-        beyond: Beyond::Moved,
+        repairs: &[("agents", "agents = '{}'")],
+        on_undecodable: OnUndecodable::Moved,
     },
     Table {
         name: "trusted_projects",
@@ -331,8 +331,8 @@ pub const TABLES: &[Table] = &[
         columns: &[trust::COLUMNS],
         decode: |row| trust::decode(row).map(drop),
         // A trust with an invented folder or hash is none.
-        mends: &[("user", "user = ''"), ("trusted_at", "trusted_at = 0")],
-        beyond: Beyond::Moved,
+        repairs: &[("user", "user = ''"), ("trusted_at", "trusted_at = 0")],
+        on_undecodable: OnUndecodable::Moved,
     },
     Table {
         name: "tool_servers",
@@ -340,8 +340,8 @@ pub const TABLES: &[Table] = &[
         columns: &[servers::COLUMNS],
         decode: |row| servers::decode(row).map(drop),
         // The server's next start stores it again.
-        mends: &[("digest", "digest = ''"), ("tools", "tools = '[]'")],
-        beyond: Beyond::Moved,
+        repairs: &[("digest", "digest = ''"), ("tools", "tools = '[]'")],
+        on_undecodable: OnUndecodable::Moved,
     },
     Table {
         name: "run_values",
@@ -349,8 +349,8 @@ pub const TABLES: &[Table] = &[
         columns: &[environment::COLUMNS],
         decode: |row| environment::decode(row).map(drop),
         // A run without the value is paused until it is provided.
-        mends: &[("secret", "secret = 1"), ("lacking", "lacking = NULL")],
-        beyond: Beyond::Moved,
+        repairs: &[("secret", "secret = 1"), ("lacking", "lacking = NULL")],
+        on_undecodable: OnUndecodable::Moved,
     },
     Table {
         name: "skill_sets",
@@ -358,9 +358,9 @@ pub const TABLES: &[Table] = &[
         columns: &[skills::COLUMNS],
         decode: |row| skills::decode(row).map(drop),
         // An empty hash matches nothing: the next scan finds a change.
-        mends: &[("hash", "hash = ''")],
+        repairs: &[("hash", "hash = ''")],
         // If the version were lost, it would go back.
-        beyond: Beyond::Kept,
+        on_undecodable: OnUndecodable::Kept,
     },
     Table {
         name: "memories",
@@ -368,8 +368,8 @@ pub const TABLES: &[Table] = &[
         columns: &[memories::COLUMNS],
         decode: |row| memories::decode(row).map(drop),
         // A memory with an invented text is none.
-        mends: &[("source", "source = 'tool'"), ("kept_at", "kept_at = 0")],
-        beyond: Beyond::Moved,
+        repairs: &[("source", "source = 'tool'"), ("kept_at", "kept_at = 0")],
+        on_undecodable: OnUndecodable::Moved,
     },
     Table {
         name: "usage_runs",
@@ -377,21 +377,21 @@ pub const TABLES: &[Table] = &[
         columns: &[usage::RUN_COLUMNS],
         decode: |row| usage::decode_runs(row).map(drop),
         // An unknown count adds nothing.
-        mends: &[("runs", "runs = 0")],
-        beyond: Beyond::Moved,
+        repairs: &[("runs", "runs = 0")],
+        on_undecodable: OnUndecodable::Moved,
     },
     Table {
         name: "usage_models",
         primary: &["org", "hour", "user", "agent", "model"],
         columns: &[usage::USE_COLUMNS],
         decode: |row| usage::decode_use(row).map(drop),
-        mends: &[
+        repairs: &[
             ("calls", "calls = 0"),
             ("input_tokens", "input_tokens = 0"),
             ("output_tokens", "output_tokens = 0"),
             ("cost_micros", "cost_micros = 0"),
         ],
-        beyond: Beyond::Moved,
+        on_undecodable: OnUndecodable::Moved,
     },
     Table {
         name: "audit",
@@ -399,8 +399,8 @@ pub const TABLES: &[Table] = &[
         columns: &[audit::COLUMNS],
         decode: |row| audit::decode(row).map(drop),
         // Audit data is never invented.
-        mends: &[],
-        beyond: Beyond::Moved,
+        repairs: &[],
+        on_undecodable: OnUndecodable::Moved,
     },
 ];
 
@@ -477,8 +477,8 @@ impl Table {
     }
 
     /// The assignments that repair `column`; `None` if it cannot be repaired.
-    pub fn mend(&self, column: &str) -> Option<&'static str> {
-        let mend = self.mends.iter().find(|(name, _)| *name == column);
+    pub fn repair(&self, column: &str) -> Option<&'static str> {
+        let mend = self.repairs.iter().find(|(name, _)| *name == column);
         mend.map(|(_, assignments)| *assignments)
     }
 

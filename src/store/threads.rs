@@ -43,7 +43,7 @@ impl Threads {
         let work = move || {
             if stopped.recv_timeout(after) == Err(RecvTimeoutError::Timeout) {
                 let (noticed, checkpoints) = (&inner.noticed, &inner.checkpoints);
-                check::beside_work(db, noticed, checkpoints, &inner.clock, &stopped);
+                check::in_background(db, noticed, checkpoints, &inner.clock, &stopped);
             }
         };
         let thread = thread("abide-check", work, &path)?;

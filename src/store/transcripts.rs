@@ -13,7 +13,7 @@ use super::tx::{DbError, Tx};
 use super::{messages, sessions};
 use crate::kernel::ids::SessionId;
 use crate::kernel::message::Message;
-use crate::kernel::noted::Noted;
+use crate::kernel::raw_metadata::RawMetadata;
 use crate::kernel::run::Run;
 
 /// Maximum size of the cache in bytes: about a thousand short entries each for 32 sessions.
@@ -233,6 +233,6 @@ impl Known {
 
 /// The approximate memory size of an entry.
 fn bytes(message: &Message) -> usize {
-    let noted = message.metadata.as_ref().map_or(0, Noted::bytes);
+    let noted = message.metadata.as_ref().map_or(0, RawMetadata::bytes);
     ENTRY + noted + message.content.bytes()
 }

@@ -132,7 +132,7 @@ pub trait Tx {
 
     /// Records a row that cannot be decoded, so that it is quarantined later. A read-only list
     /// continues without the row; a write fails, because it must not decide on incomplete data.
-    fn leave_out(&mut self, row: BadRow) -> Result<(), DbError>;
+    fn report_undecodable(&mut self, row: BadRow) -> Result<(), DbError>;
 }
 
 /// The first row of a query, decoded by `read`. A row that cannot be decoded is an error.
@@ -154,7 +154,7 @@ pub fn first<T>(
         ..
     }) = &asked
     {
-        tx.leave_out((**row).clone())?;
+        tx.report_undecodable((**row).clone())?;
     }
     asked.map(|()| found)
 }
@@ -181,7 +181,7 @@ pub fn all<T>(
         Ok(())
     })?;
     for bad in left_out {
-        tx.leave_out(bad)?;
+        tx.report_undecodable(bad)?;
     }
     Ok(rows)
 }

@@ -177,7 +177,7 @@ pub fn failed(tx: &mut dyn Tx, org: &str, hour: i64) -> Result<(u64, u64), DbErr
 }
 
 /// The threshold is recorded as alerted for this hour; returns whether that is new.
-pub fn alerted(tx: &mut dyn Tx, org: &str, what: &str, hour: i64) -> Result<bool, DbError> {
+pub fn record_alert(tx: &mut dyn Tx, org: &str, what: &str, hour: i64) -> Result<bool, DbError> {
     let params = [org.into(), what.into(), hour.into()];
     let known = "SELECT 1 FROM usage_alerts WHERE org = ?1 AND what = ?2 AND hour = ?3";
     if number(tx, known, &params)? > 0 {

@@ -67,7 +67,7 @@ pub fn for_providers(tx: &mut dyn Tx) -> Result<Vec<(RunId, u32)>, DbError> {
 }
 
 /// Every wait of a step that has a deadline, with the deadline.
-pub fn windows(tx: &mut dyn Tx) -> Result<Vec<(RunId, u32, Timestamp)>, DbError> {
+pub fn wait_deadlines(tx: &mut dyn Tx) -> Result<Vec<(RunId, u32, Timestamp)>, DbError> {
     all(
         tx,
         "SELECT steps.run_id, steps.seq, steps.wait_until FROM steps \

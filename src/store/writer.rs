@@ -13,7 +13,7 @@ use super::boots::Sequence;
 use super::checkpoint::Checkpoints;
 use super::command::{Command, Context, Effect, Reply, Settings, execute};
 use super::db_fault;
-use super::noticed::Noticed;
+use super::noticed::FoundDamage;
 use super::placement::{Moved, Placement};
 use super::sqlite::Sqlite;
 use super::tx::{DbError, DbErrorKind, Tx};
@@ -36,7 +36,7 @@ pub enum Message {
     /// Settings that commands follow from now on.
     Settings(Settings),
     /// The store's files may have been moved or deleted: check them.
-    Look,
+    CheckFiles,
     /// A liveness check, answered between two commits.
     Ping(oneshot::Sender<()>),
     /// The last message: stop after it.
@@ -68,7 +68,7 @@ impl Job {
 pub type OnFatal = Box<dyn Fn(String) + Send>;
 
 /// The channels that are notified after each commit.
-pub struct Told {
+pub struct CommitChannels {
     /// Effects to carry out now, one message per commit.
     pub effects: mpsc::UnboundedSender<Vec<Effect>>,
     /// The highest sequence number that readers of the event log may see.
@@ -76,11 +76,11 @@ pub struct Told {
 }
 
 /// State that the writer shares with other parts of the same store.
-pub struct Kept {
+pub struct WriterShared {
     /// The state shared with the checkpoint thread.
     pub checkpoints: Arc<Checkpoints>,
     /// The damage that reads and writes have found.
-    pub noticed: Arc<Noticed>,
+    pub noticed: Arc<FoundDamage>,
     /// The expected location of the files.
     pub placement: Arc<Placement>,
 }
@@ -94,7 +94,7 @@ pub struct Writer {
     effects: mpsc::UnboundedSender<Vec<Effect>>,
     head: watch::Sender<i64>,
     checkpoints: Arc<Checkpoints>,
-    noticed: Arc<Noticed>,
+    noticed: Arc<FoundDamage>,
     placement: Arc<Placement>,
     commits: Arc<AtomicU64>,
     audited: u64,
@@ -106,9 +106,9 @@ pub struct Writer {
 type Done = Result<(Reply, Vec<Effect>), Fault>;
 
 /// Why a batch cannot be committed as it is.
-enum Undone {
+enum BatchError {
     /// The command at this index failed after it had written; the fault is its reply.
-    Spoilt(usize, Fault),
+    CommandFailed(usize, Fault),
     /// The whole batch was rolled back, for this reason.
     Lost(Fault),
 }
@@ -119,8 +119,8 @@ impl Writer {
         db: Sqlite,
         clock: Clock,
         settings: Settings,
-        told: Told,
-        kept: Kept,
+        told: CommitChannels,
+        kept: WriterShared,
         on_fatal: OnFatal,
     ) -> Self {
         Writer {
@@ -152,7 +152,7 @@ impl Writer {
                 match next {
                     Message::Close => open = false,
                     Message::Settings(settings) => self.settings = settings,
-                    Message::Look => drop(self.look_after_files()),
+                    Message::CheckFiles => drop(self.look_after_files()),
                     // The requester may have given up.
                     Message::Ping(answer) => answer.send(()).unwrap_or_default(),
                     Message::Job(job) if job.command.is_soft() => soft.push(job),
@@ -191,8 +191,10 @@ impl Writer {
     /// Executes a batch in one transaction, and answers after its commit.
     fn commit(&mut self, batch: Vec<Job>) {
         let began = self.clock.monotonic();
-        let done = match self.together(&batch) {
-            Err(Undone::Spoilt(at, fault)) => self.apart(&batch, at, &fault),
+        let done = match self.execute_batch(&batch) {
+            Err(BatchError::CommandFailed(at, fault)) => {
+                self.execute_with_savepoints(&batch, at, &fault)
+            }
             done => done,
         };
         match done.and_then(|done| self.delimit("COMMIT").map(|()| done)) {
@@ -203,13 +205,15 @@ impl Writer {
                     Err(fault) => self.refuse(batch, &fault),
                 }
             }
-            Err(Undone::Spoilt(_, fault) | Undone::Lost(fault)) => self.lost(batch, &fault),
+            Err(BatchError::CommandFailed(_, fault) | BatchError::Lost(fault)) => {
+                self.lost(batch, &fault)
+            }
         }
     }
 
     /// Executes the commands without savepoints, which cost a copy of every page that a command
     /// touches. A command that is refused before it has written needs none.
-    fn together(&mut self, batch: &[Job]) -> Result<Vec<Done>, Undone> {
+    fn execute_batch(&mut self, batch: &[Job]) -> Result<Vec<Done>, BatchError> {
         self.delimit("BEGIN IMMEDIATE")?;
         let mut all = Vec::with_capacity(batch.len());
         for (at, job) in batch.iter().enumerate() {
@@ -219,7 +223,7 @@ impl Writer {
                 && self.db.changes() != before
             {
                 self.roll_back();
-                return Err(Undone::Spoilt(at, fault.clone()));
+                return Err(BatchError::CommandFailed(at, fault.clone()));
             }
             self.audit(job, &done)?;
             all.push(done);
@@ -229,7 +233,12 @@ impl Writer {
 
     /// Executes the commands again, each in a savepoint of its own, except for the one at `spoilt`,
     /// which already has its answer.
-    fn apart(&mut self, batch: &[Job], spoilt: usize, fault: &Fault) -> Result<Vec<Done>, Undone> {
+    fn execute_with_savepoints(
+        &mut self,
+        batch: &[Job],
+        spoilt: usize,
+        fault: &Fault,
+    ) -> Result<Vec<Done>, BatchError> {
         self.delimit("BEGIN IMMEDIATE")?;
         let mut all = Vec::with_capacity(batch.len());
         for (at, job) in batch.iter().enumerate() {
@@ -253,7 +262,7 @@ impl Writer {
     }
 
     /// Writes the audit row of a command's call in the same transaction as the command.
-    fn audit(&mut self, job: &Job, done: &Done) -> Result<(), Undone> {
+    fn audit(&mut self, job: &Job, done: &Done) -> Result<(), BatchError> {
         let (Some(entry), Some(outcome)) = (&job.audit, audit::outcome(done)) else {
             return Ok(());
         };
@@ -272,12 +281,12 @@ impl Writer {
         };
         written.and(pruned).map_err(|fault| {
             self.check_fatal(&fault);
-            Undone::Lost(db_fault(fault))
+            BatchError::Lost(db_fault(fault))
         })
     }
 
     /// Executes one command. A panic in it becomes an error reply and does not end the thread.
-    fn carry_out(&mut self, command: &Command) -> Result<Done, Undone> {
+    fn carry_out(&mut self, command: &Command) -> Result<Done, BatchError> {
         let name = command.name();
         reach_edge(name, "begin");
         let done = catch_unwind(AssertUnwindSafe(|| {
@@ -316,19 +325,19 @@ impl Writer {
         // The engine rolled back the whole transaction (it does so on a full disk): earlier
         // commands of this batch are undone as well, and none of them may be answered as done.
         let why = done.err();
-        Err(Undone::Lost(why.unwrap_or_else(|| {
+        Err(BatchError::Lost(why.unwrap_or_else(|| {
             Fault::internal("the engine rolled back the transaction")
         })))
     }
 
     /// Runs a statement that begins or ends a transaction or a savepoint. If it fails, the whole
     /// batch is undone, so that no arbitrary part of it is committed.
-    fn delimit(&mut self, sql: &str) -> Result<(), Undone> {
+    fn delimit(&mut self, sql: &str) -> Result<(), BatchError> {
         let Err(fault) = self.db.execute(sql, &[]) else {
             return Ok(());
         };
         self.check_fatal(&fault);
-        Err(Undone::Lost(db_fault(fault)))
+        Err(BatchError::Lost(db_fault(fault)))
     }
 
     /// Rolls back the transaction, if one is still open.
@@ -383,7 +392,7 @@ impl Writer {
         };
         // Recorded once, however often saving is retried.
         if !self.placement.is_lost()
-            && let Err(fault) = self.tell_of(&moved)
+            && let Err(fault) = self.record_move(&moved)
         {
             tracing::warn!(%fault, "the event log could not record that the store's files are gone");
         }
@@ -401,7 +410,7 @@ impl Writer {
     }
 
     /// Writes an alert event about the move, so that the saved copy records what happened.
-    fn tell_of(&mut self, moved: &Moved) -> Result<(), DbError> {
+    fn record_move(&mut self, moved: &Moved) -> Result<(), DbError> {
         self.db.execute("BEGIN IMMEDIATE", &[])?;
         let (clock, settings) = (&self.clock, &self.settings);
         let mut context = Context::new(&mut self.db, clock, settings, &mut self.sequence);

@@ -19,7 +19,7 @@ const WAITING: usize = 1000;
 /// Approximate maximum number of spans per request.
 const BATCH: usize = 500;
 /// Timeout of a request to the collector.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Values of the OTLP enums `SpanKind` and `StatusCode`.
 const INTERNAL: u8 = 1;
@@ -46,7 +46,7 @@ pub fn send(spans: Vec<Span>) {
 /// `http://127.0.0.1:4318/v1/traces`. Must be called within a Tokio runtime.
 pub fn start(endpoint: &str) -> Result<(), String> {
     let client = outbound::client(endpoint)
-        .timeout(PATIENCE)
+        .timeout(TIMEOUT)
         .build()
         .map_err(|fault| fault.to_string())?;
     let (queue, waiting) = mpsc::channel(WAITING);

@@ -10,8 +10,7 @@ use serde_json::{Value, json};
 
 use super::address::Private;
 use super::arguments::Arguments;
-use super::dealing::{By, Called, Dealing};
-use super::defining;
+use super::definition_files;
 use super::delegating;
 use super::edit::Edit;
 use super::fetch::Fetch;
@@ -23,6 +22,7 @@ use super::mcp::Servers;
 use super::memory_tools;
 use super::output::Rest;
 use super::read::Read;
+use super::registry_tool::{By, Called, RegistryTool};
 use super::session_tools;
 use super::shell::Shell;
 use super::todo::Todo;
@@ -150,7 +150,7 @@ impl Catalogue {
     }
 
     /// The tools that call the registry. The last two are templates for linked agents.
-    fn dealings() -> impl Iterator<Item = &'static Dealing> {
+    fn registry_tools() -> impl Iterator<Item = &'static RegistryTool> {
         let delegating = [
             &delegating::TASK,
             &delegating::DELEGATE,
@@ -162,16 +162,16 @@ impl Catalogue {
     }
 
     /// The registry tool with this name; a linked agent's tool maps to its template.
-    fn dealing(name: &str) -> Option<&'static Dealing> {
+    fn registry_tool(name: &str) -> Option<&'static RegistryTool> {
         let name = linked::prefix_of(name).unwrap_or(name);
-        Self::dealings().find(|tool| tool.name == name)
+        Self::registry_tools().find(|tool| tool.name == name)
     }
 
     /// The effect of repeating a call of this tool; `None` if there is no such tool.
     pub fn effect(&self, name: &str) -> Option<Effect> {
         self.get(name)
             .map(|tool| tool.effect())
-            .or_else(|| Self::dealing(name).map(|tool| tool.effect))
+            .or_else(|| Self::registry_tool(name).map(|tool| tool.effect))
             .or_else(|| self.shell_called(name).map(|_| Shell::EFFECT))
             .or_else(|| (name == skill::NAME).then_some(skill::EFFECT))
     }
@@ -179,7 +179,7 @@ impl Catalogue {
     /// Why these arguments do not fit the schema of a built-in tool, so that the call is refused;
     /// `None` if they fit or there is no such tool.
     pub fn misfit(&self, name: &str, arguments: &Value) -> Option<String> {
-        if let Some(dealing) = Self::dealing(name) {
+        if let Some(dealing) = Self::registry_tool(name) {
             return Arguments::misfit(dealing.parameters, arguments);
         }
         match name {
@@ -209,7 +209,7 @@ impl Catalogue {
                     "parameters": tool.parameters(),
                 })
             })
-            .chain(Self::dealings().map(|tool| {
+            .chain(Self::registry_tools().map(|tool| {
                 json!({
                     "name": tool.name,
                     "description": tool.description,
@@ -222,9 +222,9 @@ impl Catalogue {
     }
 
     /// The arguments that rules look at, and the decision if no rule matches.
-    fn manner(&self, name: &str) -> (Aim, Decision) {
+    fn aim_and_default(&self, name: &str) -> (Aim, Decision) {
         match self.get(name) {
-            Some(tool) => (tool.aim(), tool.habit()),
+            Some(tool) => (tool.aim(), tool.default_decision()),
             None if name == Shell::NAME => (Aim::Command("command"), Decision::Ask),
             None => (Aim::Whole, Decision::Allow),
         }
@@ -233,7 +233,7 @@ impl Catalogue {
     /// Decides whether a call may be made. Every call of every tool passes this gate before it has
     /// any effect.
     pub fn admit(&self, call: Call<'_>) -> BoxFuture<'static, Admission> {
-        let (aim, habit) = self.manner(call.name);
+        let (aim, habit) = self.aim_and_default(call.name);
         let is_program = call.served.map_or_else(
             || matches!(aim, Aim::Command(_)),
             // Rules for paths do not apply to what the program of a server writes either.
@@ -259,14 +259,14 @@ impl Catalogue {
         if !call.rights.looks_at_arguments() && !may_define {
             match judge(Subject::default(), None) {
                 // An approval that is remembered covers specific arguments, so these are needed.
-                Admission::Asks(_) => {}
+                Admission::NeedsApproval(_) => {}
                 decided => return Box::pin(std::future::ready(decided)),
             }
         }
         if !matches!(aim, Aim::Paths(_) | Aim::Trees(_)) {
             let mut subject = gate::subject(aim, None, &arguments);
             let defining = may_define
-                .then(|| defining::reason_in(&subject.texts))
+                .then(|| definition_files::reason_in(&subject.texts))
                 .flatten();
             if defining.is_some() {
                 // An approval for all calls of the tool does not cover such a file.
@@ -280,7 +280,7 @@ impl Catalogue {
                 let workspace = Workspace::open(&root, &denied);
                 if let Err(Unopened::Gone(_)) = workspace {
                     // No approval is requested; the call reports the missing folder.
-                    return Admission::Goes;
+                    return Admission::Allowed;
                 }
                 let subject = gate::subject(aim, workspace.as_ref().ok(), &arguments);
                 let path = arguments
@@ -288,7 +288,7 @@ impl Catalogue {
                     .and_then(Value::as_str)
                     .filter(|_| may_define);
                 let defining = match (&workspace, path) {
-                    (Ok(workspace), Some(path)) => defining::reason(workspace, path),
+                    (Ok(workspace), Some(path)) => definition_files::reason(workspace, path),
                     _ => None,
                 };
                 let admission = judge(subject, defining);
@@ -328,7 +328,7 @@ impl Catalogue {
             .then_some(MASKED);
         let called: BoxFuture<'static, Called> = if let Some(served) = served {
             self.call_served(site, served, environment.clone(), arguments)
-        } else if let Some(dealing) = Self::dealing(name) {
+        } else if let Some(dealing) = Self::registry_tool(name) {
             // The arguments are stored and shown to people and other agents.
             environment.redactor.in_value(&mut arguments);
             let by = By {

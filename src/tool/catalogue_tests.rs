@@ -328,7 +328,7 @@ async fn the_gate_looks_at_where_a_path_leads() {
     ));
     let asks = admit("notes.txt").await;
     let covers = root.join("notes.txt").to_string_lossy().into_owned();
-    assert!(matches!(asks, Admission::Asks(consent) if consent.covers == covers));
+    assert!(matches!(asks, Admission::NeedsApproval(consent) if consent.covers == covers));
 }
 
 /// A link that changes between admission and call has no effect: the call opens the path that was
@@ -366,7 +366,7 @@ async fn a_call_touches_what_was_judged_whatever_becomes_of_the_links() {
             environment: &RunEnvironment::default(),
             links: &[],
         };
-        assert_eq!(catalogue.admit(call).await, Admission::Goes);
+        assert_eq!(catalogue.admit(call).await, Admission::Allowed);
         lead("secrets");
         let Called::Done(output) = catalogue.call(call).await else {
             panic!("{tool} waits");
@@ -465,7 +465,7 @@ async fn no_rule_lets_a_tool_write_what_defines_agents_by_itself() {
             for tool in ["write", "edit"] {
                 let asked = admit(tool, rights, None, json!({ "path": path })).await;
                 assert!(
-                    matches!(&asked, Admission::Asks(consent) if consent.why.contains("defines")),
+                    matches!(&asked, Admission::NeedsApproval(consent) if consent.why.contains("defines")),
                     "{tool} {path}: {asked:?}"
                 );
             }
@@ -481,22 +481,23 @@ async fn no_rule_lets_a_tool_write_what_defines_agents_by_itself() {
             let covers = arguments.to_string();
             let is_own = path.starts_with("notes") || path.starts_with("src");
             assert!(
-                is_own || matches!(&asked, Admission::Asks(consent) if consent.covers == covers),
+                is_own
+                    || matches!(&asked, Admission::NeedsApproval(consent) if consent.covers == covers),
                 "{path}: {asked:?}"
             );
         }
         let plain = json!({ "path": "src/main.rs" });
         assert_eq!(
             admit("write", rights, None, plain.clone()).await,
-            Admission::Goes
+            Admission::Allowed
         );
         let read = json!({ "path": ".abide/agents/me.md" });
         assert_eq!(
             admit("read", rights, None, read.clone()).await,
-            Admission::Goes
+            Admission::Allowed
         );
         let looked = admit("files__read", rights, Some(Effect::Read), read).await;
-        assert_eq!(looked, Admission::Goes);
+        assert_eq!(looked, Admission::Allowed);
     }
     let denied = rights(&[Rule {
         decision: Decision::Deny,

@@ -6,16 +6,16 @@
 use std::future::ready;
 
 use super::arguments::{Parameter, Shape};
-use super::dealing::{Answer, By, Dealing};
-use crate::contract::delegate::DelegateAsk;
+use super::registry_tool::{Answer, By, RegistryTool};
+use crate::contract::delegate::DelegateArgs;
 use crate::contract::linked::{self, Link};
-use crate::kernel::delegation::{Face, Stream};
+use crate::kernel::delegation::{DelegationMode, Stream};
 use crate::kernel::fault::Fault;
 use crate::kernel::gate::{Bundle, WriteScope};
 use crate::kernel::step::Effect;
 
 /// The tool `task`.
-pub(super) const TASK: Dealing = Dealing {
+pub(super) const TASK: RegistryTool = RegistryTool {
     name: linked::TASK,
     description: "Delegates a task to another agent in its own session, and waits for \
                   its answer.",
@@ -51,12 +51,12 @@ pub(super) const TASK: Dealing = Dealing {
         let agent = given("subagent_type");
         registry.delegate(
             by.site,
-            DelegateAsk {
-                face: Face::Task,
+            DelegateArgs {
+                face: DelegationMode::Task,
                 agent: agent.to_owned(),
                 task: given("prompt").to_owned(),
                 title: Some(format!("{} (@{agent})", given("description"))),
-                goes_on: Some(given("session_id").to_owned()).filter(|key| !key.is_empty()),
+                resume_session: Some(given("session_id").to_owned()).filter(|key| !key.is_empty()),
                 timeout_ms: None,
                 stream: None,
                 bundle: by.rights.bundle(),
@@ -73,8 +73,8 @@ const TASK_SUMMARY: &[Parameter] = &[Parameter {
 }];
 
 /// The template of `subagent_<agent>`.
-pub(super) const SEALED: Dealing = Dealing {
-    name: linked::SEALED,
+pub(super) const SEALED: RegistryTool = RegistryTool {
+    name: linked::SUBAGENT_PREFIX,
     description: "",
     effect: Effect::Idempotent,
     parameters: TASK_SUMMARY,
@@ -84,15 +84,15 @@ pub(super) const SEALED: Dealing = Dealing {
         };
         registry.delegate(
             by.site,
-            DelegateAsk {
-                face: Face::Sealed,
+            DelegateArgs {
+                face: DelegationMode::Sealed,
                 agent: link.agent.to_string(),
                 task: arguments
                     .text("task_summary")
                     .unwrap_or_default()
                     .to_owned(),
                 title: None,
-                goes_on: None,
+                resume_session: None,
                 timeout_ms: link.timeout_ms,
                 stream: None,
                 bundle: narrowed(&by, link),
@@ -102,8 +102,8 @@ pub(super) const SEALED: Dealing = Dealing {
 };
 
 /// The template of `call_<agent>`.
-pub(super) const CALLED: Dealing = Dealing {
-    name: linked::CALLED,
+pub(super) const CALLED: RegistryTool = RegistryTool {
+    name: linked::CALL_PREFIX,
     description: "",
     effect: Effect::Idempotent,
     parameters: &[Parameter {
@@ -118,12 +118,12 @@ pub(super) const CALLED: Dealing = Dealing {
         };
         registry.delegate(
             by.site,
-            DelegateAsk {
-                face: Face::Called,
+            DelegateArgs {
+                face: DelegationMode::Called,
                 agent: link.agent.to_string(),
                 task: arguments.text("message").unwrap_or_default().to_owned(),
                 title: None,
-                goes_on: None,
+                resume_session: None,
                 timeout_ms: link.timeout_ms,
                 stream: Some(link.stream.unwrap_or(Stream::Aggregated)),
                 bundle: narrowed(&by, link),
@@ -133,7 +133,7 @@ pub(super) const CALLED: Dealing = Dealing {
 };
 
 /// The tool `delegate`, which planners call.
-pub(super) const DELEGATE: Dealing = Dealing {
+pub(super) const DELEGATE: RegistryTool = RegistryTool {
     name: linked::DELEGATE,
     description: "Delegates a plan to one other agent, and waits for its result.",
     effect: Effect::Idempotent,
@@ -155,12 +155,12 @@ pub(super) const DELEGATE: Dealing = Dealing {
         let given = |name| arguments.text(name).unwrap_or_default().to_owned();
         registry.delegate(
             by.site,
-            DelegateAsk {
-                face: Face::Planned,
+            DelegateArgs {
+                face: DelegationMode::Planned,
                 agent: given("agent"),
                 task: given("task"),
                 title: None,
-                goes_on: None,
+                resume_session: None,
                 timeout_ms: None,
                 stream: None,
                 bundle: by.rights.bundle(),

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::arguments::{Arguments, Parameter, Shape, schema};
 use super::blocking::blocking;
-use super::put::{Existing, FILE_LIMIT, Target, with_crlf};
+use super::text_file::{Existing, FILE_LIMIT, Target, with_crlf};
 use super::{Aim, Tool, ToolOutput, Workspace};
 use crate::contract::BoxFuture;
 use crate::kernel::step::Effect;
@@ -73,7 +73,7 @@ impl Tool for Edit {
             };
             let [old, new] =
                 ["old_text", "new_text"].map(|name| arguments.text(name).unwrap_or_default());
-            let (text, at) = match made(shown, &existing, old, new)? {
+            let (text, at) = match planned_change(shown, &existing, old, new)? {
                 Change::Made(text, at) => (text, at),
                 Change::IsThere => {
                     return Ok(format!(
@@ -93,7 +93,7 @@ impl Tool for Edit {
 
 /// Computes the change of a file; the error says why the call is refused. `preview.rs` also calls
 /// this before the call.
-pub(super) fn made(
+pub(super) fn planned_change(
     shown: &str,
     existing: &Existing,
     old: &str,

@@ -70,7 +70,7 @@ impl Tool for Fetch {
         Effect::Read
     }
 
-    fn habit(&self) -> Decision {
+    fn default_decision(&self) -> Decision {
         Decision::Ask
     }
 
@@ -104,7 +104,7 @@ async fn fetched(
         }
     };
     let (url, response) = follow(&client, private, url).await?;
-    told(&url, response).await
+    response_text(&url, response).await
 }
 
 /// Parses an address; the error says why it cannot be fetched.
@@ -172,7 +172,7 @@ async fn follow(
 }
 
 /// Formats the response for the model.
-async fn told(url: &Url, mut response: Response) -> Result<String, String> {
+async fn response_text(url: &Url, mut response: Response) -> Result<String, String> {
     let status = response.status();
     let kind = response.headers().get(CONTENT_TYPE);
     let kind = kind

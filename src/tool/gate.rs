@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{Workspace, fetch};
 use crate::contract::runner::Admission;
 use crate::kernel::approval::Consent;
-use crate::kernel::gate::{Decision, Rights, Subject, Thing, Verdict, Writes};
+use crate::kernel::gate::{Decision, Rights, Subject, Target, Verdict, Writes};
 use crate::kernel::shell::Line;
 
 /// The arguments of a tool that gate rules look at.
@@ -46,8 +46,8 @@ pub fn admit_program(rights: &Rights, argv: &[String]) -> Admission {
 pub(super) fn admission(name: &str, verdict: Verdict, covers: String) -> Admission {
     let Verdict { decision, why } = verdict;
     match decision {
-        Decision::Allow => Admission::Goes,
-        Decision::Ask => Admission::Asks(Consent {
+        Decision::Allow => Admission::Allowed,
+        Decision::Ask => Admission::NeedsApproval(Consent {
             why,
             covers,
             arguments: None,
@@ -112,8 +112,8 @@ fn paths(workspace: Option<&Workspace>, named: &[&str], is_tree: bool) -> Subjec
     let mut covers = Vec::new();
     for path in named {
         let Some(workspace) = workspace else {
-            subject.things.push(Thing::Named(vec![(*path).to_owned()]));
-            subject.things.push(Thing::Unknown);
+            subject.things.push(Target::Named(vec![(*path).to_owned()]));
+            subject.things.push(Target::Unknown);
             covers.push((*path).to_owned());
             continue;
         };
@@ -123,8 +123,8 @@ fn paths(workspace: Option<&Workspace>, named: &[&str], is_tree: bool) -> Subjec
             // A rule may name it relative to the workspace or by absolute path.
             let names = vec![workspace.shown(place), place.to_string_lossy().into_owned()];
             match is_folder {
-                true => Thing::Folder(names),
-                false => Thing::Named(names),
+                true => Target::Folder(names),
+                false => Target::Named(names),
             }
         };
         subject.things.push(thing(&written));
@@ -142,7 +142,7 @@ fn paths(workspace: Option<&Workspace>, named: &[&str], is_tree: bool) -> Subjec
 fn web(text: &str) -> Subject {
     let Ok(mut url) = fetch::address(text) else {
         return Subject {
-            things: vec![Thing::Named(vec![text.to_owned()]), Thing::Unknown],
+            things: vec![Target::Named(vec![text.to_owned()]), Target::Unknown],
             ..Subject::default()
         };
     };
@@ -167,11 +167,14 @@ fn web(text: &str) -> Subject {
             texts.push(format!("{host}:{port}"));
         }
     }
-    let mut things = vec![Thing::Named(vec![written.clone(), host.clone()])];
+    let mut things = vec![Target::Named(vec![written.clone(), host.clone()])];
     if decoded != written {
         // Decoding may reveal another path: `..%2f`.
         let settled = reqwest::Url::parse(&decoded).map(String::from);
-        things.push(Thing::Named(vec![settled.unwrap_or(decoded), host.clone()]));
+        things.push(Target::Named(vec![
+            settled.unwrap_or(decoded),
+            host.clone(),
+        ]));
     }
     Subject {
         covers: host,
@@ -198,7 +201,7 @@ fn whole(arguments: &Value) -> Subject {
     let mut texts = vec![ordered(arguments).to_string()];
     collect(arguments, &mut texts);
     Subject {
-        things: vec![Thing::Named(vec![arguments.to_string()])],
+        things: vec![Target::Named(vec![arguments.to_string()])],
         texts,
         ..Subject::default()
     }
@@ -232,7 +235,7 @@ pub(super) fn collect(value: &Value, found: &mut Vec<String>) {
 /// Each command of a shell line.
 fn commands(line: Line, text: &str) -> Subject {
     Subject {
-        things: line.commands.into_iter().map(Thing::Command).collect(),
+        things: line.commands.into_iter().map(Target::Command).collect(),
         texts: line.texts,
         covers: text.trim().to_owned(),
     }

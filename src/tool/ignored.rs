@@ -11,7 +11,7 @@ use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
 use super::Workspace;
-use super::beneath::{FOLDER, file_in, folder_in};
+use super::open_folder::{FOLDER, file_in, folder_in};
 use crate::file_work::open_regular;
 
 /// The maximum number of bytes read of such a file.

@@ -3,11 +3,9 @@
 
 mod address;
 mod arguments;
-mod beneath;
 mod blocking;
 mod catalogue;
-mod dealing;
-mod defining;
+mod definition_files;
 mod delegating;
 mod diff;
 mod edit;
@@ -19,13 +17,15 @@ mod ignored;
 mod list;
 mod mcp;
 mod memory_tools;
+mod open_folder;
 mod output;
 mod preview;
-mod put;
 mod read;
+mod registry_tool;
 mod session_tools;
 mod shell;
 mod skill;
+mod text_file;
 mod todo;
 mod walk;
 mod workspace;
@@ -34,10 +34,10 @@ mod write;
 pub use address::Private;
 pub use arguments::misfit;
 pub use catalogue::{Call, Catalogue, Options};
-pub use dealing::Called;
 pub use gate::{Aim, admit_program};
 pub use mcp::{Options as ServerOptions, Servers};
 pub use output::{OUTPUT_LIMIT, ToolOutput};
+pub use registry_tool::Called;
 pub use session_tools::YIELD;
 pub use shell::Shell;
 pub use workspace::{Unopened, Workspace};
@@ -71,7 +71,7 @@ pub trait Tool: Send + Sync + 'static {
     fn effect(&self) -> Effect;
 
     /// The decision on a call that no rule of the agent's gate matches.
-    fn habit(&self) -> Decision {
+    fn default_decision(&self) -> Decision {
         Decision::Allow
     }
 

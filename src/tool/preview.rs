@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::diff::unified;
-use super::put::Target;
+use super::text_file::Target;
 use super::{Catalogue, Workspace, edit, write};
 use crate::clock::Clock;
 use crate::contract::BoxFuture;
@@ -212,13 +212,13 @@ impl Asked {
         let existing = target.existing()?;
         let after = match &self.writing {
             Writing::Write { content } => {
-                write::held(workspace, &target.shown, existing.as_ref(), content)?
+                write::new_content(workspace, &target.shown, existing.as_ref(), content)?
             }
             Writing::Edit { old, new } => {
                 let Some(existing) = &existing else {
                     return Err("there is no such file".to_owned());
                 };
-                match edit::made(&target.shown, existing, old, new)? {
+                match edit::planned_change(&target.shown, existing, old, new)? {
                     edit::Change::Made(text, _) => text,
                     edit::Change::IsThere => existing.text.clone(),
                     edit::Change::Impossible(why) => return Err(why),

@@ -3,8 +3,8 @@
 
 use super::OUTPUT_LIMIT;
 use super::arguments::{Arguments, Parameter, Shape};
-use super::dealing::{Dealing, ms};
-use crate::contract::delegate::{Named, QuestionAsk, SendAsk, SpawnAsk, WaitAsk};
+use super::registry_tool::{RegistryTool, ms};
+use crate::contract::delegate::{Named, QuestionArgs, SendArgs, SpawnArgs, WaitArgs};
 use crate::kernel::ids::AgentId;
 use crate::kernel::session::{Cleanup, SessionMode};
 use crate::kernel::step::Effect;
@@ -14,9 +14,9 @@ use crate::kernel::thinking::Thinking;
 pub const YIELD: &str = "sessions_yield";
 
 /// The default timeout of a wait or a send, in seconds.
-const WINDOW: usize = 30;
+const DEFAULT_WAIT: usize = 30;
 /// The maximum timeout of a wait or a send, in seconds.
-const LONGEST_WINDOW: usize = 3600;
+const MAX_WAIT: usize = 3600;
 /// Reserved for the note on a part of a long result, in bytes.
 const PART_NOTE: usize = 1024;
 /// The default time until a question expires, in seconds.
@@ -49,8 +49,8 @@ const SESSION_LABEL: Parameter = Parameter {
 };
 
 /// All session tools.
-pub(super) const ALL: &[Dealing] = &[
-    Dealing {
+pub(super) const ALL: &[RegistryTool] = &[
+    RegistryTool {
         name: "sessions_spawn",
         description: "Starts a subagent on a task in its own session and returns at once. \
                       It does not see this conversation: put everything that it needs into the task. \
@@ -125,7 +125,7 @@ pub(super) const ALL: &[Dealing] = &[
             };
             registry.spawn(
                 by.site,
-                SpawnAsk {
+                SpawnArgs {
                     task: owned(arguments.text("task")).unwrap_or_default(),
                     agent: arguments
                         .text("agent")
@@ -149,7 +149,7 @@ pub(super) const ALL: &[Dealing] = &[
             )
         },
     },
-    Dealing {
+    RegistryTool {
         name: "sessions_wait",
         description: "Waits until runs that you spawned have ended, and returns their \
                       results. Returned results are not delivered again. After the timeout, \
@@ -172,7 +172,7 @@ pub(super) const ALL: &[Dealing] = &[
                 name: "waitSeconds",
                 shape: Shape::Count {
                     min: 0,
-                    max: LONGEST_WINDOW,
+                    max: MAX_WAIT,
                 },
                 required: false,
                 description: "The timeout in seconds. Default 30.",
@@ -181,19 +181,19 @@ pub(super) const ALL: &[Dealing] = &[
         ask: |registry, by, arguments| {
             registry.wait(
                 by.site,
-                WaitAsk {
+                WaitArgs {
                     runs: arguments
                         .texts("runIds")
                         .into_iter()
                         .map(str::to_owned)
                         .collect(),
                     any: arguments.text("mode") == Some("any"),
-                    window_ms: ms(arguments.count("waitSeconds").unwrap_or(WINDOW)),
+                    timeout_ms: ms(arguments.count("waitSeconds").unwrap_or(DEFAULT_WAIT)),
                 },
             )
         },
     },
-    Dealing {
+    RegistryTool {
         name: "sessions_send",
         description: "Sends a message to another session, whose agent answers it in a turn of \
                       its own, and waits for the reply. A later reply is delivered to you as a \
@@ -212,7 +212,7 @@ pub(super) const ALL: &[Dealing] = &[
                 name: "waitSeconds",
                 shape: Shape::Count {
                     min: 0,
-                    max: LONGEST_WINDOW,
+                    max: MAX_WAIT,
                 },
                 required: false,
                 description: "The timeout for the reply in seconds; 0 = do not wait. Default 30.",
@@ -221,15 +221,15 @@ pub(super) const ALL: &[Dealing] = &[
         ask: |registry, by, arguments| {
             registry.send(
                 by.site,
-                SendAsk {
+                SendArgs {
                     to: named(arguments),
                     message: owned(arguments.text("message")).unwrap_or_default(),
-                    window_ms: ms(arguments.count("waitSeconds").unwrap_or(WINDOW)),
+                    timeout_ms: ms(arguments.count("waitSeconds").unwrap_or(DEFAULT_WAIT)),
                 },
             )
         },
     },
-    Dealing {
+    RegistryTool {
         name: "sessions_list",
         description: "Lists your session and those that you can access: its descendants, and \
                       others that are visible to you.",
@@ -237,7 +237,7 @@ pub(super) const ALL: &[Dealing] = &[
         parameters: &[],
         ask: |registry, by, _| registry.sessions(by.site),
     },
-    Dealing {
+    RegistryTool {
         name: "sessions_history",
         description: "Returns the last messages of a session that you can access, without tool calls.",
         effect: Effect::Read,
@@ -260,7 +260,7 @@ pub(super) const ALL: &[Dealing] = &[
             )
         },
     },
-    Dealing {
+    RegistryTool {
         name: "session_status",
         description: "Returns the status of a session: what runs in it, and which of its spawned runs have \
                       not ended. Default: your own session.",
@@ -268,14 +268,14 @@ pub(super) const ALL: &[Dealing] = &[
         parameters: &[SESSION_KEY, SESSION_LABEL],
         ask: |registry, by, arguments| registry.status(by.site, named(arguments)),
     },
-    Dealing {
+    RegistryTool {
         name: "agents_list",
         description: "Lists the agents that you may spawn, and what each is for.",
         effect: Effect::Read,
         parameters: &[],
         ask: |registry, by, _| registry.agents(by.site),
     },
-    Dealing {
+    RegistryTool {
         name: YIELD,
         description: "Ends your turn while your spawned runs continue. Their results arrive as \
                       messages and start your next turn. Call it alone, when there is \
@@ -289,7 +289,7 @@ pub(super) const ALL: &[Dealing] = &[
         }],
         ask: |registry, by, _| registry.awaits(by.site),
     },
-    Dealing {
+    RegistryTool {
         name: "runs_cancel",
         description: "Cancels a run that you spawned, or one of its descendants, together with \
                       everything that it has spawned.",
@@ -315,7 +315,7 @@ pub(super) const ALL: &[Dealing] = &[
             registry.cancel(by.site, run, reason)
         },
     },
-    Dealing {
+    RegistryTool {
         name: "output",
         description: "Returns more of a result that was cut, from the offset that the cut names.",
         effect: Effect::Read,
@@ -342,7 +342,7 @@ pub(super) const ALL: &[Dealing] = &[
             registry.output(by.site, call, offset, OUTPUT_LIMIT - PART_NOTE)
         },
     },
-    Dealing {
+    RegistryTool {
         name: "ask",
         description: "Asks the user a question and waits for the answer. Ask only what you \
                       cannot find out yourself. Without an answer in time, treat it as denied.",
@@ -373,14 +373,14 @@ pub(super) const ALL: &[Dealing] = &[
         ask: |registry, by, arguments| {
             registry.ask(
                 by.site,
-                QuestionAsk {
+                QuestionArgs {
                     text: owned(arguments.text("question")).unwrap_or_default(),
                     choices: arguments
                         .texts("choices")
                         .into_iter()
                         .map(str::to_owned)
                         .collect(),
-                    window_ms: ms(arguments.count("timeout").unwrap_or(QUESTION)),
+                    timeout_ms: ms(arguments.count("timeout").unwrap_or(QUESTION)),
                 },
             )
         },
@@ -394,7 +394,7 @@ mod tests {
     use crate::contract::delegate::Site;
     use crate::kernel::gate::{Bundle, Rights, WriteScope};
     use crate::kernel::ids::{RunId, StepId};
-    use crate::tool::dealing::{By, Called};
+    use crate::tool::registry_tool::{By, Called};
     use serde_json::json;
     use uuid::Uuid;
 

@@ -14,7 +14,7 @@ use crate::contract::delegate::Site;
 use crate::file_work::TOOLS;
 use crate::kernel::env::Environment;
 use crate::kernel::step::Effect;
-use crate::process::{Ending, Finished, Input, Processes, Program, signal_name};
+use crate::process::{ExitReason, Finished, Input, Processes, Program, signal_name};
 
 /// The maximum number of bytes kept of each stream; both and the notes fit into one result.
 const KEEP: usize = 30 * 1024;
@@ -123,7 +123,7 @@ impl Shell {
                 keep: KEEP,
             };
             match processes.run(site.run, site.id, program, |_| {}).await {
-                Ok(finished) => told(&finished, time),
+                Ok(finished) => to_output(&finished, time),
                 Err(why) => ToolOutput::error(format!("the command was not started: {why}")),
             }
         })
@@ -143,27 +143,27 @@ fn folder(workspace: &Workspace, cwd: Option<&str>) -> Result<PathBuf, String> {
 }
 
 /// Formats the result: first how it ended, since a long output is cut at the end.
-fn told(finished: &Finished, time: Duration) -> ToolOutput {
+fn to_output(finished: &Finished, time: Duration) -> ToolOutput {
     let (mut text, is_error) = match finished.ending {
-        Ending::Exited(0) => ("exit status 0".to_owned(), false),
-        Ending::Exited(status) => (format!("exit status {status}"), true),
-        Ending::Signal(signal) => (format!("ended by signal {}", signal_name(signal)), true),
-        Ending::TimeOver => {
+        ExitReason::Exited(0) => ("exit status 0".to_owned(), false),
+        ExitReason::Exited(status) => (format!("exit status {status}"), true),
+        ExitReason::Signal(signal) => (format!("ended by signal {}", signal_name(signal)), true),
+        ExitReason::TimedOut => {
             let limit = humantime::format_duration(time);
             (format!("timeout: it had not ended after {limit}"), true)
         }
-        Ending::TooMuch(most) => {
+        ExitReason::OutputLimit(most) => {
             let why = format!("too much output: it wrote more than {most} bytes");
             (why, true)
         }
     };
-    let numbers: Vec<String> = finished.left.iter().map(u32::to_string).collect();
+    let numbers: Vec<String> = finished.remaining.iter().map(u32::to_string).collect();
     let numbers = numbers.join(", ");
     match finished.ending {
-        Ending::TimeOver | Ending::TooMuch(_) if numbers.is_empty() => {
+        ExitReason::TimedOut | ExitReason::OutputLimit(_) if numbers.is_empty() => {
             text.push_str("; it was stopped with everything that it had started");
         }
-        Ending::TimeOver | Ending::TooMuch(_) => {
+        ExitReason::TimedOut | ExitReason::OutputLimit(_) => {
             // Writing to a String cannot fail.
             let _ = write!(
                 text,

@@ -23,7 +23,7 @@ impl Stage {
             state: folder.path().join("state"),
             socket: None,
             grace: Duration::from_millis(200),
-            most_output: 1 << 20,
+            max_output: 1 << 20,
             descriptors: None,
         };
         let shell = Shell {

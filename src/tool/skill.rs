@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 
 use super::ToolOutput;
 use super::arguments::{Arguments, Parameter, Shape, schema};
-use super::beneath::{Beneath, FOLDER, folder_in, kind_in};
 use super::blocking::{Stop, blocking};
-use super::dealing::in_words;
+use super::open_folder::{FOLDER, OpenFolder, folder_in, kind_in};
+use super::registry_tool::in_words;
 use crate::contract::BoxFuture;
 use crate::contract::delegate::{Delegate, PinnedText, Site};
 use crate::kernel::step::Effect;
@@ -136,8 +136,8 @@ fn instructions(pinned: &PinnedText, stop: &Stop) -> Result<String, String> {
 }
 
 /// Opens the folder of a skill. Its path may contain links; paths within it may not.
-fn held(folder: &str) -> std::io::Result<Beneath> {
-    Beneath::open(&Path::new(folder).canonicalize()?)
+fn held(folder: &str) -> std::io::Result<OpenFolder> {
+    OpenFolder::open(&Path::new(folder).canonicalize()?)
 }
 
 fn list(

@@ -11,7 +11,7 @@ use crate::kernel::step::Effect;
 use crate::kernel::text::preview;
 
 /// The maximum number of entries.
-const MOST: usize = 100;
+const MAX_ITEMS: usize = 100;
 /// The maximum number of characters of an entry.
 const LONGEST: usize = 500;
 
@@ -64,7 +64,7 @@ impl Tool for Todo {
             schema.remove(aside);
         }
         let mut schema = schema.to_value();
-        schema["properties"]["items"]["maxItems"] = json!(MOST);
+        schema["properties"]["items"]["maxItems"] = json!(MAX_ITEMS);
         schema
     }
 
@@ -90,9 +90,9 @@ fn written(arguments: Value) -> Result<String, String> {
         let path = error.path().to_string();
         format!("{path}: {}", preview(&error.inner().to_string(), 300))
     })?;
-    if list.items.len() > MOST {
+    if list.items.len() > MAX_ITEMS {
         return Err(format!(
-            "items: {} entries; {MOST} at most",
+            "items: {} entries; {MAX_ITEMS} at most",
             list.items.len()
         ));
     }
@@ -142,7 +142,10 @@ mod tests {
             (json!({ "items": [item("later")] }), "items[0].status"),
             (json!({ "items": [{ "text": "a" }] }), "status"),
             (json!({ "items": [], "more": 1 }), "more"),
-            (json!({ "items": vec![item("open"); MOST + 1] }), "at most"),
+            (
+                json!({ "items": vec![item("open"); MAX_ITEMS + 1] }),
+                "at most",
+            ),
             (
                 json!({ "items": [{ "text": "a".repeat(LONGEST + 1), "status": "open" }] }),
                 "longer",

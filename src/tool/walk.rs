@@ -14,9 +14,9 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Dir, FileType};
 
 use super::Workspace;
-use super::beneath::{FOLDER, file_in, folder_in, kind_in};
 use super::blocking::Stop;
 use super::ignored::{IgnoreFiles, Ignored};
+use super::open_folder::{FOLDER, file_in, folder_in, kind_in};
 
 /// The maximum number of entries that one walk visits.
 const ENTRY_LIMIT: usize = 200_000;

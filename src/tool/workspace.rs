@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::io::Errno;
 
-use super::beneath::{self, Beneath};
-use super::defining;
+use super::definition_files;
+use super::open_folder::{self, OpenFolder};
 use crate::kernel::gate::Writes;
 use crate::kernel::redact::Redactor;
 
@@ -31,7 +31,7 @@ pub enum Unopened {
 #[derive(Clone, Debug)]
 pub struct Workspace {
     root: PathBuf,
-    held: Beneath,
+    held: OpenFolder,
     denied: Vec<PathBuf>,
     writes: Writes,
     masks: Redactor,
@@ -43,8 +43,8 @@ impl Workspace {
     /// folders `denied` are refused even within it.
     pub fn open(root: &Path, denied: &[PathBuf]) -> Result<Self, Unopened> {
         let shown = root.display();
-        let held = Beneath::open(root).map_err(|error| match error.kind() {
-            _ if beneath::is_swapped(&error) => Unopened::Gone(format!(
+        let held = OpenFolder::open(root).map_err(|error| match error.kind() {
+            _ if open_folder::is_swapped(&error) => Unopened::Gone(format!(
                 "access denied: the workspace {shown} or a parent folder was replaced by a link"
             )),
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Unopened::Gone(format!(
@@ -157,8 +157,9 @@ impl Workspace {
             ));
         }
         // The approval showed the path as written, and a link may have changed since.
-        let names_one =
-            |place: &Path| defining::names_one(place.strip_prefix(&self.root).unwrap_or(place));
+        let names_one = |place: &Path| {
+            definition_files::names_one(place.strip_prefix(&self.root).unwrap_or(place))
+        };
         if names_one(&place) && !names_one(&lexical(&self.root.join(path))) {
             return Err(format!(
                 "access denied: {path} leads through a link to {}, which defines what agents may do; \
@@ -205,7 +206,7 @@ impl Workspace {
     }
 
     /// The open folder.
-    pub(super) fn held(&self) -> &Beneath {
+    pub(super) fn held(&self) -> &OpenFolder {
         &self.held
     }
 
@@ -233,7 +234,7 @@ impl Workspace {
     /// The error for a resolved path that cannot be read.
     pub(super) fn unread(&self, path: &Path, error: &io::Error) -> String {
         let shown = self.shown(path);
-        match beneath::is_swapped(error) {
+        match open_folder::is_swapped(error) {
             true => {
                 format!(
                     "access denied: {shown} or a parent folder was replaced by a link meanwhile"

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::arguments::{Arguments, Parameter, Shape, schema};
 use super::blocking::blocking;
-use super::put::{Existing, FILE_LIMIT, Target, with_crlf};
+use super::text_file::{Existing, FILE_LIMIT, Target, with_crlf};
 use super::{Aim, Tool, ToolOutput, Workspace};
 use crate::contract::BoxFuture;
 use crate::kernel::step::Effect;
@@ -61,7 +61,7 @@ impl Tool for Write {
             let shown = &target.shown;
             let existing = target.existing()?;
             let keeps_crlf = existing.as_ref().is_some_and(|one| one.has_crlf());
-            let content = held(&workspace, shown, existing.as_ref(), content)?;
+            let content = new_content(&workspace, shown, existing.as_ref(), content)?;
             let size = format!("{} bytes, {} lines", content.len(), content.lines().count());
             let note = if keeps_crlf {
                 "; its line ends stay CRLF"
@@ -86,7 +86,7 @@ impl Tool for Write {
 
 /// Computes the new content; the error says why the call is refused. `preview.rs` also calls this
 /// before the call.
-pub(super) fn held(
+pub(super) fn new_content(
     workspace: &Workspace,
     shown: &str,
     existing: Option<&Existing>,

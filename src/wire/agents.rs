@@ -62,7 +62,7 @@ pub struct Agents {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
     /// Definitions that could not be loaded.
-    pub rejected: Vec<Aside>,
+    pub rejected: Vec<InactiveDefinition>,
 }
 
 /// Parameters of `agents.get`.
@@ -153,7 +153,7 @@ pub struct Deleted {
 
 /// A definition that is not in effect: rejected, or shadowed by another of the same name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Aside {
+pub struct InactiveDefinition {
     /// Where the definition comes from: `preset`, `stored`, `config` or `project` for agents.
     pub source: String,
     /// Path of its file; absent if it does not come from a file.
@@ -235,5 +235,5 @@ pub struct Agent {
     /// Whether the agent is usable, and why not.
     pub health: Health,
     /// Definitions of the same name that this one shadows.
-    pub shadowed: Vec<Aside>,
+    pub shadowed: Vec<InactiveDefinition>,
 }

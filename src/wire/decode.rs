@@ -10,7 +10,7 @@ use crate::kernel::fault::{Fault, Kind};
 /// Parameters of a method.
 pub trait Params: DeserializeOwned + JsonSchema {
     /// Parameters that the protocol defines and this version does not support.
-    const LATER: &'static [&'static str] = &[];
+    const UNSUPPORTED: &'static [&'static str] = &[];
 
     /// Object of the call for the audit log: the id or key that the parameters name.
     fn object(&self) -> Option<String> {
@@ -18,7 +18,7 @@ pub trait Params: DeserializeOwned + JsonSchema {
     }
     /// The one parameter that may also be given by position: subscription clients unsubscribe that
     /// way.
-    const ALONE: Option<&'static str> = None;
+    const POSITIONAL: Option<&'static str> = None;
 }
 
 /// Decodes the parameters of one call; `None` means no parameters.
@@ -28,7 +28,7 @@ pub fn decode<P: Params>(text: Option<&str>) -> Result<P, Fault> {
         Some(text) => text,
     };
     if text.trim_start().starts_with('[') {
-        if let Some(name) = P::ALONE
+        if let Some(name) = P::POSITIONAL
             && let Ok([value]) = serde_json::from_str::<[Value; 1]>(text)
         {
             let named = Map::from_iter([(name.to_owned(), value)]);
@@ -48,7 +48,9 @@ pub fn decode<P: Params>(text: Option<&str>) -> Result<P, Fault> {
 
 fn explain<P: Params>(text: &str, error: &serde_json::Error) -> Fault {
     if let Ok(given) = serde_json::from_str::<Map<String, Value>>(text)
-        && let Some(name) = P::LATER.iter().find(|name| given.contains_key(**name))
+        && let Some(name) = P::UNSUPPORTED
+            .iter()
+            .find(|name| given.contains_key(**name))
     {
         return Fault::params(name, "this version does not have this parameter")
             .hint("leave it out");

@@ -12,7 +12,7 @@ use super::decode::Params;
 use super::input;
 use crate::kernel::ids::RunId;
 use crate::kernel::overlay::MOST_NAMES;
-use crate::kernel::secret::{Given, Reference};
+use crate::kernel::secret::{GivenValue, Reference};
 
 /// Description of the accepted forms, used in error messages.
 const EXPECTED: &str = "expected an object of variable names, each with a string or {\"from\": \"env:NAME\"}, \
@@ -20,15 +20,15 @@ const EXPECTED: &str = "expected an object of variable names, each with a string
 
 /// Environment variables by name: literal values or references.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Env(pub BTreeMap<String, Given>);
+pub struct Env(pub BTreeMap<String, GivenValue>);
 
 impl Serialize for Env {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(self.0.len()))?;
         for (name, given) in &self.0 {
             match given {
-                Given::Text(text) => map.serialize_entry(name, text.expose())?,
-                Given::From(place) => {
+                GivenValue::Text(text) => map.serialize_entry(name, text.expose())?,
+                GivenValue::From(place) => {
                     let from = BTreeMap::from([("from", place.to_string())]);
                     map.serialize_entry(name, &from)?;
                 }
@@ -47,11 +47,11 @@ impl<'de> Deserialize<'de> for Env {
         };
         let given = fields.into_iter().map(|(name, value)| {
             let given = match value {
-                Value::String(text) => Given::text(text),
+                Value::String(text) => GivenValue::text(text),
                 Value::Object(fields) if fields.len() == 1 => {
                     let from = fields.get("from").and_then(Value::as_str);
                     let from = from.ok_or_else(|| D::Error::custom(EXPECTED))?;
-                    Given::From(Reference::parse(from).map_err(D::Error::custom)?)
+                    GivenValue::From(Reference::parse(from).map_err(D::Error::custom)?)
                 }
                 _ => return Err(D::Error::custom(EXPECTED)),
             };

@@ -75,7 +75,7 @@ pub struct UnsubscribeEvents {
     pub subscription: String,
 }
 impl Params for UnsubscribeEvents {
-    const ALONE: Option<&'static str> = Some("subscription");
+    const POSITIONAL: Option<&'static str> = Some("subscription");
 }
 
 /// Envelope of an event. Only stored events have a `cursor`.

@@ -367,7 +367,7 @@ pub(crate) fn folder<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String
 }
 
 /// As [`folder`], but required.
-pub(crate) fn needed_folder<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+pub(crate) fn required_folder<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
     folder(from)?.ok_or_else(|| D::Error::custom("an absolute path is expected"))
 }
 

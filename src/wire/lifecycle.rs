@@ -170,12 +170,12 @@ pub struct Retried {
 /// Parameters of `runs.retry_announce` and `runs.dismiss_announce`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct OfAnnounce {
+pub struct AnnounceOfRun {
     /// Id of the run whose result is to be announced again, or not at all.
     #[serde(deserialize_with = "input::id")]
     pub run_id: RunId,
 }
-impl Params for OfAnnounce {
+impl Params for AnnounceOfRun {
     fn object(&self) -> Option<String> {
         Some(self.run_id.to_string())
     }

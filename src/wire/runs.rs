@@ -62,7 +62,7 @@ pub struct Turn {
     pub meta: Option<Value>,
 }
 impl Params for Turn {
-    const LATER: &'static [&'static str] = &["attachments"];
+    const UNSUPPORTED: &'static [&'static str] = &["attachments"];
 
     fn object(&self) -> Option<String> {
         Some(self.session_key.to_string())

@@ -127,7 +127,7 @@ pub struct Spawn {
     pub meta: Option<Value>,
 }
 impl Params for Spawn {
-    const LATER: &'static [&'static str] = &["attachments"];
+    const UNSUPPORTED: &'static [&'static str] = &["attachments"];
 
     fn object(&self) -> Option<String> {
         self.parent.as_ref().map(SessionKey::to_string)

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::agents::Aside;
+use super::agents::InactiveDefinition;
 use super::decode::Params;
 use super::input::{self, PageSize};
 use crate::kernel::ids::SessionKey;
@@ -43,7 +43,7 @@ pub struct Skills {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
     /// Skill files that could not be loaded; at most 500.
-    pub rejected: Vec<Aside>,
+    pub rejected: Vec<InactiveDefinition>,
 }
 
 /// A skill.
@@ -84,7 +84,7 @@ pub struct Skill {
     /// What was corrected, ignored or deviates from the specification.
     pub warnings: Vec<String>,
     /// Skills of the same name that it shadows.
-    pub shadowed: Vec<Aside>,
+    pub shadowed: Vec<InactiveDefinition>,
     /// Its body; only if the skill was requested by name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub body: Option<String>,
@@ -138,19 +138,19 @@ pub struct Snapshot {
     /// Skill index for the system prompt.
     pub prompt: String,
     /// All available skills, sorted by name.
-    pub skills: Vec<InSnapshot>,
+    pub skills: Vec<SnapshotSkill>,
     /// Skills that did not fit into `prompt`; they can still be loaded.
     pub omitted: Vec<String>,
     /// Skills shadowed by another of the same name.
-    pub shadowed: Vec<Aside>,
+    pub shadowed: Vec<InactiveDefinition>,
     /// Skill files that could not be loaded.
-    pub rejected: Vec<Aside>,
+    pub rejected: Vec<InactiveDefinition>,
 }
 
 /// A skill in a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct InSnapshot {
+pub struct SnapshotSkill {
     /// Name of the skill.
     pub name: String,
     /// What it does and when to use it.

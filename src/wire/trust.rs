@@ -12,7 +12,7 @@ use crate::kernel::time::Timestamp;
 #[serde(deny_unknown_fields)]
 pub struct OneProject {
     /// Absolute path of the project.
-    #[serde(deserialize_with = "input::needed_folder")]
+    #[serde(deserialize_with = "input::required_folder")]
     #[schemars(regex(pattern = "^/"))]
     pub folder: String,
 }

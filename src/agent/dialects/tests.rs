@@ -3,7 +3,7 @@
 use crate::agent::fields::Draft;
 use crate::agent::folder::{Dialect, parse};
 use crate::agent::raw::{Broken, Format};
-use crate::kernel::gate::{Bundle, Decision, Subject, Thing};
+use crate::kernel::gate::{Bundle, Decision, Subject, Target};
 use crate::kernel::shell::Line;
 
 use super::*;
@@ -59,9 +59,9 @@ fn judge(draft: &Draft, tool: &str, what: &str) -> Decision {
             "shell" => Line::read(what)
                 .commands
                 .into_iter()
-                .map(Thing::Command)
+                .map(Target::Command)
                 .collect(),
-            _ => vec![Thing::Named(vec![what.to_owned()])],
+            _ => vec![Target::Named(vec![what.to_owned()])],
         },
         ..Subject::default()
     };

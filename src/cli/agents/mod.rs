@@ -15,8 +15,8 @@ use super::serve;
 use super::text::{COLUMNS, Table, clean, wrap};
 use crate::daemon::AgentCheck;
 use crate::wire::agents::{
-    Agent, Agents as Listing, Aside, Audience, CreateAgent, DeleteAgent, Deleted, Format, GetAgent,
-    ListAgents,
+    Agent, Agents as Listing, Audience, CreateAgent, DeleteAgent, Deleted, Format, GetAgent,
+    InactiveDefinition, ListAgents,
 };
 use crate::wire::gateway::NoParams;
 use crate::wire::input::{PAGE_LIMIT, PageSize};
@@ -162,7 +162,7 @@ fn listed(raw: &Value, common: &Common) -> Result<u8, Failure> {
     Ok(0)
 }
 
-fn place_of(aside: &Aside) -> String {
+fn place_of(aside: &InactiveDefinition) -> String {
     let mut text = clean(aside.file.as_deref().unwrap_or(&aside.source));
     if let Some(at) = aside.line {
         text.push_str(&format!(":{at}"));

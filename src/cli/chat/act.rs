@@ -44,7 +44,7 @@ impl Talk<'_> {
                     name: Some(ids::session(&self.link, &name).await?.to_string()),
                     ..Wanted::default()
                 };
-                return self.go_on_in(&wanted).await;
+                return self.switch_to(&wanted).await;
             }
             Command::Attach(None) => return self.attach().await,
             Command::Compact => return self.compact().await,
@@ -79,7 +79,7 @@ impl Talk<'_> {
             thinking: self.session.thinking.as_deref().and_then(level),
             cwd: self.session.cwd.clone(),
         };
-        self.go_on_in(&wanted).await
+        self.switch_to(&wanted).await
     }
 
     /// Switches to another agent in that agent's own session; lists the agents if no name is given.
@@ -93,7 +93,7 @@ impl Talk<'_> {
             name: Some(key),
             ..Wanted::default()
         };
-        self.go_on_in(&wanted).await
+        self.switch_to(&wanted).await
     }
 
     async fn model(&mut self, model: Option<String>) -> Result<(), Failure> {

@@ -2,10 +2,10 @@
 //! line editor is not used: it may hold typed-ahead lines, which are messages and not answers.
 
 use super::slash::{Slash, at_a_question};
-use crate::cli::asked::{self, Asked, Put};
 use crate::cli::failure::Failure;
 use crate::cli::follow::Interrupt;
 use crate::cli::link::{self, Link};
+use crate::cli::open_requests::{self, Asked, Put};
 use crate::cli::person::{Person, Typed};
 use crate::cli::print;
 use crate::cli::screen::Screen;
@@ -110,7 +110,7 @@ impl Asking<'_> {
                 // It expired, another client answered first, or the file has changed since.
                 Err(refused) => {
                     self.note(&refused.to_string());
-                    let Some(now) = asked::again(self.link, put.asked.id()).await? else {
+                    let Some(now) = open_requests::again(self.link, put.asked.id()).await? else {
                         return Ok(Then::Next);
                     };
                     let rest = now.pages(Clock::system().now());

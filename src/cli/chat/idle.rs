@@ -7,11 +7,11 @@ use std::time::Duration;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 use uuid::Uuid;
 
-use crate::cli::asked;
 use crate::cli::discover::Where;
 use crate::cli::failure::{Failure, exit};
 use crate::cli::link::{self, Link};
 use crate::cli::markdown::Markdown;
+use crate::cli::open_requests;
 use crate::cli::print::{self, DIM, HEAD, styled};
 use crate::cli::text::{COLUMNS, line, short};
 use crate::cli::watch::{Position, Seen, Watch};
@@ -31,7 +31,7 @@ pub(super) struct Idle<'a> {
     /// Runs whose results are already on the screen.
     shown: HashSet<RunId>,
     /// Requests that were already announced to the user.
-    told: HashSet<Uuid>,
+    announced: HashSet<Uuid>,
     /// An ended run whose result was not shown yet.
     ended: Option<RunId>,
 }
@@ -60,7 +60,7 @@ impl<'a> Idle<'a> {
             key: key.clone(),
             quiet,
             shown: HashSet::new(),
-            told: HashSet::new(),
+            announced: HashSet::new(),
             ended: None,
         })
     }
@@ -78,7 +78,7 @@ impl<'a> Idle<'a> {
     /// Takes over what its predecessor has announced, so that nothing is announced twice.
     pub(super) fn goes_on_from(&mut self, before: Idle<'_>) {
         self.shown = before.shown;
-        self.told = before.told;
+        self.announced = before.announced;
     }
 
     /// Waits for the next text for the user. Cancel-safe.
@@ -150,7 +150,7 @@ impl<'a> Idle<'a> {
 
     /// Announcement of requests that the user has not seen; `None` if there are none.
     async fn asks(&mut self) -> Result<Option<String>, Failure> {
-        let asked = match asked::in_brief(&self.watch.link, &self.key).await {
+        let asked = match open_requests::in_brief(&self.watch.link, &self.key).await {
             Ok(asked) => asked,
             // The subscription reconnects.
             Err(lost) if link::is_broken(&lost) || lost.kind == "unavailable" => return Ok(None),
@@ -159,7 +159,7 @@ impl<'a> Idle<'a> {
         let now = Clock::system().now();
         let new: Vec<String> = asked
             .iter()
-            .filter(|one| self.told.insert(one.id()))
+            .filter(|one| self.announced.insert(one.id()))
             .map(|one| styled(HEAD, one.in_short(now, print::notes_width())))
             .collect();
         let hint = "press Enter on an empty line to see all of it and to answer";

@@ -15,7 +15,7 @@ use crate::cli::person::Person;
 use crate::cli::print::{self, DIM, styled};
 use crate::cli::screen::Screen;
 use crate::cli::text::{line, short};
-use crate::cli::{asked, ids, origin, run, text, wait};
+use crate::cli::{ids, open_requests, origin, run, text, wait};
 use crate::clock::Clock;
 use crate::kernel::ids::RunId;
 use crate::wire::runs::{Turn, TurnAccepted};
@@ -99,8 +99,8 @@ impl<'a> Talk<'a> {
                 Ok(None) => {}
                 Ok(Some(Ended::As(ended))) => code = ended,
                 Ok(Some(Ended::Later)) => self.say(LATER),
-                Ok(Some(Ended::Left)) => return Ok(exit::WINDOW),
-                Ok(Some(Ended::NeedsPerson)) => return Ok(exit::PERSON),
+                Ok(Some(Ended::Left)) => return Ok(exit::NOT_ENDED),
+                Ok(Some(Ended::NeedsPerson)) => return Ok(exit::NEEDS_USER),
                 // A person can type something else after a refusal, and the next prompt finds a
                 // daemon again that was lost between two requests.
                 Err(failure)
@@ -128,7 +128,7 @@ impl<'a> Talk<'a> {
     }
 
     /// Switches to another session.
-    pub(super) async fn go_on_in(&mut self, wanted: &Wanted) -> Result<(), Failure> {
+    pub(super) async fn switch_to(&mut self, wanted: &Wanted) -> Result<(), Failure> {
         self.session = session::open(&self.link, wanted).await?;
         self.begin().await
     }
@@ -207,7 +207,7 @@ impl<'a> Talk<'a> {
         let task = Task {
             ids: &[id],
             any: false,
-            window: None,
+            timeout: None,
             show: is_there,
             json,
             person: is_there.then_some(&mut self.person),
@@ -236,9 +236,9 @@ impl<'a> Talk<'a> {
                 print::note("detached; the turn is being stopped");
                 return Ok(Ended::Left);
             }
-            End::Done(raw) | End::Window(raw) => raw,
+            End::Done(raw) | End::TimedOut(raw) => raw,
             End::NeedsPerson(_) => return Ok(Ended::NeedsPerson),
-            End::Detached(Why::Leave) => {
+            End::Detached(Why::Detach) => {
                 self.drop_queued();
                 wait::detached(&[id]);
                 return Ok(Ended::Left);
@@ -259,7 +259,7 @@ impl<'a> Talk<'a> {
                 } else {
                     wait::outcome(&run);
                 }
-                run::below(&link, &run).await?;
+                run::print_open_descendants(&link, &run).await?;
                 print::note("");
             } else {
                 wait::result(&run, false)?;
@@ -277,7 +277,7 @@ impl<'a> Talk<'a> {
             Err(lost) if lost.code == exit::NO_DAEMON => {
                 let gone = lost.clone();
                 tokio::select! {
-                    link = link::find_again(&self.common.place, lost, print::note) => {
+                    link = link::reconnect(&self.common.place, lost, print::note) => {
                         let link = link?;
                         print::note("the daemon is back");
                         Ok(link)
@@ -325,7 +325,7 @@ impl<'a> Talk<'a> {
         if self.editor.is_none() {
             return Ok(true);
         }
-        let open = asked::open(&self.link, Some(&self.session.key)).await?;
+        let open = open_requests::open(&self.link, Some(&self.session.key)).await?;
         let (person, interrupt) = (&mut self.person, &mut self.interrupt);
         let put = super::answer::put_all(&self.link, person, interrupt, open).await;
         // The editor reads the next lines.

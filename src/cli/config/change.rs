@@ -154,7 +154,7 @@ pub(super) async fn run(
     if is_changed {
         writer.reload().await?;
     }
-    let said = Said::of(&writer, key, &loaded).await?;
+    let said = Effect::of(&writer, key, &loaded).await?;
     if common.json {
         print::object(&json!({
             "key": key,
@@ -194,7 +194,7 @@ async fn in_force(link: &Link) -> Result<InForce, Failure> {
 }
 
 /// Effect of a changed setting.
-struct Said {
+struct Effect {
     /// Its value in the file, or its default.
     value: Value,
     /// `now`, `next_start`, or `overridden` by a variable or flag.
@@ -206,12 +206,12 @@ struct Said {
     has_daemon: bool,
 }
 
-impl Said {
-    async fn of(writer: &Writer, key: &str, loaded: &Loaded) -> Result<Said, Failure> {
+impl Effect {
+    async fn of(writer: &Writer, key: &str, loaded: &Loaded) -> Result<Effect, Failure> {
         let mut known = loaded.shown().filter(|setting| setting.key == key);
         let here = known.next();
         let value = here.as_ref().map_or(Value::Null, |here| here.value.clone());
-        let mut said = Said {
+        let mut said = Effect {
             value: value.clone(),
             in_force: "next_start",
             from: None,

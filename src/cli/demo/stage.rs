@@ -50,7 +50,7 @@ impl Stage {
                 config: Some(config),
                 listen: Some(SocketAddr::from(([127, 0, 0, 1], 0))),
                 socket: None,
-                alone: true,
+                without_env: true,
             },
             folder,
             running: None,

@@ -160,5 +160,5 @@ fn detached(id: RunId) -> u8 {
         "detached; the run continues. Follow it again: abide logs --follow {}",
         short(id)
     ));
-    exit::WINDOW
+    exit::NOT_ENDED
 }

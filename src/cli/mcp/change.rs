@@ -18,7 +18,7 @@ use crate::cli::text::clean;
 use crate::cli::{env, print};
 use crate::config::{self, Change};
 use crate::kernel::overlay::looks_secret;
-use crate::kernel::secret::Given;
+use crate::kernel::secret::GivenValue;
 use crate::wire::gateway::NoParams;
 use crate::wire::servers::{Server, Servers};
 
@@ -192,11 +192,11 @@ fn pairs<'a>(fields: impl IntoIterator<Item = (&'a str, Value)>) -> Value {
 }
 
 /// Variables as the settings file has them: a text, or a reference.
-fn variables(given: &BTreeMap<String, Given>) -> Value {
+fn variables(given: &BTreeMap<String, GivenValue>) -> Value {
     pairs(given.iter().map(|(name, given)| {
         let value = match given {
-            Given::Text(text) => Value::from(text.expose()),
-            Given::From(place) => pairs([("from", place.to_string().into())]),
+            GivenValue::Text(text) => Value::from(text.expose()),
+            GivenValue::From(place) => pairs([("from", place.to_string().into())]),
         };
         (name.as_str(), value)
     }))

@@ -4,10 +4,10 @@ use std::io::{IsTerminal, stdout};
 use std::time::Duration;
 
 use super::super::args::Common;
-use super::super::asked::{self, Asked};
 use super::super::failure::Failure;
 use super::super::follow::Interrupt;
 use super::super::link::{self, Link};
+use super::super::open_requests::{self, Asked};
 use super::super::person::Person;
 use super::super::print;
 use super::super::screen::Screen;
@@ -102,7 +102,7 @@ impl Ps {
     async fn asked(&self, link: &Link) -> Result<Vec<Asked>, Failure> {
         match self.format {
             Some(_) => Ok(Vec::new()),
-            None => asked::open(link, None).await,
+            None => open_requests::open(link, None).await,
         }
     }
 

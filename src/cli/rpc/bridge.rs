@@ -9,7 +9,7 @@ use tokio::sync::{Notify, mpsc};
 
 use super::frames::{self, Framing, Input, Reader};
 use super::open::{Expected, Id, OpenCalls};
-use crate::cli::discover::{Way, Where};
+use crate::cli::discover::{Transport, Where};
 use crate::cli::failure::{Failure, exit};
 use crate::cli::token::{read_token, token_for_socket};
 use crate::cli::{link, print, text};
@@ -73,13 +73,13 @@ async fn carry(place: &Where) -> Result<u8, Failure> {
     }
 }
 
-async fn connect(way: &Way) -> Result<Result<(Up, Down), ClientError>, Failure> {
+async fn connect(way: &Transport) -> Result<Result<(Up, Down), ClientError>, Failure> {
     Ok(match way {
-        Way::Socket { path, token_file } => {
+        Transport::Socket { path, token_file } => {
             let token = token_for_socket(token_file.as_deref());
             pipe::connect_socket(path, token.as_deref()).await
         }
-        Way::Tcp { url, token_file } => pipe::connect(url, &read_token(token_file)?).await,
+        Transport::Tcp { url, token_file } => pipe::connect(url, &read_token(token_file)?).await,
     })
 }
 

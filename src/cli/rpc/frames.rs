@@ -6,7 +6,7 @@ use std::io::{self, BufRead, Read, Write};
 use crate::kernel::fault::{Fault, Kind};
 
 /// Maximum size of a message in bytes, the same as the daemon's.
-const MOST: usize = 10 * 1024 * 1024;
+const MAX_MESSAGE_BYTES: usize = 10 * 1024 * 1024;
 /// Maximum size of the headers of one message in bytes.
 const HEADERS: u64 = 8 * 1024;
 
@@ -94,9 +94,9 @@ impl<R: BufRead> Reader<R> {
         let mut bytes = Vec::new();
         self.from
             .by_ref()
-            .take(MOST as u64 + 1)
+            .take(MAX_MESSAGE_BYTES as u64 + 1)
             .read_until(b'\n', &mut bytes)?;
-        if bytes.len() > MOST && bytes.last() != Some(&b'\n') {
+        if bytes.len() > MAX_MESSAGE_BYTES && bytes.last() != Some(&b'\n') {
             self.from.skip_until(b'\n')?;
             return Ok(Input::Refused(too_large()));
         }
@@ -133,7 +133,7 @@ impl<R: BufRead> Reader<R> {
         let Some(length) = length else {
             return Ok(Some(lost("no Content-Length that is a number")));
         };
-        if length > MOST {
+        if length > MAX_MESSAGE_BYTES {
             let mut body = self.from.by_ref().take(length as u64);
             io::copy(&mut body, &mut io::sink())?;
             return Ok(Some(Input::Refused(too_large())));
@@ -169,10 +169,10 @@ fn text(bytes: Vec<u8>) -> Input {
 fn too_large() -> Fault {
     Fault::new(
         Kind::TooLarge,
-        format!("the message is larger than the limit of {MOST} bytes"),
+        format!("the message is larger than the limit of {MAX_MESSAGE_BYTES} bytes"),
     )
     .with("limit", "payload")
-    .with("value", MOST)
+    .with("value", MAX_MESSAGE_BYTES)
 }
 
 fn lost(what: &str) -> Input {
@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn a_message_that_is_too_large_or_no_text_does_not_take_the_next_along() {
-        let large = "x".repeat(MOST + 1);
+        let large = "x".repeat(MAX_MESSAGE_BYTES + 1);
         for bytes in [
             format!("{{}}\n\"{large}\"\n[1]\n"),
             format!(

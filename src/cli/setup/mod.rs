@@ -365,7 +365,7 @@ async fn task(
     let task = Task {
         ids: &runs,
         any: false,
-        window: None,
+        timeout: None,
         show: !common.json,
         json: common.json,
         person: None,

@@ -1,10 +1,10 @@
 //! Actions of `abide top`, executed over a connection of their own while the screen keeps updating;
 //! the result is one line.
 
-use crate::cli::asked::{self, Asked};
 use crate::cli::discover::Where;
 use crate::cli::failure::Failure;
 use crate::cli::link::{self, Link};
+use crate::cli::open_requests::{self, Asked};
 use crate::cli::text::{clean, short};
 use crate::clock::Clock;
 use crate::kernel::ids::{MessageId, RunId};
@@ -52,7 +52,7 @@ impl Act {
                     .as_ref()
                     .is_err_and(|refused| refused.kind == "conflict")
                 {
-                    *again = asked::again(&link, asked.id()).await?;
+                    *again = open_requests::again(&link, asked.id()).await?;
                 }
                 answered?;
                 asked.decided(&said)

@@ -4,8 +4,8 @@
 use anstyle::Style;
 use uuid::Uuid;
 
-use crate::cli::asked::Asked;
-use crate::cli::{covered, text};
+use crate::cli::open_requests::Asked;
+use crate::cli::{approval_text, text};
 use crate::kernel::time::Timestamp;
 
 /// Milliseconds that an approval must be on the screen without an early `y` before a `y` counts.
@@ -68,7 +68,7 @@ impl Detail {
     /// last line in it counts as read.
     pub(super) fn lay_out(&mut self, columns: usize, height: usize, now: Timestamp) {
         self.lines = match &self.asked {
-            Asked::Approval(approval) => covered::lines(approval, now, Some(columns)),
+            Asked::Approval(approval) => approval_text::lines(approval, now, Some(columns)),
             other => other
                 .text(now)
                 .lines()

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::act::Outcome;
 use super::detail::Detail;
-use crate::cli::asked::Asked;
+use crate::cli::open_requests::Asked;
 use crate::cli::tree;
 use crate::kernel::ids::RunId;
 use crate::wire::gateway::Status;

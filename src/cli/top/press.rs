@@ -4,7 +4,7 @@ use super::act::Act;
 use super::detail::Detail;
 use super::keys::Key;
 use super::model::{At, Model, Over, Waits};
-use crate::cli::asked::Asked;
+use crate::cli::open_requests::Asked;
 use crate::cli::text::short;
 use crate::cli::tree;
 use crate::kernel::ids::RunId;

@@ -5,9 +5,9 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use super::model::{ENDED, Model};
-use crate::cli::asked::{self, Asked};
 use crate::cli::failure::Failure;
 use crate::cli::link::{self, Link};
+use crate::cli::open_requests::{self, Asked};
 use crate::clock::Clock;
 use crate::kernel::ids::RunId;
 use crate::wire::events::{Event, SubscribeEvents};
@@ -135,7 +135,7 @@ impl Reader {
             self.status = false;
         }
         if self.asked {
-            self.known = asked::open(link, None).await?;
+            self.known = open_requests::open(link, None).await?;
             self.asked = false;
         }
         if self.runs {

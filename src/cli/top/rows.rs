@@ -6,11 +6,11 @@ use ratatui::text::{Line, Span};
 
 use super::draw::{BAD, BUSY, DIM, GOOD};
 use super::model::Waits;
-use crate::cli::asked::Asked;
+use crate::cli::open_requests::Asked;
 use crate::cli::text::{age, line, short, span};
 use crate::cli::tree;
 use crate::cli::usage;
-use crate::cli::whole;
+use crate::cli::verbatim;
 use crate::kernel::time::Timestamp;
 use crate::wire::shapes::Run;
 
@@ -110,7 +110,7 @@ fn asks(asked: &Asked, now: Timestamp) -> String {
             let who = asked.label.as_deref().unwrap_or(asked.agent.as_str());
             let covers = asked.covers.clone();
             let what = covers.unwrap_or_else(|| asked.arguments.to_string());
-            let what = whole::visible(&what).replace('\n', "⏎");
+            let what = verbatim::visible(&what).replace('\n', "⏎");
             format!(
                 "! {who} wants to call {}, {} left: {what}",
                 asked.tool,

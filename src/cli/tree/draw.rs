@@ -5,8 +5,8 @@ use anstyle::{AnsiColor, Style};
 use unicode_width::UnicodeWidthStr;
 
 use super::{Followed, Tree, calls, is_ended, name, outcome, pause};
-use crate::cli::asked::Asked;
 use crate::cli::markdown::Markdown;
+use crate::cli::open_requests::Asked;
 use crate::cli::print::{BAD, DIM, GOOD, HEAD, styled};
 use crate::cli::text::{COLUMNS, line, short, span, wrap};
 use crate::kernel::ids::{RunId, StepId};
@@ -143,12 +143,17 @@ impl Tree {
 
     /// True if exactly one run is writing.
     fn writes(&self) -> bool {
-        let mut writers = self.runs.iter().filter(|one| one.coming.is_some());
+        let mut writers = self.runs.iter().filter(|one| one.partial_message.is_some());
         writers.next().is_some() && writers.next().is_none()
     }
 
     /// The permanent line of a call that has ended.
-    pub(crate) fn told_call(&self, run: RunId, call: StepId, look: &Look) -> Option<String> {
+    pub(crate) fn permanent_call_line(
+        &self,
+        run: RunId,
+        call: StepId,
+        look: &Look,
+    ) -> Option<String> {
         let followed = self.runs.iter().find(|one| one.run.run_id == run)?;
         let mut steps = followed.steps.iter();
         let step = steps.find(|step| step.step_id == call && step.tool.is_some())?;
@@ -196,7 +201,7 @@ impl Tree {
         let calls: Vec<(&Step, Option<&Followed>)> = followed
             .steps
             .iter()
-            .filter(|step| step.tool.is_some() && !sealed && !self.has_told(step.step_id))
+            .filter(|step| step.tool.is_some() && !sealed && !self.has_printed(step.step_id))
             .map(|step| (step, self.child_of(run, step)))
             .collect();
         let last = calls.len().saturating_sub(pen.detail.calls);
@@ -235,8 +240,8 @@ impl Tree {
                 self.draw_run(lines, pen, other, indent, false);
             }
         }
-        let is_shown = !carries && !self.is_told_of(run.run_id);
-        if let Some((_, text)) = followed.coming.as_ref().filter(|_| is_shown) {
+        let is_shown = !carries && !self.is_printed(run.run_id);
+        if let Some((_, text)) = followed.partial_message.as_ref().filter(|_| is_shown) {
             lines.extend(tail(text, indent, pen.look.columns, pen.text));
         }
         if let Some((style, text)) = result {

@@ -2,8 +2,8 @@
 //! tree's state; `hear.rs` applies events, `draw.rs` draws lines, and `view.rs` reads rows for it
 //! and shows it. Nothing here reads or prints.
 
+mod apply;
 mod draw;
-mod hear;
 #[cfg(test)]
 mod tests;
 
@@ -13,7 +13,7 @@ use anstyle::Style;
 
 pub(crate) use draw::Look;
 
-use super::asked::Asked;
+use super::open_requests::Asked;
 use super::print::{BAD, BUSY, GOOD, styled};
 use super::text::{line, short, span};
 use crate::clock::Clock;
@@ -32,7 +32,7 @@ pub(crate) struct Tree {
     /// Runs whose rows must be read, because events did not carry everything.
     unread: BTreeSet<RunId>,
     /// The run whose text is printed above the tree, and its calls that are printed there.
-    told: Option<(RunId, HashSet<StepId>)>,
+    printed: Option<(RunId, HashSet<StepId>)>,
 }
 
 /// A followed run: its row and its journal, updated by later events.
@@ -43,7 +43,7 @@ pub(crate) struct Followed {
     /// Its steps, oldest first.
     pub(crate) steps: Vec<Step>,
     /// The message that is being written, with its text so far.
-    coming: Option<(MessageId, String)>,
+    partial_message: Option<(MessageId, String)>,
     /// Time of the last text.
     heard_at: Option<Timestamp>,
 }
@@ -65,23 +65,23 @@ impl Tree {
     }
 
     /// Sets the run that the view is about: its work stays visible, also beside later runs.
-    pub(crate) fn is_about(&mut self, run: RunId) {
+    pub(crate) fn set_focus(&mut self, run: RunId) {
         self.about = Some(run);
     }
 
     /// Records that the text of a run and these ended calls are printed above the tree.
-    pub(crate) fn is_told(&mut self, run: RunId, calls: &HashSet<StepId>) {
-        self.told = Some((run, calls.clone()));
+    pub(crate) fn set_printed(&mut self, run: RunId, calls: &HashSet<StepId>) {
+        self.printed = Some((run, calls.clone()));
     }
 
     /// True if the text of this run is printed above the tree.
-    fn is_told_of(&self, run: RunId) -> bool {
-        self.told.as_ref().is_some_and(|(told, _)| *told == run)
+    fn is_printed(&self, run: RunId) -> bool {
+        self.printed.as_ref().is_some_and(|(told, _)| *told == run)
     }
 
     /// True if this call is printed above the tree.
-    fn has_told(&self, call: StepId) -> bool {
-        let told = self.told.as_ref();
+    fn has_printed(&self, call: StepId) -> bool {
+        let told = self.printed.as_ref();
         told.is_some_and(|(_, calls)| calls.contains(&call))
     }
 
@@ -98,7 +98,7 @@ impl Tree {
             None => self.runs.push(Followed {
                 run,
                 steps: steps.unwrap_or_default(),
-                coming: None,
+                partial_message: None,
                 heard_at: None,
             }),
         }

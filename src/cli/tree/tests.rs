@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use unicode_width::UnicodeWidthStr;
 
 use super::*;
-use crate::cli::asked::Asked;
+use crate::cli::open_requests::Asked;
 use crate::kernel::time::Timestamp;
 use crate::wire::events::Event;
 
@@ -522,7 +522,7 @@ fn c4_the_beginning_of_a_text_stays_where_another_message_is_stored_meanwhile() 
 fn what_a_run_has_done_stays_beside_the_turn_that_comes_after_it() {
     const NEXT: &str = "01936f0e-0000-7000-8000-000000000009";
     let mut tree = task();
-    tree.is_about(HOST.parse().unwrap());
+    tree.set_focus(HOST.parse().unwrap());
     tree.hear(&done(HOST, 2, "task", "description: Look", "it is there"));
     tree.take(run(HOST, json!({ "state": "ok" })), None);
     tree.take(run(NEXT, json!({ "state": "queued" })), Some(Vec::new()));

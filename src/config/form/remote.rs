@@ -7,7 +7,7 @@ use toml::Value;
 
 use super::{Form, Text, Word};
 use crate::kernel::overlay;
-use crate::kernel::secret::{Given, Reference, Secret};
+use crate::kernel::secret::{GivenValue, Reference, Secret};
 use crate::kernel::text_enum::text_enum;
 
 text_enum! {
@@ -55,27 +55,27 @@ impl Form<String> for HttpUrl {
 /// A text, or a reference to where it is read from: `{ from = "env:NAME" }`.
 pub struct GivenText;
 
-impl Form<Given> for GivenText {
-    fn read(&self, value: &Value) -> Result<Given, String> {
+impl Form<GivenValue> for GivenText {
+    fn read(&self, value: &Value) -> Result<GivenValue, String> {
         let expected = || {
             "a text, or { from = \"env:NAME\" }, { from = \"file:/PATH\" } or { from = \
              \"cred:NAME\" }, is expected"
                 .to_owned()
         };
         match value {
-            Value::String(text) => Ok(Given::text(text)),
+            Value::String(text) => Ok(GivenValue::text(text)),
             Value::Table(table) if table.len() == 1 => {
                 let from = table.get("from").and_then(Value::as_str);
-                Reference::parse(from.ok_or_else(expected)?).map(Given::From)
+                Reference::parse(from.ok_or_else(expected)?).map(GivenValue::From)
             }
             _ => Err(expected()),
         }
     }
 
-    fn show(&self, value: &Given) -> Option<Value> {
+    fn show(&self, value: &GivenValue) -> Option<Value> {
         Some(match value {
-            Given::Text(text) => text.expose().into(),
-            Given::From(place) => {
+            GivenValue::Text(text) => text.expose().into(),
+            GivenValue::From(place) => {
                 let from = ("from".to_owned(), Value::from(place.to_string()));
                 Value::Table(toml::Table::from_iter([from]))
             }
@@ -87,9 +87,9 @@ impl Form<Given> for GivenText {
 /// line.
 pub struct GivenVariables;
 
-impl Form<BTreeMap<String, Given>> for GivenVariables {
-    fn read(&self, value: &Value) -> Result<BTreeMap<String, Given>, String> {
-        let pairs: BTreeMap<String, Given> = match value {
+impl Form<BTreeMap<String, GivenValue>> for GivenVariables {
+    fn read(&self, value: &Value) -> Result<BTreeMap<String, GivenValue>, String> {
+        let pairs: BTreeMap<String, GivenValue> = match value {
             Value::Table(table) => table
                 .iter()
                 .map(|(name, value)| Ok((name.clone(), GivenText.read(value)?)))
@@ -99,7 +99,7 @@ impl Form<BTreeMap<String, Given>> for GivenVariables {
                 let pairs = pairs.ok_or("a table, { NAME = \"value\" }, is expected")?;
                 let pairs = pairs.into_iter();
                 pairs
-                    .map(|(name, value)| (name, Given::text(value)))
+                    .map(|(name, value)| (name, GivenValue::text(value)))
                     .collect()
             }
         };
@@ -109,7 +109,7 @@ impl Form<BTreeMap<String, Given>> for GivenVariables {
         Ok(pairs)
     }
 
-    fn show(&self, value: &BTreeMap<String, Given>) -> Option<Value> {
+    fn show(&self, value: &BTreeMap<String, GivenValue>) -> Option<Value> {
         let pairs = value.iter();
         let pairs = pairs.filter_map(|(name, given)| Some((name.clone(), GivenText.show(given)?)));
         Some(Value::Table(pairs.collect()))

@@ -81,7 +81,7 @@ impl Facts {
                 &asked.text,
             ));
         }
-        for (variable, why) in &detail.lacks {
+        for (variable, why) in &detail.missing_env {
             let title = format!("{who} has no value for {variable}");
             let id = format!("{}:{variable}", run.id);
             all.push(Facts::of(run, "value", id, title, why));

@@ -153,12 +153,12 @@ impl Known {
                     let Some(items) = items else {
                         return Fault::internal("the subscription to the event log ended");
                     };
-                    let heard = items.iter().filter(|item| self.hear(item, settings)).count();
+                    let heard = items.iter().filter(|item| self.record_event(item, settings)).count();
                     if heard > 0 {
                         due.get_or_insert(clock.monotonic() + TOGETHER);
                     }
                 }
-                () = look => due = match self.news(registry, who, settings).await {
+                () = look => due = match self.due_notifications(registry, who, settings).await {
                     Ok(news) => {
                         sending.send(notifier, settings, news);
                         None
@@ -174,7 +174,7 @@ impl Known {
     }
 
     /// Records the event; true if new notifications are due.
-    fn hear(&mut self, item: &Item, settings: &Settings) -> bool {
+    fn record_event(&mut self, item: &Item, settings: &Settings) -> bool {
         let event: &LogEvent = match item {
             Item::Event(event) => event,
             Item::Snapshot(now) => {
@@ -203,7 +203,7 @@ impl Known {
     }
 
     /// The notifications that are due now. What was answered meanwhile is omitted.
-    async fn news(
+    async fn due_notifications(
         &mut self,
         registry: &Registry,
         who: &Principal,

@@ -12,7 +12,7 @@ use super::facts::Facts;
 use crate::clock::Clock;
 use crate::contract::BoxFuture;
 use crate::kernel::env::Environment;
-use crate::process::{Ending, Input, Processes, Program, signal_name};
+use crate::process::{ExitReason, Input, Processes, Program, signal_name};
 
 /// Maximum number of concurrent commands.
 const AT_ONCE: usize = 2;
@@ -131,11 +131,11 @@ impl Notifier {
             };
             tokio::select! {
                 ended = service.ended() => ended,
-                () = reading => Ending::Exited(-1),
+                () = reading => ExitReason::Exited(-1),
             }
         });
         let ended = ended.await;
-        let said = service.end().await.said;
+        let said = service.end().await.stderr;
         let said = said.map_or(String::new(), |said| {
             let said = said.text();
             match said.trim() {
@@ -144,10 +144,14 @@ impl Notifier {
             }
         });
         match ended {
-            Ok(Ending::Exited(0)) => Ok(()),
-            Ok(Ending::Exited(status)) => Err(format!("exit status {status}{said}")),
-            Ok(Ending::Signal(signal)) => Err(format!("ended by {}{said}", signal_name(signal))),
-            Ok(Ending::TimeOver | Ending::TooMuch(_)) => Err(format!("it was stopped{said}")),
+            Ok(ExitReason::Exited(0)) => Ok(()),
+            Ok(ExitReason::Exited(status)) => Err(format!("exit status {status}{said}")),
+            Ok(ExitReason::Signal(signal)) => {
+                Err(format!("ended by {}{said}", signal_name(signal)))
+            }
+            Ok(ExitReason::TimedOut | ExitReason::OutputLimit(_)) => {
+                Err(format!("it was stopped{said}"))
+            }
             Err(_) => Err(format!(
                 "it did not finish within {} (notify.timeout){said}",
                 humantime::format_duration(settings.timeout)

@@ -7,7 +7,7 @@ use tokio_tungstenite::tungstenite::protocol::{Role, frame::Frame, frame::coding
 use super::*;
 use crate::client::{Client, ClientError};
 use crate::gateway::socket;
-use crate::gateway::stall::Stall;
+use crate::gateway::write_timeout::WriteTimeout;
 
 #[tokio::test]
 async fn the_own_client_speaks_with_the_doors() {
@@ -147,7 +147,7 @@ async fn flood(shared: &Arc<Shared>) -> (tokio::io::DuplexStream, usize, JoinHan
     let dispatcher = dispatcher(Arc::clone(shared), Limits::default());
     let (near, far) = tokio::io::duplex(PIPE);
     let serving = tokio::spawn(socket::serve(
-        Stall::new(far, Limits::default().write_timeout),
+        WriteTimeout::new(far, Limits::default().write_timeout),
         dispatcher,
         Arc::new(principal()),
         false,
@@ -192,7 +192,7 @@ async fn a_client_that_reads_again_gets_all_its_answers() {
     let dispatcher = dispatcher(Arc::clone(&shared), Limits::default());
     let (near, far) = tokio::io::duplex(1024);
     let serving = tokio::spawn(socket::serve(
-        Stall::new(far, Limits::default().write_timeout),
+        WriteTimeout::new(far, Limits::default().write_timeout),
         dispatcher,
         Arc::new(principal()),
         false,

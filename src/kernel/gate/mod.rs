@@ -10,9 +10,9 @@ mod rules;
 
 use serde::{Deserialize, Serialize};
 
-pub use rules::{Rule, Subject, Thing, is_closed};
+pub use rules::{Rule, Subject, Target, is_closed};
 
-use self::rules::{Why, judged};
+use self::rules::{Reason, judged};
 use super::text_enum::text_enum;
 
 text_enum! {
@@ -116,7 +116,7 @@ impl Bundle {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rights {
     own: Layer,
-    above: Vec<Layer>,
+    ancestors: Vec<Layer>,
     writes: Writes,
 }
 
@@ -138,13 +138,13 @@ impl Rights {
                 rules: rules.to_vec(),
             },
             writes: bundle.writes.narrowed(scope, agent),
-            above: bundle.layers,
+            ancestors: bundle.layers,
         }
     }
 
     /// The bundle for the runs that it spawns.
     pub fn bundle(&self) -> Bundle {
-        let mut layers = self.above.clone();
+        let mut layers = self.ancestors.clone();
         if !self.own.rules.is_empty() && !layers.contains(&self.own) {
             layers.push(self.own.clone());
         }
@@ -156,14 +156,14 @@ impl Rights {
 
     /// True if every call of the tool is denied.
     pub fn closes(&self, tool: &str) -> bool {
-        let mut layers = self.above.iter().chain([&self.own]);
+        let mut layers = self.ancestors.iter().chain([&self.own]);
         layers.any(|layer| is_closed(&layer.rules, tool))
     }
 
     /// True if a rule depends on the arguments of calls.
     pub fn looks_at_arguments(&self) -> bool {
         let mut rules = self
-            .above
+            .ancestors
             .iter()
             .chain([&self.own])
             .flat_map(|layer| &layer.rules);
@@ -172,7 +172,7 @@ impl Rights {
 
     /// True if there is a rule with this decision, its own or an ancestor's.
     pub fn has_rule(&self, decision: Decision) -> bool {
-        let mut layers = self.above.iter().chain([&self.own]);
+        let mut layers = self.ancestors.iter().chain([&self.own]);
         layers.any(|layer| layer.rules.iter().any(|rule| rule.decision == decision))
     }
 
@@ -186,9 +186,9 @@ impl Rights {
     pub fn judge(&self, tool: &str, habit: Decision, subject: &Subject) -> Verdict {
         let own = judged(&self.own.rules, tool, subject, Some(habit));
         let mut verdict = match own {
-            Some((decision, Why::Rule(rule))) => said_by(&self.own.agent, decision, rule),
-            Some((decision, Why::Unsure(rule))) => unsure(&self.own.agent, decision, rule),
-            Some((_, Why::Habit)) | None => Verdict {
+            Some((decision, Reason::Rule(rule))) => said_by(&self.own.agent, decision, rule),
+            Some((decision, Reason::Unsure(rule))) => unsure(&self.own.agent, decision, rule),
+            Some((_, Reason::Habit)) | None => Verdict {
                 decision: habit,
                 why: format!(
                     "{tool} is {} by default, since no rule applies (field gate of agent {})",
@@ -201,7 +201,7 @@ impl Rights {
                 ),
             },
         };
-        for layer in &self.above {
+        for layer in &self.ancestors {
             let Some((decision, why)) = judged(&layer.rules, tool, subject, None) else {
                 continue;
             };
@@ -209,9 +209,9 @@ impl Rights {
                 continue;
             }
             verdict = match why {
-                Why::Unsure(rule) => unsure(&layer.agent, decision, rule),
-                Why::Rule(rule) => said_by(&layer.agent, decision, rule),
-                Why::Habit => continue,
+                Reason::Unsure(rule) => unsure(&layer.agent, decision, rule),
+                Reason::Rule(rule) => said_by(&layer.agent, decision, rule),
+                Reason::Habit => continue,
             };
             verdict
                 .why

@@ -20,7 +20,7 @@ pub struct Rule {
 
 /// One thing that a call affects.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Thing {
+pub enum Target {
     /// A thing with these names; a rule applies if its pattern matches one of them.
     Named(Vec<String>),
     /// A folder with these names, including all its content.
@@ -35,22 +35,22 @@ pub enum Thing {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Subject {
     /// Everything that the call affects; all of it must be allowed.
-    pub things: Vec<Thing>,
+    pub things: Vec<Target>,
     /// The whole call in several spellings, which only `ask` and `deny` rules check.
     pub texts: Vec<String>,
     /// What a remembered decision covers; empty: every call of the tool.
     pub covers: String,
 }
 
-impl Thing {
+impl Target {
     fn fit(&self, rule: &Rule, pattern: &str) -> Fit {
         let yes = |is: bool| if is { Fit::Yes } else { Fit::No };
         let any = |names: &[String]| names.iter().any(|name| fits(pattern, name));
         let allows = rule.decision == Decision::Allow;
         match self {
-            Thing::Named(names) => yes(any(names)),
-            Thing::Folder(names) if allows || any(names) => yes(any(names)),
-            Thing::Folder(names) => {
+            Target::Named(names) => yes(any(names)),
+            Target::Folder(names) if allows || any(names) => yes(any(names)),
+            Target::Folder(names) => {
                 let inside = |name: &String| match name.as_str() {
                     "." => may_fit(pattern, "\0"),
                     name => may_fit(pattern, &format!("{name}/\0")),
@@ -61,10 +61,10 @@ impl Thing {
                     Fit::No
                 }
             }
-            Thing::Command(command) if allows => yes(command.allows(pattern)),
-            Thing::Command(command) => command.is_meant(pattern),
-            Thing::Unknown if allows => Fit::No,
-            Thing::Unknown => Fit::Maybe,
+            Target::Command(command) if allows => yes(command.allows(pattern)),
+            Target::Command(command) => command.restriction_fit(pattern),
+            Target::Unknown if allows => Fit::No,
+            Target::Unknown => Fit::Maybe,
         }
     }
 }
@@ -72,7 +72,7 @@ impl Thing {
 impl Rule {
     /// Whether the rule applies to this thing of a call. To a call that affects nothing only rules
     /// without a pattern apply.
-    fn fit(&self, thing: Option<&Thing>) -> Fit {
+    fn fit(&self, thing: Option<&Target>) -> Fit {
         match (&self.pattern, thing) {
             (None, _) => Fit::Yes,
             (Some(_), None) => Fit::No,
@@ -96,7 +96,7 @@ impl Rule {
 
 /// The reason of a decision.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Why<'a> {
+pub(super) enum Reason<'a> {
     /// This rule applies.
     Rule(&'a Rule),
     /// This rule may apply.
@@ -115,7 +115,7 @@ struct Weighed<'a> {
 
 /// Of the rules for exactly this tool the last one that applies; otherwise the strictest of those
 /// whose name pattern matches the tool.
-fn weigh<'a>(rules: &'a [Rule], tool: &str, thing: Option<&Thing>) -> Weighed<'a> {
+fn weigh<'a>(rules: &'a [Rule], tool: &str, thing: Option<&Target>) -> Weighed<'a> {
     let mut floor = None;
     for (at, rule) in rules.iter().enumerate().rev() {
         if rule.tool != tool {
@@ -158,13 +158,13 @@ pub(super) fn judged<'a>(
     tool: &str,
     subject: &Subject,
     habit: Option<Decision>,
-) -> Option<(Decision, Why<'a>)> {
-    let things: Vec<Option<&Thing>> = match subject.things.is_empty() {
+) -> Option<(Decision, Reason<'a>)> {
+    let things: Vec<Option<&Target>> = match subject.things.is_empty() {
         true => vec![None],
         false => subject.things.iter().map(Some).collect(),
     };
-    let mut strictest: Option<(Decision, Why<'a>)> = None;
-    let mut take = |found: (Decision, Why<'a>)| {
+    let mut strictest: Option<(Decision, Reason<'a>)> = None;
+    let mut take = |found: (Decision, Reason<'a>)| {
         if strictest.is_none_or(|(known, _)| known.rank() < found.0.rank()) {
             strictest = Some(found);
         }
@@ -174,13 +174,13 @@ pub(super) fn judged<'a>(
     for thing in things {
         let Weighed { rule, floor } = weigh(rules, tool, thing);
         since = since.min(rule.and_then(|(at, _)| at));
-        let said = rule.map(|(_, rule)| (rule.decision, Why::Rule(rule)));
-        let said = said.or(habit.map(|habit| (habit, Why::Habit)));
+        let said = rule.map(|(_, rule)| (rule.decision, Reason::Rule(rule)));
+        let said = said.or(habit.map(|habit| (habit, Reason::Habit)));
         if let Some(said) = said {
             take(said);
         }
         if let Some(rule) = floor {
-            take((Decision::Ask, Why::Unsure(rule)));
+            take((Decision::Ask, Reason::Unsure(rule)));
         }
     }
     for (at, rule) in rules.iter().enumerate() {
@@ -189,7 +189,7 @@ pub(super) fn judged<'a>(
             false => since.is_none() && fits(&rule.tool, tool),
         };
         if counts && rule.fits_text(subject) {
-            take((rule.decision, Why::Rule(rule)));
+            take((rule.decision, Reason::Rule(rule)));
         }
     }
     strictest

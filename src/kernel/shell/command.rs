@@ -67,7 +67,7 @@ impl Command {
     }
 
     /// Whether a `deny` or `ask` with this pattern applies to it.
-    pub fn is_meant(&self, pattern: &str) -> Fit {
+    pub fn restriction_fit(&self, pattern: &str) -> Fit {
         if is_wide(pattern) {
             return Fit::Yes;
         }
@@ -92,7 +92,7 @@ impl Command {
             || self
                 .inner
                 .iter()
-                .any(|inner| inner.is_meant(pattern) > Fit::No);
+                .any(|inner| inner.restriction_fit(pattern) > Fit::No);
         if may { Fit::Maybe } else { Fit::No }
     }
 

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use crate::kernel::gate::{Bundle, Decision, Rights, Rule, Subject, Thing, WriteScope};
+use crate::kernel::gate::{Bundle, Decision, Rights, Rule, Subject, Target, WriteScope};
 
 use super::Line;
 
@@ -18,7 +18,7 @@ pub(super) fn judge(rules: &[(&str, Decision)], line: &str) -> Decision {
         .collect();
     let line = Line::read(line);
     let subject = Subject {
-        things: line.commands.into_iter().map(Thing::Command).collect(),
+        things: line.commands.into_iter().map(Target::Command).collect(),
         texts: line.texts,
         covers: String::new(),
     };

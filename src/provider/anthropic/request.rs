@@ -11,8 +11,8 @@ use serde_json::{Map, Value, json};
 
 use super::super::Call;
 use super::super::answer::{object, written};
-use super::super::history::{self, EMPTY, NO_OUTPUT, nameless, native_of};
-use crate::kernel::blocks::{BlockRef, Given, Quoted};
+use super::super::history::{self, EMPTY, NO_OUTPUT, native_of, unnamed_calls};
+use crate::kernel::blocks::{Arguments, BlockRef, Quoted};
 use crate::kernel::message::{Message, Role};
 use crate::kernel::options::{Api, for_api};
 use crate::kernel::thinking::Thinking;
@@ -91,7 +91,7 @@ enum Input<'a> {
 }
 
 /// A fixed text of this program.
-fn own<'a>(text: &'static str) -> Sent<'a> {
+fn fixed_text<'a>(text: &'static str) -> Sent<'a> {
     Sent::Text {
         text: Quoted::Plain(text.into()),
     }
@@ -195,21 +195,21 @@ fn budget(level: Thinking) -> u32 {
 }
 
 fn messages<'a>(call: &Call<'a>) -> Vec<Turn<'a>> {
-    let dropped = nameless(call.request);
+    let dropped = unnamed_calls(call.request);
     let mut turns: Vec<Turn<'a>> = Vec::new();
     let mut said = Vec::new();
     // The API refuses empty text; a user turn without content gets a placeholder.
-    let mut is_owed = false;
+    let mut has_input = false;
     for message in &call.request.messages {
         if message.role != Role::Assistant {
             // Tool results are already in order, directly after the answer with their calls.
             said.extend(blocks(call, message, &dropped));
-            is_owed = true;
+            has_input = true;
             continue;
         }
-        flush(&mut said, &mut is_owed, &mut turns);
+        flush(&mut said, &mut has_input, &mut turns);
         if turns.is_empty() {
-            turns.push(user(vec![own(EARLIER)]));
+            turns.push(user(vec![fixed_text(EARLIER)]));
         }
         let content = match native_of(call, message) {
             Some(as_it_came) => Content::AsItCame(as_it_came),
@@ -222,14 +222,14 @@ fn messages<'a>(call: &Call<'a>) -> Vec<Turn<'a>> {
             });
         }
     }
-    flush(&mut said, &mut is_owed, &mut turns);
+    flush(&mut said, &mut has_input, &mut turns);
     turns
 }
 
 fn flush<'a>(said: &mut Vec<Sent<'a>>, is_owed: &mut bool, turns: &mut Vec<Turn<'a>>) {
     let mut said = std::mem::take(said);
     if std::mem::take(is_owed) && said.is_empty() {
-        said.push(own(EMPTY));
+        said.push(fixed_text(EMPTY));
     }
     if !said.is_empty() {
         turns.push(user(said));
@@ -262,7 +262,7 @@ fn blocks<'a>(call: &Call<'_>, message: &'a Message, dropped: &BTreeSet<String>)
             id: id(own),
             name: history::fitting(name),
             input: match arguments {
-                Given::Raw(raw) if raw.get().starts_with('{') => Input::Raw(raw),
+                Arguments::Raw(raw) if raw.get().starts_with('{') => Input::Raw(raw),
                 other => Input::Read(object(&other.value())),
             },
         }),

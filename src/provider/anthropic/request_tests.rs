@@ -142,7 +142,7 @@ fn thinking_has_the_form_that_the_model_takes() {
     }
     assert_eq!(written(Thinking::Off, &adaptive).get("thinking"), None);
     let small = Switches {
-        most_tokens: Some(8000),
+        token_cap: Some(8000),
         ..Switches::default()
     };
     let body = written(Thinking::Max, &small);

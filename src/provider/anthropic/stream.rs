@@ -13,7 +13,7 @@ use super::super::history::fitting_name;
 use super::super::stream::{self, Calls, Ends, Live, Piece as CallPiece, settle, settled};
 use super::super::{ModelAnswer, Origin};
 use super::request::fitting;
-use crate::kernel::message::{Block, Note};
+use crate::kernel::message::{AnswerFinding, Block};
 use crate::kernel::run::Usage;
 
 /// The answer while it is being read.
@@ -32,7 +32,7 @@ pub(in crate::provider) struct Answer {
     /// Estimated bytes of `parts`.
     bytes: usize,
     /// A key that occurs twice in an object of the current event.
-    twice: Option<String>,
+    duplicate_key: Option<String>,
 }
 
 /// A block of the answer.
@@ -58,7 +58,7 @@ impl Answer {
             live_text: Live::default(),
             live_thinking: Live::default(),
             bytes: 0,
-            twice: None,
+            duplicate_key: None,
         }
     }
 
@@ -143,7 +143,7 @@ impl Answer {
             arguments: &given,
             begins: true,
         });
-        if let (Some(place), Some(name), false) = (place, &self.twice, given.is_empty()) {
+        if let (Some(place), Some(name), false) = (place, &self.duplicate_key, given.is_empty()) {
             self.calls.note_twice(place, name);
         }
         place
@@ -235,7 +235,7 @@ impl Answer {
 
     fn read(&mut self, text: &str) -> Result<Value, serde_json::Error> {
         let read = stream::read(text)?;
-        self.twice = read.twice;
+        self.duplicate_key = read.duplicate_key;
         Ok(read.value)
     }
 
@@ -376,7 +376,7 @@ impl Reader for Answer {
     }
 
     fn extent(&self) -> Extent<'_> {
-        self.calls.beside(Extent {
+        self.calls.extent_with(Extent {
             all: self.bytes,
             ..Extent::default()
         })
@@ -412,7 +412,9 @@ impl Reader for Answer {
         }
         blocks.push(self.origin.native(raw(&native).get()));
         if end.is_paused && !native.is_empty() {
-            blocks.push(Block::Note { note: Note::Paused });
+            blocks.push(Block::Note {
+                note: AnswerFinding::Paused,
+            });
         }
         Ok(ModelAnswer {
             blocks,

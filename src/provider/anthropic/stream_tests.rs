@@ -167,7 +167,7 @@ fn refusals(answer: &ModelAnswer) -> Vec<(&str, &str)> {
     let refusals = answer.blocks.iter().filter_map(|block| match block {
         Block::Note {
             note:
-                Note::Refused {
+                AnswerFinding::Refused {
                     tool_call_id,
                     reason,
                 },
@@ -351,7 +351,9 @@ fn a_paused_answer_is_kept_to_go_on_and_a_second_answer_is_none() {
     let answer = answer.unwrap();
     assert_eq!(
         answer.blocks.last(),
-        Some(&Block::Note { note: Note::Paused })
+        Some(&Block::Note {
+            note: AnswerFinding::Paused
+        })
     );
     let native: Value = serde_json::from_str(native(&answer)).unwrap();
     assert_eq!(native[0]["input"], json!({"query": "x"}));

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::super::Call;
 use super::super::answer::{object_text, written};
-use super::super::history::{self, EMPTY, NO_OUTPUT, nameless, native_of};
+use super::super::history::{self, EMPTY, NO_OUTPUT, native_of, unnamed_calls};
 use crate::kernel::blocks::{BlockRef, Blocks, Quoted};
 use crate::kernel::message::{Message, Role};
 use crate::kernel::options::{Api, for_api};
@@ -139,22 +139,22 @@ fn messages<'a>(call: &Call<'a>) -> Vec<Sent<'a>> {
         let system = Quoted::Plain(Cow::Borrowed(&request.system));
         out.push(text("system", system));
     }
-    let dropped = nameless(request);
-    let mut said: Vec<Quoted<'a>> = Vec::new();
+    let dropped = unnamed_calls(request);
+    let mut pending: Vec<Quoted<'a>> = Vec::new();
     for message in &request.messages {
         match message.role {
-            Role::User | Role::System => said.push(plain(&message.content)),
+            Role::User | Role::System => pending.push(plain(&message.content)),
             Role::Assistant => {
-                flush(&mut said, &mut out);
+                flush(&mut pending, &mut out);
                 out.extend(assistant(call, message));
             }
             Role::Tool => {
-                flush(&mut said, &mut out);
+                flush(&mut pending, &mut out);
                 out.extend(results(call, message, &dropped));
             }
         }
     }
-    flush(&mut said, &mut out);
+    flush(&mut pending, &mut out);
     out
 }
 

@@ -125,7 +125,7 @@ fn what_a_model_was_found_not_to_take_is_not_sent() {
         no_stream: true,
         no_temperature: true,
         other_limit: true,
-        most_tokens: Some(64),
+        token_cap: Some(64),
         refused: [Thinking::Max as u8].into(),
         ..Switches::default()
     };

@@ -12,7 +12,7 @@ use super::super::stream::{
     self, Calls, Ends, Live, Phase, Piece as CallPiece, settle_fields, settled,
 };
 use super::super::{ModelAnswer, Origin};
-use crate::kernel::message::{Block, Note};
+use crate::kernel::message::{AnswerFinding, Block};
 use crate::kernel::run::Usage;
 
 /// Message fields that carry the model's thinking.
@@ -33,7 +33,7 @@ pub(in crate::provider) struct Answer {
     live_text: Live,
     live_thinking: Live,
     /// A key that occurs twice in an object of the current event.
-    twice: Option<String>,
+    duplicate_key: Option<String>,
 }
 
 impl Answer {
@@ -49,7 +49,7 @@ impl Answer {
             usage: Usage::default(),
             live_text: Live::default(),
             live_thinking: Live::default(),
-            twice: None,
+            duplicate_key: None,
         }
     }
 
@@ -82,7 +82,7 @@ impl Answer {
             if let Some(Value::Object(message)) = choice.get("message") {
                 let is_rest = std::mem::replace(&mut has_message, true);
                 if !is_rest {
-                    self.calls.retell();
+                    self.calls.begin_repetition();
                 }
                 self.message(message, is_rest, pieces);
             }
@@ -153,11 +153,11 @@ impl Answer {
                 }
                 ("refusal", Value::String(text)) => self.refusal.clone_from(text),
                 ("tool_calls", Value::Array(calls)) => {
-                    self.calls.retelling().begin_list(Phase::Before);
+                    self.calls.repetition().begin_list(Phase::Before);
                     calls.iter().for_each(|call| self.call(call, true));
                 }
                 ("function_call", call) => {
-                    self.calls.retelling().begin_list(Phase::Before);
+                    self.calls.repetition().begin_list(Phase::Before);
                     self.function(call, CallPiece::default(), true);
                 }
                 // A field of this API with an unexpected type.
@@ -207,16 +207,16 @@ impl Answer {
         if let (Value::Object(fields), Some(place)) = (piece, place) {
             for (name, value) in fields {
                 if !matches!(name.as_str(), "index" | "id" | "type" | "function") {
-                    self.extra_bytes += grow(self.told(is_whole).extra(place), name, value);
+                    self.extra_bytes += grow(self.target_calls(is_whole).extra(place), name, value);
                 }
             }
         }
     }
 
     /// The calls of the whole message, or those assembled from pieces.
-    fn told(&mut self, is_whole: bool) -> &mut Calls {
+    fn target_calls(&mut self, is_whole: bool) -> &mut Calls {
         match is_whole {
-            true => self.calls.retelling(),
+            true => self.calls.repetition(),
             false => &mut self.calls,
         }
     }
@@ -235,8 +235,8 @@ impl Answer {
             Some(Value::Object(fields)) if fields.is_empty() => String::new(),
             Some(whole) => whole.to_string(),
         };
-        let twice = self.twice.clone();
-        let calls = self.told(is_whole);
+        let twice = self.duplicate_key.clone();
+        let calls = self.target_calls(is_whole);
         let place = calls.take(CallPiece {
             name: text(function, "name"),
             arguments: &arguments,
@@ -251,7 +251,7 @@ impl Answer {
 
     fn read(&mut self, text: &str) -> Result<Value, serde_json::Error> {
         let read = stream::read(text)?;
-        self.twice = read.twice;
+        self.duplicate_key = read.duplicate_key;
         Ok(read.value)
     }
 }
@@ -354,7 +354,7 @@ impl Reader for Answer {
     }
 
     fn extent(&self) -> Extent<'_> {
-        self.calls.beside(Extent {
+        self.calls.extent_with(Extent {
             all: self.text.len() + self.refusal.len() + self.extra_bytes,
             ..Extent::default()
         })
@@ -403,7 +403,9 @@ impl Reader for Answer {
         let is_paused = end.is_paused && !blocks.is_empty();
         blocks.push(self.origin.native(raw(&native).get()));
         if is_paused {
-            blocks.push(Block::Note { note: Note::Paused });
+            blocks.push(Block::Note {
+                note: AnswerFinding::Paused,
+            });
         }
         Ok(ModelAnswer {
             blocks,

@@ -78,7 +78,7 @@ impl Read {
         let reason = blocks.iter().find_map(|block| match block {
             Block::Note {
                 note:
-                    Note::Refused {
+                    AnswerFinding::Refused {
                         tool_call_id,
                         reason,
                     },

@@ -96,7 +96,7 @@ fn read_text(text: &str) -> Arguments {
     let Some(first) = values.next() else {
         return refused("are not valid JSON");
     };
-    if let Some(name) = &first.twice {
+    if let Some(name) = &first.duplicate_key {
         return refused(&format!("contain the key {name:?} twice"));
     }
     if values.any(|other| other != first) {
@@ -110,7 +110,8 @@ fn read_text(text: &str) -> Arguments {
             Ok(
                 [
                     Read {
-                        twice: Some(name), ..
+                        duplicate_key: Some(name),
+                        ..
                     },
                 ],
             ) => {

@@ -71,7 +71,7 @@ pub(in crate::provider) struct Call {
 pub(in crate::provider) struct Calls {
     drafts: Vec<Draft>,
     /// Lists of whole calls that repeat this answer's calls.
-    retellings: Vec<Calls>,
+    repetitions: Vec<Calls>,
     /// The current list of pieces: its number and its phase.
     list: (usize, Phase),
     /// Index in `drafts` of the call with each id.
@@ -110,7 +110,7 @@ struct Draft {
     /// Bytes of the arguments over all versions.
     bytes: usize,
     /// A key that occurs twice in arguments that were sent as an object.
-    twice: Option<String>,
+    duplicate_key: Option<String>,
     extra: Map<String, Value>,
 }
 
@@ -234,18 +234,18 @@ impl Calls {
     }
 
     /// Starts a list of whole calls that repeats the pieces.
-    pub(in crate::provider) fn retell(&mut self) -> &mut Calls {
-        self.retellings.push(Calls::default());
-        self.retelling()
+    pub(in crate::provider) fn begin_repetition(&mut self) -> &mut Calls {
+        self.repetitions.push(Calls::default());
+        self.repetition()
     }
 
     /// The latest such list; created if there is none.
-    pub(in crate::provider) fn retelling(&mut self) -> &mut Calls {
-        if self.retellings.is_empty() {
-            self.retellings.push(Calls::default());
+    pub(in crate::provider) fn repetition(&mut self) -> &mut Calls {
+        if self.repetitions.is_empty() {
+            self.repetitions.push(Calls::default());
         }
-        let last = self.retellings.len() - 1;
-        &mut self.retellings[last]
+        let last = self.repetitions.len() - 1;
+        &mut self.repetitions[last]
     }
 
     /// Takes a piece; returns the index of its call, or `None` if it belongs to none.
@@ -284,16 +284,16 @@ impl Calls {
     }
 
     /// Adds the calls to `said`, the extent of the rest of the answer.
-    pub(in crate::provider) fn beside<'a>(&'a self, said: Extent<'a>) -> Extent<'a> {
+    pub(in crate::provider) fn extent_with<'a>(&'a self, said: Extent<'a>) -> Extent<'a> {
         let mut said = said;
-        for calls in std::iter::once(self).chain(&self.retellings) {
+        for calls in std::iter::once(self).chain(&self.repetitions) {
             said.all += calls.names;
             said.name = said.name.max(calls.longest_name);
             // Repetitions of the calls do not count as further calls.
             said.calls = said.calls.max(calls.drafts.len());
             said.begun += calls.begun;
         }
-        let all = std::iter::once(self).chain(&self.retellings);
+        let all = std::iter::once(self).chain(&self.repetitions);
         let drafts = all.flat_map(|calls| &calls.drafts);
         drafts.fold(said, |extent, draft| {
             extent.and_call(&draft.name, draft.bytes)
@@ -314,7 +314,7 @@ impl Calls {
     /// twice.
     pub(in crate::provider) fn note_twice(&mut self, place: usize, name: &str) {
         self.drafts[place]
-            .twice
+            .duplicate_key
             .get_or_insert_with(|| name.to_owned());
     }
 
@@ -396,7 +396,7 @@ impl Calls {
         known: &mut Known,
         is_cut: bool,
     ) -> Result<Vec<Option<Call>>, Failure> {
-        let retellings = std::mem::take(&mut self.retellings);
+        let retellings = std::mem::take(&mut self.repetitions);
         let mut own = self.settle(known, is_cut)?;
         let mut again: Vec<Option<Settled>> = Vec::new();
         let mut differs = false;
@@ -567,7 +567,7 @@ impl Draft {
         } else if let Some(other) = self.other_names.iter().find(|name| **name != self.name) {
             let (one, other) = (preview(&self.name, 64), preview(other, 64));
             format!("the call was sent under one id for {one} and for {other}. Repeat it once")
-        } else if let Some(name) = &self.twice {
+        } else if let Some(name) = &self.duplicate_key {
             format!("its arguments contain the key {name:?} twice")
         } else if read.refused.is_some() {
             return read.refused.clone();

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::Replayed;
 use crate::config::ProviderKind;
-use crate::kernel::message::{Block, Note};
+use crate::kernel::message::{AnswerFinding, Block};
 
 /// A call that would be executed: tool name and arguments.
 pub type Run<'a> = (&'a str, &'a Value);
@@ -19,7 +19,7 @@ pub fn carried_out(replayed: &Replayed) -> Result<Vec<Run<'_>>, String> {
         .iter()
         .filter_map(|block| match block {
             Block::Note {
-                note: Note::Refused { tool_call_id, .. },
+                note: AnswerFinding::Refused { tool_call_id, .. },
             } => Some(tool_call_id.as_str()),
             _ => None,
         })

@@ -15,7 +15,7 @@ pub(in crate::provider) struct Read {
     /// The value; its strings may hold surrogate marks until [`settle`] is called.
     pub(in crate::provider) value: Value,
     /// The first key that occurs twice in an object. The later value is kept.
-    pub(in crate::provider) twice: Option<String>,
+    pub(in crate::provider) duplicate_key: Option<String>,
 }
 
 /// Parses one JSON value that spans all of `text`.
@@ -23,7 +23,7 @@ pub(in crate::provider) fn read(text: &str) -> Result<Read, serde_json::Error> {
     let text = marked(text);
     let mut source = serde_json::Deserializer::from_str(&text);
     let mut read = Read::default();
-    read.value = Seen(&mut read.twice).deserialize(&mut source)?;
+    read.value = Seen(&mut read.duplicate_key).deserialize(&mut source)?;
     source.end()?;
     Ok(read)
 }
@@ -72,7 +72,7 @@ pub(in crate::provider) fn settle_fields(fields: &mut Map<String, Value>) {
 impl<'de> serde::Deserialize<'de> for Read {
     fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
         let mut read = Read::default();
-        read.value = Seen(&mut read.twice).deserialize(source)?;
+        read.value = Seen(&mut read.duplicate_key).deserialize(source)?;
         Ok(read)
     }
 }
@@ -159,7 +159,11 @@ mod tests {
             (r#"{"a": {"x": 1}, "b": {"x": 1}}"#, None),
             (r#"{"\u0061": 1, "a": 1}"#, Some("a")),
         ] {
-            assert_eq!(read(text).unwrap().twice.as_deref(), twice, "{text}");
+            assert_eq!(
+                read(text).unwrap().duplicate_key.as_deref(),
+                twice,
+                "{text}"
+            );
         }
     }
 

@@ -26,14 +26,14 @@ pub(super) use same::Phase;
 pub(super) use surrogates::Live;
 
 use super::answer::object;
-use crate::kernel::message::{Block, Note};
+use crate::kernel::message::{AnswerFinding, Block};
 use calls::Call;
 use surrogates::joined;
 
 /// Parses one JSON value; fails if an object has a key twice.
 pub fn strict(text: &str) -> Result<serde_json::Value, String> {
     let mut read = read(text).map_err(|error| error.to_string())?;
-    if let Some(name) = read.twice {
+    if let Some(name) = read.duplicate_key {
         return Err(format!("the key {name:?} occurs twice"));
     }
     settle(&mut read.value);
@@ -54,7 +54,7 @@ impl Call {
             arguments: self.arguments.clone(),
         };
         let note = self.refused.as_ref().map(|reason| Block::Note {
-            note: Note::Refused {
+            note: AnswerFinding::Refused {
                 tool_call_id: self.id.clone(),
                 reason: reason.clone(),
             },

@@ -18,7 +18,7 @@ use super::super::history::Form;
 use super::super::{Call, ModelAnswer, ModelRequest, Origin, ProviderFault, anthropic, openai};
 use crate::config::ProviderKind;
 use crate::kernel::ids::{MessageId, RunId};
-use crate::kernel::message::{Block, NewMessage, Note};
+use crate::kernel::message::{AnswerFinding, Block, NewMessage};
 use crate::kernel::time::Timestamp;
 
 /// A recorded answer after reading.
@@ -122,7 +122,10 @@ fn next_request(answer: &ModelAnswer) -> ModelRequest {
     // The runner leaves out empty answers.
     let says_something = answer.blocks.iter().any(|block| match block {
         Block::Text { text } => !text.trim().is_empty(),
-        Block::ToolCall { .. } | Block::Note { note: Note::Paused } => true,
+        Block::ToolCall { .. }
+        | Block::Note {
+            note: AnswerFinding::Paused,
+        } => true,
         _ => false,
     });
     let answered = NewMessage::answer(id, run, answer.blocks.clone());
@@ -145,6 +148,6 @@ fn next_request(answer: &ModelAnswer) -> ModelRequest {
         options: Map::new(),
         limit: Duration::from_secs(1),
         window: 0,
-        stands_in: false,
+        is_fallback: false,
     }
 }

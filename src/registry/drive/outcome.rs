@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Drive;
-use super::said::Came;
+use super::arguments::MaskedOutcome;
 use crate::contract::journal::RunView;
 use crate::contract::runner::{Next, StepOutcome};
 use crate::failpoint::reach;
@@ -20,8 +20,12 @@ use crate::telemetry::metrics::metrics;
 
 impl Drive<'_> {
     /// Once this returns, the outcome and what follows it are stored.
-    pub(super) async fn record(&self, step: &Arc<Step>, came: Came) -> Result<RunAfter, Fault> {
-        let Came { outcome, sealed } = came;
+    pub(super) async fn record(
+        &self,
+        step: &Arc<Step>,
+        came: MaskedOutcome,
+    ) -> Result<RunAfter, Fault> {
+        let MaskedOutcome { outcome, sealed } = came;
         let recorded = match outcome {
             StepOutcome::Answer {
                 blocks,
@@ -36,7 +40,7 @@ impl Drive<'_> {
             StepOutcome::ToolResult { text, is_error } => Recorded::ToolResult { text, is_error },
             StepOutcome::Shortened {
                 summary,
-                told,
+                report: told,
                 remember,
                 used,
             } => Recorded::Shortened {
@@ -100,7 +104,10 @@ impl Drive<'_> {
             Next::Steps(intents) => steps_or_fail(intents),
             Next::EndTurn(text) => Then::EndTurn(self.turn_end(text, &view)),
             Next::Fail(error) => Then::Fail(error),
-            Next::Cut { error, found } => Then::Cut { error, found },
+            Next::Cut {
+                error,
+                findings: found,
+            } => Then::Cut { error, found },
         }
     }
 

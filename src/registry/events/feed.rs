@@ -20,7 +20,7 @@ const PAGE: u32 = 512;
 /// listeners a burst of events then wakes them a few hundred times a second, not once per event;
 /// with few listeners the delay is negligible.
 const REST_EACH: Duration = Duration::from_micros(50);
-const MOST_REST: Duration = Duration::from_millis(5);
+const MAX_PAUSE: Duration = Duration::from_millis(5);
 /// Delay before a failed read of the log is retried.
 const AGAIN_AFTER: Duration = Duration::from_millis(500);
 
@@ -165,7 +165,7 @@ fn size(event: &Event) -> usize {
 /// Pause of the tail with this number of listeners.
 fn rest(listeners: usize) -> Duration {
     let listeners = u32::try_from(listeners).unwrap_or(u32::MAX);
-    REST_EACH.saturating_mul(listeners).min(MOST_REST)
+    REST_EACH.saturating_mul(listeners).min(MAX_PAUSE)
 }
 
 /// Follows the log until the store closes.
@@ -195,7 +195,7 @@ async fn catch_up(inner: &Inner, to: i64) -> bool {
         let cursor = inner.feed.head();
         let read = inner
             .store
-            .read_first(move |tx| events::after(tx, cursor, PAGE))
+            .read_for_registry(move |tx| events::after(tx, cursor, PAGE))
             .await;
         match read {
             Ok(Part::Events(events)) => {
@@ -263,8 +263,8 @@ mod tests {
     #[test]
     fn a_few_listeners_are_not_kept_waiting_and_many_are_not_woken_for_each_event() {
         assert!(rest(1) < Duration::from_millis(1));
-        assert_eq!(rest(100), MOST_REST);
-        assert_eq!(rest(usize::MAX), MOST_REST);
+        assert_eq!(rest(100), MAX_PAUSE);
+        assert_eq!(rest(usize::MAX), MAX_PAUSE);
     }
 
     #[test]

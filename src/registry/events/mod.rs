@@ -17,5 +17,5 @@ pub(super) use partial::Partials;
 pub use crate::store::events::Event as StoredEvent;
 pub use feed::LogEvent;
 pub use filter::{EventFilter, KindPattern};
-pub use partial::{Said, TextEvent};
+pub use partial::{TextEvent, TextUpdate};
 pub use subscription::{Item, Snapshot, Subscribe, Subscription};

@@ -40,12 +40,12 @@ pub(in crate::registry) struct Partial {
     trace: String,
     /// An earlier attempt had streamed text, which listeners must discard.
     again: bool,
-    spoken: Mutex<Spoken>,
-    heard_by: Mutex<Vec<Weak<Listener>>>,
+    spoken: Mutex<StreamedText>,
+    listeners: Mutex<Vec<Weak<Listener>>>,
 }
 
 #[derive(Default)]
-struct Spoken {
+struct StreamedText {
     text: String,
     /// The model's thinking before the text, for clients that show it.
     thinking: String,
@@ -59,12 +59,12 @@ struct Spoken {
 struct Listener {
     org: String,
     filter: EventFilter,
-    waiting: Mutex<Vec<Hearing>>,
+    waiting: Mutex<Vec<TextPosition>>,
     wake: Notify,
 }
 
 /// A listener's position in an answer.
-struct Hearing {
+struct TextPosition {
     partial: Arc<Partial>,
     begin: Begin,
     heard: usize,
@@ -100,12 +100,12 @@ pub struct TextEvent {
     /// The trace that the run belongs to.
     pub trace: String,
     /// The update.
-    pub what: Said,
+    pub what: TextUpdate,
 }
 
 /// An update of a streaming answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Said {
+pub enum TextUpdate {
     /// All text so far; it replaces what the client received before.
     Partial(String),
     /// More text, at this byte offset.
@@ -129,7 +129,7 @@ impl Partials {
             trace: run.trace_id.clone(),
             again: step.attempts > 1,
             spoken: Mutex::default(),
-            heard_by: Mutex::default(),
+            listeners: Mutex::default(),
         });
         let begin = match partial.again {
             true => Begin::Again,
@@ -147,7 +147,7 @@ impl Partials {
     }
 
     /// Registers a listener; answers under way are delivered to it from their beginning.
-    pub(super) fn listen(&self, org: &str, filter: &EventFilter) -> Ear {
+    pub(super) fn listen(&self, org: &str, filter: &EventFilter) -> TextListener {
         let listener = Arc::new(Listener {
             org: org.to_owned(),
             filter: filter.clone(),
@@ -159,7 +159,7 @@ impl Partials {
             listener.hears(partial, Begin::Midway);
         }
         remember(&mut state.listeners, &listener);
-        Ear {
+        TextListener {
             listener,
             hearing: Vec::new(),
         }
@@ -193,12 +193,12 @@ impl Drop for Coming {
 
 impl Partial {
     fn wake(&self) {
-        for listener in lock(&self.heard_by).iter().filter_map(Weak::upgrade) {
+        for listener in lock(&self.listeners).iter().filter_map(Weak::upgrade) {
             listener.wake.notify_one();
         }
     }
 
-    fn event(&self, what: Said) -> TextEvent {
+    fn event(&self, what: TextUpdate) -> TextEvent {
         TextEvent {
             run: self.run,
             message: self.message,
@@ -238,16 +238,16 @@ impl TextSink for Partial {
     fn reset(&self) {
         let mut spoken = lock(&self.spoken);
         let resets = spoken.resets + 1;
-        *spoken = Spoken {
+        *spoken = StreamedText {
             resets,
-            ..Spoken::default()
+            ..StreamedText::default()
         };
         drop(spoken);
         self.wake();
     }
 }
 
-impl Spoken {
+impl StreamedText {
     fn size(&self) -> usize {
         self.text.len() + self.thinking.len()
     }
@@ -265,12 +265,12 @@ impl Listener {
         if !self.filter.covers(&self.org, &place) {
             return;
         }
-        remember(&mut lock(&partial.heard_by), self);
+        remember(&mut lock(&partial.listeners), self);
         let mut waiting = lock(&self.waiting);
         if waiting.len() == MOST_WAITING {
             waiting.remove(0);
         }
-        waiting.push(Hearing {
+        waiting.push(TextPosition {
             partial: Arc::clone(partial),
             begin,
             heard: 0,
@@ -289,12 +289,12 @@ fn remember(listeners: &mut Vec<Weak<Listener>>, listener: &Arc<Listener>) {
 }
 
 /// The reading side of a listener, owned by a subscription.
-pub(super) struct Ear {
+pub(super) struct TextListener {
     listener: Arc<Listener>,
-    hearing: Vec<Hearing>,
+    hearing: Vec<TextPosition>,
 }
 
-impl Ear {
+impl TextListener {
     /// Returns when there may be new text.
     pub(super) async fn woken(&self) {
         self.listener.wake.notified().await;
@@ -309,7 +309,7 @@ impl Ear {
     }
 }
 
-impl Hearing {
+impl TextPosition {
     /// Appends the new updates; `false` once the whole answer was delivered.
     fn tell(&mut self, told: &mut Vec<TextEvent>) -> bool {
         let spoken = lock(&self.partial.spoken);
@@ -318,29 +318,29 @@ impl Hearing {
                 self.heard = spoken.text.len();
                 self.heard_thinking = spoken.thinking.len();
                 self.resets = spoken.resets;
-                told.push(self.partial.event(Said::Partial(spoken.text.clone())));
+                told.push(self.partial.event(TextUpdate::Partial(spoken.text.clone())));
             }
-            Begin::Again => told.push(self.partial.event(Said::Reset)),
+            Begin::Again => told.push(self.partial.event(TextUpdate::Reset)),
             Begin::Fresh | Begin::Told => {}
         }
         if self.resets != spoken.resets {
             // A client that received nothing has nothing to discard.
             if self.heard + self.heard_thinking > 0 {
-                told.push(self.partial.event(Said::Reset));
+                told.push(self.partial.event(TextUpdate::Reset));
             }
             (self.heard, self.heard_thinking) = (0, 0);
             self.resets = spoken.resets;
         }
         let thought = &spoken.thinking[self.heard_thinking..];
         if !thought.is_empty() {
-            let thinking = Said::Thinking(self.heard_thinking, thought.to_owned());
+            let thinking = TextUpdate::Thinking(self.heard_thinking, thought.to_owned());
             told.push(self.partial.event(thinking));
             self.heard_thinking = spoken.thinking.len();
         }
         // Pieces are whole characters, so the offset is a character boundary.
         let news = &spoken.text[self.heard..];
         if !news.is_empty() {
-            let delta = Said::Delta(self.heard, news.to_owned());
+            let delta = TextUpdate::Delta(self.heard, news.to_owned());
             told.push(self.partial.event(delta));
             self.heard = spoken.text.len();
         }
@@ -369,7 +369,7 @@ mod tests {
             trace: String::new(),
             again: false,
             spoken: Mutex::default(),
-            heard_by: Mutex::default(),
+            listeners: Mutex::default(),
         }
     }
 
@@ -386,7 +386,7 @@ mod tests {
         }
     }
 
-    fn said(ear: &mut Ear) -> Vec<Said> {
+    fn said(ear: &mut TextListener) -> Vec<TextUpdate> {
         ear.take().into_iter().map(|event| event.what).collect()
     }
 
@@ -398,13 +398,13 @@ mod tests {
         let answer = coming(&all);
         answer.sink().text("grü");
         answer.sink().text("n");
-        assert_eq!(said(&mut ear), [Said::Delta(0, "grün".to_owned())]);
+        assert_eq!(said(&mut ear), [TextUpdate::Delta(0, "grün".to_owned())]);
         assert_eq!(said(&mut ear), []);
         let mut late = all.listen("a", &EventFilter::default());
         answer.sink().text("er");
         drop(answer);
-        assert_eq!(said(&mut ear), [Said::Delta(5, "er".to_owned())]);
-        assert_eq!(said(&mut late), [Said::Partial("grüner".to_owned())]);
+        assert_eq!(said(&mut ear), [TextUpdate::Delta(5, "er".to_owned())]);
+        assert_eq!(said(&mut late), [TextUpdate::Partial("grüner".to_owned())]);
         assert_eq!(said(&mut stranger), [], "another tenant's");
         assert!(ear.hearing.is_empty() && late.hearing.is_empty());
         assert!(lock(&all.state).coming.is_empty());
@@ -418,15 +418,18 @@ mod tests {
         let answer = coming(&all);
         answer.sink().thinking("hm");
         answer.sink().text("half an ans");
-        let half = Said::Delta(0, "half an ans".to_owned());
-        assert_eq!(said(&mut ear), [Said::Thinking(0, "hm".to_owned()), half]);
+        let half = TextUpdate::Delta(0, "half an ans".to_owned());
+        assert_eq!(
+            said(&mut ear),
+            [TextUpdate::Thinking(0, "hm".to_owned()), half]
+        );
         answer.sink().reset();
         answer.sink().text("whole");
-        let whole = Said::Delta(0, "whole".to_owned());
-        assert_eq!(said(&mut ear), [Said::Reset, whole.clone()]);
+        let whole = TextUpdate::Delta(0, "whole".to_owned());
+        assert_eq!(said(&mut ear), [TextUpdate::Reset, whole.clone()]);
         assert_eq!(said(&mut deaf), [whole], "it had heard nothing");
         let mut late = all.listen("a", &EventFilter::default());
-        assert_eq!(said(&mut late), [Said::Partial("whole".to_owned())]);
+        assert_eq!(said(&mut late), [TextUpdate::Partial("whole".to_owned())]);
     }
 
     #[test]
@@ -450,6 +453,6 @@ mod tests {
             drop(all.listen("a", &EventFilter::default()));
         }
         assert!(lock(&all.state).listeners.len() <= 2);
-        assert!(lock(&answer.partial.heard_by).len() <= 2);
+        assert!(lock(&answer.partial.listeners).len() <= 2);
     }
 }

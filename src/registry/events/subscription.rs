@@ -11,7 +11,7 @@ use super::super::answer::{RunDetail, SessionView};
 use super::super::{Inner, Principal, Registry};
 use super::feed::{LogEvent, Taken};
 use super::filter::{Branch, EventFilter};
-use super::partial::{Ear, TextEvent};
+use super::partial::{TextEvent, TextListener};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::RunId;
 use crate::store::events::{self, Part};
@@ -85,7 +85,7 @@ pub struct Subscription {
     is_over: bool,
     first: Option<Box<Snapshot>>,
     published: watch::Receiver<i64>,
-    ear: Option<Ear>,
+    ear: Option<TextListener>,
 }
 
 impl Drop for Subscription {
@@ -247,7 +247,11 @@ impl Subscription {
             self.published.borrow_and_update();
             let (events, is_all) = self.advance().await;
             // An answer's text is delivered before the event of its storage.
-            let texts = self.ear.as_mut().map(Ear::take).unwrap_or_default();
+            let texts = self
+                .ear
+                .as_mut()
+                .map(TextListener::take)
+                .unwrap_or_default();
             let mut items: Vec<Item> = texts
                 .into_iter()
                 .map(|text| Item::Text(Box::new(text)))

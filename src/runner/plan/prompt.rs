@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::reading::{Pool, schema};
 use crate::kernel::ids::RunId;
 use crate::kernel::message::{Block, Message, MessageKind, Role, plain_text};
-use crate::kernel::step::{NODE, Node};
+use crate::kernel::step::{Node, PLAN_PHASE_KEY};
 use crate::runner::prompt::{note, quoted};
 
 /// The last line of a reflection that requests another plan.
@@ -93,7 +93,7 @@ pub(super) fn conversation(
     node: Node,
     fault: Option<String>,
 ) -> Vec<Arc<Message>> {
-    let mut out = Said::default();
+    let mut out = Conversation::default();
     for message in messages {
         let own = message.run == Some(run);
         match message.role {
@@ -109,19 +109,22 @@ pub(super) fn conversation(
 
 /// Is it an intermediate message (plan or reflection) and not a response?
 fn is_internal(message: &Message) -> bool {
-    let node = message.metadata.as_ref().and_then(|about| about.get(NODE));
+    let node = message
+        .metadata
+        .as_ref()
+        .and_then(|about| about.get(PLAN_PHASE_KEY));
     node.is_some_and(|node| node != Node::Respond.as_str())
 }
 
 #[derive(Default)]
-struct Said {
+struct Conversation {
     out: Vec<Arc<Message>>,
     results: String,
     /// The calls of the latest plan: id and tool name.
     calls: Vec<(String, String)>,
 }
 
-impl Said {
+impl Conversation {
     fn said(&mut self, message: &Arc<Message>) {
         self.flush();
         self.out.push(Arc::clone(message));

@@ -4,7 +4,7 @@
 use serde_json::json;
 
 use super::context::Context;
-use super::delegated::tell;
+use super::delegated::emit_to_caller;
 use crate::contract::catalog::Resolved;
 use crate::kernel::action::EventKind;
 use crate::kernel::delegation::named;
@@ -66,5 +66,5 @@ pub fn ended(context: &mut Context<'_>, run: &Run, caller: RunId) -> Result<(), 
     data["agent"] = json!(run.agent);
     let delegated = run.delegated.as_ref();
     data["agentName"] = json!(delegated.map(|of| &of.agent_name));
-    tell(context, caller, EventKind::DelegationBreaker, data)
+    emit_to_caller(context, caller, EventKind::DelegationBreaker, data)
 }

@@ -4,14 +4,14 @@
 use serde_json::json;
 
 use super::context::Context;
-use super::delegated::{self, tell};
+use super::delegated::{self, emit_to_caller};
 use super::moves::load;
 use super::new_run::{accept, new_run};
-use super::spawn::{Awaits, Spawn, below};
+use super::spawn::{Awaits, Spawn, set_parent};
 use super::{Reply, breaker};
 use crate::kernel::action::EventKind;
-use crate::kernel::called::AGENT;
-use crate::kernel::delegation::{Delegated, Face, called_end, planned_end};
+use crate::kernel::called::AGENT_KEY;
+use crate::kernel::delegation::{Delegated, DelegationMode, called_end, planned_end};
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::RunId;
 use crate::kernel::message::{Block, MessageKind, NewMessage, Origin, Role};
@@ -39,7 +39,7 @@ pub fn spawn(
         key: session.key.clone(),
         generation: session.generation,
     });
-    below(&mut row.run, caller);
+    set_parent(&mut row.run, caller);
     // It uses its caller's turn, and so its caller's lane.
     row.run.lane = caller.lane;
     row.run.depth = caller.depth + 1;
@@ -80,7 +80,7 @@ pub fn call(context: &Context<'_>, run: &Run, delegated: &Delegated, text: &str)
         block,
     );
     message.tool_call = Some(delegated.call.clone());
-    message.metadata = Some(json!({ AGENT: run.agent }));
+    message.metadata = Some(json!({ AGENT_KEY: run.agent }));
     message
 }
 
@@ -91,7 +91,7 @@ pub fn is_answer(run: &Run, message: &mut NewMessage) {
     };
     message.kind = MessageKind::SubAgentAi;
     message.tool_call = Some(delegated.call.clone());
-    *message = message.clone().noted(AGENT, json!(run.agent));
+    *message = message.clone().with_metadata(AGENT_KEY, json!(run.agent));
 }
 
 /// Once this returns, the run's answer is in the transcript, even if its last text was not stored
@@ -121,11 +121,11 @@ pub fn ended(context: &mut Context<'_>, run: &Run) -> Result<(), Fault> {
             true => EventKind::SubAgentComplete,
             false => EventKind::SubAgentError,
         };
-        tell(context, caller, kind, data)?;
+        emit_to_caller(context, caller, kind, data)?;
     }
-    if delegated.face == Face::Planned {
+    if delegated.mode == DelegationMode::Planned {
         let data = planned_end(delegated, run);
-        tell(context, caller, EventKind::DelegationComplete, data)?;
+        emit_to_caller(context, caller, EventKind::DelegationComplete, data)?;
     }
     breaker::ended(context, run, caller)
 }
@@ -155,7 +155,7 @@ pub fn note_partial(
             "at": context.now.wall,
             "tokensSoFar": run.usage.output_tokens + about,
         });
-        tell(context, caller, EventKind::SubAgentPartial, data)?;
+        emit_to_caller(context, caller, EventKind::SubAgentPartial, data)?;
     }
     Ok(Reply::Done)
 }

@@ -4,10 +4,10 @@
 
 use super::Reply;
 use super::context::Context;
-use super::moves::{load, move_in_fall};
+use super::moves::{load, move_in_cascade};
 use super::remove::tree_of;
 use super::stop;
-use super::subtree::{Below, is_within};
+use super::subtree::{Subtree, is_within};
 use crate::kernel::event::RunEvent;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::{RunId, SessionId, SessionKey};
@@ -77,7 +77,7 @@ pub fn cancel(context: &mut Context<'_>, cancel: Cancel) -> Result<Reply, Fault>
             if run.org != org {
                 return Err(Fault::not_found("run", id));
             }
-            let mut done = fell(context, &run, &request)?;
+            let mut done = cascade(context, &run, &request)?;
             if run.state.is_terminal() {
                 done.already_ended.push(id);
             }
@@ -119,13 +119,13 @@ pub fn parent_ended(context: &Context<'_>) -> CancelRequest {
 }
 
 /// Once this returns, `run` and its open descendants are marked to end or have ended.
-pub fn fell(
+pub fn cascade(
     context: &mut Context<'_>,
     run: &Run,
     request: &CancelRequest,
 ) -> Result<Cancelled, Fault> {
     let mut scope = Scope {
-        below: Below::of_run(run),
+        below: Subtree::of_run(run),
         top: run.session,
         // A called run works in its caller's session, which continues without it.
         stops: (!run.is_called())
@@ -177,7 +177,7 @@ fn clear_all(
 /// The scope of a cancel.
 struct Scope {
     /// The runs.
-    below: Below,
+    below: Subtree,
     /// The topmost session; only answers that it requested from other sessions lie outside its
     /// tree.
     top: SessionId,
@@ -188,7 +188,7 @@ struct Scope {
 impl Scope {
     fn of(session: &Session, stops: Vec<SessionId>) -> Self {
         Scope {
-            below: Below::of_session(session),
+            below: Subtree::of_session(session),
             top: session.id,
             stops,
         }
@@ -235,7 +235,7 @@ fn mark(
             }
             continue;
         }
-        let run = move_in_fall(context, &run, RunEvent::CancelRequested(request))?;
+        let run = move_in_cascade(context, &run, RunEvent::CancelRequested(request))?;
         let list: &mut Vec<RunId> = if run.state.is_terminal() {
             &mut done.cancelled
         } else {

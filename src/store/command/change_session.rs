@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::Reply;
-use super::cancel::fell;
+use super::cancel::cascade;
 use super::clear;
 use super::context::{Context, Effect};
 use super::remove::still_open;
@@ -121,7 +121,7 @@ pub fn reset(context: &mut Context<'_>, reset: ResetSession) -> Result<Reply, Fa
     };
     let mut stopping = Vec::new();
     for run in &open {
-        stopping.extend(fell(context, run, &request)?.stopping);
+        stopping.extend(cascade(context, run, &request)?.stopping);
     }
     if !stopping.is_empty() {
         stopping.sort_unstable();
@@ -186,7 +186,7 @@ fn write(context: &mut Context<'_>, session: &mut Session) -> Result<(), Fault> 
 
 /// Offers held announces again, because the session is in use.
 pub fn touch(context: &mut Context<'_>, session: SessionId) -> Result<(), Fault> {
-    if outbox::offer_all(context.tx, session).map_err(db_fault)? {
+    if outbox::make_all_pending(context.tx, session).map_err(db_fault)? {
         context.effect(Effect::Deliverable(session));
     }
     Ok(())

@@ -63,7 +63,7 @@ fn is_over(context: &mut Context<'_>, top: &Session) -> Result<bool, Fault> {
     }
     let inside: HashSet<SessionId> = tree.iter().copied().collect();
     for id in tree {
-        for entry in outbox::untold_of(tx, id).map_err(db_fault)? {
+        for entry in outbox::outstanding_of(tx, id).map_err(db_fault)? {
             if entry.state != "delivered" {
                 return Ok(false);
             }

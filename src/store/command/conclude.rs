@@ -56,9 +56,11 @@ pub fn conclude(context: &mut Context<'_>, id: RunId, why: Conclusion) -> Result
         return Ok(after(run));
     }
     let event = match why {
-        Conclusion::ExecutorGone { left } => RunEvent::ExecutorGone { left },
+        Conclusion::ExecutorGone { left } => RunEvent::ExecutorGone {
+            surviving_processes: left,
+        },
         Conclusion::Failed(error) => RunEvent::Failed(error),
-        Conclusion::Cut { error, found } => RunEvent::Cut {
+        Conclusion::Cut { error, found } => RunEvent::FailedWithPartial {
             error,
             found: storable(&found),
         },
@@ -71,7 +73,7 @@ pub fn conclude(context: &mut Context<'_>, id: RunId, why: Conclusion) -> Result
             })));
         }
         Conclusion::TimedOut => {
-            if run.left_at(context.now.steady) != Some(0) {
+            if run.remaining_at(context.now.steady) != Some(0) {
                 return Err(Fault::new(
                     Kind::Conflict,
                     format!("run {id} has time left"),

@@ -99,7 +99,7 @@ impl Ticket {
 
 /// A pending wait with a deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Window {
+pub enum PendingWait {
     /// The wait of a run's step.
     Step(RunId, u32),
     /// The wait of a client's call for the reply of this run.
@@ -176,7 +176,7 @@ impl Delegation {
     /// The delegation mode of a run; its origin (such as `spawn`) if no step waits for it.
     pub fn face(run: &Run) -> &'static str {
         match &run.delegated {
-            Some(delegated) => delegated.face.as_str(),
+            Some(delegated) => delegated.mode.as_str(),
             None => run.origin.as_str(),
         }
     }
@@ -184,7 +184,7 @@ impl Delegation {
 
 /// The log line that the previous process may not have written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Untold {
+pub enum MissedLog {
     /// The line about the start.
     Begin,
     /// The line about the end.
@@ -207,9 +207,9 @@ pub enum Effect {
     /// depth.
     Paused(RunId, SessionId, u32),
     /// The wait has this deadline.
-    Window(Window, Timestamp),
+    Window(PendingWait, Timestamp),
     /// The wait is over and needs no timer.
-    WindowClosed(Window),
+    WindowClosed(PendingWait),
     /// A turn that answered another session has ended, and its follow-up is due.
     Exchange(RunId),
     /// The run has ended.
@@ -223,11 +223,11 @@ pub enum Effect {
     /// A delegation has ended.
     DelegationOver(Box<Delegation>),
     /// A kill may have prevented this log line of the run.
-    Untold(RunId, Untold),
+    Untold(RunId, MissedLog),
     /// Stored agents or trusted projects have changed.
     AgentsChanged,
     /// The run must be recovered once its age can be determined.
-    Doubted(RunId, Loss),
+    AgeUnknown(RunId, Loss),
     /// The session has undelivered announces and no turn under way.
     Deliverable(SessionId),
     /// A deleted session has rows to purge.

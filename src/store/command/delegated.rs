@@ -11,13 +11,13 @@ use super::spawn::{Awaits, Spawn};
 use super::stop;
 use super::waiting;
 use crate::kernel::action::EventKind;
-use crate::kernel::delegation::{self, Delegated, Face};
+use crate::kernel::delegation::{self, Delegated, DelegationMode};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{AgentId, RunId, SessionKey};
 use crate::kernel::run::Run;
 use crate::kernel::session::Session;
 use crate::kernel::step::{Step, StepKind, Wait, WaitKind};
-use crate::kernel::stop::Beginner;
+use crate::kernel::stop::Initiator;
 use crate::kernel::text::preview;
 use crate::store::{db_fault, runs, sessions, steps, waits};
 
@@ -58,8 +58,8 @@ pub fn session(
         )
         .hint("Wait until that run has ended, or omit session_id to start a new session."));
     }
-    stop::begin(context, &session, Beginner::Agent)?;
-    if sessions::bring_back(context.tx, session.id).map_err(db_fault)? {
+    stop::begin(context, &session, Initiator::Agent)?;
+    if sessions::unarchive(context.tx, session.id).map_err(db_fault)? {
         let said = serde_json::json!({ "changed": ["archived"], "archived": false });
         context.emit_session(EventKind::SessionUpdated, &session, said);
     }
@@ -74,13 +74,13 @@ pub fn bind(
     (caller, step): (&Run, &Step),
 ) {
     run.delegated = Some(Delegated {
-        face: awaits.face,
+        mode: awaits.face,
         step: step.seq,
         call: step.tool_call.clone().unwrap_or_default(),
         stream: awaits.stream,
         agent_name,
     });
-    run.limit_ms = match (run.limit_ms, caller.left_at(context.now.steady)) {
+    run.limit_ms = match (run.limit_ms, caller.remaining_at(context.now.steady)) {
         (Some(own), Some(left)) => Some(own.min(left)),
         (own, left) => own.or(left),
     };
@@ -91,7 +91,7 @@ pub fn begun(
     context: &mut Context<'_>,
     caller: &Run,
     (run, agent): (RunId, &AgentId),
-    face: Option<Face>,
+    face: Option<DelegationMode>,
     task: &str,
 ) {
     context.effect(Effect::DelegationBegun(Box::new(Begun {
@@ -100,7 +100,7 @@ pub fn begun(
         trace: caller.trace_id.clone(),
         agent: agent.clone(),
         supervisor: caller.agent.clone(),
-        face: face.map_or("spawn", Face::as_str),
+        face: face.map_or("spawn", DelegationMode::as_str),
         task: preview(task, SUMMARY),
     })));
 }
@@ -149,9 +149,9 @@ pub fn outcome(
     if delegated.step != seq || child.parent_run != Some(waiter) {
         return Ok(None);
     }
-    let steps = match delegated.face {
-        Face::Task => steps::latest(context.tx, child).map_err(db_fault)?,
-        Face::Sealed | Face::Called | Face::Planned => Vec::new(),
+    let steps = match delegated.mode {
+        DelegationMode::Task => steps::latest(context.tx, child).map_err(db_fault)?,
+        DelegationMode::Sealed | DelegationMode::Called | DelegationMode::Planned => Vec::new(),
     };
     let host = load(context, waiter)?;
     Ok(Some(delegation::outcome(
@@ -173,22 +173,22 @@ pub fn show(
     let (Some(delegated), Some(parent)) = (&child.delegated, child.parent_run) else {
         return Ok(());
     };
-    match delegated.face {
-        Face::Task => match delegation::progress(&delegated.call, child, step) {
-            Some(progress) => tell(context, parent, EventKind::ToolProgress, progress),
+    match delegated.mode {
+        DelegationMode::Task => match delegation::progress(&delegated.call, child, step) {
+            Some(progress) => emit_to_caller(context, parent, EventKind::ToolProgress, progress),
             None => Ok(()),
         },
-        Face::Planned if step.kind == StepKind::Tool => {
+        DelegationMode::Planned if step.kind == StepKind::Tool => {
             told["source"] = delegation::source(&child.agent).into();
-            tell(context, parent, kind, told)
+            emit_to_caller(context, parent, kind, told)
         }
-        Face::Sealed | Face::Called | Face::Planned => Ok(()),
+        DelegationMode::Sealed | DelegationMode::Called | DelegationMode::Planned => Ok(()),
     }
 }
 
 /// Emits an event of `caller`, unless it has ended: `run.ended` must be the last event of a run,
 /// and a called run may still be stopping then.
-pub fn tell(
+pub fn emit_to_caller(
     context: &mut Context<'_>,
     caller: RunId,
     kind: EventKind,
@@ -216,7 +216,7 @@ pub fn give_up(context: &mut Context<'_>, run: &Run, step: &Step) -> Result<(), 
             .is_some_and(|of| of.step == step.seq);
         if bound && child.parent_run == Some(run.id) && !child.state.is_terminal() {
             let request = cancel::parent_ended(context);
-            cancel::fell(context, &child, &request)?;
+            cancel::cascade(context, &child, &request)?;
         }
     }
     Ok(())

@@ -7,7 +7,7 @@ use super::moves::move_run;
 use super::new_run::{accept, new_run};
 use super::{NewRun, Reply, cleanup, clear};
 use crate::kernel::action::EventKind;
-use crate::kernel::announce::{ANNOUNCES_LIMIT, Note};
+use crate::kernel::announce::{ANNOUNCES_LIMIT, AnnounceNote};
 use crate::kernel::event::RunEvent;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{AnnounceId, RunId, SessionId, SessionKey};
@@ -67,7 +67,7 @@ pub fn deliver(
     }
     let mut budget = Budget::of(context, &session, waiting.len())?;
     for entry in &waiting {
-        tell(context, &session, entry, &mut budget)?;
+        deliver_one(context, &session, entry, &mut budget)?;
     }
     again(context, target, waiting.len());
     if waiting.iter().any(wakes) {
@@ -132,7 +132,7 @@ impl Budget {
     }
 
     /// The text of the next announce.
-    fn take(&mut self, note: &Note) -> String {
+    fn take(&mut self, note: &AnnounceNote) -> String {
         self.behind = self.behind.saturating_sub(1);
         let text = note.frame_within(self.left.saturating_sub(HEAD * self.behind));
         self.left = self.left.saturating_sub(text.len());
@@ -141,14 +141,14 @@ impl Budget {
 }
 
 /// Once this returns, the announce is in the transcript; returns its entry.
-pub fn tell(
+pub fn deliver_one(
     context: &mut Context<'_>,
     session: &Session,
     entry: &Entry,
     budget: &mut Budget,
 ) -> Result<Vec<Message>, Fault> {
     let run = runs::get(context.tx, entry.run).map_err(db_fault)?;
-    let Some(note) = run.as_ref().and_then(Note::of) else {
+    let Some(note) = run.as_ref().and_then(AnnounceNote::of) else {
         return Err(Fault::internal(format!(
             "announce of open run {}",
             entry.run
@@ -228,7 +228,7 @@ pub fn wake_up(
 
 /// Once this returns, the announce is held; the result stays on its run.
 pub fn hold(context: &mut Context<'_>, entry: &Entry, why: &str) -> Result<(), Fault> {
-    outbox::hold(context.tx, entry.seq, why).map_err(db_fault)?;
+    outbox::mark_undelivered(context.tx, entry.seq, why).map_err(db_fault)?;
     if let Some(run) = runs::get(context.tx, entry.run).map_err(db_fault)? {
         if let Some(requester) = run.requester.filter(|by| by.session == entry.target) {
             context.knows_key(entry.target, &requester.key);

@@ -52,7 +52,7 @@ pub fn run_ended(context: &mut Context<'_>, run: &Run) -> Result<(), Fault> {
     if run.env.is_empty() {
         return Ok(());
     }
-    environment::forget_given(context.tx, run.id).map_err(db_fault)?;
+    environment::clear_sealed(context.tx, run.id).map_err(db_fault)?;
     if environment::is_applied(context.tx, run.id).map_err(db_fault)? {
         context.effect(Effect::Carried(run.id));
     }
@@ -67,7 +67,7 @@ pub fn lack(context: &mut Context<'_>, lack: LackEnvironment) -> Result<Reply, F
         return Ok(Reply::Done);
     }
     for (name, why) in &lack.lacks {
-        environment::lacks(context.tx, run.id, name, why).map_err(db_fault)?;
+        environment::mark_missing(context.tx, run.id, name, why).map_err(db_fault)?;
     }
     let names: Vec<&str> = lack.lacks.iter().map(|(name, _)| name.as_str()).collect();
     context.emit(EventKind::EnvMissing, &run, json!({ "names": names }));

@@ -6,11 +6,11 @@ use super::Reply;
 use super::clear;
 use super::context::Context;
 use crate::kernel::action::EventKind;
-use crate::kernel::ages::Sight;
+use crate::kernel::ages::ClockTrust;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::BootId;
-use crate::kernel::provider_health::Seen;
-use crate::store::{away, boots, db_fault, runs};
+use crate::kernel::provider_health::HealthReport;
+use crate::store::{boots, db_fault, downtime, runs};
 
 /// An event of the daemon itself, for the event log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub enum GatewayNote {
         /// The provider's name.
         name: String,
         /// The provider's condition.
-        seen: Seen,
+        seen: HealthReport,
     },
 }
 
@@ -52,13 +52,13 @@ pub fn begin_boot(context: &mut Context<'_>, boot: BootId, pid: u32) -> Result<R
     context.emit_gateway(EventKind::GatewayStarted, json!({ "bootId": boot }));
     let max_age_ms = context.settings.recovery.max_age_ms;
     let machine = context.clock.machine();
-    let sight = away::sight(context.tx, now, seen, machine.as_ref(), max_age_ms);
+    let sight = downtime::sight(context.tx, now, seen, machine.as_ref(), max_age_ms);
     let sight = sight.map_err(db_fault)?;
-    if sight != Sight::Believed {
+    if sight != ClockTrust::Trusted {
         let (ahead_ms, is_certain) = match sight {
-            Sight::Believed => (0, false),
-            Sight::Ahead(ahead) => (ahead, true),
-            Sight::Doubted(seen) => (now.since(seen), false),
+            ClockTrust::Trusted => (0, false),
+            ClockTrust::Ahead(ahead) => (ahead, true),
+            ClockTrust::Doubted(seen) => (now.since(seen), false),
         };
         tracing::warn!(
             ahead_ms,
@@ -71,7 +71,7 @@ pub fn begin_boot(context: &mut Context<'_>, boot: BootId, pid: u32) -> Result<R
         );
     }
     if let Some(seen) = seen {
-        away::wait_on(context.tx, seen, now).map_err(db_fault)?;
+        downtime::extend_deadlines(context.tx, seen, now).map_err(db_fault)?;
         let away = now.since(seen);
         let data = json!({ "bootId": boot, "after": "stop", "awayMs": away });
         context.emit_gateway(EventKind::GatewayResumed, data);

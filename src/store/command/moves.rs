@@ -8,7 +8,7 @@ use super::{
     TurnEnd, called, cancel, cleanup, clear, delegated, environment, steer, stop, usage, waiting,
 };
 use crate::kernel::action::{Action, EventKind};
-use crate::kernel::event::{Owed, RunEvent};
+use crate::kernel::event::{Pending, RunEvent};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{RunId, SessionId};
 use crate::kernel::machine;
@@ -27,7 +27,7 @@ pub fn load(context: &mut Context<'_>, id: RunId) -> Result<Run, Fault> {
 
 /// Moves `run` by `event`. Once this returns, the row and all consequences are written.
 pub fn move_run(context: &mut Context<'_>, run: &Run, event: RunEvent) -> Result<Run, Fault> {
-    move_with(context, run, event, Manner::default())
+    move_with(context, run, event, MoveOptions::default())
 }
 
 /// As [`move_run`]; with `quietly`, an end is announced as `inbox`, which wakes no agent.
@@ -37,36 +37,40 @@ pub fn move_run_quietly(
     event: RunEvent,
     quietly: bool,
 ) -> Result<Run, Fault> {
-    let manner = Manner {
+    let manner = MoveOptions {
         quietly,
-        ..Manner::default()
+        ..MoveOptions::default()
     };
     move_with(context, run, event, manner)
 }
 
 /// As [`move_run`], for a run whose whole subtree the caller ends: it does not cascade again.
-pub fn move_in_fall(context: &mut Context<'_>, run: &Run, event: RunEvent) -> Result<Run, Fault> {
-    let manner = Manner {
-        in_fall: true,
-        ..Manner::default()
+pub fn move_in_cascade(
+    context: &mut Context<'_>,
+    run: &Run,
+    event: RunEvent,
+) -> Result<Run, Fault> {
+    let manner = MoveOptions {
+        in_cascade: true,
+        ..MoveOptions::default()
     };
     move_with(context, run, event, manner)
 }
 
 /// Options of a move.
 #[derive(Clone, Copy, Default)]
-struct Manner {
+struct MoveOptions {
     /// An end is announced as `inbox`.
     quietly: bool,
     /// The caller ends the descendants, so the move does not cascade.
-    in_fall: bool,
+    in_cascade: bool,
 }
 
 fn move_with(
     context: &mut Context<'_>,
     run: &Run,
     event: RunEvent,
-    manner: Manner,
+    manner: MoveOptions,
 ) -> Result<Run, Fault> {
     let applied = machine::apply(run, event, context.now)
         .map_err(|edge| Fault::new(Kind::Conflict, format!("run {}: {edge}", run.id)))?;
@@ -75,10 +79,13 @@ fn move_with(
         .map_err(db_fault)?
         .ok_or_else(|| Fault::new(Kind::Conflict, format!("run {} changed meanwhile", run.id)))?;
     if next.state == RunState::Settling && run.state != RunState::Settling {
-        context.effect(Effect::Settling(next.id, next.left_at(context.now.steady)));
+        context.effect(Effect::Settling(
+            next.id,
+            next.remaining_at(context.now.steady),
+        ));
     }
     if next.state != run.state && matches!(next.state, RunState::Paused(_)) {
-        holds_still(context, &next);
+        run_paused(context, &next);
     }
     if next.state.is_terminal() {
         environment::run_ended(context, &next)?;
@@ -101,10 +108,13 @@ fn move_with(
 }
 
 /// A paused run keeps its session's turn, and its limit is watched while its time counts.
-pub fn holds_still(context: &mut Context<'_>, run: &Run) {
+pub fn run_paused(context: &mut Context<'_>, run: &Run) {
     context.effect(Effect::Paused(run.id, run.session, run.depth));
     if run.counting_since.is_some() {
-        context.effect(Effect::Settling(run.id, run.left_at(context.now.steady)));
+        context.effect(Effect::Settling(
+            run.id,
+            run.remaining_at(context.now.steady),
+        ));
     }
 }
 
@@ -142,11 +152,11 @@ fn perform(
     context: &mut Context<'_>,
     run: &Run,
     action: Action,
-    manner: Manner,
+    manner: MoveOptions,
 ) -> Result<(), Fault> {
     match action {
         Action::Announce => announce(context, run, manner.quietly),
-        Action::CancelDescendants if manner.in_fall => Ok(()),
+        Action::CancelDescendants if manner.in_cascade => Ok(()),
         Action::CancelDescendants => cancel_below(context, run),
         Action::SettleRequester => settle_requester(context, run),
         Action::Emit(kind) => emit(context, run, kind),
@@ -243,7 +253,7 @@ fn announce(context: &mut Context<'_>, run: &Run, quietly: bool) -> Result<(), F
 fn cancel_below(context: &mut Context<'_>, run: &Run) -> Result<(), Fault> {
     let own = run.cancel.clone();
     let request = own.unwrap_or_else(|| cancel::parent_ended(context));
-    cancel::fell(context, run, &request).map(|_| ())
+    cancel::cascade(context, run, &request).map(|_| ())
 }
 
 /// Notifies the requester's settling run that one of its children has ended.
@@ -267,17 +277,17 @@ pub fn look_at_settling(context: &mut Context<'_>, session: SessionId) -> Result
 
 /// What a run must still wait for after its turn. A called run waits for nothing: its caller's
 /// session does that.
-pub fn owed(context: &mut Context<'_>, run: &Run) -> Result<Owed, Fault> {
+pub fn owed(context: &mut Context<'_>, run: &Run) -> Result<Pending, Fault> {
     if run.is_called() {
-        return Ok(Owed::default());
+        return Ok(Pending::default());
     }
     let tx = &mut *context.tx;
     let children = runs::count_live_children(tx, run.session).map_err(db_fault)?;
     let waiting = outbox::has_waking(tx, run.session).map_err(db_fault)?;
     let seen = steps::seen_up_to(tx, run.id).map_err(db_fault)?;
-    let unseen = messages::announces_above(tx, run.session, seen).map_err(db_fault)?;
+    let unseen = messages::count_announces_after(tx, run.session, seen).map_err(db_fault)?;
     let replies = sends::is_unfinished(tx, run.session).map_err(db_fault)?;
-    Ok(Owed {
+    Ok(Pending {
         open_children: children > 0 || replies,
         unseen_announces: waiting || unseen > 0,
     })
@@ -298,7 +308,7 @@ pub fn end_turn(context: &mut Context<'_>, run: &Run, end: TurnEnd) -> Result<In
     let mut next = move_run(context, run, RunEvent::TurnEnded { text, owed })?;
     if next.state == RunState::Settling {
         let seen = steps::seen_up_to(context.tx, run.id).map_err(db_fault)?;
-        if messages::announces_above(context.tx, run.session, seen).map_err(db_fault)? > 0 {
+        if messages::count_announces_after(context.tx, run.session, seen).map_err(db_fault)? > 0 {
             next = move_run(context, &next, RunEvent::AnnouncesDelivered)?;
         }
     }
@@ -363,7 +373,8 @@ pub fn intend(
         let step = intent.into_step(run.id, seq, seen_up_to, context.now.wall);
         if let (Some(pack), Some(call)) = (&pack, &step.tool_call) {
             let (session, generation) = (run.session, run.generation);
-            messages::keep_pack(context.tx, session, generation, call, pack).map_err(db_fault)?;
+            messages::store_delegation_context(context.tx, session, generation, call, pack)
+                .map_err(db_fault)?;
         }
         steps::insert(context.tx, &step).map_err(db_fault)?;
         emit_step(context, &next, &step)?;

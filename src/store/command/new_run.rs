@@ -241,7 +241,7 @@ pub fn accept(
 /// to the default budget of a tree.
 fn budget(context: &mut Context<'_>, run: &Run) -> Result<Option<Budget>, Fault> {
     let above = match run.payer() {
-        Some(payer) => runs::left(context.tx, payer).map_err(db_fault)?,
+        Some(payer) => runs::remaining(context.tx, payer).map_err(db_fault)?,
         None => Some(context.settings.tree_budget),
     };
     let narrowed = run
@@ -254,7 +254,7 @@ fn budget(context: &mut Context<'_>, run: &Run) -> Result<Option<Budget>, Fault>
 /// Marks the session of a new run as in use: it is unarchived, and held announces are offered
 /// again.
 fn use_again(context: &mut Context<'_>, run: &Run) -> Result<(), Fault> {
-    if sessions::bring_back(context.tx, run.session).map_err(db_fault)?
+    if sessions::unarchive(context.tx, run.session).map_err(db_fault)?
         && let Some(session) = sessions::by_id(context.tx, run.session).map_err(db_fault)?
     {
         context.emit_session(

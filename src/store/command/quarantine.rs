@@ -12,7 +12,7 @@ use crate::kernel::fault::Fault;
 use crate::kernel::ids::{RunId, SessionId};
 use crate::kernel::run::{AnnouncePolicy, Run, RunError, RunState};
 use crate::store::quarantine::{self, Fate};
-use crate::store::tables::{self, Beyond, Place, Table};
+use crate::store::tables::{self, OnUndecodable, Place, Table};
 use crate::store::tx::{BadRow, Param, Raw};
 use crate::store::{boots, consistency, db_fault, outbox, runs, salvage};
 
@@ -68,7 +68,7 @@ pub fn settle_salvaged(
     end_what_is_broken(context, broken)?;
     for id in untold {
         if outbox::of_run(context.tx, *id).map_err(db_fault)?.is_none() {
-            tell_again(context, *id)?;
+            requeue_announce(context, *id)?;
         }
     }
     if let Some(report) = salvage::report(context.tx).map_err(db_fault)? {
@@ -110,16 +110,16 @@ fn set_aside(
     let names = table.primary.iter().map(|name| (*name).to_owned());
     let key: Vec<(String, Raw)> = names.zip(place.iter().cloned()).collect();
     let key = quarantine::to_text(&key);
-    if table.beyond == Beyond::Kept
+    if table.on_undecodable == OnUndecodable::Kept
         && quarantine::holds(context.tx, table.name, &key, &row).map_err(db_fault)?
     {
         return Ok(());
     }
     let reason = format!("{column}: {why}");
     let seq = keep(context, table, &key, &row, &reason)?;
-    let fate = if mend(context, table, place, seq)? {
-        Fate::Mended
-    } else if table.beyond == Beyond::Kept {
+    let fate = if repair(context, table, place, seq)? {
+        Fate::Repaired
+    } else if table.on_undecodable == OnUndecodable::Kept {
         Fate::Kept
     } else {
         remove(context, table, place, &row)?;
@@ -158,14 +158,14 @@ fn keep(
 }
 
 /// Repairs undecodable columns one by one until the row can be decoded; returns whether it can.
-fn mend(
+fn repair(
     context: &mut Context<'_>,
     table: &Table,
     place: &Place,
     entry: i64,
 ) -> Result<bool, Fault> {
     if let ("runs", Some(Raw::Int(run))) = (table.name, place.first()) {
-        quarantine::begin_mending(context.tx, entry, *run).map_err(db_fault)?;
+        quarantine::begin_repair(context.tx, entry, *run).map_err(db_fault)?;
     }
     let mut mended: Vec<String> = Vec::new();
     loop {
@@ -173,7 +173,7 @@ fn mend(
             return Ok(true);
         };
         // A repair that did not help is not tried again.
-        let (Some(mend), false) = (table.mend(&column), mended.contains(&column)) else {
+        let (Some(mend), false) = (table.repair(&column), mended.contains(&column)) else {
             return Ok(false);
         };
         let fresh = format!("x'{}'", context.message_id().0.simple());
@@ -272,7 +272,7 @@ fn note_what_broke(
         }
         ("outbox", Fate::Moved) => {
             if let Some(id) = run {
-                tell_again(context, id)?;
+                requeue_announce(context, id)?;
             }
         }
         _ => {}
@@ -282,7 +282,7 @@ fn note_what_broke(
 
 /// Restores the announce of a run whose outbox row was lost. It wakes no agent, because it is
 /// unknown whether it already did; one that is in its target's transcript is not delivered again.
-fn tell_again(context: &mut Context<'_>, id: RunId) -> Result<(), Fault> {
+fn requeue_announce(context: &mut Context<'_>, id: RunId) -> Result<(), Fault> {
     let Some(run) = readable(context, id)? else {
         return Ok(());
     };

@@ -9,7 +9,7 @@ use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{MessageId, RunId};
 use crate::kernel::message::{Block, Compacted, NewMessage, OpenRun, plain_text};
 use crate::kernel::run::{Run, RunError, RunOrigin};
-use crate::kernel::step::{Intent, NODE, Step, StepState, TOO_LONG, Used};
+use crate::kernel::step::{Intent, PLAN_PHASE_KEY, Step, StepState, TOO_LONG, Used};
 use crate::kernel::text::{preview, storable};
 use crate::store::environment::{self, StoredValue};
 use crate::store::{db_fault, runs, sessions, steps};
@@ -74,8 +74,8 @@ impl Recorded {
                     Some(used) => message.counted(&used.usage),
                     None => message,
                 };
-                Some(match step.input.get(NODE) {
-                    Some(node) => message.noted(NODE, node.clone()),
+                Some(match step.input.get(PLAN_PHASE_KEY) {
+                    Some(node) => message.with_metadata(PLAN_PHASE_KEY, node.clone()),
                     None => message,
                 })
             }
@@ -259,7 +259,7 @@ pub fn record(
             Then::Fail(error) => run = move_run(context, &run, RunEvent::Failed(error))?,
             Then::Cut { error, found } => {
                 let found = storable(&found);
-                run = move_run(context, &run, RunEvent::Cut { error, found })?;
+                run = move_run(context, &run, RunEvent::FailedWithPartial { error, found })?;
             }
         }
     }
@@ -288,7 +288,7 @@ fn keep_arguments(context: &mut Context<'_>, answer: &Step, sealed: Vec<u8>) -> 
         secret: true,
         reference: None,
         sealed: Some(sealed),
-        lacking: None,
+        missing_reason: None,
     };
     environment::put(context.tx, answer.run, &value).map_err(db_fault)
 }

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::context::{Context, Effect};
-use super::moves::{emit_step, holds_still, load, move_run, move_run_quietly};
+use super::moves::{emit_step, load, move_run, move_run_quietly, run_paused};
 use super::record_outcome::tool_result;
 use super::{Reply, RunAfter};
 use crate::kernel::event::RunEvent;
@@ -14,7 +14,7 @@ use crate::kernel::recover::{self, Loss, StepFate};
 use crate::kernel::run::{Run, RunState, Usage};
 use crate::kernel::step::{Step, StepKind, StepState, Wait, WaitKind};
 use crate::kernel::time::Timestamp;
-use crate::kernel::waiting::{self, Stand};
+use crate::kernel::waiting::{self, StepProgress};
 use crate::store::{db_fault, runs, steps};
 
 /// Once this returns, the open run without an executor is queued, paused, settling or ended, as
@@ -71,22 +71,22 @@ pub fn recover(
         }
         if matches!(plan.event, RunEvent::Recovered { .. }) && run.cancel.is_none() {
             open = steps::open(context.tx, id).map_err(db_fault)?;
-            if let Stand::Waits(reason) = waiting::stand(&open) {
+            if let StepProgress::Blocked(reason) = waiting::step_progress(&open) {
                 // All its steps wait, for example for an operator's review.
                 event = RunEvent::Paused(reason);
             }
             notice(context, &run, loss, matches!(event, RunEvent::Paused(_)))?;
         }
     }
-    if let (true, RunEvent::Interrupted(why)) = (plan.quietly, &event) {
+    if let (true, RunEvent::Interrupted(why)) = (plan.is_quiet, &event) {
         closed(context, &run, &why.message)?;
     }
-    let run = move_run_quietly(context, &run, event, plan.quietly)?;
+    let run = move_run_quietly(context, &run, event, plan.is_quiet)?;
     if run.state == RunState::Settling {
-        context.effect(Effect::Settling(id, run.left_at(context.now.steady)));
+        context.effect(Effect::Settling(id, run.remaining_at(context.now.steady)));
     }
     if matches!(run.state, RunState::Paused(_)) {
-        holds_still(context, &run);
+        run_paused(context, &run);
     }
     Ok(after(run, changed))
 }
@@ -139,18 +139,13 @@ fn closed(context: &mut Context<'_>, run: &Run, why: &str) -> Result<(), Fault> 
 
 /// Adds a transcript notice for users: the turn was interrupted and continues, or is paused until
 /// its waiting steps are settled.
-fn notice(
-    context: &mut Context<'_>,
-    run: &Run,
-    loss: Loss,
-    holds_still: bool,
-) -> Result<(), Fault> {
+fn notice(context: &mut Context<'_>, run: &Run, loss: Loss, is_paused: bool) -> Result<(), Fault> {
     let what = match loss {
         Loss::Killed | Loss::Drained => "the daemon was restarted",
         Loss::Executor => "the task that drove this run was lost",
         Loss::CutOff => "the daemon drained and its timeout passed",
     };
-    let then = match holds_still {
+    let then = match is_paused {
         true => "it is paused until its waiting step is settled",
         false => "it continues at its step",
     };

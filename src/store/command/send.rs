@@ -3,7 +3,7 @@
 
 use serde_json::json;
 
-use super::context::{Context, Effect, Window};
+use super::context::{Context, Effect, PendingWait};
 use super::new_run::{accept, new_run, refuse_taken_id, repeated};
 use super::waiting::{acting, begin, until};
 use super::{Accepted, NewRun, Reply, StepRef, stop};
@@ -11,12 +11,12 @@ use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{RunId, SessionId, SessionKey};
 use crate::kernel::limits::{check_queued_turns, check_total};
 use crate::kernel::message::{NewMessage, Origin};
-use crate::kernel::policy::{Kinship, Right, Target, Who};
+use crate::kernel::policy::{Relation, Right, Target, Who};
 use crate::kernel::run::{Lane, Run, RunOrigin};
 use crate::kernel::send;
 use crate::kernel::session::{Owner, Session};
 use crate::kernel::step::{Step, Wait, WaitKind};
-use crate::kernel::stop::Beginner;
+use crate::kernel::stop::Initiator;
 use crate::kernel::text::storable;
 use crate::store::columns::to_json;
 use crate::store::sends::State;
@@ -76,9 +76,9 @@ pub fn send(context: &mut Context<'_>, message: SendMessage) -> Result<Reply, Fa
         .filter(|target| target.org == message.org)
         .ok_or_else(|| Fault::not_found("session", message.target))?;
     let speaker = speaker(context, &message, &target)?;
-    let chain = send::go_on(&speaker.chain, target.id, &target.key)?;
+    let chain = send::extend_chain(&speaker.chain, target.id, &target.key)?;
     if target.owner == Owner::Client {
-        return leave(context, message, &target, &speaker);
+        return append_to_client(context, message, &target, &speaker);
     }
     let queued = runs::count_waiting_turns(context.tx, target.id).map_err(db_fault)?;
     check_queued_turns(&context.settings.limits, queued)?;
@@ -98,8 +98,8 @@ pub fn send(context: &mut Context<'_>, message: SendMessage) -> Result<Reply, Fa
         .with("sessionKey", target.key.as_str()));
     }
     let who = match &speaker.by {
-        Some(_) => Beginner::Agent,
-        None => Beginner::Person,
+        Some(_) => Initiator::Agent,
+        None => Initiator::Person,
     };
     stop::begin(context, &target, who)?;
     let accepted = queue(context, &message, &target, &speaker, chain)?;
@@ -115,7 +115,7 @@ pub fn send(context: &mut Context<'_>, message: SendMessage) -> Result<Reply, Fa
                 begin(context, run, step, wait, &[accepted.run.0])?;
             }
             None if speaker.session.is_some() => {
-                context.effect(Effect::Window(Window::Call(accepted.run), until));
+                context.effect(Effect::Window(PendingWait::Call(accepted.run), until));
             }
             None => {}
         }
@@ -161,7 +161,7 @@ fn speaker(
             let session = sessions::by_id(context.tx, run.session)
                 .map_err(db_fault)?
                 .ok_or_else(|| Fault::not_found("session", run.session))?;
-            let kinship = kinship(context.tx, session.id, target)?;
+            let relation = relation(context.tx, session.id, target)?;
             // A called run works in its caller's session, so the run's own agent counts here.
             let who = Who::Session {
                 agent: &run.agent,
@@ -170,10 +170,10 @@ fn speaker(
             let aim = Target {
                 key: &target.key,
                 agent: &target.agent,
-                kinship,
+                relation,
             };
             context.settings.policy.may(Right::Send, who, aim)?;
-            let below = runs::count_below(context.tx, run.root_run).map_err(db_fault)?;
+            let below = runs::count_descendants(context.tx, run.root_run).map_err(db_fault)?;
             check_total(
                 &context.settings.limits,
                 u32::try_from(below).unwrap_or(u32::MAX),
@@ -195,14 +195,14 @@ fn speaker(
 }
 
 /// The relation of `target` to the session `own`.
-pub fn kinship(tx: &mut dyn Tx, own: SessionId, target: &Session) -> Result<Kinship, Fault> {
+pub fn relation(tx: &mut dyn Tx, own: SessionId, target: &Session) -> Result<Relation, Fault> {
     if target.id == own {
-        return Ok(Kinship::Same);
+        return Ok(Relation::Same);
     }
     let mut parent = target.parent;
     for _ in 0..target.depth {
         match parent {
-            Some(id) if id == own => return Ok(Kinship::Below),
+            Some(id) if id == own => return Ok(Relation::Descendant),
             Some(id) => {
                 let above = sessions::by_id(tx, id).map_err(db_fault)?;
                 parent = above.and_then(|above| above.parent);
@@ -210,7 +210,7 @@ pub fn kinship(tx: &mut dyn Tx, own: SessionId, target: &Session) -> Result<Kins
             None => break,
         }
     }
-    Ok(Kinship::Other)
+    Ok(Relation::Other)
 }
 
 /// The sessions whose messages led to this run: its own chain, or that of its nearest ancestor with
@@ -307,14 +307,14 @@ fn named(session: Option<&Session>) -> Option<(SessionId, SessionKey)> {
 }
 
 /// Appends the message to the transcript of a client-owned session.
-fn leave(
+fn append_to_client(
     context: &mut Context<'_>,
     message: SendMessage,
     target: &Session,
     speaker: &Speaker,
 ) -> Result<Reply, Fault> {
     let from = named(speaker.session.as_ref());
-    let said = said(
+    let said = received_message(
         context,
         &message.message,
         from.as_ref().map(|from| &from.1),
@@ -346,7 +346,12 @@ fn leave(
 
 /// The message as a transcript entry of its receiver, marked with the sending session if there is
 /// one.
-pub fn said(context: &Context<'_>, text: &str, from: Option<&SessionKey>, turn: u32) -> NewMessage {
+pub fn received_message(
+    context: &Context<'_>,
+    text: &str,
+    from: Option<&SessionKey>,
+    turn: u32,
+) -> NewMessage {
     let mut message = NewMessage::user(context.message_id(), text);
     if let Some(from) = from {
         message.origin = Origin::Session;

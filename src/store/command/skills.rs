@@ -65,7 +65,7 @@ fn version(context: &mut Context<'_>, found: &NoteSkills) -> Result<i64, Fault> 
 pub fn pin(context: &mut Context<'_>, org: &str, pin: &SkillPin) -> Result<PinnedSkills, Fault> {
     let now = match pin {
         SkillPin::Now(now) => now,
-        SkillPin::AsBefore(pinned, body) => {
+        SkillPin::Reused(pinned, body) => {
             // Renews the last-use time of the body, and of the bodies that it names.
             blobs::insert(context.tx, body, context.now.wall).map_err(db_fault)?;
             return Ok(pinned.clone());

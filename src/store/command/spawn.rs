@@ -5,14 +5,14 @@ use super::new_run::{accept, new_run, refuse_taken_id, repeated};
 use super::waiting::acting;
 use super::{NewRun, Reply, StepRef, breaker, called, clear, create_session, delegated, stop};
 use crate::contract::allow::check_allowed;
-use crate::kernel::delegation::{Face, Stream};
+use crate::kernel::delegation::{DelegationMode, Stream};
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::{AgentId, MessageId, SessionId, SessionKey};
 use crate::kernel::limits::{SpawnCounts, check_depth, check_spawn};
 use crate::kernel::message::NewMessage;
 use crate::kernel::run::{AnnouncePolicy, Requester, Run, RunOrigin, Usage};
 use crate::kernel::session::{Cleanup, Fork, Owner, Session, SessionMode};
-use crate::kernel::stop::{Beginner, may_call_again};
+use crate::kernel::stop::{Initiator, may_call_again};
 use crate::kernel::thinking::Thinking;
 use crate::store::{bundles, db_fault, messages, outbox, runs, sessions};
 
@@ -78,7 +78,7 @@ pub struct SpawnedBy {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Awaits {
     /// The delegation mode.
-    pub face: Face,
+    pub face: DelegationMode,
     /// How a called run's text is streamed to the caller; `None` if it is not called.
     pub stream: Option<Stream>,
     /// The child session to continue, instead of a new one.
@@ -126,7 +126,7 @@ pub fn spawn(context: &mut Context<'_>, mut spawn: Spawn) -> Result<Reply, Fault
         }
         let tx = &mut *context.tx;
         let total = match &caller {
-            Some(caller) => Some(runs::count_below(tx, caller.root_run).map_err(db_fault)?),
+            Some(caller) => Some(runs::count_descendants(tx, caller.root_run).map_err(db_fault)?),
             None => None,
         };
         let children = runs::count_live_children(tx, parent.id).map_err(db_fault)?;
@@ -155,13 +155,17 @@ pub fn spawn(context: &mut Context<'_>, mut spawn: Spawn) -> Result<Reply, Fault
     }
     match (&caller, &parent, awaits.as_ref().map(|awaits| awaits.face)) {
         // These modes name no session, so a cancel applies to calls of the agent.
-        (Some(caller), _, Some(Face::Called | Face::Sealed | Face::Planned)) => {
+        (
+            Some(caller),
+            _,
+            Some(DelegationMode::Called | DelegationMode::Sealed | DelegationMode::Planned),
+        ) => {
             let agent = &spawn.run.agent.id;
             let was_cancelled = runs::was_call_cancelled(context.tx, caller.id, agent);
             may_call_again(was_cancelled.map_err(db_fault)?, agent.as_str())?;
         }
         // A client's request starts work whose end the parent session must see.
-        (None, Some(parent), _) => stop::begin(context, parent, Beginner::Person)?,
+        (None, Some(parent), _) => stop::begin(context, parent, Initiator::Person)?,
         _ => {}
     }
     let agent_name = spawn.run.agent.name().to_owned();
@@ -174,7 +178,7 @@ pub fn spawn(context: &mut Context<'_>, mut spawn: Spawn) -> Result<Reply, Fault
 
     if let (Some(awaits), Some(caller), Some(step), Some(parent)) =
         (&awaits, &caller, &step, &parent)
-        && awaits.face == Face::Called
+        && awaits.face == DelegationMode::Called
     {
         let awaits = (awaits, agent_name);
         return called::spawn(context, spawn, awaits, (caller, step), parent);
@@ -209,7 +213,7 @@ pub fn spawn(context: &mut Context<'_>, mut spawn: Spawn) -> Result<Reply, Fault
     });
     row.run.warnings.extend(warnings);
     if let Some(caller) = &caller {
-        below(&mut row.run, caller);
+        set_parent(&mut row.run, caller);
     }
     if let (Some(awaits), Some(caller), Some(step)) = (&awaits, &caller, &step) {
         let awaits = (awaits, agent_name.clone());
@@ -233,7 +237,7 @@ pub fn spawn(context: &mut Context<'_>, mut spawn: Spawn) -> Result<Reply, Fault
         context.append(&spawn.org, session.id, session.generation, vec![task])?;
     }
     if let (Some(awaits), Some(caller), Some(step)) = (&awaits, &caller, &step) {
-        if awaits.face == Face::Planned {
+        if awaits.face == DelegationMode::Planned {
             let agent = (&accepted.agent, agent_name.as_str());
             delegated::planned(context, (caller, step), run, agent);
         }
@@ -243,7 +247,7 @@ pub fn spawn(context: &mut Context<'_>, mut spawn: Spawn) -> Result<Reply, Fault
 }
 
 /// Makes the run a child of `caller`, in the same tree, trace and user.
-pub fn below(run: &mut Run, caller: &Run) {
+pub fn set_parent(run: &mut Run, caller: &Run) {
     run.parent_run = Some(caller.id);
     run.root_run = caller.root_run;
     run.trace_id.clone_from(&caller.trace_id);

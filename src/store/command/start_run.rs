@@ -2,7 +2,7 @@
 
 use super::context::Context;
 use super::moves::{intend, load, move_run};
-use super::send::said;
+use super::send::received_message;
 use super::{Reply, RunAfter, called, environment};
 use crate::kernel::event::RunEvent;
 use crate::kernel::fault::Fault;
@@ -34,7 +34,7 @@ pub fn start(
                 };
                 let from = send.as_ref().and_then(|send| send.from.as_ref());
                 let turn = send.as_ref().map_or(0, |send| send.turn);
-                said(context, &text, from.map(|(_, key)| key), turn)
+                received_message(context, &text, from.map(|(_, key)| key), turn)
             }
         };
         input.run = Some(id);

@@ -5,7 +5,7 @@
 use serde_json::json;
 
 use super::context::Context;
-use super::deliver::{Budget, tell};
+use super::deliver::{Budget, deliver_one};
 use super::moves::load;
 use super::{Reply, cleanup};
 use crate::kernel::fault::{Fault, Kind};
@@ -109,18 +109,18 @@ pub fn enter(context: &mut Context<'_>, run: &Run) -> Result<Vec<Message>, Fault
     let mut announces = announces.into_iter().peekable();
     for steer in texts {
         while let Some(entry) = announces.next_if(|entry| entry.seq < steer.seq) {
-            entered.extend(tell(context, &session, &entry, &mut budget)?);
+            entered.extend(deliver_one(context, &session, &entry, &mut budget)?);
         }
         let mut message = NewMessage::user(steer.message, &steer.text);
         message.run = Some(run.id);
         message.metadata = Some(json!({ "steer": true }));
         let said = context.append_of(run, vec![message])?;
         let place = said.first().map_or(0, |message| message.seq);
-        steers::mark_said(context.tx, run.id, steer.seq, place).map_err(db_fault)?;
+        steers::mark_delivered(context.tx, run.id, steer.seq, place).map_err(db_fault)?;
         entered.extend(said);
     }
     for entry in announces {
-        entered.extend(tell(context, &session, &entry, &mut budget)?);
+        entered.extend(deliver_one(context, &session, &entry, &mut budget)?);
     }
     for run in told {
         cleanup::after(context, run)?;

@@ -2,12 +2,12 @@
 //! that cancel, announce and create runs.
 
 use super::context::Context;
-use super::subtree::Below;
+use super::subtree::Subtree;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::SessionId;
 use crate::kernel::run::AnnouncePolicy;
 use crate::kernel::session::Session;
-use crate::kernel::stop::{self, Beginner};
+use crate::kernel::stop::{self, Initiator};
 use crate::store::{db_fault, messages, outbox, runs, sessions, stops};
 
 /// Once this returns `true`, the cancel is in force in the session: announces that no turn has
@@ -32,7 +32,7 @@ pub fn stop(context: &mut Context<'_>, session: SessionId, by_person: bool) -> R
 pub fn quiet(
     context: &mut Context<'_>,
     session: SessionId,
-    below: &mut Below,
+    below: &mut Subtree,
 ) -> Result<(), Fault> {
     let seen = messages::seen_at_end(context.tx, session).map_err(db_fault)?;
     for (seq, ended) in outbox::unseen(context.tx, session, seen).map_err(db_fault)? {
@@ -45,7 +45,7 @@ pub fn quiet(
 
 /// Once this returns, no cancel is in force in the session and work may begin; refused if this
 /// beginner may not lift it.
-pub fn begin(context: &mut Context<'_>, session: &Session, who: Beginner) -> Result<(), Fault> {
+pub fn begin(context: &mut Context<'_>, session: &Session, who: Initiator) -> Result<(), Fault> {
     let stop = stops::of(context.tx, session.id).map_err(db_fault)?;
     stop::may_begin(stop, who, session.key.as_str())?;
     match stop {

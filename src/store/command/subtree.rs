@@ -13,7 +13,7 @@ use crate::store::{db_fault, runs, sessions};
 
 /// The open runs of `session` and its descendants, each after the run that requested it.
 pub fn open_from_session(context: &mut Context<'_>, session: &Session) -> Result<Vec<Run>, Fault> {
-    let mut below = Below::of_session(session);
+    let mut below = Subtree::of_session(session);
     below.open(context.tx, session.root).map_err(db_fault)
 }
 
@@ -32,30 +32,30 @@ pub fn is_within(tx: &mut dyn Tx, session: SessionId, top: SessionId) -> Result<
 /// A subtree, with a cache of memberships. Every ancestor is older than its descendants, so each
 /// look-up terminates.
 #[derive(Default)]
-pub struct Below {
+pub struct Subtree {
     run: Option<RunId>,
     session: Option<SessionId>,
     runs: HashMap<RunId, bool>,
     sessions: HashMap<SessionId, bool>,
 }
 
-impl Below {
+impl Subtree {
     /// The subtree of this run, including the run.
     pub fn of_run(run: &Run) -> Self {
-        Below {
+        Subtree {
             run: Some(run.id),
             // Only a spawned run owns its session. The session of a turn, or of a called run,
             // continues without the run.
             session: (run.origin == RunOrigin::Spawn && !run.is_called()).then_some(run.session),
-            ..Below::default()
+            ..Subtree::default()
         }
     }
 
     /// The runs of this session and its descendants.
     pub fn of_session(session: &Session) -> Self {
-        Below {
+        Subtree {
             session: Some(session.id),
-            ..Below::default()
+            ..Subtree::default()
         }
     }
 
@@ -75,15 +75,20 @@ impl Below {
     pub fn open(&mut self, tx: &mut dyn Tx, root: SessionId) -> Result<Vec<Run>, DbError> {
         let mut found = Vec::new();
         // Oldest first, because the requester of a run is older than the run.
-        for run in runs::live_under(tx, root)? {
-            if self.holds_run(tx, run.id, runs::Line::of(&run))? {
+        for run in runs::live_in_tree(tx, root)? {
+            if self.holds_run(tx, run.id, runs::Links::of(&run))? {
                 found.push(run);
             }
         }
         Ok(found)
     }
 
-    fn holds_run(&mut self, tx: &mut dyn Tx, id: RunId, line: runs::Line) -> Result<bool, DbError> {
+    fn holds_run(
+        &mut self,
+        tx: &mut dyn Tx,
+        id: RunId,
+        line: runs::Links,
+    ) -> Result<bool, DbError> {
         if self.run == Some(id) {
             return Ok(true);
         }
@@ -116,7 +121,7 @@ impl Below {
         if let Some(parent) = sessions::parent_of(tx, id)? {
             holds = self.holds_session(tx, parent)?;
             // It may have been created by an ended run, in a session that continues.
-            if !holds && let Some(maker) = runs::maker_of(tx, id)? {
+            if !holds && let Some(maker) = runs::requesting_run_of(tx, id)? {
                 holds = self.holds(tx, maker)?;
             }
         }

@@ -157,7 +157,7 @@ fn may_rest(
     {
         return Ok(false);
     }
-    let untold = outbox::untold_of(tx, session.id).map_err(db_fault)?;
+    let untold = outbox::outstanding_of(tx, session.id).map_err(db_fault)?;
     Ok(untold.iter().all(|entry| entry.state == "delivered"))
 }
 

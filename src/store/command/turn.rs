@@ -10,7 +10,7 @@ use crate::kernel::limits::check_queued_turns;
 use crate::kernel::run::RunOrigin;
 use crate::kernel::session::Owner;
 use crate::kernel::step::{Intent, Why};
-use crate::kernel::stop::Beginner;
+use crate::kernel::stop::Initiator;
 use crate::kernel::text::storable;
 use crate::store::{db_fault, runs, sessions, steps};
 
@@ -86,7 +86,7 @@ pub fn run_turn(context: &mut Context<'_>, turn: RunTurn) -> Result<Reply, Fault
     let waiting = runs::count_waiting_turns(context.tx, session.id).map_err(db_fault)?;
     check_queued_turns(&context.settings.limits, waiting)?;
     if let Asks::Message(_) = &turn.asks {
-        stop::begin(context, &session, Beginner::Person)?;
+        stop::begin(context, &session, Initiator::Person)?;
     }
 
     let mut row = new_run(context, &turn.org, turn.run, &session, RunOrigin::Turn);

@@ -73,7 +73,7 @@ fn alert(
     limit: u64,
 ) -> Result<(), Fault> {
     let hour = usage::hour(context.now.wall);
-    if !usage::alerted(context.tx, org, what, hour).map_err(db_fault)? {
+    if !usage::record_alert(context.tx, org, what, hour).map_err(db_fault)? {
         return Ok(());
     }
     let data = json!({

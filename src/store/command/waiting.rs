@@ -4,7 +4,7 @@
 use serde_json::json;
 use uuid::Uuid;
 
-use super::context::{Context, Effect, Window};
+use super::context::{Context, Effect, PendingWait};
 use super::moves::{emit_step, load, move_run};
 use super::record_outcome::{SUMMARY, open_step, tool_result};
 use super::{Reply, approve, ask, delegated, exchange};
@@ -19,7 +19,7 @@ use crate::kernel::run::{Run, RunState, Usage};
 use crate::kernel::step::{Step, StepState, Wait, WaitKind};
 use crate::kernel::text::{preview, storable};
 use crate::kernel::time::Timestamp;
-use crate::kernel::waiting::{self, Stand};
+use crate::kernel::waiting::{self, StepProgress};
 use crate::store::{db_fault, outbox, runs, sends, sessions, steps, waits};
 
 /// The step through which a run acts. It must be open and in this attempt.
@@ -84,7 +84,7 @@ pub fn begin(
         waits::insert(context.tx, *id, run.id, step.seq).map_err(db_fault)?;
     }
     if let Some(until) = wait.until {
-        context.effect(Effect::Window(Window::Step(run.id, step.seq), until));
+        context.effect(Effect::Window(PendingWait::Step(run.id, step.seq), until));
     }
     regroup(context, run).map(|_| ())
 }
@@ -95,13 +95,13 @@ pub fn regroup(context: &mut Context<'_>, run: &Run) -> Result<Run, Fault> {
         return Ok(run.clone());
     }
     let open = steps::open(context.tx, run.id).map_err(db_fault)?;
-    let event = match (run.state, waiting::stand(&open)) {
+    let event = match (run.state, waiting::step_progress(&open)) {
         // No executor has seen the outside outcome, so the run is started again from its rows.
-        (RunState::Running, Stand::Over) => RunEvent::Parked,
-        (RunState::Running, Stand::Waits(reason)) => RunEvent::Paused(reason),
+        (RunState::Running, StepProgress::NoneOpen) => RunEvent::Parked,
+        (RunState::Running, StepProgress::Blocked(reason)) => RunEvent::Paused(reason),
         // One step of the paused run may be carried out now.
-        (RunState::Paused(_), Stand::Over | Stand::Works) => RunEvent::Resumed,
-        (RunState::Paused(before), Stand::Waits(reason)) if before != reason => {
+        (RunState::Paused(_), StepProgress::NoneOpen | StepProgress::Runnable) => RunEvent::Resumed,
+        (RunState::Paused(before), StepProgress::Blocked(reason)) if before != reason => {
             RunEvent::Paused(reason)
         }
         _ => return Ok(run.clone()),
@@ -116,7 +116,7 @@ pub fn release(context: &mut Context<'_>, id: RunId, seq: u32) -> Result<(), Fau
     }
     waits::remove(context.tx, id, seq).map_err(db_fault)?;
     steps::clear_wait(context.tx, id, seq).map_err(db_fault)?;
-    context.effect(Effect::WindowClosed(Window::Step(id, seq)));
+    context.effect(Effect::WindowClosed(PendingWait::Step(id, seq)));
     let run = load(context, id)?;
     let run = regroup(context, &run)?;
     if run.state == RunState::Running {
@@ -138,7 +138,7 @@ pub fn finish(
     };
     let run = load(context, id)?;
     waits::remove(context.tx, id, seq).map_err(db_fault)?;
-    context.effect(Effect::WindowClosed(Window::Step(id, seq)));
+    context.effect(Effect::WindowClosed(PendingWait::Step(id, seq)));
     step.ended_at = Some(context.now.wall);
     step.state = if failed {
         StepState::Failed
@@ -248,7 +248,7 @@ fn look(context: &mut Context<'_>, id: RunId, seq: u32, over: bool) -> Result<bo
         // For a run whose row was lost, the step waits no longer than the deadline.
         ends.extend(runs::get(context.tx, RunId(run)).map_err(db_fault)?);
     }
-    let there = waiting::is_there(wait.kind, &ends);
+    let there = waiting::has_arrived(wait.kind, &ends);
     if !there && !over {
         return Ok(false);
     }
@@ -277,7 +277,7 @@ fn told_by_tool(
     let target = load(context, waiter)?.session;
     let now = context.now.wall;
     for run in ends.iter().filter(|run| run.state.is_terminal()) {
-        let told = outbox::mark_told_by_tool(context.tx, run.id, message, now);
+        let told = outbox::mark_delivered_by_tool(context.tx, run.id, message, now);
         if !told.map_err(db_fault)? {
             continue;
         }
@@ -334,12 +334,12 @@ fn is_asked_for_by(run: &Run, session: SessionId) -> bool {
 
 /// Ends a wait whose deadline has passed: the step gets the present state as its outcome, and a
 /// late reply is announced later. A wait that is over is unchanged.
-pub fn window_over(context: &mut Context<'_>, window: Window) -> Result<Reply, Fault> {
+pub fn window_over(context: &mut Context<'_>, window: PendingWait) -> Result<Reply, Fault> {
     match window {
-        Window::Step(run, seq) => {
+        PendingWait::Step(run, seq) => {
             look(context, run, seq, true)?;
         }
-        Window::Call(run) => sends::close_window(context.tx, run).map_err(db_fault)?,
+        PendingWait::Call(run) => sends::clear_wait_deadline(context.tx, run).map_err(db_fault)?,
     }
     Ok(Reply::Done)
 }
@@ -356,7 +356,7 @@ pub fn give_up(context: &mut Context<'_>, run: &Run, step: &Step) -> Result<(), 
         _ => delegated::give_up(context, run, step)?,
     }
     waits::remove(context.tx, run.id, step.seq).map_err(db_fault)?;
-    context.effect(Effect::WindowClosed(Window::Step(run.id, step.seq)));
+    context.effect(Effect::WindowClosed(PendingWait::Step(run.id, step.seq)));
     Ok(())
 }
 

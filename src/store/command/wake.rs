@@ -26,7 +26,7 @@ pub fn supersede(context: &mut Context<'_>, run: &Run, step: &Step) -> Result<()
     let Some(wake) = waiting.filter(|wake| wake.cancel.is_none()) else {
         return Ok(());
     };
-    if messages::announces_above(context.tx, run.session, seen).map_err(db_fault)? > 0 {
+    if messages::count_announces_after(context.tx, run.session, seen).map_err(db_fault)? > 0 {
         return Ok(());
     }
     let request = CancelRequest {

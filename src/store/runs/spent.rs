@@ -10,7 +10,7 @@ use crate::store::tx::{DbError, Tx, first};
 
 /// The budget of a run, what it has used, and the run that pays for it too.
 struct Account {
-    above: Option<RunId>,
+    payer: Option<RunId>,
     budget: Budget,
     spent: Spent,
 }
@@ -24,7 +24,7 @@ fn account(tx: &mut dyn Tx, run: RunId) -> Result<Option<Account>, DbError> {
         &[(&run.0).into()],
         |row| {
             Ok(Account {
-                above: opt_uuid(row, 0)?.map(RunId).filter(|above| *above != run),
+                payer: opt_uuid(row, 0)?.map(RunId).filter(|above| *above != run),
                 budget: json(row, 1)?,
                 spent: Spent {
                     tokens: amount(row, 2)?,
@@ -52,7 +52,7 @@ pub fn spend(tx: &mut dyn Tx, run: &Run, used: Spent) -> Result<(), DbError> {
                 to_int(used.cost_micros).into(),
             ],
         )?;
-        next = account.above;
+        next = account.payer;
     }
     Ok(())
 }
@@ -67,13 +67,13 @@ pub fn used_up(tx: &mut dyn Tx, run: &Run) -> Result<Option<UsedUp>, DbError> {
         if let Some(why) = account.budget.exceeded(account.spent) {
             return Ok(Some(UsedUp { of, why }));
         }
-        next = account.above;
+        next = account.payer;
     }
     Ok(None)
 }
 
 /// The remaining budget for a child of `parent`; `None` if `parent` has no budget.
-pub fn left(tx: &mut dyn Tx, parent: RunId) -> Result<Option<Budget>, DbError> {
+pub fn remaining(tx: &mut dyn Tx, parent: RunId) -> Result<Option<Budget>, DbError> {
     let parent = get(tx, parent)?;
-    Ok(parent.and_then(|run| Some(run.budget?.left(run.spent))))
+    Ok(parent.and_then(|run| Some(run.budget?.remaining(run.spent))))
 }

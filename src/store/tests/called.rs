@@ -1,7 +1,7 @@
 //! Tests of runs of called agents in their caller's session.
 
 use super::{Bench, accepted, id};
-use crate::kernel::delegation::{Delegated, Face};
+use crate::kernel::delegation::{Delegated, DelegationMode};
 use crate::kernel::ids::{MessageId, RunId};
 use crate::kernel::message::{MessageKind, NewMessage};
 use crate::kernel::run::Run;
@@ -14,7 +14,7 @@ pub fn what_others_did_takes_no_place_in_what_a_called_run_sees(mut bench: Bench
     let own = Run {
         id: RunId(id()),
         delegated: Some(Delegated {
-            face: Face::Called,
+            mode: DelegationMode::Called,
             step: 1,
             call: "c1".to_owned(),
             agent_name: "Other".to_owned(),

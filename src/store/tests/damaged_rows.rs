@@ -11,7 +11,7 @@ use crate::kernel::usage::UsageBy;
 use crate::store::command::{Key, PutAgent, Recorded, Remember, StepRef, Then};
 use crate::store::pins::Pins;
 use crate::store::quarantine::{self, Fate};
-use crate::store::tables::{self, Beyond, TABLES, Table};
+use crate::store::tables::{self, OnUndecodable, TABLES, Table};
 use crate::store::transcripts::Transcripts;
 use crate::store::tx::{BadRow, DbErrorKind, Param, Raw, Tx, all, number};
 use crate::store::{
@@ -309,7 +309,7 @@ fn set_all_aside(store: &mut Store, table: &'static Table, column: &str) -> usiz
             "{what}: bytes were lost"
         );
         assert!(
-            table.beyond == Beyond::Kept || table.check(db, &place).unwrap().is_ok(),
+            table.on_undecodable == OnUndecodable::Kept || table.check(db, &place).unwrap().is_ok(),
             "{what}: still unreadable"
         );
         // A repeat changes nothing.
@@ -332,7 +332,7 @@ fn set_all_aside(store: &mut Store, table: &'static Table, column: &str) -> usiz
         assert_eq!(number(db, sql, &[]).unwrap(), 0, "{what}");
     }
     if count > 0 {
-        nobody_waits_for_ever(store, table, &what);
+        no_run_waits_for_ever(store, table, &what);
     }
     count
 }
@@ -344,7 +344,7 @@ fn everything(bench: &mut Bench) -> Vec<i64> {
 }
 
 /// Every run that needed the row has ended, and every waiter for such a run continues.
-fn nobody_waits_for_ever(store: &mut Store, table: &Table, what: &str) {
+fn no_run_waits_for_ever(store: &mut Store, table: &Table, what: &str) {
     let db = store.bench.db.as_mut();
     let open = crate::store::runs::live(db).unwrap();
     // An id is unique, so the same garbage in every row damages only one of them.
@@ -411,7 +411,7 @@ fn an_open_run_of_which_anything_needed_is_lost_ends_and_says_what() {
         assert!(unsettled.broken.contains(&id), "{sql}");
         let settle = Command::SettleSalvaged {
             broken: unsettled.broken,
-            untold: unsettled.untold,
+            untold: unsettled.unannounced,
         };
         store.bench.run(settle).unwrap();
         let run = store.bench.row(id);
@@ -472,7 +472,7 @@ fn g1_9_a_damaged_open_run_is_told_to_its_requester() {
     );
     let entries = quarantine::list(store.bench.db.as_mut(), 0, 10).unwrap();
     assert_eq!(entries.len(), 1);
-    assert_eq!(entries[0].fate, Fate::Mended.as_str());
+    assert_eq!(entries[0].fate, Fate::Repaired.as_str());
     assert!(entries[0].reason.starts_with("warnings"), "{entries:?}");
     // The terminal row is immutable again.
     let change = store.bench.db.execute(

@@ -285,8 +285,8 @@ pub fn a_result_that_a_tool_brought_is_not_announced(mut bench: Bench) {
     let child = done(&mut bench, &talk.session);
     let now = Timestamp(1);
     let db = bench.db.as_mut();
-    assert!(outbox::mark_told_by_tool(db, child, 1, now).unwrap());
-    assert!(!outbox::mark_told_by_tool(db, child, 2, now).unwrap());
+    assert!(outbox::mark_delivered_by_tool(db, child, 1, now).unwrap());
+    assert!(!outbox::mark_delivered_by_tool(db, child, 2, now).unwrap());
     let entry = outbox::of_run(db, child).unwrap().unwrap();
     assert_eq!(
         (entry.via.as_deref(), entry.message_seq),

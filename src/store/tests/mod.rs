@@ -42,7 +42,7 @@ use crate::kernel::fault::Fault;
 use crate::kernel::ids::{AgentId, MessageId, RunId, SessionId, SessionKey, StepId};
 use crate::kernel::limits::SpawnLimits;
 use crate::kernel::message::{Block, Message};
-use crate::kernel::overlay::{OfAgent, Overlay};
+use crate::kernel::overlay::{AgentEnv, Overlay};
 use crate::kernel::policy::Policy;
 use crate::kernel::recover::RecoveryPolicy;
 use crate::kernel::run::{AnnouncePolicy, OnUncertain, Run, Usage};
@@ -80,7 +80,7 @@ impl Bench {
                     max_run_children: 2,
                     max_total: 4,
                     max_unacked: 10,
-                    max_untold: 10,
+                    max_undelivered: 10,
                     max_queued_turns: 3,
                 },
                 recovery: RecoveryPolicy::default(),
@@ -207,7 +207,7 @@ pub(super) fn agent(name: &str) -> Resolved {
         tools: pinned("[]"),
         skill_names: None,
         skills: None,
-        env: OfAgent::default(),
+        env: AgentEnv::default(),
         overlay: Overlay::default(),
         warnings: Vec::new(),
     }

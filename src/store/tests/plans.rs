@@ -33,8 +33,8 @@ impl Tx for Plans<'_> {
         self.tx.query(sql, params, each)
     }
 
-    fn leave_out(&mut self, row: BadRow) -> Result<(), DbError> {
-        self.tx.leave_out(row)
+    fn report_undecodable(&mut self, row: BadRow) -> Result<(), DbError> {
+        self.tx.report_undecodable(row)
     }
 }
 

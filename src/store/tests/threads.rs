@@ -35,7 +35,7 @@ fn options(folder: &std::path::Path) -> OpenOptions {
                 max_run_children: 5,
                 max_total: 100,
                 max_unacked: 10,
-                max_untold: 10,
+                max_undelivered: 10,
                 max_queued_turns: 3,
             },
             recovery: RecoveryPolicy::default(),

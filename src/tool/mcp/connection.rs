@@ -20,13 +20,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::handshake::Handshake;
 use super::listing::{List, list};
-use super::result::told;
+use super::result::to_output;
 use super::wire::Wire;
 use crate::kernel::text::preview;
 use crate::tool::ToolOutput;
 
 /// The maximum number of characters of a server's own text in an error.
-const SAID: usize = 1000;
+const ERROR_LIMIT: usize = 1000;
 
 /// Handles notifications of the server. Requests of the server are declined: it cannot ask a model
 /// or the user.
@@ -121,7 +121,7 @@ impl Connection {
             return Ok(List::default());
         }
         let listed = list(self.client.peer()).await;
-        listed.map_err(|fault| format!("listing its tools failed: {}", said(&fault)))
+        listed.map_err(|fault| format!("listing its tools failed: {}", error_text(&fault)))
     }
 
     /// Subscribes to changes of the tools.
@@ -144,7 +144,7 @@ impl Connection {
             }
         }
         Changes {
-            told: self.listener.changed.subscribe(),
+            list_changed: self.listener.changed.subscribe(),
             has_lost: false,
             subscription,
         }
@@ -165,7 +165,7 @@ impl Connection {
             tokio::select! {
                 answer = &mut answer => {
                     return match answer {
-                        Ok(result) => Ok(told(result)),
+                        Ok(result) => Ok(to_output(result)),
                         Err(fault) => Err(self.failed(&fault).await),
                     };
                 }
@@ -188,7 +188,7 @@ impl Connection {
             ServiceError::TransportClosed | ServiceError::TransportSend(_)
         );
         if !is_lost {
-            return said(fault);
+            return error_text(fault);
         }
         self.end.broken.cancel();
         self.end.ended.cancelled().await;
@@ -218,7 +218,7 @@ impl Connection {
 
 /// The notifications about changed tools.
 pub(super) struct Changes {
-    told: watch::Receiver<()>,
+    list_changed: watch::Receiver<()>,
     subscription: Option<Subscription>,
     has_lost: bool,
 }
@@ -229,13 +229,13 @@ impl Changes {
     pub(super) async fn next(&mut self) {
         loop {
             let Some(subscription) = &mut self.subscription else {
-                if self.told.changed().await.is_err() {
+                if self.list_changed.changed().await.is_err() {
                     std::future::pending::<()>().await;
                 }
                 return;
             };
             tokio::select! {
-                changed = self.told.changed() => {
+                changed = self.list_changed.changed() => {
                     if changed.is_ok() {
                         return;
                     }
@@ -272,12 +272,12 @@ fn greeting(fault: &ClientInitializeError) -> String {
 }
 
 /// The refusal in the server's own words, without the library's wrapping text.
-fn said(fault: &ServiceError) -> String {
+fn error_text(fault: &ServiceError) -> String {
     match fault {
         ServiceError::McpError(error) => {
             format!(
                 "the server refused the request: {} ({})",
-                preview(&error.message, SAID),
+                preview(&error.message, ERROR_LIMIT),
                 error.code.0
             )
         }
@@ -304,5 +304,5 @@ fn causes(fault: &(dyn std::error::Error + 'static)) -> String {
             told.push(said);
         }
     }
-    preview(&told.join(": "), SAID)
+    preview(&told.join(": "), ERROR_LIMIT)
 }

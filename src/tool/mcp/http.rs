@@ -20,7 +20,7 @@ pub(super) type Http = StreamableHttpClientTransport<Client>;
 
 /// Creates the transport to the server of `table` at `url`. The error names a variable that is not
 /// set, but never a value.
-pub(super) fn way(url: &str, table: &ServerTable) -> Result<Http, String> {
+pub(super) fn transport(url: &str, table: &ServerTable) -> Result<Http, String> {
     let client = outbound::client(url)
         .connect_timeout(CONNECT)
         // A redirect could send the secrets to another host.

@@ -7,20 +7,20 @@
 //! in the run's environment.
 
 mod connection;
-mod ending;
+mod exit;
 mod flood;
 mod handshake;
 mod http;
-mod life;
+mod lifecycle;
 mod listing;
 mod names;
-mod noise;
-mod own;
+mod per_run;
 mod pipes;
 mod result;
 mod schema;
 mod server;
 mod servers;
+mod stray_lines;
 mod wire;
 
 pub use servers::{Options, Servers};

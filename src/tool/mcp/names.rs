@@ -17,7 +17,7 @@ const MARK: usize = 8;
 const DESCRIPTION_LIMIT: usize = 8 * 1024;
 /// The maximum number of tools of one server: more would leave too little room in the model's
 /// context.
-const MOST_TOOLS: usize = 256;
+const MAX_TOOLS: usize = 256;
 /// The maximum size of all descriptions and schemas of one server, in bytes.
 const MOST_BYTES: usize = 512 * 1024;
 /// The maximum number of skipped tools that are named.
@@ -56,8 +56,8 @@ pub(super) fn offer(server: &str, local: bool, list: List) -> Offer {
         let reason = match same.as_slice() {
             [tool] => {
                 bytes += tool.description.len() + tool.parameters.to_string().len();
-                if offered.len() == MOST_TOOLS {
-                    format!("the limit of {MOST_TOOLS} tools per server is reached")
+                if offered.len() == MAX_TOOLS {
+                    format!("the limit of {MAX_TOOLS} tools per server is reached")
                 } else if bytes > MOST_BYTES {
                     format!(
                         "the descriptions and schemas of a server's tools together exceed \
@@ -237,10 +237,10 @@ mod tests {
 
     #[test]
     fn a_server_does_not_flood_the_context() {
-        let many = (0..MOST_TOOLS + 3).map(|one| tool(&format!("t{one}")));
+        let many = (0..MAX_TOOLS + 3).map(|one| tool(&format!("t{one}")));
         let offer_of = |tools: Vec<Listed>| offer("a", true, list(tools));
         let found = offer_of(many.collect());
-        assert_eq!((found.tools.len(), found.skipped.len()), (MOST_TOOLS, 3));
+        assert_eq!((found.tools.len(), found.skipped.len()), (MAX_TOOLS, 3));
 
         let long = |one: usize| Listed {
             description: "x".repeat(1 << 20),

@@ -5,7 +5,7 @@ use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 use crate::tool::ToolOutput;
 
 /// Converts the answer of a tool. A failure reported by the tool is an answer, too.
-pub(super) fn told(result: CallToolResult) -> ToolOutput {
+pub(super) fn to_output(result: CallToolResult) -> ToolOutput {
     let mut parts: Vec<String> = result.content.iter().map(part).collect();
     let has_text = result
         .content
@@ -75,7 +75,7 @@ mod tests {
     use serde_json::{Value, json};
 
     fn text(result: Value) -> (String, bool) {
-        let output = told(serde_json::from_value(result).unwrap());
+        let output = to_output(serde_json::from_value(result).unwrap());
         (output.text, output.is_error)
     }
 

@@ -16,11 +16,11 @@ use super::connection::Connection;
 use super::handshake::{Handshake, Remembered};
 use super::http;
 use super::names::Offer;
-use super::noise::Noise;
-use super::own::Own;
+use super::per_run::RunScope;
 use super::pipes::Pipes;
 use super::servers::Shared;
-use super::wire::{Way, Wire};
+use super::stray_lines::StrayLines;
+use super::wire::{Channel, Wire};
 use crate::config::ServerTable;
 use crate::contract::servers::{KnownServer, ServedTool, ServerState, ServerView};
 use crate::kernel::env::Environment;
@@ -45,15 +45,15 @@ pub(super) struct Server {
     /// connection of that name.
     pub(super) is_leased: bool,
     /// The run and environment that it was started for, with `scope = "run"`.
-    pub(super) own: Option<Own>,
+    pub(super) own: Option<RunScope>,
     /// Cancelled once the server is no longer needed.
     pub(super) stop: CancellationToken,
-    life: Mutex<Option<Life>>,
+    life: Mutex<Option<LifecycleTask>>,
     /// The handshake that worked last.
     pub(super) remembered: Remembered,
     /// The number of consecutive failures.
     pub(super) failures: AtomicU32,
-    pub(super) noise: Noise,
+    pub(super) noise: StrayLines,
     /// Masks the secrets of its table in its output; renewed at each start.
     redactor: Mutex<Redactor>,
 }
@@ -66,7 +66,7 @@ struct Kept<Tools = Vec<ServedTool>> {
 }
 
 /// The task from start to end; returns what went wrong when it was ended.
-type Life = JoinHandle<Option<String>>;
+type LifecycleTask = JoinHandle<Option<String>>;
 
 /// The state of the connection.
 pub(super) enum Link {
@@ -86,7 +86,7 @@ impl Server {
 
     /// Creates another connection to the same server for one run; in the run's environment, if
     /// `own` is given.
-    pub(super) fn leased(&self, own: Option<Own>) -> Arc<Server> {
+    pub(super) fn leased(&self, own: Option<RunScope>) -> Arc<Server> {
         let remembered = self.remembered.clone();
         Self::make(&self.name, &self.table, &self.shared, remembered, own, true)
     }
@@ -96,7 +96,7 @@ impl Server {
         table: &ServerTable,
         shared: &Arc<Shared>,
         remembered: Remembered,
-        own: Option<Own>,
+        own: Option<RunScope>,
         is_leased: bool,
     ) -> Arc<Server> {
         Arc::new(Server {
@@ -110,7 +110,7 @@ impl Server {
             link: watch::channel(Link::Down(None)).0,
             stop: CancellationToken::new(),
             life: Mutex::default(),
-            noise: Noise::default(),
+            noise: StrayLines::default(),
             redactor: Mutex::default(),
         })
     }
@@ -141,8 +141,8 @@ impl Server {
             skipped: Arc::new([]),
             last_error: None,
             starts: 0,
-            noise: 0,
-            noise_lines: Vec::new(),
+            stray_line_count: 0,
+            stray_lines: Vec::new(),
             since: self.shared.options.clock.now(),
         }
     }
@@ -178,7 +178,7 @@ impl Server {
         if begins {
             // Set before the view can be read: it must not show the server as stopped any more.
             self.show(|view| view.state = ServerState::Starting);
-            *life = Some(tokio::spawn(Arc::clone(self).live()));
+            *life = Some(tokio::spawn(Arc::clone(self).supervise()));
         }
     }
 
@@ -292,12 +292,16 @@ impl Server {
     ) -> Result<Wire, String> {
         let table = &self.table;
         let clock = &self.shared.options.clock;
-        let patience = PROBE.min(table.start_timeout / 3);
+        let probe_timeout = PROBE.min(table.start_timeout / 3);
         let command = match (&table.command, &table.url) {
             (Some(command), None) => command,
             (None, Some(url)) => {
-                let http = http::way(url, table)?;
-                return Ok(Wire::over(Way::Http(Box::new(http)), patience, clock));
+                let http = http::transport(url, table)?;
+                return Ok(Wire::over(
+                    Channel::Http(Box::new(http)),
+                    probe_timeout,
+                    clock,
+                ));
             }
             (None, None) => return Err("neither command nor url is set for it".to_owned()),
             (Some(_), Some(_)) => return Err("both command and url are set for it".to_owned()),
@@ -313,7 +317,7 @@ impl Server {
                 argv,
                 environment,
                 folder,
-                input: Input::Talk,
+                input: Input::Pipe,
                 time: None,
                 keep: STDERR_KEPT,
             },
@@ -331,11 +335,11 @@ impl Server {
         let noisy = Arc::downgrade(self);
         let noise = move |line: String| {
             if let Some(server) = noisy.upgrade() {
-                server.heard(line);
+                server.record_stray_line(line);
             }
         };
         let pipes = Pipes::new(input, output, noise, closed, clock);
-        Ok(Wire::over(Way::Pipes(pipes), patience, clock))
+        Ok(Wire::over(Channel::Pipes(pipes), probe_timeout, clock))
     }
 
     pub(super) fn view(&self) -> Option<ServerView> {
@@ -349,7 +353,7 @@ impl Server {
         }
     }
 
-    fn lock_life(&self) -> MutexGuard<'_, Option<Life>> {
+    fn lock_life(&self) -> MutexGuard<'_, Option<LifecycleTask>> {
         self.life.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

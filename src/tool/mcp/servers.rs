@@ -220,7 +220,7 @@ impl Servers {
         let declared = self.lock().get(server).cloned();
         let found = match declared {
             Some(declared) if declared.is_per_run() => {
-                Some(self.own(run, environment, &declared).await)
+                Some(self.run_server(run, environment, &declared).await)
             }
             declared => leased.or(declared),
         };

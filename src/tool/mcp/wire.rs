@@ -36,21 +36,21 @@ fn with_cause(fault: impl std::error::Error + Send + Sync + 'static) -> io::Erro
 }
 
 /// The underlying transport.
-pub(super) enum Way {
+pub(super) enum Channel {
     Pipes(Pipes),
     Http(Box<Http>),
 }
 
 /// The transport with probe and rate limit.
 pub(super) struct Wire {
-    way: Way,
+    way: Channel,
     probe: Probe,
     flood: Flood,
 }
 
 impl Wire {
     /// Wraps this transport; the probe is abandoned after `patience`.
-    pub(super) fn over(way: Way, patience: Duration, clock: &Clock) -> Wire {
+    pub(super) fn over(way: Channel, patience: Duration, clock: &Clock) -> Wire {
         Wire {
             way,
             probe: Probe::new(patience),
@@ -74,8 +74,8 @@ impl Transport<RoleClient> for Wire {
     ) -> impl Future<Output = io::Result<()>> + Send + 'static {
         self.probe.sent(&message);
         let sent: BoxFuture<'static, io::Result<()>> = match &mut self.way {
-            Way::Pipes(pipes) => Box::pin(pipes.send(&message)),
-            Way::Http(http) => {
+            Channel::Pipes(pipes) => Box::pin(pipes.send(&message)),
+            Channel::Http(http) => {
                 let sent = http.send(message);
                 Box::pin(async move { sent.await.map_err(with_cause) })
             }
@@ -89,11 +89,11 @@ impl Transport<RoleClient> for Wire {
             flood.wait().await;
             let next = async {
                 match &mut *way {
-                    Way::Pipes(pipes) => pipes.receive().await,
-                    Way::Http(http) => http.receive().await,
+                    Channel::Pipes(pipes) => pipes.receive().await,
+                    Channel::Http(http) => http.receive().await,
                 }
             };
-            let message = match &mut probe.patience {
+            let message = match &mut probe.timeout {
                 Some(patience) => tokio::select! {
                     message = next => message,
                     () = patience => {
@@ -116,11 +116,11 @@ impl Transport<RoleClient> for Wire {
 
     async fn close(&mut self) -> io::Result<()> {
         match &mut self.way {
-            Way::Pipes(pipes) => {
+            Channel::Pipes(pipes) => {
                 pipes.close().await;
                 Ok(())
             }
-            Way::Http(http) => http.close().await.map_err(io::Error::other),
+            Channel::Http(http) => http.close().await.map_err(io::Error::other),
         }
     }
 }
@@ -139,7 +139,7 @@ struct Probe {
     /// The request that waits for an answer.
     waiting: Option<RequestId>,
     /// The timeout of that request.
-    patience: Option<Pin<Box<Sleep>>>,
+    timeout: Option<Pin<Box<Sleep>>>,
     /// The abandoned request: a late answer would be mistaken for the answer to `initialize`.
     given_up: Option<RequestId>,
     was_silent: Arc<AtomicBool>,
@@ -150,7 +150,7 @@ impl Probe {
         Probe {
             limit,
             waiting: None,
-            patience: None,
+            timeout: None,
             given_up: None,
             was_silent: Arc::default(),
         }
@@ -164,7 +164,7 @@ impl Probe {
         match &asked.request {
             ClientRequest::DiscoverRequest(_) => {
                 self.waiting = Some(asked.id.clone());
-                self.patience = Some(Box::pin(tokio::time::sleep(self.limit)));
+                self.timeout = Some(Box::pin(tokio::time::sleep(self.limit)));
             }
             ClientRequest::InitializeRequest(_) => drop(self.give_up()),
             _ => {}
@@ -173,7 +173,7 @@ impl Probe {
 
     /// Abandons the probe; returns the refusal that replaces its answer.
     fn give_up(&mut self) -> Option<ServerJsonRpcMessage> {
-        self.patience = None;
+        self.timeout = None;
         self.given_up = Some(self.waiting.take()?);
         self.was_silent.store(true, Ordering::Relaxed);
         self.given_up.clone().map(|id| refusal(id, "no answer"))
@@ -203,7 +203,7 @@ impl Probe {
             false => refusal(waiting.clone(), "server/discover is not known"),
         };
         self.waiting = None;
-        self.patience = None;
+        self.timeout = None;
         Some(message)
     }
 }

@@ -35,9 +35,9 @@ const FILE: OFlags = OFlags::RDONLY
 
 /// An open folder.
 #[derive(Clone, Debug)]
-pub(super) struct Beneath(Arc<OwnedFd>);
+pub(super) struct OpenFolder(Arc<OwnedFd>);
 
-impl Beneath {
+impl OpenFolder {
     /// Opens the folder at `path`, which must not contain links.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         let mut at = rustix::fs::open("/", THROUGH, Mode::empty())?;
@@ -45,7 +45,7 @@ impl Beneath {
         for part in below {
             at = folder_in(&at, Path::new(part), THROUGH)?;
         }
-        Ok(Beneath(Arc::new(at)))
+        Ok(OpenFolder(Arc::new(at)))
     }
 
     /// Opens the folder at this relative path, which must not contain `..`; `None` is this folder
@@ -150,7 +150,7 @@ mod tests {
         std::fs::create_dir_all(root.join("ws/in")).unwrap();
         std::fs::write(root.join("secret"), "").unwrap();
         std::fs::write(root.join("ws/in/file"), "").unwrap();
-        let held = Beneath::open(&root.join("ws")).unwrap();
+        let held = OpenFolder::open(&root.join("ws")).unwrap();
         assert!(held.file(Path::new("in/file")).is_ok());
         assert!(held.folder(Path::new("")).is_ok());
         for path in [

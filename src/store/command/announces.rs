@@ -11,7 +11,7 @@ use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::RunId;
 use crate::kernel::run::Run;
 use crate::kernel::session::Owner;
-use crate::kernel::stop::Beginner;
+use crate::kernel::stop::Initiator;
 use crate::store::outbox::Entry;
 use crate::store::{db_fault, outbox, runs, sessions};
 
@@ -47,13 +47,13 @@ pub fn retry(
             "read it there: sessions.inbox",
         )),
         ("delivered", Some(target)) => {
-            stop::begin(context, &target, Beginner::Person)?;
+            stop::begin(context, &target, Initiator::Person)?;
             let live = runs::live_in(context.tx, target.id).map_err(db_fault)?;
             let made = wake_up(context, &target, &live, Some(&entry), wake)?;
             Ok(Reply::Woken(made))
         }
         (_, Some(target)) => {
-            outbox::offer(context.tx, entry.seq).map_err(db_fault)?;
+            outbox::make_pending(context.tx, entry.seq).map_err(db_fault)?;
             context.effect(Effect::Deliverable(target.id));
             Ok(Reply::Woken(None))
         }

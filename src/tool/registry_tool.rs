@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::ToolOutput;
 use super::arguments::{Arguments, Parameter, schema};
 use crate::contract::BoxFuture;
-use crate::contract::delegate::{Delegate, Site, Told};
+use crate::contract::delegate::{Delegate, Site, ToolReply};
 use crate::contract::linked::Link;
 use crate::kernel::fault::Fault;
 use crate::kernel::gate::Rights;
@@ -23,10 +23,10 @@ pub(super) struct By<'a> {
     pub link: Option<&'a Link>,
 }
 
-pub(super) type Answer = BoxFuture<'static, Result<Told, Fault>>;
+pub(super) type Answer = BoxFuture<'static, Result<ToolReply, Fault>>;
 
 /// A tool that calls the registry.
-pub(super) struct Dealing {
+pub(super) struct RegistryTool {
     /// The name by which models call it.
     pub name: &'static str,
     /// What it does, for models and people.
@@ -48,7 +48,7 @@ pub enum Called {
     Waits,
 }
 
-impl Dealing {
+impl RegistryTool {
     /// The JSON Schema of its arguments.
     pub(super) fn schema(&self) -> Value {
         schema(self.parameters)
@@ -77,9 +77,9 @@ impl Dealing {
         let asked = (self.ask)(registry.as_ref(), by, &arguments);
         Box::pin(async move {
             match asked.await {
-                Ok(Told::Now(Value::String(text))) => Called::Done(ToolOutput::text(text)),
-                Ok(Told::Now(value)) => Called::Done(ToolOutput::text(value.to_string())),
-                Ok(Told::Waits) => Called::Waits,
+                Ok(ToolReply::Now(Value::String(text))) => Called::Done(ToolOutput::text(text)),
+                Ok(ToolReply::Now(value)) => Called::Done(ToolOutput::text(value.to_string())),
+                Ok(ToolReply::Pending) => Called::Waits,
                 Err(fault) => Called::Done(ToolOutput::error(in_words(&fault))),
             }
         })

@@ -8,12 +8,12 @@ use serde_json::value::{RawValue, to_raw_value};
 /// JSON that is parsed only when it is read.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Noted(Box<RawValue>);
+pub struct RawMetadata(Box<RawValue>);
 
-impl Noted {
+impl RawMetadata {
     /// Serializes a value; `None` if it cannot be represented in JSON.
     pub fn of(what: &impl Serialize) -> Option<Self> {
-        to_raw_value(what).ok().map(Noted)
+        to_raw_value(what).ok().map(RawMetadata)
     }
 
     /// Length of the JSON text in bytes.
@@ -33,7 +33,7 @@ impl Noted {
     }
 }
 
-impl PartialEq for Noted {
+impl PartialEq for RawMetadata {
     fn eq(&self, other: &Self) -> bool {
         self.read::<Value>() == other.read::<Value>()
     }
@@ -47,14 +47,15 @@ mod tests {
 
     #[test]
     fn what_is_noted_is_found_by_its_name_and_as_a_whole() {
-        let noted = Noted::of(&json!({ "usage": { "inputTokens": 3 }, "from": "a" })).unwrap();
+        let noted =
+            RawMetadata::of(&json!({ "usage": { "inputTokens": 3 }, "from": "a" })).unwrap();
         assert_eq!(noted.get("usage"), Some(json!({ "inputTokens": 3 })));
         assert_eq!(noted.get("from"), Some(json!("a")));
         assert_eq!(noted.get("to"), None);
-        assert_eq!(Noted::of(&json!("text")).unwrap().get("from"), None);
-        let same: Noted =
+        assert_eq!(RawMetadata::of(&json!("text")).unwrap().get("from"), None);
+        let same: RawMetadata =
             serde_json::from_str(r#"{"from": "a", "usage": {"inputTokens":3}}"#).unwrap();
         assert_eq!(noted, same);
-        assert_ne!(noted, Noted::of(&json!({ "from": "a" })).unwrap());
+        assert_ne!(noted, RawMetadata::of(&json!({ "from": "a" })).unwrap());
     }
 }

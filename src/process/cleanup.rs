@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::marks::Whose;
+use super::marks::MarkFilter;
 use super::running::{Processes, Shared, numbers};
 use super::table::Identity;
 use super::tree::{self, Wanted};
@@ -24,7 +24,7 @@ impl processes::Processes for Processes {
         let shared = Arc::clone(&self.0);
         Box::pin(async move {
             let since = known.iter().map(|one| one.start).min().unwrap_or(0);
-            shared.end(Whose::Run(run), known, since).await
+            shared.end(MarkFilter::Run(run), known, since).await
         })
     }
 
@@ -37,7 +37,7 @@ impl processes::Processes for Processes {
         Box::pin(async move {
             let steps = all.runs.into_values().flat_map(HashMap::into_values);
             let every = steps.chain(all.services.into_values());
-            let whose = Whose::All(shared.marks.state.clone());
+            let whose = MarkFilter::All(shared.marks.state.clone());
             shared.end(whose, every.flatten().collect(), 0).await
         })
     }
@@ -47,7 +47,7 @@ impl processes::Processes for Processes {
         let mut wanted = Wanted {
             known: known.into_values().flatten().collect(),
             session: None,
-            whose: Whose::Run(run),
+            whose: MarkFilter::Run(run),
             since: 0,
         };
         Box::pin(async move { numbers(&tree::look(&mut wanted).await) })
@@ -63,7 +63,7 @@ impl processes::Processes for Processes {
             let mut wanted = Wanted {
                 known: HashSet::new(),
                 session: None,
-                whose: Whose::All(shared.marks.state.clone()),
+                whose: MarkFilter::All(shared.marks.state.clone()),
                 since: 0,
             };
             let found = tree::look(&mut wanted).await;
@@ -80,7 +80,7 @@ impl processes::Processes for Processes {
 }
 
 impl Shared {
-    async fn end(&self, whose: Whose, known: HashSet<Identity>, since: u64) -> Vec<u32> {
+    async fn end(&self, whose: MarkFilter, known: HashSet<Identity>, since: u64) -> Vec<u32> {
         let wanted = Wanted {
             known,
             session: None,

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use super::about;
+use super::descriptions;
 use crate::kernel::fault::{Fault, Kind};
 
 /// Changing methods that need no token. A drain and a reload do what a signal of the same user can
@@ -34,7 +34,7 @@ const ORDINARY: &[&str] = &[
 
 /// Refuses `method` if it needs the token; the caller has none.
 pub(super) fn check(method: &str, token_file: &Path) -> Result<(), Fault> {
-    if !about::changes(method) || ORDINARY.contains(&method) {
+    if !descriptions::changes(method) || ORDINARY.contains(&method) {
         return Ok(());
     }
     let file = token_file.display();
@@ -75,13 +75,16 @@ mod tests {
         ] {
             assert!(needs(method), "{method}");
         }
-        for about in about::METHODS {
-            if about.effect == about::Effect::Reads {
+        for about in descriptions::METHODS {
+            if about.effect == descriptions::Effect::Reads {
                 assert!(!needs(about.name), "{}", about.name);
             }
         }
         for method in ORDINARY {
-            assert!(about::about(method).is_some(), "{method} does not exist");
+            assert!(
+                descriptions::about(method).is_some(),
+                "{method} does not exist"
+            );
         }
     }
 }

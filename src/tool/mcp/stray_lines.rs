@@ -14,7 +14,7 @@ const KEPT: usize = 5;
 
 /// The lines since the last start of a server.
 #[derive(Default)]
-pub(super) struct Noise(Mutex<Lines>);
+pub(super) struct StrayLines(Mutex<Lines>);
 
 #[derive(Default)]
 struct Lines {
@@ -22,7 +22,7 @@ struct Lines {
     latest: VecDeque<String>,
 }
 
-impl Noise {
+impl StrayLines {
     /// Resets the count for a new start.
     pub(super) fn forget(&self) {
         *self.lock() = Lines::default();
@@ -40,7 +40,7 @@ impl Noise {
 
 impl Server {
     /// Records a line that is no message.
-    pub(super) fn heard(&self, line: String) {
+    pub(super) fn record_stray_line(&self, line: String) {
         let (count, lines) = {
             let mut noise = self.noise.lock();
             noise.count += 1;
@@ -61,8 +61,8 @@ impl Server {
             return;
         }
         self.show(|view| {
-            view.noise = count;
-            view.noise_lines = lines;
+            view.stray_line_count = count;
+            view.stray_lines = lines;
             if count >= NOISY && view.state == ServerState::Ready {
                 view.state = ServerState::Noisy;
             }

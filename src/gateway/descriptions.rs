@@ -2,7 +2,7 @@
 //! and whether it changes anything. The latter also decides which calls are audited.
 
 /// Description of a method.
-pub(super) struct About {
+pub(super) struct MethodInfo {
     /// Name of the method.
     pub(super) name: &'static str,
     /// Whether calls change anything.
@@ -27,7 +27,7 @@ pub(super) enum Effect {
 use Effect::{Changes, Reads};
 
 /// Description of the method `name`; `None` if unknown.
-pub(super) fn about(name: &str) -> Option<&'static About> {
+pub(super) fn about(name: &str) -> Option<&'static MethodInfo> {
     METHODS.iter().find(|about| about.name == name)
 }
 
@@ -41,8 +41,8 @@ const fn row(
     effect: Effect,
     summary: &'static str,
     example: &'static str,
-) -> About {
-    About {
+) -> MethodInfo {
+    MethodInfo {
         name,
         effect,
         summary,
@@ -51,7 +51,7 @@ const fn row(
 }
 
 /// All methods. Every new method needs a row here.
-pub(super) const METHODS: &[About] = &[
+pub(super) const METHODS: &[MethodInfo] = &[
     row("rpc.discover", Reads, "Returns this document.", "{}"),
     row(
         "gateway.hello",

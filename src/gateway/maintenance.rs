@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::Context;
 use super::method::Table;
 use crate::kernel::fault::Fault;
-use crate::wire::care as wire;
 use crate::wire::gateway::NoParams;
+use crate::wire::maintenance as wire;
 
 pub(super) fn register(table: &mut Table) {
     table.method("gateway.backup", backup);

@@ -13,14 +13,14 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::Workspace;
-use super::beneath::{Beneath, is_swapped};
+use super::open_folder::{OpenFolder, is_swapped};
 
 /// The maximum size of a changed or written file, in bytes.
 pub(super) const FILE_LIMIT: usize = 8 * 1024 * 1024;
 
 /// A location in the workspace where a file may be written.
 pub(super) struct Target {
-    root: Beneath,
+    root: OpenFolder,
     /// The folders from the root to the file.
     folders: PathBuf,
     name: PathBuf,
@@ -140,11 +140,11 @@ impl Target {
     /// Once this returns, the file contains `text`, synced to disk, with its previous mode bits.
     /// Missing folders are created.
     pub(super) fn put(&self, text: &str, existing: Option<&Existing>) -> Result<(), String> {
-        self.put_whole(text, existing)
+        self.replace_atomically(text, existing)
             .map_err(|error| self.failed(&error))
     }
 
-    fn put_whole(&self, text: &str, existing: Option<&Existing>) -> io::Result<()> {
+    fn replace_atomically(&self, text: &str, existing: Option<&Existing>) -> io::Result<()> {
         let folder = self.root.made_folder(&self.folders)?;
         // Derived from the call, so that a repeated call replaces the file that a kill left behind.
         let digest = blake3::hash(

@@ -9,9 +9,9 @@ use super::env::missing;
 use super::failure::{Failure, exit};
 use super::link::Link;
 use super::text::{COLUMNS, clean, line, short};
-use super::{answer, approvals, covered, ids, print, whole};
+use super::{answer, approval_text, approvals, ids, print, verbatim};
 use crate::kernel::ids::{RunId, SessionKey};
-use crate::kernel::secret::Given;
+use crate::kernel::secret::GivenValue;
 use crate::kernel::time::Timestamp;
 use crate::wire::approvals::{Approval, Decision};
 use crate::wire::environment::{Env, ProvideEnv};
@@ -130,7 +130,7 @@ impl Asked {
         match self {
             Asked::Question(question) => answer::show(question, now),
             Asked::Value(missing) => missing.show(),
-            Asked::Approval(approval) => covered::show(approval, now, print::notes_width()),
+            Asked::Approval(approval) => approval_text::show(approval, now, print::notes_width()),
         }
     }
 
@@ -161,7 +161,7 @@ impl Asked {
         let most = columns.unwrap_or(usize::MAX);
         match self {
             Asked::Question(question) => answer::in_short(question, now, most),
-            Asked::Approval(approval) => covered::in_short(approval, now, columns),
+            Asked::Approval(approval) => approval_text::in_short(approval, now, columns),
             Asked::Value(missing) => line(&format!("! {}", missing.head()), most),
         }
     }
@@ -207,7 +207,7 @@ impl Asked {
                 format!(
                     "{what}: {} {}",
                     approval.tool,
-                    whole::visible(covers).replace('\n', "⏎")
+                    verbatim::visible(covers).replace('\n', "⏎")
                 )
             }
         };
@@ -235,7 +235,7 @@ impl Asked {
                 approvals::resolve(link, approval.id, decision, None, digest).await?;
             }
             Asked::Value(missing) => {
-                let value = (missing.name.clone(), Given::text(said));
+                let value = (missing.name.clone(), GivenValue::text(said));
                 let request = ProvideEnv {
                     run_id: missing.run,
                     env: Env([value].into()),

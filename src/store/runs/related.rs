@@ -85,7 +85,7 @@ pub fn waits_for_person(tx: &mut dyn Tx, session: SessionId) -> Result<bool, DbE
 }
 
 /// The open runs of one session tree, and all open sends, which may cross trees; oldest first.
-pub fn live_under(tx: &mut dyn Tx, root: SessionId) -> Result<Vec<Run>, DbError> {
+pub fn live_in_tree(tx: &mut dyn Tx, root: SessionId) -> Result<Vec<Run>, DbError> {
     all(
         tx,
         &format!(
@@ -99,7 +99,7 @@ pub fn live_under(tx: &mut dyn Tx, root: SessionId) -> Result<Vec<Run>, DbError>
 
 /// The links of a run to its session, requester and parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Line {
+pub struct Links {
     /// The session it works in.
     pub session: SessionId,
     /// The session that requested it.
@@ -110,10 +110,10 @@ pub struct Line {
     pub woken_for: Option<RunId>,
 }
 
-impl Line {
+impl Links {
     /// The links of `run`.
     pub fn of(run: &Run) -> Self {
-        Line {
+        Links {
             session: run.session,
             requester: run.requester.as_ref().map(|by| by.session),
             parent_run: run.parent_run,
@@ -123,14 +123,14 @@ impl Line {
 }
 
 /// The links of the run with that id.
-pub fn line(tx: &mut dyn Tx, id: RunId) -> Result<Option<Line>, DbError> {
+pub fn line(tx: &mut dyn Tx, id: RunId) -> Result<Option<Links>, DbError> {
     first(
         tx,
         "SELECT session_id, requester_id, parent_run, \
          CASE WHEN origin = 'wake' THEN root_run END FROM runs WHERE id = ?1",
         &[(&id.0).into()],
         |row| {
-            Ok(Line {
+            Ok(Links {
                 session: SessionId(uuid(row, 0)?),
                 requester: opt_uuid(row, 1)?.map(SessionId),
                 parent_run: opt_uuid(row, 2)?.map(RunId),
@@ -141,7 +141,7 @@ pub fn line(tx: &mut dyn Tx, id: RunId) -> Result<Option<Line>, DbError> {
 }
 
 /// The run that requested the first run of this session; `None` if a client did.
-pub fn maker_of(tx: &mut dyn Tx, session: SessionId) -> Result<Option<RunId>, DbError> {
+pub fn requesting_run_of(tx: &mut dyn Tx, session: SessionId) -> Result<Option<RunId>, DbError> {
     let found = first(
         tx,
         "SELECT parent_run FROM runs WHERE session_id = ?1 ORDER BY seq LIMIT 1",
@@ -153,7 +153,7 @@ pub fn maker_of(tx: &mut dyn Tx, session: SessionId) -> Result<Option<RunId>, Db
 
 /// Condition for runs in sessions of their own. A called run works in its caller's session, as
 /// part of the caller's turn.
-const APART: &str = "(face IS NULL OR face <> 'call')";
+const IN_OWN_SESSION: &str = "(face IS NULL OR face <> 'call')";
 
 /// The open runs that this session requested in sessions of their own, oldest first.
 pub fn live_children(tx: &mut dyn Tx, requester: SessionId) -> Result<Vec<Run>, DbError> {
@@ -161,7 +161,7 @@ pub fn live_children(tx: &mut dyn Tx, requester: SessionId) -> Result<Vec<Run>, 
         tx,
         &format!(
             "SELECT {COLUMNS} FROM runs WHERE requester_id = ?1 AND ended_at IS NULL \
-             AND {APART} ORDER BY seq"
+             AND {IN_OWN_SESSION} ORDER BY seq"
         ),
         &[(&requester.0).into()],
         read,
@@ -172,7 +172,7 @@ pub fn live_children(tx: &mut dyn Tx, requester: SessionId) -> Result<Vec<Run>, 
 pub fn count_live_children(tx: &mut dyn Tx, requester: SessionId) -> Result<i64, DbError> {
     static SQL: LazyLock<String> = LazyLock::new(|| {
         format!(
-            "SELECT count(*) FROM runs WHERE requester_id = ?1 AND ended_at IS NULL AND {APART}"
+            "SELECT count(*) FROM runs WHERE requester_id = ?1 AND ended_at IS NULL AND {IN_OWN_SESSION}"
         )
     });
     number(tx, &SQL, &[(&requester.0).into()])
@@ -234,7 +234,7 @@ pub fn count_waiting_turns(tx: &mut dyn Tx, session: SessionId) -> Result<u32, D
 }
 
 /// The number of runs spawned and messages sent below this root run, including ended ones.
-pub fn count_below(tx: &mut dyn Tx, root: RunId) -> Result<i64, DbError> {
+pub fn count_descendants(tx: &mut dyn Tx, root: RunId) -> Result<i64, DbError> {
     number(
         tx,
         "SELECT count(*) FROM runs WHERE root_run = ?1 AND root_run <> id \
@@ -313,7 +313,7 @@ pub fn live_in(tx: &mut dyn Tx, session: SessionId) -> Result<Vec<Run>, DbError>
 /// The latest run of this session's own agent.
 pub fn last_in(tx: &mut dyn Tx, session: SessionId) -> Result<Option<Run>, DbError> {
     let sql = format!(
-        "SELECT {COLUMNS} FROM runs WHERE session_id = ?1 AND {APART} ORDER BY seq DESC LIMIT 1"
+        "SELECT {COLUMNS} FROM runs WHERE session_id = ?1 AND {IN_OWN_SESSION} ORDER BY seq DESC LIMIT 1"
     );
     first(tx, &sql, &[(&session.0).into()], read)
 }

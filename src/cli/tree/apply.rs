@@ -58,8 +58,8 @@ impl Tree {
             "message.added" => {
                 // Another message may be stored while this one is already being written.
                 let added = event.data["messageId"].as_str();
-                let coming = known.coming.take();
-                known.coming = coming.filter(|(id, _)| added != Some(&id.to_string()));
+                let coming = known.partial_message.take();
+                known.partial_message = coming.filter(|(id, _)| added != Some(&id.to_string()));
             }
             kind if kind.starts_with("run.") || kind.starts_with("tool.") => {
                 known.run.last_activity_at = known.run.last_activity_at.max(event.at);
@@ -125,7 +125,7 @@ impl Followed {
             return;
         }
         let said = text.text.unwrap_or_default();
-        match &mut self.coming {
+        match &mut self.partial_message {
             Some((message, known))
                 if *message == text.message_id && event.kind == "message.delta" =>
             {
@@ -243,7 +243,7 @@ impl Followed {
         let Some(end) = data::<RunEnded>(event) else {
             return;
         };
-        self.coming = None;
+        self.partial_message = None;
         self.run.state = end.state;
         self.run.pause_reason = None;
         self.run.error = end.error;

@@ -8,9 +8,9 @@ use super::delegate::{Caller, step_ref};
 use super::send::{accepted_json, step_key};
 use super::spawn::TITLE;
 use crate::contract::catalog::Overrides;
-use crate::contract::delegate::{DelegateAsk, Site, SpawnAsk, Told};
+use crate::contract::delegate::{DelegateArgs, Site, SpawnArgs, ToolReply};
 use crate::contract::reach::Reach;
-use crate::kernel::delegation::{self, Face, named};
+use crate::kernel::delegation::{self, DelegationMode, named};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::gate::Bundle;
 use crate::kernel::ids::{AgentId, MessageId, SessionId, SessionKey};
@@ -22,8 +22,8 @@ use crate::store::command::{AGENT_NAME, Accepted, Awaits, BREAKER, Begins, Spawn
 use crate::store::{Command, messages, runs, steps};
 
 impl Registry {
-    pub(super) async fn spawn_by(&self, site: Site, ask: SpawnAsk) -> Result<Told, Fault> {
-        let accepted = self.spawn_below(site, ask, None, None).await?;
+    pub(super) async fn spawn_by(&self, site: Site, ask: SpawnArgs) -> Result<ToolReply, Fault> {
+        let accepted = self.spawn_child(site, ask, None, None).await?;
         let mut told = accepted_json(&accepted);
         told["agent"] = accepted.agent.as_str().into();
         told["note"] = "You will get a message in this session when it finishes. Do not poll. \
@@ -32,11 +32,19 @@ impl Registry {
         if !accepted.warnings.is_empty() {
             told["warnings"] = accepted.warnings.into();
         }
-        Ok(Told::Now(told))
+        Ok(ToolReply::Now(told))
     }
 
-    pub(super) async fn delegate_by(&self, site: Site, ask: DelegateAsk) -> Result<Told, Fault> {
-        let goes_on = ask.goes_on.as_deref().map(SessionKey::parse).transpose();
+    pub(super) async fn delegate_by(
+        &self,
+        site: Site,
+        ask: DelegateArgs,
+    ) -> Result<ToolReply, Fault> {
+        let goes_on = ask
+            .resume_session
+            .as_deref()
+            .map(SessionKey::parse)
+            .transpose();
         let awaits = Awaits {
             face: ask.face,
             stream: ask.stream,
@@ -45,11 +53,13 @@ impl Registry {
         // The title comes from the request, without the context that is added to it.
         let title = Some(ask.title.unwrap_or_else(|| ask.task.clone()));
         let task = match ask.face {
-            Face::Task | Face::Called => ask.task,
-            Face::Sealed | Face::Planned => self.packed(site)?.unwrap_or(ask.task),
+            DelegationMode::Task | DelegationMode::Called => ask.task,
+            DelegationMode::Sealed | DelegationMode::Planned => {
+                self.packed(site)?.unwrap_or(ask.task)
+            }
         };
         let (face, agent) = (ask.face, ask.agent.clone());
-        let spawn = SpawnAsk {
+        let spawn = SpawnArgs {
             task,
             agent: Some(ask.agent),
             label: None,
@@ -61,8 +71,8 @@ impl Registry {
             fork: false,
             bundle: ask.bundle,
         };
-        match self.spawn_below(site, spawn, title, Some(awaits)).await {
-            Ok(_) => Ok(Told::Waits),
+        match self.spawn_child(site, spawn, title, Some(awaits)).await {
+            Ok(_) => Ok(ToolReply::Pending),
             Err(fault) => {
                 let is_open = fault.data.contains_key(BREAKER);
                 // Faults of the daemon are not reported as a result of the delegate.
@@ -73,10 +83,14 @@ impl Registry {
                 let is_cancelled = fault.data.get(REASON) == Some(&CANCELLED_BY_PERSON.into());
                 let kind = match face {
                     _ if is_open => BREAKER,
-                    Face::Sealed | Face::Planned if is_cancelled => CANCELLED_BY_PERSON,
+                    DelegationMode::Sealed | DelegationMode::Planned if is_cancelled => {
+                        CANCELLED_BY_PERSON
+                    }
                     // In these modes the supervisor continues with any result, also when no agent
                     // was started.
-                    Face::Sealed | Face::Planned if !is_ours => fault.kind.as_str(),
+                    DelegationMode::Sealed | DelegationMode::Planned if !is_ours => {
+                        fault.kind.as_str()
+                    }
                     _ => return Err(fault),
                 };
                 let supervisor = self.caller(site)?.run.agent;
@@ -89,8 +103,8 @@ impl Registry {
                     Some(hint) => format!("{}: {}; {hint}", named(agent.0, agent.1), fault.message),
                     None => format!("{}: {}", named(agent.0, agent.1), fault.message),
                 };
-                let told = delegation::held_back(face, agent, &supervisor, kind, &why);
-                Ok(Told::Now(told))
+                let told = delegation::unavailable_result(face, agent, &supervisor, kind, &why);
+                Ok(ToolReply::Now(told))
             }
         }
     }
@@ -113,10 +127,10 @@ impl Registry {
 
     /// Once this returns, a child run of the caller's session is stored; with `awaits` the caller's
     /// step waits for it.
-    async fn spawn_below(
+    async fn spawn_child(
         &self,
         site: Site,
-        ask: SpawnAsk,
+        ask: SpawnArgs,
         title: Option<String>,
         awaits: Option<Awaits>,
     ) -> Result<Accepted, Fault> {

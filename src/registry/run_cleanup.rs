@@ -41,7 +41,7 @@ async fn warn(inner: Arc<Inner>, run: RunId, warnings: Vec<String>) {
         return;
     }
     let command = Command::WarnRun { run, warnings };
-    if let Err(fault) = inner.store.submit_patiently(command).await {
+    if let Err(fault) = inner.store.submit_waiting(command).await {
         tracing::warn!(%run, %fault, "could not store the warnings of an ended run");
     }
 }

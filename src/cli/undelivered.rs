@@ -9,7 +9,7 @@ use super::text::{Table, age, short};
 use super::{ids, print, tree};
 use crate::clock::Clock;
 use crate::wire::input::{PAGE_LIMIT, PageSize};
-use crate::wire::lifecycle::{AnnounceDecided, OfAnnounce};
+use crate::wire::lifecycle::{AnnounceDecided, AnnounceOfRun};
 use crate::wire::runs::{ListRuns, Runs};
 
 /// Lists the runs whose announcement is not delivered or not acknowledged yet.
@@ -79,7 +79,7 @@ pub(crate) async fn decide(
 ) -> Result<u8, Failure> {
     for text in runs {
         let run_id = ids::run(link, text).await?;
-        let raw: Value = link.raw(method, OfAnnounce { run_id }).await?;
+        let raw: Value = link.raw(method, AnnounceOfRun { run_id }).await?;
         if common.json {
             print::object(&raw)?;
             continue;

@@ -8,18 +8,18 @@ use crate::contract::finding::{Finding, Health};
 
 /// The daemon's environment at its start: variable name to a digest of the value, keyed with a
 /// random key that is never stored.
-pub struct AtStart {
+pub struct EnvironmentSnapshot {
     key: [u8; 32],
     digests: BTreeMap<OsString, blake3::Hash>,
 }
 
-impl AtStart {
+impl EnvironmentSnapshot {
     /// Captures the current environment. Fails if no random bytes are available.
     pub fn note() -> Result<Self, String> {
         let mut key = [0; 32];
         getrandom::fill(&mut key).map_err(|fault| fault.to_string())?;
         let digests = digests(&key);
-        Ok(AtStart { key, digests })
+        Ok(EnvironmentSnapshot { key, digests })
     }
 
     /// The finding on whether it is unchanged; changed variables are named without values.
@@ -92,7 +92,7 @@ mod tests {
             );
             return;
         }
-        let start = AtStart::note().unwrap();
+        let start = EnvironmentSnapshot::note().unwrap();
         assert_eq!(start.look().status, Health::Ok);
         for (variable, value) in [
             (PLANTED, Some("canary")),

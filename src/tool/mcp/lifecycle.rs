@@ -9,7 +9,7 @@ use futures_util::FutureExt;
 use tokio_util::sync::CancellationToken;
 
 use super::connection::{Changes, Connection};
-use super::ending::{badly_closed, ended, or_ended, with_said, words};
+use super::exit::{badly_closed, ended, or_ended, with_stderr, words};
 use super::handshake::{Greeting, Handshake, is_followed};
 use super::names::offer;
 use super::server::{Link, Server};
@@ -39,7 +39,7 @@ struct Start {
 
 impl Server {
     /// Runs the server from start to end; returns what went wrong when it was ended.
-    pub(super) async fn live(self: Arc<Self>) -> Option<String> {
+    pub(super) async fn supervise(self: Arc<Self>) -> Option<String> {
         let mut start = Start {
             greeting: Greeting::None,
             why: None,
@@ -91,8 +91,8 @@ impl Server {
         self.noise.forget();
         self.show(|view| {
             view.starts += 1;
-            view.noise = 0;
-            view.noise_lines.clear();
+            view.stray_line_count = 0;
+            view.stray_lines.clear();
         });
         let closed = CancellationToken::new();
         let mut program = None;
@@ -114,12 +114,15 @@ impl Server {
             None => (why, None),
             Some(program) => {
                 let ended = program.end().await;
-                if !ended.left.is_empty() {
-                    tracing::error!(server = %self.name, pids = ?ended.left, "a tool server could not be ended");
+                if !ended.remaining.is_empty() {
+                    tracing::error!(server = %self.name, pids = ?ended.remaining, "a tool server could not be ended");
                 }
                 // A server that died by itself was not asked to end.
                 let badly = badly_closed(&ended, why.is_none());
-                (why.map(|why| with_said(why, ended.said.as_ref())), badly)
+                (
+                    why.map(|why| with_stderr(why, ended.stderr.as_ref())),
+                    badly,
+                )
             }
         };
         Start {

@@ -19,9 +19,9 @@ use crate::registry::Principal;
 use crate::telemetry::metrics::{self, metrics};
 
 /// Deadline for a stranger to send the token.
-pub(super) const STRANGER: Duration = Duration::from_secs(5);
+pub(super) const STRANGER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum number of connections, regardless of the descriptor limit.
-const MOST: u64 = 4096;
+const MAX_CONNECTIONS: u64 = 4096;
 
 /// Maximum number of simultaneous connections per kind of peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub struct Connections {
 impl Connections {
     /// Limits for a process with this descriptor limit: a quarter of it in total, at most 4,096.
     pub fn within(descriptors: u64) -> Self {
-        let all = usize::try_from((descriptors / 4).clamp(16, MOST)).unwrap_or(16);
+        let all = usize::try_from((descriptors / 4).clamp(16, MAX_CONNECTIONS)).unwrap_or(16);
         let strangers = (all / 8).clamp(2, 64);
         let programs = (all / 8).clamp(2, 64);
         let others = (all / 16).clamp(1, 16);
@@ -62,8 +62,8 @@ pub(super) struct Seats {
     tcp: Pool,
     local: Pool,
     programs: Pool,
-    strangers: Arc<Visitors>,
-    others: Arc<Visitors>,
+    strangers: Arc<Strangers>,
+    others: Arc<Strangers>,
 }
 
 impl Seats {
@@ -78,34 +78,34 @@ impl Seats {
                 most.programs,
                 "connections of programs and of unknown processes are open over the socket",
             ),
-            strangers: Visitors::new(most.strangers),
-            others: Visitors::new(most.others),
+            strangers: Strangers::new(most.strangers),
+            others: Strangers::new(most.others),
         }
     }
 
     /// Waits until one more stranger may connect over TCP. Strangers that must close are given a
     /// moment to read the reason.
-    pub(super) async fn room(&self) -> Room {
+    pub(super) async fn room(&self) -> StrangerPermit {
         let permit = Arc::clone(&self.strangers.alive).acquire_owned().await;
         // The semaphore is never closed.
-        Room {
+        StrangerPermit {
             _permit: permit.ok(),
         }
     }
 
     /// Seat of a new TCP connection.
-    pub(super) fn stranger(self: &Arc<Self>, room: Room) -> Seat {
-        let visitor = Visitors::enter(&self.strangers, room);
+    pub(super) fn stranger(self: &Arc<Self>, room: StrangerPermit) -> Seat {
+        let visitor = Strangers::enter(&self.strangers, room);
         self.seat(Taken::Visitor(visitor))
     }
 
     /// Seat of a new Unix socket connection of another user; `None` means close the connection.
     pub(super) fn other(self: &Arc<Self>) -> Option<Seat> {
         let room = Arc::clone(&self.others.alive).try_acquire_owned().ok()?;
-        let room = Room {
+        let room = StrangerPermit {
             _permit: Some(room),
         };
-        let visitor = Visitors::enter(&self.others, room);
+        let visitor = Strangers::enter(&self.others, room);
         Some(self.seat(Taken::Visitor(visitor)))
     }
 
@@ -165,12 +165,12 @@ impl Pool {
 }
 
 /// Permit for one more stranger connection.
-pub(super) struct Room {
+pub(super) struct StrangerPermit {
     _permit: Option<OwnedSemaphorePermit>,
 }
 
 /// Peers without the token, oldest first.
-struct Visitors {
+struct Strangers {
     most: usize,
     inside: Mutex<Inside>,
     /// Limits open strangers together with those that are being closed.
@@ -183,16 +183,16 @@ struct Inside {
     waiting: VecDeque<(u64, Arc<Notify>)>,
 }
 
-impl Visitors {
+impl Strangers {
     fn new(most: usize) -> Arc<Self> {
-        Arc::new(Visitors {
+        Arc::new(Strangers {
             most,
             inside: Mutex::default(),
             alive: Arc::new(Semaphore::new(most * 2)),
         })
     }
 
-    fn enter(visitors: &Arc<Visitors>, room: Room) -> Visitor {
+    fn enter(visitors: &Arc<Strangers>, room: StrangerPermit) -> StrangerSeat {
         let must_go = Arc::new(Notify::new());
         let mut inside = lock(&visitors.inside);
         while inside.waiting.len() >= visitors.most {
@@ -203,9 +203,9 @@ impl Visitors {
         inside.last += 1;
         let number = inside.last;
         inside.waiting.push_back((number, Arc::clone(&must_go)));
-        Visitor {
+        StrangerSeat {
             number,
-            must_go,
+            evicted: must_go,
             visitors: Arc::clone(visitors),
             _room: room,
         }
@@ -213,14 +213,14 @@ impl Visitors {
 }
 
 /// Seat of a stranger.
-struct Visitor {
+struct StrangerSeat {
     number: u64,
-    must_go: Arc<Notify>,
-    visitors: Arc<Visitors>,
-    _room: Room,
+    evicted: Arc<Notify>,
+    visitors: Arc<Strangers>,
+    _room: StrangerPermit,
 }
 
-impl Drop for Visitor {
+impl Drop for StrangerSeat {
     fn drop(&mut self) {
         let mut inside = lock(&self.visitors.inside);
         inside.waiting.retain(|(number, _)| *number != self.number);
@@ -228,7 +228,7 @@ impl Drop for Visitor {
 }
 
 enum Taken {
-    Visitor(Visitor),
+    Visitor(StrangerSeat),
     Permit {
         _held: OwnedSemaphorePermit,
         is_program: bool,
@@ -251,7 +251,7 @@ pub(crate) struct Seat {
 impl Seat {
     /// Records that the peer acts as `who`. A stranger that proves to be the owner gets one of the
     /// owner's seats, or is refused if none is free.
-    pub(super) fn is_of(&self, who: &Principal, peer: &Peer) -> Result<(), Fault> {
+    pub(super) fn assign_to(&self, who: &Principal, peer: &Peer) -> Result<(), Fault> {
         if who.run.is_some() || !who.with_token {
             return Ok(());
         }
@@ -282,21 +282,21 @@ impl Seat {
     }
 
     /// Records that a request was answered on this connection.
-    pub(super) fn has_answered(&self) {
+    pub(super) fn mark_answered(&self) {
         *lock(&self.answered) = true;
     }
 
     /// Resolves when the connection must be closed, with the error to send if no request was
     /// answered on it. Pending forever for a peer that is entitled to its seat.
-    pub(super) async fn must_leave(&self) -> Option<Fault> {
+    pub(super) async fn must_close(&self) -> Option<Fault> {
         let must_go = match &*lock(&self.taken) {
-            Taken::Visitor(visitor) => Some((Arc::clone(&visitor.must_go), visitor.visitors.most)),
+            Taken::Visitor(visitor) => Some((Arc::clone(&visitor.evicted), visitor.visitors.most)),
             _ => None,
         };
         let Some((must_go, most)) = must_go else {
             return std::future::pending().await;
         };
-        let seconds = STRANGER.as_secs();
+        let seconds = STRANGER_TIMEOUT.as_secs();
         let why = tokio::select! {
             () = must_go.notified() => Fault::new(
                 Kind::Busy,
@@ -307,7 +307,7 @@ impl Seat {
             )
             .hint("send a request with the token at once")
             .with("retryAfterMs", 1000),
-            () = tokio::time::sleep(STRANGER) => Fault::new(
+            () = tokio::time::sleep(STRANGER_TIMEOUT) => Fault::new(
                 Kind::Unauthorized,
                 format!("no request with the token arrived within {seconds} s; nothing was done"),
             ),

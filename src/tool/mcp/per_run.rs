@@ -11,11 +11,11 @@ use crate::kernel::env::Environment;
 use crate::kernel::ids::RunId;
 use crate::kernel::overlay::looks_secret;
 use crate::kernel::redact::{Pieces, Redactor};
-use crate::kernel::secret::Given;
+use crate::kernel::secret::GivenValue;
 use crate::process;
 
 /// The run that a process was started for, and its environment.
-pub(super) struct Own {
+pub(super) struct RunScope {
     run: RunId,
     environment: RunEnvironment,
 }
@@ -40,15 +40,15 @@ impl Server {
         let mut secrets = Vec::new();
         for (name, given) in &self.table.env {
             let value = match given {
-                Given::Text(text) => text.clone(),
-                Given::From(place) => {
+                GivenValue::Text(text) => text.clone(),
+                GivenValue::From(place) => {
                     config::read(place).map_err(|why| format!("{name} (env): {why}"))?
                 }
             };
             environment = environment.with(name, value.expose());
             let is_secret = match given {
-                Given::Text(_) => looks_secret(name),
-                Given::From(place) => looks_secret(name) || place.names_secret(),
+                GivenValue::Text(_) => looks_secret(name),
+                GivenValue::From(place) => looks_secret(name) || place.names_secret(),
             };
             if is_secret {
                 secrets.push((name.as_str(), value));
@@ -99,7 +99,7 @@ impl Server {
 impl Servers {
     /// Returns the run's own process of a server and starts it if there is none. A process whose
     /// table or environment is outdated (a value was read again since) is ended first.
-    pub(super) async fn own(
+    pub(super) async fn run_server(
         &self,
         run: RunId,
         environment: &RunEnvironment,
@@ -116,7 +116,7 @@ impl Servers {
                 known => {
                     let stale = known.map(|at| leased.swap_remove(at));
                     let environment = environment.clone();
-                    let own = declared.leased(Some(Own { run, environment }));
+                    let own = declared.leased(Some(RunScope { run, environment }));
                     leased.push(Arc::clone(&own));
                     (own, stale)
                 }

@@ -11,17 +11,17 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
 /// A stream whose writes fail with `TimedOut` if the peer reads nothing for `limit`.
-pub(crate) struct Stall<S> {
+pub(crate) struct WriteTimeout<S> {
     stream: S,
     limit: Duration,
     /// Timer, set while a write is pending.
     waits: Option<Pin<Box<Sleep>>>,
 }
 
-impl<S> Stall<S> {
+impl<S> WriteTimeout<S> {
     /// Wraps `stream`; `limit` is how long a write may be pending.
     pub(crate) fn new(stream: S, limit: Duration) -> Self {
-        Stall {
+        WriteTimeout {
             stream,
             limit,
             waits: None,
@@ -29,7 +29,7 @@ impl<S> Stall<S> {
     }
 
     /// Checks the result of a write; the timer is only created for a write that is pending.
-    fn judge<T>(
+    fn check_timeout<T>(
         &mut self,
         written: Poll<io::Result<T>>,
         context: &mut Context<'_>,
@@ -48,14 +48,14 @@ impl<S> Stall<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Stall<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.judge(written, context)
+        self.check_timeout(written, context)
     }
 
     fn poll_write_vectored(
@@ -64,7 +64,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Stall<S> {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
-        self.judge(written, context)
+        self.check_timeout(written, context)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -73,16 +73,16 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Stall<S> {
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.stream).poll_flush(context);
-        self.judge(flushed, context)
+        self.check_timeout(flushed, context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let ended = Pin::new(&mut self.stream).poll_shutdown(context);
-        self.judge(ended, context)
+        self.check_timeout(ended, context)
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Stall<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for WriteTimeout<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -102,7 +102,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_peer_that_takes_a_little_now_and_then_is_kept_and_one_that_takes_nothing_is_not() {
         let (own, mut peer) = tokio::io::duplex(8);
-        let mut stall = Stall::new(own, LIMIT);
+        let mut stall = WriteTimeout::new(own, LIMIT);
         let writing = tokio::spawn(async move {
             stall.write_all(&[0; 32]).await.unwrap();
             stall.write_all(&[0; 32]).await

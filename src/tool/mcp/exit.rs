@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use crate::process::{Captured, Ending, Service, ServiceEnd, signal_name};
+use crate::process::{Captured, ExitReason, Service, ServiceEnd, signal_name};
 
 /// The maximum number of bytes of its last stderr output in an error.
-const SAID_LAST: usize = 500;
+const STDERR_SHOWN: usize = 500;
 /// How long to wait for the end of a program whose output has ended; it may also live on without
 /// output.
 const SOON: Duration = Duration::from_millis(500);
@@ -24,7 +24,7 @@ pub(super) async fn or_ended(
 }
 
 /// Waits for the end of the program; pending forever for a server without one.
-pub(super) async fn ended(program: &mut Option<Service>) -> Ending {
+pub(super) async fn ended(program: &mut Option<Service>) -> ExitReason {
     match program {
         Some(program) => program.ended().await,
         None => std::future::pending().await,
@@ -32,19 +32,19 @@ pub(super) async fn ended(program: &mut Option<Service>) -> Ending {
 }
 
 /// Describes how it ended.
-pub(super) fn words(ending: Ending) -> String {
+pub(super) fn words(ending: ExitReason) -> String {
     match ending {
-        Ending::Exited(status) => format!("exit status {status}"),
-        Ending::Signal(signal) => format!("by signal {}", signal_name(signal)),
+        ExitReason::Exited(status) => format!("exit status {status}"),
+        ExitReason::Signal(signal) => format!("by signal {}", signal_name(signal)),
         // Services have no such limits.
-        Ending::TimeOver | Ending::TooMuch(_) => "at a limit".to_owned(),
+        ExitReason::TimedOut | ExitReason::OutputLimit(_) => "at a limit".to_owned(),
     }
 }
 
 /// The problem after ending a server, if any: processes are left, or it had to be killed.
 pub(super) fn badly_closed(ended: &ServiceEnd, was_asked: bool) -> Option<String> {
-    if !ended.left.is_empty() {
-        let pids: Vec<String> = ended.left.iter().map(u32::to_string).collect();
+    if !ended.remaining.is_empty() {
+        let pids: Vec<String> = ended.remaining.iter().map(u32::to_string).collect();
         return Some(format!(
             "it could not be ended: its processes {} are still running",
             pids.join(", ")
@@ -59,8 +59,8 @@ pub(super) fn badly_closed(ended: &ServiceEnd, was_asked: bool) -> Option<String
 }
 
 /// Adds the last stderr output to the reason of an end.
-pub(super) fn with_said(why: String, said: Option<&Captured>) -> String {
-    let said = said.map(|said| crate::kernel::text::storable(said.last(SAID_LAST).trim()));
+pub(super) fn with_stderr(why: String, said: Option<&Captured>) -> String {
+    let said = said.map(|said| crate::kernel::text::storable(said.last(STDERR_SHOWN).trim()));
     match said.filter(|said| !said.is_empty()) {
         Some(said) => format!("{why}; it wrote: {said}"),
         None => why,

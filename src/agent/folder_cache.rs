@@ -18,7 +18,7 @@ const FOLDERS: usize = 256;
 pub(super) type State = (Option<PathBuf>, u64);
 
 /// The cache of checked folders.
-pub(super) struct Nearby {
+pub(super) struct FolderCache {
     clock: Clock,
     known: HashMap<(String, PathBuf), Known>,
 }
@@ -31,9 +31,9 @@ struct Known {
     set: Option<Arc<Set>>,
 }
 
-impl Nearby {
+impl FolderCache {
     pub(super) fn new(clock: Clock) -> Self {
-        Nearby {
+        FolderCache {
             clock,
             known: HashMap::new(),
         }
@@ -101,7 +101,7 @@ mod tests {
     #[test]
     fn a_look_counts_for_a_moment_and_folders_are_bounded() {
         let clock = Clock::test(Timestamp(0));
-        let mut nearby = Nearby::new(clock.clone());
+        let mut nearby = FolderCache::new(clock.clone());
         let cwd = Path::new("/work");
         let state = (None, 7);
         nearby.keep("default", cwd, 1, state.clone(), None);

@@ -20,16 +20,16 @@ use crate::registry::Inner;
 use crate::store::{Seal, environment};
 
 /// The outcome of a performed step.
-pub(super) struct Came {
+pub(super) struct MaskedOutcome {
     /// The outcome with secrets masked.
     pub outcome: StepOutcome,
     /// The original arguments of the masked calls, encrypted; `None` if nothing was masked.
     pub sealed: Option<Vec<u8>>,
 }
 
-impl From<StepOutcome> for Came {
+impl From<StepOutcome> for MaskedOutcome {
     fn from(outcome: StepOutcome) -> Self {
-        Came {
+        MaskedOutcome {
             outcome,
             sealed: None,
         }
@@ -95,12 +95,12 @@ pub(super) async fn step(
     step: &Arc<Step>,
 ) -> Result<Result<Arc<Step>, StepOutcome>, Fault> {
     Ok(match arguments(inner, &view.run, step).await? {
-        Said::AsStored => Ok(Arc::clone(step)),
-        Said::Otherwise(arguments) => Ok(Arc::new(Step {
+        CallArguments::AsStored => Ok(Arc::clone(step)),
+        CallArguments::Otherwise(arguments) => Ok(Arc::new(Step {
             input: arguments,
             ..Step::clone(step)
         })),
-        Said::Lost => Err(StepOutcome::ToolResult {
+        CallArguments::Lost => Err(StepOutcome::ToolResult {
             text: format!(
                 "{} was not called and nothing was done: its arguments hold values of the \
                  environment, and their encrypted form cannot be opened with the key that the \
@@ -114,7 +114,7 @@ pub(super) async fn step(
 }
 
 /// The original arguments of a tool call.
-pub(in crate::registry) enum Said {
+pub(in crate::registry) enum CallArguments {
     /// The same as those stored in the step.
     AsStored,
     /// These; the step has them masked.
@@ -128,25 +128,27 @@ pub(in crate::registry) async fn arguments(
     inner: &Inner,
     run: &Run,
     step: &Step,
-) -> Result<Said, Fault> {
+) -> Result<CallArguments, Fault> {
     let asked_by = step.asked_by.filter(|_| step.kind == StepKind::Tool);
     // Only values of the run's environment are masked.
     let Some(asked_by) = asked_by.filter(|_| !run.env.is_empty()) else {
-        return Ok(Said::AsStored);
+        return Ok(CallArguments::AsStored);
     };
     let (id, name) = (step.run, environment::arguments_of(asked_by));
     let kept = name.clone();
     let read = inner
         .store
-        .read_first(move |tx| environment::sealed(tx, id, &kept));
+        .read_for_registry(move |tx| environment::sealed(tx, id, &kept));
     let Some(sealed) = read.await? else {
-        return Ok(Said::AsStored);
+        return Ok(CallArguments::AsStored);
     };
     let opened = inner.seal.open(step.run, &name, &sealed);
     let said = opened.and_then(|text| serde_json::from_str::<Arguments>(text.expose()).ok());
     let Some(mut said) = said else {
-        return Ok(Said::Lost);
+        return Ok(CallArguments::Lost);
     };
     let call = step.tool_call.as_deref().unwrap_or_default();
-    Ok(said.remove(call).map_or(Said::AsStored, Said::Otherwise))
+    Ok(said
+        .remove(call)
+        .map_or(CallArguments::AsStored, CallArguments::Otherwise))
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::print::{BAD, DIM, GOOD, HEAD, styled};
 use super::text::{age, line, short, span};
-use super::whole;
+use super::verbatim;
 use crate::kernel::time::Timestamp;
 use crate::wire::approvals::{Approval, Change};
 
@@ -49,7 +49,7 @@ pub(crate) fn lines(
         short(approval.run_id),
         approval.session_key
     );
-    let mut out: Vec<(Style, String)> = whole::lines(&head, columns)
+    let mut out: Vec<(Style, String)> = verbatim::lines(&head, columns)
         .into_iter()
         .map(|said| (HEAD, said))
         .collect();
@@ -58,7 +58,7 @@ pub(crate) fn lines(
     let indented = |text: &str, by: usize, style: Style| {
         let within = columns.map(|columns| columns.saturating_sub(by));
         let indent = " ".repeat(by);
-        let said = whole::lines(text, within).into_iter();
+        let said = verbatim::lines(text, within).into_iter();
         said.map(move |said| (style, format!("{indent}{said}")))
             .collect::<Vec<_>>()
     };
@@ -75,7 +75,7 @@ pub(crate) fn lines(
         Some(_) => without_texts(&approval.arguments),
         None => approval.arguments.clone(),
     };
-    let arguments = whole::arguments(&arguments, columns);
+    let arguments = verbatim::arguments(&arguments, columns);
     out.extend(
         arguments
             .lines()
@@ -148,7 +148,7 @@ pub(crate) fn in_short(approval: &Approval, now: Timestamp, columns: Option<usiz
     let left = span(approval.expires_at.since(now));
     let text = format!(
         "{head}, {left} left: {}",
-        whole::visible(&what).replace('\n', "⏎")
+        verbatim::visible(&what).replace('\n', "⏎")
     );
     // The line does not show the written content, however short the path is.
     let is_part = approval.change.is_some() || WRITE.contains(&approval.tool.as_str());

@@ -21,17 +21,17 @@ use crate::store::Command;
 const MOST: usize = 32 * 1024;
 
 /// Forwards the text of one step of a called run.
-pub(super) struct Passing {
+pub(super) struct Forwarder {
     inner: Arc<Inner>,
     run: RunId,
     step: u32,
     attempt: u32,
     pause: Duration,
-    said: Arc<Said>,
+    said: Arc<ForwardBuffer>,
 }
 
 /// Text that was produced but not forwarded yet.
-struct Said {
+struct ForwardBuffer {
     /// The next sink, which gets every piece unchanged.
     also: Arc<dyn TextSink>,
     waiting: Mutex<Waiting>,
@@ -45,7 +45,7 @@ struct Waiting {
     text: String,
 }
 
-impl Passing {
+impl Forwarder {
     /// Creates a forwarder if the step belongs to a called run whose stream setting asks for it;
     /// `sink` gets the text as well.
     pub(super) fn of(
@@ -56,13 +56,13 @@ impl Passing {
     ) -> Option<Self> {
         let stream = run.delegated.as_ref()?.stream?;
         let pause = stream.pause_ms().filter(|_| step.kind.answers())?;
-        Some(Passing {
+        Some(Forwarder {
             inner: Arc::clone(inner),
             run: run.id,
             step: step.seq,
             attempt: step.attempts,
             pause: Duration::from_millis(pause),
-            said: Arc::new(Said {
+            said: Arc::new(ForwardBuffer {
                 also: Arc::clone(sink),
                 waiting: Mutex::default(),
                 news: Notify::new(),
@@ -117,14 +117,14 @@ impl Passing {
             offset,
             text,
         };
-        if let Err(fault) = self.inner.store.submit_patiently(command).await {
+        if let Err(fault) = self.inner.store.submit_waiting(command).await {
             // The final answer contains the text.
             tracing::debug!(run = %self.run, %fault, "a partial answer was not forwarded");
         }
     }
 }
 
-impl Said {
+impl ForwardBuffer {
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
         // The buffer is consistent at every moment, so a poisoned lock is safe to use.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
@@ -146,7 +146,7 @@ impl Said {
     }
 }
 
-impl TextSink for Said {
+impl TextSink for ForwardBuffer {
     fn text(&self, piece: &str) {
         self.also.text(piece);
         self.waiting().text.push_str(&storable(piece));

@@ -4,7 +4,7 @@
 use super::boots;
 use super::columns::to_json;
 use super::tx::{DbError, Tx};
-use crate::kernel::ages::{Baseline, Machine, Sight};
+use crate::kernel::ages::{BootBaseline, ClockTrust, HostBoot};
 use crate::kernel::time::Timestamp;
 
 /// Name of the `meta` row with the machine's start time.
@@ -15,13 +15,13 @@ pub fn sight(
     tx: &mut dyn Tx,
     now: Timestamp,
     last_seen: Option<Timestamp>,
-    machine: Option<&Machine>,
+    machine: Option<&HostBoot>,
     max_age_ms: u64,
-) -> Result<Sight, DbError> {
+) -> Result<ClockTrust, DbError> {
     // A baseline that does not decode is treated as missing.
     let known = boots::meta(tx, BASELINE)?;
-    let known: Option<Baseline> = known.and_then(|text| serde_json::from_str(&text).ok());
-    let (sight, next) = Sight::of(now, last_seen, machine, known, max_age_ms);
+    let known: Option<BootBaseline> = known.and_then(|text| serde_json::from_str(&text).ok());
+    let (sight, next) = ClockTrust::of(now, last_seen, machine, known, max_age_ms);
     if let Some(next) = next {
         boots::set_meta(tx, BASELINE, &to_json(&next))?;
     }
@@ -43,7 +43,11 @@ const WAITS: &[(&str, &str, &str)] = &[
 
 /// Every open deadline is as far from `now` as it was from `last_seen`: downtime and clock
 /// changes do not count towards it.
-pub fn wait_on(tx: &mut dyn Tx, last_seen: Timestamp, now: Timestamp) -> Result<(), DbError> {
+pub fn extend_deadlines(
+    tx: &mut dyn Tx,
+    last_seen: Timestamp,
+    now: Timestamp,
+) -> Result<(), DbError> {
     let away = now.0.saturating_sub(last_seen.0);
     for (table, column, open) in WAITS {
         tx.execute(
