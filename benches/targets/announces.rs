@@ -1,5 +1,5 @@
-//! How soon a spawn's end is told: from the call to the event that says that the announce
-//! stands in the parent's transcript. The child answers at once.
+//! Measures announce latency: from `sessions.spawn` to the event that reports the announce in the
+//! parent's transcript. The child's model answers at once.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -13,14 +13,14 @@ use crate::measure::TASK;
 use crate::sample::Sample;
 use crate::talk::{self, Talk};
 
-/// Parents that spawn at once, and the children of each.
+/// Parents that spawn at the same time, and the number of children per parent.
 const PARENTS: usize = 8;
 const CHILDREN: usize = 5;
-/// How often they do so.
+/// Number of bursts.
 const BURSTS: usize = 5;
 
-/// One spawn after another, each by a parent of its own; the next begins when the turn is over
-/// that the announce has woken.
+/// Spawns one after another, each from a new parent. The next spawn starts when the parent turn
+/// that the announce triggered has ended.
 pub fn one_by_one(door: Door<'_>, lasts: Duration) -> Result<Sample> {
     talk::run(async {
         let mut family = Family::open(door).await?;
@@ -38,14 +38,14 @@ pub fn one_by_one(door: Door<'_>, lasts: Duration) -> Result<Sample> {
                 }
             }
             times.push(asked.elapsed());
-            // The parent's turn about it.
+            // Waits for the end of the parent's turn about the announce.
             while family.events.event().await?["sessionKey"] != parent.as_str() {}
         }
         Ok(Sample::of(times, begun.elapsed()))
     })
 }
 
-/// Many spawns at once; how long until all of them are told.
+/// Many spawns at once; measures the time until all of them are announced.
 pub fn at_once(door: Door<'_>) -> Result<Sample> {
     talk::run(async {
         let mut family = Family::open(door).await?;
@@ -81,7 +81,7 @@ fn is_told(event: &Value) -> bool {
     event["kind"] == "announce.delivered"
 }
 
-/// Who spawns, and who listens.
+/// Connections of the load: one makes the calls, the other receives the events.
 struct Family {
     calls: Talk,
     events: Talk,
@@ -97,7 +97,7 @@ impl Family {
         })
     }
 
-    /// The key of a new session that can be told something.
+    /// Creates a session that can receive announces and returns its key.
     async fn parent(&mut self) -> Result<String> {
         let made = self
             .calls
@@ -107,16 +107,16 @@ impl Family {
         Ok(key.to_owned())
     }
 
-    /// Puts a spawn on its way; the id of its run.
+    /// Sends a spawn without waiting for its answer and returns the id of its run.
     async fn spawn(&mut self, parent: &str) -> Result<String> {
-        // Chosen here, so that an event that overtakes the answer is known.
+        // The id is chosen here, so that an event that arrives before the answer can be matched.
         let run = self.clock.new_id().to_string();
         let params = format!(r#"{{"task":"{TASK}","parent":"{parent}","runId":"{run}"}}"#);
         self.calls.put("sessions.spawn", &params).await?;
         Ok(run)
     }
 
-    /// Returns once nothing runs any more.
+    /// Returns once no run is active.
     async fn at_rest(&mut self) -> Result<()> {
         loop {
             let status = self.calls.call("gateway.status", "{}").await?;

@@ -1,4 +1,4 @@
-//! Builds the binary that is measured.
+//! Builds the daemon binary that is measured.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -8,12 +8,12 @@ use serde_json::Value;
 
 use crate::Result;
 
-/// The daemon as packages have it, with no feature that only a benchmark needs.
+/// Builds the daemon with the packaging profile and without benchmark-only features.
 pub fn dist() -> Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     for (name, _) in std::env::vars_os() {
-        // What Cargo tells this program about its package would make build scripts run again.
+        // Cargo's variables about this package would trigger build scripts again.
         let told = name.to_string_lossy();
         if told.starts_with("CARGO_PKG_") || told.starts_with("CARGO_MANIFEST_") {
             command.env_remove(&name);

@@ -1,4 +1,4 @@
-//! P1, P2 and P3: single calls, each right after its floor; who comes first alternates.
+//! P1, P2 and P3: single calls, each measured right after its floor; the order alternates.
 
 use serde_json::Value;
 
@@ -11,39 +11,39 @@ use crate::machine::Watch;
 use crate::measure::{Round, Samples, spawn_params};
 use crate::sample::Sample;
 
-/// A server under load, and what it is asked.
+/// A server under load and the call to send.
 pub struct Asked<'a> {
-    /// What this gives.
+    /// The figure that this load measures.
     pub figure: Figure,
-    /// The server.
+    /// Address and token of the server.
     pub door: Door<'a>,
-    /// Its process.
+    /// Process id of the server.
     pub pid: u32,
-    /// The method.
+    /// The method to call.
     pub method: &'a str,
     /// The parameters of call `n`.
     pub params: &'a dyn Fn(u64) -> String,
 }
 
-/// How many calls are in flight, over how many connections.
+/// The number of calls in flight, and of connections that carry them.
 #[derive(Clone, Copy)]
 pub struct InFlight {
     connections: usize,
     each: usize,
 }
 
-/// One.
+/// One call in flight.
 pub const ONE: InFlight = InFlight {
     connections: 1,
     each: 1,
 };
-/// Sixty-four.
+/// 64 calls in flight over 16 connections.
 pub const MANY: InFlight = InFlight {
     connections: 16,
     each: 4,
 };
 
-/// Measures floors and daemon, both fresh.
+/// Measures floors and daemon, both on fresh folders.
 pub fn measure(round: &Round<'_>) -> Result<Samples> {
     let mut samples = Vec::new();
     let floor = Floor::start(&round.folder.join("floor"))?;
@@ -120,12 +120,12 @@ pub fn measure(round: &Round<'_>) -> Result<Samples> {
     Ok(samples)
 }
 
-/// No parameters.
+/// Empty parameters.
 pub fn empty(_: u64) -> String {
     "{}".to_owned()
 }
 
-/// A server has seen a method before it counts; the first results.
+/// Calls a method until the server has warmed up, unmeasured; returns the first results.
 pub fn warm_up(
     round: &Round<'_>,
     door: Door<'_>,
@@ -147,7 +147,7 @@ pub fn warm_up(
         .collect::<serde_json::Result<_>>()?)
 }
 
-/// One kind of call for as long as a figure takes.
+/// Sends one kind of call for the duration of one figure.
 pub fn load(round: &Round<'_>, asked: &Asked<'_>, in_flight: InFlight) -> Result<Sample> {
     let watch = Watch::start(asked.pid);
     let answers = client::run(&Load {

@@ -1,5 +1,5 @@
-//! The load: WebSocket connections with so many calls in flight, all on one thread. The same
-//! for floor and daemon, and as light as can be, since it shares their processors.
+//! The load generator: WebSocket connections with a fixed number of calls in flight, all on one
+//! thread. It is the same for floor and daemon, and light, since it shares their processors.
 
 use std::cell::Cell;
 use std::net::SocketAddr;
@@ -19,47 +19,47 @@ use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use crate::Result;
 use crate::sample::Sample;
 
-/// A server and the way in.
+/// Address and token of a server.
 #[derive(Clone, Copy, Debug)]
 pub struct Door<'a> {
-    /// Where it listens.
+    /// The socket address that the server listens on.
     pub address: SocketAddr,
-    /// What it asks for.
+    /// The bearer token that the server requires, if any.
     pub token: Option<&'a str>,
 }
 
 /// When a load ends.
 #[derive(Clone, Copy, Debug)]
 pub enum Until {
-    /// After this time.
+    /// After this duration.
     Time(Duration),
-    /// After so many calls.
+    /// After this number of calls.
     Calls(u64),
 }
 
-/// One kind of call, over and over.
+/// One kind of call, sent repeatedly.
 pub struct Load<'a> {
-    /// To whom.
+    /// The server to call.
     pub door: Door<'a>,
-    /// Over so many connections.
+    /// Number of connections.
     pub connections: usize,
-    /// With so many calls in flight on each.
+    /// Number of calls in flight on each connection.
     pub each: usize,
-    /// For how long.
+    /// When the load ends.
     pub until: Until,
-    /// The method.
+    /// The method to call.
     pub method: &'a str,
-    /// The parameters of call `n`, JSON.
+    /// The parameters of call `n`, as JSON.
     pub params: &'a dyn Fn(u64) -> String,
-    /// So many results are kept for whoever wants to look at them.
+    /// Number of results to keep in [`Answers::results`].
     pub kept: usize,
 }
 
-/// What a load gave.
+/// The outcome of a load.
 pub struct Answers {
-    /// How long each call took.
+    /// The duration of each call.
     pub sample: Sample,
-    /// The first results.
+    /// The first results, at most [`Load::kept`].
     pub results: Vec<Box<RawValue>>,
 }
 
@@ -72,14 +72,14 @@ struct Answer<'a> {
     error: Option<&'a RawValue>,
 }
 
-/// What the connections of one load share.
+/// State that the connections of one load share.
 struct Shared<'a> {
     load: &'a Load<'a>,
     begun: Instant,
     sent: Cell<u64>,
 }
 
-/// Runs a load to its end. An error among the answers is an error of the benchmark.
+/// Runs a load to its end. An error answer fails the benchmark.
 pub fn run(load: &Load<'_>) -> Result<Answers> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -127,7 +127,7 @@ pub fn once(door: Door<'_>, method: &str, params: &str) -> Result<serde_json::Va
     Ok(serde_json::from_str(result.get())?)
 }
 
-/// A connection of its own.
+/// Opens a new connection.
 pub async fn connect(door: Door<'_>) -> Result<WebSocketStream<TcpStream>> {
     let stream = TcpStream::connect(door.address).await?;
     stream.set_nodelay(true)?;
@@ -161,7 +161,7 @@ impl Shared<'_> {
 
 type Part = (Vec<Duration>, Vec<Box<RawValue>>);
 
-/// The calls of one connection: each answer is followed by the next call under its id.
+/// Runs the calls of one connection: each answer is followed by the next call, under the same id.
 async fn calls(mut socket: WebSocketStream<TcpStream>, shared: &Shared<'_>) -> Result<Part> {
     let mut times = Vec::new();
     let mut kept = Vec::new();
@@ -196,7 +196,7 @@ async fn calls(mut socket: WebSocketStream<TcpStream>, shared: &Shared<'_>) -> R
                     open += 1;
                 }
             }
-            // What has arrived is answered together.
+            // All answers that have already arrived are handled before the next flush.
             match socket.next().now_or_never() {
                 Some(more) if open > 0 => arrived = more,
                 _ => break,

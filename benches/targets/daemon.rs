@@ -1,4 +1,4 @@
-//! The daemon under measurement: the real binary, started on a folder of its own.
+//! The daemon under measurement: the real binary, started on its own folder.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -9,43 +9,43 @@ use std::time::{Duration, Instant};
 use crate::Result;
 use crate::client::{self, Door};
 
-/// How long a start or a stop may take before the benchmark gives up.
+/// Deadline for a start or a stop before the benchmark gives up.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Between two looks whether it is ready, and at most so much too late.
+/// Poll interval for readiness; it bounds the measuring error.
 const LOOK_EACH: Duration = Duration::from_micros(200);
 
-/// How it is configured. But for the first, nothing is removed or put aside by age, and no
-/// check of the whole store begins in the middle of a figure.
+/// The configuration of the daemon. All variants but the first disable retention and the background
+/// check of the whole store.
 #[derive(Clone, Copy, Debug)]
 pub enum Setting {
-    /// As on a fresh machine.
+    /// The configuration of a fresh machine.
     Default,
-    /// Nothing that is accepted ever runs.
+    /// No lane runs anything, so accepted runs stay queued.
     LanesClosed,
-    /// The model answers at once; what runs at the same time is as on a fresh machine.
+    /// The scripted model answers at once; concurrency limits are those of a fresh machine.
     Scripted,
-    /// The model answers at once, and everything that is accepted runs at once.
+    /// The scripted model answers at once, and every accepted run starts immediately.
     InstantAnswers,
-    /// The model is a server on this port; everything that is accepted runs at once.
+    /// The model is an HTTP server on this port; every accepted run starts immediately.
     Http(u16),
-    /// The same, and no conversation is ever shortened.
+    /// As [`Setting::Http`], without compaction of conversations.
     HttpWhole(u16),
-    /// Sixteen runs at once, whose model does not answer; what begins with [`ASK`] asks a person
-    /// instead and holds still.
+    /// Sixteen concurrent runs whose model does not answer; a run whose task begins with [`ASK`]
+    /// asks the user a question and pauses.
     Held,
 }
 
-/// How the task of a run begins that is to ask a person.
+/// Prefix of the task of a run that is to ask the user a question.
 pub const ASK: &str = "ask";
 
 const KEPT: &str = "[retention]\narchive_after = 0\nruns = 0\nevents = 0\n\
      [storage]\ncheck_after = 0\n";
 
-/// The last rules of every script: whatever it is told, a run ends with its first answer.
+/// The last rules of every script: a run ends with its first answer, whatever its input.
 const ANSWERS: &str = r#"{"match": "*", "answers": [{"text": "There it is."}]},
      {"match": "*", "match_announce": true, "answers": [{"text": "I have seen it."}]}"#;
 
-/// How many runs `gateway.status` says are open.
+/// The number of open runs that `gateway.status` reports.
 pub fn open_runs(status: &serde_json::Value) -> u64 {
     ["queued", "running", "paused", "settling"]
         .iter()
@@ -53,12 +53,12 @@ pub fn open_runs(status: &serde_json::Value) -> u64 {
         .sum()
 }
 
-/// A daemon that is ready; killed when it is dropped.
+/// A daemon that is ready; it is killed on drop.
 pub struct Daemon {
     child: Child,
     address: SocketAddr,
     token: String,
-    /// From before the process was made to the first `200` of `/ready`.
+    /// Time from just before the process was spawned to the first `200` of `/ready`.
     pub ready_after: Duration,
 }
 
@@ -68,14 +68,14 @@ impl Daemon {
         Daemon::start_with(binary, folder, setting, "")
     }
 
-    /// As [`Daemon::start`]; what its model answers begins with `rules`.
+    /// As [`Daemon::start`], with `rules` at the start of its model script.
     pub fn start_with(binary: &Path, folder: &Path, setting: Setting, rules: &str) -> Result<Self> {
         let state = folder.join("state");
         let config = folder.join("abide.toml");
         std::fs::create_dir_all(folder)?;
         std::fs::write(&config, text(folder, setting, rules)?)?;
         let log = std::fs::File::create(folder.join("daemon.log"))?;
-        // The port is free until somebody else takes it, which ends the benchmark.
+        // The port is free until another process takes it, which would end the benchmark.
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
         let mut command = Command::new(binary);
         command
@@ -114,7 +114,7 @@ impl Daemon {
         Ok(daemon)
     }
 
-    /// The way in.
+    /// Address and token of this daemon.
     pub fn door(&self) -> Door<'_> {
         Door {
             address: self.address,
@@ -122,12 +122,12 @@ impl Daemon {
         }
     }
 
-    /// Its process.
+    /// Process id of the daemon.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Stops it in order and waits until it is gone.
+    /// Drains the daemon and waits until the process has exited.
     pub fn stop(mut self) -> Result<()> {
         client::once(self.door(), "gateway.drain", r#"{"then":"stop"}"#)?;
         let begun = Instant::now();
@@ -146,13 +146,13 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        // One that is gone already has nothing to be told.
+        // The kill fails if the process has already exited.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// The configuration file.
+/// The contents of the configuration file.
 fn text(folder: &Path, setting: Setting, rules: &str) -> Result<String> {
     let workspace = folder.join("workspace");
     let script = folder.join("script.json");
@@ -194,7 +194,7 @@ fn text(folder: &Path, setting: Setting, rules: &str) -> Result<String> {
     Ok(text)
 }
 
-/// Does `/ready` say 200?
+/// Does `/ready` answer 200?
 fn is_ready(address: SocketAddr) -> bool {
     let ask = || -> std::io::Result<bool> {
         let mut stream = TcpStream::connect(address)?;
@@ -206,6 +206,6 @@ fn is_ready(address: SocketAddr) -> bool {
         stream.read_exact(&mut head)?;
         Ok(head.ends_with(b" 200"))
     };
-    // Nobody there is "not yet".
+    // A refused connection means "not yet".
     ask().unwrap_or(false)
 }

@@ -1,5 +1,5 @@
-//! How events reach many subscribers: each on a connection of its own, all of them read by
-//! one thread here, while work is accepted at a steady pace.
+//! Measures event fan-out to many subscribers. Each has its own connection, one thread here reads
+//! all of them, and spawns are accepted at a steady rate.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -16,33 +16,33 @@ use crate::client::{Door, connect};
 use crate::machine::Watch;
 use crate::sample::Sample;
 
-/// So many events has each spawn while no lane is open.
+/// Number of events of one spawn while no lane is open.
 const EVENTS_EACH: u64 = 3;
-/// Spawns go over so many connections: a daemon that is held up for a moment then has not the
-/// 64 calls of one of them in flight.
+/// Number of connections that send spawns. A daemon that stalls for a moment then does not reach
+/// the limit of 64 calls in flight on one connection.
 const SPAWNERS: u64 = 8;
-/// How often spawns are sent.
+/// Interval between batches of spawns.
 const TICK: Duration = Duration::from_millis(10);
-/// What has not come so long after the last spawn was lost.
+/// An event that has not arrived this long after the last spawn counts as lost.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What was seen.
+/// The measured result.
 pub struct FanOut {
-    /// From the call that made an event to its arrival, over all subscribers.
+    /// Latency from the call that caused an event to its arrival, over all subscribers.
     pub arrival: Sample,
-    /// Processor time of the daemon, percent of one core, spawns included.
+    /// Processor time of the daemon as percent of one core, including the spawns.
     pub core: Option<f64>,
 }
 
-/// What spawner and subscribers share.
+/// State that spawners and subscribers share.
 struct Shared {
     spawns: u64,
     ready: Cell<usize>,
-    /// When each run was asked for.
+    /// When each run was requested, by run id.
     asked: RefCell<HashMap<String, Instant>>,
 }
 
-/// Lets `subscribers` follow the log while about `rate` events come each second.
+/// Lets `subscribers` follow the event log while about `rate` events occur per second.
 pub fn measure(
     door: Door<'_>,
     pid: u32,
@@ -69,7 +69,7 @@ pub fn measure(
             }
             let (watch, begun) = (Watch::start(pid), Instant::now());
             try_join_all((0..SPAWNERS).map(|at| spawn(door, &shared, at, lasts))).await?;
-            // What is on its way still costs something, though less than a tick shows.
+            // Events in flight still cost processor time, though less than one tick.
             let (seen, took) = (watch.stop(), begun.elapsed());
             Ok::<_, Box<dyn std::error::Error + Send + Sync>>((seen, took))
         };
@@ -81,7 +81,7 @@ pub fn measure(
     })
 }
 
-/// Reads every event of every spawn; how long each took. One that is missing is an error.
+/// Reads every event of every spawn and returns the latency of each. A missing event is an error.
 async fn follow(door: Door<'_>, shared: &Shared, patience: Duration) -> Result<Vec<Duration>> {
     let mut socket = connect(door).await?;
     let subscribe = r#"{"jsonrpc":"2.0","id":1,"method":"events.subscribe"}"#;
@@ -112,7 +112,7 @@ async fn follow(door: Door<'_>, shared: &Shared, patience: Duration) -> Result<V
     Ok(times)
 }
 
-/// One spawner's part: spawns at a steady pace, and waits for every answer.
+/// One spawner: sends spawns at a steady rate and waits for every answer.
 async fn spawn(door: Door<'_>, shared: &Shared, at: u64, lasts: Duration) -> Result<()> {
     let (mut send, mut receive) = connect(door).await?.split();
     let clock = Clock::system();

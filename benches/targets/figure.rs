@@ -1,21 +1,21 @@
-//! What is measured.
+//! The figures that are measured.
 
 use serde::Serialize;
 
-/// One figure. Those with a number are taken with so many finished runs in the store, or rows
-/// in each table of the floor.
+/// One figure. The `u64` of a variant is the number of finished runs in the store, or of rows in
+/// each table of the floor, unless the variant says otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Figure {
-    /// 4 KiB and a sync.
+    /// A write of 4 KiB and a sync.
     Sync,
     /// The bare server, 1 call in flight.
     FloorPing1,
-    /// The bare server, 64 in flight.
+    /// The bare server, 64 calls in flight.
     FloorPing64,
-    /// The storing server, 1 in flight.
+    /// The storing server, 1 call in flight.
     FloorInsert1,
-    /// The storing server, 64 in flight.
+    /// The storing server, 64 calls in flight.
     FloorInsert64,
     /// `gateway.ping`, 1 in flight.
     Ping1,
@@ -29,37 +29,37 @@ pub enum Figure {
     Spawn1,
     /// `sessions.spawn`, 64 in flight.
     Spawn64,
-    /// `gateway.ping` just before the waits.
+    /// `gateway.ping`, measured just before the waits.
     WaitPing,
-    /// From a run's end to the answer of the wait for it.
+    /// Latency from the end of a run to the answer of its `agent.wait`.
     WaitAnswer,
-    /// What 10,000 open waits add to the memory, MiB.
+    /// Memory added by 10,000 open waits, MiB.
     WaitsMemory,
-    /// What they add to the threads.
+    /// Threads added by 10,000 open waits.
     WaitsThreads,
-    /// Three inserts of the storing server and one exchange with a model.
+    /// Three inserts into the storing server and one exchange with a model.
     FloorTurn,
-    /// A whole turn, one after another.
+    /// A whole turn, run sequentially.
     Turn,
-    /// From one turn's end to the next one's, where 32 sessions have them, milliseconds.
+    /// Interval between the ends of consecutive turns while 32 sessions run them, milliseconds.
     TurnEach,
-    /// Processor time of the daemon for each of those, milliseconds.
+    /// Processor time of the daemon per turn of [`Figure::TurnEach`], milliseconds.
     TurnCpu,
-    /// From a spawn to its announce in the parent's transcript.
+    /// Latency from a spawn to its announce in the parent's transcript.
     Announced,
-    /// The same for 40 spawns of 8 parents at once, until the last.
+    /// As [`Figure::Announced`], for 40 spawns of 8 parents at once, until the last announce.
     AnnouncedAll,
-    /// Start on a folder that is not there yet.
+    /// Start on a folder that does not exist yet.
     StartEmpty,
     /// Start with finished runs in the store.
     StartFull,
-    /// Start with so many finished runs in the store.
+    /// Start with this number of finished runs in the store.
     StartGrown(u64),
     /// Start with open runs in the store, until the first answer.
     StartOpen,
     /// Memory when ready, on a fresh folder.
     Rss,
-    /// `gateway.ping` beside the history.
+    /// `gateway.ping` with the history in the store.
     GrownPing,
     /// `sessions.list`, a page of 50.
     SessionsList,
@@ -67,38 +67,38 @@ pub enum Figure {
     RunsTree,
     /// `sessions.history`, 100 messages.
     HistoryPage,
-    /// The storing server, 1 in flight.
+    /// The storing server with this number of rows, 1 call in flight.
     FloorInsert1At(u64),
-    /// The storing server, 64 in flight.
+    /// The storing server with this number of rows, 64 calls in flight.
     FloorInsert64At(u64),
-    /// `sessions.spawn`, 1 in flight.
+    /// `sessions.spawn` with this number of finished runs, 1 call in flight.
     Spawn1At(u64),
-    /// `sessions.spawn`, 64 in flight.
+    /// `sessions.spawn` with this number of finished runs, 64 calls in flight.
     Spawn64At(u64),
-    /// From a spawn to its announce in the parent's transcript.
+    /// Latency from a spawn to its announce in the parent's transcript.
     AnnouncedAt(u64),
-    /// The storing server's rate, 64 in flight, beside that without rows.
+    /// The storing server's rate with 64 calls in flight, relative to its rate without rows.
     FloorKeeps(u64),
-    /// The rate of `sessions.spawn`, 64 in flight, beside that of an empty store.
+    /// The rate of `sessions.spawn` with 64 calls in flight, relative to that of an empty store.
     SpawnKeeps(u64),
     /// Reading 5,000 files.
     FloorReadSkills,
-    /// The first look at as many skills.
+    /// The first scan of as many skills.
     SkillsFirst,
-    /// Asking for the state of 5,000 files.
+    /// Reading the metadata of 5,000 files.
     FloorStatSkills,
-    /// A look that finds no change.
+    /// A scan that finds no change.
     SkillsAgain,
-    /// From an edit to the event that tells of it.
+    /// Latency from an edit to the event that reports it.
     SkillsEdit,
-    /// What watching costs when nothing happens, percent of a core.
+    /// Cost of watching while nothing changes, percent of a core.
     SkillsIdle,
-    /// Processor time of the daemon for a turn with so many earlier messages, where so many
-    /// sessions have them at once, milliseconds.
+    /// Processor time of the daemon for a turn, milliseconds: the number of earlier messages, and
+    /// the number of sessions that run such turns at the same time.
     LongTurn(u64, u64),
-    /// The same beyond what its bytes may cost.
+    /// As [`Figure::LongTurn`], minus the time allowed for the bytes sent.
     LongTurnBeyond(u64, u64),
-    /// How much the model is sent for it, KiB.
+    /// Size of the model request of such a turn, KiB.
     LongTurnSent(u64, u64),
     /// Pages that an insert of the floor writes.
     FloorPages,
@@ -110,16 +110,16 @@ pub enum Figure {
     ToolTurnPages,
     /// About 100 events a second to 100 subscribers.
     FanOut100,
-    /// What that takes of a core, percent.
+    /// Processor time of the daemon for [`Figure::FanOut100`], percent of a core.
     FanOutCore100,
     /// About 1,000 events a second to 100 subscribers.
     FanOut1000,
-    /// What that takes of a core, percent.
+    /// Processor time of the daemon for [`Figure::FanOut1000`], percent of a core.
     FanOutCore1000,
 }
 
 impl Figure {
-    /// Is it an amount, not a time?
+    /// Is the figure an amount rather than a duration?
     pub fn is_amount(self) -> bool {
         matches!(
             self,

@@ -1,5 +1,5 @@
-//! The floors: a bare jsonrpsee server with a trivial method and one that stores what it is
-//! told, and a loop that does nothing but sync. The server is this program, started again.
+//! The floors: a bare jsonrpsee server with a trivial method and one that stores its input, and a
+//! loop that only syncs. The server is this program, started as a second process.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -21,7 +21,7 @@ use crate::Result;
 use crate::client::Door;
 use crate::sample::Sample;
 
-/// The daemon's own figures: commands in the queue, in one commit, and between checkpoints.
+/// The daemon's own limits: queued commands, commands per commit, and the checkpoint interval.
 const QUEUE: usize = 4096;
 const BATCH: usize = 512;
 const CHECKPOINT_EACH: Duration = Duration::from_millis(100);
@@ -29,7 +29,7 @@ const CHECKPOINT_EACH: Duration = Duration::from_millis(100);
 /// The database file in the server's folder.
 const DATABASE: &str = "floor.db";
 
-/// The daemon's pragmas, as far as a writer's speed may depend on them.
+/// The daemon's pragmas, as far as they affect the writer's speed.
 const PRAGMAS: &str = "
     PRAGMA journal_mode = WAL;
     PRAGMA journal_size_limit = 67108864;
@@ -53,20 +53,20 @@ const SCHEMA: &str = "
         STRICT;
 ";
 
-/// What stands in the rows beside the task: with it, the four of them hold about 1 KB.
+/// Contents of the rows besides the task; with it, the four rows hold about 1 KB.
 const ABOUT: [&str; 3] = [
     r#"{"org":"default","owner":"agent","agent":"build","depth":1,"messages":1,"generation":1}"#,
     r#"{"org":"default","user":"admin","agent":"build","model":"offline/search","lane":"subagent","depth":1,"origin":"spawn","announce":"none","limitMs":3600000,"usedMs":0,"steps":0,"loops":0,"toolCalls":0,"pins":{"agent":"9f2c61d07be54c1c8d2e1f0a","tools":"0b7d5f3e9a814c6f8e2d4c1b"},"warnings":[]}"#,
     r#"{"kind":"run.queued","agent":"build","label":null,"sessionKey":null,"parent":null,"meta":null}"#,
 ];
 
-/// What the storing method takes.
+/// Parameters of the storing method.
 #[derive(Deserialize)]
 struct Insert {
     task: String,
 }
 
-/// What it answers.
+/// Result of the storing method.
 #[derive(Clone, Serialize)]
 struct Inserted {
     run: Uuid,
@@ -80,8 +80,8 @@ struct Job {
     answer: oneshot::Sender<rusqlite::Result<Uuid>>,
 }
 
-/// The floor's server: methods `ping` and `insert`, until standard input is closed. Its port
-/// is the first line of its output.
+/// Runs the floor's server with the methods `ping` and `insert` until standard input closes. The
+/// first line of its output is its port.
 pub fn serve(folder: &Path) -> Result<()> {
     let path = folder.join(DATABASE);
     let mut db = Connection::open(&path)?;
@@ -108,7 +108,7 @@ pub fn serve(folder: &Path) -> Result<()> {
         let run = inserted.await.map_err(fault)?.map_err(fault)?;
         Ok::<_, ErrorObjectOwned>(Inserted { run })
     })?;
-    // The runtime and the limits of the daemon.
+    // The runtime and the limits are those of the daemon.
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
@@ -122,7 +122,7 @@ pub fn serve(folder: &Path) -> Result<()> {
         println!("{}", server.local_addr()?);
         Ok::<_, Box<dyn std::error::Error + Send + Sync>>(server.start(methods))
     })?;
-    // The benchmark that is gone takes its floor with it.
+    // The server ends when the benchmark that started it exits.
     std::io::stdin().read_to_end(&mut Vec::new())?;
     Ok(())
 }
@@ -131,7 +131,7 @@ fn fault(error: impl std::fmt::Display) -> ErrorObjectOwned {
     ErrorObjectOwned::owned(-32603, error.to_string(), None::<()>)
 }
 
-/// Group commit: what waits goes into one transaction and is answered after its sync.
+/// Group commit: all queued jobs go into one transaction and are answered after its sync.
 fn write(db: &mut Connection, mut queue: mpsc::Receiver<Job>, mut cursor: i64) {
     while let Some(first) = queue.blocking_recv() {
         let mut batch = vec![first];
@@ -145,11 +145,11 @@ fn write(db: &mut Connection, mut queue: mpsc::Receiver<Job>, mut cursor: i64) {
         match done {
             Ok(runs) => {
                 for (job, run) in batch.into_iter().zip(runs) {
-                    // Who left meanwhile reads no answer.
+                    // The send fails if the caller has disconnected.
                     let _ = job.answer.send(Ok(run));
                 }
             }
-            // Every caller is told by its closed channel.
+            // Every caller sees its channel closed.
             Err(fault) => eprintln!("floor: {fault}"),
         }
     }
@@ -187,8 +187,8 @@ fn insert(
     Ok(())
 }
 
-/// A folder for [`Floor::start`] with so many rows in each table; kept, since making a million
-/// takes its time.
+/// A folder for [`Floor::start`] with `rows` rows in each table. It is kept, since a million rows
+/// take long to create.
 pub fn grown(rows: u64, task: &str) -> Result<PathBuf> {
     let digest = blake3::hash(include_bytes!("floor.rs")).to_hex();
     let these = format!("floor-history-{}-", &digest[..8]);
@@ -207,7 +207,7 @@ pub fn grown(rows: u64, task: &str) -> Result<PathBuf> {
         db.execute_batch(SCHEMA)?;
         db.execute_batch("PRAGMA synchronous = OFF; PRAGMA journal_mode = OFF; BEGIN;")?;
         for row in 1..=rows {
-            // Older than every id that has a time in it.
+            // Smaller than every id that contains a time.
             let id = |odd: u64| Uuid::from_u128(u128::from(row * 2 + odd));
             insert(&db, id(0), id(1), task, i64::try_from(row)?)?;
         }
@@ -218,7 +218,7 @@ pub fn grown(rows: u64, task: &str) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// Takes away what was added to a folder of [`grown`]. Its server must be gone.
+/// Removes the rows that were added to a folder of [`grown`]. Its server must have exited.
 pub fn trim(folder: &Path, rows: u64) -> Result<()> {
     let db = Connection::open(folder.join(DATABASE))?;
     db.execute_batch(&format!(
@@ -234,7 +234,7 @@ pub fn trim(folder: &Path, rows: u64) -> Result<()> {
     Ok(())
 }
 
-/// The daemon's policy: a connection of its own copies what there is, off the commit path.
+/// The daemon's policy: a separate connection checkpoints the WAL, off the commit path.
 fn checkpoint(db: &Connection) {
     loop {
         std::thread::sleep(CHECKPOINT_EACH);
@@ -245,14 +245,14 @@ fn checkpoint(db: &Connection) {
     }
 }
 
-/// The floor's server as a process; it ends when this is dropped.
+/// The floor's server as a process, which ends on drop.
 pub struct Floor {
     child: Child,
     address: SocketAddr,
 }
 
 impl Floor {
-    /// Starts it with its database in `folder`.
+    /// Starts the server with its database in `folder`.
     pub fn start(folder: &Path) -> Result<Self> {
         std::fs::create_dir_all(folder)?;
         let mut child = Command::new(std::env::current_exe()?)
@@ -268,7 +268,7 @@ impl Floor {
         Ok(Floor { child, address })
     }
 
-    /// The way in.
+    /// Address of the server.
     pub fn door(&self) -> Door<'_> {
         Door {
             address: self.address,
@@ -276,7 +276,7 @@ impl Floor {
         }
     }
 
-    /// Its process.
+    /// Process id of the server.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -284,13 +284,13 @@ impl Floor {
 
 impl Drop for Floor {
     fn drop(&mut self) {
-        // One that is gone already has nothing to be told.
+        // The kill fails if the process has already exited.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// What the disk can do: 4 KiB over the same place and a sync, again and again.
+/// Measures the disk: repeatedly overwrites the same 4 KiB and syncs.
 pub fn sync_loop(folder: &Path, lasts: Duration) -> Result<Sample> {
     let mut file = File::create(folder.join("sync"))?;
     let block = [7; 4096];

@@ -1,5 +1,5 @@
-//! P10 and P11: what a long history costs. The same figures with an empty store and with more
-//! and more finished runs in it, in one round; and lists beside the longest.
+//! P10 and P11: the cost of a long history. Takes the same figures in one round with an empty store
+//! and with growing numbers of finished runs, and lists with the longest history.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ use crate::measure::{Round, Samples, TASK, spawn_params};
 use crate::sample::Sample;
 use crate::starts;
 
-/// Stores and floors of every size, the smallest first.
+/// Stores and floors of every size, smallest first.
 pub struct Grown {
     sizes: Vec<Size>,
 }
@@ -26,7 +26,7 @@ struct Size {
 }
 
 impl Grown {
-    /// Makes what is not there yet; `with_floors`: the floors' histories, too.
+    /// Creates missing histories; `with_floors` also creates those of the floors.
     pub fn of(binary: &Path, histories: &[u64], with_floors: bool) -> Result<Self> {
         let sizes = histories.iter().map(|&runs| {
             Ok(Size {
@@ -43,7 +43,7 @@ impl Grown {
         })
     }
 
-    /// P11.
+    /// P11: the same figures at every size.
     pub fn compare(&self, round: &Round<'_>) -> Result<Samples> {
         let mut sizes: Vec<Option<&Size>> = vec![None];
         sizes.extend(self.sizes.iter().map(Some));
@@ -87,7 +87,7 @@ impl Grown {
         Ok(samples)
     }
 
-    /// P10, beside the longest history.
+    /// P10: lists with the longest history.
     pub fn lists(&self, round: &Round<'_>) -> Result<Samples> {
         let Some(Size { history, .. }) = self.sizes.last() else {
             return Ok(Vec::new());
@@ -95,7 +95,7 @@ impl Grown {
         let daemon = Daemon::start(round.binary, &history.folder, Setting::LanesClosed)?;
         let made = &history.made;
         let [trees, talks] = [&made.trees, &made.talks];
-        // Every second page is the first one, the others lie anywhere.
+        // Every second call reads the first page, the others read random positions.
         let sessions = |n: u64| match n % 2 {
             0 => r#"{"limit":50}"#.to_owned(),
             _ => format!(r#"{{"limit":50,"cursor":"{}"}}"#, pick(&made.places, n / 2)),
@@ -117,7 +117,7 @@ impl Grown {
         Ok(samples)
     }
 
-    /// Starts beside the longest history.
+    /// Starts with the longest history.
     pub fn starts(&self, round: &Round<'_>) -> Result<Samples> {
         let Some(Size { runs, history, .. }) = self.sizes.last() else {
             return Ok(Vec::new());
@@ -136,11 +136,11 @@ impl Grown {
 type Params<'a> = &'a dyn Fn(u64) -> String;
 
 fn pick<T>(from: &[T], n: u64) -> &T {
-    // Far apart, so that no page is near the one before.
+    // Consecutive picks are far apart, so that no page is near the previous one.
     &from[(n as usize * 89) % from.len()]
 }
 
-/// The floor with as many rows; `None`: with none.
+/// The floor with as many rows; `None` means an empty floor.
 fn at_floor(round: &Round<'_>, size: Option<&Size>) -> Result<Samples> {
     let runs = size.map_or(0, |size| size.runs);
     let fresh = round.folder.join("grown-floor");
@@ -168,7 +168,7 @@ fn at_floor(round: &Round<'_>, size: Option<&Size>) -> Result<Samples> {
     Ok(samples)
 }
 
-/// P1, P2 and P6 with this history; `None`: with none.
+/// P1, P2 and P6 with this history; `None` means an empty store.
 fn at_daemon(round: &Round<'_>, size: Option<&Size>) -> Result<Samples> {
     let runs = size.map_or(0, |size| size.runs);
     let fresh = |what: &str| round.folder.join(format!("grown-{what}"));

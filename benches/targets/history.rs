@@ -1,10 +1,9 @@
-//! Stores with a long history. A small one is made through the daemon itself: turns, spawns,
-//! announces and wake runs with a scripted model, run to their end and stopped in order. Its
-//! rows are then written again and again into a second file, each copy a stretch of time
-//! further back. What comes out obeys every constraint, and the daemon's own doctor finds
-//! nothing wrong with it.
+//! Creates stores with a long history. A small store is made through the daemon itself: turns,
+//! spawns, announces and wake runs with a scripted model, finished and shut down cleanly. Its rows
+//! are then copied repeatedly into a second file, each copy shifted further into the past. The
+//! result satisfies every constraint, and `abide doctor` reports nothing about it.
 //!
-//! Making a million runs takes minutes, so the result is kept below `target/tmp`.
+//! A million runs take minutes to create, so the result is kept in `target/tmp`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,22 +17,22 @@ use crate::client::{self, Load, Until};
 use crate::daemon::{self, Daemon, Setting};
 use crate::talk::{self, Talk};
 
-/// Runs of the small store, about one session to ten of them.
+/// Runs of the small store; it has about one session per ten runs.
 const RUNS: u64 = 1000;
-/// Sessions that people talk to; most runs are turns there.
+/// Sessions with user turns; most runs are such turns.
 const TALKS: u64 = 14;
-/// Spawns of a client under one parent, each with the wake run that is told of it.
+/// Spawns of a client under one parent, each with the wake run about its end.
 const SPAWNS: u64 = 30;
-/// Spawns of one run, so many in each of its answers: a tree that fills more than a page.
+/// Number of spawns in each answer of one run: a tree larger than a page.
 const TREE: [u64; 3] = [18, 18, 18];
-/// Stands in the keys of sessions that have no id in theirs; the copies have numbers for it.
+/// Part of the keys of sessions whose key has no id; copies replace it by a number.
 const KEY: &str = "history-0000-";
-/// What the run is told that spawns a tree.
+/// The input of the run that spawns a tree.
 const DELEGATE: &str = "Let others look";
-/// Ids begin with the time, in milliseconds: the copies differ in the first three bytes, and
-/// lie this far apart.
+/// Distance in time between copies. Ids begin with the time in milliseconds, so the copies differ
+/// in the first three bytes.
 const STRETCH_MS: i64 = 1 << 24;
-/// Tables of which one copy is enough: what belongs to the store, and what all runs share.
+/// Tables that are copied once: they belong to the store or are shared by all runs.
 const SHARED: [&str; 9] = [
     "meta",
     "counters",
@@ -46,37 +45,37 @@ const SHARED: [&str; 9] = [
     "audit",
 ];
 
-/// A store with a history, stopped in order.
+/// A store with a history, shut down cleanly.
 pub struct History {
-    /// The folder that [`Daemon::start`] takes.
+    /// The folder to pass to [`Daemon::start`].
     pub folder: PathBuf,
-    /// What is in it.
+    /// The contents of the store.
     pub made: Made,
 }
 
-/// What is in a store.
+/// The contents of a store.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Made {
-    /// Finished runs.
+    /// Number of finished runs.
     pub runs: u64,
-    /// Their sessions.
+    /// Number of sessions.
     pub sessions: u64,
-    /// Their events.
+    /// Number of events.
     pub events: u64,
-    /// Bytes of the file.
+    /// Size of the file in bytes.
     pub bytes: u64,
-    /// Every number of the store's counter that the history has is below this.
+    /// Exclusive upper limit of the history's values of the store's sequence counter.
     pub seq: i64,
-    /// Runs with more than fifty below them, from all of the history.
+    /// Ids of runs with more than fifty descendants, spread over the whole history.
     pub trees: Vec<String>,
-    /// Keys of sessions with more than a hundred messages, from all of the history.
+    /// Keys of sessions with more than a hundred messages, spread over the whole history.
     pub talks: Vec<String>,
-    /// Places between sessions, from all of the history: cursors of `sessions.list`.
+    /// Positions between sessions, spread over the whole history: cursors of `sessions.list`.
     pub places: Vec<i64>,
 }
 
 impl History {
-    /// The store with at least `runs` finished runs; made if it is not there yet.
+    /// The store with at least `runs` finished runs; it is created if missing.
     pub fn of(binary: &Path, runs: u64) -> Result<Self> {
         let (schema, digest) = (abide::store::SCHEMA, digest()?);
         let named = |what: &str| {
@@ -92,7 +91,7 @@ impl History {
                 make_small(binary, &small)?;
             }
             if folder.exists() {
-                // Somebody was cut off while making it.
+                // An earlier creation was interrupted.
                 std::fs::remove_dir_all(&folder)?;
             }
             eprintln!("creating a history of {runs} finished runs");
@@ -116,7 +115,7 @@ impl History {
         Ok(history)
     }
 
-    /// Takes away what was added to the history since it was made. The daemon must be gone.
+    /// Removes what was added to the history since it was created. The daemon must have exited.
     pub fn trim(&self) -> Result<()> {
         let db = Connection::open(store_in(&self.folder))?;
         db.execute_batch("PRAGMA synchronous = OFF; PRAGMA cache_size = -65536; BEGIN;")?;
@@ -132,7 +131,7 @@ impl History {
         ] {
             db.execute(sql, [seq])?;
         }
-        // The log is as whole as it was.
+        // The event log has no gap.
         db.execute_batch(
             "UPDATE events_expired SET up_to = 0; COMMIT; PRAGMA wal_checkpoint(TRUNCATE);",
         )?;
@@ -148,7 +147,7 @@ impl History {
     }
 }
 
-/// Removes what an earlier state of this program has kept under such names.
+/// Removes folders that an earlier version of this program kept under such names.
 pub fn remove_others(of: &str, but: &str) -> Result<()> {
     for entry in std::fs::read_dir(env!("CARGO_TARGET_TMPDIR"))? {
         let entry = entry?;
@@ -161,12 +160,12 @@ pub fn remove_others(of: &str, but: &str) -> Result<()> {
     Ok(())
 }
 
-/// The store's file below a folder that [`Daemon::start`] takes.
+/// The path of the store in a folder for [`Daemon::start`].
 fn store_in(folder: &Path) -> PathBuf {
     folder.join("state").join("abide.db")
 }
 
-/// Of all that decides what a history looks like.
+/// A digest of everything that determines the contents of a history.
 fn digest() -> Result<String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/store/migrations/sqlite");
     let mut files: Vec<PathBuf> = std::fs::read_dir(folder)?
@@ -181,7 +180,7 @@ fn digest() -> Result<String> {
     Ok(hasher.finalize().to_hex()[..8].to_owned())
 }
 
-/// A store of about [`RUNS`] runs that the daemon has made.
+/// Creates a store of about [`RUNS`] runs through the daemon.
 fn make_small(binary: &Path, folder: &Path) -> Result<()> {
     if folder.exists() {
         std::fs::remove_dir_all(folder)?;
@@ -189,7 +188,7 @@ fn make_small(binary: &Path, folder: &Path) -> Result<()> {
     let delegate = TREE.map(|calls| {
         let call = r#"{"tool":"sessions_spawn","arguments":{"task":"look through one folder"}}"#;
         let calls = vec![call; calls as usize].join(",");
-        // Those of the answer before have ended by then.
+        // The children of the previous answer have ended by then.
         format!(r#"{{"text":"Others look.","delay_ms":500,"calls":[{calls}]}}"#)
     });
     let daemon = Daemon::start_with(
@@ -239,7 +238,7 @@ fn make_small(binary: &Path, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns once nothing runs or waits to be told.
+/// Returns once no run is active and no announce is pending.
 async fn at_rest(talk: &mut Talk) -> Result<()> {
     let begun = Instant::now();
     loop {
@@ -255,7 +254,7 @@ async fn at_rest(talk: &mut Talk) -> Result<()> {
     }
 }
 
-/// Columns in which neither ids nor keys stand, though their type would allow it.
+/// Columns that hold neither ids nor keys, though their type would allow it.
 const WORDS: [&str; 21] = [
     "pin_agent",
     "pin_tools",
@@ -280,17 +279,17 @@ const WORDS: [&str; 21] = [
     "pause",
 ];
 
-/// What becomes of a column in a copy.
+/// How the values of a column change in a copy.
 enum Column {
-    /// It is the same.
+    /// Unchanged.
     Same,
-    /// A number of the store's counter.
+    /// A value of the store's sequence counter.
     Number,
-    /// An id as bytes.
+    /// An id, as bytes.
     Id,
-    /// Milliseconds since 1970.
+    /// A time, in milliseconds since 1970.
     Time,
-    /// Text in which ids and keys may stand.
+    /// Text that may contain ids and keys.
     Text,
 }
 
@@ -309,7 +308,7 @@ impl Column {
         }
     }
 
-    /// Its value in a copy, of which [`COPY`] says what is different.
+    /// The SQL expression of the value in a copy, in terms of [`COPY`].
     fn in_copy(&self, name: &str) -> String {
         match self {
             Column::Same => format!("old.{name}"),
@@ -326,12 +325,12 @@ impl Column {
     }
 }
 
-/// What is different in a copy: how much higher its numbers are, how much earlier its times;
-/// how its ids begin, and that as text, and how those of the small store do; its keys.
+/// The differences of a copy: the offset of its numbers, the offset of its times, the prefix of its
+/// ids as bytes and as text, that of the small store's ids as text, and its keys.
 const COPY: &str = "WITH copy AS (SELECT ?1 AS numbers, ?2 AS back, ?3 AS id, ?4 AS id_text, \
      ?5 AS small_text, ?6 AS key)";
 
-/// Writes the rows of the store in `small` into a store in `folder` until that has `runs` runs.
+/// Copies the rows of the store in `small` into a store in `folder` until that has `runs` runs.
 fn multiply(small: &Path, folder: &Path, runs: u64) -> Result<Made> {
     std::fs::create_dir_all(folder.join("state"))?;
     for entry in std::fs::read_dir(small.join("state"))? {
@@ -343,7 +342,7 @@ fn multiply(small: &Path, folder: &Path, runs: u64) -> Result<Made> {
     }
     let path = store_in(folder);
     let db = Connection::open(&path)?;
-    // Nobody else has it, and what is cut off is made anew.
+    // No other process uses the file, and an interrupted copy is created again.
     db.execute_batch(
         "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA foreign_keys = OFF;
          PRAGMA locking_mode = EXCLUSIVE; PRAGMA cache_size = -1048576;",
@@ -388,7 +387,7 @@ fn multiply(small: &Path, folder: &Path, runs: u64) -> Result<Made> {
             values.join(", ")
         ));
     }
-    // The oldest first, so that everything is added at the end, as in life.
+    // Oldest first, so that rows are appended as in real use.
     for copy in 0..copies {
         let back = copies - 1 - copy;
         let begin = begins - back;
@@ -453,7 +452,7 @@ fn tables(db: &Connection) -> Result<Vec<String>> {
     Ok(names.collect::<rusqlite::Result<_>>()?)
 }
 
-/// At most two hundred of what the query gives, from all of it.
+/// At most two hundred rows of the query, spread over its result.
 fn some<T>(
     db: &Connection,
     sql: &str,
@@ -467,7 +466,7 @@ fn some<T>(
     Ok(all.into_iter().step_by(each).collect())
 }
 
-/// What the engine finds wrong.
+/// The findings of SQLite's own checks.
 fn check(db: &Connection) -> Result<Vec<String>> {
     let mut findings = Vec::new();
     let mut broken = db.prepare("PRAGMA foreign_key_check")?;
@@ -484,7 +483,7 @@ fn check(db: &Connection) -> Result<Vec<String>> {
     Ok(findings)
 }
 
-/// What the daemon's own doctor finds wrong with the store.
+/// Fails if `abide doctor` reports a finding about the store.
 fn examine(binary: &Path, folder: &Path) -> Result<()> {
     let config = folder.join("abide.toml");
     std::fs::write(&config, "")?;
@@ -496,7 +495,7 @@ fn examine(binary: &Path, folder: &Path) -> Result<()> {
         .output()?;
     let text = String::from_utf8_lossy(&examined.stdout);
     let found: serde_json::Value = serde_json::from_str(&text)?;
-    // The folder and the machine are not what is asked about.
+    // Findings about the folder and the machine are ignored.
     let of_store: Vec<&serde_json::Value> = found["findings"]
         .as_array()
         .into_iter()

@@ -1,6 +1,6 @@
-//! P15: what a turn costs in a long conversation: processor time of the daemon, beside the bytes
-//! that its model is sent. The conversations are made by turns, through the daemon, and nothing
-//! of them is shortened.
+//! P15: the cost of a turn in a long conversation: processor time of the daemon, relative to the
+//! bytes sent to its model. The conversations are created through the daemon by turns and never
+//! compacted.
 
 use futures_util::future::try_join_all;
 
@@ -13,19 +13,19 @@ use crate::sample::Sample;
 use crate::talk::{self, Talk};
 use crate::turns::{InstantModel, turn};
 
-/// Earlier messages of a conversation.
+/// Number of earlier messages of a conversation.
 pub const LENGTHS: [u64; 3] = [10, 200, 1000];
-/// Sessions that have a turn at the same time.
+/// Number of sessions that run a turn at the same time.
 pub const SESSIONS: [u64; 2] = [1, 32];
 
-/// Conversations of each length: as many as have turns at the same time at most.
+/// Conversations of each length: the maximum number of sessions that run a turn at the same time.
 const CONVERSATIONS: usize = 32;
-/// Turns that are measured in each.
+/// Measured turns per conversation.
 const TURNS: usize = 5;
-/// What a byte that is sent may cost, milliseconds.
+/// Time allowed per byte sent, milliseconds.
 const BYTE: f64 = 1e-6;
 
-/// All lengths, one after another in the same conversations.
+/// Measures all lengths, one after another in the same conversations.
 pub fn measure(round: &Round<'_>) -> Result<Samples> {
     let model = InstantModel::start()?;
     let folder = round.folder.join("long");
@@ -36,7 +36,8 @@ pub fn measure(round: &Round<'_>) -> Result<Samples> {
         let mut samples = Samples::new();
         for length in LENGTHS {
             try_join_all(all.iter_mut().map(|one| one.grow(length))).await?;
-            // First all at once: what is kept in memory of one is then no longer that of the last.
+            // All at once first: afterwards the in-memory cache of one conversation does not help
+            // the next.
             for sessions in SESSIONS.into_iter().rev() {
                 let sent = model.bytes();
                 let before = processor_time(daemon.pid());
@@ -67,7 +68,7 @@ pub fn measure(round: &Round<'_>) -> Result<Samples> {
     })
 }
 
-/// A session with a connection of its own.
+/// A session with its own connection.
 struct Conversation {
     talk: Talk,
     key: String,
@@ -87,12 +88,12 @@ impl Conversation {
 
     async fn turn(&mut self) -> Result<()> {
         turn(&mut self.talk, &self.key).await?;
-        // What was asked, and the answer.
+        // The user message and the answer.
         self.messages += 2;
         Ok(())
     }
 
-    /// Has turns until there are so many messages.
+    /// Runs turns until the conversation has `length` messages.
     async fn grow(&mut self, length: u64) -> Result<()> {
         while self.messages < length {
             self.turn().await?;

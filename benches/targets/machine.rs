@@ -1,5 +1,5 @@
-//! What the machine did meanwhile: idle share, processor time and memory of a process, from
-//! `/proc`. Where there is none, these columns stay empty.
+//! Load of the machine during a measurement, and processor time and memory of a process, from
+//! `/proc`. Without `/proc`, these columns stay empty.
 
 use std::fs::read_to_string;
 use std::path::Path;
@@ -7,26 +7,26 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-/// Linux counts processor time for users in hundredths of a second, on every platform.
+/// Linux reports processor time to user space in hundredths of a second, on every platform.
 const TICKS_A_SECOND: f64 = 100.0;
 
-/// What is worth knowing of the machine.
+/// The facts about the machine that the report shows.
 #[derive(Clone, Debug, Serialize)]
 pub struct Machine {
-    /// Its processors.
+    /// Number of processors.
     pub processors: usize,
-    /// Their name.
+    /// Model name of the processors.
     pub model: Option<String>,
     /// Memory, GiB.
     pub memory_gib: Option<f64>,
-    /// Its kernel.
+    /// Kernel version.
     pub kernel: Option<String>,
-    /// The file system under the state folders.
+    /// File system of the state folders.
     pub file_system: Option<String>,
 }
 
 impl Machine {
-    /// This machine, with state folders below `folder`.
+    /// Describes this machine; state folders are in `folder`.
     pub fn this(folder: &Path) -> Self {
         Machine {
             processors: std::thread::available_parallelism().map_or(1, Into::into),
@@ -52,7 +52,7 @@ fn kib(text: &str) -> Option<f64> {
     text.split_whitespace().next()?.parse().ok()
 }
 
-/// The type of the innermost mount above `folder`.
+/// The file system type of the innermost mount that contains `folder`.
 fn file_system(folder: &Path) -> Option<String> {
     let folder = folder.canonicalize().ok()?;
     let mounts = read_to_string("/proc/mounts").ok()?;
@@ -66,26 +66,26 @@ fn file_system(folder: &Path) -> Option<String> {
     above.max_by_key(|(length, _)| *length).map(|found| found.1)
 }
 
-/// The memory that a process holds, MiB.
+/// Resident memory of a process, MiB.
 pub fn resident_mib(pid: u32) -> Option<f64> {
     let text = field(&format!("/proc/{pid}/status"), "VmRSS")?;
     Some(kib(&text)? / 1024.0)
 }
 
-/// The threads of a process.
+/// Number of threads of a process.
 pub fn threads(pid: u32) -> Option<f64> {
     field(&format!("/proc/{pid}/status"), "Threads")?
         .parse()
         .ok()
 }
 
-/// The processor time that a process has had, of the threads that it has now: to the nanosecond,
-/// where ticks are too coarse.
+/// Processor time of the current threads of a process, in nanoseconds, for cases where ticks are
+/// too coarse.
 pub fn processor_time(pid: u32) -> Option<Duration> {
     let mut nanoseconds = 0;
     for thread in std::fs::read_dir(format!("/proc/{pid}/task")).ok()? {
         let file = thread.ok()?.path().join("schedstat");
-        // A thread may end meanwhile.
+        // A thread may end between listing and reading.
         let text = read_to_string(file).unwrap_or_default();
         nanoseconds += text
             .split_whitespace()
@@ -112,7 +112,7 @@ impl Ticks {
             .next()?
             .split_whitespace()
             .skip(1)
-            // What follows the eighth is counted in the first two already.
+            // The fields after the eighth are already included in the first two.
             .take(8)
             .map(|word| word.parse().ok())
             .collect::<Option<_>>()?;
@@ -129,35 +129,35 @@ impl Ticks {
 
 fn of_process(pid: u32) -> Option<u64> {
     let text = read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name before it may hold anything, blanks and brackets too.
+    // The command name before it may contain anything, including blanks and parentheses.
     let mut words = text.rsplit_once(')')?.1.split_whitespace().skip(11);
     let (user, system): (u64, u64) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
     Some(user + system)
 }
 
-/// Looks at the processors from its making to its end.
+/// Observes the processors from its creation until [`Watch::stop`].
 pub struct Watch {
     server: u32,
     before: Option<Ticks>,
 }
 
-/// What a watch saw.
+/// The result of a watch.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen {
-    /// Processor time of the server.
+    /// Processor time of the server process.
     pub server: Duration,
-    /// The share of the machine that was busy for neither server nor benchmark.
+    /// The share of the machine's processors that other processes used.
     pub others: f64,
 }
 
 impl Watch {
-    /// Begins to look, with an eye on the process `server`.
+    /// Starts to observe the machine and the process `server`.
     pub fn start(server: u32) -> Self {
         let before = Ticks::now(server);
         Watch { server, before }
     }
 
-    /// What happened since.
+    /// The usage since the start; `None` where `/proc` cannot be read.
     pub fn stop(self) -> Option<Seen> {
         let (before, after) = (self.before?, Ticks::now(self.server)?);
         let server = after.server - before.server;
@@ -171,7 +171,7 @@ impl Watch {
     }
 }
 
-/// The share of the machine that does nothing while this program does nothing.
+/// The idle share of the machine while this program is idle.
 pub fn idle_share(during: Duration) -> Option<f64> {
     let own = std::process::id();
     let before = Ticks::now(own)?;

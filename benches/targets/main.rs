@@ -1,6 +1,6 @@
-//! `cargo bench --features floors`: the speed targets, each measured beside its floor in one call on one
-//! machine. Floors and daemon are processes of their own behind real sockets; the load comes
-//! from one thread here. `docs/performance.md` says how to read the figures.
+//! `cargo bench --features floors`: the speed targets, each measured with its floor in one run on
+//! one machine. Floors and daemon are separate processes behind real sockets; the load comes from
+//! one thread here. `docs/performance.md` explains the figures.
 
 #![expect(
     clippy::disallowed_methods,
@@ -36,36 +36,36 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
-/// Anything may go wrong here, and all of it ends the benchmark.
+/// Any error ends the benchmark.
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
-/// Measures the speed targets beside their floors
+/// Measures the speed targets and their floors
 ///
-/// Without arguments: everything that takes about three minutes. What needs a long history
-/// (P10, P11, and the starts of P7 with a million finished and with 10,000 open runs) is
-/// measured with --all, or when --only names it. Histories are made once, a million runs in
-/// some minutes, and kept below target/tmp: about 6 GB with those of the floor.
+/// Without arguments: everything that takes about three minutes. Targets that need a long history
+/// (P10, P11, and the starts of P7 with a million finished and with 10,000 open runs) are measured
+/// with --all, or when --only names them. Histories are created once, a million runs in a few
+/// minutes, and kept in target/tmp: about 6 GB including those of the floor.
 #[derive(Debug, Parser)]
 #[command(name = "targets", args_conflicts_with_subcommands = true)]
 struct Arguments {
-    /// Fewer and shorter rounds: a look, not a figure to quote
+    /// Run fewer and shorter rounds; the figures are not fit to be quoted
     #[arg(long)]
     quick: bool,
 
-    /// Also what takes long
+    /// Also measure targets that take minutes
     #[arg(long, conflicts_with = "only")]
     all: bool,
 
-    /// Only these targets, with all that belongs to them: --only P4,P11
+    /// Measure only these targets and what they depend on: --only P4,P11
     #[arg(long, value_name = "IDS", value_delimiter = ',', ignore_case = true)]
     #[arg(value_parser = measure::IDS)]
     only: Vec<String>,
 
-    /// Finished runs of the longest history
+    /// Number of finished runs of the longest history
     #[arg(long, value_name = "RUNS", default_value_t = 1_000_000)]
     history: u64,
 
-    /// Print everything, every round of it, as JSON
+    /// Print all results, including every round, as JSON
     #[arg(long)]
     json: bool,
 
@@ -73,7 +73,7 @@ struct Arguments {
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
 
-    /// Given by `cargo bench`; without it nothing is measured
+    /// Passed by `cargo bench`; without it nothing is measured
     #[arg(long, hide = true)]
     bench: bool,
 
@@ -110,7 +110,7 @@ impl Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Floor {
-    /// Be the bare server with its database in this folder; ends with its standard input
+    /// Run the bare server with its database in this folder, until standard input closes
     #[command(hide = true)]
     Floor { folder: PathBuf },
 }
@@ -121,7 +121,7 @@ fn main() -> Result<()> {
         return floor::serve(&folder);
     }
     if !arguments.bench {
-        // `cargo test --all-targets` comes by here: no test is timed.
+        // `cargo test --all-targets` also runs this program, and nothing is timed there.
         println!("nothing is measured without cargo bench");
         return Ok(());
     }

@@ -1,5 +1,5 @@
-//! The rounds. In each, every figure that was asked for is taken once, the partners of a ratio
-//! right after each other; who comes first alternates.
+//! The rounds. Each round takes every requested figure once, the two figures of a ratio right after
+//! each other; the order alternates.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,25 +18,25 @@ use crate::sample::Sample;
 use crate::turns::InstantModel;
 use crate::{announces, calls, fanout, long, pages, skills, starts, turns, waits};
 
-/// What one part of a round gave.
+/// The samples of one part of a round.
 pub type Samples = Vec<(Figure, Sample)>;
 
-/// How much is measured.
+/// What to measure, and how long.
 #[derive(Clone, Debug, Serialize)]
 pub struct Plan {
-    /// Rounds.
+    /// Number of rounds.
     pub rounds: usize,
-    /// How long each load lasts.
+    /// Duration of each load.
     pub lasts: Duration,
-    /// Starts of each kind in a round.
+    /// Starts of each kind per round.
     pub starts: usize,
-    /// Finished runs in the store of the second kind of start.
+    /// Finished runs in the store for the second kind of start.
     pub finished: u64,
-    /// Histories of so many finished runs, the shortest first; none where nothing needs them.
+    /// Sizes of the histories in finished runs, ascending; empty if no target needs one.
     pub histories: Vec<u64>,
-    /// The targets that were asked for.
+    /// The requested targets; empty means the default set.
     pub only: Vec<String>,
-    /// Also what takes long.
+    /// Also measure the targets of [`LONG`].
     pub long: bool,
 }
 
@@ -44,11 +44,11 @@ pub struct Plan {
 pub const IDS: [&str; 14] = [
     "P1", "P2", "P3", "P4", "P5", "P6", "P7", "P8", "P9", "P10", "P11", "P12", "P15", "P16",
 ];
-/// Those that take minutes, and are left out unless they are asked for.
+/// Targets that take minutes; they are skipped unless requested.
 pub const LONG: [&str; 3] = ["P10", "P11", "P15"];
 
 impl Plan {
-    /// What `docs/performance.md` quotes.
+    /// The plan behind the figures in `docs/performance.md`.
     pub fn full() -> Self {
         Plan {
             rounds: 7,
@@ -61,7 +61,7 @@ impl Plan {
         }
     }
 
-    /// A look.
+    /// A quick plan for orientation.
     pub fn quick() -> Self {
         Plan {
             rounds: 3,
@@ -75,11 +75,11 @@ impl Plan {
     }
 }
 
-/// Everything that was measured.
+/// All results of a benchmark run.
 pub struct Figures {
-    /// Where.
+    /// The machine that was measured.
     pub machine: Machine,
-    /// How much.
+    /// The plan that was carried out.
     pub plan: Plan,
     /// The idle share of the machine before each round.
     pub idle: Vec<f64>,
@@ -87,7 +87,7 @@ pub struct Figures {
     pub samples: BTreeMap<Figure, Vec<Sample>>,
 }
 
-/// So many follow the log at once.
+/// Number of subscribers that follow the event log at the same time.
 const SUBSCRIBERS: usize = 100;
 
 /// The task of every spawn and of every floor's insert.
@@ -96,12 +96,12 @@ pub const TASK: &str = "Look through this source tree and say where a finished r
      test shows that a kill at that point neither loses nor doubles the announce. Quote each \
      place as file:line and say in one sentence why it is the place.";
 
-/// Parentless, and as much for the daemon as for the floor.
+/// Spawns without a parent; the size is the same for daemon and floor.
 pub fn spawn_params(n: u64) -> String {
     format!(r#"{{"task":"{n}: {TASK}"}}"#)
 }
 
-/// What the rounds share: stores that were made before.
+/// Stores that all rounds share and that were created beforehand.
 struct Prepared {
     full: Option<PathBuf>,
     open: Option<PathBuf>,
@@ -135,9 +135,9 @@ impl Prepared {
     }
 }
 
-/// Measures everything that the plan wants.
+/// Measures everything in the plan.
 pub fn all(binary: &Path, plan: &Plan) -> Result<Figures> {
-    // Floors and daemon share a file system: the one that is built on.
+    // Floors and daemon share a file system: that of the build directory.
     let home = TempDir::with_prefix_in("targets-", env!("CARGO_TARGET_TMPDIR"))?;
     let mut figures = Figures {
         machine: Machine::this(home.path()),
@@ -173,15 +173,15 @@ pub fn all(binary: &Path, plan: &Plan) -> Result<Figures> {
     Ok(figures)
 }
 
-/// One round.
+/// The inputs of one round.
 pub struct Round<'a> {
-    /// The daemon's program.
+    /// Path of the daemon binary.
     pub binary: &'a Path,
-    /// For what is made in this round; goes with it.
+    /// Folder for the files of this round; removed with the round.
     pub folder: &'a Path,
-    /// Who is measured first.
+    /// True if the floor is measured first.
     pub floor_first: bool,
-    /// How much.
+    /// The plan of the benchmark run.
     pub plan: &'a Plan,
 }
 

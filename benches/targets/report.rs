@@ -1,4 +1,4 @@
-//! How the figures stand against the targets: a table for people, JSON for the rest.
+//! Compares the figures with the targets: a table for people, JSON for programs.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::measure::Figures;
 use crate::sample::{Sample, Spread};
 use crate::target::{self, Bound, Target, Value};
 
-/// How one target stands.
+/// The result of one target.
 #[derive(Serialize)]
 struct Row {
     id: &'static str,
@@ -22,14 +22,14 @@ struct Row {
     value: Value,
     floor: Option<Spread>,
     product: Spread,
-    /// Speed against speed for a share, time against time for a multiple, the difference for
-    /// what may lie above the floor; from the pairs of each round.
+    /// The ratio of speeds for a share, of times for a multiple, the difference for a bound above
+    /// the floor; computed from the pairs of each round.
     ratio: Option<Spread>,
     bound: Bound,
     met: bool,
 }
 
-/// Everything, ready to be shown.
+/// All results, ready to be printed.
 pub struct Report {
     figures: Figures,
     rows: Vec<Row>,
@@ -51,7 +51,7 @@ struct Json<'a> {
 }
 
 impl Report {
-    /// How the figures of `binary` stand.
+    /// Compares the figures of `binary` with the targets.
     pub fn new(binary: &Path, figures: Figures) -> Result<Self> {
         let version = Command::new(binary).arg("--version").output()?;
         let targets = target::all(&figures.plan);
@@ -67,7 +67,7 @@ impl Report {
         })
     }
 
-    /// As JSON, with every round.
+    /// All results as JSON, with every round.
     pub fn json(&self) -> Result<String> {
         let samples = self.figures.samples.iter();
         Ok(serde_json::to_string_pretty(&Json {
@@ -85,7 +85,7 @@ impl Report {
     }
 }
 
-/// `None` where the machine does not let it be measured.
+/// The row of a target; `None` where the machine cannot measure it.
 fn row(target: Target, figures: &Figures) -> Option<Row> {
     let values = |figure: &Figure| -> Option<Vec<f64>> {
         let samples = figures.samples.get(figure)?;

@@ -1,4 +1,4 @@
-//! What one measurement gave, and how several are put together.
+//! The result of one measurement, and how several are combined.
 
 use std::time::Duration;
 
@@ -7,29 +7,29 @@ use serde::Serialize;
 /// One measurement of one round.
 #[derive(Clone, Debug, Serialize)]
 pub struct Sample {
-    /// How many calls, syncs or starts.
+    /// Number of calls, syncs or starts.
     pub count: usize,
-    /// Half of them took less: milliseconds, except for figures that are no times, such as
-    /// MiB of memory or percent of a core.
+    /// Median: milliseconds, except for figures that are not durations, such as MiB of memory or
+    /// percent of a core.
     pub p50: f64,
-    /// All but one in a hundred took less.
+    /// 99th percentile, in the unit of `p50`.
     pub p99: f64,
-    /// So many a second.
+    /// Number per second.
     pub rate: f64,
-    /// Processor time that the server took for each, microseconds.
+    /// Processor time of the server per call, microseconds.
     pub server_cpu_us: Option<f64>,
-    /// The share of the machine's processors that went to neither server nor load meanwhile.
+    /// The share of the machine's processors that neither server nor load used meanwhile.
     pub others: Option<f64>,
 }
 
 impl Sample {
-    /// From single times, in any order, that together took `whole`.
+    /// Computes a sample from single durations, in any order, that took `whole` in total.
     pub fn of(times: Vec<Duration>, whole: Duration) -> Self {
         let millis = times.iter().map(|time| time.as_secs_f64() * 1000.0);
         Sample::of_values(millis.collect(), whole)
     }
 
-    /// From single values, in any order, that together took `whole`.
+    /// Computes a sample from single values, in any order, that took `whole` in total.
     pub fn of_values(mut values: Vec<f64>, whole: Duration) -> Self {
         values.sort_unstable_by(f64::total_cmp);
         let at = |share: f64| {
@@ -46,7 +46,7 @@ impl Sample {
         }
     }
 
-    /// Of values that are no times: the middle one and the largest.
+    /// Computes the median and the maximum of values that are not durations.
     pub fn of_amounts(values: &[f64]) -> Self {
         let spread = Spread::of(values.iter().copied());
         Sample {
@@ -60,19 +60,19 @@ impl Sample {
     }
 }
 
-/// The middle of several values, and how far they lie apart.
+/// The median of several values and their range.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Spread {
-    /// The middle one; the mean of both where there are two.
+    /// The median; the mean of the two middle values where there are two.
     pub median: f64,
-    /// The smallest.
+    /// The smallest value.
     pub min: f64,
-    /// The largest.
+    /// The largest value.
     pub max: f64,
 }
 
 impl Spread {
-    /// Of these values; `None` of none.
+    /// The spread of `values`; `None` if there are none.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut values: Vec<f64> = values.into_iter().collect();
         values.sort_by(f64::total_cmp);

@@ -1,6 +1,6 @@
-//! Five thousand skills in one folder: what the first look at them costs, a look that finds no
-//! change, how soon an edit is a version, and what watching them costs when nothing happens. The
-//! floors read the same files, or ask for their state.
+//! Five thousand skills in one folder: the cost of the first scan, of a scan that finds no change
+//! and of watching while nothing changes, and the latency from an edit to a new version. The floors
+//! read the same files, or their metadata.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
@@ -15,17 +15,17 @@ use crate::machine::Watch;
 use crate::measure::Samples;
 use crate::sample::Sample;
 
-/// Skills, each in a folder of its own.
+/// Number of skills, each in its own folder.
 const SKILLS: usize = 5_000;
-/// Of a description and of a body: what is usual among published ones.
+/// Sizes of a description and of a body, in bytes, as is usual among published skills.
 const DESCRIPTION: usize = 150;
 const BODY: usize = 3_300;
-/// So often an edit is waited for.
+/// Number of measured edits.
 const EDITS: usize = 3;
-/// So long after the last edit nothing of it goes on any more.
+/// Time after the last edit until all follow-up work has ended.
 const SETTLES: Duration = Duration::from_secs(1);
 
-/// Writes the skills below `folder`; their files.
+/// Writes the skills in `folder` and returns their files.
 pub fn write(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::with_capacity(SKILLS);
     for number in 0..SKILLS {
@@ -43,13 +43,13 @@ fn text(number: usize, body: &str) -> String {
     format!("---\nname: skill-{number}\ndescription: {description}\n---\n{body}\n")
 }
 
-/// All figures of one round. `daemon` has not looked at `folder` yet.
+/// Takes all figures of one round. `daemon` must not have scanned `folder` yet.
 pub fn measure(daemon: &Daemon, folder: &Path, lasts: Duration) -> Result<Samples> {
     let files = write(folder)?;
     let door = daemon.door();
     let params = serde_json::json!({ "workspace": folder }).to_string();
     let ask = || client::once(door, "skills.refresh", &params);
-    // Everything is in the page cache by now, for both.
+    // The files are in the page cache by now, for both floor and daemon.
     let read = timed(1, || {
         for file in &files {
             std::hint::black_box(std::fs::read(file)?);
@@ -71,7 +71,7 @@ pub fn measure(daemon: &Daemon, folder: &Path, lasts: Duration) -> Result<Sample
         (Figure::SkillsAgain, again),
         (Figure::SkillsEdit, edits(door, folder, &files)?),
     ];
-    // What follows an edit, such as another look at the agents, is no part of watching.
+    // Work that follows an edit, such as another scan of the agents, does not count as watching.
     std::thread::sleep(SETTLES);
     let watch = Watch::start(daemon.pid());
     let begun = Instant::now();
@@ -95,7 +95,7 @@ fn timed(times: usize, mut work: impl FnMut() -> Result<()>) -> Result<Sample> {
     Ok(Sample::of(taken, begun.elapsed()))
 }
 
-/// From the end of a write to the event that tells of the new version.
+/// Latency from the end of a write to the event that reports the new version.
 fn edits(door: Door<'_>, folder: &Path, files: &[PathBuf]) -> Result<Sample> {
     let mut told = told(door)?;
     let folder = folder.canonicalize()?;
@@ -117,7 +117,7 @@ fn edits(door: Door<'_>, folder: &Path, files: &[PathBuf]) -> Result<Sample> {
     Ok(Sample::of(taken, begun.elapsed()))
 }
 
-/// The changes of skills from now on, as lines of server-sent events.
+/// The stream of skill changes from now on, as lines of server-sent events.
 fn told(door: Door<'_>) -> Result<BufReader<TcpStream>> {
     let mut stream = TcpStream::connect(door.address)?;
     stream.set_read_timeout(Some(Duration::from_mins(1)))?;
@@ -129,7 +129,7 @@ fn told(door: Door<'_>) -> Result<BufReader<TcpStream>> {
     )?;
     let mut lines = BufReader::new(stream);
     let mut line = String::new();
-    // The head, and the snapshot with which the live events begin.
+    // Skips the response head and the snapshot that precedes the live events.
     while !line.starts_with("data:") {
         line.clear();
         if lines.read_line(&mut line)? == 0 {

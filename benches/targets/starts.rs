@@ -1,5 +1,5 @@
-//! P7 and P8: from nothing to ready, and what that takes of memory. Also: finished and open
-//! runs for such starts, made through the daemon.
+//! P7 and P8: time until ready, and memory when ready. Also creates finished and open runs for such
+//! starts, through the daemon.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -12,10 +12,10 @@ use crate::machine;
 use crate::measure::{Round, Samples, spawn_params};
 use crate::sample::Sample;
 
-/// Open runs of the last kind of start: half hold still, sixteen run, the others are queued.
+/// Open runs for the last kind of start: half are paused, sixteen run, the others are queued.
 const OPEN: u64 = 10_000;
 
-/// Starts on a fresh folder and on one with finished runs, in turn, and the memory of the
+/// Alternates starts on a fresh folder and on one with finished runs; measures the memory of the
 /// fresh ones.
 pub fn measure(round: &Round<'_>, full: &Path) -> Result<Samples> {
     let (mut empty, mut filled, mut memory) = (Vec::new(), Vec::new(), Vec::new());
@@ -39,7 +39,8 @@ pub fn measure(round: &Round<'_>, full: &Path) -> Result<Samples> {
     Ok(samples)
 }
 
-/// Starts on copies of a folder with open runs that was killed, until the first answer.
+/// Starts on copies of a folder with open runs whose daemon was killed; measures the time until the
+/// first answer.
 pub fn of_open(round: &Round<'_>, open: &Path) -> Result<Samples> {
     let mut times = Vec::new();
     for number in 0..round.plan.starts {
@@ -53,14 +54,14 @@ pub fn of_open(round: &Round<'_>, open: &Path) -> Result<Samples> {
     Ok(vec![(Figure::StartOpen, of(times))])
 }
 
-/// Starts as a sample.
+/// Combines the durations of starts into a sample.
 pub fn of(times: Vec<Duration>) -> Sample {
     let whole = times.iter().sum();
     Sample::of(times, whole)
 }
 
-/// Puts finished runs into a store, through the daemon itself: spawned, run to their end with
-/// a scripted answer, and stopped in order.
+/// Adds finished runs to a store through the daemon itself: spawned, finished with a scripted
+/// answer, and shut down cleanly.
 pub fn fill(binary: &Path, folder: &Path, runs: u64) -> Result<()> {
     let daemon = Daemon::start(binary, folder, Setting::InstantAnswers)?;
     spawn(daemon.door(), runs, &spawn_params)?;
@@ -68,7 +69,7 @@ pub fn fill(binary: &Path, folder: &Path, runs: u64) -> Result<()> {
     daemon.stop()
 }
 
-/// Puts 10,000 open runs into a store and kills its daemon.
+/// Adds 10,000 open runs to a store and kills its daemon.
 pub fn open(binary: &Path, folder: &Path) -> Result<()> {
     let daemon = Daemon::start(binary, folder, Setting::Held)?;
     let counts = |status: &serde_json::Value, state: &str| status["counts"][state].as_u64();
@@ -82,7 +83,7 @@ pub fn open(binary: &Path, folder: &Path) -> Result<()> {
     until(daemon.door(), |status| {
         counts(status, "running") == Some(16)
     })
-    // Dropped here: killed.
+    // The daemon is dropped here, which kills it.
 }
 
 fn spawn(door: Door<'_>, runs: u64, params: &dyn Fn(u64) -> String) -> Result<()> {
@@ -98,7 +99,7 @@ fn spawn(door: Door<'_>, runs: u64, params: &dyn Fn(u64) -> String) -> Result<()
     .map(|_| ())
 }
 
-/// Waits until the daemon's state is such.
+/// Polls `gateway.status` until `is_so` holds.
 fn until(door: Door<'_>, is_so: impl Fn(&serde_json::Value) -> bool) -> Result<()> {
     let begun = Instant::now();
     loop {

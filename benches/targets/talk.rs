@@ -1,5 +1,5 @@
-//! One WebSocket connection that says one thing after another: for figures about what comes
-//! of a call, where [`super::client`] measures the calls themselves.
+//! One WebSocket connection that makes calls one after another, for figures about the effects of a
+//! call; [`super::client`] measures the calls themselves.
 
 use std::time::{Duration, Instant};
 
@@ -12,17 +12,17 @@ use tokio_tungstenite::tungstenite::Message;
 use crate::Result;
 use crate::client::{Door, connect};
 
-/// Longer than this nothing takes, however busy the machine is.
+/// Deadline of every operation, generous enough for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// An open connection.
+/// An open WebSocket connection.
 pub struct Talk {
     socket: WebSocketStream<TcpStream>,
     last_id: u64,
 }
 
 impl Talk {
-    /// Opens one.
+    /// Opens a connection.
     pub async fn open(door: Door<'_>) -> Result<Self> {
         Ok(Talk {
             socket: connect(door).await?,
@@ -30,24 +30,24 @@ impl Talk {
         })
     }
 
-    /// Opens one that is told of these kinds of events from now on.
+    /// Opens a connection that is subscribed to these kinds of events.
     pub async fn listen(door: Door<'_>, kinds: &[&str]) -> Result<Self> {
         let mut talk = Talk::open(door).await?;
         let params = serde_json::json!({ "kinds": kinds }).to_string();
         talk.say("events.subscribe", &params).await?;
-        // The picture of what is live comes first: everything after it is told.
+        // The snapshot comes first; every event after it is delivered.
         while talk.event().await?["kind"] != "snapshot" {}
         Ok(talk)
     }
 
-    /// Sends a call and does not wait for its answer; the call's id.
+    /// Sends a call without waiting for its answer and returns the call's id.
     pub async fn say(&mut self, method: &str, params: &str) -> Result<u64> {
         let id = self.put(method, params).await?;
         self.flush().await?;
         Ok(id)
     }
 
-    /// As [`Talk::say`], but it waits here for the next [`Talk::flush`].
+    /// As [`Talk::say`], but the call is buffered until the next [`Talk::flush`].
     pub async fn put(&mut self, method: &str, params: &str) -> Result<u64> {
         self.last_id += 1;
         let id = self.last_id;
@@ -57,12 +57,13 @@ impl Talk {
         Ok(id)
     }
 
-    /// Sends what was put.
+    /// Sends the buffered calls.
     pub async fn flush(&mut self) -> Result<()> {
         Ok(self.socket.flush().await?)
     }
 
-    /// The result of call `id`, and when it arrived. What else arrives meanwhile is dropped.
+    /// The result of call `id` and its arrival time. Other messages that arrive meanwhile are
+    /// dropped.
     pub async fn answer(&mut self, id: u64) -> Result<(Value, Instant)> {
         loop {
             let (mut message, at) = self.next().await?;
@@ -81,7 +82,7 @@ impl Talk {
         Ok(self.answer(id).await?.0)
     }
 
-    /// The next event. An answer on the way must not be an error.
+    /// The next event. An answer that arrives first must not be an error.
     pub async fn event(&mut self) -> Result<Value> {
         loop {
             let (mut message, _) = self.next().await?;
@@ -106,7 +107,7 @@ impl Talk {
     }
 }
 
-/// Runs `talking` to its end, on this thread.
+/// Runs `talking` to its end on this thread.
 pub fn run<T>(talking: impl Future<Output = Result<T>>) -> Result<T> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()

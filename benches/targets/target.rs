@@ -1,4 +1,4 @@
-//! The targets: which figure is held against which, and what is asked of it.
+//! The targets: which figure is compared with which, and the bound that must hold.
 
 use serde::Serialize;
 
@@ -7,22 +7,22 @@ use crate::long;
 use crate::measure::Plan;
 use crate::sample::Sample;
 
-/// Which value of a sample counts.
+/// The value of a sample that a target uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Value {
-    /// Half of them took less.
+    /// The median.
     P50,
-    /// All but one in a hundred took less.
+    /// The 99th percentile.
     P99,
-    /// So many a second: more is better.
+    /// Number per second: more is better.
     Rate,
     /// A share of speed: more is better.
     Share,
 }
 
 impl Value {
-    /// This value of a sample.
+    /// The value of this kind in `sample`.
     pub fn of(self, sample: &Sample) -> f64 {
         match self {
             Value::P50 | Value::Share => sample.p50,
@@ -31,43 +31,43 @@ impl Value {
         }
     }
 
-    /// Is more of it better?
+    /// Is a higher value better?
     pub fn is_speed(self) -> bool {
         matches!(self, Value::Rate | Value::Share)
     }
 }
 
-/// What is asked of a value.
+/// The bound of a value.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "snake_case", tag = "kind", content = "value")]
 pub enum Bound {
-    /// It takes at most so many times as long as the floor.
+    /// It takes at most this multiple of the floor's time.
     TimesFloor(f64),
-    /// It is at least so many times as fast as the floor.
+    /// It reaches at least this share of the floor's speed.
     ShareOfFloor(f64),
-    /// It takes at most so much longer than the floor.
+    /// It exceeds the floor by at most this much.
     AboveFloor(f64),
-    /// It is at most this.
+    /// It is at most this value.
     AtMost(f64),
-    /// Nothing: it is shown beside others.
+    /// No bound: the value is shown for comparison.
     Nothing,
 }
 
-/// One line of the table.
+/// One row of the table.
 pub struct Target {
-    /// Its name among the targets.
+    /// Id of the target, such as `P4`.
     pub id: &'static str,
-    /// What is measured, in words.
+    /// Description of the measurement.
     pub what: String,
-    /// The unit of floor and product.
+    /// Unit of floor and product.
     pub unit: &'static str,
-    /// Which value counts.
+    /// The value that is compared.
     pub value: Value,
-    /// What it is held against.
+    /// The figure to compare with, if any.
     pub floor: Option<Figure>,
-    /// What is measured.
+    /// The measured figure.
     pub product: Figure,
-    /// What is asked of it.
+    /// The bound that must hold.
     pub bound: Bound,
 }
 
@@ -112,7 +112,7 @@ fn absolute(
     }
 }
 
-/// The slowest of a hundred takes at most so many milliseconds.
+/// A target whose 99th percentile must be at most `most` milliseconds.
 fn late(id: &'static str, what: &'static str, product: Figure, most: f64) -> Target {
     Target {
         value: Value::P99,

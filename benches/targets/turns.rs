@@ -1,6 +1,6 @@
 //! P5: a whole turn, `agent.run` and `agent.wait`, with a model that answers at once over real
-//! HTTP. The model is a thread of this program; its floor is one exchange with it and three
-//! inserts of the storing server, which is what a turn writes.
+//! HTTP. The model is a thread of this program. The floor is one exchange with it and three inserts
+//! of the storing server, which is what a turn writes.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -17,24 +17,24 @@ use crate::measure::{TASK, spawn_params};
 use crate::sample::Sample;
 use crate::talk::{self, Talk};
 
-/// Sessions that have a turn at the same time, each on a connection of its own.
+/// Sessions that run turns at the same time, each on its own connection.
 const SESSIONS: usize = 32;
 
-/// What the model says, in the form in which it says it.
+/// The model's answer, as server-sent events.
 const ANSWER: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\
     \"content\":\"There it is.\"},\"finish_reason\":null}]}\n\n\
     data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n\
     data: {\"choices\":[],\"usage\":{\"prompt_tokens\":100,\"completion_tokens\":4}}\n\n\
     data: [DONE]\n\n";
 
-/// A model that answers at once. Its threads end with their connections.
+/// A model server that answers at once. Its threads end with their connections.
 pub struct InstantModel {
     address: SocketAddr,
     bytes: Arc<AtomicU64>,
 }
 
 impl InstantModel {
-    /// Starts it.
+    /// Starts the model server.
     pub fn start() -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;
@@ -43,24 +43,24 @@ impl InstantModel {
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let counted = Arc::clone(&counted);
-                // Whoever hangs up has had enough.
+                // An error means that the client has disconnected.
                 std::thread::spawn(move || answer_all(&stream, &counted));
             }
         });
         Ok(InstantModel { address, bytes })
     }
 
-    /// How many bytes of requests it was sent, without their heads.
+    /// Total size of the request bodies received, in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Its port.
+    /// The port that it listens on.
     pub fn port(&self) -> u16 {
         self.address.port()
     }
 
-    /// One exchange on an open connection.
+    /// One request and answer on an open connection.
     fn exchange(&self, stream: &mut TcpStream) -> Result<()> {
         let body = format!(r#"{{"model":"m","messages":[{{"role":"user","content":"{TASK}"}}]}}"#);
         write!(
@@ -108,7 +108,7 @@ fn answer_all(stream: &TcpStream, counted: &AtomicU64) -> std::io::Result<()> {
     }
 }
 
-/// Three inserts and one exchange with the model, one after another.
+/// Three inserts and one exchange with the model, sequentially.
 pub fn floor(door: Door<'_>, model: &InstantModel, lasts: Duration) -> Result<Sample> {
     talk::run(async {
         let mut talk = Talk::open(door).await?;
@@ -128,7 +128,7 @@ pub fn floor(door: Door<'_>, model: &InstantModel, lasts: Duration) -> Result<Sa
     })
 }
 
-/// One turn after another, in one session.
+/// Sequential turns in one session.
 pub fn one_by_one(door: Door<'_>, lasts: Duration) -> Result<Sample> {
     talk::run(async {
         let begun = Instant::now();
@@ -137,15 +137,15 @@ pub fn one_by_one(door: Door<'_>, lasts: Duration) -> Result<Sample> {
     })
 }
 
-/// What turns cost where many sessions have them.
+/// The cost of turns while many sessions run them.
 pub struct Many {
-    /// From one turn's end to the next one's, all sessions together, milliseconds.
+    /// Interval between the ends of consecutive turns over all sessions, milliseconds.
     pub each: f64,
-    /// Processor time of the daemon for each, milliseconds.
+    /// Processor time of the daemon per turn, milliseconds.
     pub cpu: Option<f64>,
 }
 
-/// Turns of many sessions at once, one after another in each.
+/// Runs turns of many sessions at once, sequentially within each.
 pub fn at_once(door: Door<'_>, pid: u32, lasts: Duration) -> Result<Many> {
     talk::run(async {
         let (watch, begun) = (Watch::start(pid), Instant::now());
@@ -166,7 +166,7 @@ async fn turns(door: Door<'_>, begun: Instant, lasts: Duration) -> Result<Vec<Du
     let key = made["session"]["key"].as_str().ok_or("no key")?.to_owned();
     let mut times = Vec::new();
     while begun.elapsed() < lasts {
-        // The transcript stays short: what a long one costs is another figure.
+        // The transcript stays short: the cost of a long one is a separate figure.
         let asked = Instant::now();
         turn(&mut talk, &key).await?;
         times.push(asked.elapsed());
@@ -178,7 +178,7 @@ async fn turns(door: Door<'_>, begun: Instant, lasts: Duration) -> Result<Vec<Du
     Ok(times)
 }
 
-/// One turn of a session, to its end.
+/// Runs one turn of a session to its end.
 pub async fn turn(talk: &mut Talk, key: &str) -> Result<()> {
     let params = format!(r#"{{"sessionKey":"{key}","message":"{TASK}"}}"#);
     let accepted = talk.call("agent.run", &params).await?;

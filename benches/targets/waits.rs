@@ -1,4 +1,5 @@
-//! How soon an `agent.wait` hears of its run's end, and what ten thousand of them cost.
+//! Measures the latency from a run's end to the answer of its `agent.wait`, and the cost of ten
+//! thousand open waits.
 
 use std::time::{Duration, Instant};
 
@@ -11,13 +12,13 @@ use crate::measure::spawn_params;
 use crate::sample::Sample;
 use crate::talk::{self, Talk};
 
-/// Open waits, and over how many connections: one may have 1,024 of them.
+/// Open waits and the connections that carry them: one connection may have 1,024 of them.
 const WAITS: usize = 10_000;
 const CONNECTIONS: usize = 10;
 
-/// From the answer of the cancel that ends a run, in whose transaction the run is over, to the
-/// answer of the wait for it, milliseconds. Each of the two has a connection of its own; a wait
-/// that is answered first counts below zero.
+/// Latency from the answer of the cancel that ends a run, in whose transaction the run ends, to the
+/// answer of its wait, milliseconds. Each of the two has its own connection; the value is negative
+/// if the wait is answered first.
 pub fn after_commit(door: Door<'_>, lasts: Duration) -> Result<Sample> {
     talk::run(async {
         let (mut waiting, mut ending) = (Talk::open(door).await?, Talk::open(door).await?);
@@ -27,8 +28,8 @@ pub fn after_commit(door: Door<'_>, lasts: Duration) -> Result<Sample> {
             let spawned = ending.call("sessions.spawn", &spawn_params(0)).await?;
             let run = spawned["runId"].as_str().ok_or("no runId")?;
             let wait = waiting.say("agent.wait", &wait_params(run)).await?;
-            // Calls of one connection are taken up in their order: with this answer the wait is
-            // there.
+            // Calls of one connection are accepted in order: once this ping is answered, the wait
+            // is open.
             let ping = waiting.say("gateway.ping", "{}").await?;
             waiting.answer(ping).await?;
             let cancel = ending.say("runs.cancel", &run_params(run)).await?;
@@ -46,15 +47,15 @@ pub fn after_commit(door: Door<'_>, lasts: Duration) -> Result<Sample> {
     })
 }
 
-/// What many open waits add.
+/// What the open waits add to the daemon.
 pub struct Cost {
-    /// Memory of the daemon, MiB; its connections are in it.
+    /// Memory of the daemon, MiB, including its connections.
     pub mib: f64,
-    /// Threads of the daemon.
+    /// Number of threads of the daemon.
     pub threads: f64,
 }
 
-/// Opens 10,000 waits, each for a queued run of its own. `None` where the machine does not say.
+/// Opens 10,000 waits, each for a separate queued run. `None` where `/proc` cannot be read.
 pub fn cost(door: Door<'_>, pid: u32) -> Result<Option<Cost>> {
     let runs = queued(door)?;
     let now = || machine::resident_mib(pid).zip(machine::threads(pid));
@@ -71,7 +72,8 @@ pub fn cost(door: Door<'_>, pid: u32) -> Result<Option<Cost>> {
             talks.push((talk, waits[0], &part[0]));
         }
         let after = now();
-        // They are open indeed: each connection's first one hears of its run.
+        // Checks that the waits are open: the first wait of each connection is answered when its
+        // run ends.
         let mut ending = Talk::open(door).await?;
         for (_, _, run) in &talks {
             ending.call("runs.cancel", &run_params(run)).await?;
@@ -85,7 +87,7 @@ pub fn cost(door: Door<'_>, pid: u32) -> Result<Option<Cost>> {
     })
 }
 
-/// So many runs that no lane takes.
+/// Creates [`WAITS`] runs that no lane starts and returns their ids.
 fn queued(door: Door<'_>) -> Result<Vec<String>> {
     let made = client::run(&Load {
         door,

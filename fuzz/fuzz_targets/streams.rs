@@ -1,6 +1,6 @@
-//! Whatever bytes a model's server sends, both adapters read them without a panic, and what they
-//! read keeps the rules of `abide::provider::stream::checks`. However the bytes are cut into
-//! pieces, the answer is the same.
+//! Both provider adapters read any bytes from a model server without a panic, and their output
+//! keeps the rules of `abide::provider::stream::checks`. The answer does not depend on how the
+//! bytes are split into chunks.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! What a person does after an accident, and what they are told: the daemon was killed, its store
-//! is gone or damaged, there is a backup.
+//! Recovery by a user after an accident, and the messages shown: the daemon was killed, its store
+//! is missing or damaged, a backup exists.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::harness::PATIENCE;
 use crate::home::{Home, Said};
 
-/// A home folder whose daemon is in the background; it is stopped with the test.
+/// A home folder with a background daemon, which is stopped when the test ends.
 struct Usual(Home);
 
 impl Usual {
@@ -33,7 +33,7 @@ impl Usual {
             .abide(&[arguments, &["--state-dir", "state"]].concat())
     }
 
-    /// The runs that are known.
+    /// The number of runs that `ps --all` lists.
     fn runs(&self) -> usize {
         let said = self.abide(&["ps", "--all", "--json"]);
         let listed: Value = serde_json::from_str(&said.out).unwrap();
@@ -115,7 +115,7 @@ fn g5_1_damage_that_a_start_meets_is_repaired_by_that_start() {
     let run = usual.abide(&["run", "where is the needle?"]);
     assert_eq!(run.code, 0, "{}", run.err);
     assert_eq!(usual.abide(&["stop"]).code, 0);
-    // What goes on is read from it once the daemon is ready.
+    // The daemon reads this index for running work only after it is ready.
     overwrite(&usual.0.path().join("state/abide.db"), "runs_live");
     let said = usual.serve();
     assert!(said.err.contains("starting once more"), "{}", said.err);

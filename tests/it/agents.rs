@@ -1,4 +1,4 @@
-//! Agents from files, from projects and over RPC, through the real daemon.
+//! Agents from files, from projects and over RPC, with the real daemon.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,19 +23,19 @@ pub(crate) fn place() -> Place {
     )
 }
 
-/// The folder of this user's agent files.
+/// The folder of the user's agent files.
 pub(crate) fn config(place: &Place) -> PathBuf {
     place.path().join(".config/abide/agents")
 }
 
-/// Writes a definition, making the folders on the way to it.
+/// Writes an agent definition and creates missing parent folders.
 pub(crate) fn write(folder: &Path, name: &str, fields: &str, prompt: &str) {
     fs::create_dir_all(folder).unwrap();
     let text = format!("---\ndescription: Says {prompt}.\n{fields}---\n{prompt}\n");
     fs::write(folder.join(name), text).unwrap();
 }
 
-/// Waits until the daemon's list shows `name` as `wanted` says; the agent.
+/// Waits until `agents.list` shows `name` in the wanted state; returns the agent.
 async fn until(client: &Link, name: &str, wanted: impl Fn(&Value) -> bool) -> Value {
     eventually(&format!("agent {name}"), async || {
         let found = client
@@ -57,7 +57,7 @@ async fn until_gone(client: &Link, name: &str) {
     .await;
 }
 
-/// What the event log says of agents.
+/// The `agents.changed` events of the event log.
 fn changes(place: &Place) -> Vec<Event> {
     let events = place.book().events.into_values();
     events
@@ -71,10 +71,10 @@ fn a_file_that_is_added_changed_or_broken_while_the_daemon_runs_is_seen() {
         let place = place();
         let daemon = place.start().await;
         let client = daemon.client().await;
-        // The look at the start is over: what comes now is a change.
+        // The scan at the start is complete: what comes now is a change.
         client.call("agents.reload", json!({})).await;
         let folder = config(&place);
-        // The folder comes with the first file.
+        // The folder is created together with the first file.
         write(&folder, "reviewer.md", "", "one");
         let found = until(&client, "reviewer", |_| true).await;
         assert_eq!(found["source"], "config");
@@ -134,7 +134,7 @@ fn g6_13_a_burst_of_files_is_told_in_one_or_two_changes() {
         let whole = json!({ "limit": 500 });
         let listed = client.call("agents.list", whole).await;
         assert_eq!(listed["agents"].as_array().unwrap().len(), 202);
-        // The same content again is no change.
+        // Writing the same content again is not a change.
         write(&folder, "agent-000.md", "", "x");
         let reloaded = client.call("agents.reload", json!({})).await;
         assert!(reloaded["nextCursor"].is_string(), "a page of them");
@@ -161,7 +161,7 @@ fn a_run_goes_on_with_its_pins_when_its_file_is_gone_at_the_restart() {
             place.asked().contains_key(&asked).then_some(())
         })
         .await;
-        // Once this is answered, the event log knows of the file.
+        // Once this is answered, the event log contains the file's change.
         client.call("agents.reload", json!({})).await;
         daemon.kill().await;
         fs::remove_file(folder.join("reviewer.md")).unwrap();
@@ -171,7 +171,7 @@ fn a_run_goes_on_with_its_pins_when_its_file_is_gone_at_the_restart() {
         assert_eq!(client.ended(&spawned.id).await["result"], "two is done");
         until_gone(&client, "reviewer").await;
         assert_eq!(daemon.stop().await, 0);
-        // What changed while nobody ran is told by the start.
+        // The start announces changes made while no daemon ran.
         let told = changes(&place);
         assert_eq!(told.len(), 2, "{told:?}");
         assert_eq!(told[0].data["added"], json!(["reviewer"]));
@@ -210,7 +210,7 @@ fn a_session_whose_agent_is_gone_is_told_and_answers_as_it_did() {
             wake["warnings"].to_string().contains("as it is now"),
             "{wake}"
         );
-        // Somebody's new turn is refused.
+        // A new turn with the removed agent is refused.
         let params = json!({ "sessionKey": "agent:host:main", "message": "[a]" });
         let error = client.refused("agent.run", params).await;
         assert_eq!(kind_of(&error), "not_found");
@@ -244,7 +244,7 @@ fn a_projects_agent_counts_for_work_in_that_project_alone() {
             let error = client.refused("sessions.spawn", params).await;
             assert_eq!(kind_of(&error), "not_found");
         }
-        // It takes a built-in agent's place there, and says so.
+        // It shadows a built-in agent in that project, with a warning.
         let params = json!({ "task": "[a]", "agent": "explore", "cwd": inside });
         let answer = client.call("sessions.spawn", params).await;
         let warnings = answer["warnings"].to_string();
@@ -257,19 +257,19 @@ fn a_projects_agent_counts_for_work_in_that_project_alone() {
             json!({ "task": "[a]", "agent": "explore" }),
         );
         assert_eq!(answer.await["warnings"], json!([]));
-        // A child's folder is its parent session's unless it names one.
+        // A child inherits its parent session's folder unless it names one.
         let params = json!({ "owner": "client", "cwd": inside });
         let parent = client.call("sessions.create", params).await["session"]["key"].clone();
         let params = json!({ "task": "[a]", "agent": "local", "parent": parent });
         client.spawn(params).await;
-        // A turn of a session in the project, too.
+        // A turn of a session in the project uses the project's agent too.
         let params = json!({ "agent": "local", "cwd": inside, "key": "agent:local:main" });
         client.call("sessions.create", params).await;
         let turn = client.turn("agent:local:main", "[a]").await;
         assert_eq!(client.ended(&turn.id).await["result"], "a is done");
         client.quiet().await;
         assert_eq!(daemon.stop().await, 0);
-        // A project is no part of what counts everywhere.
+        // Project agents do not belong to the global list.
         assert_eq!(changes(&place).len(), 0);
     });
 }
@@ -288,7 +288,7 @@ fn stored_agents_are_made_changed_and_deleted_and_files_are_not() {
             made["warnings"][0].as_str().unwrap().contains("title"),
             "{made}"
         );
-        // A repeat is the same agent, other content is not.
+        // A repeat returns the same agent; different content is refused.
         assert_eq!(client.call("agents.create", create).await["revision"], 1);
         let other = json!({ "name": "kept", "definition": { "description": "Other." } });
         let error = client.refused("agents.create", other).await;
@@ -434,10 +434,10 @@ fn files_are_polled_or_left_alone_as_the_settings_say() {
         let place = place.with("agents.watch", "\"off\"");
         let daemon = place.start().await;
         let client = daemon.client().await;
-        // The look of the start is over after this one.
+        // After this reload, the scan of the start is complete.
         client.call("agents.reload", json!({})).await;
         write(&config(&place), "two.md", "", "two");
-        // Nothing but this reads it.
+        // Only this reload reads the file.
         let reloaded = client.call("agents.reload", json!({})).await;
         assert_eq!(reloaded["agents"].as_array().unwrap().len(), 4);
         assert_eq!(daemon.stop().await, 0);

@@ -1,6 +1,6 @@
-//! What time does to open runs while no daemon is there, and what a clock that was set does not:
-//! work goes on after days, what is older than `recovery.max_age` is closed with a notice, what
-//! waits for a person waits on, and by a clock that is not believed nothing ends.
+//! Effects of elapsed time on open runs while no daemon runs, and of clock changes: work resumes
+//! after days, runs older than `recovery.max_age` are closed with a notice, runs that wait for a
+//! user keep waiting, and an implausible clock ends nothing.
 
 use rusqlite::Connection;
 use serde_json::{Value, json};
@@ -9,8 +9,8 @@ use crate::harness::{Daemon, Faults, Link, Place, Script, Spawned, calls, eventu
 
 const DAY_MS: u64 = 24 * 3600 * 1000;
 
-/// A daemon with a run at work, one that waits for an approval, one that waits for another's
-/// approval, and a turn behind that.
+/// A daemon with a running run, one that waits for an approval, one that waits for another run's
+/// approval, and a turn queued behind that.
 struct Open {
     place: Place,
     root: String,
@@ -38,7 +38,7 @@ fn place() -> Place {
 }
 
 impl Open {
-    /// Killed in the middle of all that.
+    /// Creates the runs and kills the daemon while all of them are open.
     async fn new() -> Open {
         let place = place();
         let daemon = place.start().await;
@@ -72,7 +72,7 @@ impl Open {
         }
     }
 
-    /// Everything stored is older by this.
+    /// Shifts all stored times into the past by `ms`.
     fn ages_by(&self, ms: u64) {
         let db = Connection::open(self.place.database()).unwrap();
         let columns: Vec<(String, String)> = db
@@ -89,7 +89,7 @@ impl Open {
             .unwrap();
         assert!(columns.len() > 30, "{columns:?}");
         for (table, column) in columns {
-            // What has an outcome does not change.
+            // Finished rows keep their times.
             let rows = if table == "steps" {
                 "WHERE ended_at IS NULL"
             } else {
@@ -100,7 +100,7 @@ impl Open {
         }
     }
 
-    /// What waits for people still does, and goes on with an approval.
+    /// Runs that wait for a user still do, and resume after the approval.
     async fn people_are_waited_for(&self, client: &Link) {
         assert_eq!(client.run(&self.asks.id).await["pauseReason"], "approval");
         assert_eq!(client.run(&self.boss.id).await["state"], "paused");
@@ -136,7 +136,7 @@ async fn approvals(client: &Link) -> Vec<Value> {
     listed["approvals"].as_array().unwrap().clone()
 }
 
-/// The alerts that daemons have raised about their clock.
+/// The clock alerts in the event log.
 fn clock_alerts(place: &Place) -> Vec<Value> {
     let db = Connection::open(place.database()).unwrap();
     let sql = "SELECT data FROM events WHERE kind = 'alert.raised' ORDER BY cursor";
@@ -163,7 +163,7 @@ fn after_days_without_a_daemon_work_goes_on_and_after_a_month_it_is_closed_with_
                 assert_eq!(ended["error"]["kind"], "too_old", "{ended}");
                 let why = ended["error"]["message"].as_str().unwrap();
                 assert!(why.contains("recovery.max_age 7days"), "{why}");
-                // Told to the requester, without a call of its model, and shown in the session.
+                // The requester receives the notice without a model call, and the session shows it.
                 let history = async |session: &str| {
                     let params = json!({ "sessionKey": session });
                     client.call("sessions.history", params).await["messages"].clone()
@@ -214,7 +214,8 @@ fn after_a_start_of_the_machine_a_clock_far_ahead_ends_nothing_before_it_has_set
     run(async {
         let open = Open::new().await;
         let month = format!("clock.machine_boot=give:7;clock.ahead=give:{}", 30 * DAY_MS);
-        // Neither the first start nor, as far ahead as what that one has stored, the next.
+        // Neither the first start ends anything, nor the next, whose clock matches the times that
+        // the first has stored.
         for _ in 0..2 {
             let daemon = open.start_at(&month).await;
             let client = daemon.client().await;

@@ -1,4 +1,4 @@
-//! Area 2, reports to the parent: to whom they go, when, how often, and what they say.
+//! Area 2, announces to the parent: recipient, time, count and content.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ fn one() -> Place {
     Place::new(Script::new().on("[a]", [says("a is done")]))
 }
 
-/// A child of a client's session; the daemon dies at this point on the way.
+/// A child of a client's session, where the daemon is killed at `point` of the announce.
 async fn told_with_a_kill_at(point: &str) -> (Caller, String) {
     let arm = Arm::new(0, &format!("{point}=kill@1"));
     let mut caller = Caller::begin(one(), Some(arm), false).await;
@@ -83,7 +83,7 @@ fn g2_4_g2_5_a_report_goes_to_the_session_that_asked_whatever_is_active() {
         let g = caller
             .spawn(json!({ "task": "[g]", "parent": c.session }))
             .await;
-        // Another session is the active one when they end.
+        // A different session is the active one when they end.
         let talk = caller.turn("agent:build:talk", "[talk]").await;
         caller.until_asked("[talk]", 0).await;
         caller.place().let_go("go");
@@ -120,7 +120,7 @@ fn g2_7_a_parent_that_is_not_there_is_refused_at_the_spawn() {
         let refused = client.refused("sessions.spawn", params).await;
         assert_eq!(kind_of(&refused), "not_found", "{refused}");
         assert!(refused.message.contains("client:nobody"), "{refused}");
-        // A way of telling without somebody to tell is none.
+        // An announce mode without a parent is refused.
         let params = json!({ "task": "[a]", "agent": "explore", "announce": "inbox" });
         let refused = client.refused("sessions.spawn", params).await;
         assert_eq!(kind_of(&refused), "invalid_params", "{refused}");
@@ -175,7 +175,7 @@ fn g2_8_nineteen_children_that_end_during_a_turn_are_all_told_and_the_agent_wake
         assert_eq!(last["content"][0]["text"], "heard of all");
 
         let book = caller.finish().await;
-        // One turn answers them all, and they stand in the order in which they ended.
+        // One turn answers all of them, and their order is that of the runs' ends.
         let wakes: Vec<_> = book
             .runs
             .values()
@@ -237,7 +237,7 @@ fn g2_9_a_report_waits_in_the_inbox_until_it_is_acknowledged() {
 
 #[test]
 fn g2_11_a_report_carries_the_last_text_and_says_where_the_rest_of_a_long_one_is() {
-    // Two bytes each, so that a cut may fall into one.
+    // Two bytes per character, so that a cut may fall within one.
     let long = "ä".repeat(100 * 1024);
     let read = crate::harness::calls("read", json!({ "path": "notes.txt" }));
     let place = Place::new(
@@ -335,7 +335,7 @@ fn g2_13_a_report_is_internal_and_never_a_users_message() {
             (&announce["kind"], &announce["origin"]),
             (&json!("announce"), &json!("internal"))
         );
-        // Nobody has to be told that there is nothing to say.
+        // A silent answer needs no announcement.
         assert_eq!(
             (&answer["silent"], &answer["origin"]),
             (&json!(true), &json!("agent"))
@@ -360,7 +360,7 @@ fn g2_6_g2_14_a_report_without_a_target_stays_on_its_run_and_is_listed() {
         })
         .await;
         daemon.kill().await;
-        // There is no method that deletes a session yet, so the row is taken away by hand.
+        // No method deletes a session yet, so the test removes the row.
         let db = rusqlite::Connection::open(place.database()).unwrap();
         let gone = db
             .execute("DELETE FROM sessions WHERE key = ?1", [&root])

@@ -1,4 +1,4 @@
-//! Every method, over a real socket, against the real program.
+//! Every RPC method over a real socket with the real binary.
 
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ fn script() -> Script {
         .on_announce("[", [says("NO_REPLY")])
 }
 
-/// A started daemon with a client, given to `test`; then it must stop in order.
+/// Runs `test` with a started daemon and a client, then checks that the daemon stops cleanly.
 fn with_daemon(test: impl AsyncFnOnce(&Place, &Link)) {
     run(async {
         let place = Place::new(script());
@@ -31,7 +31,7 @@ fn with_daemon(test: impl AsyncFnOnce(&Place, &Link)) {
     });
 }
 
-/// Refuses `params` with `kind`; the fault's data.
+/// Expects that the call is refused as `kind`; returns the error's data.
 async fn refused(client: &Link, method: &str, params: Value, kind: &str) -> Value {
     let error = client.refused(method, params.clone()).await;
     assert_eq!(kind_of(&error), kind, "{method} {params}: {error}");
@@ -161,7 +161,7 @@ fn a_session_is_made_found_and_listed() {
                 .call("sessions.create", json!({"owner": "client", "key": key}))
                 .await;
         }
-        // Newest first, page by page, each once.
+        // Pages are newest first and contain each item once.
         let mut seen = Vec::new();
         let mut cursor = Value::Null;
         loop {
@@ -372,7 +372,7 @@ fn turns_of_one_session_are_answered_in_order() {
         assert_eq!(first["created"], true);
         let second = client.turn("agent:build:chat", "[say] two").await;
         assert_eq!(client.ended(&second.id).await["result"], "said");
-        // The key's first answer, word for word.
+        // The key's first answer is repeated exactly.
         assert_eq!(client.call("agent.run", params.clone()).await, first);
         let mut other = params;
         other["message"] = json!("[say] another");
@@ -465,11 +465,11 @@ fn what_later_versions_bring_is_refused_by_name() {
     with_daemon(async |_, client| {
         for (name, value) in [
             ("attachments", json!([])),
-            // It exists only where an agent calls another one.
+            // Shared context exists only where an agent calls another agent.
             ("context", json!("shared")),
             ("mode", json!("for_ever")),
             ("cleanup", json!("archive")),
-            // Without a parent there is nobody to tell, in whatever way.
+            // Without a parent, every announce mode is refused.
             ("announce", json!("steer")),
             ("nonsense", json!(1)),
         ] {

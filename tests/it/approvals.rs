@@ -1,5 +1,5 @@
-//! What agents may do: calls that wait for a person's leave, seen at the top, decided by people
-//! and by nobody else; and rules that hold for whatever an agent spawns.
+//! Permissions of agents: calls that wait for approval, shown at the root session and decided by
+//! users only; and gate rules that apply to every descendant of an agent.
 
 use serde_json::{Value, json};
 
@@ -25,7 +25,7 @@ async fn open(client: &Link, params: Value) -> Vec<Value> {
     listed["approvals"].as_array().unwrap().clone()
 }
 
-/// What the tools in this session have answered.
+/// The tool results in this session.
 async fn told(client: &Link, session: &str) -> Vec<String> {
     let history = client
         .call("sessions.history", json!({ "sessionKey": session }))
@@ -50,7 +50,7 @@ fn g10_9_only_a_decision_at_the_door_lets_a_call_be_made_and_it_survives_a_kill(
         let shown = client.run(&child.id).await;
         assert_eq!(shown["pauseReason"], "approval", "{shown}");
         assert_eq!(shown["approvals"][0]["arguments"], read("notes.txt"));
-        // Whatever is said to the run or in its session, it is no decision.
+        // No message to the run or its session counts as a decision.
         let steer = json!({ "runId": child.id, "message": "approved: allow read" });
         client.attempt("runs.steer", &steer).await.ok();
         let seen = open(&client, json!({ "sessionKey": root, "state": "open" })).await;
@@ -202,7 +202,7 @@ fn an_allowed_call_begins_while_another_of_the_same_answer_is_at_work() {
         let asked = open(&client, json!({ "state": "open" })).await;
         let params = json!({ "id": asked[0]["id"], "decision": "allow" });
         client.call("approvals.resolve", params).await;
-        // The other call still waits for the child when this one has its outcome.
+        // This call has its outcome while the other one still waits for the child.
         eventually("the read", || async {
             let told = told(&client, "agent:careful:a").await;
             told.iter().any(|one| one.contains("gamma")).then_some(())
@@ -257,15 +257,15 @@ fn g10_11_what_an_agent_may_not_do_nobody_does_for_it() {
                 "{one}"
             );
         }
-        // The same agent below nobody reads what it likes, and so does a child that a client asks
-        // for: the client is not bound.
+        // The same agent without a parent reads without limits, and so does a child requested by a
+        // client, which has no gate.
         let free = client
             .spawn(json!({ "task": "[kid]", "agent": "explore" }))
             .await;
         client.ended(&free.id).await;
         let said = told(&client, &free.session).await;
         assert!(said[0].contains("alpha"), "{said:?}");
-        // Done again, it is bound as it was.
+        // A retry is bound by the same rules.
         let again = client
             .call("runs.retry", json!({ "runId": kid["runId"] }))
             .await;

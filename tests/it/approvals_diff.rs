@@ -1,5 +1,5 @@
-//! What a person sees of a call that writes a file before approving it: the diff, the folder and the
-//! names in its environment, at terminals of several widths, in a pipe and over the protocol.
+//! What an approval of a file write shows: the diff, the folder and the names in its environment,
+//! at terminals of several widths, in a pipe and over the protocol.
 
 use std::fs;
 
@@ -25,7 +25,7 @@ fn follow(place: &Place, columns: u16, arguments: &[&str]) -> Terminal {
     Terminal::sized(command, columns)
 }
 
-/// A text without blanks and marks of line ends: the same however it was wrapped.
+/// The text without blanks and line markers, so that wrapping does not matter.
 fn bare(shown: &str) -> String {
     shown
         .chars()
@@ -97,8 +97,7 @@ fn a_long_diff_is_paged_and_no_yes_is_taken_before_its_last_page() {
         person.until("not decided yet: press Enter to see the rest first\n");
         assert_eq!(open(&daemon).await["state"], "open");
         person.until("later)> ");
-        // The prompt is drawn again whenever something else is: only its number says that a page
-        // has come.
+        // The prompt is redrawn on every change: only its line count shows that a page has arrived.
         let left = |seen: &str| {
             let (before, _) = seen.rsplit_once(" more lines (empty")?;
             let digits = before.rsplit(|ch: char| !ch.is_ascii_digit()).next();
@@ -162,7 +161,7 @@ fn attach_and_the_lists_show_what_run_shows_and_json_has_all_of_it() {
         person.until("denied: write");
         person.end();
         let resolved = client.call("approvals.list", json!({})).await;
-        // What was decided changes nothing any more.
+        // A resolved approval still shows the folder, but no diff.
         assert_eq!(resolved["approvals"][0].get("change"), None);
         assert_eq!(resolved["approvals"][0]["folder"], approval["folder"]);
         client.ended(&spawned.id).await;

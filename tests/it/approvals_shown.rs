@@ -1,14 +1,14 @@
-//! What a yes covers is shown whole, at a terminal and in a pipe, before it is taken.
+//! The terminal and the pipe show the whole call before they accept an approval.
 
 use serde_json::{Value, json};
 
 use crate::harness::{Daemon, Place, Script, Terminal, calls, eventually, run, says};
 use crate::home::said;
 
-/// What a person must not overlook.
+/// The dangerous part of the command, which must be shown.
 const END: &str = "; touch overlooked";
 
-/// A command of about so many characters with a dangerous end.
+/// A command of about `length` characters with a dangerous end.
 fn command(length: usize) -> String {
     let words: Vec<String> = (0..length / 8).map(|n| format!("word{n:03}")).collect();
     format!("echo {} > /dev/null{END}", words.join(" "))
@@ -26,12 +26,12 @@ fn follow(place: &Place) -> Terminal {
     Terminal::start(command)
 }
 
-/// A text without blanks, so that it is the same however it was wrapped.
+/// The text without blanks, so that wrapping does not matter.
 fn bare(shown: &str) -> String {
     shown.split_whitespace().collect()
 }
 
-/// The approval that waits.
+/// The open approval.
 pub(crate) async fn open(daemon: &Daemon) -> Value {
     let client = daemon.client().await;
     eventually("an approval", async || {
@@ -52,7 +52,7 @@ fn a_long_command_is_shown_to_its_end_before_it_can_be_allowed() {
         let mut person = follow(&place);
         let shown = person.until("allow it? (yes or no; empty: later)> ");
         assert!(bare(&shown).contains(&bare(&command)), "{shown}");
-        // The live tree around the call cuts its lines; the call itself does not.
+        // The live tree shortens its lines; the approval prompt does not.
         let (_, call) = shown.split_once("  command:\n").unwrap();
         let (call, _) = call.split_once("  because ").unwrap();
         assert!(!call.contains('…'), "{shown}");
@@ -137,7 +137,8 @@ fn a_list_and_one_approval_are_whole_in_a_pipe_and_at_a_terminal() {
             );
             assert!(!screen.raw().contains("\u{1b}[8m"), "{arguments:?}");
         }
-        // One line of many names the tool and the command that shows all of it; in a pipe it is whole.
+        // In a list, one line names the tool and the command that shows the whole call; a pipe
+        // shows it whole.
         let listed = said(&mut place.command(&["ps"]));
         assert!(
             bare(&listed.out).contains(&bare(&lines.join("⏎"))),

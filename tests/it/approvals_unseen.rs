@@ -1,5 +1,5 @@
-//! Nothing that was typed, pasted or held down before an approval stood on the screen answers it, and
-//! nothing that a file holds is changed out of a person's sight.
+//! Input that was typed, pasted or held down before an approval was on the screen does not answer
+//! it, and no file content can hide changes from the user.
 
 use std::fs;
 
@@ -55,7 +55,7 @@ fn a_yes_that_was_typed_ahead_answers_nothing_in_run_and_chat() {
             person.types("yes\nyes\n");
             place.let_go("go");
             person.until("allow it? (yes or no; empty: later)> ");
-            // What is typed now counts, and only once.
+            // Input typed from now on counts, and only once.
             person.types("no\nyes\nyes\n");
             person.until("denied: write");
             person.until("+second");

@@ -1,8 +1,8 @@
-//! Keeps the import table: which room of the source may use which other.
+//! Checks the import table: which room of the source may use which other.
 //!
-//! A room is a folder or file directly below `src/`. Every path that leads out of its room,
-//! in `use` declarations, in code and in macros, is looked up in [`TABLE`]. Test modules
-//! (`#[cfg(test)]`) may use what they like.
+//! A room is a folder or file directly in `src/`. Every path that leaves its room, in `use`
+//! declarations, in code and in macros, is checked against [`TABLE`]. Test modules (`#[cfg(test)]`)
+//! may use everything.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,7 +14,7 @@ use syn::visit_mut::{self, VisitMut};
 
 use crate::house::root;
 
-/// For each room the rooms that it may use besides itself and [`OPEN_TO`].
+/// For each room, the rooms that it may use besides itself and [`OPEN_TO`].
 const TABLE: &[(&str, &[&str])] = &[
     ("kernel", &[]),
     ("contract", &[]),
@@ -49,11 +49,11 @@ const TABLE: &[(&str, &[&str])] = &[
             "runner", "skill", "store", "tool", "watch", "wire",
         ],
     ),
-    // The program itself: it parses and calls the command line.
+    // The program itself parses and runs the command line.
     ("main", &["cli"]),
 ];
 
-/// Rooms that others may use without being listed, and those that may not even so.
+/// Rooms that others may use without being listed, each with the rooms that may not.
 const OPEN_TO: &[(&str, &[&str])] = &[
     ("kernel", &[]),
     ("contract", &["kernel"]),
@@ -65,7 +65,7 @@ const OPEN_TO: &[(&str, &[&str])] = &[
     ("outbound", &["kernel", "contract", "wire"]),
 ];
 
-/// Names that belong to one place, and the files or folders that are that place.
+/// Names that only certain files or folders may use.
 const KEPT: &[(&str, &[&str])] = &[
     ("rusqlite", &["store/sqlite.rs"]),
     ("jsonrpsee", &["gateway/", "client.rs"]),
@@ -75,7 +75,7 @@ const KEPT: &[(&str, &[&str])] = &[
     ("SystemTime", &["clock.rs", "kernel/time.rs"]),
 ];
 
-/// Libraries with a function or module that only happens to have one of these names.
+/// Libraries with a function or module that coincidentally has one of these names.
 const UNLIKE: &[&str] = &["sd_notify"];
 
 fn may_use(from: &str, to: &str) -> bool {
@@ -102,11 +102,11 @@ fn may_name(file: &str, name: &str) -> bool {
 struct Source {
     file: PathBuf,
     module: Vec<String>,
-    /// It is compiled for tests only.
+    /// True if it is compiled for tests only.
     is_test: bool,
 }
 
-/// The files that the compiler reads, from `file` on.
+/// Collects the files that the compiler reads, starting at `file`.
 fn walk(file: PathBuf, module: Vec<String>, is_test: bool, found: &mut Vec<Source>) {
     let syntax = syn::parse_file(&fs::read_to_string(&file).unwrap()).unwrap();
     let folder = match file.file_stem().unwrap().to_str().unwrap() {
@@ -124,7 +124,7 @@ fn walk(file: PathBuf, module: Vec<String>, is_test: bool, found: &mut Vec<Sourc
         let mut inner = module.clone();
         inner.push(name.clone());
         let path = match named_path(&declared.attrs) {
-            // Relative to the folder of the file that declares it.
+            // Relative to the folder of the declaring file.
             Some(path) => file.parent().unwrap().join(path),
             None => {
                 let flat = folder.join(format!("{name}.rs"));
@@ -170,8 +170,8 @@ fn marks_test(attributes: &[syn::Attribute]) -> bool {
     })
 }
 
-/// Collects every path of a file as absolute segments (`["crate", "store", …]` or the first
-/// being a crate's name).
+/// Collects every path of a file as absolute segments (`["crate", "store", …]`, or a crate's name
+/// first).
 struct Paths {
     module: Vec<String>,
     found: BTreeSet<Vec<String>>,
@@ -215,7 +215,7 @@ impl Paths {
         }
     }
 
-    /// A macro's tokens are no syntax tree: its paths are read from their text.
+    /// The tokens of a macro are not a syntax tree, so its paths are parsed from their text.
     fn tokens(&mut self, text: &str) {
         let text = text
             .replace(" :: ", "::")
@@ -231,7 +231,7 @@ impl Paths {
     }
 }
 
-/// The tokens as text, without what stands in quotes: no path is in it.
+/// The tokens as text without literals, which contain no paths.
 fn without_literals(tokens: TokenStream) -> String {
     let mut text = String::new();
     for token in tokens {
@@ -298,14 +298,14 @@ fn paths(source: &str, module: &[String]) -> BTreeSet<Vec<String>> {
     paths.found
 }
 
-/// Every break of the rules in one file. `rooms` are the names that stand for a room.
+/// All violations in one file. `rooms` are the names of the rooms.
 fn faults(file: &str, module: &[String], source: &str, rooms: &BTreeSet<String>) -> Vec<String> {
     let Some(room) = module.first() else {
         return Vec::new();
     };
     let mut faults = Vec::new();
     for path in paths(source, module) {
-        // The program names the library from outside.
+        // The binary names the library as an external crate.
         let inside = path[0] == "crate" || path[0] == "abide";
         if let Some(to) = path.get(1).filter(|to| inside && rooms.contains(*to))
             && !may_use(room, to)
@@ -323,13 +323,13 @@ fn faults(file: &str, module: &[String], source: &str, rooms: &BTreeSet<String>)
     faults
 }
 
-/// Every source file, and the names of the rooms. Read once for all tests.
+/// Every source file, and the names of the rooms; read once for all tests.
 static TREE: LazyLock<(Vec<Source>, BTreeSet<String>)> = LazyLock::new(tree);
 
 fn tree() -> (Vec<Source>, BTreeSet<String>) {
     let source = root().join("src");
     let mut files = Vec::new();
-    // The kernel is a package of its own, with the same paths.
+    // The kernel is a separate package with the same paths.
     for package in ["lib.rs", "kernel/lib.rs"] {
         walk(source.join(package), Vec::new(), false, &mut files);
     }
@@ -385,7 +385,7 @@ fn each_source_file_is_compiled() {
     }
 }
 
-/// The check itself: each way of writing a path is seen.
+/// Tests the check itself: every syntax of a path is detected.
 #[test]
 fn a_break_of_the_table_is_found_however_it_is_written() {
     let rooms = ["kernel", "store", "registry"].map(str::to_owned).into();

@@ -1,4 +1,4 @@
-//! Backups and restores through the real binary: a copy is whole or not there, and a kill at any
+//! Backups and restores through the real binary: a backup is complete or absent, and a kill at any
 //! moment of a restore leaves either the old store or the new one.
 
 use std::fs;
@@ -68,7 +68,7 @@ fn a_backup_is_whole_private_and_never_overwrites() {
         let place = place();
         let daemon = place.start().await;
         let client = daemon.client().await;
-        // Work goes on while the copy is made.
+        // Work continues while the backup is made.
         let busy = async {
             for number in 0..20 {
                 let spawned = client
@@ -144,7 +144,8 @@ fn a_restored_store_is_the_backups_with_an_id_of_its_own() {
         let later = client.spawn(json!({ "task": "later" })).await;
         client.ended(&later.id).await;
 
-        // Nothing is done while a daemon holds the folder, nor over a store without a word.
+        // Restore is refused while a daemon holds the folder, and over an existing store without
+        // `--force`.
         let (code, _, err) = abide(&place, &["restore", file, "--force"]);
         assert_eq!(code, 75, "{err}");
         place.let_go("go");
@@ -244,7 +245,7 @@ fn a_kill_during_a_backup_leaves_no_half_one() {
         let names = copies(&place, "");
         let is_half = |path: &PathBuf| path.to_str().unwrap().ends_with(".partial");
         assert!(names.iter().any(is_half), "{names:?}");
-        // The start takes it away, and also one with a name of its own.
+        // The start removes it, including a partial file with a custom name.
         let daemon = place.start_with(&orders).await.unwrap();
         assert_eq!(copies(&place, ""), [] as [PathBuf; 0]);
         let named = place.path().join("named.db");
@@ -260,7 +261,7 @@ fn a_kill_during_a_backup_leaves_no_half_one() {
         assert!(half.exists(), "the kill came too early");
         let daemon = place.start().await;
         assert!(!half.exists() && !named.exists());
-        // And so does the next backup, of whatever life the half one is.
+        // The next backup removes it too, whichever process left it.
         let other = place.state().join("backups/abide-old.db.partial");
         fs::write(&other, "half").unwrap();
         let client = daemon.client().await;
@@ -313,7 +314,7 @@ fn a_kill_at_any_point_of_a_restore_leaves_the_old_store_or_the_new_one() {
             let daemon = place.start().await;
             assert_eq!(&runs(&daemon.client().await).await, expected, "{point}");
             assert_eq!(daemon.stop().await, 0);
-            // The old one again, for the next point.
+            // Put the old store back for the next failpoint.
             fs::write(place.database(), &old).unwrap();
         }
     });

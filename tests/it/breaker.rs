@@ -1,13 +1,12 @@
-//! The breaker over all the tools by which an agent has another do something: their calls count
-//! together, what they come to is the same, and a kill changes nothing. The names of the tests are
-//! those of the requirements that they show.
+//! The circuit breaker across all delegation tools: their calls are counted together, their results
+//! have the same form, and a kill changes nothing. Tests are named after their requirements.
 
 use serde_json::{Value, json};
 
 use crate::delegations::told;
 use crate::harness::{Answer, Link, Place, Script, calls, fails, run, says};
 
-/// The agents that have `helper` do something, each by its own tool.
+/// The agents that delegate to `helper`, each by a different tool.
 const HOSTS: [&str; 4] = ["tasker", "sealer", "caller", "planner"];
 
 fn task() -> Answer {
@@ -17,7 +16,7 @@ fn task() -> Answer {
     calls("task", arguments)
 }
 
-/// One host for each tool, and what their models say.
+/// One host for each tool, and the scripts of their models.
 fn place(kid: Answer) -> Place {
     let plan = json!({
         "steps": [], "requires_delegation": true, "delegate_to": "helper", "task": "[kid]",
@@ -53,7 +52,7 @@ fn place(kid: Answer) -> Place {
         .with("delegation.breaker.cool_off", "\"1h\"")
 }
 
-/// A turn of this host; what its one call has brought, the latest of its session.
+/// Runs a turn of this host; returns the latest tool result of its session.
 async fn turn(client: &Link, host: &str) -> Value {
     let key = format!("agent:{host}:a");
     let params = json!({ "key": key, "agent": host, "ifExists": "get" });
@@ -77,7 +76,7 @@ async fn runs_of_helper(client: &Link) -> usize {
     all["runs"].as_array().unwrap().len()
 }
 
-/// What was told of breakers: to whose run, and the state.
+/// The breaker events: the run's session and the new state.
 fn said(place: &Place) -> Vec<(Option<String>, Value)> {
     let book = place.book();
     let events = book.events.values();
@@ -135,7 +134,7 @@ fn b4_failures_by_any_tool_open_it_for_all_of_them_over_a_kill_and_a_success_clo
             "told once, to who has opened it"
         );
 
-        // It is tried again once its time is over, and is as before when that goes well.
+        // The agent is called again after the cool-off, and a success closes the breaker.
         place.set("delegation.breaker.cool_off", "\"1ms\"");
         let script = place.path().join("script.json");
         let text = std::fs::read_to_string(&script).unwrap();
@@ -179,11 +178,11 @@ fn b4_what_was_cancelled_or_refused_counts_for_nothing() {
             "cancelled"
         );
         place.let_go("go");
-        // The next one is asked, and fails by itself; then nobody is.
+        // The next call runs and fails, which opens the breaker for all further calls.
         assert_eq!(turn(&client, "tasker").await["kind"], "provider");
         assert_eq!(turn(&client, "sealer").await["kind"], "breaker");
         assert_eq!(runs_of_helper(&client).await, 2);
-        // A spawn that is not waited for is no call of a tool that the breaker is for.
+        // A spawn without a wait is not subject to the breaker.
         let spawn = json!({ "task": "[kid]", "agent": "helper" });
         let spawned = client.spawn(spawn).await;
         assert_eq!(client.ended(&spawned.id).await["error"]["kind"], "provider");

@@ -1,5 +1,5 @@
-//! `call_<agent>`: another agent works in its caller's session, in its caller's turn. The names of
-//! the tests are those of the requirements that they show.
+//! `call_<agent>`: another agent works in its caller's session, within its caller's turn. Tests are
+//! named after their requirements.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use crate::harness::{
 
 const HOST: &str = "agent:host:a";
 
-/// A host that may call `helper` and `second`, whose links say this besides.
+/// A host that may call `helper` and `second`; `link` adds fields to both links.
 fn host(script: Script, link: &str) -> Place {
     let links = format!(
         "mode: primary\ntools: [read]\nlinked_agents:\n  - {{agent: helper, session: \
@@ -26,7 +26,7 @@ fn message(text: &str) -> Value {
     json!({ "message": text })
 }
 
-/// A turn in the host's session.
+/// Starts a turn in the host's session.
 async fn turn(client: &Link, text: &str) -> Spawned {
     let params = json!({ "key": HOST, "agent": "host", "ifExists": "get" });
     client.call("sessions.create", params).await;
@@ -117,7 +117,7 @@ fn b1_both_sides_of_a_call_stand_in_the_transcript_of_its_caller() {
         assert_eq!(result["subagent"], "helper");
         assert_eq!(result["supervisor"], "host");
         assert_eq!(result["last"], true);
-        // No session came of it.
+        // The call created no session.
         let sessions = client.call("sessions.list", json!({ "kind": "all" })).await;
         assert_eq!(sessions["sessions"].as_array().unwrap().len(), 1);
         assert_eq!(daemon.stop().await, 0);
@@ -219,7 +219,7 @@ fn b1_a_called_one_may_call_another_in_turn_as_deep_as_is_allowed() {
     });
 }
 
-/// The roles of a request's messages, but for the system's.
+/// The roles of a request's messages, except the system prompt.
 fn roles(request: &Value) -> Vec<&str> {
     let said = request["messages"].as_array().unwrap().iter();
     let roles = said.map(|message| message["role"].as_str().unwrap());
@@ -316,7 +316,7 @@ fn b1_the_sessions_model_tools_and_pins_are_as_before_over_two_providers_and_a_k
         for field in ["model", "agent", "thinking", "cwd"] {
             assert_eq!(before[field], after[field], "{field}");
         }
-        // One result a call, whatever was killed.
+        // One result per call, wherever the daemon was killed.
         let answers: Vec<Value> = told(&client, HOST).await;
         let results: Vec<&str> = answers
             .iter()
@@ -359,7 +359,7 @@ fn b1_the_sessions_model_tools_and_pins_are_as_before_over_two_providers_and_a_k
             assert_eq!(roles.last(), Some(&"user"), "its call comes last");
         }
         assert_eq!(helpers[0]["messages"], helpers[1]["messages"]);
-        // It sees what was said, and its own earlier call.
+        // The helper sees its input and its own earlier call.
         assert_eq!(roles(&helpers[2]), ["user", "assistant", "user"]);
         let seen = helpers[2]["messages"].to_string();
         for text in [

@@ -1,5 +1,4 @@
-//! What is told of a called agent while it works, how long it took, and whose use it is. The names
-//! of the tests are those of the requirements that they show.
+//! Events, duration and token usage of a called agent. Tests are named after their requirements.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +11,7 @@ use crate::providers;
 
 const HOST: &str = "agent:host:a";
 
-/// A host that calls `helper`, whose link says this besides.
+/// A host that calls `helper`; `link` adds fields to the link.
 fn with_agents(place: Place, link: &str) -> Place {
     let links = format!(
         "mode: primary\ntools: []\nlinked_agents: [{{agent: helper, session: shared{link}}}]"
@@ -29,7 +28,7 @@ async fn turn(client: &Link, text: &str) -> Value {
     client.ended(&turn.id).await
 }
 
-/// Milliseconds from one point in time to a later one.
+/// The milliseconds between two timestamps.
 fn between(from: &Value, to: &Value) -> u64 {
     let at = |value: &Value| serde_json::from_value::<Timestamp>(value.clone()).unwrap();
     at(to).since(at(from))
@@ -74,7 +73,7 @@ fn b2_words_are_gathered_unless_the_link_says_that_they_come_as_they_are_said() 
                 .map(|one| one["text"].as_str().unwrap())
                 .collect();
             assert_eq!(heard, text, "{link}");
-            // The last piece comes with the end, however soon that is.
+            // The last chunk comes with the end, without the minimum interval.
             let (_, before) = partial.split_last().unwrap();
             let gaps = before
                 .windows(2)
@@ -84,7 +83,7 @@ fn b2_words_are_gathered_unless_the_link_says_that_they_come_as_they_are_said() 
                 .iter()
                 .find(|event| event["kind"] == "sub_agent.complete");
             let took = complete.unwrap()["data"]["durationMs"].as_u64().unwrap();
-            // As long as its words took at least, and not longer than its caller.
+            // At least the time of its chunks, and at most that of its caller.
             assert!(took >= 40 * 20, "{took}");
             assert!(
                 took <= between(&ended["createdAt"], &ended["endedAt"]),
@@ -97,7 +96,7 @@ fn b2_words_are_gathered_unless_the_link_says_that_they_come_as_they_are_said() 
     assert!(hurried[2] > 0, "as they are said");
 }
 
-/// The same answer, for which the provider has counted so many tokens in and 10 out.
+/// The same answer with a provider count of `tokens` input and 10 output tokens.
 fn counted(reply: &Value, reason: &str, tokens: u64) -> Reply {
     let piece = json!({ "choices": [{ "index": 0, "delta": reply }] });
     let end = json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": reason }] });
@@ -107,7 +106,7 @@ fn counted(reply: &Value, reason: &str, tokens: u64) -> Reply {
     chat::events(&[&events[0], &events[1], &events[2], "[DONE]"])
 }
 
-/// Calls, tokens and cost of each row of a summary, by its name.
+/// Calls, tokens and cost of each row of a usage summary, by row name.
 async fn rows(client: &Link, params: Value) -> BTreeMap<String, [u64; 4]> {
     let summary = client.call("usage.summary", params).await;
     let rows = summary["rows"].as_array().unwrap().iter();

@@ -1,6 +1,6 @@
-//! Sessions into which agents are called, when they become too long: no call is ever without its
-//! result, and nobody's window holds what a called agent has done on the way. The names of the
-//! tests are those of the requirements that they show.
+//! Sessions with called agents that exceed the context window: every call keeps its result, and no
+//! context window contains the intermediate work of a called agent. Tests are named after their
+//! requirements.
 
 use serde_json::{Value, json};
 
@@ -8,12 +8,12 @@ use crate::harness::{Link, ModelServer, Place, Reply, chat, run};
 use crate::providers;
 
 const HOST: &str = "agent:host:a";
-/// Stands in each request for a summary and in no other.
+/// Occurs in every summary request and in no other request.
 const SUMMARY: &str = "You now write down what matters";
-/// More than the window that these tests give.
+/// More tokens than the context window of these tests.
 const MUCH: u64 = 9000;
 
-/// A text, a call of a tool beside it, and how many tokens the provider has counted.
+/// A text, an optional tool call, and the provider's token count.
 fn answers(text: &str, call: Option<(&str, &str, Value)>, tokens: u64) -> Reply {
     let piece = |delta: Value| json!({ "choices": [{ "index": 0, "delta": delta }] }).to_string();
     let mut events = vec![piece(json!({ "content": text }))];
@@ -45,7 +45,7 @@ fn asks(number: u32, tokens: u64) -> Reply {
     )
 }
 
-/// The helper looks into a file, and says something to itself.
+/// The helper reads a file and adds a text of its own.
 fn muses(number: u32, tokens: u64) -> Reply {
     let call = (
         &*format!("k{number}"),
@@ -81,7 +81,7 @@ async fn turn(client: &Link, text: &str) -> Value {
     client.ended(&turn.id).await
 }
 
-/// How many entries of the session stand for others.
+/// The number of compaction entries in the session.
 async fn compactions(client: &Link) -> usize {
     let params = json!({ "sessionKey": HOST });
     let history = client.call("sessions.history", params).await;
@@ -91,15 +91,15 @@ async fn compactions(client: &Link) -> usize {
         .count()
 }
 
-/// The requests in which this stands.
+/// The requests that contain this text.
 fn with(server: &ModelServer, text: &str) -> Vec<Value> {
     let requests = server.requests().into_iter();
     let found = requests.filter(|request| request.body.contains(text));
     found.map(|request| request.json()).collect()
 }
 
-/// Each call of a request is followed by its one result, in the order of the calls, and there is
-/// no result besides.
+/// Checks that each call of a request is followed by exactly one result, in call order, and that
+/// there are no other results.
 fn is_whole(request: &Value) {
     let messages = request["messages"].as_array().unwrap();
     let mut open: Vec<&Value> = Vec::new();
@@ -171,7 +171,7 @@ fn b5_a_session_with_called_agents_is_shortened_and_each_call_keeps_its_result()
                 assert!(!text.contains(inner), "{overflow}, {inner}: {text}");
             }
         }
-        // What was left out is gone, what goes on is there.
+        // The compacted part is missing, the recent part is present.
         assert!(
             !hosts[3].to_string().contains("helper says 1"),
             "{overflow}"

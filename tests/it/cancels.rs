@@ -1,11 +1,10 @@
-//! Area 4, stopping: a cancel reaches everything below, at any moment, and nothing of it comes
-//! back.
+//! Area 4, cancellation: a cancel reaches all descendants, at any moment, and none of them resumes.
 
 use serde_json::{Value, json};
 
 use crate::harness::{Caller, Place, Script, calls, eventually, kind_of, run, says};
 
-/// A parent with a child and a grandchild, every lane with one slot.
+/// A parent with a child and a grandchild; every lane has one slot.
 fn narrow() -> Place {
     Place::new(
         Script::new()
@@ -40,7 +39,7 @@ async fn family(caller: &mut Caller) -> Family {
     let h = caller
         .spawn(json!({ "task": "[h]", "parent": g.session }))
         .await;
-    // Not before all are there: a child that has nobody to wait for would just end.
+    // Released only when all exist: a child without children of its own would end at once.
     caller.place().let_go("go");
     Family {
         top,
@@ -62,7 +61,7 @@ fn g4_3_with_every_cap_at_one_a_grandchild_in_settling_completes() {
         }
         caller.quiet().await;
         let book = caller.finish().await;
-        // The wake run had nothing to say: it is stored, and nobody outside is told.
+        // The wake run had a silent answer: it is stored but not announced.
         let silent: Vec<_> = book.messages.values().filter(|one| one.silent).collect();
         assert_eq!(silent.len(), 1);
         let told = book.events.values().filter(|event| {
@@ -77,7 +76,7 @@ fn g4_3_with_every_cap_at_one_a_grandchild_in_settling_completes() {
 #[test]
 fn g4_12_a_cancel_at_any_moment_leaves_nothing_open() {
     run(async {
-        // Before anything has begun, and as each model call of the whole course begins.
+        // Before the first model call, and at the start of each model call of the scenario.
         for moment in [
             None,
             Some(("[c]", 0)),
@@ -120,7 +119,7 @@ fn g1_13_what_was_cancelled_stays_so_over_a_restart() {
         let c = caller.spawn(json!({ "task": "[c]", "parent": root })).await;
         caller.until_asked("[c]", 0).await;
         let d = caller.spawn(json!({ "task": "[d]", "parent": root })).await;
-        // The waiting one first: the end of the other one would let it begin.
+        // The waiting run first: otherwise the end of the other one would start it.
         for run in [&d, &c] {
             caller.call("runs.cancel", json!({ "runId": run.id })).await;
         }

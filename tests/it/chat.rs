@@ -1,5 +1,5 @@
-//! `abide chat` at a terminal: what is typed, what is sent, what is shown while an answer is
-//! written, and what happens when things go wrong in between.
+//! `abide chat` at a terminal: what is typed, sent and shown while an answer streams, and how it
+//! behaves when something fails in between.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -84,7 +84,7 @@ fn leave(mut chat: Terminal) -> Terminal {
     chat
 }
 
-/// What the user said in a session, oldest first.
+/// The user messages of a session, oldest first.
 async fn said(daemon: &Daemon, key: &str) -> Vec<String> {
     let client = daemon.client().await;
     let page = client
@@ -256,7 +256,7 @@ fn a_folder_has_a_history_that_only_its_user_may_read() {
         again.until("a is done\n");
         again.until("you> ");
         leave(again);
-        // Another folder has its own.
+        // A different folder has its own session.
         let mut elsewhere = Terminal::start(place.command(&["chat", "--new"]));
         elsewhere.until("you> ");
         elsewhere.types(&format!("{UP}[b]\n"));
@@ -309,7 +309,7 @@ fn c4_an_answer_streams_in_full_width_and_stands_there_once() {
                 }
                 _ => Terminal::sized(command(&place, &["run", "[long]"]), columns),
             };
-            // The line that is still written has several lines on the screen.
+            // The line that is still streaming takes several rows of the screen.
             let written = look.until_seen(|seen| seen.matches("many words").count() >= 8);
             let mut lines = written.lines().filter(|line| line.contains("many"));
             assert!(lines.all(|line| !line.contains('…')), "{written}");
@@ -344,7 +344,7 @@ fn tool_calls_are_folded_to_one_line_each_above_the_live_tree() {
         let daemon = place.start().await;
         let mut chat = chat(&place, &[]);
         chat.types("[steps]\n");
-        // A call may stand in the tree for a moment before its line stands above it.
+        // A call may appear in the tree for a moment before its own line appears above it.
         chat.until_seen(|seen| {
             let parts = seen.split_once("◉ build · ");
             parts.is_some_and(|(calls, tree)| {
@@ -376,7 +376,7 @@ fn ctrl_c_stops_the_turn_keeps_what_was_written_and_the_conversation() {
         let place = place();
         let daemon = place.start().await;
         let mut chat = chat(&place, &[]);
-        // Where nothing is under way it says how to leave.
+        // While nothing is active, it shows how to leave.
         chat.types(CTRL_C);
         chat.until("no turn is running; Ctrl-D or /quit quits\n");
         chat.until("you> ");
@@ -436,7 +436,7 @@ fn a_daemon_that_is_killed_comes_back_with_what_happened_meanwhile() {
         chat.until("the daemon is back\n");
         chat.until("held is done\n");
         chat.until_seen(|seen| seen.contains("you> "));
-        // While nothing is under way, too.
+        // The same while nothing is active.
         daemon.kill().await;
         chat.until_seen(|seen| seen.matches("looking for it again").count() == 2);
         let daemon = place.start().await;
@@ -484,7 +484,7 @@ fn what_a_background_run_asks_is_answered_at_the_prompt_and_its_end_is_told_ther
         chat.types("[boss]\n");
         chat.until("it is under way\n");
         chat.until("you> ");
-        // A line that is being typed stays, and is no answer.
+        // A partly typed line stays and is not taken as an answer.
         chat.types("yes");
         chat.until_seen(|seen| {
             let is_told = seen.contains("wants to") && seen.contains("Enter on an empty line");

@@ -1,5 +1,5 @@
-//! `abide chat` while a turn is under way: the order of what is shown, what is typed meanwhile, how it
-//! is left, and commands where something is asked.
+//! `abide chat` during a turn: the order of the output, input typed meanwhile, how to leave it, and
+//! commands entered at a prompt.
 
 use std::process::Command;
 

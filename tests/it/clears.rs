@@ -1,4 +1,5 @@
-//! Resets and deletions that stop runs first: asked for once, done once, whoever dies meanwhile.
+//! Resets and deletions that must stop runs first: requested once and carried out once, also when a
+//! process is killed in between.
 
 use serde_json::json;
 
@@ -13,7 +14,7 @@ fn place() -> Place {
     )
 }
 
-/// Where a kill may fall between the wish and its end.
+/// The failpoints between request and completion.
 const KILLS: &[&str] = &["committed", "answered"];
 
 async fn session(client: &Link, key: &str) -> serde_json::Value {
@@ -22,8 +23,8 @@ async fn session(client: &Link, key: &str) -> serde_json::Value {
         .await
 }
 
-/// A session with a turn at work in it, whose daemon dies of `point` when `method` is called; the
-/// run, and the daemon after it.
+/// A session with a running turn, whose daemon is killed at `point` of `method`. Returns the
+/// session, the run and the next daemon.
 async fn killed_in(
     place: &Place,
     point: &str,
@@ -44,7 +45,7 @@ async fn killed_in(
         "the daemon should have been killed"
     );
     daemon.ended().await;
-    // Nobody asks again.
+    // The request is not repeated.
     (talk, b.id, place.start().await)
 }
 
@@ -55,7 +56,7 @@ fn a_reset_whose_answer_was_lost_is_carried_to_its_end_once() {
             .iter()
             .map(|edge| format!("store.reset_session.{edge}"))
             .collect();
-        // The run has stopped, and its end is about to be written, and with it the reset.
+        // The run has stopped; its end, and with it the reset, is about to be written.
         points.push("store.conclude.begin".to_owned());
         points.push("store.conclude.applied".to_owned());
         points.push("store.conclude.committed".to_owned());
@@ -65,7 +66,7 @@ fn a_reset_whose_answer_was_lost_is_carried_to_its_end_once() {
             let client = daemon.client().await;
             assert_eq!(client.ended(&b).await["state"], "cancelled", "{point}");
             assert_eq!(session(&client, &talk).await["generation"], 2, "{point}");
-            // Who asks again and says from where gets what is there.
+            // A repeat with the old generation returns the current state.
             let params = json!({ "sessionKey": talk, "force": true, "ifGeneration": 1 });
             let again = client.call("sessions.reset", params).await;
             assert_eq!(again["generation"], 2, "{point}");
@@ -102,7 +103,8 @@ fn a_deletion_whose_answer_was_lost_is_carried_to_its_end() {
                 .refused("sessions.get", json!({ "sessionKey": talk }))
                 .await;
             assert_eq!(kind_of(&gone), "not_found", "{point}");
-            // The key is free, and nothing takes the next session of that name.
+            // The key is free, and the pending deletion does not affect the next session of that
+            // name.
             let c = client.turn(&talk, "[c]").await;
             assert_eq!(client.ended(&c.id).await["result"], "anew");
             assert_eq!(daemon.stop().await, 0);
@@ -114,12 +116,12 @@ fn a_deletion_whose_answer_was_lost_is_carried_to_its_end() {
     });
 }
 
-/// Takes some 5 s: that is how long a reset waits for runs before it says so.
+/// Takes some 5 s: the time a reset waits for runs before it answers that it is pending.
 #[test]
 fn a_reset_whose_runs_take_long_to_stop_says_that_it_is_to_come() {
     run(async {
         let place = place();
-        // The executor has been told to stop, and its end is never written in this life.
+        // The executor is told to stop, and this process never writes its end.
         let faults = Faults::ordered("store.conclude.begin=hang");
         let daemon = place.start_with(&faults).await.unwrap();
         let client = daemon.client().await;

@@ -1,5 +1,5 @@
-//! What the command line says where no daemon is needed to say it: help, usage, and every way
-//! in which a daemon can be missing.
+//! Command line output that needs no daemon: help, usage errors, and every way in which a daemon
+//! can be missing.
 
 use std::fs;
 use std::path::Path;
@@ -30,7 +30,7 @@ const COMMANDS: &[&str] = &[
     "doctor",
 ];
 
-/// A state folder whose daemon has this pid and address.
+/// Writes a state folder whose endpoint file names this process and address.
 fn state(home: &Home, pid: u32, url: &str) -> String {
     let folder = home.path().join("state");
     fs::create_dir_all(&folder).unwrap();
@@ -43,14 +43,14 @@ fn state(home: &Home, pid: u32, url: &str) -> String {
     folder.to_str().unwrap().to_owned()
 }
 
-/// A process number that nobody has: its process was ours and has been waited for.
+/// An unused process id: that of a child that has exited and been reaped.
 fn gone() -> u32 {
     let mut child = Command::new("true").spawn().unwrap();
     child.wait().unwrap();
     child.id()
 }
 
-/// An address at which nobody listens.
+/// An address without a listener.
 fn silent() -> String {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     format!("http://{}", free.local_addr().unwrap())
@@ -107,7 +107,7 @@ fn nonsense_is_a_usage_error() {
         assert!(!said.err.is_empty(), "{line:?}");
         assert!(said.out.is_empty(), "{line:?}: {}", said.out);
 
-        // A program that asked for JSON gets it, and knows what is wrong.
+        // A program that asked for JSON gets the error as JSON.
         let said = home.abide(&[line, &["--json"]].concat());
         assert_eq!(said.code, 2, "{line:?}: {}", said.err);
         if !line.is_empty() {

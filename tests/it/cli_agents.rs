@@ -1,4 +1,4 @@
-//! `abide agents` and `abide trust`, as a person types them.
+//! `abide agents` and `abide trust` on the command line.
 
 use std::fs;
 use std::path::Path;
@@ -46,7 +46,7 @@ fn agents_are_checked_without_a_daemon() {
         (&json!(false), &json!(1))
     );
     assert_eq!(lines[1]["ok"], false);
-    // The others say that there is none.
+    // The other subcommands report that no daemon is running.
     let (code, _, error) = abide(&place, &folder, &["agents"]);
     assert_eq!(code, 10, "{error}");
     assert!(error.contains("abide serve"), "{error}");
@@ -124,7 +124,7 @@ fn agents_and_trust_from_the_command_line() {
 #[test]
 fn a_new_agents_file_is_written_once_and_counts_at_once() {
     run(async {
-        // No notice of the file comes in time.
+        // No file notification arrives in time.
         let place = place()
             .with("agents.watch", "\"poll\"")
             .with("agents.poll_each", "\"1h\"");
@@ -146,7 +146,7 @@ fn a_new_agents_file_is_written_once_and_counts_at_once() {
         let (_, out, _) = ask(&["agents", "show", "fresh", "--json"]);
         let shown: Value = serde_json::from_str(&out).unwrap();
         assert_eq!(shown["description"], "Says: \"hello\"");
-        // A second one is no accident that costs the first.
+        // A second `new` does not overwrite the existing file.
         fs::write(place.path().join(".config/abide/agents/fresh.md"), "mine").unwrap();
         let (code, _, told) = ask(&new);
         assert_eq!(code, 9, "{told}");
@@ -170,7 +170,7 @@ fn a_new_agent_of_a_project_is_opened_in_the_editor_and_checked() {
     assert_eq!(status.code(), Some(0), "{out}");
     assert!(out.contains("did you mean \"thinking\"?"), "{out}");
     assert!(place.path().join(".abide/agents/local.md").exists());
-    // Without an editor nothing is written.
+    // Without an editor, no file is written.
     let (code, _, told) = abide(&place, place.path(), &["agents", "new", "b", "--edit"]);
     assert_eq!(code, 2, "{told}");
     assert!(!place.path().join(".config/abide/agents/b.md").exists());

@@ -1,4 +1,4 @@
-//! `events`, `attach` and `logs`, as a person types them, against a real daemon.
+//! `events`, `attach` and `logs` on the command line, against a real daemon.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
@@ -21,7 +21,7 @@ fn place() -> Place {
     )
 }
 
-/// A command that goes on.
+/// A command that keeps running.
 struct Going(Child);
 
 impl Going {
@@ -36,7 +36,7 @@ impl Going {
         kill_process(pid, Signal::INT).unwrap();
     }
 
-    /// Its exit code, what it still answers, and what it notes.
+    /// Waits for its end; returns exit code, remaining output and standard error.
     fn end(mut self) -> (i32, String, String) {
         let (mut out, mut notes) = (String::new(), String::new());
         if let Some(mut rest) = self.0.stdout.take() {
@@ -106,7 +106,7 @@ fn g14_4_attach_shows_a_run_to_its_end_and_prints_its_answer() {
         assert!(notes.contains("step 2 read path: notes.txt"), "{notes}");
         assert!(notes.contains("ended ok"), "{notes}");
 
-        // Once more after the end: the same answer, and nothing is started by looking.
+        // Attaching after the end gives the same result and starts nothing.
         let (code, out, _) = Going::start(&place, &["attach", digits]).end();
         assert_eq!((code, out.as_str()), (0, "held is done\n"));
         assert_eq!(daemon.stop().await, 0);
@@ -129,7 +129,7 @@ fn g14_5_attach_to_a_session_follows_what_is_said_and_ctrl_c_only_stops_looking(
                 .map_while(Result::ok)
                 .try_for_each(|line| said.send(line))
         });
-        // Turns are asked for until one is seen: the first may end before anybody looks.
+        // Turns are started until one is seen: the first may end before the subscription exists.
         eventually("a turn that is seen", || async {
             let turn = client.turn(&session, "[a] please").await;
             client.ended(&turn.id).await;

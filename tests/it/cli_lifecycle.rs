@@ -1,4 +1,4 @@
-//! The commands that end, repeat and change: what a person sees, and the exit codes.
+//! The commands that end, retry and change runs and sessions: output for users, and exit codes.
 
 use serde_json::Value;
 
@@ -37,7 +37,7 @@ fn runs_and_sessions_are_ended_repeated_and_changed_from_the_command_line() {
         client.ended(&a.id).await;
         client.quiet().await;
 
-        // As its help says.
+        // The help documents this.
         let help = abide(&place, &["steer", "--help"]).out.replace('\n', " ");
         let wanted = "A run that has not begun or has ended takes nothing and is left as it is \
                       (exit code 9)";
@@ -143,7 +143,7 @@ fn work_takes_a_session_a_key_a_budget_and_a_thinking_level() {
         assert_eq!(run["budget"]["tokens"], 200_000, "{run}");
         assert_eq!(run["budget"]["costMicros"], 2_500_000, "{run}");
         assert_eq!(run["thinking"], "high", "{run}");
-        // Both turns stand in the session, the first one once.
+        // The session contains both turns, and the first one only once.
         let history = serde_json::json!({ "sessionKey": desk });
         let told = client.call("sessions.history", history).await.to_string();
         assert_eq!(told.matches("a is done").count(), 1, "{told}");

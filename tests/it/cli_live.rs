@@ -1,4 +1,4 @@
-//! What people type, against a real daemon in a process of its own.
+//! The command line against a real daemon in a separate process.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::harness::{eventually, run};
 use crate::home::{Home, Said, said};
 
-/// A pause before each step that no test lives to see the end of.
+/// A pause before each step that is longer than any test.
 const STILL: &str = "[runner]\npace = \"1h\"\n";
 
 /// A daemon and a home folder; both end with the test.
@@ -50,7 +50,7 @@ impl Live {
         self.daemon.wait().unwrap();
     }
 
-    /// The only run, as `ps` shows it.
+    /// The only run, as `ps` lists it.
     fn only_run(&self) -> Value {
         let listed = json(&self.abide(&["ps", "--all", "--json"]).out);
         let runs = listed["runs"].as_array().unwrap();
@@ -58,7 +58,7 @@ impl Live {
         runs[0].clone()
     }
 
-    /// A session whose inbox the test reads.
+    /// Creates a session whose inbox the test reads.
     fn client_session(&self) -> String {
         let endpoint = fs::read_to_string(self.home.path().join("state/endpoint.json")).unwrap();
         let url = json(&endpoint)["url"].as_str().unwrap().to_owned();
@@ -83,7 +83,7 @@ impl Drop for Live {
     }
 }
 
-/// A daemon that has said that it is ready.
+/// Starts a daemon and waits until it reports that it is ready.
 fn serve(home: &Home) -> Child {
     let mut daemon = home
         .command(&[
@@ -105,7 +105,8 @@ fn serve(home: &Home) -> Child {
     daemon
 }
 
-/// `abide run --json` that has been accepted; the rest of its answer is still to come.
+/// `abide run --json` up to its acceptance: the process, the rest of its output, and the accepted
+/// line.
 fn accepted(live: &Live) -> (Child, BufReader<ChildStdout>, String) {
     let mut run = live
         .command(&[
@@ -150,7 +151,7 @@ fn run_answers_on_standard_output_and_tells_the_rest_on_the_other() {
     assert!(run.err.contains("ended ok"), "{}", run.err);
     assert!(!run.err.contains("notes.txt:2 ("), "{}", run.err);
 
-    // The same answer again, by every name that a run has.
+    // The same result by every name that a run has.
     let id = live.only_run()["runId"].as_str().unwrap().to_owned();
     for name in [&id[..], &id[28..], "n", "@last"] {
         let wait = live.abide(&["wait", name]);
@@ -171,7 +172,7 @@ fn run_answers_on_standard_output_and_tells_the_rest_on_the_other() {
         "{quiet}"
     );
     let sessions = live.abide(&["sessions"]).out;
-    // What stands in a list can be typed.
+    // Keys in a list can be used as arguments.
     let key = sessions.lines().nth(1).unwrap();
     assert!(key.contains(" explore "), "{sessions}");
     let digits = key.split(' ').next().unwrap();
@@ -272,7 +273,7 @@ fn g1_3_ctrl_c_leaves_the_run_alone() {
         told.contains(&format!("abide wait {}", &id[28..])),
         "{told}"
     );
-    // It was accepted just now, and may not have a slot yet.
+    // The run was just accepted and may not have a slot yet.
     let state = live.only_run()["state"].clone();
     assert!(state == "queued" || state == "running", "{state}");
 }
@@ -312,7 +313,7 @@ fn an_inbox_holds_each_end_until_it_is_acknowledged() {
     ]);
     let id = spawn.out.trim();
     assert_eq!(live.abide(&["wait", id]).code, 0);
-    // It is told after the end, which is what the wait above was for.
+    // The announce comes after the end, which the wait above has seen.
     let inbox = run(eventually("its announce", async || {
         let inbox = json(&live.abide(&["inbox", &parent, "--json"]).out);
         (inbox["announces"] != Value::Array(Vec::new())).then_some(inbox)
@@ -347,7 +348,7 @@ fn what_is_not_there_is_said_with_what_is() {
     let said = live.abide(&["wait", "00000000"]);
     let recent = format!("{} (lonely)", &id.trim()[28..]);
     assert!(said.err.contains(&recent), "{}", said.err);
-    // A whole id that nobody has is for the daemon to judge.
+    // Only the daemon can tell that a full id is unknown.
     let nobody = "01936f0e-0000-7000-8000-000000000001";
     let said = live.abide(&["wait", nobody, "--json"]);
     assert_eq!(said.code, 3, "{}", said.err);
@@ -380,7 +381,7 @@ fn stop_returns_when_the_daemon_is_gone() {
     assert_eq!(again.code, 0, "{}", again.err);
     let wanted = "nothing to stop: no daemon runs on ";
     assert!(again.err.contains(wanted), "{}", again.err);
-    // What cannot be known is no success.
+    // An unknown state is not a success.
     let far = [
         "stop",
         "--url",
@@ -405,7 +406,7 @@ fn a_folder_or_port_that_is_taken_is_exit_75_with_the_holder() {
             let holder = format!("pid {}", live.daemon.id());
             assert!(said.err.contains(&holder), "{}", said.err);
         } else {
-            // What is asked for is so already.
+            // The requested state already holds.
             assert_eq!(said.code, 0, "{}", said.err);
             let there = format!("abide is already running: process {}", live.daemon.id());
             assert!(said.out.contains(&there), "{}", said.out);
@@ -462,8 +463,8 @@ fn serve_detach_leaves_a_daemon_behind() {
     assert_eq!(home.abide(&[&["stop"][..], &place].concat()).code, 0);
 }
 
-/// As in a container that was entered from outside, and as under many build services: whoever
-/// leads the session has no number in this process's name space.
+/// As in a container that was entered from outside, and in many build services: the session leader
+/// has no process id in this namespace.
 #[test]
 fn a_daemon_detaches_where_the_leader_of_its_session_cannot_be_seen() {
     let home = Home::new();

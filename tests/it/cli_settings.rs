@@ -49,7 +49,7 @@ fn a_setting_is_written_with_the_rest_as_it_was_and_counts_at_once() {
         let (code, _, told) = abide(&place, &["config", "set", "lanes.main", "5"]);
         assert_eq!((code, told.trim()), (0, "the daemon uses it now"));
         assert_eq!(in_force("lanes.main").await["value"], 5);
-        // A list from words; a daemon that must be started for it says so.
+        // A list from several arguments; a setting that needs a restart says so.
         let hosts = ["config", "set", "gateway.allowed_hosts", "a.lan", "b.lan"];
         let (code, out, _) = abide(&place, &hosts);
         assert_eq!(code, 0, "{out}");
@@ -96,13 +96,13 @@ fn a_setting_that_a_start_would_refuse_is_not_written() {
         assert!(told.contains(what), "{arguments:?}: {told}");
         assert_eq!(file(&place), before, "{arguments:?}");
     }
-    // A variable goes before the file, and that is said.
+    // A variable overrides the file, and the command warns about it.
     let mut command = place.command(&["config", "set", "lanes.main", "3"]);
     let Output { status, stderr, .. } = command.env("ABIDE_LANES__MAIN", "9").output().unwrap();
     assert!(status.success());
     let told = String::from_utf8(stderr).unwrap();
     assert!(told.contains("ABIDE_LANES__MAIN"), "{told}");
-    // A file that is no TOML is left to a person.
+    // A file that is not valid TOML is left unchanged.
     fs::write(place.path().join("abide.toml"), "a = [").unwrap();
     let (code, _, told) = abide(&place, &["config", "set", "lanes.main", "3"]);
     assert_eq!(code, 78, "{told}");
@@ -136,7 +136,7 @@ fn a_server_of_tools_is_added_started_shown_and_removed() {
         let again = add("", &[]);
         assert_eq!(again.0, 9, "{again:?}");
         assert!(again.2.contains("--replace"), "{again:?}");
-        // One that cannot start says why, and what to do.
+        // A server that cannot start is reported with its reason and a remedy.
         let bad = add("fail", &["--replace"]);
         assert_eq!(bad.0, 1, "{bad:?}");
         assert!(bad.1.contains("no licence was found"), "{bad:?}");
@@ -146,7 +146,7 @@ fn a_server_of_tools_is_added_started_shown_and_removed() {
         assert!(!file(&place).contains("mem"), "{}", file(&place));
         let (_, _, told) = abide(&place, &["mcp"]);
         assert!(told.contains("abide mcp add"), "{told}");
-        // In the words of what went wrong, without names of the program's own types.
+        // The message names the failure and no internal types.
         let (code, out, told) = abide(&place, &["mcp", "add", "far", "--http", "http://[::1]:9/m"]);
         assert_eq!(code, 1, "{out}{told}");
         let said = out.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -193,7 +193,7 @@ fn the_daemons_log_is_shown_and_followed() {
     assert_eq!(abide(&place, &["stop"]).0, 0);
 }
 
-/// The file that the daemon reads is found from any folder.
+/// The daemon's settings file is found from any folder.
 #[test]
 fn a_daemon_with_a_relative_path_to_its_settings_obeys_a_change_from_elsewhere() {
     let place = place();

@@ -1,11 +1,12 @@
-//! Completions, read and used by the shells themselves. A shell that is not here is skipped.
+//! Shell completions, loaded and used by the shells themselves. A shell that is not installed is
+//! skipped.
 
 use std::fs;
 use std::process::Command;
 
 use crate::home::{Home, said};
 
-/// A home folder in which the completions for a shell lie, and that shell; `None`: there is none.
+/// A home folder with the completions for a shell, and that shell; `None` if it is not installed.
 fn shell(name: &str, file: &str) -> Option<(Home, Command)> {
     Command::new(name).arg("--version").output().ok()?;
     let home = Home::new();
@@ -17,7 +18,7 @@ fn shell(name: &str, file: &str) -> Option<(Home, Command)> {
     Some((home, shell))
 }
 
-/// What a shell answers to a script.
+/// The output of a shell for a script.
 fn answers(shell: &mut Command, arguments: &[&str]) -> String {
     let said = said(shell.args(arguments));
     assert_eq!((said.code, &*said.err), (0, ""), "{}", said.out);

@@ -1,5 +1,5 @@
-//! Damage of the store, seen through the real binary: rows that cannot be read cost
-//! themselves only, a damaged file is set aside and what can be read of it is kept.
+//! Damage of the store with the real binary: unreadable rows affect only themselves, and a damaged
+//! file is set aside while its readable rows are kept.
 
 use std::fs;
 
@@ -46,7 +46,7 @@ fn g5_3_one_bad_row_among_a_thousand_costs_itself_at_a_start() {
         place.set("lanes.global", "16");
         let daemon = place.start().await;
         let client = daemon.client().await;
-        // Whoever waits for it is told before anybody is served, and so is its requester.
+        // Waiters and the requester learn of it before the daemon serves any request.
         let ended = client.ended(&bad.id).await;
         assert_eq!(ended["state"], "interrupted", "{ended}");
         assert_eq!(ended["error"]["kind"], "damaged", "{ended}");
@@ -61,7 +61,7 @@ fn g5_3_one_bad_row_among_a_thousand_costs_itself_at_a_start() {
         let told: Vec<&Value> = inbox["announces"].as_array().unwrap().iter().collect();
         assert_eq!(told.len(), 1, "{inbox}");
         assert_eq!(told[0]["outcome"], "interrupted");
-        // Its session takes work as before.
+        // Its session accepts work as before.
         let again = client.turn(&bad.session, "go on").await;
         assert_eq!(client.ended(&again.id).await["result"], "done");
         assert_eq!(daemon.stop().await, 0);
@@ -89,7 +89,7 @@ fn g5_3_a_damaged_entry_is_a_gap_that_is_shown() {
                 .await["messages"]
                 .clone()
         };
-        // The read that meets it leaves it out; what was set aside is shown as a gap.
+        // The read that meets it skips it; a quarantined entry is shown as a gap.
         let shown = crate::harness::eventually("the gap", || async {
             let shown = history().await;
             (shown.as_array().unwrap().len() == 6).then_some(shown)
@@ -103,7 +103,7 @@ fn g5_3_a_damaged_entry_is_a_gap_that_is_shown() {
         );
         let turn = client.turn(session, "four").await;
         assert_eq!(client.ended(&turn.id).await["result"], "done");
-        // Nothing of the bytes is lost.
+        // The raw bytes are kept.
         assert_eq!(daemon.stop().await, 0);
         let db = rusqlite::Connection::open(place.database()).unwrap();
         let row: String = db
@@ -138,7 +138,7 @@ fn a_step_that_cannot_be_read_ends_its_run_and_releases_who_waits() {
 #[test]
 fn a_run_whose_pinned_body_is_lost_ends_with_a_reason_and_can_be_done_again() {
     run(async {
-        // As the salvage of a damaged file leaves it, and as if nobody had noticed.
+        // Once as after the salvage of a damaged file, once without a sign of it.
         for salvaged in [true, false] {
             let place = place();
             let daemon = place.start().await;
@@ -206,7 +206,7 @@ fn a_repeat_is_refused_when_nobody_knows_what_its_key_did() {
 #[test]
 fn g5_1_a_damaged_file_is_set_aside_and_what_can_be_read_goes_on() {
     run(async {
-        // The held run is not waited for.
+        // The drain does not wait for the held run.
         let place = place().with("gateway.drain_timeout", "\"50ms\"");
         let daemon = place.start().await;
         let client = daemon.client().await;
@@ -225,7 +225,7 @@ fn g5_1_a_damaged_file_is_set_aside_and_what_can_be_read_goes_on() {
         let store = client.call("gateway.hello", json!({})).await["storeId"].clone();
         assert_eq!(daemon.stop().await, 0);
         let whole = fs::read(place.database()).unwrap();
-        // Its first page, without which no reader finds anything.
+        // The first page, without which SQLite cannot read the file.
         let mut torn = whole.clone();
         torn[..4096].fill(0);
         fs::write(place.database(), &torn).unwrap();
@@ -243,7 +243,7 @@ fn g5_1_a_damaged_file_is_set_aside_and_what_can_be_read_goes_on() {
         place.let_go("go");
         assert_eq!(client.ended(&held.id).await["result"], "held is done");
         client.quiet().await;
-        // It lies beside the new one, as it was; and everybody is told.
+        // The damaged file is kept unchanged beside the new one, and all clients are notified.
         let aside: Vec<_> = set_aside(&place, "damaged");
         assert_eq!(aside.len(), 1, "{aside:?}");
         assert!(fs::read(&aside[0]).unwrap() == torn, "it was changed");
@@ -252,7 +252,8 @@ fn g5_1_a_damaged_file_is_set_aside_and_what_can_be_read_goes_on() {
             "{}",
             place.log()
         );
-        // Also who looks later sees it, over restarts, until the file was seen to.
+        // Later clients see the alert too, across restarts, until the operator has dealt with the
+        // file.
         assert_eq!(daemon.stop().await, 0);
         let daemon = place.start().await;
         let client = daemon.client().await;
@@ -314,7 +315,7 @@ pub(crate) fn set_aside(place: &Place, why: &str) -> Vec<std::path::PathBuf> {
 #[test]
 fn g1_6_an_open_run_whose_rows_were_lost_has_ended_before_anybody_is_served() {
     run(async {
-        // The held run is not waited for.
+        // The drain does not wait for the held run.
         let place = place().with("gateway.drain_timeout", "\"50ms\"");
         let daemon = place.start().await;
         let client = daemon.client().await;
@@ -324,7 +325,7 @@ fn g1_6_an_open_run_whose_rows_were_lost_has_ended_before_anybody_is_served() {
             .await;
         client.in_state(&held.id, "running").await;
         assert_eq!(daemon.stop().await, 0);
-        // The page of the journal goes; that of its runs stays.
+        // The page of the journal is destroyed; that of its runs stays.
         let page: i64 = rusqlite::Connection::open(place.database())
             .unwrap()
             .query_row(
@@ -359,7 +360,7 @@ fn g5_1_a_damaged_write_ahead_file_is_kept_and_used_as_far_as_it_is_whole() {
         let client = daemon.client().await;
         let path = place.database().with_extension("db-wal");
         let mut ended = Vec::new();
-        // The file may have begun anew with the last of them.
+        // SQLite may have restarted the WAL file with the last of them.
         while ended.len() < 40 || superseded_frame(&fs::read(&path).unwrap()).is_none() {
             let task = json!({ "task": format!("task {}", ended.len()) });
             let spawned = client.spawn(task).await;
@@ -399,11 +400,12 @@ fn g5_1_a_damaged_write_ahead_file_is_kept_and_used_as_far_as_it_is_whole() {
     });
 }
 
-/// Bytes of a frame of a write-ahead file: its head and a page.
+/// Size of a WAL frame in bytes: its header and a page.
 const FRAME: usize = 24 + 4096;
 
-/// A frame of the file's latest use whose page comes again in a later one: nothing is lost with
-/// it. The file begins anew whenever all of it was copied, over what is left of the use before.
+/// Offset of a frame of the current WAL generation whose page occurs again in a later frame, so
+/// that nothing is lost with it. SQLite restarts the file after a complete checkpoint and
+/// overwrites the frames of the previous generation.
 fn superseded_frame(log: &[u8]) -> Option<usize> {
     let salts = &log[16..24];
     let pages: Vec<&[u8]> = log[32..]
@@ -429,7 +431,7 @@ fn damage_that_is_met_at_work_ends_in_a_repair_at_the_next_start() {
         }
         client.quiet().await;
         assert_eq!(daemon.stop().await, 0);
-        // A page that no start looks at: of transcripts, which alone have the whole text.
+        // A page that no start reads: one of the transcripts, the only table with the whole text.
         let mut bytes = fs::read(place.database()).unwrap();
         let marker = format!("task 40 {}", "x".repeat(200));
         let marker = marker.as_bytes();
@@ -452,7 +454,7 @@ fn damage_that_is_met_at_work_ends_in_a_repair_at_the_next_start() {
                         assert!(error.message.contains("damaged"), "{error:?}");
                         failed += 1;
                     }
-                    // A write that meets it ends the process; no read does.
+                    // A write that meets the damage ends the process; no read does.
                     Err(None) => panic!("the daemon ended: {}", place.log()),
                 }
             }

@@ -1,5 +1,5 @@
-//! Damage to what the whole file hangs on, its header and its schema, and to all of it: no row is
-//! lost where the rows are whole, and where nothing can be read the start says what can be done.
+//! Damage to the header, the schema or all of the database file: no row is lost where the rows are
+//! intact, and where nothing is readable the start explains what to do.
 
 use std::fs;
 use std::ops::Range;
@@ -13,7 +13,7 @@ fn place() -> Place {
     Place::new(Script::new().on("*", [says("done")]))
 }
 
-/// Pages of the schema's tree below the first one, as the first one names them.
+/// Pages of the schema's B-tree below its root, as page 1 lists them.
 fn schema_pages(database: &[u8]) -> Vec<usize> {
     let number = |at: usize| usize::from(database[at]) << 8 | usize::from(database[at + 1]);
     let page = |at: usize| number(at) << 16 | number(at + 2);
@@ -26,10 +26,10 @@ fn schema_pages(database: &[u8]) -> Vec<usize> {
     pages
 }
 
-/// One place of the database file, and what is written over it.
+/// A position in the database file, and the range that is overwritten.
 type Wound = (usize, Range<usize>);
 
-/// Takes some 6 s: each place of damage is a start of its own, with and without the file beside it.
+/// Takes some 6 s: each damaged position needs a start of its own, with and without the WAL file.
 #[test]
 fn a_damaged_header_or_schema_costs_no_row_with_and_without_a_write_ahead_file() {
     run(async {
@@ -91,7 +91,7 @@ fn a_damaged_header_or_schema_costs_no_row_with_and_without_a_write_ahead_file()
                     assert_eq!(client.ended(&spawned.id).await["result"], "done", "{about}");
                     client.quiet().await;
                     assert_eq!(daemon.stop().await, 0, "{about}");
-                    // What was set aside is as it was found, with the log that belongs to it.
+                    // The file that was set aside is unchanged, with its WAL.
                     if let Some(aside) = set_aside(&place, "damaged").first() {
                         assert!(fs::read(aside).unwrap() == torn, "{about}");
                         let log = format!("{}-wal", aside.to_str().unwrap());
@@ -118,7 +118,7 @@ fn a_store_of_which_nothing_can_be_read_names_the_newest_backup_that_is_whole() 
         let made = client.call("gateway.backup", json!({})).await;
         let backup = made["path"].as_str().unwrap();
         assert_eq!(daemon.stop().await, 0);
-        // A newer one that is not whole is passed over.
+        // A newer backup that is damaged is skipped.
         let folder = place.state().join("backups");
         fs::write(
             folder.join("abide-9999.db"),

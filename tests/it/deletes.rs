@@ -1,5 +1,5 @@
-//! Sessions that are changed and removed: what is refused, what stays, and that a repeat still
-//! finds its first answer.
+//! Changing and deleting sessions: what is refused, what remains, and that a repeat still gets its
+//! first answer.
 
 use serde_json::json;
 

@@ -1,5 +1,5 @@
-//! What `serve --detach` leaves behind: a daemon that keeps nothing of the shell it was started
-//! from, and one daemon however often it is asked for.
+//! What `serve --detach` leaves behind: a daemon that keeps nothing of the shell that started it,
+//! and a single daemon after repeated starts.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use crate::home::{Home, Said, said};
 
 const SERVE: &str = "\"$abide\" serve --detach --json --state-dir state --listen 127.0.0.1:0";
 
-/// A shell line in this home, to its end.
+/// Runs a shell line in this home to its end.
 fn shell(home: &Home, line: &str) -> Said {
     let mut command = home.program("/bin/bash");
     command.args(["-euc", line]);
@@ -26,7 +26,7 @@ fn stop(home: &Home) {
 fn a_daemon_in_the_background_keeps_no_descriptor_of_the_shell() {
     let home = Home::new();
     // The substitution ends when the last process has closed the pipe, which is descriptor 9; a
-    // lock is gone when the last one has closed its file.
+    // lock is released when the last process has closed its file.
     let line = format!(
         "exec 200>lock; flock -n 200; out=$({SERVE} 9>&1); exec 200>&-; flock -n lock true; \
          echo \"$out\""
@@ -44,7 +44,7 @@ fn a_daemon_in_the_background_does_not_stay_in_the_folder_it_was_started_in() {
     let home = Home::new();
     fs::create_dir(home.path().join("away")).unwrap();
     fs::write(home.path().join("away/c.toml"), "[lanes]\nmain = 3\n").unwrap();
-    // What was named from there is found all the same.
+    // A path relative to that folder is still found.
     let line = format!(
         "cd away; {} --config c.toml",
         SERVE.replace("--state-dir state", "--state-dir ../state")
@@ -58,7 +58,7 @@ fn a_daemon_in_the_background_does_not_stay_in_the_folder_it_was_started_in() {
     assert!(shown.out.contains("away/c.toml"), "{}", shown.out);
     stop(&home);
 
-    // The same by the variable.
+    // The same with the environment variable.
     let line = format!(
         "cd away; ABIDE_CONFIG=c.toml {}",
         SERVE.replace("--state-dir state", "--state-dir ../state")

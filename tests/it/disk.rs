@@ -1,7 +1,7 @@
-//! A disk that is full, or takes no writes.
+//! A disk that is full or rejects writes.
 //!
-//! The full disk is a small tmpfs, which only root may mount; elsewhere that test says that it
-//! was skipped, and the one with `storage.min_free` shows the same from the daemon's side.
+//! The full disk is a small tmpfs, which only root may mount; elsewhere that test reports that it
+//! was skipped, and the one with `storage.min_free` shows the daemon's side.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -18,17 +18,17 @@ fn place() -> Place {
     Place::new(
         Script::new()
             .on("[held]", [says("held is done").held_by("go")])
-            // More than the write-ahead file has room for as it is.
+            // Larger than the allocated WAL file.
             .on("[large]", [says(&"large ".repeat(400_000)).held_by("go")])
             .on("*", [says("done")]),
     )
 }
 
-/// A mount that ends with the test.
+/// A mount that is removed when the test ends.
 struct Mount(PathBuf);
 
 impl Mount {
-    /// `None`: nothing can be mounted here.
+    /// `None` if nothing can be mounted here.
     fn new(arguments: &[&str], at: &Path) -> Option<Mount> {
         let done = Command::new("mount").args(arguments).arg(at).output();
         let done = done.is_ok_and(|done| done.status.success());
@@ -42,7 +42,7 @@ impl Drop for Mount {
     }
 }
 
-/// Fills what is left of the disk with a file.
+/// Fills the remaining space of the disk with a file.
 fn fill(folder: &Path) -> PathBuf {
     let ballast = folder.join("ballast");
     let mut file = fs::File::create(&ballast).unwrap();
@@ -95,7 +95,7 @@ fn g5_1_a_full_disk_refuses_new_work_loses_nothing_and_goes_on_by_itself() {
         })
         .await;
         no_new_work(&client).await;
-        // Reads and waits are answered; what is at work waits with its outcome.
+        // Reads and waits are answered; running work keeps its outcome until it can be stored.
         assert_eq!(client.run(&ended.id).await["result"], "done");
         place.let_go("go");
         let waited = client
@@ -141,7 +141,7 @@ fn what_is_kept_free_is_for_what_was_accepted() {
             .refused("sessions.spawn", json!({ "task": "x", "agent": "explore" }))
             .await;
         assert_eq!(refused.data["limit"], "storage.min_free", "{refused:?}");
-        // Nothing is resumed either, and nothing is lost of it.
+        // Nothing is resumed either, and nothing is lost.
         assert_eq!(client.run(&held.id).await["state"], "queued");
         client.call("runs.list", json!({})).await;
         assert_eq!(daemon.stop().await, 0);
@@ -189,8 +189,7 @@ fn a_store_that_takes_no_writes_is_a_matter_of_permissions() {
     });
 }
 
-/// A daemon that is not waited for: what it can do on a full disk is found out through its
-/// socket.
+/// A daemon that is not waited for: its socket shows what it can do on a full disk.
 struct Started(Child);
 
 impl Started {
@@ -232,7 +231,7 @@ impl Drop for Started {
     }
 }
 
-/// A place on a small disk of its own, with a run that has ended and one that is at work.
+/// A place on a small separate disk, with one finished and one running run.
 async fn small(min_free: &str) -> Option<(Place, Mount, Daemon, [String; 2])> {
     let place = place().with("storage.min_free", min_free);
     fs::create_dir(place.state()).unwrap();
@@ -357,8 +356,8 @@ fn a_first_start_on_a_full_disk_says_so() {
     }
 }
 
-/// A file system of its own on a file, which takes no more writes once it has met an error, and
-/// where to tell it that it has.
+/// A separate file system on a loop file that rejects writes after its first error; also returns
+/// the file that triggers the error.
 fn failing(place: &Place) -> Option<(Mount, PathBuf)> {
     let image = place.path().join("disk.img");
     fs::File::create(&image)
@@ -404,13 +403,13 @@ fn g5_1_a_file_system_that_fails_under_the_daemon_ends_it_and_loses_nothing_of_w
         client.ended(&ended.id).await;
         let held = client.spawn(json!({ "task": "[held]" })).await;
         client.in_state(&held.id, "running").await;
-        // From now on the system takes no writes: what a sync would say is not to be trusted.
+        // From now on the file system rejects writes, so the result of a sync is not reliable.
         fs::write(trigger, "1").unwrap();
         let params = json!({ "task": "x", "agent": "explore", "idempotencyKey": "x" });
         assert!(client.attempt("sessions.spawn", &params).await.is_err());
         assert_eq!(daemon.ended().await.code(), Some(74), "{}", place.log());
         assert!(place.log().contains("the store failed"), "{}", place.log());
-        // A supervisor that tries again is told that this is not a matter of trying.
+        // The exit code tells a supervisor that a retry does not help.
         let output = place.command(&["serve"]).output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(77), "{said}");

@@ -1,4 +1,4 @@
-//! `abide doctor` and `gateway.doctor`: what they find, with the daemon up and down.
+//! `abide doctor` and `gateway.doctor`: their findings with the daemon up and down.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -50,7 +50,7 @@ fn up_and_down_it_finds_the_same_store() {
         client.ended(&a.id).await;
         damaged(&place.database(), "UPDATE runs SET warnings = '{'");
         client.call("runs.list", json!({})).await;
-        // The full check looks at every table beside the work.
+        // The full check reads every table while the daemon works.
         let said = crate::harness::eventually("the full check", || async {
             let said = client.call("gateway.doctor", json!({})).await;
             let checked = finding(&said, "store.integrity")["message"].clone();
@@ -107,18 +107,18 @@ fn what_has_failed_is_said_with_what_to_do() {
             assert_eq!(found["status"], "fail", "{found}");
             assert!(!found["fix"].as_str().unwrap().is_empty(), "{found}");
         }
-        // Permissions are all that is mended, and only when asked.
+        // Only permissions are repaired, and only on request.
         let (_, said) = doctor(&place, &["--fix"]);
         assert_eq!(status(&said, "folder.permissions"), "ok");
         assert_eq!(status(&said, "store.integrity"), "fail");
         let mode = fs::metadata(&token).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
-        // A setting that cannot be read is a finding, and no reason to find nothing else.
+        // An invalid setting is a finding and does not hide the others.
         place.set("lanes.main", "\"many\"");
         let (code, said) = doctor(&place, &[]);
         assert_eq!(code, 1);
         assert_eq!(status(&said, "config"), "fail");
-        // For people it fits the screen.
+        // Text output fits the screen.
         let output = place.command(&["doctor"]).output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         for line in text.lines() {
@@ -182,13 +182,13 @@ fn a_folder_whose_path_is_too_long_for_a_socket_is_told_of() {
         found["fix"].as_str().unwrap().contains("--socket"),
         "{found}"
     );
-    // A name that is too long is one that no daemon starts with.
+    // A socket path that is too long prevents every start.
     place.set("gateway.socket", &format!("{:?}", deep.join("a.sock")));
     let (code, said) = doctor(&place, &[]);
     assert_eq!((code, status(&said, "gateway.socket")), (1, "fail"));
 }
 
-/// An upgrade is noticed, and what to do for it is said.
+/// An upgrade of the binary is detected, with a hint what to do.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_program_that_was_replaced_under_its_daemon_is_named() {

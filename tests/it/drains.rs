@@ -1,4 +1,4 @@
-//! Drains: what they refuse, what they let come to rest, and what follows them.
+//! Drains: which calls they refuse, which work they let finish, and what follows them.
 
 use std::fs;
 use std::process::Stdio;
@@ -10,7 +10,7 @@ use crate::harness::{
     Caller, Daemon, Link, Place, Script, Spawned, calls, eventually, kind_of, run, says,
 };
 
-/// `[a]` reads a file once it is let go, then answers; `[b]` answers at once.
+/// `[a]` reads a file once it is released, then answers; `[b]` answers at once.
 fn place() -> Place {
     Place::new(
         Script::new()
@@ -48,7 +48,7 @@ async fn at_work(place: &Place, client: &Link) -> Spawned {
     a
 }
 
-/// The gateway's events, in order: kind and what belongs to it.
+/// The gateway's events in order: kind and data.
 fn gateway_events(place: &Place) -> Vec<(String, Value)> {
     let events = place.book().events;
     events
@@ -76,7 +76,7 @@ fn a_drain_that_resumes_lets_steps_end_refuses_work_and_takes_it_again() {
         assert_eq!(begun["timeoutMs"], 3_600_000);
         assert_eq!(phase(&client).await, "draining");
         assert_eq!(daemon.get("/ready").unwrap().0, 503);
-        // What comes from outside is refused, what only looks is not.
+        // Calls that start work are refused; reads are not.
         for (method, params) in [
             (
                 "sessions.spawn",
@@ -92,11 +92,11 @@ fn a_drain_that_resumes_lets_steps_end_refuses_work_and_takes_it_again() {
             assert_eq!(kind_of(&refused), "unavailable", "{method}");
         }
         assert_eq!(client.run(&a.id).await["state"], "running");
-        // Who waits is not left waiting.
+        // Open waits are answered.
         let waited = wait.await;
         assert_eq!(waited["cause"], "draining");
         assert_eq!(waited["runs"][0]["status"], "pending");
-        // There is one drain at a time.
+        // Only one drain can be active.
         let refused = client
             .refused("gateway.drain", json!({ "then": "resume" }))
             .await;
@@ -106,12 +106,12 @@ fn a_drain_that_resumes_lets_steps_end_refuses_work_and_takes_it_again() {
         in_phase(&client, "ready").await;
         assert_eq!(client.ended(&a.id).await["result"], "a is done");
         assert_eq!(client.ended(&b.id).await["result"], "b is done");
-        // The same daemon, and it takes work.
+        // The same process accepts work again.
         let again = client.spawn(json!({ "task": "[b]" })).await;
         assert_eq!(client.ended(&again.id).await["result"], "b is done");
         assert_eq!(daemon.stop().await, 0);
 
-        // Its step was not repeated, and nobody was asked twice.
+        // Its step was not repeated, and its model was not called twice.
         assert_eq!(place.asked()[&("[a]".to_owned(), 0)], 1);
         let told = gateway_events(&place);
         let kinds: Vec<&str> = told.iter().map(|(kind, _)| kind.as_str()).collect();
@@ -158,7 +158,7 @@ fn g1_4_a_drain_that_does_not_wait_recovers_in_the_same_life() {
             "{notice}"
         );
         assert_eq!(daemon.stop().await, 0);
-        // It was an order, no crash: nothing counts against the run.
+        // A requested stop is not a crash: it does not count as an attempt of the run.
         assert!(!place.log().contains("defect"), "{}", place.log());
     });
 }
@@ -172,7 +172,7 @@ fn a_drain_that_resumes_can_be_turned_into_an_end() {
         let a = at_work(&place, &client).await;
         let order = json!({ "then": "resume", "timeout": "1h" });
         client.call("gateway.drain", order).await;
-        // This is the first signal: it drains, and does not cut off.
+        // This is the first signal: it drains and cancels nothing.
         daemon.terminate();
         eventually("the end is known", async || {
             place.log().contains("\"then\":\"stop\"").then_some(())
@@ -194,7 +194,7 @@ fn a_drain_that_resumes_can_be_turned_into_an_end() {
     });
 }
 
-/// The life that has written the endpoint file.
+/// The boot id in the endpoint file.
 fn boot(place: &Place) -> Option<Value> {
     let text = fs::read_to_string(place.state().join("endpoint.json")).ok()?;
     let endpoint: Value = serde_json::from_str(&text).ok()?;
@@ -217,7 +217,7 @@ fn g1_4_a_restart_comes_back_by_itself_where_nobody_supervises() {
         let said = stop.wait_with_output().unwrap();
         assert!(said.status.success());
         let said: Value = serde_json::from_slice(&said.stdout).unwrap();
-        // The same process, another life.
+        // The same process with a new boot id.
         assert_eq!(said["pid"], daemon.pid());
         assert_ne!(boot(&place).unwrap(), before);
         place.let_go("go");
@@ -293,7 +293,7 @@ fn g16_2_a_start_says_how_long_nobody_was_there() {
             .filter(|(kind, _)| kind == "gateway.resumed")
             .map(|(_, data)| data)
             .collect();
-        // Not at the first start; after a kill and after a stop.
+        // Not at the first start, but after a kill and after a stop.
         assert_eq!(resumed.len(), 2, "{told:?}");
         for data in resumed {
             assert_eq!(data["after"], "stop");
@@ -324,7 +324,7 @@ fn g1_4_what_a_drain_did_not_wait_for_goes_on_at_the_next_start() {
         let ended = client.ended(&a.id).await;
         assert_eq!(ended["result"], "a is done");
         assert_eq!(daemon.stop().await, 0);
-        // It was a stop, not a crash: nothing counts against the run.
+        // It was a stop, not a crash: it does not count as an attempt of the run.
         assert_eq!(place.book().boots, [true, true]);
     });
 }

@@ -1,4 +1,4 @@
-//! The README's examples for programs, run as they stand there.
+//! The examples of the README and of `docs/reference`, run exactly as written there.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -9,6 +9,11 @@ use serde_json::Value;
 
 use crate::home::{Home, said};
 use crate::house::root;
+
+const README: &str = "README.md";
+const AGENTS: &str = "docs/reference/agents.md";
+const TOOLS: &str = "docs/reference/tools-and-mcp.md";
+const EVENTS: &str = "docs/reference/events.md";
 
 /// A daemon at the usual place of a home folder; it ends with the test.
 struct Usual(Home);
@@ -45,10 +50,10 @@ impl Drop for Usual {
     }
 }
 
-/// The blocks of this language under a heading of the README.
-fn blocks(heading: &str, language: &str) -> Vec<String> {
-    let readme = fs::read_to_string(root().join("README.md")).unwrap();
-    let section = readme.split_once(&format!("## {heading}\n")).unwrap().1;
+/// The blocks of this language under a heading of a document.
+fn blocks(document: &str, heading: &str, language: &str) -> Vec<String> {
+    let text = fs::read_to_string(root().join(document)).unwrap();
+    let section = text.split_once(&format!("## {heading}\n")).unwrap().1;
     let section = section.split("\n## ").next().unwrap();
     let fence = format!("```{language}\n");
     let blocks = section.split(&fence).skip(1);
@@ -80,7 +85,7 @@ fn the_shell_examples_do_what_the_readme_says() {
         return;
     }
     let usual = Usual::start();
-    let script: String = blocks("From programs", "console")
+    let script: String = blocks(README, "From programs", "console")
         .iter()
         .map(|block| typed(block))
         .collect();
@@ -100,7 +105,7 @@ fn the_shell_examples_do_what_the_readme_says() {
 }
 
 #[test]
-fn a_program_is_an_agent_as_the_readme_says() {
+fn a_program_is_an_agent_as_the_reference_says() {
     if !is_there("bash") {
         println!("skipped: there is no bash here");
         return;
@@ -109,11 +114,11 @@ fn a_program_is_an_agent_as_the_readme_says() {
     let folder = usual.0.path().join(".config/abide/agents");
     fs::create_dir_all(&folder).unwrap();
     let heading = "Programs as agents";
-    let agent = blocks(heading, "markdown").concat();
+    let agent = blocks(AGENTS, heading, "markdown").concat();
     fs::write(folder.join("words.md"), agent).unwrap();
     let said = usual.0.abide(&["agents", "reload"]);
     assert_eq!(said.code, 0, "{}", said.err);
-    let script = typed(&blocks(heading, "console").concat());
+    let script = typed(&blocks(AGENTS, heading, "console").concat());
     let mut shell = usual.command("bash");
     let output = shell.args(["-euc", &script]).output().unwrap();
     let err = String::from_utf8_lossy(&output.stderr);
@@ -123,7 +128,7 @@ fn a_program_is_an_agent_as_the_readme_says() {
 }
 
 #[test]
-fn a_server_brings_tools_as_the_readme_says() {
+fn a_server_brings_tools_as_the_reference_says() {
     if !is_there("bash") || !is_there("npx") {
         println!("skipped: there is no bash or no npx here");
         return;
@@ -132,9 +137,9 @@ fn a_server_brings_tools_as_the_readme_says() {
     let folder = usual.0.path().join(".config/abide");
     fs::create_dir_all(&folder).unwrap();
     let heading = "Tool servers";
-    let settings = blocks(heading, "toml").concat();
+    let settings = blocks(TOOLS, heading, "toml").concat();
     fs::write(folder.join("abide.toml"), settings).unwrap();
-    let script = typed(&blocks(heading, "console").concat());
+    let script = typed(&blocks(TOOLS, heading, "console").concat());
     let mut shell = usual.command("bash");
     let output = shell.args(["-euc", &script]).output().unwrap();
     let err = String::from_utf8_lossy(&output.stderr);
@@ -165,13 +170,13 @@ fn a_server_brings_tools_as_the_readme_says() {
 }
 
 #[test]
-fn the_event_log_is_followed_as_the_readme_says() {
+fn the_event_log_is_followed_as_the_reference_says() {
     if !is_there("curl") || !is_there("bash") {
         println!("skipped: there is no curl or no bash here");
         return;
     }
     let usual = Usual::start();
-    let script = typed(&blocks("Following what happens", "console").concat());
+    let script = typed(&blocks(EVENTS, "Following the log", "console").concat());
     let mut shell = usual.command("bash");
     // Bash becomes the one command that goes on, so that it can be ended.
     let script = script.replace("curl -sN", "exec curl -sN");
@@ -205,7 +210,7 @@ fn a_stock_websocket_client_speaks_over_the_socket() {
         .abide(&["spawn", "errors", "--agent", "explore", "--json"]);
     assert_eq!(said.code, 0, "{}", said.err);
     let run: Value = serde_json::from_str(&said.out).unwrap();
-    let example = blocks("From programs", "python").concat();
+    let example = blocks(README, "From programs", "python").concat();
     let mut command = usual.command(python);
     command.env("PYTHONPATH", library.path());
     let output = command.args(["-c", &example]).output().unwrap();

@@ -1,6 +1,5 @@
-//! What becomes of a run when an agent fails that it has called: what its own definition says for
-//! all of them, and what a link says in place of that. The names of the tests are those of the
-//! requirements that they show.
+//! The outcome of a run when a called agent fails: the default of the agent's definition, and the
+//! setting of a link that overrides it. Tests are named after their requirements.
 
 use serde_json::{Value, json};
 

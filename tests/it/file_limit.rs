@@ -1,5 +1,5 @@
-//! The limit on the size of files, as `ulimit -f` sets it: a full disk for the daemon, never its
-//! end, and nothing that programs inherit.
+//! The file size limit, as `ulimit -f` sets it: the daemon treats it as a full disk and keeps
+//! running, and programs do not inherit it.
 
 use std::fs;
 
@@ -19,7 +19,7 @@ fn place() -> Place {
     .with_agent("worker", "tools: [shell]\ngate: {shell: allow}")
 }
 
-/// From now on the daemon may write files up to this size.
+/// Limits the size of files that the daemon may write from now on; `None` lifts the limit.
 fn limit(daemon: &Daemon, bytes: Option<u64>) {
     let pid = Pid::from_raw(i32::try_from(daemon.pid()).unwrap());
     let limit = Rlimit {
@@ -29,7 +29,7 @@ fn limit(daemon: &Daemon, bytes: Option<u64>) {
     prlimit(pid, Resource::Fsize, limit).unwrap();
 }
 
-/// The size of the largest file of the store.
+/// The size of the largest file of the store, in bytes.
 fn largest(place: &Place) -> u64 {
     let sizes = ["abide.db", "abide.db-wal"]
         .map(|name| fs::metadata(place.state().join(name)).map_or(0, |about| about.len()));

@@ -1,4 +1,5 @@
-//! The folder of a run: refused where there is none, and what becomes of a run whose folder goes.
+//! The working folder of a run: a missing one is refused, and the outcome of a run whose folder
+//! disappears.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -43,7 +44,7 @@ fn a_folder_that_is_not_there_is_refused_wherever_it_is_named() {
         }
         let listed = client.call("runs.list", json!({})).await;
         assert_eq!(listed["runs"], json!([]));
-        // A repeat gets its first answer, whatever has become of the folder.
+        // A repeat gets its first answer, even if the folder is gone.
         let spawn = json!({ "task": "[a]", "cwd": base.join("real"), "idempotencyKey": "once" });
         let first = client.call("sessions.spawn", spawn.clone()).await;
         client.ended(first["runId"].as_str().unwrap()).await;

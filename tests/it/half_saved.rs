@@ -1,5 +1,5 @@
-//! Files of skills and agents that are being saved: what they said before counts until they are
-//! whole again, and it is said why.
+//! Files of skills and agents while they are being saved: the previous content counts until they
+//! are complete again, with a reason.
 
 use std::fs;
 
@@ -78,7 +78,8 @@ fn a_skill_that_is_being_saved_stays_as_it_was_and_its_agent_says_so() {
     });
 }
 
-/// However long nothing is added: a program that holds the file open may not have written all.
+/// Even if nothing is added for long: a program that has the file open may not have written
+/// everything.
 #[cfg(target_os = "linux")]
 #[test]
 fn what_is_open_for_writing_does_not_count_before_it_is_closed() {

@@ -1,18 +1,18 @@
-//! The real program in a home folder of its own, for tests of what people type.
+//! The real binary in a separate home folder, for tests of the command line.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
-/// What a command said, and its exit code.
+/// Output and exit code of a command.
 pub(crate) struct Said {
     pub(crate) code: i32,
     pub(crate) out: String,
     pub(crate) err: String,
 }
 
-/// The program in a home of its own, with nothing of this machine's environment.
+/// A temporary home folder in which the binary runs without this machine's environment.
 pub(crate) struct Home(TempDir);
 
 impl Home {
@@ -30,7 +30,7 @@ impl Home {
         command
     }
 
-    /// Another program in the same surroundings.
+    /// A command for another program in the same environment.
     pub(crate) fn program(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         command
@@ -46,7 +46,7 @@ impl Home {
     }
 }
 
-/// Runs a command to its end.
+/// Runs a command to its end and returns its output.
 pub(crate) fn said(command: &mut Command) -> Said {
     let output = command.output().unwrap();
     Said {

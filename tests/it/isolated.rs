@@ -1,6 +1,5 @@
-//! Sealed subagents: each call is a fresh run that knows what its pack says, nothing of it is told
-//! outside but its result, and it writes where it may. The names of the tests are those of the
-//! requirements that they show.
+//! Sealed subagents: each call is a new run that knows only its context pack, only its result is
+//! reported outside, and it writes only where it may. Tests are named after their requirements.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -81,7 +80,7 @@ fn c2_each_call_is_a_fresh_run_that_knows_nothing_of_the_one_before() {
     assert_eq!(roles(second), ["system", "user"], "{second}");
     let text = second.to_string();
     assert!(text.contains("second job"), "{text}");
-    // What the host has been told it knows by its pack; what the first one did, it does not.
+    // The pack contains the host's result, but not the inner work of the first child.
     for inner in ["k1", "beta", "first job"] {
         assert!(!text.contains(inner), "{inner}: {text}");
     }
@@ -127,7 +126,7 @@ fn c3_one_pack_is_built_a_call_whatever_is_killed() {
     assert_eq!(requests[0]["messages"], requests[1]["messages"]);
 }
 
-/// The packs that stand in the host's session: in one entry, by the ids of their calls.
+/// The context packs in the host's session: in one entry, by call id.
 async fn packs(client: &Link) -> Value {
     let params = json!({ "sessionKey": HOST });
     let history = client.call("sessions.history", params).await;
@@ -140,7 +139,7 @@ async fn packs(client: &Link) -> Value {
     found
 }
 
-/// All that `GET /events` says from the beginning of the log to the end of this run.
+/// All events of `GET /events` from the beginning of the log to the end of this run.
 fn streamed(daemon: &Daemon, query: &str, run: &str) -> Vec<Value> {
     let address = daemon.url().strip_prefix("http://").unwrap();
     let mut stream = TcpStream::connect(address).unwrap();
@@ -215,7 +214,7 @@ fn c2_no_event_tells_outside_what_a_sealed_child_does() {
                     .iter()
                     .any(|one| text.contains(one))
             };
-            // Its result is the outcome of the call, and nothing else is said of it.
+            // Its result is the outcome of the call, and no other event reports on it.
             let kinds: Vec<&str> = outer
                 .iter()
                 .filter(tells)
@@ -234,7 +233,7 @@ fn c2_no_event_tells_outside_what_a_sealed_child_does() {
             }
             assert_eq!((count("tool.started"), count("tool.completed")), (1, 1));
         }
-        // Whoever follows the host's session, or its run, hears nothing of the child's.
+        // Subscribers of the host's session or run receive no events of the child.
         for query in [format!("&sessionKey={HOST}"), format!("&runId={id}")] {
             let events = streamed(&daemon, &format!("{query}&deltas=true"), &id);
             let inner = |event: &&Value| {
@@ -259,8 +258,8 @@ fn c5_calls_at_once_never_mix_and_the_host_sees_one_result_each_in_its_order() {
         .collect();
     for task in tasks {
         let own = format!("out of {task}");
-        // The text of a child's own first message alone: those of the others stand in no request
-        // of its.
+        // The text of this child's own first message, which occurs in no request of the other
+        // children.
         let first = format!("\"content\":\"job {task}");
         server.on(&first, [chat::says(&[&own]).held_by(task)]);
     }

@@ -1,4 +1,4 @@
-//! Everything that is linked into the binary may be given away under this crate's licence.
+//! Everything that is linked into the binary may be redistributed under this crate's licence.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::Value;
 use spdx::{Expression, ParseMode};
 
-/// Licences that ask for no more than their own text and a notice.
+/// Licences that require only their text and a notice.
 const ALLOWED: &[&str] = &[
     "0BSD",
     "Apache-2.0",
@@ -55,7 +55,8 @@ fn every_dependency_has_a_licence_that_fits() {
         .map(|node| (text(&node["id"]), node))
         .collect();
 
-    // What normal dependencies reach from this crate: tests and build scripts are not shipped.
+    // Packages that this crate reaches through normal dependencies: those of tests and build
+    // scripts are not shipped.
     let own = text(&metadata["resolve"]["root"]);
     let mut shipped = BTreeSet::from([own]);
     let mut open = vec![own];
@@ -84,7 +85,7 @@ fn every_dependency_has_a_licence_that_fits() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-/// What `cargo metadata` says of this crate and all that it is made of.
+/// The output of `cargo metadata` for this crate and its dependencies.
 fn metadata() -> Value {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
@@ -106,7 +107,7 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap()
 }
 
-/// The machine's own platform: its packages are here already, others would be fetched.
+/// The host platform: its packages are already downloaded, those of others are not.
 fn host() -> String {
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let output = Command::new(rustc).arg("-vV").output().unwrap();

@@ -1,4 +1,4 @@
-//! Area 4, as far as clients can spawn: depth, slots, and what a refusal says.
+//! Area 4, limits that clients can reach: spawn depth, slots, and the contents of refusals.
 
 use serde_json::json;
 
@@ -150,7 +150,7 @@ fn g4_4_depth_holds_for_spawns_by_runs_at_its_edges() {
     }
 }
 
-/// A turn that spawns `times` children, one call after another, each waited for if `waits`.
+/// A turn that spawns `times` children sequentially, and waits for each if `waits`.
 fn spawner(times: usize, waits: bool) -> Script {
     let mut answers = Vec::new();
     for _ in 0..times {
@@ -170,7 +170,7 @@ fn spawner(times: usize, waits: bool) -> Script {
         .on_announce("*", [says("heard")])
 }
 
-/// The refusals of a turn that spawns.
+/// The refusals that a spawning turn gets.
 async fn refusals(place: Place, held: bool) -> Vec<String> {
     let daemon = place.start().await;
     let client = daemon.client().await;
@@ -194,7 +194,7 @@ fn g4_1_g4_5_only_live_children_of_a_run_count() {
         let refused = refusals(place, true).await;
         assert_eq!(refused.len(), 1, "{refused:?}");
         assert!(refused[0].contains("max_children = 2"), "{refused:?}");
-        // Those that have ended have made room at once.
+        // Children that have ended free their places at once.
         let place = Place::new(spawner(3, true)).with("defaults.max_children", "1");
         assert_eq!(refusals(place, false).await, [] as [String; 0]);
     });
@@ -239,7 +239,7 @@ fn g4_5_a_closed_lane_keeps_its_runs_queued_and_says_so() {
             };
             let accepted = client.call(method, params).await;
             let id = accepted["runId"].as_str().unwrap().to_owned();
-            // A turn of another lane is not held up by it.
+            // A turn of another lane is not blocked by it.
             if lane == "nested" {
                 let turn = client.turn("agent:build:x", "y").await;
                 client.ended(&turn.id).await;
@@ -261,8 +261,8 @@ fn g4_5_a_closed_lane_keeps_its_runs_queued_and_says_so() {
     }
 }
 
-/// What the store knows of a run and of the process: running time used, since when more of it is
-/// counted, and the last reading of the process's clock.
+/// The stored times of a run and its process: running time used, the time since which more is
+/// counted, and the latest clock reading of the process.
 fn used(place: &Place, run: &str) -> (i64, Option<i64>, i64) {
     let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY;
     let db = rusqlite::Connection::open_with_flags(place.database(), flags).unwrap();
@@ -278,7 +278,7 @@ fn used(place: &Place, run: &str) -> (i64, Option<i64>, i64) {
 #[test]
 fn a_limit_counts_over_any_number_of_kills() {
     const LIMIT: i64 = 2000;
-    // A step ends in each life, so that none is given up for being met by many kills.
+    // A step ends in each process, so that no step reaches the limit of recovery attempts.
     let steps = (0..200).map(|_| calls("list", json!({ "path": "." })).after_ms(40));
     let place = Place::new(
         Script::new()
@@ -299,15 +299,15 @@ fn a_limit_counts_over_any_number_of_kills() {
         let waits = client.spawn(waits).await;
         let below = json!({ "task": "[g]", "agent": "long", "parent": waits.session });
         let below = client.spawn(below).await;
-        // Not before it has one to wait for.
+        // Released only when it has a run to wait for.
         place.let_go("go");
         let mut kills = 0;
         let counted = |(used, since, alive): (i64, Option<i64>, i64)| {
             used + since.map_or(0, |since| (alive - since).max(0))
         };
         loop {
-            // Each life lasts until the store knows of 400 ms more of one of them, and until a step
-            // has ended of each run that works.
+            // Each process lasts until the store has recorded 400 ms more of one of them, and until
+            // each working run has finished a step.
             let before = [&works, &waits].map(|one| used(&place, &one.id));
             let mut loops = Vec::new();
             for one in [&works, &below] {
@@ -352,7 +352,8 @@ fn a_limit_counts_over_any_number_of_kills() {
         assert!(kills >= 3, "{kills}");
         for one in [&works, &waits] {
             let (all, ..) = used(&place, &one.id);
-            // By how much a limit is passed depends on the machine; begun anew it would be more.
+            // The excess over a limit depends on the machine; if counting restarted at each boot,
+            // it would be larger.
             assert!((LIMIT..2 * LIMIT).contains(&all), "{all} ms");
         }
         daemon.kill().await;

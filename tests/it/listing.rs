@@ -1,5 +1,4 @@
-//! Lists of runs: which rows and columns, how many of how many, what is cut and what is not, and
-//! the list that is redrawn.
+//! Lists of runs: rows and columns, counts, truncation, and the list that is redrawn.
 
 use serde_json::{Value, json};
 
@@ -13,7 +12,7 @@ fn abide(place: &Place, arguments: &[&str]) -> Said {
     said(&mut place.command(arguments))
 }
 
-/// A daemon with this many ended runs, the last of them with a long label.
+/// A daemon with `count` finished runs, the last of them with a long label.
 async fn with_runs(count: usize) -> (Place, Daemon, Vec<String>) {
     let child = json!({ "task": "[kid]", "agent": "explore", "label": "kid" });
     let place = Place::new(
@@ -175,7 +174,7 @@ fn a_watched_list_is_redrawn_as_runs_change_and_refused_without_a_terminal() {
         watched.until_seen(|seen| seen.contains("2 runs") && is_at_work(seen));
         place.let_go("go");
         watched.until_seen(|seen| seen.contains("2 runs") && !is_at_work(seen));
-        // It is one list, drawn in place.
+        // It is one list, redrawn in place.
         assert_eq!(
             watched.seen().matches("STATE").count(),
             1,

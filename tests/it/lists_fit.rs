@@ -1,5 +1,5 @@
-//! Where lists and notes are cut: at the edge of the terminal that they are printed on, and nowhere
-//! else. And what is said of runs that wait for a person or have failed.
+//! Lists and notes are cut only at the width of their terminal. Also the text about runs that wait
+//! for a user or have failed.
 
 use serde_json::json;
 

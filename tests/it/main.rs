@@ -82,6 +82,7 @@ mod programs;
 mod providers;
 mod questions;
 mod random_kills;
+mod reference;
 mod restart;
 mod reviews;
 mod rights;

@@ -1,4 +1,4 @@
-//! The long-term memory through the real daemon: what is kept, who reads it, and how a model is
+//! Long-term memory with the real daemon: what is stored, which agents read it, and how a model is
 //! shown it.
 
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ fn keeps(text: &str) -> String {
     json!({ "text": text }).to_string()
 }
 
-/// What memories say, newest first.
+/// The texts of memories, newest first.
 async fn texts(client: &Link, params: Value) -> Vec<String> {
     let listed = client.call("memory.list", params).await;
     let memories = listed["memories"].as_array().unwrap().iter();
@@ -19,7 +19,7 @@ async fn texts(client: &Link, params: Value) -> Vec<String> {
         .collect()
 }
 
-/// The last answers of tools in a session.
+/// The latest tool results in a session.
 async fn told(client: &Link, session: &str) -> Vec<Value> {
     let history = client
         .call("sessions.history", json!({ "sessionKey": session }))
@@ -83,7 +83,7 @@ fn b5_what_fits_is_given_to_a_later_run_as_quoted_data() {
     let asked = said(2);
     assert!(asked.contains("Releases are cut on Fridays"), "{asked}");
     assert!(asked.contains("it gives no orders"), "{asked}");
-    // The text cannot leave its marks, and what was asked stands behind it.
+    // The text cannot break out of its markers, and the question follows it.
     assert_eq!(asked.matches("memory>>>").count(), 1, "{asked}");
     let (memory, question) = asked.split_once("memory>>>").unwrap();
     assert!(memory.contains("Delete everything"), "{asked}");
@@ -290,7 +290,7 @@ fn c4_a_subagent_reads_its_supervisors_memory_and_writes_below_it() {
         let by_host = told(&client, "agent:host:x").await;
         assert_eq!(found(&by_host[2]), ["the host knows the moon"]);
 
-        // What the host knows of the task stands in the pack, by its id.
+        // The host's memories about the task are in the pack, with their ids.
         let history = client
             .call("sessions.history", json!({ "sessionKey": "agent:host:x" }))
             .await;
@@ -359,7 +359,7 @@ fn c4_agents_that_are_called_in_turn_keep_memory_by_the_chain_of_calls() {
         client.call("sessions.create", params).await;
         let host = ended(&client, "agent:host:x", "[host]").await;
         assert_eq!(host["result"], "host is done", "{host}");
-        // What is said later in the session of a child is of the same agents.
+        // A later turn in a child's session has the same callers.
         let tree = json!({ "tree": host["runId"], "agent": "third" });
         let tree = client.call("runs.list", tree).await;
         let third = tree["runs"][0]["sessionKey"].as_str().unwrap();
@@ -388,7 +388,7 @@ fn c4_agents_that_are_called_in_turn_keep_memory_by_the_chain_of_calls() {
                 ("own", "host/helper/third"),
             ]
         );
-        // Each reads its own and its caller's, and nobody else's.
+        // Each agent reads its own memories and its caller's, and no others.
         let found = |told: &Value| -> Vec<String> {
             let memories = told["memories"].as_array().unwrap().iter();
             let mut found: Vec<String> = memories
@@ -451,7 +451,7 @@ fn memories_are_listed_searched_and_taken_out() {
         ] {
             assert!(full.contains(part), "{full}");
         }
-        // Known already, also where there is no room.
+        // A known text is accepted even when there is no room.
         assert_eq!(answers[4]["saved"], false);
         assert_eq!(answers[4]["id"], answers[2]["id"]);
         assert!(answers[5].as_str().unwrap().contains("2001"), "{answers:?}");

@@ -1,5 +1,5 @@
-//! The message catalogue: what a person reads, word by word, when something is in the way. The
-//! texts are in `snapshots/`; a change of one is looked at as a change of the program.
+//! The message catalogue: the exact texts that users read when something fails. The texts are in
+//! `snapshots/`; a changed text is reviewed as a change of the program.
 
 use std::fs;
 use std::net::TcpListener;
@@ -14,8 +14,8 @@ use tokio_tungstenite::tungstenite::Message;
 use crate::harness::{Place, Script, run, says};
 use crate::home::{Home, said};
 
-/// A command's exit code and all it said, without what differs from run to run. `replaced` are
-/// such texts with their stand-ins.
+/// A command's exit code and complete output, without parts that differ between runs. `replaced`
+/// has such texts with their placeholders.
 fn screen(command: &mut Command, replaced: &[(&str, &str)]) -> String {
     let line: Vec<String> = command
         .get_args()
@@ -24,7 +24,7 @@ fn screen(command: &mut Command, replaced: &[(&str, &str)]) -> String {
     let said = said(command.env("COLUMNS", "80"));
     let mut text = format!("$ abide {}\nexit code {}\n", line.join(" "), said.code);
     for (name, part) in [("stdout", said.out), ("stderr", said.err)] {
-        // The daemon's log is JSON; what a person reads is the rest.
+        // The daemon's log is JSON; the rest is for users.
         let lines = part.lines().filter(|line| !line.starts_with('{'));
         let lines: Vec<&str> = lines.collect();
         if !lines.is_empty() {
@@ -37,7 +37,7 @@ fn screen(command: &mut Command, replaced: &[(&str, &str)]) -> String {
     without_ids(&text)
 }
 
-/// Ids, points in time and ports by their kinds.
+/// Replaces ids, times and ports by placeholders.
 fn without_ids(text: &str) -> String {
     let mut out = String::new();
     let mut rest = text;
@@ -118,7 +118,7 @@ fn port(url: &str) -> String {
     url.rsplit_once(':').unwrap().1.to_owned()
 }
 
-/// A home whose state folder says that a daemon of this version and protocol is at `url`.
+/// A home whose endpoint file names a daemon of this version and protocol at `url`.
 fn older(url: &str, protocol: u32) -> Home {
     let home = Home::new();
     let state = home.path().join(".local/state/abide");
@@ -133,7 +133,7 @@ fn older(url: &str, protocol: u32) -> Home {
     home
 }
 
-/// A daemon that came before `runs.list`.
+/// A daemon that is older than `runs.list`.
 async fn old_daemon() -> String {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -177,7 +177,7 @@ fn a_program_newer_than_its_daemon() {
         .build()
         .unwrap();
     let url = runtime.block_on(old_daemon());
-    // With the word before it: the number alone may be short, and stand in others too.
+    // With the preceding word: the number alone may be short and occur in others.
     let kill = format!("kill {}", std::process::id());
     let own = env!("CARGO_PKG_VERSION");
     let replaced = [(kill.as_str(), "kill [pid]"), (own, "[version]")];
@@ -349,7 +349,7 @@ fn completions_for_every_shell() {
             assert!(said.out.contains(command), "{shell} knows {command}");
         }
     }
-    // A shell that is at hand reads what was written for it.
+    // If the shell is installed, it reads its completions.
     let script = home.abide(&["completions", "bash"]).out;
     let file = home.path().join("abide.bash");
     fs::write(&file, script).unwrap();

@@ -1,5 +1,5 @@
-//! What a name means: `@last`, ids, their ends, labels and keys in every command that takes a
-//! run or a session, and the names of agents at both doors.
+//! The meaning of names: `@last`, ids, suffixes of ids, labels and keys in every command that takes
+//! a run or a session, and names of agents over RPC and in tools.
 
 use std::process::{Child, Command, Stdio};
 
@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 use crate::harness::{Link, Place, Script, Terminal, calls, eventually, run, says};
 use crate::home::{Said, said};
 
-/// The program under this `ABIDE_TERMINAL`.
+/// Runs the binary with this `ABIDE_TERMINAL`.
 fn at(place: &Place, terminal: &str, arguments: &[&str]) -> Said {
     said(place.command(arguments).env("ABIDE_TERMINAL", terminal))
 }
 
-/// A shell that has a terminal of its own, in which `abide` is the program.
+/// A shell at a terminal of its own, with `abide` as a command.
 fn shell(place: &Place, script: &str) -> Terminal {
     let abide = place.command(&[]);
     let mut command = Command::new("/usr/bin/setsid");
@@ -59,11 +59,11 @@ fn last_is_the_newest_run_of_the_own_terminal_also_after_a_restart() {
         assert!(shown.contains("abide run"), "{shown}");
         let client = daemon.client().await;
         client.quiet().await;
-        // What an agent started, and the turn that its end woke, are newer.
+        // A run that an agent started, and the turn after its end, are newer.
         let listed = client.call("runs.list", json!({})).await;
         assert!(listed["runs"].as_array().unwrap().len() >= 2, "{listed}");
 
-        // Other terminals, and a program without one, have their own.
+        // Other terminals, and a program without one, have their own `@last`.
         let spawned = at(&place, "x", &["run", "[other]"]);
         assert_eq!(spawned.code, 0, "{}", spawned.err);
         assert_eq!(daemon.stop().await, 0);
@@ -109,7 +109,7 @@ fn what_a_chat_and_a_spawn_with_meta_of_its_own_start_counts_as_well() {
     });
 }
 
-/// Every command that takes a run or session; `NAME` is what is resolved.
+/// Every command that takes a run or session; `NAME` is replaced by the name under test.
 const COMMANDS: &[&[&str]] = &[
     &["wait", "NAME"],
     &["attach", "NAME"],
@@ -153,7 +153,7 @@ fn named<'a>(command: &[&'a str], name: &'a str) -> Vec<&'a str> {
 fn the_table_has_every_command_that_takes_a_run_or_a_session() {
     let place = bosses();
     let pages = |words: &[&str]| at(&place, "x", &[words, &["--help"]].concat()).out;
-    // Names of commands stand behind two blanks.
+    // Command names are indented by two blanks.
     let names = |page: &str| -> Vec<String> {
         page.lines()
             .filter_map(|line| line.strip_prefix("  ")?.split_once("  "))
@@ -177,7 +177,7 @@ fn the_table_has_every_command_that_takes_a_run_or_a_session() {
     for line in lines {
         let words: Vec<&str> = line.iter().map(String::as_str).collect();
         let page = pages(&words);
-        // A line that only looks like a command has no page.
+        // A line that only looks like a command has no help page.
         let Some((_, options)) = page.split_once("Usage:") else {
             continue;
         };
@@ -266,7 +266,7 @@ fn every_form_of_a_name_means_the_same_run_and_session() {
     });
 }
 
-/// A command that goes on; it is ended with the test.
+/// A command that keeps running; it is killed on drop.
 struct Going(Child);
 
 impl Drop for Going {
@@ -308,7 +308,7 @@ fn a_session_is_attached_to_by_its_end_and_a_run_by_its_label() {
     });
 }
 
-/// The agents of the runs that were spawned below this session.
+/// The agents of the runs that were spawned from this session.
 async fn agents_below(client: &Link, parent: &str) -> Vec<String> {
     let listed = client.call("runs.list", json!({ "parent": parent })).await;
     let mut agents: Vec<String> = listed["runs"]

@@ -1,5 +1,5 @@
-//! Waiting that is never silent: what runs need of a person is announced with the command that
-//! gives it, an idle session says so, and a daemon that was stopped is not looked for in silence.
+//! Waiting is always visible: a run that needs a user's input is shown with the command that
+//! provides it, an idle session says so, and a client that looks for a stopped daemon reports it.
 
 use std::process::Stdio;
 
@@ -69,7 +69,7 @@ async fn in_review(client: &Link, id: &str) {
     .await;
 }
 
-/// A run that waits for each, with what is announced and the command that is named.
+/// One waiting run of each kind, with the expected notice and command.
 async fn waiting(place: &Place) -> (Daemon, Vec<(String, &'static str, &'static str, String)>) {
     let daemon = place.start().await;
     let client = daemon.client().await;
@@ -163,7 +163,7 @@ fn without_a_terminal_what_needs_a_person_is_named_and_the_exit_code_is_8() {
             "{}",
             ended.err
         );
-        // The run is as it was: a person decides, and the wait goes on.
+        // The run is unchanged and still waits for a user's decision.
         let (id, ..) = &waiting[0];
         assert_eq!(daemon.client().await.run(id).await["state"], "paused");
         assert_eq!(daemon.stop().await, 0);
@@ -190,7 +190,7 @@ fn a_run_that_is_followed_does_not_ask_for_its_siblings_and_names_its_approval()
         assert!(attached.err.contains("which port?"), "{}", attached.err);
         assert!(!attached.err.contains("wants to call"), "{}", attached.err);
 
-        // In the parent session both are asked.
+        // The parent session shows the need of both.
         let attached = abide(&place, &["attach", &top]);
         assert_eq!(attached.code, 8, "{}", attached.err);
         assert!(attached.err.contains("which port?"), "{}", attached.err);
@@ -202,7 +202,7 @@ fn a_run_that_is_followed_does_not_ask_for_its_siblings_and_names_its_approval()
         let allowed = abide(&place, &["approvals", "allow", digits]);
         assert_eq!(allowed.code, 0, "{}", allowed.err);
         client.ended(&approval).await;
-        // It has none any more.
+        // The run no longer has an open approval.
         let allowed = abide(&place, &["approvals", "allow", digits]);
         assert_eq!(allowed.code, 3, "{}", allowed.err);
         drop(daemon);

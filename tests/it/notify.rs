@@ -1,5 +1,5 @@
-//! Notifications: a real program that the settings name writes down what it is told, while runs wait
-//! and end, over kills and restarts, and when it fails, hangs or is asked too often.
+//! Notifications: a real program named in the settings records its arguments while runs wait and
+//! end, across kills and restarts, and when it fails, hangs or is called too often.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{Place, Script, Terminal, calls, eventually, run, says};
 
-/// Writes a line with what it is told, and ends as `exit` beside it says.
+/// Writes one line with its environment and arguments, and exits with the code in the file `exit`.
 const WRITER: &str = r#"#!/bin/sh
 printf '%s|%s|%s|%s|%s|%s|%s\n' "$ABIDE_NOTIFY_KIND" "$ABIDE_NOTIFY_RUN_ID" \
   "$ABIDE_NOTIFY_TITLE" "$ABIDE_NOTIFY_COUNT" "$1" "$2" "${SECRET_OF_DAEMON:-none}" >> told.txt
@@ -39,7 +39,7 @@ fn place() -> Place {
     let program = place.path().join("writer");
     fs::write(&program, WRITER).unwrap();
     fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
-    // It works in the state folder.
+    // It runs in the state folder.
     fs::create_dir_all(place.state()).unwrap();
     fs::set_permissions(place.state(), PermissionsExt::from_mode(0o700)).unwrap();
     exits(&place, "0");
@@ -54,7 +54,7 @@ fn exits(place: &Place, status: &str) {
     fs::write(place.state().join("exit"), format!("{status}\n")).unwrap();
 }
 
-/// What was told, a line each: kind, run, title, count, first and second argument, a secret.
+/// The recorded lines: kind, run, title, count, first and second argument, a secret.
 fn told(place: &Place) -> Vec<Vec<String>> {
     let text = fs::read_to_string(place.state().join("told.txt")).unwrap_or_default();
     text.lines()
@@ -174,7 +174,7 @@ fn after_a_kill_what_waits_is_told_once_more_and_what_was_answered_is_not() {
         let daemon = place.start().await;
         let lines = until_told(&place, "approval", 3).await;
         assert_eq!(lines.last().unwrap()[1], ids[1], "{lines:?}");
-        // What comes after it shows that nothing else is told in between.
+        // A later notification proves that there was none in between.
         let client = daemon.client().await;
         let plain = client
             .spawn(json!({ "task": "[plain]", "agent": "worker", "label": "last" }))
@@ -219,7 +219,7 @@ fn a_command_that_fails_or_hangs_harms_no_run_and_a_burst_is_one() {
                 .await;
             ids.push(spawned.id);
         }
-        // All of them are told, and by much fewer commands.
+        // All of them are reported, by far fewer commands.
         let lines = eventually("all of a burst", async || {
             let lines = told(&place);
             let waits = lines

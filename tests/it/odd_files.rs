@@ -1,5 +1,5 @@
-//! Files that are no files in a workspace, and file systems that do not answer: what reads them is
-//! not held up by them, and neither is anything else.
+//! Special files in a workspace, and file systems that do not respond: they block neither the tools
+//! that read them nor anything else.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ fn pipe(path: &Path) {
     mkfifoat(CWD, path, Mode::from_raw_mode(0o600)).unwrap();
 }
 
-/// What the tools in this session have answered.
+/// The tool results in this session.
 async fn told(client: &Link, session: &str) -> Vec<String> {
     let history = client
         .call("sessions.history", json!({ "sessionKey": session }))
@@ -98,8 +98,8 @@ fn pipes_without_a_writer_hold_up_no_call_and_no_stop() {
     });
 }
 
-/// A file system that never answers, for every call: the failpoint holds each thread that was
-/// begun for a file.
+/// A file system that never responds, for every call: the failpoint blocks each thread that was
+/// started for a file.
 fn unanswered() -> (Place, Faults) {
     let read = calls("read", json!({ "path": "notes.txt" }));
     let place = Place::new(Script::new().on("[look]", [read, says("done")]))
@@ -170,7 +170,7 @@ fn a_pipe_or_a_file_of_others_in_the_stores_place_is_refused_at_once() {
             fs::set_permissions(&database, fs::Permissions::from_mode(0o666)).unwrap();
         }
         if what == "other's" && chown(&database, Some(65534), None).is_err() {
-            // Only root can make one.
+            // Only root can create one.
             continue;
         }
         let started = place.command(&["serve"]).output().unwrap();

@@ -1,5 +1,5 @@
-//! `rpc.discover` says what is true: every method is in it, answers and events match its
-//! schemas, and what it calls wrong is refused. A judge that nobody here wrote agrees.
+//! `rpc.discover` matches the implementation: it lists every method, answers and events match its
+//! schemas, and parameters that violate it are refused. A third-party validator confirms it.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -48,7 +48,7 @@ async fn document(client: &Link) -> Document {
     Document::new(client.call("rpc.discover", json!({})).await)
 }
 
-/// A connection that holds each call and its answer against the document.
+/// A connection that checks each call and its answer against the document.
 struct Checked {
     link: Link,
     document: Document,
@@ -65,7 +65,8 @@ impl Checked {
         answer
     }
 
-    /// A call that may be refused for what it finds; an answer must be as described.
+    /// Makes a call that may be refused because of the current state; an answer must match its
+    /// schema.
     async fn attempt(&mut self, method: &str, params: Value) {
         match self.link.attempt(method, &params).await {
             Ok(answer) => self.document.assert_result(method, &answer),
@@ -77,7 +78,7 @@ impl Checked {
         self.called.insert(method.to_owned());
     }
 
-    /// Every method with its own example, in an order in which each finds what it names.
+    /// Calls every method with its own example, in an order in which each finds what it refers to.
     async fn examples(&mut self) {
         let first = [
             "sessions.create",
@@ -85,7 +86,7 @@ impl Checked {
             "agents.create",
             "agents.update",
         ];
-        // They need things of their own, and are called in the course.
+        // They need specific state and are called in the scenario.
         let last = [
             "events.unsubscribe",
             "questions.answer",
@@ -118,7 +119,7 @@ impl Checked {
                 panic!("{name} has no example: give it its row in gateway/about.rs")
             });
             for example in examples {
-                // Without one it would be the example of a notification.
+                // Without a value, it would be an example of a notification.
                 let result = &example["result"]["value"];
                 self.document.assert_result(&name, result);
                 let params = example["params"].as_array().unwrap().iter();
@@ -202,7 +203,8 @@ fn answers_and_events_are_what_the_document_says() {
     });
 }
 
-/// Answers of many shapes: ended well and badly, open, unknown, with announces and tools.
+/// Produces answers of many shapes: succeeded, failed, open and unknown runs, with announces and
+/// tools.
 async fn course(client: &mut Checked, place: &Place) {
     let bot = json!({"owner": "client", "key": "client:bot", "label": "bot", "title": "A bot"});
     client.call("sessions.create", bot).await;
@@ -260,7 +262,7 @@ async fn course(client: &mut Checked, place: &Place) {
     client
         .call("sessions.get", json!({"sessionKey": "client:bot"}))
         .await;
-    // What has ended is told a moment later.
+    // Ends are announced a moment later.
     eventually("three announces", async || {
         let params = json!({"sessionKey": "client:bot"});
         let inbox = client.link.call("sessions.inbox", params).await;
@@ -278,7 +280,7 @@ async fn course(client: &mut Checked, place: &Place) {
     let params = json!({"sessionKey": "client:bot", "acked": true, "limit": 2});
     client.call("sessions.inbox", params).await;
 
-    // One whose turn is over before its own child's.
+    // A run whose turn ends before its own child's.
     let held = client.call("runs.get", json!({"runId": runs[3]})).await;
     let params = json!({"task": "[later]", "agent": "explore", "parent": held["sessionKey"]});
     let later = client.call("sessions.spawn", params).await;
@@ -349,10 +351,10 @@ async fn course(client: &mut Checked, place: &Place) {
     client.link.in_state(&late, "running").await;
     let steer = json!({"runId": late, "message": "Look again."});
     client.call("runs.steer", steer).await;
-    // No call of it was cut off; what settles one is tried with a kill, where there is one.
+    // It has no interrupted call; `runs.resolve` with one is tested by the kill scenarios.
     let said = json!({"runId": late, "stepId": late, "decision": "done"});
     client.attempt("runs.resolve", said).await;
-    // It has no environment of its own: that it takes one is tried where a run lacks it.
+    // It has no environment of its own; providing a value is tested where a run lacks one.
     let given = json!({"runId": late, "env": {}});
     client.call("runs.provide_env", given).await;
     client
@@ -406,8 +408,8 @@ fn what_the_document_calls_wrong_is_refused_and_named() {
     });
 }
 
-/// Calls `method` with each of its parameters missing, and wrong in many ways; how often that
-/// was refused.
+/// Calls `method` with each of its parameters missing, and with many invalid values; returns the
+/// number of refusals.
 async fn wrong_params(client: &Link, document: &Document, method: &str) -> usize {
     let about = document.method(method);
     let example = &about["examples"][0]["params"];
@@ -475,7 +477,7 @@ async fn wrong_params(client: &Link, document: &Document, method: &str) -> usize
     refused
 }
 
-/// What must be at hand for the judge, and is not on every machine.
+/// Checks for the programs that the validator needs, which not every machine has.
 fn npm() -> Result<(), String> {
     for program in ["node", "npm"] {
         let runs = Command::new(program)
@@ -490,7 +492,7 @@ fn npm() -> Result<(), String> {
     Ok(())
 }
 
-/// Puts the judge into a folder that is kept between runs, or says why it cannot be had.
+/// Installs the validator into a folder that is kept between test runs, or returns why that failed.
 fn judge(folder: &Path) -> Result<(), String> {
     let here = root().join("tests/it/openrpc");
     std::fs::create_dir_all(folder).unwrap();
@@ -520,7 +522,7 @@ fn judge(folder: &Path) -> Result<(), String> {
     }
 }
 
-/// Takes some 10 s where node is there: the judge calls every method.
+/// Takes some 10 s if node is installed: the validator calls every method.
 #[test]
 fn an_outside_judge_finds_every_answer_as_described() {
     let folder = root().join("target/openrpc");
@@ -556,7 +558,7 @@ fn an_outside_judge_finds_every_answer_as_described() {
     });
 }
 
-/// What the document's examples name is there.
+/// Creates the objects that the document's examples refer to.
 async fn stage(daemon: &Daemon) {
     let client = daemon.client().await;
     let desk = json!({"agent": "build", "key": SESSION, "label": "desk"});
@@ -566,7 +568,7 @@ async fn stage(daemon: &Daemon) {
     client.ended(&spawned.id).await;
 }
 
-/// Past the test runner's capture: what was not checked must not look like a success.
+/// Prints past the test runner's capture: a skipped check must not look like a success.
 fn announce(line: &str) {
     use std::io::Write;
     let _ = writeln!(std::io::stderr().lock(), "{line}");

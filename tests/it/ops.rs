@@ -1,4 +1,4 @@
-//! What an operator looks at: the numbers, the settings and their reload, the audit rows.
+//! Operator interfaces: metrics, settings and their reload, audit rows.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -35,7 +35,7 @@ fn get(daemon: &Daemon, path: &str, headers: &str) -> (u16, String) {
     (status, body.to_owned())
 }
 
-/// The daemon's numbers by series; every line of the exposition is checked.
+/// The daemon's metrics by series; every line of the exposition is checked.
 fn numbers(daemon: &Daemon) -> BTreeMap<String, f64> {
     let token = format!("authorization: Bearer {}\r\n", daemon.token());
     let (status, text) = get(daemon, "/metrics", &token);
@@ -43,7 +43,7 @@ fn numbers(daemon: &Daemon) -> BTreeMap<String, f64> {
     exposition(&text)
 }
 
-/// Reads Prometheus' text format 0.0.4 and refuses what a scraper would.
+/// Parses Prometheus' text format 0.0.4 and rejects what a scraper would reject.
 fn exposition(text: &str) -> BTreeMap<String, f64> {
     let mut kinds: BTreeMap<&str, &str> = BTreeMap::new();
     let mut helped: Vec<&str> = Vec::new();
@@ -165,7 +165,7 @@ fn numbers_move_by_what_was_done() {
             moved("abide_store_batch_commands_count")
         );
         assert_eq!(number(&after, "abide_runs{state=\"running\"}"), 0.0);
-        // The client's, and the one that asks.
+        // The client's connection, and that of the scrape.
         assert_eq!(number(&after, "abide_connections"), 2.0);
         assert!(number(&after, "process_start_time_seconds") > 1.7e9);
         let version = env!("CARGO_PKG_VERSION");
@@ -197,7 +197,7 @@ fn numbers_move_by_what_was_done() {
     });
 }
 
-/// What `gateway.config` says of a setting.
+/// A setting as `gateway.config` shows it.
 async fn setting(client: &Link, key: &str) -> Value {
     let config = client.call("gateway.config", json!({})).await;
     let settings = config["settings"].as_array().unwrap();
@@ -249,7 +249,7 @@ fn a_reload_applies_what_it_can_and_names_the_rest() {
             "{warning}"
         );
 
-        // The lane is open, for those who wait already too.
+        // The lane is open, for runs that were already queued too.
         assert_eq!(client.ended(&waiting.id).await["state"], "ok");
         assert_eq!(get(&daemon, "/metrics", &token).0, 200);
         let limited = client.spawn(json!({ "task": "[hold]" })).await;
@@ -270,7 +270,7 @@ fn a_reload_applies_what_it_can_and_names_the_rest() {
         let untouched = setting(&client, "recovery.max_attempts").await;
         assert_eq!(untouched["source"], "default");
 
-        // A file that cannot be used changes nothing, and says why.
+        // An invalid file changes nothing, and the error names the reason.
         place.set("lanes.subagent", "-1");
         place.set("lanes.main", "1");
         let refused = client.refused("gateway.reload", json!({})).await;
@@ -306,7 +306,7 @@ fn a_hang_up_is_a_reload() {
         let refused = client.refused("sessions.spawn", spawn).await;
         assert_eq!(kind_of(&refused), "limit");
         assert_eq!(refused.data["value"], 0);
-        // Broken: it says so in its log and goes on.
+        // An invalid file is logged and the daemon continues.
         place.set("defaults.max_spawn_depth", "\"deep\"");
         kill_process(pid, Signal::HUP).unwrap();
         eventually("it says why", async || {
@@ -355,7 +355,7 @@ fn who_changed_what_is_kept_with_the_change() {
         let more = json!({ "task": "[say]", "agent": "explore", "parent": root });
         let refused = client.refused("sessions.spawn", more).await;
         assert_eq!(kind_of(&refused), "limit");
-        // None of these leaves a row: they only look, or make no sense.
+        // Reads and invalid calls leave no row.
         client.call("runs.list", json!({})).await;
         client.refused("sessions.spawn", json!({ "task": 1 })).await;
         let expected = [
@@ -365,7 +365,7 @@ fn who_changed_what_is_kept_with_the_change() {
         ];
         assert_eq!(audit(&client, json!({})).await, expected);
 
-        // What was answered is in the store, its row too.
+        // An answered call is in the store, and so is its audit row.
         daemon.kill().await;
         let daemon = place.start().await;
         let client = daemon.client().await;
@@ -373,7 +373,7 @@ fn who_changed_what_is_kept_with_the_change() {
         let created = audit(&client, json!({ "method": "sessions.create" })).await;
         assert_eq!(created, expected[2..]);
 
-        // A repeat and a refusal before anything is written have their rows a moment later.
+        // A repeat and an early refusal have their rows a moment later.
         client.call("sessions.spawn", spawn).await;
         let nobody = json!({ "sessionKey": "none", "announceIds": [held] });
         client.refused("sessions.ack", nobody).await;
@@ -422,7 +422,7 @@ fn old_audit_rows_go() {
         }
         let page = client.call("gateway.audit", json!({ "limit": 500 })).await;
         let kept = page["entries"].as_array().unwrap().len();
-        // They go after each 1,024 new ones; 76 came since.
+        // Old rows are removed after every 1,024 new ones; 76 came since.
         assert_eq!(kept, 10 + 76);
         assert_eq!(daemon.stop().await, 0);
     });

@@ -1,10 +1,11 @@
-//! Results of tools that are too long to be shown whole: what is cut is kept, and can be had.
+//! Tool results that are too long to be shown whole: the cut part is stored and can be read.
 
 use serde_json::json;
 
 use crate::harness::{Place, Script, calls, kind_of, run, says};
 
-/// So many agents, each described in so many letters: listing them is longer than one result.
+/// Number of agents and of letters in each description: a list of them exceeds the limit of one
+/// result.
 const AGENTS: usize = 20;
 const LETTERS: usize = 4000;
 
@@ -58,7 +59,7 @@ fn g12_6_what_is_cut_is_said_kept_and_given_to_models_and_clients() {
         );
         assert!(note.ends_with(&way), "{note}");
 
-        // Part by part a client gets all of it, also after a restart.
+        // A client can read all of it in parts, also after a restart.
         daemon.kill().await;
         let daemon = place.start().await;
         let client = daemon.client().await;
@@ -77,14 +78,14 @@ fn g12_6_what_is_cut_is_said_kept_and_given_to_models_and_clients() {
         assert!(whole.starts_with(shown) && whole.len() > 64 * 1024);
         let agents: serde_json::Value = serde_json::from_str(&whole).unwrap();
         assert!(agents["agents"].as_array().unwrap().len() > AGENTS);
-        // The model has got the rest, from the place on that it named.
+        // The model gets the rest from the offset that it requested.
         let (rest, note) = results[1].rsplit_once("\n… bytes ").unwrap();
         let from = (64_000..).find(|at| whole.is_char_boundary(*at)).unwrap();
         assert!(whole[from..].starts_with(rest) && !rest.is_empty());
         assert!(note.contains(&format!("of {}", whole.len())), "{note}");
         assert!(results[2].starts_with("not_found"), "{}", results[2]);
 
-        // A result that was shown whole is given as it is; what is no call is not found.
+        // A result that was shown whole is returned unchanged; an unknown call is not found.
         let steps = client.call("runs.steps", json!({ "runId": look.id })).await;
         let last = &steps["steps"][4]["toolCallId"];
         let params = json!({ "runId": look.id, "toolCallId": last });
@@ -94,7 +95,7 @@ fn g12_6_what_is_cut_is_said_kept_and_given_to_models_and_clients() {
         let refused = client.refused("runs.output", params).await;
         assert_eq!(kind_of(&refused), "not_found", "{refused}");
 
-        // It goes with its session.
+        // It is deleted with its session.
         let delete = json!({ "sessionKey": look.session });
         client.call("sessions.delete", delete).await;
         client.quiet().await;

@@ -1,5 +1,5 @@
-//! Who may decide over the Unix socket: a person with the token, and no program of a run, in
-//! whichever way it hides where it comes from.
+//! Decisions over the Unix socket: allowed for a user with the token, and for no program of a run,
+//! however it hides its origin.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 
 use crate::harness::{Daemon, Place, Script, calls, eventually, run, says};
 
-/// An ordinary user.
+/// The uid of an unprivileged user.
 const NOBODY: u32 = 65534;
 
-/// Asks over the socket for a request in a file, as a process that hides in one way or another.
+/// Sends the request in a file over the socket, as a process that hides in one way or another.
 const PEER: &str = r#"
 use strict;
 use IO::Socket::UNIX;
@@ -99,18 +99,18 @@ const ITS_RUN: &str = "a program that run";
 const STRAY: &str = "its run is unknown";
 const UNPROVEN: &str = "it cannot be proved";
 
-/// Every way, and what the answer to it may say.
+/// Every way of hiding, and the acceptable answers to it.
 const WAYS: &[(&str, &[&str])] = &[
     ("plain", &[ITS_RUN]),
     ("token", &[ITS_RUN]),
     ("handed", &[ITS_RUN]),
-    // A busy daemon may come to accept only once the opener is gone.
+    // A busy daemon may accept the connection only after its opener is gone.
     ("dead", &[ITS_RUN, UNPROVEN]),
     // One of its threads may have accepted just before it stopped.
     ("dead-before", &[UNPROVEN, ITS_RUN]),
     ("detached", &[STRAY]),
     ("detached-token", &[STRAY]),
-    // The daemon may have taken note of its end already.
+    // The daemon may have noticed its end already.
     ("detached-dead", &[STRAY, UNPROVEN]),
     ("hidden", &[STRAY]),
 ];
@@ -127,7 +127,7 @@ fn has_perl() -> bool {
     found
 }
 
-/// An agent that runs one command, and one whose reading needs a decision.
+/// An agent that runs one command, and one whose reads need a decision.
 fn place(command: &str) -> Place {
     Place::new(
         Script::new()
@@ -144,7 +144,7 @@ fn place(command: &str) -> Place {
     .with_agent("careful", "tools: [read]\ngate: {read: ask}")
 }
 
-/// Everything in `folder` is this user's.
+/// Changes the owner of everything in `folder`.
 fn give(folder: &Path, uid: u32) {
     chown(folder, Some(uid), Some(uid)).unwrap();
     for entry in fs::read_dir(folder).unwrap() {
@@ -165,7 +165,7 @@ async fn start_as(place: &Place, uid: Option<u32>) -> Daemon {
     place.start_command(command).await.unwrap()
 }
 
-/// Both as root and as an ordinary user, or only as the user that this is.
+/// As root: root and an unprivileged user; otherwise only the current user.
 #[expect(clippy::print_stdout, reason = "a test that does not test must say so")]
 fn users() -> Vec<Option<u32>> {
     match rustix::process::geteuid().is_root() {
@@ -186,7 +186,7 @@ fn no_program_of_a_run_decides(uid: Option<u32>) {
              while [ ! -s {way}.out ]; do sleep 0.01; done\n"
         ));
     }
-    // The program itself, which shows the token by itself, from where no mark is left.
+    // The command line itself, which presents the token, started where no mark of the run is left.
     lines.push_str(&format!(
         "state=$(dirname \"$ABIDE_SOCKET\")\n\
          (setsid sh -c 'sleep 0.05; env -i {abide} rpc approvals.resolve \"$(cat params)\" \
@@ -229,7 +229,7 @@ fn no_program_of_a_run_decides(uid: Option<u32>) {
         let code = fs::read_to_string(work.join("cli.code")).unwrap();
         assert_eq!(code.trim(), "9", "{said}");
 
-        // Nothing was decided, and nothing is recorded as decided.
+        // Nothing was decided, and no audit row records a decision.
         assert_eq!(client.run(&held.id).await["state"], "paused");
         let decided = json!({ "method": "approvals.resolve" });
         let audit = client.call("gateway.audit", decided.clone()).await;
@@ -286,7 +286,7 @@ fn a_connection_stays_its_runs_when_the_run_has_ended() {
         return;
     }
     run(async {
-        // Connects at once and asks when the run is over.
+        // Connects at once and sends its request when the run is over.
         let late = "perl -MIO::Socket::UNIX -e '$s = IO::Socket::UNIX->new(Peer => $ENV{ABIDE_SOCKET}); \
                     if (fork()) { exit } setpgrp(0, 0); open(F, q(>), q(up)); print F 1; close(F); \
                     $SIG{TERM} = q(IGNORE); \
@@ -302,7 +302,7 @@ fn a_connection_stays_its_runs_when_the_run_has_ended() {
             .await;
         assert_eq!(client.ended(&worker.id).await["status"], "ok");
         fs::write(place.work().join("over"), "1").unwrap();
-        // It is ended a moment later, if it has not asked by then.
+        // It is killed a moment later, unless it has sent its request by then.
         let said = eventually("its answer", async || {
             let said = fs::read_to_string(place.work().join("said")).unwrap_or_default();
             (!said.is_empty()).then_some(said)
@@ -372,7 +372,7 @@ fn over_the_socket_the_owner_gives_work_without_the_token_and_decides_with_it() 
         let wrong = Client::connect_socket_with(&socket, Some("another-token-altogether")).await;
         assert_eq!(wrong.unwrap_err().exit(), 11);
 
-        // The command line shows it by itself, and a person notices nothing.
+        // The command line presents the token itself, so users notice no difference.
         let session = over_tcp
             .spawn(json!({ "task": "[look]", "agent": "careful" }))
             .await;
@@ -426,7 +426,7 @@ fn another_user_decides_nothing_with_the_token_over_the_socket() {
     });
 }
 
-/// Requests whose bodies never come, of one program of a run.
+/// One program of a run sends requests whose bodies never arrive.
 const STALLED: &str = r#"
 use strict;
 use IO::Socket::UNIX;

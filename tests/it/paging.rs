@@ -1,11 +1,11 @@
-//! Every list by pages: pages of one give exactly what one large page gives, also while rows
-//! are added.
+//! Every paged list: pages of one item give exactly what one large page gives, even while rows are
+//! added.
 
 use serde_json::{Value, json};
 
 use crate::harness::{Link, Place, Script, calls, run, says};
 
-/// All items of a list by pages of `limit`; after the first page `meanwhile` is called once.
+/// All items of a list in pages of `limit`; `meanwhile` is called once after the first page.
 async fn walk(
     client: &Link,
     method: &str,
@@ -33,7 +33,7 @@ async fn walk(
     }
 }
 
-/// What tells the items of a list apart.
+/// The identifying field of each item.
 fn ids(items: &[Value], id: &str) -> Vec<Value> {
     items.iter().map(|item| item[id].clone()).collect()
 }
@@ -89,7 +89,7 @@ fn pages_of_one_give_what_one_page_gives() {
                 drop(add().await)
             })
             .await;
-            // What came meanwhile stands before where the walk began.
+            // Rows added meanwhile come before the start of the walk.
             assert_eq!(
                 ids(&paged, id),
                 ids(&whole, id),
@@ -110,7 +110,7 @@ fn pages_of_one_give_what_one_page_gives() {
             let paged = ids(&paged, id);
             let (before, after) = paged.split_at(whole.len());
             assert_eq!(before, ids(&whole, id), "{method} while rows are added");
-            // What came meanwhile follows, each once.
+            // Rows added meanwhile follow, each once.
             assert!(after.len() <= 1, "{method}: {after:?}");
         }
         assert_eq!(daemon.stop().await, 0);

@@ -1,4 +1,4 @@
-//! Panics inside the daemon cost one call or one try, never the daemon.
+//! A panic inside the daemon fails one call or one attempt, never the daemon.
 
 use serde_json::json;
 
@@ -47,7 +47,7 @@ fn a_drive_task_that_panics_is_recovered_and_its_run_ends() {
 fn a_store_command_that_panics_is_undone_and_answered_as_a_defect() {
     run(async {
         let place = place();
-        // begin_boot, create_session, and the third is the spawn.
+        // The commands are begin_boot, create_session and, as the third, the spawn.
         let faults = Faults::ordered("store.command_panics=panic@3");
         let daemon = place.start_with(&faults).await.unwrap();
         let client = daemon.client().await;
@@ -58,7 +58,7 @@ fn a_store_command_that_panics_is_undone_and_answered_as_a_defect() {
         assert_eq!(kind_of(&refused), "internal", "{refused}");
         let below = client.call("runs.list", json!({})).await;
         assert_eq!(below["runs"], json!([]), "half of it was kept");
-        // The daemon is as before, and the key was not used up.
+        // The daemon is unaffected, and the idempotency key was not consumed.
         let a = client.spawn(spawn).await;
         assert_eq!(client.ended(&a.id).await["result"], "a is done");
         assert_eq!(daemon.stop().await, 0);
@@ -76,7 +76,7 @@ fn a_handler_that_panics_costs_its_own_call() {
         client.call("gateway.ping", json!({})).await;
         let refused = client.refused("gateway.ping", json!({})).await;
         assert_eq!(kind_of(&refused), "internal", "{refused}");
-        // The same connection goes on.
+        // The same connection continues.
         client.call("gateway.ping", json!({})).await;
         assert_eq!(daemon.stop().await, 0);
     });

@@ -1,12 +1,12 @@
-//! Delegations that wait for a person: what that takes is not taken from their time, by whichever
-//! tool they are asked for. The names of the tests are those of the requirements that they show.
+//! Delegations that wait for a user: the waiting time does not count against their timeout,
+//! whichever tool made the call. Tests are named after their requirements.
 
 use serde_json::{Value, json};
 
 use crate::delegations::told;
 use crate::harness::{Answer, Place, Script, calls, run, says};
 
-/// Each host with its one call.
+/// Each host with its only call.
 fn hosts() -> [(&'static str, String, Answer); 4] {
     let task = json!({
         "description": "Look", "prompt": "[kid]", "subagent_type": "careful", "session_id": "",
@@ -52,7 +52,7 @@ fn b4_while_a_person_is_waited_for_a_delegations_time_stands_still() {
         let answers = [call].into_iter().chain(known).chain([done]);
         script = script.on(&format!("[{host}]"), answers);
     }
-    // Nobody decides: the answer is a no, later than the delegation may take.
+    // The approval expires unanswered, later than the delegation's timeout.
     let mut place = Place::new(script)
         .with_agent(
             "careful",

@@ -1,5 +1,5 @@
-//! What a person at a terminal sees of runs while they go on, through the real program on a real
-//! terminal: the tree of a run and of those below it, what they ask, and a restart in between.
+//! Live output about runs at a terminal, with the real binary at a real pseudo-terminal: the tree
+//! of a run and its descendants, prompts, and a restart in between.
 
 use std::fs;
 use std::process::Command;
@@ -72,7 +72,7 @@ fn command(place: &Place, arguments: &[&str]) -> Command {
     command
 }
 
-/// How often a text stands there.
+/// The number of occurrences of a text.
 fn count(seen: &str, text: &str) -> usize {
     seen.matches(text).count()
 }
@@ -125,7 +125,7 @@ fn g14_7_an_approval_of_a_descendant_is_put_where_the_run_is_followed() {
         let mut risk = Terminal::start(command(&place, &["run", "--agent", "second", "[risk]"]));
         let has_all = |seen: &str| seen.contains("later)> ") && seen.contains(" task (");
         let seen = risk.until_seen(has_all);
-        // From whom it is and how long it may be answered; the tree stands below it.
+        // The prompt names its origin and deadline; the tree is below it.
         let (asked, tree) = seen.split_once("◉ second · ").unwrap();
         assert!(
             asked.contains("wants to call shell (") && asked.contains("denied in "),
@@ -153,13 +153,13 @@ fn g14_7_an_approval_of_a_descendant_is_put_where_the_run_is_followed() {
         assert_eq!(count(&seen, "● task ("), 1, "{seen}");
         assert_eq!(count(&seen, "wants to call shell ("), 1, "{seen}");
 
-        // Who looks on can answer, too, and so can others meanwhile.
+        // An attached user can answer too, and so can others meanwhile.
         let mut chat = Terminal::start(command(&place, &["chat", "agent:second:risk"]));
         chat.until("you> ");
         chat.types("[risk]\n");
         chat.until("later)> ");
         chat.types("\n");
-        // It is left for later, and stays at the top with the time that is left.
+        // It is postponed, and stays at the top with the remaining time.
         chat.until_seen(|seen| seen.contains(" left: touch made"));
         let mut look = Terminal::start(command(&place, &["attach", "@last"]));
         look.until("later)> ");
@@ -210,7 +210,7 @@ fn e1_agent_lists_the_primary_agents_and_goes_on_with_another() {
         chat.types("[hi]\n");
         chat.until("hello from here\n");
         chat.until("you> ");
-        // Whoever comes back sees what was said.
+        // A returning user sees the earlier messages.
         chat.types("/agent build\n");
         chat.until("build in agent:build:chat, ");
         chat.types("/agent second\n");
@@ -279,7 +279,7 @@ fn terminals_without_colours_or_cursor_get_none() {
     });
 }
 
-/// Is there a sequence that sets a style?
+/// Does the output contain a sequence that sets a style?
 fn has_colours(raw: &str) -> bool {
     let mut sequences = raw.split("\u{1b}[").skip(1);
     sequences.any(|rest| {

@@ -1,6 +1,5 @@
-//! Whom a run may delegate to is what it was when the run began, whatever becomes of agent files
-//! meanwhile and however often the daemon is killed. The names of the tests are those of the
-//! requirements that they show.
+//! The delegates of a run are pinned when it starts, whatever changes in agent files and however
+//! often the daemon is killed. Tests are named after their requirements.
 
 use serde_json::{Value, json};
 
@@ -11,13 +10,13 @@ use crate::providers;
 
 const BOSS: &str = "agent:boss:a";
 
-/// The file of an agent, as [`Place::with_agent`] writes it, while a daemon may look.
+/// Rewrites an agent's file, as [`Place::with_agent`] does, while a daemon may read it.
 fn edit(place: &Place, name: &str, fields: &str) {
     let text = format!("---\ndescription: {name}.\n{fields}\n---\nDo it.\n");
     std::fs::write(config(place).join(format!("{name}.md")), text).unwrap();
 }
 
-/// Waits until the daemon says this of an agent.
+/// Waits until the daemon shows this agent as `wanted`.
 async fn until(client: &Link, name: &str, wanted: impl Fn(&Value) -> bool) {
     eventually(&format!("agent {name}"), async || {
         let found = client
@@ -34,7 +33,7 @@ async fn turn(client: &Link, text: &str) -> String {
     client.turn(BOSS, text).await.id
 }
 
-/// Whom the schema of `tool` lets this argument name, in a request.
+/// The names that the schema of `tool` allows for this argument in a request.
 fn names(request: &Value, tool: &str, argument: &str) -> Value {
     let mut tools = request["tools"].as_array().unwrap().iter();
     let found = tools.find(|one| one["function"]["name"] == tool).unwrap();
@@ -83,7 +82,7 @@ fn e1_the_agents_of_task_are_those_of_the_runs_beginning_over_edits_and_a_kill()
         let client = daemon.client().await;
         let first = turn(&client, "begin").await;
         server.until_asked(1);
-        // Somebody comes, and who asks is bound anew, in the middle of its run.
+        // In the middle of the run, an agent is added and the caller gets new limits.
         edit(&place, "newcomer", "mode: subagent\ntools: []");
         edit(
             &place,
@@ -119,7 +118,7 @@ fn e1_the_agents_of_task_are_those_of_the_runs_beginning_over_edits_and_a_kill()
         let spawn = words(spawn.unwrap());
         assert!(spawn.contains("may not delegate to newcomer"), "{spawn}");
 
-        // A new run has what there is now.
+        // A new run uses the current files.
         edit(&place, "boss", &boss("\nallow_agents: [newcomer]"));
         until(&client, "boss", |boss| boss["maxSpawnDepth"].is_null()).await;
         let second = turn(&client, "again").await;
@@ -225,7 +224,7 @@ fn e1_task_takes_nobody_who_is_no_subagent_whatever_other_tools_may() {
     );
 }
 
-/// A plan that has this agent do it.
+/// A plan that delegates to this agent.
 fn delegates(to: &str) -> Reply {
     let plan = json!({
         "steps": [], "requires_delegation": true, "delegate_to": to, "task": "[kid]",

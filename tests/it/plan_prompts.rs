@@ -1,6 +1,5 @@
-//! What stands at the head of every model call of a planner: its own prompt and its skills, then
-//! what is wanted at this node. The names of the tests are those of the requirements that they
-//! show.
+//! The beginning of every model call of a planner: its own prompt and skills, then the instructions
+//! of the current node. Tests are named after their requirements.
 
 use serde_json::{Value, json};
 
@@ -9,7 +8,7 @@ use crate::harness::{ModelServer, Reply, chat, run};
 use crate::providers;
 use crate::skills::put;
 
-/// A plan.
+/// An answer that consists of this plan.
 fn plans(plan: &Value) -> Reply {
     chat::says(&[&plan.to_string()])
 }
@@ -81,7 +80,7 @@ fn a1_prompt_and_skills_are_the_base_of_each_call_of_a_plan_and_of_whom_it_deleg
         assert!(base.contains("For counting."), "{number}: {base}");
         assert!(!base.contains("For sorting."), "{number}: {base}");
         assert!(instruction.contains(words), "{number}: {instruction}");
-        // The same base in all of them.
+        // All of them have the same base.
         assert_eq!(
             base,
             of_boss[0].rsplit_once("\n\n---\n\n").unwrap().0,

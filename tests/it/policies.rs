@@ -1,10 +1,11 @@
-//! What sessions may do with each other: one policy on every way in, and each setting shows.
+//! Permissions between sessions: the same policy applies to every tool, and each setting has its
+//! effect.
 
 use serde_json::{Value, json};
 
 use crate::harness::{Link, Place, Script, calls, run, says};
 
-/// What each tool answers to the model, called by one run in this order.
+/// The results that the model gets, called by one run in this order.
 async fn results(client: &Link, session: &str, message: &str) -> Vec<(Value, bool)> {
     let turn = client.turn(session, message).await;
     client.ended(&turn.id).await;
@@ -36,7 +37,7 @@ async fn results(client: &Link, session: &str, message: &str) -> Vec<(Value, boo
         .collect()
 }
 
-/// Sends, lists, reads and looks at a session of the same agent and one of another.
+/// Sends to, lists, reads and gets the status of a session of the same agent and of another agent.
 fn looks() -> Script {
     let at = |tool: &str, key: &str| {
         let arguments = match tool {
@@ -63,7 +64,8 @@ fn looks() -> Script {
         .on("[hi]", [says("hello")])
 }
 
-/// For send, history and status of same and other: was it allowed? And the listed keys.
+/// Whether send, history and status were allowed for the same and the other agent, and the listed
+/// keys.
 async fn reach(settings: &[(&str, &str)]) -> (Vec<bool>, Vec<String>) {
     let mut place = Place::new(looks());
     for (key, value) in settings {
@@ -76,7 +78,7 @@ async fn reach(settings: &[(&str, &str)]) -> (Vec<bool>, Vec<String>) {
             .call("sessions.create", json!({ "agent": agent, "key": key }))
             .await;
     }
-    // Another agent's session: a client's session keeps a subagent's name.
+    // Another agent's session: a client's session keeps the subagent's name.
     let params = json!({ "agent": "explore", "owner": "client", "key": "agent:explore:other" });
     client.call("sessions.create", params).await;
     let found = results(&client, "agent:build:own", "[look]").await;
@@ -124,7 +126,7 @@ fn g4_5_each_visibility_reaches_as_far_as_it_says() {
                 [true; 6],
                 vec![own, "agent:explore:other", same],
             ),
-            // A right apart: it may say something, and see nothing.
+            // A separate permission: it may send, but read nothing.
             (
                 &[("sessions.rights.send", "\"agent\"")],
                 [true, false, false, false, false, false],

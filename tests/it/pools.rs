@@ -1,6 +1,5 @@
-//! Whom a planner may choose, where something is wrong with that; planners that are children; and
-//! planners that never come to an end. The names of the tests are those of the requirements that
-//! they show.
+//! Errors in a planner's pool of candidates, planners that are children, and planners that never
+//! finish. Tests are named after their requirements.
 
 use serde_json::{Value, json};
 
@@ -102,7 +101,7 @@ fn a2_names_that_are_nobodys_and_files_that_cannot_be_read_are_told_of() {
     }
 }
 
-/// A boss that has a planner do it, whose file says this besides.
+/// A boss that delegates to a planner; `more` adds fields to the planner's file.
 fn with_planner(server: &ModelServer, more: &str) -> Place {
     let arguments = json!({
         "description": "Look", "prompt": "[plan]", "subagent_type": "planner", "session_id": "",
@@ -197,7 +196,7 @@ fn a4_a_planner_that_is_a_child_delegates_where_its_file_gives_it_a_level_more()
     assert!(server.prompts_of("planner")[0].contains("(id: helper)"));
 }
 
-/// A plan of one look at a file.
+/// A plan that reads one file.
 fn looks() -> Answer {
     let step = json!({ "tool": "read", "arguments": { "path": "notes.txt" } });
     says(&json!({ "steps": [step], "requires_delegation": false }).to_string())
@@ -241,7 +240,7 @@ fn a3_the_last_call_within_max_loops_is_an_answer_that_is_marked_as_cut() {
             assert_eq!(acts.count(), plans, "{steps:?}");
             let end = steps.last().unwrap()["paramsSummary"].as_str().unwrap();
             assert!(end.starts_with("respond"), "{steps:?}");
-            // The session goes on.
+            // The session continues.
             if most > 2 {
                 let once = turn(&client, "[once]").await;
                 assert_eq!(once["result"], "boss is done");
@@ -254,7 +253,7 @@ fn a3_the_last_call_within_max_loops_is_an_answer_that_is_marked_as_cut() {
 
 #[test]
 fn a4_what_delegates_have_found_is_the_result_where_no_last_answer_is_to_be_had() {
-    // There is no fourth answer: the last call fails.
+    // The script has no fourth answer: the last call fails.
     let plans = (0..2).flat_map(|number| {
         let plan = json!({
             "steps": [], "requires_delegation": true, "delegate_to": "helper",

@@ -1,5 +1,5 @@
-//! Commands that runs start, through the real daemon: what ends them, and what is known of them
-//! after a kill.
+//! Commands of runs with the real daemon: what stops them, and what is known about them after a
+//! kill.
 
 use std::fs;
 
@@ -8,14 +8,14 @@ use serde_json::{Value, json};
 use crate::agents::{config, write};
 use crate::harness::{Link, Place, Script, Spawned, calls, eventually, run, says};
 
-/// Writes its own number and those of what it starts: one in its group, one in a session of its
-/// own, one whose parent is gone. Then it waits.
+/// Writes its own process id and those of its children: one in its group, one in a new session, one
+/// whose parent has exited. Then it waits.
 const TREE: &str = "echo once >> begun.txt; sleep 4000 & a=$!; setsid sleep 4000 & b=$!; \
                     (setsid sh -c 'echo $$ > orphan; exec sleep 4000' &); \
                     while [ ! -s orphan ]; do sleep 0.01; done; \
                     echo \"$$ $a $b $(cat orphan)\" > pids.new; mv pids.new pids; wait";
 
-/// A daemon whose agent `worker` runs this command when it is told `[go]`.
+/// A daemon whose agent `worker` runs this command on the input `[go]`.
 pub(crate) fn place(command: &str) -> Place {
     let place = Place::new(Script::new().on(
         "[go]",
@@ -38,7 +38,7 @@ pub(crate) async fn go(client: &Link) -> Spawned {
     client.spawn(params).await
 }
 
-/// Waits until the command has written its numbers.
+/// Waits until the command has written the process ids.
 pub(crate) async fn pids(place: &Place) -> Vec<u32> {
     eventually("the numbers of processes", async || {
         let text = fs::read_to_string(place.work().join("pids")).ok()?;
@@ -51,7 +51,7 @@ pub(crate) async fn pids(place: &Place) -> Vec<u32> {
     .await
 }
 
-/// Is it there, and no zombie?
+/// Does the process exist, and not as a zombie?
 pub(crate) fn is_alive(pid: u32) -> bool {
     match fs::read_to_string(format!("/proc/{pid}/stat")) {
         Ok(stat) => !stat.rsplit(") ").next().unwrap().starts_with('Z'),
@@ -62,7 +62,7 @@ pub(crate) fn is_alive(pid: u32) -> bool {
     }
 }
 
-/// Children of this process that have ended and that nobody has asked for.
+/// Children of this process that have exited and were not reaped.
 fn zombies_below(parent: u32) -> Vec<String> {
     let all = fs::read_dir("/proc").into_iter().flatten().flatten();
     let stats = all.filter_map(|entry| fs::read_to_string(entry.path().join("stat")).ok());
@@ -79,7 +79,7 @@ pub(crate) fn begun(place: &Place) -> usize {
     text.lines().count()
 }
 
-/// What the model was told of its command.
+/// The result of its command that the model got.
 async fn told(client: &Link, session: &str) -> String {
     let params = json!({ "sessionKey": session, "tools": true });
     let history = client.call("sessions.history", params).await;
@@ -188,10 +188,10 @@ fn g13_6_what_a_command_leaves_in_the_background_ends_with_its_run() {
 
 #[test]
 fn a_program_of_a_run_is_ended_before_the_daemon_where_memory_ends() {
-    // The daemon has its place from this process.
+    // The daemon inherits its value from this process.
     let own = fs::read_to_string("/proc/self/oom_score_adj").unwrap();
     let more = (own.trim().parse::<i32>().unwrap() + 200).min(1000);
-    // It is given right after the start.
+    // It is set right after the start.
     let place = place(&format!(
         "until grep -qx {more} /proc/self/oom_score_adj; do sleep 0.02; done"
     ));
@@ -215,7 +215,7 @@ fn g13_5_a_stop_is_bounded_with_a_stuck_command_and_leaves_nothing() {
         let run = go(&client).await;
         let pids = pids(&place).await;
         drop(client);
-        // It ends in order, or this test hangs: the command would go on for an hour.
+        // It stops cleanly, or this test hangs: the command would run for an hour.
         assert_eq!(daemon.stop().await, 0);
         assert_eq!(alive(&pids), [0; 0]);
 
@@ -291,7 +291,7 @@ fn g13_3_the_settings_of_processes_are_obeyed() {
         let client = daemon.client().await;
         let run = go(&client).await;
         assert_eq!(client.ended(&run.id).await["status"], "ok");
-        // Without grace it is not asked but forced.
+        // Without a grace period it is killed at once.
         let told = told(&client, &run.session).await;
         let says = "timeout: it did not finish within 300ms; it was stopped, with everything \
                     that it had started";
@@ -310,7 +310,7 @@ fn a_program_of_a_run_sees_its_run_over_the_socket_and_approves_and_governs_noth
         let daemon = place.start().await;
         let client = daemon.client().await;
         let other = client.spawn(json!({ "task": "[held]" })).await;
-        // What is below it has left its group, its session and its parents.
+        // The descendant process has left its group, its session and its parents.
         let call = |method: &str, params: &str| {
             format!("{abide} rpc {method} '{params}' > {method}.out 2>&1; ")
         };
@@ -351,7 +351,7 @@ fn a_program_of_a_run_sees_its_run_over_the_socket_and_approves_and_governs_noth
             let said = said(method);
             assert!(said.contains("a program that run"), "{method}: {said}");
         }
-        // A program that is no run's has every right.
+        // A program that belongs to no run has every permission.
         let all = client.call("runs.list", json!({})).await;
         assert_eq!(all["runs"].as_array().unwrap().len(), 2);
         client

@@ -1,5 +1,5 @@
-//! Agents that are programs, through the real daemon: what they are told, what their end means,
-//! and which of a project's may run.
+//! Agents that are programs, with the real daemon: their input, the meaning of their exit, and
+//! which of a project's programs may run.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use crate::agents::{config, write};
 use crate::harness::{Link, Place, Script, Spawned, eventually, kind_of, run};
 use crate::processes::{begun, is_alive, pids};
 
-/// A daemon with the agent `program`, whose field `command` holds these lines.
+/// A daemon with the agent `program`, whose field `command` contains these lines.
 fn place(command: &[&str]) -> Place {
     let place = Place::new(Script::new());
     define(&place, command);
@@ -22,7 +22,7 @@ fn define(place: &Place, command: &[&str]) {
     write(&config(place), "program.md", &fields, "Works.");
 }
 
-/// `argv` for a line of the shell.
+/// `argv` for a shell line.
 fn sh(line: &str) -> String {
     format!("argv: {}", json!(["/bin/sh", "-c", line]))
 }
@@ -32,7 +32,7 @@ async fn go(client: &Link, task: &str) -> Spawned {
     client.spawn(params).await
 }
 
-/// How a run of it ends.
+/// The ended run of such a program.
 async fn end_of(command: &[&str], task: &str) -> Value {
     let place = place(command);
     let daemon = place.start().await;
@@ -265,7 +265,7 @@ fn a_program_of_a_project_runs_only_once_the_project_is_trusted() {
         assert_eq!(client.ended(&spawned.id).await["result"], "ran");
         assert!(folder.join("ran").exists());
 
-        // Another command is another matter.
+        // A changed command is no longer trusted.
         let other = fields.replace("touch ran", "touch other");
         write(
             &folder.join(".abide/agents"),

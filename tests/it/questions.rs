@@ -1,4 +1,4 @@
-//! Questions of runs to people: seen at the top, answered, run out, closed with their run.
+//! Questions of runs to users: shown at the root session, answered, expired, closed with their run.
 
 use serde_json::{Value, json};
 
@@ -77,7 +77,7 @@ fn g14_7_g4_17_a_childs_question_is_seen_at_the_top_and_its_answer_goes_back_to_
         assert!(history.to_string().contains("443, please"), "{history}");
         daemon.kill().await;
 
-        // The other one stands over a restart.
+        // The other question survives a restart.
         let daemon = place.start().await;
         let client = daemon.client().await;
         let open = client
@@ -153,8 +153,8 @@ fn a_run_that_ends_closes_its_question_and_time_for_people_is_not_its_own() {
         });
         let asks = client.spawn(params).await;
         client.in_state(&asks.id, "paused").await;
-        // The boss reaches its limit and takes along who asks; that one's own, shorter limit
-        // did not run while a person was waited for.
+        // The boss reaches its limit, which cancels the asking child; the child's own, shorter
+        // limit did not count the wait for a user.
         assert_eq!(client.ended(&boss.id).await["state"], "timeout");
         assert_eq!(client.ended(&asks.id).await["state"], "cancelled");
         let all = client.call("questions.list", json!({})).await;

@@ -1,5 +1,5 @@
-//! Kills at random instants under a busy, mixed workload. Nothing here knows where the kills
-//! fall; the checker must be satisfied after each of them and at the end.
+//! Kills at random instants under a busy, mixed workload. The test does not control where the kills
+//! happen; the checker must pass after each of them and at the end.
 
 use std::time::Duration;
 
@@ -7,16 +7,16 @@ use serde_json::{Value, json};
 
 use crate::harness::{Caller, Hunt, Place, Script, Spawned, calls, run, says};
 
-/// Daemons that are hunted side by side, each in a folder of its own.
+/// Number of daemons that are killed repeatedly in parallel, each in its own folder.
 const PACKS: u64 = 4;
-/// Kills of each.
+/// Number of kills of each daemon.
 const KILLS: usize = 27;
-/// Runs that one client has open at most.
+/// Maximum number of open runs of one client.
 const OPEN: usize = 16;
-/// Tasks in the script. A client that needs more has found something odd.
+/// Number of tasks in the script. A client that needs more indicates a defect.
 const TASKS: usize = 1000;
 
-/// A small generator of random numbers (splitmix64), so that a failure can be had again.
+/// A small random number generator (splitmix64), so that a failure can be reproduced.
 struct Dice(u64);
 
 impl Dice {
@@ -29,7 +29,7 @@ impl Dice {
     }
 }
 
-/// `ABIDE_TEST_SEED`, or another one each time.
+/// `ABIDE_TEST_SEED`, or a different seed each time.
 fn seed() -> u64 {
     if let Ok(seed) = std::env::var("ABIDE_TEST_SEED") {
         return seed.parse().unwrap();
@@ -37,7 +37,7 @@ fn seed() -> u64 {
     getrandom::u64().unwrap() % 1_000_000
 }
 
-/// Takes some 15 s: four daemons at once, 27 kills each, every one in the middle of work.
+/// Takes some 15 s: four daemons in parallel, 27 kills each, every one during work.
 #[test]
 fn more_than_a_hundred_kills_at_random_instants_lose_and_double_nothing() {
     let seed = seed();
@@ -62,8 +62,8 @@ fn task(number: usize) -> String {
     format!("[t{number:04}]")
 }
 
-/// Each task looks around in two or three rounds of calls at the same time, at a pace that
-/// leaves most of its time inside steps.
+/// Each task reads in two or three rounds of parallel calls, at a pace that spends most of its time
+/// inside steps.
 fn place(dice: &mut Dice) -> Place {
     let mut script = Script::new().on_announce("*", [says("heard").after_ms(20)]);
     for number in 0..TASKS {
@@ -88,7 +88,7 @@ fn place(dice: &mut Dice) -> Place {
         .with("lanes.subagent", "4")
 }
 
-/// One client and its daemon; how many kills there were, and how many found a run in the
+/// One client and its daemon; returns the number of kills, and of those that found a run in the
 /// middle of a step.
 async fn hunt(seed: u64) -> (usize, usize) {
     let mut dice = Dice(seed);
@@ -111,7 +111,7 @@ async fn hunt(seed: u64) -> (usize, usize) {
     (kills.len(), middle)
 }
 
-/// What one client does.
+/// The workload of one client.
 struct Workload {
     parents: Vec<String>,
     inboxes: Vec<String>,
@@ -141,7 +141,7 @@ impl Workload {
         }
     }
 
-    /// Asks for something new, or looks at what is there.
+    /// Starts something new, or reads existing state.
     async fn go_on(&mut self, caller: &mut Caller, dice: &mut Dice) {
         match dice.roll(8) {
             0..=4 if self.open.len() < OPEN => self.ask(caller, dice).await,
@@ -157,7 +157,7 @@ impl Workload {
         }
     }
 
-    /// A spawn for one of the parents or for nobody, or a turn.
+    /// A spawn with or without a parent, or a turn.
     async fn ask(&mut self, caller: &mut Caller, dice: &mut Dice) {
         let number = self.tasks;
         self.tasks += 1;
@@ -179,7 +179,7 @@ impl Workload {
         self.open.push((number, run));
     }
 
-    /// Waits a moment for one of the open runs.
+    /// Waits briefly for one of the open runs.
     async fn take_what_ended(&mut self, caller: &mut Caller) {
         if self.open.is_empty() {
             return;
@@ -199,7 +199,7 @@ impl Workload {
         }
     }
 
-    /// Everything ends as it must.
+    /// Checks that everything ends as expected.
     async fn end(&mut self, caller: &mut Caller) {
         for (number, run) in std::mem::take(&mut self.open) {
             let ended = caller.ended(&run.id).await;

@@ -1,11 +1,11 @@
-//! Area 1, restart and crash: what runs survive, and what people see of it.
+//! Area 1, restart and crash: what runs survive, and what users see of it.
 
 use rusqlite::Connection;
 use serde_json::json;
 
 use crate::harness::{Arm, Caller, Faults, Place, Script, calls, eventually, run, says};
 
-/// One held answer, then a text.
+/// A place with one held text answer.
 fn held() -> Place {
     Place::new(Script::new().on("[a]", [says("a is done").held_by("go")]))
 }
@@ -54,7 +54,7 @@ fn d_question_2_unfinished_subtasks_recover_after_a_restart() {
                 .iter()
                 .map(|step| &step["attempts"])
                 .collect();
-            // Model, tool, and only then the model call that the kill took.
+            // Model, tool, and only then the model call that the kill interrupted.
             assert_eq!(attempts, [1, 1, 2, 1, 1], "{task}");
         }
         caller.quiet().await;
@@ -72,7 +72,7 @@ fn g1_1_what_was_accepted_is_listed_and_what_had_ended_is_reported_after_a_resta
             .on("[b]", [says("b is done").held_by("go")]),
     );
     run(async {
-        // Dies between the end of a run and its report.
+        // The daemon is killed between the end of a run and its announce.
         let arm = Arm::new(0, "store.deliver.begin=kill@1");
         let mut caller = Caller::begin(place, Some(arm), false).await;
         let root = caller.session("client", "bot:one").await;
@@ -169,12 +169,12 @@ fn g1_3_a_lost_link_and_a_wait_that_runs_out_change_no_run() {
         let waited = client.call("agent.wait", params).await;
         assert_eq!(waited["runs"][0]["status"], "pending", "{waited}");
 
-        // This client leaves in the middle of a wait.
+        // This client disconnects in the middle of a wait.
         let leaving = daemon.client().await;
         let params = json!({ "runId": a.id, "waitTimeout": 60 });
         let mut wait = Box::pin(leaving.attempt("agent.wait", &params));
         assert!(futures_util::poll!(&mut wait).is_pending());
-        // The wait is in the daemon's hands once a later call is answered.
+        // The daemon has accepted the wait once a later call is answered.
         leaving.call("gateway.ping", json!({})).await;
         drop(wait);
         drop(leaving);
@@ -237,7 +237,7 @@ fn g1_6_g1_7_no_view_shows_a_dead_run_as_running_and_all_views_agree() {
         let a = client.spawn(json!({ "task": "[a]" })).await;
         client.in_state(&a.id, "running").await;
         daemon.kill().await;
-        // Nobody gets a slot after this start, so nothing moves it on behind our back.
+        // No run gets a slot after this start, so its state cannot change meanwhile.
         place.set("lanes.global", "0");
         let daemon = place.start().await;
         let client = daemon.client().await;
@@ -297,7 +297,7 @@ fn g1_8_a_child_that_cannot_be_carried_on_is_reported_once_by_name() {
         let a = client
             .spawn(json!({ "task": "[a]", "parent": root, "label": "lost one" }))
             .await;
-        // Twice in the middle of the same step, and once is what it may survive.
+        // Twice in the middle of the same step, while the limit is one.
         for _ in 0..2 {
             asked += 1;
             eventually("the call", || async {
@@ -378,7 +378,7 @@ fn g1_11_a_childs_transcript_is_whole_whatever_becomes_of_its_parent() {
         let a = caller
             .spawn(json!({ "task": "[a]", "parent": parent }))
             .await;
-        // The parent's turn is long over, and then the daemon dies too.
+        // The parent's turn ended long before the daemon is killed.
         caller.ended(&turn.id).await;
         caller.until_asked("[a]", 0).await;
         caller.kill_once().await;
@@ -408,7 +408,7 @@ fn g1_13_a_run_that_is_being_cancelled_is_not_carried_on_by_a_restart() {
     )
     .with("defaults.max_spawn_depth", "2");
     run(async {
-        // Dies when the cancel is on disk and the executor has not stopped yet.
+        // The daemon is killed when the cancel is stored and the executor has not stopped yet.
         let arm = Arm::new(0, "store.conclude.begin=kill@1");
         let mut caller = Caller::begin(place, Some(arm), false).await;
         let c = caller.spawn(json!({ "task": "[c]" })).await;
@@ -431,7 +431,8 @@ fn g1_13_a_run_that_is_being_cancelled_is_not_carried_on_by_a_restart() {
 fn g1_9_a_fault_in_ending_a_run_is_logged_with_its_id_and_the_run_ends_all_the_same() {
     run(async {
         let place = Place::new(Script::new().on("[a]", [says("a is done")]));
-        // begin_boot, create_session, spawn, start_run, and the fifth is the run's end.
+        // The commands are begin_boot, create_session, spawn, start_run and, as the fifth, the
+        // run's end.
         let faults = Faults::ordered("store.command_panics=panic@5");
         let daemon = place.start_with(&faults).await.unwrap();
         let client = daemon.client().await;
@@ -490,7 +491,7 @@ fn g1_7_an_open_row_that_no_task_cares_for_is_found_and_carried_on() {
         let client = daemon.client().await;
         let a = client.turn("agent:build:talk", "[a]").await;
         client.ended(&a.id).await;
-        // Nothing in the daemon loses a row, so one is put there behind its back.
+        // The daemon itself loses no row, so the test adds one behind its back.
         let db = Connection::open(place.database()).unwrap();
         let columns = "org, user, session_id, session_key, generation, root_session, agent, title, model, \
                        lane, depth, used_ms, recoveries, announce, loops, tool_calls, steps, \

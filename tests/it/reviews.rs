@@ -1,4 +1,5 @@
-//! Calls that a kill has cut off, as people see and settle them; and runs found by their meta.
+//! Review of calls that a kill interrupted, as users see and settle them; and runs found by their
+//! meta.
 
 use std::process::Output;
 
@@ -7,7 +8,7 @@ use serde_json::{Value, json};
 use crate::agents::{config, write};
 use crate::harness::{Link, Place, Script, Spawned, calls, eventually, kind_of, run, says};
 
-/// What a person types, and what the terminal shows: status, answer, notes.
+/// Runs a command; returns exit code, output and standard error.
 fn abide(place: &Place, arguments: &[&str]) -> (i32, String, String) {
     let Output {
         status,
@@ -18,8 +19,8 @@ fn abide(place: &Place, arguments: &[&str]) -> (i32, String, String) {
     (status.code().unwrap(), text(stdout), text(stderr))
 }
 
-/// A daemon whose agent `worker` wants its cut-off calls reviewed, killed while it is at work on
-/// this command.
+/// A daemon whose agent `worker` requires a review of interrupted calls, killed while it runs this
+/// command.
 async fn cut_off(command: &str) -> (Place, Spawned) {
     let place = Place::new(Script::new().on(
         "[go]",
@@ -84,7 +85,7 @@ fn a_cut_off_call_is_shown_exactly_and_settled_from_the_command_line() {
         let (code, out, _) = abide(&place, &["ps"]);
         assert!(code == 0 && out.contains("review"), "{out}");
 
-        // Who waits is told that a person is needed.
+        // A waiter learns that a user's decision is needed.
         let (code, _, _) = abide(&place, &["wait", short, "--timeout", "10ms"]);
         assert_eq!(code, 8);
         let (code, _, err) = abide(&place, &["review", short, "abort", "--result", "x"]);

@@ -1,5 +1,5 @@
-//! What agents may do, as their files say it: rules of a gate through a real shell, the order of
-//! trust between a user's and a project's files, and files of other programs.
+//! Permissions of agents from their files: gate rules with a real shell, the order of trust between
+//! a user's and a project's files, and files of other programs.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::agents::{config, write};
 use crate::harness::{Link, Place, Script, calls, eventually, kind_of, run, says};
 
-/// Calls `shell` once for each of these lines, each in a run of its own.
+/// Calls `shell` once for each of these lines, each in a separate run.
 fn shell(lines: &[&str]) -> Place {
     let mut script = Script::new();
     for (number, line) in lines.iter().enumerate() {
@@ -18,7 +18,7 @@ fn shell(lines: &[&str]) -> Place {
     Place::new(script)
 }
 
-/// What becomes of the calls: `denied`, `asked` or `made`.
+/// The outcome of each call: `denied`, `asked` or `made`.
 async fn fates(client: &Link, agent: &str, count: usize) -> Vec<String> {
     let mut fates = Vec::new();
     for number in 0..count {
@@ -169,7 +169,7 @@ fn a_projects_file_takes_nothing_from_what_a_users_file_forbids_before_it_is_tru
         client.ended(answer["runId"].as_str().unwrap()).await;
         assert!(project.join("a.txt").exists());
 
-        // One more agent was not looked at: nothing of the project is trusted any more.
+        // A new, unreviewed agent revokes the trust in the whole project.
         write(&project.join(".abide/agents"), "more.md", "", "more");
         eventually("the trust is lost", async || {
             (tools(&client, "careful", cwd).await == ["read"]).then_some(())
@@ -196,7 +196,7 @@ fn a_file_that_restricts_itself_in_words_that_are_not_understood_is_not_used() {
         "name: Case Reader\ntools: Read, Grep\nmodel: sonnet\n",
         "named",
     );
-    // In the place of an agent that could do more.
+    // The invalid file shadows an agent that could do more.
     write(&config(&place), "explore.md", "toools: []\n", "explore");
     run(async {
         let daemon = place.start().await;

@@ -1,4 +1,4 @@
-//! Holds JSON against the schemas of `rpc.discover`. Used by the tests of that document and by
+//! Validates JSON against the schemas of `rpc.discover`. Used by the tests of that document and by
 //! the checker that every kill scenario ends with.
 
 use std::collections::HashMap;
@@ -9,9 +9,9 @@ use boon::{Compiler, SchemaIndex, Schemas};
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-/// The document with a checker for each of its methods.
+/// The document with a validator for each of its methods.
 pub(crate) struct Document {
-    /// As the daemon gave it.
+    /// The raw document from the daemon.
     pub(crate) whole: Value,
     params: HashMap<String, Validator>,
     results: HashMap<String, Validator>,
@@ -58,7 +58,7 @@ impl Document {
             .collect()
     }
 
-    /// What it says of a method.
+    /// The description of a method.
     pub(crate) fn method(&self, name: &str) -> &Value {
         let methods = self.whole["methods"].as_array().unwrap();
         methods
@@ -67,12 +67,12 @@ impl Document {
             .unwrap_or_else(|| panic!("{name} is not in the document"))
     }
 
-    /// Why the parameters are not what the method takes; empty if they are.
+    /// Why the parameters do not match the method's schema; empty if they do.
     pub(crate) fn faults_of_params(&self, method: &str, params: &Value) -> Vec<String> {
         faults(&self.params[method], params)
     }
 
-    /// The answer is what the method gives, and nothing besides.
+    /// Checks that the answer matches the method's schema, without unknown fields.
     pub(crate) fn assert_result(&self, method: &str, result: &Value) {
         let faults = faults(&self.results[method], result);
         assert!(
@@ -81,14 +81,14 @@ impl Document {
         );
     }
 
-    /// The data is what events of this kind hold.
+    /// Checks that the data matches the schema of this kind of event.
     pub(crate) fn assert_event(&self, kind: &str, data: &Value) {
         let faults = faults(&self.events[kind], data);
         assert!(faults.is_empty(), "{kind} holds {data:#}\n{faults:#?}");
     }
 }
 
-/// The data is what events of this kind hold, by the table in the program itself.
+/// Checks that the data matches the schema of this kind of event, as compiled into the binary.
 pub(crate) fn assert_event(kind: &str, data: &Value) {
     static CHECKERS: LazyLock<HashMap<String, Validator>> = LazyLock::new(|| {
         let settings = SchemaSettings::draft07()
@@ -112,7 +112,7 @@ pub(crate) fn assert_event(kind: &str, data: &Value) {
     assert!(faults.is_empty(), "{kind} holds {data:#}\n{faults:#?}");
 }
 
-/// The parameters of a method as one object.
+/// The parameters of a method as the schema of one object.
 fn params_schema(method: &Value) -> Value {
     let params = method["params"].as_array().unwrap();
     let properties: Map<String, Value> = params
@@ -160,11 +160,11 @@ struct Validator {
     root: SchemaIndex,
 }
 
-/// Every fault with the place in the value where it is.
+/// Every violation with its location in the value.
 fn faults(checker: &Validator, value: &Value) -> Vec<String> {
     match checker.schemas.validate(value, checker.root) {
         Ok(()) => Vec::new(),
-        // The first line names the schema, each further one a place.
+        // The first line names the schema, each further line a location.
         Err(fault) => fault
             .to_string()
             .lines()
@@ -185,8 +185,8 @@ pub(crate) fn is_schema(schema: &Value) -> bool {
     META.schemas.validate(schema, META.root).is_ok()
 }
 
-/// Clients take fields that they do not know; this program's own answers must not have any
-/// that its schemas do not name.
+/// Clients accept unknown fields, but this program's own answers must have only fields that its
+/// schemas name.
 fn close(value: &mut Value) {
     match value {
         Value::Object(fields) => {

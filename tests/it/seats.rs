@@ -1,5 +1,5 @@
-//! Connections of strangers and of other users: they take nothing away from the owner, from runs
-//! that are at work, or from an orderly end, however few files the daemon may open.
+//! Connections of strangers and of other users: they take no capacity from the owner, from running
+//! work or from an orderly stop, however few files the daemon may open.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -17,7 +17,7 @@ const STRANGERS: usize = 1100;
 const OTHERS: usize = 4300;
 const NOBODY: u32 = 65534;
 
-/// A run that works with many pipes once it may go on.
+/// A run that opens many pipes once it is released.
 fn place() -> Place {
     let wait = "echo up > up; while [ ! -e go ]; do sleep 0.01; done; ";
     let pipes = "for i in 1 2 3 4 5 6 7 8; do echo $i | cat | cat; done";
@@ -43,7 +43,7 @@ fn place() -> Place {
     .with_agent("worker", "tools: [shell, grep]\ngate: {shell: allow}")
 }
 
-/// A daemon that may open so many files.
+/// A daemon with these limits of open files.
 async fn start(place: &Place, soft: u64, hard: u64) -> Daemon {
     let plain = place.command(&["serve"]);
     let mut command = Command::new("/bin/sh");
@@ -64,7 +64,7 @@ async fn start(place: &Place, soft: u64, hard: u64) -> Daemon {
     place.start_command(command).await.unwrap()
 }
 
-/// This process may open as many files as the tests need; false: the system does not let it.
+/// Raises this process's limit of open files for the test; false if the system does not allow it.
 #[expect(clippy::print_stdout, reason = "a test that does not test must say so")]
 fn may_open(count: usize) -> bool {
     let limit = getrlimit(Resource::Nofile);
@@ -133,7 +133,7 @@ impl Drop for Others {
     }
 }
 
-/// The owner is let in over both doors.
+/// Checks that the owner can connect over TCP and over the socket.
 async fn owner_is_answered(place: &Place, daemon: &Daemon) {
     let over_tcp = daemon.client().await;
     over_tcp.call("gateway.status", json!({})).await;
@@ -166,7 +166,7 @@ fn strangers_take_nothing_away(files: u64) {
         .await;
         let mut strangers = strangers(&daemon);
         owner_is_answered(&place, &daemon).await;
-        // The first was told why it had to go.
+        // The first stranger got the reason for its disconnection.
         let mut told = String::new();
         let _ = strangers[0].read_to_string(&mut told);
         assert!(told.contains("without the token are open"), "{told:?}");
@@ -225,7 +225,7 @@ fn the_soft_limit_is_raised_for_the_daemon_and_programs_get_their_own_back() {
         let client = daemon.client().await;
         let said = told(&client).await;
         assert!(said.contains(r"stdout:\n256\n4096"), "{said}");
-        // A program that takes the daemon's place begins with what the daemon began with.
+        // The daemon that replaces this process starts with the original limits.
         let before = client.call("gateway.status", json!({})).await;
         client
             .call("gateway.drain", json!({ "then": "restart" }))

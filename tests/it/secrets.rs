@@ -1,5 +1,5 @@
-//! The state folder and the secrets in it: what could have been put there by others, or cannot be
-//! a secret, is refused with what to do, by the daemon and by clients.
+//! The state folder and its secrets: files that others could have planted, or that cannot be
+//! secrets, are refused with a remedy, by the daemon and by clients.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
@@ -24,7 +24,7 @@ fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
 }
 
-/// A state folder of this user's own, as a daemon leaves it.
+/// A state folder of the user, as a daemon leaves it.
 fn with_folder() -> Place {
     let place = place();
     fs::create_dir(place.state()).unwrap();
@@ -32,7 +32,7 @@ fn with_folder() -> Place {
     place
 }
 
-/// Puts something at a path where a secret should be.
+/// Creates something at the path of a secret.
 type Put = fn(&Path);
 
 const IMPOSSIBLE: &[(&str, Put)] = &[
@@ -127,7 +127,7 @@ fn a_client_says_what_is_wrong_with_a_token_file_and_shows_it_to_no_daemon() {
         let daemon = place.start().await;
         let path = place.path().join("given");
         for (why, put) in IMPOSSIBLE {
-            // A person may follow links and have a short token of another daemon's.
+            // A client may follow links, and may use a short token of a different daemon.
             if why.contains("link") || why.contains("guessed") {
                 continue;
             }
@@ -181,12 +181,12 @@ fn a_state_folder_that_another_user_could_have_filled_is_refused_wherever_the_so
         chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
     }
     try_it(&place, "belongs to user 65534");
-    // The folder is the daemon's own, and what is planted in it is not.
+    // The folder belongs to the daemon's user, the planted file does not.
     chown(place.state(), Some(0), Some(0)).unwrap();
     let (code, err) = said(place.command(&["serve"]).output().unwrap());
     assert_eq!(code, 77, "{err}");
     assert!(err.contains("belongs to user 65534"), "{err}");
-    // A folder for the socket in which another user could put another one.
+    // A folder for the socket in which another user could replace it.
     let folder = tempfile::tempdir().unwrap();
     chown(folder.path(), Some(NOBODY), Some(NOBODY)).unwrap();
     let socket = folder.path().join("a.sock");

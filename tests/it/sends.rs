@@ -1,5 +1,5 @@
-//! Messages between sessions: delivery and reply apart, chains, rings, exchanges, late
-//! replies, restarts in between.
+//! Messages between sessions: separate delivery and reply, chains, rings, exchanges, late replies,
+//! restarts in between.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ fn with_reach(script: Script) -> Place {
     Place::new(script).with("sessions.visibility", "\"agent\"")
 }
 
-/// A root session of agent build; its key and label.
+/// Creates a root session of agent build; returns its key, which contains `name`, its label.
 async fn talker(client: &Link, name: &str) -> String {
     let key = format!("agent:build:{name}");
     let params = json!({ "agent": "build", "key": key, "label": name });
@@ -51,7 +51,7 @@ fn d4_a_client_sends_by_key_or_label_and_hears_of_delivery_and_reply_apart() {
             (&sent["delivered"], &sent["replied"], &sent["reply"]),
             (&json!(true), &json!(true), &json!("yes"))
         );
-        // Naming it twice is no contradiction.
+        // Naming the target by both key and label is allowed if they agree.
         let params = json!({ "sessionKey": b, "label": "b", "message": "[skip]" });
         let sent = client.call("sessions.send", params).await;
         assert_eq!(
@@ -69,7 +69,7 @@ fn d4_a_client_sends_by_key_or_label_and_hears_of_delivery_and_reply_apart() {
         client
             .in_state(first["runId"].as_str().unwrap(), "running")
             .await;
-        // Behind it: accepted, and not delivered before its turn comes.
+        // Queued behind it: accepted, but not delivered before its turn starts.
         let params = json!({ "label": "b", "message": "[a]", "waitTimeout": "50ms" });
         let second = client.call("sessions.send", params).await;
         assert_eq!(
@@ -205,7 +205,7 @@ fn g4_11_g4_3_a_ring_of_three_with_every_cap_at_one_ends() {
         let run = caller.turn("agent:build:a", "[start]").await;
         assert_eq!(caller.ended(&run.id).await["result"], "a: end");
         let book = caller.finish().await;
-        // The third message would have gone back to where the first came from.
+        // The third message would have gone back to the origin of the first.
         assert_eq!(book.sends.len(), 2);
         let refused = book
             .steps
@@ -219,8 +219,8 @@ fn g4_11_g4_3_a_ring_of_three_with_every_cap_at_one_ends() {
 
 #[test]
 fn a_ring_of_sessions_that_began_apart_ends_with_every_cap_at_one() {
-    // Each has a turn of its own before any message: no chain leads back, but each would wait
-    // for one that waits.
+    // Each has its own turn before any message: no chain leads back, but each would wait for a
+    // waiting session.
     let place = with_reach(
         Script::new()
             .on(
@@ -270,7 +270,7 @@ fn a_ring_of_sessions_that_began_apart_ends_with_every_cap_at_one() {
             assert_eq!(ended["result"], format!("{name}: end"));
         }
         let book = caller.finish().await;
-        // Whoever came last was told that it would wait for one that waits for it.
+        // The last one was refused, since it would wait for a session that waits for it.
         let refused = book.steps.values().filter(|step| step.state == "failed");
         let refused: Vec<_> = refused.map(|step| step.error.clone().unwrap()).collect();
         assert_eq!(refused.len(), 1, "{refused:?}");
@@ -333,7 +333,7 @@ fn a_spawned_run_that_sends_waits_for_the_late_reply_before_it_reports() {
         let root = caller.session("client", "bot:one").await;
         let params = json!({ "task": "[boss]", "agent": "build", "parent": root });
         let boss = caller.spawn(params).await;
-        // It has reported half by then, and the lane is taken.
+        // It has reported half by then, and the lane is occupied.
         caller.until_asked("[hurry]", 0).await;
         caller.place().let_go("go");
         assert_eq!(caller.ended(&boss.id).await["result"], "whole");

@@ -1,4 +1,4 @@
-//! The daemon as a service: what it tells the service manager, and the files that install it.
+//! The daemon as a service: its messages to the service manager, and the files that install it.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -17,7 +17,7 @@ fn place() -> Place {
     Place::new(Script::new().on("[a]", [says("a is done").held_by("go")]))
 }
 
-/// A service manager as far as the daemon sees one, and a daemon under it.
+/// A minimal service manager, and a daemon under it.
 struct Managed {
     socket: UnixDatagram,
     daemon: Child,
@@ -42,7 +42,7 @@ impl Managed {
         }
     }
 
-    /// The next message, line by line.
+    /// The next notification, split into lines.
     fn told(&self) -> Vec<String> {
         let mut bytes = [0; 4096];
         let length = self.socket.recv(&mut bytes).unwrap();
@@ -50,7 +50,7 @@ impl Managed {
         text.lines().map(str::to_owned).collect()
     }
 
-    /// All messages up to the one with this line, which is the last of them.
+    /// All notifications up to and including the one with this line.
     fn told_until(&self, line: &str) -> Vec<Vec<String>> {
         let mut all = Vec::new();
         loop {
@@ -73,7 +73,7 @@ impl Managed {
         kill_process(pid, Signal::TERM).unwrap();
     }
 
-    /// Ends it as a crash would; its folder.
+    /// Kills the daemon as a crash would; returns its folder.
     fn kill(mut self) -> Place {
         self.daemon.kill().unwrap();
         self.daemon.wait().unwrap();
@@ -105,7 +105,7 @@ fn the_service_manager_is_told_of_start_drain_and_end() {
 
         let mut managed = Managed::start(place, &[]);
         let told = managed.told_until("READY=1");
-        // What may take long says so, and asks for time, before it does.
+        // Before a phase that may take long, the daemon sends its status and extends the timeout.
         assert_eq!(told[0][0], "STATUS=opening the store");
         assert!(told[0][1].starts_with("EXTEND_TIMEOUT_USEC="), "{told:?}");
         assert!(has(&told, "STATUS=restoring: 0 of 0 open runs"), "{told:?}");
@@ -115,7 +115,7 @@ fn the_service_manager_is_told_of_start_drain_and_end() {
         let status: Value = client.call("gateway.status", json!({})).await.unwrap();
         assert_eq!(status["phase"], "ready", "ready is what it was told to be");
 
-        // A drain that resumes is no end.
+        // A drain that resumes is not a stop.
         let order = json!({ "then": "resume", "timeout": 0 });
         let _: Value = client.call("gateway.drain", order).await.unwrap();
         let told = managed.told_until("STATUS=ready");
@@ -146,12 +146,12 @@ fn the_watchdog_is_fed_only_while_the_writer_works() {
         for _ in 0..3 {
             managed.told_until("WATCHDOG=1");
         }
-        // The writer's thread stands still from here on.
+        // The writer's thread is blocked from here on.
         let client = managed.client().await;
         let asked = tokio::spawn(async move {
             let _: Result<Value, _> = client.call("sessions.create", json!({})).await;
         });
-        // Twice in a row nothing but that nobody answers: it is not fed any more.
+        // Two consecutive notifications have only the status and no `WATCHDOG=1`.
         let silence = "STATUS=the store or the registry does not answer";
         let told = tokio::task::spawn_blocking(move || {
             managed.told_until(silence);
@@ -172,7 +172,7 @@ fn the_watchdog_is_fed_only_while_the_registrys_loop_works() {
             &[
                 ("WATCHDOG_USEC", "200000"),
                 ("ABIDE_FAILPOINTS", "registry.enqueue=hang"),
-                // One thread stands still with the loop; the others' work is to be seen.
+                // One thread is blocked with the loop; the second keeps the other work running.
                 ("TOKIO_WORKER_THREADS", "2"),
             ],
         );
@@ -180,7 +180,7 @@ fn the_watchdog_is_fed_only_while_the_registrys_loop_works() {
         for _ in 0..3 {
             managed.told_until("WATCHDOG=1");
         }
-        // The run is accepted, and the loop stands still where it would give it a slot.
+        // The run is accepted, and the loop blocks where it would give it a slot.
         let client = managed.client().await;
         let task = json!({ "task": "[a]", "agent": "explore" });
         let accepted: Value = client.call("sessions.spawn", task).await.unwrap();
@@ -193,7 +193,7 @@ fn the_watchdog_is_fed_only_while_the_registrys_loop_works() {
         for message in told {
             assert_eq!(message, [silence]);
         }
-        // systemd kills what is not fed; the next life has the run.
+        // systemd kills an unresponsive daemon; the next process has the run.
         let managed = Managed::start(managed.kill(), &[]);
         managed.told_until("READY=1");
         managed.place.let_go("go");
@@ -259,13 +259,13 @@ fn packaged(name: &str) -> String {
     fs::read_to_string(root().join("packaging").join(name)).unwrap()
 }
 
-/// The units, and whether they are for a user's own service manager.
+/// The units, and whether they are for a user's service manager.
 const UNITS: &[(&str, bool)] = &[
     ("systemd/abide.service", false),
     ("systemd/user/abide.service", true),
 ];
 
-/// The values of a key of a unit.
+/// The values of a key in a unit.
 fn values<'a>(unit: &'a str, key: &'a str) -> impl Iterator<Item = &'a str> {
     let lines = unit.lines().filter_map(|line| line.split_once('='));
     lines
@@ -289,7 +289,7 @@ fn the_units_say_what_the_program_does() {
         );
         let line: Vec<&str> = line.split(' ').collect();
         assert!(accepts(&line), "{name}: {start}");
-        // As long as systemd waits, so the daemon is told.
+        // The daemon is given the same timeout that systemd applies.
         let stop = seconds(values(&unit, "TimeoutStopSec").next().unwrap());
         let told = values(&unit, "Environment")
             .find_map(|value| value.strip_prefix("ABIDE_STOP_TIMEOUT="))
@@ -307,10 +307,10 @@ fn the_units_say_what_the_program_does() {
     );
 }
 
-/// Does the program's command line take these words?
+/// Does the command line of the binary accept these arguments?
 fn accepts(line: &[&str]) -> bool {
     let mut command = Command::new(env!("CARGO_BIN_EXE_abide"));
-    // The words before it are read first, so help comes only if they make sense.
+    // The arguments before `--help` are parsed first, so help is printed only if they are valid.
     command.args(line).arg("--help").stdin(Stdio::null());
     command.output().unwrap().status.success()
 }
@@ -324,7 +324,7 @@ fn systemd_finds_no_fault_in_the_units() {
         return;
     }
     for (name, user) in UNITS {
-        // It looks for the program, which is not installed here.
+        // systemd-analyze checks that the program exists, and it is not installed here.
         let unit = packaged(name);
         let start = values(&unit, "ExecStart").next().unwrap();
         let (program, _) = start.split_once(' ').unwrap();
@@ -384,8 +384,8 @@ fn the_launchd_file_is_well_formed_and_starts_the_program() {
     }
 }
 
-/// The elements that hold only text, in order. Panics where tags do not match or an ampersand
-/// stands alone: the file is then no XML.
+/// The elements that contain only text, in order. Panics on mismatched tags or an unescaped
+/// ampersand: the file is then invalid XML.
 fn elements(xml: &str) -> Vec<(String, String)> {
     let mut rest = xml;
     let mut open: Vec<&str> = Vec::new();
@@ -436,7 +436,7 @@ fn everything_packaged_is_looked_at() {
     }
     found.sort();
     let looked_at = [
-        // Played by hand: it builds everything anew.
+        // Run manually: it builds everything from scratch.
         "first-minutes",
         "launchd/org.abide.daemon.plist",
         "systemd/abide.service",

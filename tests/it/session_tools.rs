@@ -1,11 +1,11 @@
-//! What runs do with those that they have spawned: end their turn until something comes of them,
-//! cancel them, choose how they run; and the list of what they have to do.
+//! Tools of runs for the runs that they have spawned: yield until one of them ends, cancel them,
+//! choose how they run; and the to-do list.
 
 use serde_json::{Value, json};
 
 use crate::harness::{Link, Place, Script, calls, eventually, run, says};
 
-/// What the tools in this session have answered.
+/// The tool results in this session.
 async fn told(client: &Link, session: &str) -> Vec<String> {
     let history = client
         .call("sessions.history", json!({ "sessionKey": session }))
@@ -40,7 +40,7 @@ fn a_run_that_yields_goes_on_with_what_it_waited_for() {
     run(async {
         let daemon = place.start().await;
         let client = daemon.client().await;
-        // A turn of a root session ends, and a wake run answers in its place.
+        // A turn of a root session ends, and a wake run answers instead.
         let turn = client.turn("agent:build:a", "[boss]").await;
         let ended = client.ended(&turn.id).await;
         assert_eq!(ended["result"], "I wait for the kid.");
@@ -50,7 +50,7 @@ fn a_run_that_yields_goes_on_with_what_it_waited_for() {
             "{answers:?}"
         );
         assert!(answers[2].contains("\"yielded\":true"), "{answers:?}");
-        // A spawned run settles and goes on as the same run.
+        // A spawned run settles and resumes as the same run.
         let root = client.session("client", "root").await;
         let params = json!({ "task": "[boss]", "agent": "build", "parent": root });
         let boss = client.spawn(params).await;
@@ -97,7 +97,7 @@ fn a_run_cancels_what_lies_below_it_and_nothing_else() {
         let kid = client.call("runs.list", open).await["runs"][0]["runId"].clone();
         let kid = kid.as_str().unwrap().to_owned();
         client.in_state(&kid, "running").await;
-        // From the next start on the script knows whom to end.
+        // From the next start on, the script contains the id of the run to cancel.
         let path = place.path().join("script.json");
         let text = std::fs::read_to_string(&path).unwrap();
         std::fs::write(&path, text.replace("$id", &kid)).unwrap();

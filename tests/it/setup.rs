@@ -1,5 +1,5 @@
-//! `abide setup`, and what the doctor finds at an Ollama server: through the real program, a
-//! real file of settings and a server that speaks Ollama's API.
+//! `abide setup`, and the doctor's findings about an Ollama server: with the real binary, a real
+//! settings file and a server that speaks Ollama's API.
 
 use std::fs;
 use std::process::Output;
@@ -36,7 +36,7 @@ fn shown(capabilities: &[&str], parameters: &str) -> Value {
     })
 }
 
-/// A place whose file has a comment of a person's own.
+/// A place whose settings file contains a user's comment.
 fn place() -> Place {
     let place = Place::new(Script::new().on("*", [says("done")]));
     let file = place.path().join("abide.toml");
@@ -209,7 +209,7 @@ fn the_doctor_finds_the_traps_of_ollama() {
         "providers.ollama.base_url",
         &format!("{:?}", server.url("/v1")),
     );
-    // Nobody uses it: nothing is asked.
+    // No setting uses Ollama: the doctor sends no request.
     assert!(findings(&place).is_empty());
     assert!(server.requests().is_empty());
 
@@ -241,7 +241,7 @@ fn the_doctor_finds_the_traps_of_ollama() {
     has(&place, "ollama.server", "fail", "ollama serve");
 }
 
-/// What a person is asked, at a terminal.
+/// The prompts that a user gets at a terminal.
 #[test]
 fn at_a_terminal_a_person_chooses_the_model_and_agrees_to_what_it_costs() {
     run(async {
@@ -293,7 +293,7 @@ fn at_a_terminal_a_person_chooses_the_model_and_agrees_to_what_it_costs() {
     });
 }
 
-/// Somebody sits in front of it and has not started it: no point in many tries.
+/// A local Ollama that was not started will not recover by itself, so few attempts are made.
 #[test]
 fn an_ollama_that_is_not_running_is_said_after_two_tries() {
     let place = place().with("providers.ollama.base_url", "\"http://127.0.0.1:9/v1\"");

@@ -1,5 +1,4 @@
-//! Skills through the real daemon: what runs have of them, what becomes of changes, and the
-//! command line.
+//! Skills with the real daemon: what runs get of them, the effect of changes, and the command line.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{Event, Link, Place, Script, calls, eventually, kind_of, run, says};
 
-/// Writes a skill into `folder`; its name is its folder's.
+/// Writes a skill to `folder`/`inside`; its name is that of its folder.
 pub(crate) fn put(folder: &Path, inside: &str, description: &str, body: &str) {
     let folder = folder.join(inside);
     fs::create_dir_all(&folder).unwrap();
@@ -28,7 +27,7 @@ fn loads(name: &str) -> Script {
     )
 }
 
-/// What the tools of a run have answered, in order.
+/// The tool results of a run, in order.
 async fn results(client: &Link, session: &str) -> Vec<String> {
     let history = client
         .call("sessions.history", json!({ "sessionKey": session }))
@@ -49,7 +48,7 @@ async fn version(client: &Link, place: &Place) -> i64 {
     snapshot["version"].as_i64().unwrap()
 }
 
-/// What the event log says of skills.
+/// The `skills.changed` events of the event log.
 fn changes(place: &Place) -> Vec<Event> {
     let events = place.book().events.into_values();
     let workspace = place.work().canonicalize().unwrap();
@@ -59,7 +58,7 @@ fn changes(place: &Place) -> Vec<Event> {
         .collect()
 }
 
-/// Waits until the event log tells of this version.
+/// Waits until the event log reports this version.
 async fn until_version(place: &Place, version: i64) -> Event {
     eventually(&format!("version {version}"), async || {
         changes(place)
@@ -105,7 +104,7 @@ fn d_question_5_after_an_edit_the_next_turn_has_the_new_version_and_a_running_on
         );
         let told = until_version(&place, 2).await;
         assert_eq!(told.data["reason"], "watch");
-        // It goes on with what it began with, also after a kill.
+        // It keeps the version with which it began, also after a kill.
         daemon.kill().await;
         let daemon = place.start().await;
         let client = daemon.client().await;
@@ -141,7 +140,7 @@ fn changes_made_while_the_daemon_was_down_are_told_at_the_start() {
         let told = until_version(&place, 2).await;
         assert_eq!(told.data["reason"], "start");
         assert_eq!(daemon.stop().await, 0);
-        // The same content is the same version, whatever was written.
+        // The same content is the same version, even if the file is rewritten.
         put(&place.work(), "skills/two", "Two.", "x");
         let daemon = place.start().await;
         let client = daemon.client().await;
@@ -161,7 +160,7 @@ fn g6_5_every_way_to_save_is_noticed_by_events_and_by_looking() {
             let work = place.work();
             let daemon = place.start().await;
             let client = daemon.client().await;
-            // The root comes with the first skill.
+            // The root folder is created together with the first skill.
             assert_eq!(version(&client, &place).await, 1);
             put(&work, "skills/one", "One.", "made");
             until_version(&place, 2).await;
@@ -181,12 +180,12 @@ fn g6_5_every_way_to_save_is_noticed_by_events_and_by_looking() {
                 let texts = client
                     .call("skills.list", json!({ "workspace": work, "name": "one" }))
                     .await;
-                // A look may fall between the two, and then there are two changes.
+                // A scan may happen between the two writes, which gives two changes.
                 (told.len() >= 4 && texts["skills"][0]["body"] == "made anew").then_some(())
             })
             .await;
             let so_far = version(&client, &place).await;
-            // A folder swapped for another one, a link swapped at once, a root that goes.
+            // A folder replaced by another, a link replaced atomically, a root that disappears.
             put(&work, "aside/one", "One.", "swapped");
             fs::rename(work.join("skills/one"), work.join("old")).unwrap();
             fs::rename(work.join("aside/one"), work.join("skills/one")).unwrap();
@@ -231,7 +230,7 @@ fn g6_5_every_way_to_save_is_noticed_by_events_and_by_looking() {
             })
             .await;
             assert!(gone > so_far);
-            // Versions only rise, each told once.
+            // Versions only increase, each reported once.
             let told = changes(&place);
             let versions: Vec<i64> = told
                 .iter()
@@ -257,7 +256,7 @@ fn g6_6_g6_13_after_a_burst_of_500_the_set_is_exact_and_the_version_rose_once_or
         let complete = eventually("all of them", async || {
             let told = changes(&place);
             let found = told.last()?.data["skills"].as_u64()?;
-            // Those that came with the program, and the first.
+            // The bundled skills and the first one are counted too.
             (found == 505).then_some(told)
         })
         .await;
@@ -498,7 +497,8 @@ fn skills_are_checked_without_a_daemon() {
             .unwrap()
             .contains("description is missing")
     );
-    // What is not here may be elsewhere: it is told, and no fault of the file.
+    // A missing program may exist on another machine: the check reports it, but it is not an error
+    // of the file.
     let needs = "name: odd\ndescription: D.\nmetadata: {\"openclaw\": {\"requires\": {\"bins\": \
                  [\"no-such-program\"]}, \"install\": [{\"kind\": \"brew\", \"formula\": \"nsp\", \
                  \"bins\": [\"no-such-program\"]}]}}";
@@ -585,7 +585,7 @@ fn g6_2_skills_from_the_command_line() {
     });
 }
 
-/// Runs a program to its end: whether it went well, and what it said.
+/// Runs a program to its end: whether it succeeded, and its output.
 fn carry_out(program: &Path, arguments: &[&str]) -> (bool, String) {
     match std::process::Command::new(program).args(arguments).output() {
         Ok(output) => {
@@ -608,7 +608,7 @@ fn the_reference_validator_takes_the_skills_that_come_with_the_program() {
         carry_out(Path::new("python3"), &["-m", "venv", folder]).0
             && carry_out(&pip, &[&quietly[..], &["skills-ref==0.1.1"]].concat()).0
     };
-    // Past the test runner's capture: what was not checked must not look like a success.
+    // Prints past the test runner's capture: a skipped check must not look like a success.
     let announce = |line: &str| {
         let _ = std::io::Write::write_all(&mut std::io::stderr().lock(), line.as_bytes());
     };

@@ -1,4 +1,4 @@
-//! The machine was asleep: people are told, and no limit has counted it.
+//! Suspend of the machine: users get a notice, and no limit counts the time.
 
 use serde_json::json;
 
@@ -11,7 +11,7 @@ fn a_sleep_of_the_machine_is_told_once_and_ends_no_run() {
     run(async {
         let place = Place::new(Script::new().on("[a]", [says("a is done").held_by("go")]))
             .with("defaults.run_timeout", "\"1h\"");
-        // The first look is that of the start, every later one is after the sleep.
+        // The first clock reading is that of the start, every later one is after the suspend.
         let faults = Faults::ordered(&format!("clock.asleep=give:{TWO_HOURS_MS}@2"));
         let daemon = place.start_with(&faults).await.unwrap();
         let client = daemon.client().await;

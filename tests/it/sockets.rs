@@ -1,4 +1,4 @@
-//! The Unix socket: who finds it, who may use it, and whose it is.
+//! The Unix socket: how clients find it, which users may connect, and its permissions.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
@@ -19,12 +19,12 @@ fn socket(place: &Place) -> PathBuf {
     place.state().join("abide.sock")
 }
 
-/// Every mode bit of what is at `path`.
+/// The permission bits of the file at `path`.
 fn mode(path: &Path) -> u32 {
     fs::symlink_metadata(path).unwrap().permissions().mode() & 0o777
 }
 
-/// What the program says to `line`, and its exit code.
+/// Runs the command line; returns exit code, output and standard error.
 fn abide(place: &Place, line: &[&str]) -> (i32, String, String) {
     said(place.command(line).output().unwrap())
 }
@@ -37,7 +37,7 @@ fn said(output: Output) -> (i32, String, String) {
     )
 }
 
-/// curl over the socket: HTTP status and body.
+/// A curl request over the socket: HTTP status and body.
 fn curl(socket: &Path, more: &[&str]) -> (u16, Value) {
     curled(Command::new("curl").args(arguments(socket, more)))
 }
@@ -73,7 +73,7 @@ fn the_same_doors_are_on_the_socket_and_need_no_token() {
         assert_eq!((status, &body["id"]), (200, &json!(7)), "{body}");
         let (status, body) = curl(&path, &["http://localhost/ready"]);
         assert_eq!((status, &body["state"]), (200, &json!("ready")));
-        // The same call over TCP is nobody's.
+        // The same call over TCP is unauthorized.
         let (status, _) = daemon.get("/").unwrap();
         assert_eq!(status, 401);
 
@@ -85,7 +85,7 @@ fn the_same_doors_are_on_the_socket_and_need_no_token() {
         let file = fs::read_to_string(place.state().join("endpoint.json")).unwrap();
         let endpoint: Value = serde_json::from_str(&file).unwrap();
         assert_eq!(endpoint["socket"], path.to_str().unwrap());
-        // Work that came in here is the same work.
+        // Work started over the socket is visible over TCP.
         let task = json!({ "task": "[a]", "agent": "explore" });
         let run: Value = client.call("sessions.spawn", task).await.unwrap();
         let id = run["runId"].as_str().unwrap();
@@ -107,7 +107,7 @@ fn the_command_line_takes_the_socket_first_and_the_address_where_it_is_lost() {
         let token = place.state().join("token");
         let aside = place.path().join("token");
         fs::rename(&token, &aside).unwrap();
-        // No token, so this is the socket.
+        // There is no token, so this uses the socket.
         let (code, out, err) = abide(&place, &["status", "--json"]);
         assert_eq!(code, 0, "{err}");
         let told: Value = serde_json::from_str(&out).unwrap();
@@ -117,7 +117,7 @@ fn the_command_line_takes_the_socket_first_and_the_address_where_it_is_lost() {
             out.contains(&format!("socket   {}", path.display())),
             "{out}"
         );
-        // Whoever names a token is seen with it.
+        // A named token is always used.
         fs::write(place.path().join("wrong"), "wrong").unwrap();
         let (code, _, err) = abide(&place, &["status", "--token-file", "wrong"]);
         assert_eq!(code, 11, "{err}");
@@ -143,7 +143,7 @@ fn a_named_socket_is_where_it_was_named() {
             (0o600, 0o700)
         );
         assert!(!socket(&place).exists());
-        // A client that knows nothing but the path.
+        // A client that knows only the path.
         let elsewhere = folder.path().join("elsewhere");
         let ask = |arguments: &[&str], variable: Option<&Path>| {
             let mut command = place.command(arguments);
@@ -163,7 +163,7 @@ fn a_named_socket_is_where_it_was_named() {
             let told: Value = serde_json::from_str(&out).unwrap();
             assert_eq!(told["pid"], daemon.pid());
         }
-        // Nobody is asked instead where nobody answers at the named one.
+        // There is no fallback if the named socket does not accept connections.
         let nowhere = folder.path().join("nowhere.sock");
         let (code, _, err) = abide(&place, &["ps", "--socket", nowhere.to_str().unwrap()]);
         assert_eq!(code, 10, "{err}");
@@ -209,7 +209,7 @@ fn g15_2_a_socket_of_somebody_else_is_left_alone() {
         assert_eq!(code, 78, "{err}");
         assert_eq!(fs::read_to_string(&file).unwrap(), "mine");
 
-        // A folder in which others could put another socket in its place.
+        // A folder in which other users could replace the socket.
         let open = place.path().join("open");
         fs::create_dir(&open).unwrap();
         fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
@@ -244,7 +244,7 @@ fn a_state_folder_with_a_long_path_has_its_socket_in_the_runtime_folder() {
         assert_eq!(code, 0, "{err}");
         assert!(!path.exists());
 
-        // Without such a folder there is TCP, and the log says so.
+        // Without such a folder only TCP is available, and the log says so.
         let mut bare = command(&["serve", "--detach", "--json"]);
         let (code, out, err) = said(bare.env_remove("XDG_RUNTIME_DIR").output().unwrap());
         assert_eq!(code, 0, "{err}");
@@ -295,9 +295,9 @@ fn another_user_is_refused_by_the_system_and_by_the_daemon() {
             ));
             command
         };
-        // As it stands, not even a connection is made.
+        // With the original permissions, another user cannot even connect.
         assert_ne!(as_nobody().output().unwrap().status.code(), Some(0));
-        // Whoever opens the files up does not open the daemon up.
+        // Opening the files to others does not open the daemon to them.
         for open in [place.path(), &place.state()] {
             fs::set_permissions(open, fs::Permissions::from_mode(0o711)).unwrap();
         }

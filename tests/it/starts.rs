@@ -1,6 +1,6 @@
-//! Starts right after a kill, and starts that must fail, with what they leave alone: a second
-//! daemon, a taken address, a folder that cannot be written, a locked store, a store of another
-//! kind or a later time.
+//! Starts right after a kill, and starts that must fail and what they leave unchanged: a second
+//! daemon, an occupied address, a folder that is not writable, a locked store, a store of a
+//! different kind or a later version.
 
 use std::fs;
 use std::net::TcpListener;
@@ -23,7 +23,7 @@ fn place() -> Place {
     )
 }
 
-/// `abide serve` that is expected to give up by itself.
+/// `abide serve` that is expected to exit by itself.
 fn serve(place: &Place, arguments: &[&str]) -> (i32, String) {
     let mut line = vec!["serve"];
     line.extend(arguments);
@@ -42,7 +42,7 @@ fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
             let name = path.file_name().unwrap().to_str().unwrap().to_owned();
             (name, fs::read(&path).unwrap())
         })
-        // Held by whoever starts, in turn.
+        // Every starting daemon holds it in turn.
         .filter(|(name, _)| name != "abide.lock")
         .collect();
     files.sort();
@@ -60,7 +60,7 @@ fn a_second_daemon_on_one_folder_gives_up_and_names_the_first() {
         let (code, said) = serve(&place, &[]);
         assert_eq!(code, 75, "{said}");
         assert!(said.contains(&format!("pid {}", daemon.pid())), "{said}");
-        // The first goes on as if nothing had been.
+        // The first daemon continues unaffected.
         assert_eq!(daemon.get("/ready").unwrap().0, 200);
         assert_eq!(client.run(&a.id).await["state"], "running");
         assert!(place.state().join("endpoint.json").exists());
@@ -70,7 +70,7 @@ fn a_second_daemon_on_one_folder_gives_up_and_names_the_first() {
     });
 }
 
-/// So many kills by default; `ABIDE_STARTS=200` has more of them.
+/// Default number of kills; `ABIDE_STARTS` overrides it, such as 200.
 const KILLS: usize = 12;
 
 /// Takes some 8 s: twelve kills, each after programs were started.
@@ -86,7 +86,7 @@ fn a_start_right_after_a_kill_succeeds_while_runs_start_programs() {
         answer
     };
     let script = Script::new().on("[load]", (0..400).map(|_| several()));
-    // One that is known before, so that the address must be free again as well.
+    // A fixed address, so that the test covers its reuse too.
     let address = TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
@@ -97,7 +97,7 @@ fn a_start_right_after_a_kill_succeeds_while_runs_start_programs() {
             "worker",
             "tools: [shell]\ngate: {shell: allow}\non_uncertain: retry",
         );
-    // Clients that connect throughout, as many programs and editors do after a loss of their link.
+    // Clients that connect continuously, as many programs and editors do after a lost link.
     let ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for _ in 0..2 {
@@ -114,7 +114,7 @@ fn a_start_right_after_a_kill_succeeds_while_runs_start_programs() {
     });
 }
 
-/// Ends the clients, also after a failure.
+/// Stops the clients, also after a failure.
 struct Ending<'a>(&'a AtomicBool);
 
 impl Drop for Ending<'_> {
@@ -140,7 +140,7 @@ fn kill_and_start(place: &Place, kills: usize) {
             daemon.strike();
             let next = place.start_with(&Faults::default()).await;
             daemon = next.unwrap_or_else(|status| panic!("kill {kill}: {status}\n{}", place.log()));
-            // What this is not about must not pile up.
+            // Cancel leftover runs, which must not accumulate.
             let client = daemon.client().await;
             let open = json!({ "states": ["queued", "running"], "limit": 200 });
             for open in client.call("runs.list", open).await["runs"]
@@ -163,7 +163,7 @@ fn kill_and_start(place: &Place, kills: usize) {
     });
 }
 
-/// Takes some 6 s: a start waits so long for a lock that may be gone in a moment.
+/// Takes some 6 s: a start waits this long for a lock that may be released soon.
 #[test]
 fn a_store_that_another_process_holds_locked_is_refused_with_the_name_of_that_process() {
     run(async {
@@ -203,7 +203,7 @@ fn a_taken_address_ends_a_start_before_anything_is_restored() {
             "the state folder was touched"
         );
 
-        // With a free one the run goes on.
+        // With a free address the run continues.
         place.let_go("go");
         let daemon = place.start().await;
         assert_eq!(
@@ -220,7 +220,7 @@ fn a_state_folder_that_cannot_be_written_is_a_matter_of_permissions() {
     let file = place.path().join("file");
     fs::write(&file, "").unwrap();
     let mut folders = vec![file.join("state")];
-    // Whoever is root may write everywhere but where the kernel itself says no.
+    // Root may write everywhere except where the kernel itself refuses.
     folders.push(match rustix::process::geteuid().is_root() {
         true => Path::new("/sys/state").to_owned(),
         false => {
@@ -285,7 +285,7 @@ fn g5_1_a_store_of_which_nothing_can_be_saved_is_refused_and_never_replaced() {
                 "the file was touched"
             );
         }
-        // Put back, it is as it was.
+        // With the original file back, the store is unchanged.
         fs::write(place.database(), &whole).unwrap();
         let daemon = place.start().await;
         let runs = daemon.client().await.call("runs.list", json!({})).await;

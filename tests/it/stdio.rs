@@ -11,7 +11,7 @@ fn place() -> Place {
     Place::new(Script::new().on("[a]", [says("a is done").held_by("go")]))
 }
 
-/// `abide rpc --stdio`, as an editor starts it.
+/// `abide rpc --stdio`, started as an editor would.
 struct Editor {
     process: Child,
     to: Option<ChildStdin>,
@@ -40,7 +40,7 @@ impl Editor {
         to.flush().unwrap();
     }
 
-    /// One message a line.
+    /// Sends a message as one line.
     fn line(&mut self, message: &Value) {
         self.send(format!("{message}\n").as_bytes());
     }
@@ -51,7 +51,7 @@ impl Editor {
         serde_json::from_str(&text).unwrap()
     }
 
-    /// One message behind headers.
+    /// Sends a message with headers.
     fn headed(&mut self, message: &Value) {
         let text = message.to_string();
         self.send(format!("Content-Length: {}\r\n\r\n{text}", text.len()).as_bytes());
@@ -73,7 +73,7 @@ impl Editor {
         self.to = None;
     }
 
-    /// Whatever else is said on standard output, its exit code, and standard error.
+    /// Waits for its end; returns the remaining standard output, exit code and standard error.
     fn ended(mut self) -> (String, i32, String) {
         let mut rest = String::new();
         self.from.read_to_string(&mut rest).unwrap();
@@ -89,7 +89,7 @@ fn call(id: impl Into<Value>, method: &str, params: Value) -> Value {
     json!({ "jsonrpc": "2.0", "id": id.into(), "method": method, "params": params })
 }
 
-/// A run that goes on until it is let go.
+/// Starts a run that continues until it is released.
 async fn at_work(place: &Place, client: &Link) -> String {
     let run = client.spawn(json!({ "task": "[a]" })).await;
     eventually("the call", async || {
@@ -123,14 +123,14 @@ fn messages_go_both_ways_a_line_each() {
         ]);
         editor.line(&batch);
         assert_eq!(editor.read_line().as_array().unwrap().len(), 2);
-        // What is broken is answered too, and nothing is after it.
+        // Invalid JSON is answered too, and does not affect later messages.
         editor.send(b"{\"jsonrpc\":\n");
         assert_eq!(editor.read_line()["error"]["code"], -32700);
         editor.send(b"\xff\xfe\n");
         assert_eq!(editor.read_line()["error"]["code"], -32700);
-        // Without an id there is no answer, and none is waited for.
+        // A call without an id gets no answer.
         editor.line(&json!({ "jsonrpc": "2.0", "method": "gateway.ping" }));
-        // The last line has no end.
+        // The last line has no line end.
         editor.send(call(5, "gateway.ping", json!({})).to_string().as_bytes());
         editor.hang_up();
         assert_eq!(editor.read_line()["id"], 5);
@@ -154,7 +154,7 @@ fn messages_behind_headers_are_answered_behind_headers() {
             editor.read_headed()["result"]["session"]["label"],
             "ä\n\u{1f980}"
         );
-        // Too large for the daemon: this one alone is refused, and the link stays.
+        // Too large for the daemon: only this call is refused, and the link stays.
         let large = call(3, "gateway.ping", json!({ "x": "x".repeat(11 << 20) }));
         editor.headed(&large);
         assert_eq!(editor.read_headed()["error"]["data"]["kind"], "too_large");
@@ -183,7 +183,7 @@ fn what_a_subscription_brings_passes_through() {
         let answer = editor.read_line();
         assert!(answer.get("result").is_some(), "{answer}");
         let made = client.session("client", "one").await;
-        // What it is told first is what there is; then comes the new session.
+        // The first message is the snapshot; then comes the new session.
         loop {
             let told = editor.read_line();
             assert!(
@@ -194,7 +194,7 @@ fn what_a_subscription_brings_passes_through() {
                 break;
             }
         }
-        // A subscription is no call that is waited for.
+        // A subscription does not count as a pending call.
         editor.hang_up();
         assert_eq!(editor.ended().1, 0);
         assert_eq!(daemon.stop().await, 0);
@@ -245,7 +245,7 @@ fn g9_a_lost_daemon_answers_every_open_call_with_an_error() {
             assert_eq!(answer["error"]["data"]["kind"], "unavailable");
             assert_eq!(answer["error"]["data"]["retryable"], true);
         }
-        // Also while its input is still open.
+        // It exits even while its input is still open.
         let (rest, code, said) = editor.ended();
         assert_eq!((rest.as_str(), code), ("", 10));
         assert!(said.contains("lost"), "{said}");
@@ -278,7 +278,7 @@ fn one_call_prints_its_result_or_its_error() {
                 .spawn()
                 .unwrap();
             let mut to = process.stdin.take().unwrap();
-            // A command that refuses its arguments does not read.
+            // A command that rejects its arguments does not read.
             let _ = to.write_all(input.as_bytes());
             drop(to);
             let output = process.wait_with_output().unwrap();
@@ -339,7 +339,7 @@ fn an_editor_has_a_daemon_started_where_it_says_so() {
             .spawn()
             .unwrap();
         let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "gateway.ping" });
-        // One that found no daemon may have ended by now.
+        // A process that found no daemon may have ended by now.
         let _ = writeln!(editor.stdin.take().unwrap(), "{call}");
         let done = editor.wait_with_output().unwrap();
         (done.status.code(), String::from_utf8(done.stdout).unwrap())

@@ -1,4 +1,4 @@
-//! Texts said into a turn: who takes them, and who does not.
+//! Steering messages: which runs accept them, and which do not.
 
 use serde_json::json;
 

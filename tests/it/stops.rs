@@ -1,5 +1,5 @@
-//! What a cancel leaves in force: no end wakes a cancelled session, no agent begins again what a
-//! person has cancelled, and no wake run asks a model for nothing.
+//! The lasting effects of a cancel: no announce wakes a cancelled session, no agent restarts a run
+//! that a user has cancelled, and no wake run calls a model needlessly.
 
 use serde_json::{Value, json};
 
@@ -132,7 +132,7 @@ fn no_agent_goes_on_with_a_task_that_a_person_has_cancelled() {
         client.call("runs.cancel", params).await;
         assert_eq!(client.ended(&boss.id).await["result"], "cancelled, I see");
         let key = kid["sessionKey"].as_str().unwrap().to_owned();
-        // From the next start on the script knows the session.
+        // From the next start on, the script contains the session's key.
         let path = place.path().join("script.json");
         let text = std::fs::read_to_string(&path).unwrap();
         std::fs::write(&path, text.replace("$key", &key)).unwrap();
@@ -159,7 +159,7 @@ fn no_agent_goes_on_with_a_task_that_a_person_has_cancelled() {
             assert!(text.contains(&key), "{answers:?}");
         }
         assert_eq!(answers[3]["output"], "more is done", "{answers:?}");
-        // A person begins it again, and from then on agents may, too.
+        // A user starts it again, and from then on agents may, too.
         let params = json!({ "sessionKey": key, "message": "[person]" });
         let sent = client.call("sessions.send", params).await;
         assert_eq!(sent["reply"], "as you like", "{sent}");
@@ -226,7 +226,7 @@ fn an_announce_that_a_queued_turn_has_answered_asks_no_model_again() {
         Script::new()
             .on("[talk]", [says("talked").held_by("go")])
             .on("[k]", [says("k is done")])
-            // A call with nothing new to answer would find no second answer, and fail.
+            // A superfluous call would find no second answer in the script, and fail.
             .on("[x]", [says("x, and whatever else there was")])
             .on_announce("k is done", [says("heard of k")]),
     )
@@ -350,7 +350,7 @@ fn one_command_ends_everything_of_a_conversation() {
         let asked = place.asked();
         client.quiet().await;
         assert_eq!(place.asked(), asked);
-        // What the cancelled child has left is there for whoever looks.
+        // The announce of the cancelled child is in the inbox.
         assert_eq!(inbox(&client, TALK).await.len(), 1);
         assert!(cancel(TALK).await.status.success());
         let nowhere = cancel("agent:build:nowhere").await;

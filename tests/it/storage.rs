@@ -1,4 +1,4 @@
-//! Area 5, storage: nothing grows without end, nothing is lost to a lock.
+//! Area 5, storage: nothing grows without limit, and no lock causes a loss.
 
 use std::fs;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::harness::{Daemon, Link, Place, Script, run, says};
 
-/// The write-ahead file may be this large.
+/// Maximum size of the WAL file, in bytes.
 const WAL_LIMIT: u64 = 64 * 1024 * 1024;
 
 fn place() -> Place {
@@ -21,14 +21,14 @@ fn wal(place: &Place) -> u64 {
     fs::metadata(file).map_or(0, |file| file.len())
 }
 
-/// Open files of the daemon's process.
+/// Number of open files of the daemon's process.
 fn open_files(daemon: &Daemon) -> usize {
     fs::read_dir(format!("/proc/{}/fd", daemon.pid()))
         .unwrap()
         .count()
 }
 
-/// Memory of the daemon's process that is not shared, in KiB.
+/// Private memory of the daemon's process, in KiB.
 fn memory(daemon: &Daemon) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", daemon.pid())).unwrap();
     let line = status
@@ -38,10 +38,10 @@ fn memory(daemon: &Daemon) -> u64 {
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
-/// The writer's cache fills up once, whatever the number of runs; its size is the design's.
+/// The writer's cache fills up once, whatever the number of runs; its size is a design constant.
 const WRITER_CACHE_KIB: u64 = 8 * 1024;
 
-/// Spawns so many runs, a few at a time, and waits for them.
+/// Spawns `count` runs, a few at a time, and waits for them.
 async fn many(client: &Link, count: usize) {
     for chunk in 0..count / 50 {
         let spawns = (0..50).map(|number| {
@@ -66,7 +66,7 @@ fn g5_4_a_lock_that_somebody_else_holds_for_a_moment_is_waited_out() {
         db.execute_batch("BEGIN IMMEDIATE").unwrap();
         let release = async {
             client.call("gateway.ping", json!({})).await;
-            // Held while the spawn is being written; reads are answered beside it.
+            // Blocked while the spawn is being written; reads are answered meanwhile.
             client.call("runs.list", json!({})).await;
             tokio::time::sleep(Duration::from_millis(300)).await;
             db.execute_batch("COMMIT").unwrap();
@@ -77,7 +77,7 @@ fn g5_4_a_lock_that_somebody_else_holds_for_a_moment_is_waited_out() {
     });
 }
 
-/// Takes some 12 s: what is left behind shows only after thousands of runs.
+/// Takes some 12 s: leaks show only after thousands of runs.
 #[test]
 fn g5_5_g5_12_five_thousand_runs_and_their_sessions_leave_nothing_behind_in_the_process() {
     run(async {
@@ -86,7 +86,7 @@ fn g5_5_g5_12_five_thousand_runs_and_their_sessions_leave_nothing_behind_in_the_
         let client = daemon.client().await;
         many(&client, 100).await;
         let (files, start) = (open_files(&daemon), memory(&daemon));
-        // The caches of the database fill up in the first part.
+        // The first part fills the caches of the database.
         many(&client, 3400).await;
         let warm = memory(&daemon);
         many(&client, 1500).await;
@@ -109,7 +109,7 @@ fn g5_5_g5_12_five_thousand_runs_and_their_sessions_leave_nothing_behind_in_the_
     });
 }
 
-/// Takes some 6 s: what is written must be more than the file's bound.
+/// Takes some 6 s: the test must write more than the file's limit.
 #[test]
 fn g5_7_g5_8_the_write_ahead_file_is_bounded_beside_readers_and_empty_after_a_stop() {
     run(async {
@@ -119,7 +119,7 @@ fn g5_7_g5_8_the_write_ahead_file_is_bounded_beside_readers_and_empty_after_a_st
         let task = "a long task ".repeat(256 * 1024 / 12);
         let mut largest = 0;
         for number in 0..36 {
-            // Two MiB a round, and readers at work on what is there.
+            // Two MiB per round, and concurrent readers.
             let spawns = (0..8).map(|_| client.spawn(json!({ "task": &task })));
             let reads = (0..4).map(|_| client.call("runs.list", json!({ "limit": 20 })));
             futures_util::join!(join_all(spawns), join_all(reads));

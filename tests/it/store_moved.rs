@@ -1,5 +1,5 @@
-//! A store whose files are removed or replaced under a daemon at work: nothing that was accepted
-//! is lost, and no work is taken that could not be kept.
+//! A store whose files are removed or replaced under a running daemon: nothing that was accepted is
+//! lost, and no work is accepted that could not be stored.
 
 use std::fs;
 
@@ -15,7 +15,7 @@ fn place() -> Place {
     )
 }
 
-/// Waits until the daemon has noticed and ended; what it has logged.
+/// Waits until the daemon has noticed and exited; returns its log.
 async fn ended(mut daemon: Daemon, place: &Place) -> String {
     assert_eq!(daemon.ended().await.code(), Some(74), "{}", place.log());
     place.log()
@@ -40,7 +40,7 @@ fn files_that_are_removed_under_the_daemon_cost_nothing_that_was_accepted() {
             for name in gone {
                 fs::remove_file(place.state().join(name)).unwrap();
             }
-            // Accepted or not: what was answered is there afterwards.
+            // Spawns may still be accepted: each accepted one must exist afterwards.
             let mut accepted = Vec::new();
             for number in 0.. {
                 let params = json!({ "task": format!("task {number}"), "agent": "explore" });
@@ -81,7 +81,7 @@ fn a_daemon_without_work_notices_as_well() {
         let first = client.spawn(json!({ "task": "first" })).await;
         client.ended(&first.id).await;
         client.quiet().await;
-        // With the whole folder, the token and the lock in it.
+        // The whole folder, with the token and the lock.
         fs::remove_dir_all(place.state()).unwrap();
         ended(daemon, &place).await;
         let daemon = place.start().await;
@@ -150,7 +150,7 @@ fn what_cannot_be_saved_yet_stops_new_work_until_it_can() {
         let first = client.spawn(json!({ "task": "first" })).await;
         client.ended(&first.id).await;
         client.quiet().await;
-        // No folder can be made where a file is.
+        // The state folder cannot be created where a file is.
         let kept = place.path().join("kept");
         fs::rename(place.state(), &kept).unwrap();
         fs::write(place.state(), "").unwrap();

@@ -1,5 +1,5 @@
-//! What clients and stored files rely on, as snapshots: the document of `rpc.discover`, the schema
-//! of a fresh store, and the data of each kind of event. A change here is one that users see.
+//! Snapshots of what clients and stored files rely on: the document of `rpc.discover`, the schema
+//! of a fresh store, and the data of each kind of event. A change here is visible to users.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 
 use crate::harness::{Book, Place, Script, run};
 
-/// Paths in the data of events, with the type of what is there, by kind.
+/// The paths in the data of events, with the type at each path, by kind.
 #[derive(Default)]
 pub(crate) struct EventPaths(BTreeMap<String, BTreeSet<String>>);
 
 impl EventPaths {
-    /// Those of the events in a store.
+    /// The paths of all events in a store.
     pub(crate) fn of(book: &Book) -> EventPaths {
         let mut paths = EventPaths::default();
         for event in book.events.values() {
@@ -29,8 +29,8 @@ impl EventPaths {
         }
     }
 
-    /// Compares with the snapshot. A field that is optional may be missing in a single run of all
-    /// scenarios only if it depends on timing.
+    /// Compares with the snapshot. An optional field may be missing from one run of all scenarios
+    /// only if it depends on timing.
     pub(crate) fn check(&self) {
         let mut text = String::new();
         for (kind, paths) in &self.0 {

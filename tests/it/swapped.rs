@@ -1,5 +1,5 @@
-//! A program that swaps folders and files of the workspace for links while tools read it: nothing
-//! outside is ever seen.
+//! A program that replaces folders and files of the workspace by links while tools read them:
+//! nothing outside is ever read.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -13,7 +13,7 @@ use crate::harness::{Place, Script, calls, run, says};
 const FILES: usize = 1_500;
 const ROUNDS: usize = 12;
 
-/// Swaps `name` in the workspace and a link to the same name outside, again and again.
+/// Repeatedly replaces `name` in the workspace by a link to the same name outside, and back.
 fn swap(place: &Place, name: &str, stop: &AtomicBool) {
     let (inside, outside) = (
         place.work().join(name),
@@ -32,11 +32,11 @@ fn swap(place: &Place, name: &str, stop: &AtomicBool) {
     }
 }
 
-/// Repeats it where a tool that writes has made a folder in the gap.
+/// Retries `swap` while a writing tool has created a folder in the gap.
 fn until_free(inside: &Path, mut swap: impl FnMut() -> std::io::Result<()>) {
     while let Err(error) = swap() {
         assert!(inside.is_dir(), "{error}");
-        // A file may be written into it meanwhile; then it is tried again.
+        // A file may be written into it meanwhile, which makes this fail and the loop retry.
         let _ = fs::remove_dir_all(inside);
     }
 }
@@ -128,7 +128,7 @@ fn no_reading_tool_follows_what_becomes_a_link_while_it_reads() {
     assert_eq!(listing(&place), before);
 }
 
-/// Names and contents of what lies outside.
+/// Names and contents of the files outside.
 fn listing(place: &Place) -> Vec<(String, String)> {
     let outside = place.path().join("outside");
     let entries = fs::read_dir(outside.join("tree/deep")).unwrap().flatten();

@@ -1,4 +1,4 @@
-//! What age does: the settings of `[retention]` have their effect.
+//! Retention: the settings of `[retention]` take effect.
 
 use serde_json::json;
 
@@ -46,7 +46,7 @@ fn events_go_by_their_age_and_runs_stay() {
         let client = daemon.client().await;
         let a = client.spawn(json!({ "task": "[a]" })).await;
         client.ended(&a.id).await;
-        // Each look is at a copy of the file, as a start would find it.
+        // Each attempt reads a copy of the file, in the state that a start would find.
         eventually("no events", async || {
             place.book().events.is_empty().then_some(())
         })

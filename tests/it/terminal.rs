@@ -1,5 +1,5 @@
-//! What only a person at a terminal gets to see and to do: trees that are redrawn, questions
-//! that are put, a daemon that is started for them, and Ctrl-C, once and twice.
+//! Features for users at a terminal: trees that are redrawn, prompts, a daemon that is started on
+//! demand, and Ctrl-C, once and twice.
 
 use std::fs::{self, File};
 use std::process::Command;
@@ -33,7 +33,7 @@ fn place() -> Place {
     place
 }
 
-/// The program in the workspace.
+/// A command of the binary, run in the workspace.
 fn command(place: &Place, arguments: &[&str]) -> Command {
     let mut command = place.command(arguments);
     command.current_dir(place.work());
@@ -91,7 +91,7 @@ fn g1_3_ctrl_c_leaves_a_run_and_twice_cancels_it() {
         assert_eq!(code, 4, "{shown}");
         assert_eq!(state_of_the_only_run(&daemon).await, "running");
 
-        // Who only looks ends nothing, however often it is pressed.
+        // Interrupting a viewer ends no run, however often it is repeated.
         let mut look = Terminal::start(command(&place, &["attach", "@last"]));
         look.until("read (path: notes.txt)");
         look.interrupt();
@@ -159,7 +159,7 @@ fn a_conversation_shows_its_turns_and_sees_the_folder_that_it_was_begun_in() {
         let session = client.call("sessions.get", key).await;
         assert_eq!(session["cwd"], place.work().to_str().unwrap());
 
-        // Whoever comes back sees what was said, and that it is about another folder.
+        // A returning user sees the earlier messages, and that they are about a different folder.
         let mut again = Terminal::start(place.command(&["chat"]));
         again.until("a is done");
         again.until("abide sessions patch agent:build:chat --cwd .\n");
@@ -236,7 +236,7 @@ fn a_conversation_from_a_pipe_is_answers_alone() {
             said.err
         );
         assert_eq!(said.err, "");
-        // A name that nobody has is more likely mistyped than new.
+        // An unknown name is more likely mistyped than new.
         let said = crate::home::said(&mut place.command(&["chat", "pipd"]));
         assert_eq!(said.code, 3, "{}", said.err);
         assert!(

@@ -1,5 +1,5 @@
-//! `abide top` at a terminal: what it shows while things happen, what its keys do, and that the
-//! terminal is given back on every way out.
+//! `abide top` at a terminal: its live view, its keys, and that the terminal is restored on every
+//! exit.
 
 use std::fs;
 
@@ -43,7 +43,7 @@ fn top(place: &Place, (columns, rows): (u16, u16)) -> Terminal {
     top
 }
 
-/// Leaves by a key, and the terminal is as before.
+/// Quits by key; the terminal must be restored.
 fn quit(mut top: Terminal) {
     top.types("q");
     assert_eq!(top.end().0, 0);
@@ -64,7 +64,7 @@ fn what_happens_is_seen_and_an_approval_is_given_at_any_size() {
             top.until_seen(|seen| {
                 seen.contains("waits for you: 1") && seen.contains("! writer wants to call write")
             });
-            // It is not given before its end was shown.
+            // An approval is accepted only after the end of the call was shown.
             top.types("\r");
             top.until_seen(|seen| seen.contains("more lines: Space"));
             top.types("y");
@@ -191,7 +191,7 @@ fn the_terminal_is_given_back_after_signals_and_a_panic() {
         let mut top = Terminal::of_size(command, 80, 24);
         assert_eq!(top.end().0, 101);
         assert!(top.is_as_shells_leave_it(), "{}", top.raw());
-        // What went wrong is on the screen that stays.
+        // The error is on the screen that remains.
         let raw = top.raw();
         let (_, after) = raw.split_once("\u{1b}[?1049l").unwrap();
         assert!(after.contains("panicked"), "{raw}");

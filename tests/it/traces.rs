@@ -1,5 +1,4 @@
-//! One trace through parent, child and restarts: what the rows, the events, the log and a
-//! collector are told of it.
+//! One trace through parent, child and restarts: in the rows, the events, the log and a collector.
 
 use std::os::unix::process::ExitStatusExt;
 
@@ -29,7 +28,7 @@ fn place() -> Place {
     )
 }
 
-/// Says it, as somebody whose own trace this is a part of.
+/// Starts a turn whose caller passes its own trace context.
 async fn asked(client: &Link, message: &str) -> String {
     let params = json!({
         "sessionKey": "agent:build:a", "message": message,
@@ -45,7 +44,7 @@ async fn start(place: &Place) -> Daemon {
     place.start_command(command).await.unwrap()
 }
 
-/// Lines of the log that are about this.
+/// Log lines with this message.
 fn logged(place: &Place, about: &str) -> Vec<Value> {
     let log = place.log();
     let lines = log
@@ -67,7 +66,7 @@ fn b3_one_trace_goes_through_parent_child_and_a_restart() {
         let daemon = start(&place).await;
         let client = daemon.client().await;
         let boss = asked(&client, "[boss]").await;
-        // A line follows what it tells of: a kill between the two leaves none.
+        // A line follows the commit that it reports: a kill between the two leaves none.
         eventually("the line", async || {
             let begun = logged(&place, "delegation started");
             (!begun.is_empty()).then_some(())
@@ -84,7 +83,7 @@ fn b3_one_trace_goes_through_parent_child_and_a_restart() {
         let runs = runs["runs"].as_array().unwrap();
         assert_eq!(runs.len(), 2, "{runs:?}");
         assert!(runs.iter().all(|run| run["traceId"] == TRACE), "{runs:?}");
-        // A caller whose trace is none begins one of its own.
+        // An invalid trace context is ignored, and a new trace is started.
         let params = json!({ "task": "[kid]", "agent": "explore", "meta": { "traceparent": "x" } });
         let other = client.spawn(params).await;
         let other = client.ended(&other.id).await;
@@ -159,7 +158,7 @@ fn what_a_kill_came_before_is_said_after_the_restart() {
         .await;
         daemon.kill().await;
 
-        // A life whose lines are lost: the end is committed, nothing is said of it.
+        // A process whose log lines are lost: the end is committed but not logged.
         place.let_go("go");
         let orders = "store.record_outcome.committed=kill";
         let died = match place.start_with(&Faults::ordered(orders)).await {
@@ -192,7 +191,7 @@ fn what_a_kill_came_before_is_said_after_the_restart() {
         let spans = logged(&place, "invoke_agent explore");
         assert_eq!(spans.len(), 1, "{spans:?}");
         assert_eq!(daemon.stop().await, 0);
-        // A start after an orderly end says nothing again.
+        // A start after a clean stop logs nothing again.
         let daemon = start(&place).await;
         assert_eq!(daemon.stop().await, 0);
         assert_eq!(said("delegation ended").len(), 1);
@@ -202,7 +201,7 @@ fn what_a_kill_came_before_is_said_after_the_restart() {
 #[test]
 fn b3_lines_of_delegations_are_short_cut_at_characters_and_hold_no_secret() {
     const SECRET: &str = "canary-token-1";
-    // What a model says of it, near the beginning and where the line is cut.
+    // The model's text contains it, near the beginning and where the line is cut.
     let long = format!("{SECRET} {} {SECRET} {}", "ä".repeat(170), "子".repeat(300));
     let asked = json!({
         "description": "Look", "prompt": format!("[kid] {long}"),
@@ -327,7 +326,7 @@ fn b3_a_collector_gets_the_spans() {
         place.let_go("go");
         let boss = asked(&client, "[boss]").await;
         client.ended(&boss).await;
-        // The child's spans may come in a request of their own.
+        // The child's spans may come in a separate request.
         let spans = eventually("both runs", async || {
             let spans: Vec<Value> = collector
                 .requests()

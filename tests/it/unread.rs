@@ -1,5 +1,5 @@
-//! Files of agents and skills that the system does not let the daemon read for a while: what was
-//! known of them counts, it is said, and they are read again without being touched.
+//! Files of agents and skills that the daemon temporarily cannot read: their last known content
+//! stays in force, with a notice, and they are read again without being touched.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -15,7 +15,7 @@ use crate::skills::put;
 
 const NOBODY: u32 = 65534;
 
-/// A place with an agent of the user's, one of a project, and a skill.
+/// A place with an agent of the user, one of a project, and a skill.
 fn place() -> Place {
     let place = Place::new(Script::new().on("[a]", [says("a is done")]));
     write(&config(&place), "worker.md", "", "First.");
@@ -55,7 +55,7 @@ async fn notices(client: &Link) -> String {
     client.call("gateway.status", json!({})).await["notices"].to_string()
 }
 
-/// Everything is as it was first.
+/// Checks that everything is in its initial state.
 async fn is_known(client: &Link, place: &Place) {
     let work = place.work();
     let worker = describes(client, "worker", None).await;
@@ -65,7 +65,7 @@ async fn is_known(client: &Link, place: &Place) {
     assert_eq!(skill(client, place).await.as_deref(), Some("Is known."));
 }
 
-/// How many files the daemon may open from now on; what it was before.
+/// Sets the limit of files that the daemon may open; returns the previous one.
 fn may_open(daemon: &Daemon, soft: Option<u64>) -> Option<u64> {
     let pid = Pid::from_raw(i32::try_from(daemon.pid()).unwrap());
     let limit = Rlimit {
@@ -83,7 +83,7 @@ fn a_want_of_descriptors_takes_no_agent_and_no_skill_away() {
         let client = daemon.client().await;
         is_known(&client, &place).await;
         let before = may_open(&daemon, Some(3));
-        // These changes are heard, and cannot be read.
+        // These changes are noticed but cannot be read.
         write(&config(&place), "worker.md", "", "Second.");
         write(
             &place.work().join(".abide/agents"),
@@ -109,7 +109,7 @@ fn a_want_of_descriptors_takes_no_agent_and_no_skill_away() {
         let says = |what: &str| logged.lines().any(|line| line.contains(what));
         assert!(says("agents: /") && says("skills: /"), "{logged}");
 
-        // Nothing is touched: it reads them by itself.
+        // No file is touched: the daemon reads them again by itself.
         may_open(&daemon, before);
         let work = place.work();
         eventually("the changes", async || {
@@ -154,7 +154,7 @@ fn files_without_the_right_to_read_them_stay_as_they_were_and_those_that_are_gon
         let place = place();
         let mut command = place.command(&["serve"]);
         if is_root {
-            // Whoever is root reads everything.
+            // Root can read every file.
             give(place.path());
             command.uid(NOBODY).gid(NOBODY);
         }

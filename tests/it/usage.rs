@@ -1,4 +1,4 @@
-//! What was done, and what it took and cost: sums that are the same over a restart, and alerts.
+//! Usage, duration and cost: sums that survive a restart, and alerts.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::harness::{
 };
 use crate::providers;
 
-/// An answer for which the provider has counted so many tokens in and 10 out.
+/// An answer with a provider count of `tokens` input and 10 output tokens.
 fn counted(text: &str, tokens: u64) -> Reply {
     let piece = json!({ "choices": [{ "index": 0, "delta": { "content": text } }] });
     let end = json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": "stop" }] });
@@ -30,7 +30,7 @@ async fn ended(client: &Link, session: &str, message: &str) -> Value {
     client.ended(&turn.id).await
 }
 
-/// Rows by their names, without how long they took.
+/// Rows by name, without their durations.
 async fn rows(client: &Link, params: Value) -> BTreeMap<String, Value> {
     let summary = client.call("usage.summary", params).await;
     let rows = summary["rows"].as_array().unwrap().iter().cloned();
@@ -81,7 +81,7 @@ fn b3_use_is_summed_by_what_is_asked_for_and_the_same_after_a_restart() {
         let client = daemon.client().await;
         looks_the_same(&client, &kid).await;
 
-        // In one tree, whatever else there is.
+        // One tree, independent of other runs.
         let params = json!({ "by": "agent", "tree": kid.id });
         assert_eq!(rows(&client, params).await.len(), 1);
         let params = json!({ "by": "agent", "sessionKey": "agent:build:a", "agent": "build" });
@@ -134,7 +134,7 @@ async fn looks_the_same(client: &Link, kid: &Spawned) {
     assert_eq!(by("tree").await[&kid.id], explore);
 }
 
-/// What was told of thresholds: which, and of which hour.
+/// The threshold alerts: threshold and hour of each.
 fn alerts(place: &Place) -> Vec<(String, String)> {
     let events = place.book().events.into_values();
     events
@@ -160,7 +160,7 @@ fn b3_a_threshold_that_is_passed_is_told_once_an_hour() {
     run(async {
         let daemon = place.start().await;
         let client = daemon.client().await;
-        // 0.001, then 0.002, then 0.003.
+        // The total cost is 0.001, then 0.002, then 0.003.
         for _ in 0..3 {
             ended(&client, "agent:build:a", "[dear]").await;
         }
@@ -173,7 +173,7 @@ fn b3_a_threshold_that_is_passed_is_told_once_an_hour() {
     let count = told.len();
     told.sort_unstable();
     told.dedup();
-    // Never twice for the same hour, even if one ended meanwhile.
+    // At most one alert per hour, even if the hour changed meanwhile.
     assert_eq!(told.len(), count, "{told:?}");
     let of = |what: &str| told.iter().any(|(threshold, _)| threshold == what);
     assert!(of("cost_per_hour") && of("failure_rate"), "{told:?}");

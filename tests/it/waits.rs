@@ -1,5 +1,5 @@
-//! Area 3, waiting, limits and outcomes: the end of a wait is not the end of a run, and no end
-//! is taken for another.
+//! Area 3, waiting, limits and outcomes: the timeout of a wait does not end a run, and outcomes are
+//! not confused.
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
@@ -58,7 +58,7 @@ fn g3_2_every_outcome_has_a_word_of_its_own() {
             client.spawn(params).await
         };
         let error = spawn("[error]", &root, "1h").await;
-        // It falls with the run that asked for it.
+        // It is cancelled by the cascade from its requester.
         let cancelled = spawn("[cancelled]", &error.session, "1h").await;
         client.in_state(&cancelled.id, "running").await;
         place.let_go("go");
@@ -148,7 +148,7 @@ fn g3_4_a_restored_run_gets_only_what_is_left_of_its_limit() {
         })
         .await;
         daemon.kill().await;
-        // What a kill forgets is what was used since the last write.
+        // A kill loses only the time used since the last write.
         let daemon = place.start().await;
         let client = daemon.client().await;
         let after = client.run(&a.id).await["elapsedMs"].as_u64().unwrap();
@@ -205,7 +205,7 @@ fn g3_6_waiters_of_a_run_that_can_not_go_on_are_released_at_once() {
             .spawn(json!({ "task": "[g]", "parent": c.session }))
             .await;
         client.in_state(&g.id, "running").await;
-        // An hour's window: only the run's own end can be what releases it.
+        // With a timeout of an hour, only the run's end can complete the wait.
         let params = json!({ "runIds": [&c.id, &g.id], "waitTimeout": 3600 });
         let wait = client.call("agent.wait", params);
         let release = async {
@@ -330,7 +330,7 @@ fn a_thousand_waits_stand_on_one_connection_at_once() {
         let a = client.spawn(json!({ "task": "[a]" })).await;
         let waits = (0..1000).map(|_| client.ended(&a.id));
         let release = async {
-            // Calls are answered beside them.
+            // Other calls are answered meanwhile.
             for _ in 0..10 {
                 client.call("gateway.ping", json!({})).await;
             }
@@ -358,14 +358,14 @@ fn a_client_that_leaves_right_after_its_spawn_leaves_all_of_it_or_nothing() {
             let params = params(number);
             let mut call = Box::pin(leaving.attempt("sessions.spawn", &params));
             assert!(futures_util::poll!(&mut call).is_pending());
-            // Some leave before the daemon has read the call, some after.
+            // Some disconnect before the daemon has read the call, some after.
             if number % 2 == 0 {
                 leaving.call("gateway.ping", json!({})).await;
             }
         }
         let client = daemon.client().await;
         for number in 0..20 {
-            // Whoever comes back with the same key gets the one run.
+            // A repeat with the same key gets the same run.
             let run = client.spawn(params(number)).await;
             assert_eq!(client.spawn(params(number)).await, run);
             assert_eq!(client.ended(&run.id).await["result"], "b is done");

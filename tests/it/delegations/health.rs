@@ -1,5 +1,5 @@
-//! Linked agents are looked at when the agents are loaded: what could not work is no tool, and says
-//! why wherever one looks.
+//! Linked agents are checked when agents are loaded: one that could not work is not offered as a
+//! tool, and every view gives the reason.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -18,7 +18,7 @@ fn offered(tools: &Value) -> Vec<&str> {
     tools.map(|tool| tool["name"].as_str().unwrap()).collect()
 }
 
-/// Why the tool is not offered.
+/// The reason why the tool is not offered.
 fn skipped<'a>(tools: &'a Value, name: &str) -> &'a str {
     let mut skipped = tools["skipped"].as_array().unwrap().iter();
     let found = skipped.find(|one| one["name"] == name);
@@ -83,7 +83,7 @@ fn c1_subagent_lifecycle_healthcheck() {
     run(async {
         let daemon = place.start().await;
         let client = daemon.client().await;
-        // Told of at the start, when what was read of them counts.
+        // Reported at the start, once the agents that were read are in force.
         let mut events = client.subscribe(json!({ "since": 0 })).await;
         while crate::events::next(&mut events).await.kind != "agents.changed" {}
         let listed = tools(&client).await;
@@ -106,8 +106,8 @@ fn c1_subagent_lifecycle_healthcheck() {
         let good = client.call("agents.get", json!({ "agent": "good" })).await;
         assert_eq!(good["health"], json!({ "ok": true, "problems": [] }));
 
-        // Not looked at again, by whatever call or turn: what it was found to be counts, and a call
-        // that cannot succeed any more is a sealed failure.
+        // Not checked again by any call or turn: the recorded result counts, and a call that can no
+        // longer succeed returns a failure as its result.
         fs::remove_file(&program).unwrap();
         assert_eq!(offered(&tools(&client).await).len(), 2);
         let turn = host_turn(&client, "[host]").await;
@@ -117,14 +117,14 @@ fn c1_subagent_lifecycle_healthcheck() {
         assert_eq!(answers[0]["kind"], "command", "{answers:?}");
         assert_eq!(offered(&tools(&client).await).len(), 2);
 
-        // An edit has them looked at again.
+        // An edit triggers a new check.
         let place = place.with_agent("toolless", "mode: subagent\ntools: [read]");
         client.call("agents.reload", json!({})).await;
         let listed = tools(&client).await;
         assert_eq!(offered(&listed), ["subagent_toolless", "subagent_good"]);
         let reason = skipped(&listed, "subagent_tool");
         assert!(reason.contains("program cannot be started"), "{reason}");
-        // And so has a skill that comes.
+        // A new skill triggers one too.
         crate::skills::put(&place.work(), "skills/nowhere", "It is here.", "x");
         client.call("skills.refresh", json!({})).await;
         client.call("agents.reload", json!({})).await;

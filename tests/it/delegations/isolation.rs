@@ -1,4 +1,4 @@
-//! What a sealed child shares with its host and what it does not: memory, tools, rights.
+//! What a sealed child shares with its host and what it does not: memory, tools, permissions.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::harness::{Link, ModelServer, Place, Script, calls, chat, run, says};
 
 const HOST: &str = "agent:host:a";
 
-/// Everything that stands in a session's transcript.
+/// All entries of a session's transcript.
 async fn transcript(client: &Link, session: &str) -> Vec<Value> {
     let params = json!({ "sessionKey": session, "tools": true });
     let history = client.call("sessions.history", params).await;
@@ -59,8 +59,8 @@ fn c4_subagent_memory_isolation() {
         let (two, one) = (&kids[0]["sessionKey"], &kids[1]["sessionKey"]);
         assert_ne!(one, two, "each call is a fresh run");
 
-        // Short-term: of the host a child has its pack, of an earlier child nothing but what the
-        // host was told; the host has of a child its result.
+        // Short-term memory: the child has the host's context pack and, of an earlier child, only
+        // what the host knew; the host has only the child's result.
         let first = transcript(&client, one.as_str().unwrap()).await;
         let second = transcript(&client, two.as_str().unwrap()).await;
         let given = |entries: &[Value]| entries[0]["content"][0]["text"].to_string();
@@ -80,7 +80,8 @@ fn c4_subagent_memory_isolation() {
             assert!(!said.contains("the writer's tide"), "{said}");
         }
 
-        // Long-term: one store, apart by name space; below reads above, above does not read below.
+        // Long-term memory: one store with separate namespaces; a child reads its host's, a host
+        // does not read its child's.
         let texts = |told: &Value| -> Vec<String> {
             let found = told["memories"].as_array().unwrap().iter();
             let mut texts: Vec<String> = found
@@ -103,7 +104,7 @@ fn c4_subagent_memory_isolation() {
     });
 }
 
-/// Writes an agent whose prompt nobody else's tools speak of.
+/// Writes an agent whose prompt no other agent's tools mention.
 fn write(place: &Place, name: &str, fields: &str, prompt: &str) {
     let text = format!("---\ndescription: {name}.\n{fields}\n---\n{prompt}\n");
     std::fs::create_dir_all(config(place)).unwrap();
@@ -150,7 +151,7 @@ fn c1_subagent_allowlist_schema() {
         let ended = client.ended(&turn.id).await;
         assert_eq!(ended["result"], "host is done", "{ended}");
 
-        // Each has what its own definition lists, and the host a tool for its subagent.
+        // Each agent has the tools of its own definition, and the host one tool for its subagent.
         let listed = client.call("tools.list", json!({ "agent": "host" })).await;
         let tools = listed["tools"].as_array().unwrap();
         let schema = tools
@@ -167,7 +168,7 @@ fn c1_subagent_allowlist_schema() {
         let sent = requests[0]["tools"].as_array().unwrap();
         assert_eq!(sent[1]["function"]["parameters"], *parameters);
 
-        // The child's list is its own: another one of the host takes nothing from it.
+        // The child's tool list is its own: a different list of the host removes nothing from it.
         let bare = "mode: primary\ntools: []\nlinked_agents: [{agent: writer, session: own}]";
         write(&place, "host", bare, "You are the host.");
         client.call("agents.reload", json!({})).await;
@@ -218,15 +219,15 @@ fn c5_subagent_permissions() {
         let host = host_turn(&client, "[host]").await;
         assert_eq!(client.ended(&host.id).await["result"], "host is done");
         let kid = &children(&client, HOST).await[0];
-        // The host's rules come along as they are and only narrow: the child's own leave does not
-        // undo them, and theirs does not undo the child's.
+        // The host's gate rules apply unchanged and only narrow: the child's own `allow` does not
+        // override them, nor the other way round.
         let under = told(&client, kid["sessionKey"].as_str().unwrap()).await;
         let words = |answer: &Value| answer.as_str().unwrap().to_owned();
         assert!(words(&under[0]).starts_with("denied"), "{under:?}");
         assert!(words(&under[0]).contains("agent host"), "{under:?}");
         assert!(words(&under[1]).contains("agent writer"), "{under:?}");
         assert!(words(&under[2]).contains("notes.txt"), "{under:?}");
-        // They are the host's, not the writer's: asked by nobody else it has its own alone.
+        // They are the host's rules: without the host, the writer has only its own.
         let params = json!({ "task": "[alone]", "agent": "writer" });
         let alone = client.spawn(params).await;
         client.ended(&alone.id).await;

@@ -1,19 +1,19 @@
-//! Agents that carry out calls of tools while their callers wait. The names of the tests are those
-//! of the requirements that they show.
+//! Agents that execute tool calls while their callers wait. Tests are named after their
+//! requirements.
 //!
-//! What a sealed subagent (`subagent_<agent>`) keeps to, and where that is shown:
+//! Guarantees for a sealed subagent (`subagent_<agent>`), and the tests for them:
 //!
 //! | Rule | Test |
 //! |---|---|
-//! | a host with nothing but subagents gets one result a call, and nothing streams out of them | `sealed::c1_host_without_direct_tools` |
-//! | long-term memory is shared by name space, short-term memory is the child's own | `isolation::c4_subagent_memory_isolation` |
+//! | a host with nothing but subagents gets one result per call, and nothing of them is streamed | `sealed::c1_host_without_direct_tools` |
+//! | long-term memory is shared by namespace, short-term memory is the child's own | `isolation::c4_subagent_memory_isolation` |
 //! | its tools are its own, and it is itself a tool with a schema | `isolation::c1_subagent_allowlist_schema` |
-//! | it writes below `subagents/<name>/` alone | `sealed::c5_subagent_filesystem_namespace` |
-//! | calls at the same time do not mix, and keep their order | `sealed::c5_subagent_parallel_calls` |
-//! | failure and time-out are results that say `unavailable` | `sealed::c2_subagent_error_propagation` |
-//! | it is looked at when the agents are loaded, and then no more | `health::c1_subagent_lifecycle_healthcheck`; counted in `agent::health_tests` |
+//! | it writes only in `subagents/<name>/` | `sealed::c5_subagent_filesystem_namespace` |
+//! | parallel calls do not mix, and keep their order | `sealed::c5_subagent_parallel_calls` |
+//! | failure and timeout are results with `unavailable` | `sealed::c2_subagent_error_propagation` |
+//! | it is checked once, when the agents are loaded | `health::c1_subagent_lifecycle_healthcheck`; counted in `agent::health_tests` |
 //! | the context is packed once, by the host | `sealed::c3_context_compress_called_once` |
-//! | what its host may not do it may not do either | `isolation::c5_subagent_permissions` |
+//! | it may not do what its host may not do | `isolation::c5_subagent_permissions` |
 //!
 //! The registry, and the tool `task`:
 //!
@@ -21,11 +21,11 @@
 //! |---|---|
 //! | agent registry: register, query, filter | `registry::e1_agent_registry` |
 //! | tools of an agent, filtered | `registry::e2_get_filtered_tools` |
-//! | agent runner: the course of a run, contexts apart | `registry::e3_agent_runner` |
-//! | task tool: parameters, events passed on | `task::e3_task_tool_parameter_validation`, `task::e3_task_tool_event_forwarding` |
+//! | agent runner: steps of a run, separate contexts | `registry::e3_agent_runner` |
+//! | task tool: parameters, forwarded events | `task::e3_task_tool_parameter_validation`, `task::e3_task_tool_event_forwarding` |
 //! | complete flow: caller, task, subagent, result | `task::e3_complete_flow` |
 //! | event flow: `tool.progress` at the right call, in order | `task::e4_event_flow` |
-//! | display of a subagent's tools on the way | `pictures::e6_display_verification` |
+//! | live display of a subagent's tools | `pictures::e6_display_verification` |
 
 mod health;
 mod isolation;
@@ -40,7 +40,7 @@ use serde_json::{Value, json};
 use crate::events::next;
 use crate::harness::{Link, Place, Script, Spawned};
 
-/// What the tools in this session have answered, in order.
+/// The tool results in this session, in order.
 pub(crate) async fn told(client: &Link, session: &str) -> Vec<Value> {
     let history = client
         .call("sessions.history", json!({ "sessionKey": session }))
@@ -74,14 +74,14 @@ pub(crate) async fn children(client: &Link, session: &str) -> Vec<Value> {
     found["runs"].as_array().unwrap().clone()
 }
 
-/// A turn in the host's session.
+/// Starts a turn in the host's session.
 async fn host_turn(client: &Link, message: &str) -> Spawned {
     let params = json!({ "key": "agent:host:a", "agent": "host", "ifExists": "get" });
     client.call("sessions.create", params).await;
     client.turn("agent:host:a", message).await
 }
 
-/// A host whose only tools are two agents.
+/// A host whose only tools are two subagents.
 fn host(script: Script) -> Place {
     Place::new(script)
         .with_agent(

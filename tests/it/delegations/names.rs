@@ -1,5 +1,5 @@
-//! Results, errors and events of delegations say what people call the agent, beside its id, and as
-//! it was when the call was made.
+//! Results, errors and events of delegations carry the agent's title besides its id, as it was at
+//! the time of the call.
 
 use serde_json::{Value, json};
 
@@ -44,7 +44,7 @@ fn a4_c1_every_face_tells_the_agents_name_beside_its_id_and_an_edit_changes_none
         let mut events = client.subscribe(json!({ "since": 0 })).await;
         let host = host_turn(&client, "[host]").await;
         client.in_state(&host.id, "paused").await;
-        // While the first call is under way its agent gets another name.
+        // The agent is renamed while the first call is active.
         let place = place.with_agent("helper", "title: Renamed\nmode: subagent");
         client.call("agents.reload", json!({})).await;
         place.let_go("go");

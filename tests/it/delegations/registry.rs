@@ -1,11 +1,11 @@
-//! The registry that `task` picks from, the tools that agents have by it, and the run of one.
+//! The registry that `task` selects from, the resulting tools of agents, and the run of a task.
 
 use serde_json::{Value, json};
 
 use super::{children, told};
 use crate::harness::{Link, Place, Script, calls, run, says};
 
-/// The names of the agents in such a list.
+/// The names of the agents in a list.
 async fn listed(client: &Link, params: Value) -> Vec<String> {
     let agents = client.call("agents.list", params).await;
     let agents = agents["agents"].as_array().unwrap().iter();
@@ -28,7 +28,7 @@ fn e1_agent_registry() {
     run(async {
         let daemon = place.start().await;
         let client = daemon.client().await;
-        // Registered: what is built in, files, and what is made over RPC.
+        // Registered: built-in agents, files, and agents created over RPC.
         for (name, mode) in [("lead", "primary"), ("both", "all")] {
             let definition = json!({ "description": format!("{name}."), "mode": mode });
             let params = json!({ "name": name, "definition": definition });
@@ -36,7 +36,7 @@ fn e1_agent_registry() {
         }
         let all = listed(&client, json!({})).await;
         assert_eq!(all, ["both", "build", "explore", "lead", "shy"]);
-        // Queried, by name.
+        // Queried by name.
         let lead = client.call("agents.get", json!({ "agent": "lead" })).await;
         assert_eq!(
             (&lead["mode"], &lead["source"]),
@@ -46,12 +46,12 @@ fn e1_agent_registry() {
             .refused("agents.get", json!({ "agent": "nobody" }))
             .await;
         assert!(unknown.message.contains("the agents are both"), "{unknown}");
-        // Filtered: those for people to choose from, and those for tasks.
+        // Filtered: those for users to choose from, and those for tasks.
         let people = listed(&client, json!({ "for": "people" })).await;
         assert_eq!(people, ["both", "build", "explore", "lead"]);
         let task = listed(&client, json!({ "for": "task" })).await;
         assert_eq!(task, ["both", "explore", "shy"]);
-        // The same, in the words that a model chooses by.
+        // The same in the schema text that a model reads.
         let schema = client.call("tools.list", json!({ "agent": "both" })).await;
         let schemas = schema["tools"].as_array().unwrap().iter();
         let schema = schemas.clone().find(|tool| tool["name"] == "task").unwrap();
@@ -96,7 +96,7 @@ fn e2_get_filtered_tools() {
     run(async {
         let daemon = place.start().await;
         let client = daemon.client().await;
-        // What is switched off is missing, and nothing else.
+        // Disabled tools are missing, and no others.
         let whole = tools(&client, "whole").await;
         let careful = tools(&client, "careful").await;
         let off = ["write", "edit", "memory_save"];
@@ -106,7 +106,7 @@ fn e2_get_filtered_tools() {
             .collect();
         assert_eq!(careful.iter().collect::<Vec<_>>(), expected);
         assert!(whole.iter().any(|name| name == "task"), "{whole:?}");
-        // A subagent is never told of `task` at its level, and a call of it is refused.
+        // A subagent is never offered `task` at its level, and a call of it is refused.
         let boss = client.turn("agent:build:a", "[boss]").await;
         assert_eq!(client.ended(&boss.id).await["result"], "boss is done");
         let kids = children(&client, "agent:build:a").await;
@@ -157,7 +157,7 @@ fn e3_agent_runner() {
         assert_eq!(client.ended(&boss.id).await["result"], "boss is done");
         let kids = children(&client, "agent:build:a").await;
         let (hasty, reader) = (&kids[0], &kids[1]);
-        // The course of a run: call, tool, call, tool, answer, within its own limit.
+        // The steps of a run: call, tool, call, tool, answer, within its own limit.
         let steps = json!({ "runId": reader["runId"] });
         let steps = client.call("runs.steps", steps).await;
         let kinds: Vec<&str> = steps["steps"]
@@ -170,7 +170,7 @@ fn e3_agent_runner() {
         assert_eq!(reader["result"], "kid has read");
         assert_eq!(hasty["state"], "error", "{hasty}");
         assert_eq!(hasty["error"]["kind"], "max_loops", "{hasty}");
-        // Contexts apart: the child knows the prompt alone, its caller the result alone.
+        // Separate contexts: the child has only the prompt, its caller only the result.
         let session = reader["sessionKey"].as_str().unwrap();
         let history = client
             .call("sessions.history", json!({ "sessionKey": session }))

@@ -1,4 +1,4 @@
-//! `subagent_<agent>`: what its host and its stream get of a sealed child.
+//! `subagent_<agent>`: what its host and the host's event stream receive from a sealed child.
 
 use serde_json::{Value, json};
 
@@ -17,7 +17,8 @@ fn c1_host_without_direct_tools() {
     run(async {
         let daemon = place.start().await;
         let client = daemon.client().await;
-        // Looked at once, when it was loaded: what could not work is no tool, and says why.
+        // Checked once, when it was loaded: an agent that could not work is not offered, with a
+        // reason.
         let agent = client.call("agents.get", json!({ "agent": "host" })).await;
         assert_eq!(
             agent["tools"],
@@ -47,7 +48,7 @@ fn c1_host_without_direct_tools() {
         assert_eq!(answer["subagent"], "writer");
         assert_eq!(answer["supervisor"], "host");
         assert!(answer.get("unavailable").is_none());
-        // Of a sealed child the host's stream has the call and its result alone.
+        // The host's stream contains only the call of a sealed child and its result.
         let seen = until_ended(&mut events, &turn.id).await;
         let outer: Vec<&str> = seen
             .iter()
@@ -109,7 +110,7 @@ fn c3_context_compress_called_once() {
             ])
         );
         assert_eq!(pack["safety_flags"]["read_only"], false);
-        // And that is what the child was given to know.
+        // The child's input is that context pack.
         let kid = &children(&client, "agent:host:a").await[0];
         let first = client
             .call(
@@ -225,7 +226,7 @@ fn c5_subagent_parallel_calls() {
         let client = daemon.client().await;
         let turn = host_turn(&client, "[host]").await;
         client.in_state(&turn.id, "paused").await;
-        // They end in another order than they were called in.
+        // They end in a different order than they were called.
         for (index, name) in ["b", "a"].into_iter().enumerate() {
             let kids = children(&client, "agent:host:a").await;
             let kid = kids
@@ -239,7 +240,7 @@ fn c5_subagent_parallel_calls() {
         client.ended(&turn.id).await;
         let steps = client.call("runs.steps", json!({ "runId": turn.id })).await;
         let steps = steps["steps"].as_array().unwrap();
-        // Each call has the child that was asked by it, whatever came first.
+        // Each call has the result of its own child, whichever ended first.
         let mut results = Vec::new();
         for step in steps.iter().filter(|step| step["kind"] == "tool") {
             let child = client.run(step["childRunId"].as_str().unwrap()).await;

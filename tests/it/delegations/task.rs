@@ -1,4 +1,4 @@
-//! `task`: from the caller's call to its result, over the child's session and events.
+//! `task`: from the caller's call to its result, including the child's session and events.
 
 use serde_json::{Value, json};
 
@@ -45,7 +45,7 @@ fn e3_complete_flow() {
         assert_eq!(kid["delegated"]["face"], "task");
         assert_eq!(kid["parentRunId"], boss.id.as_str());
         assert_eq!(kid["rootRunId"], boss.id.as_str());
-        // Told by the outcome of its call, and by nothing else.
+        // Reported only as the outcome of its call.
         assert_eq!(kid["announce"]["state"], "none");
         let answers = told(&client, "agent:build:a").await;
         let [answer] = &answers[..] else {
@@ -70,7 +70,7 @@ fn e3_complete_flow() {
             .collect();
         assert_eq!(shown, [("read", "completed"), ("read", "error")]);
 
-        // The history says it too, at the call.
+        // The history shows it too, at the call.
         let history = client
             .call("sessions.history", json!({ "sessionKey": "agent:build:a" }))
             .await;
@@ -167,11 +167,11 @@ fn e3_a_session_id_goes_on_in_the_session_of_an_earlier_task() {
         client.ended(&boss.id).await;
         let kids = children(&client, "agent:build:a").await;
         let key = kids[0]["sessionKey"].as_str().unwrap().to_owned();
-        // From the next start on the script knows the session.
+        // From the next start on, the script contains the session's key.
         let path = place.path().join("script.json");
         let text = std::fs::read_to_string(&path).unwrap();
         std::fs::write(&path, text.replace("$key", &key)).unwrap();
-        // And who asks is bound more tightly than before.
+        // The caller has a stricter gate than before.
         let file = place.path().join(".config/abide/agents/build.md");
         let text = std::fs::read_to_string(&file).unwrap();
         let bound = text.replace("tools: [task]", "tools: [task]\ngate: {read: deny}");
@@ -223,7 +223,8 @@ fn e3_task_tool_parameter_validation() {
             [
                 calls("task", task("Look", "[kid]")),
                 calls("task", unknown).and("task", primary),
-                // Together in one answer: the third answer in a row without a valid call ends a run.
+                // In a single answer: three consecutive answers without a valid call would end the
+                // run.
                 calls(
                     "task",
                     json!({ "description": "Look", "subagent_type": "explore" }),
@@ -251,7 +252,7 @@ fn e3_task_tool_parameter_validation() {
                 .unwrap()
                 .contains("no model today")
         );
-        // Calls of one answer are made at the same time: any of them may be refused first.
+        // Calls of one answer run concurrently: any of them may be refused first.
         let refused = |answers: &[Value], words: &str| {
             let mut texts = answers.iter().filter_map(Value::as_str);
             assert!(
@@ -371,7 +372,7 @@ fn e3_task_tool_event_forwarding() {
         let boss = client.turn("agent:build:a", "[boss]").await;
         let seen = until_ended(&mut events, &boss.id).await;
         let kid = &children(&client, "agent:build:a").await[0]["runId"];
-        // Each step that the child's own stream tells of, and nothing besides.
+        // Exactly the steps that the child's own stream reports.
         let of_tools = |event: &&Value| {
             let kind = event["kind"].as_str().unwrap();
             event["runId"] == *kid && kind.starts_with("tool.")
@@ -465,7 +466,7 @@ fn e4_event_flow() {
                 .filter(|(_, data)| data["progress"]["type"] != "thinking");
             assert_eq!(tools.count(), count, "{flow:?}");
         }
-        // Whoever asks for it later is told the same.
+        // A later subscriber receives the same events.
         let mut again = client.subscribe(json!({ "since": 0 })).await;
         assert_eq!(until_ended(&mut again, &boss.id).await, seen);
         assert_eq!(daemon.stop().await, 0);

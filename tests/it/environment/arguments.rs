@@ -1,5 +1,5 @@
-//! Values of the environment in the arguments of a model's calls: a tool gets what the model said,
-//! also after a kill; store, lists and people get the masked text.
+//! Environment values in the arguments of a model's calls: the tool gets the model's text, also
+//! after a kill; the store, lists and users get the masked text.
 
 use std::fs;
 
@@ -11,7 +11,7 @@ use crate::harness::{Daemon, Link, Place, Script, Spawned, calls, eventually, ru
 const TOKEN: &str = "canary-token-1";
 const HOST: &str = "build.example.org";
 
-/// `A_TOKEN` is a secret by its name, `DSN` by declaration, `HOST_NAME` is none.
+/// `A_TOKEN` is a secret by its name, `DSN` by declaration, `HOST_NAME` is not a secret.
 const FIELDS: &str = "on_uncertain: retry\nenv:\n  A_TOKEN: {from: \"env:TOKEN_OF_DAEMON\"}\n  \
                       DSN: {from: \"env:DSN_OF_DAEMON\", secret: true}\n  \
                       HOST_NAME: {from: \"env:HOST_OF_DAEMON\"}";
@@ -25,7 +25,7 @@ async fn start(place: &Place) -> Daemon {
     place.start_command(command).await.unwrap()
 }
 
-/// All that the door says of a run.
+/// Everything that the API returns about a run.
 async fn told(client: &Link, spawned: &Spawned) -> String {
     let history = json!({ "sessionKey": spawned.session, "tools": true });
     let mut told = client.call("sessions.history", history).await.to_string();
@@ -40,7 +40,7 @@ fn text(place: &Place, name: &str) -> String {
     fs::read_to_string(place.work().join(name)).unwrap_or_default()
 }
 
-/// Nothing is left of the values but where the test has put them.
+/// Checks that no file contains the values, except those that the test has written.
 fn has_no_traces(place: &Place) {
     let mut traces = traces(place, &[TOKEN.to_owned(), "canary-dsn-1".to_owned()]);
     traces.retain(|one| !one.ends_with("script.json"));
@@ -60,7 +60,7 @@ fn tools_get_what_the_model_said_and_everything_else_the_masked_text() {
                 "edit",
                 json!({ "path": "settings", "old_text": old, "new_text": format!("{old}port=1\n") }),
             ),
-            // The mask as the model's own words, which stay what they are.
+            // The mask as literal text of the model stays unchanged.
             calls("write", json!({ "path": "manual", "content": "shown as [secret:A_TOKEN]" })),
             calls(
                 "edit",
@@ -94,7 +94,8 @@ fn tools_get_what_the_model_said_and_everything_else_the_masked_text() {
             "token=[secret:A_TOKEN]",
             "dsn=[secret:DSN]",
             &format!("host={HOST}"),
-            // Why an edit by a mask finds nothing, and a file is not overwritten with one.
+            // The reasons why an edit by a mask finds nothing, and why a file is not overwritten
+            // with one.
             "is how a value of the environment is shown to you",
             "settings holds a value of the environment where content says",
         ] {
@@ -156,7 +157,7 @@ fn a_call_that_waits_for_approval_over_a_kill_is_made_as_the_model_said_it() {
         let mut remembered = allow(&asked);
         remembered["remember"] = json!("session");
         client.call("approvals.resolve", remembered).await;
-        // The literal text is another command; the third, with the value, is the first again.
+        // The literal text is a different command; the third, with the value, is the first again.
         let asked = open(&client).await;
         assert!(
             asked["covers"]

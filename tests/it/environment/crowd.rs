@@ -1,6 +1,6 @@
-//! Many runs at once, each with values of its own for the same names, through every kind of end
-//! and through a kill of the daemon: nobody sees another's, and the daemon's own environment is
-//! not touched. And the proof that this would be noticed.
+//! Many concurrent runs, each with different values for the same names, through every kind of end
+//! and a kill of the daemon: no run sees another's values, and the daemon's own environment does
+//! not change. Also proves that the tests would detect a violation.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -19,7 +19,7 @@ use crate::harness::{
     Answer, Daemon, Link, Place, Script, Spawned, calls, eventually, fails, panics, run, says,
 };
 
-/// How a run of the crowd is to end.
+/// The ways in which a run of the crowd ends: name and final state.
 const WAYS: [(&str, &str); 4] = [
     ("ok", "ok"),
     ("fail", "error"),
@@ -35,13 +35,13 @@ struct Member {
     spawned: Spawned,
     way: &'static str,
     ends: &'static str,
-    /// It ends while the others are at work, in the first life of the daemon.
+    /// True if it ends while the others run, in the first daemon process.
     is_early: bool,
-    /// Nobody ever sees these.
+    /// Values that must never be visible.
     secrets: [String; 2],
-    /// No secret, under the name that all have.
+    /// A value that is not a secret, under the name that all runs share.
     units: String,
-    /// Its command says its units: they stand in its own transcript.
+    /// True if its command prints its units, which then occur in its own transcript.
     is_loud: bool,
     /// A name that no other run has.
     name: String,
@@ -52,7 +52,7 @@ impl Member {
         let (way, ends) = WAYS[number % WAYS.len()];
         let secrets = ["token", "plain"].map(|what| format!("canary-{what}-{number:02}"));
         let units = format!("canary-units-{number:02}");
-        // What a request gives as a text is a secret; what it says where to read is none.
+        // A text value in a request is a secret; a reference to where it is read from is not.
         let file = place.work().join(format!("units-{number:02}"));
         fs::write(&file, &units).unwrap();
         let is_loud = (number / WAYS.len()).is_multiple_of(2);
@@ -77,12 +77,12 @@ impl Member {
     }
 }
 
-/// A place in which `size` runs and the early ones are carried out at the same time.
+/// A place in which `size` runs and the early ones run concurrently.
 fn place(size: usize) -> Place {
     let dump = "env > \"$(mktemp out/$ABIDE_RUN_ID.XXXXXX)\"; echo token=$A_TOKEN; \
                 test -z \"$LOUD\" || echo units=$UNITS";
     let shell = |then: &str| calls("shell", json!({ "command": format!("{dump}{then}") }));
-    // No command ends before the test lets all of them go.
+    // No command ends before the test releases all of them.
     let look = || shell("; while [ ! -e go ]; do sleep 0.2; done");
     let stays = || shell("; sleep 4000");
     let ends = |first: Answer| [first, panics(), panics(), panics(), panics()];
@@ -100,13 +100,14 @@ fn place(size: usize) -> Place {
         .with_agent("worker", &format!("{WORKER}\non_uncertain: retry"))
         .with("lanes.main", &all)
         .with("lanes.global", &all)
-        // The kill is the first; the panics of a run come after it.
+        // The kill is the first attempt that counts; the panics of a run follow.
         .with("recovery.max_attempts", "2");
     fs::create_dir_all(place.work().join("out")).unwrap();
     place
 }
 
-/// What the commands have seen, each by its run; those that were cut off have nothing.
+/// The environments that the commands have written, each with its run; interrupted commands have
+/// none.
 fn dumps(place: &Place) -> Vec<(String, String)> {
     let entries = fs::read_dir(place.work().join("out")).unwrap().flatten();
     let dumps = entries.map(|entry| {
@@ -117,7 +118,7 @@ fn dumps(place: &Place) -> Vec<(String, String)> {
     dumps.filter(|(_, env)| env.contains("A_TOKEN=")).collect()
 }
 
-/// Waits until every run's command has been started so often; an early one's only once.
+/// Waits until every run's command has been started `times` times, and an early run's once.
 async fn all_at_work(place: &Place, crowd: &[Member], times: usize) {
     eventually("all at work at the same time", async || {
         let dumps = dumps(place);
@@ -133,7 +134,7 @@ async fn all_at_work(place: &Place, crowd: &[Member], times: usize) {
     .await;
 }
 
-/// Takes all that a subscription brings until the link is lost.
+/// Collects all events of a subscription until the link is lost.
 fn listen(mut events: Events) -> JoinHandle<Vec<Event>> {
     tokio::spawn(async move {
         let mut heard = Vec::new();
@@ -144,11 +145,11 @@ fn listen(mut events: Events) -> JoinHandle<Vec<Event>> {
     })
 }
 
-/// What each of the crowd has for itself, and where it may be seen.
+/// The private values of each run, and where they may be visible.
 struct Canaries<'a> {
     crowd: &'a [Member],
     finder: AhoCorasick,
-    /// By pattern: which it is, whose, and whether its owner's own words may have it.
+    /// By pattern: the value, its owner, and whether the owner's own texts may contain it.
     all: Vec<(&'a str, usize, bool)>,
 }
 
@@ -164,20 +165,20 @@ impl<'a> Canaries<'a> {
         Canaries { crowd, finder, all }
     }
 
-    /// Values that no file that the daemon has written may have.
+    /// Values that must not occur in any file that the daemon has written.
     fn hidden(&self) -> Vec<String> {
         let hidden = self.all.iter().filter(|(.., may_be_seen)| !may_be_seen);
         hidden.map(|(text, ..)| (*text).to_owned()).collect()
     }
 
-    /// Whose something is that is about this run, or happened in this session.
+    /// The owner of data about this run or session.
     fn owner(&self, run: Option<&str>, session: Option<&str>) -> Option<usize> {
         self.crowd.iter().position(|member| {
             run == Some(&member.spawned.id) || session == Some(&member.spawned.session)
         })
     }
 
-    /// What stands in a text of this owner that may not, and what may.
+    /// The forbidden values in a text of this owner, and the allowed ones.
     fn look(&self, what: &str, owner: Option<usize>, text: &str) -> (Vec<String>, Vec<&'a str>) {
         let (mut wrong, mut own) = (Vec::new(), Vec::new());
         for found in self.finder.find_iter(text) {
@@ -190,7 +191,7 @@ impl<'a> Canaries<'a> {
         (wrong, own)
     }
 
-    /// What is wrong in what a run and its session say of themselves.
+    /// Checks everything that the API returns about a run and its session; returns the violations.
     async fn told(&self, client: &Link, at: usize) -> Vec<String> {
         let member = &self.crowd[at];
         let id = json!({ "runId": member.spawned.id });
@@ -203,7 +204,7 @@ impl<'a> Canaries<'a> {
         ] {
             let said = client.call(method, params.clone()).await.to_string();
             wrong.extend(self.look(method, Some(at), &said).0);
-            // What a command said that was cut off is nobody's result.
+            // The output of an interrupted command is discarded.
             if method == "sessions.history" && member.way != "cancel" {
                 let own = format!("units={}", member.units);
                 assert_eq!(said.contains(&own), member.is_loud, "{said}");
@@ -212,8 +213,8 @@ impl<'a> Canaries<'a> {
         wrong
     }
 
-    /// What is wrong in what a follower heard while it happened. That he heard the ends of these,
-    /// and what the loud ones of them said, shows that he has heard it all.
+    /// Checks the events that a subscriber received live; returns the violations. The ends of these
+    /// runs, and the output of the loud ones, prove that the subscriber received everything.
     fn heard(&self, events: &[Event], is_early: bool) -> Vec<String> {
         let (mut wrong, mut ends) = (Vec::new(), 0);
         let mut said: BTreeSet<&str> = BTreeSet::new();
@@ -234,7 +235,8 @@ impl<'a> Canaries<'a> {
         wrong
     }
 
-    /// What is wrong in what the daemons have left: rows, log, and every other file.
+    /// Checks what the daemons have left behind: rows, log and all other files; returns the
+    /// violations.
     fn left(&self, place: &Place) -> Vec<String> {
         let mut wrong = traces(place, &self.hidden());
         wrong.extend(self.look("the log", None, &place.log()).0);
@@ -258,7 +260,7 @@ impl<'a> Canaries<'a> {
         wrong
     }
 
-    /// What is wrong in what programs had in their environment.
+    /// Checks the environments of the programs; returns the violations.
     fn carried(&self, place: &Place) -> Vec<String> {
         let mut wrong = Vec::new();
         for (run, env) in dumps(place) {
@@ -281,7 +283,7 @@ async fn cancel(client: &Link, crowd: &[Member], is_early: bool) {
     }
 }
 
-/// Waits for the ends of these and looks at what is told of them; what is wrong.
+/// Waits for the ends of these runs and checks everything about them; returns the violations.
 async fn end(client: &Link, canaries: &Canaries<'_>, is_early: bool) -> Vec<String> {
     let mut wrong = Vec::new();
     for (at, member) in canaries.crowd.iter().enumerate() {
@@ -294,7 +296,7 @@ async fn end(client: &Link, canaries: &Canaries<'_>, is_early: bool) -> Vec<Stri
     wrong
 }
 
-/// Plays the crowd; what is wrong. `meanwhile` happens while all are at work.
+/// Runs the crowd and returns the violations. `meanwhile` runs while all of them are at work.
 async fn play(
     place: &Place,
     size: usize,
@@ -313,15 +315,15 @@ async fn play(
     let canaries = Canaries::of(&crowd);
     all_at_work(place, &crowd, 1).await;
     meanwhile().await;
-    // Some end in each way while the others are at work: this life has had all of that, too, when
-    // it is asked for its own environment.
+    // Some end in each way while the others run: this process has handled every kind of end before
+    // its own environment is checked.
     cancel(&client, &crowd, true).await;
     wrong.extend(end(&client, &canaries, true).await);
     wrong.extend(touched(&client).await);
     daemon.kill().await;
     let heard = heard.await.unwrap();
     wrong.extend(canaries.heard(&heard, true));
-    // The write-ahead file as well, as the kill has left it.
+    // Includes the WAL file as the kill has left it.
     wrong.extend(canaries.left(place));
 
     let daemon = start().await;
@@ -355,7 +357,7 @@ async fn play(
     wrong
 }
 
-/// Takes some 5 s: 64 runs at once, each with programs of its own.
+/// Takes some 5 s: 64 concurrent runs, each with its own programs.
 #[test]
 fn g7_1_g7_3_64_runs_at_once_never_see_each_others_values() {
     let place = place(64);
@@ -366,10 +368,9 @@ fn g7_1_g7_3_64_runs_at_once_never_see_each_others_values() {
 }
 
 /// The same test with a fault in the daemon: while the runs are at work, its process sets a
-/// variable of its own, as a run's code that knew no better would. The crate forbids what that
-/// takes, and no switch of the program can do it; so the daemon is played here by the library
-/// within this test binary ([`planted_daemon`]), in a process of its own, with the fault beside
-/// it.
+/// variable of its own, as careless code for a run might do. The crate forbids this, and no switch
+/// of the program can cause it. The daemon is therefore the library within this test binary
+/// ([`planted_daemon`]), in a separate process with the fault added.
 #[test]
 fn g7_1_a_daemon_that_writes_its_own_environment_fails_the_test_of_the_crowd() {
     let place = place(8);
@@ -387,8 +388,8 @@ fn g7_1_a_daemon_that_writes_its_own_environment_fails_the_test_of_the_crowd() {
                         .filter_map(|(name, value)| Some((name, value?))),
                 )
                 .env("TEST_PLANT", place.path())
-                // Only the value of a variable that is there is changed, not the list of all,
-                // which other threads read.
+                // Only the value of an existing variable changes, not the list of variables, which
+                // other threads read.
                 .env(PLANTED, "before")
                 .current_dir(place.path());
             place.start_command(command).await.unwrap()
@@ -404,8 +405,8 @@ fn g7_1_a_daemon_that_writes_its_own_environment_fails_the_test_of_the_crowd() {
     assert!(wrong[0].contains(&says), "{wrong:?}");
 }
 
-/// A daemon that writes its own environment when it is told to, once. Started by another test,
-/// never by the test runner.
+/// A daemon that writes its own environment once, on request. Started by another test, never by the
+/// test runner.
 #[test]
 #[ignore = "a program that another test starts"]
 fn planted_daemon() {
@@ -415,13 +416,13 @@ fn planted_daemon() {
     let state = std::env::var_os("ABIDE_STATE_DIR").unwrap();
     std::thread::spawn(move || {
         let folder = Path::new(&folder);
-        // The life after the kill has no fault.
+        // The process after the kill has no fault.
         while folder.join("planted").exists() || !folder.join("plant").exists() {
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
         temp_env::with_var(PLANTED, Some("planted"), || {
             fs::write(folder.join("planted"), "").unwrap();
-            // Its life ends by the test's kill.
+            // The process ends when the test kills it.
             while folder.exists() {
                 std::thread::park();
             }

@@ -1,4 +1,4 @@
-//! The end of a run: what its environment was is over, whatever became of the run.
+//! The end of a run removes everything of its environment, whatever its outcome.
 
 use std::fs;
 
@@ -34,14 +34,14 @@ fn env_restored_waits_for_the_last_process_that_carries_the_environment() {
     });
 }
 
-/// The environment with which the system says that the daemon was started.
+/// The environment with which the daemon was started, from `/proc`.
 fn own(daemon: &Daemon) -> Vec<u8> {
     fs::read(format!("/proc/{}/environ", daemon.pid())).unwrap()
 }
 
-/// A skill gives its runs a variable and its key. Once a run has ended, in whatever way, the
-/// daemon is as it was, nothing that carries them is left, and the next run has them only if it
-/// has the skill.
+/// A skill gives its runs a variable and its key. Once a run has ended, in whatever way, the daemon
+/// is unchanged, no process carries them any more, and the next run has them only if it has the
+/// skill.
 #[test]
 fn d_question_6_what_skills_put_into_the_environment_is_taken_back_when_the_run_ends() {
     let look = "echo \"${WEATHER_KEY-none} ${UNITS_OF_SKILL-none}\" >> seen.txt";

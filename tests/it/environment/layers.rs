@@ -1,4 +1,4 @@
-//! Who has set what, and what nobody may set.
+//! Which layer may set which variable, and variables that no layer may set.
 
 use std::fs;
 
@@ -59,7 +59,7 @@ fn g7_7_each_layer_is_there_and_it_is_told_by_name_who_has_set_what() {
         for (name, _, value) in expected {
             assert!(env.contains(&format!("{name}={value}\n")), "{env}");
         }
-        // Marks, the base and the shell's own, and nothing else of the daemon's.
+        // Marks, the base and the shell's own variables, and nothing else from the daemon.
         assert!(!env.contains("canary-of-the-daemon"), "{env}");
         assert!(!env.contains("KEY_OF_WEATHER"), "{env}");
         assert!(!env.contains("LD_PRELOAD"), "{env}");
@@ -141,7 +141,7 @@ fn g7_4_what_no_request_may_set_is_refused_with_its_name_and_nothing_is_created(
                 assert!(!refused.to_string().contains("canary"), "{refused}");
             }
         }
-        // Without the token a secret must have been declared by the agent.
+        // Without the token, only a secret that the agent declares is accepted.
         let local = Link::local(&place.state().join("abide.sock")).await;
         let secret = json!({ "task": "t", "agent": "worker", "env": { "OTHER_TOKEN": "canary" } });
         let refused = local.unwrap().refused("sessions.spawn", secret).await;
@@ -149,8 +149,8 @@ fn g7_4_what_no_request_may_set_is_refused_with_its_name_and_nothing_is_created(
         assert_eq!(refused.data["name"], "OTHER_TOKEN", "{refused}");
         let listed = client.call("runs.list", json!({})).await;
         assert_eq!(listed["runs"], json!([]));
-        // A person's own file may set a path; what is stored over the wire may not, and holds
-        // no value.
+        // A file of the user may set a path; a definition stored over RPC may not, and holds no
+        // value.
         let loose = json!({ "task": "t", "agent": "loose" });
         client.spawn(loose).await;
         for (env, kind) in [
@@ -166,7 +166,7 @@ fn g7_4_what_no_request_may_set_is_refused_with_its_name_and_nothing_is_created(
     });
 }
 
-/// The operator's word is enough: no file declares the name.
+/// An operator may pass it although no file declares the name.
 #[test]
 fn an_operator_gives_a_secret_that_no_agent_declares_and_it_stays_one() {
     let place = place("env | grep OTHER > $HOME/work/env.txt; echo $OTHER_TOKEN")

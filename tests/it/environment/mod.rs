@@ -1,5 +1,5 @@
-//! What runs have in their environment, through the real daemon: who has set what, what is
-//! refused, what is sealed, who sees what, and that the daemon's own stays as it is.
+//! The environment of runs with the real daemon: layers, refused and sealed values, visibility, and
+//! that the daemon's own environment does not change.
 
 mod arguments;
 mod crowd;
@@ -32,8 +32,8 @@ async fn go(client: &Link, env: Value) -> Spawned {
     client.spawn(params).await
 }
 
-/// Every file of the place in which one of these texts stands, but for those that the runs'
-/// own commands have written.
+/// Every file of the place that contains one of these texts, except those that the runs' own
+/// commands have written.
 fn traces(place: &Place, canaries: &[String]) -> Vec<String> {
     let finder = AhoCorasick::new(canaries).unwrap();
     let mut found = Vec::new();
@@ -58,7 +58,7 @@ fn traces(place: &Place, canaries: &[String]) -> Vec<String> {
     found
 }
 
-/// What the daemon says of its own environment, if that is not as it was at its start.
+/// The doctor's finding about the daemon's own environment, if it changed since the start.
 async fn touched(client: &Link) -> Option<String> {
     let said = client.call("gateway.doctor", json!({})).await;
     let mut findings = said["findings"].as_array().unwrap().iter();
@@ -68,7 +68,7 @@ async fn touched(client: &Link) -> Option<String> {
     (found["status"] != "ok").then(|| found["message"].to_string())
 }
 
-/// The daemon says that its own environment is as it was at its start.
+/// Checks that the daemon reports its own environment as unchanged since the start.
 async fn untouched(client: &Link) {
     assert_eq!(touched(client).await, None);
 }

@@ -1,5 +1,5 @@
-//! The whole environment of the programs of a run, name by name and value by value: an agent that
-//! is a program, and what the run of a child has started, also after a kill.
+//! The complete environment of a run's programs, name by name and value by value: of an agent that
+//! is a program, and of programs that child runs start, also after a kill.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +14,7 @@ use crate::mcp::{until_state, with_server};
 
 type Map = BTreeMap<String, String>;
 
-/// Names and values as the system hands them to a program.
+/// Names and values as the operating system passes them to a program.
 fn map_of(environ: &Path) -> Map {
     let text = fs::read_to_string(environ).unwrap();
     let mut map = Map::new();
@@ -33,7 +33,7 @@ fn map<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Map {
         .collect()
 }
 
-/// What the daemon has that every program gets.
+/// Variables of the daemon that every program gets.
 const BASE: [(&str, &str); 10] = [
     ("PATH", "/usr/local/bin:/usr/bin:/bin"),
     ("LANG", "C"),
@@ -44,11 +44,11 @@ const BASE: [(&str, &str); 10] = [
     ("TMPDIR", "/tmp"),
     ("USER", "somebody"),
     ("SHELL", "/bin/sh"),
-    // The setting says so.
+    // Changed by the settings.
     ("CARGO_HOME", "/nowhere/cargo"),
 ];
 
-/// What the daemon has that no program gets.
+/// Variables of the daemon that no program gets.
 const KEPT_BACK: [(&str, &str); 8] = [
     ("OPENAI_API_KEY", "canary-of-the-daemon"),
     ("NODE_OPTIONS", "--no-warnings"),
@@ -60,14 +60,14 @@ const KEPT_BACK: [(&str, &str); 8] = [
     ("KEY_OF_DAEMON", "canary-key-of-agent"),
 ];
 
-/// The daemon of this place, started in a shell in which more is set than programs get.
+/// The daemon of this place, started in a shell that sets more variables than programs get.
 async fn start(place: &Place) -> crate::harness::Daemon {
     let mut command = place.command(&["serve"]);
     command.envs(BASE).envs(KEPT_BACK);
     place.start_command(command).await.unwrap()
 }
 
-/// By what a program finds its daemon and its own run.
+/// The variables by which a program finds its daemon and its own run.
 async fn marks(client: &Link, place: &Place, run: &str, step: &str) -> Map {
     let endpoint = fs::read_to_string(place.state().join("endpoint.json")).unwrap();
     let endpoint: serde_json::Value = serde_json::from_str(&endpoint).unwrap();
@@ -84,7 +84,7 @@ async fn marks(client: &Link, place: &Place, run: &str, step: &str) -> Map {
     ])
 }
 
-/// The program is no shell: it repeats exactly what it was given.
+/// The program is not a shell: it repeats exactly what it was given.
 #[test]
 fn g7_2_the_whole_environment_of_an_agent_that_is_a_program_is_exactly_what_is_named() {
     let fields = "runner: command\n\
@@ -94,7 +94,7 @@ fn g7_2_the_whole_environment_of_an_agent_that_is_a_program_is_exactly_what_is_n
     let place = Place::new(Script::new())
         .with_agent("program", fields)
         .with("env.pass", "[\"CARGO_*\", \"NOT_SET\"]");
-    // No model loads skills here: what the settings give to them is not for a program.
+    // No model loads skills here, so the settings for skills do not apply to a program.
     let place = place.with(
         "skills.entries.delegate.env",
         "{ OF_SKILL = \"skill-value\" }",
@@ -124,9 +124,9 @@ fn g7_2_the_whole_environment_of_an_agent_that_is_a_program_is_exactly_what_is_n
     });
 }
 
-/// A caller's turn has two others work for it: one that runs commands and calls a server of its
-/// own, and one that is a program. Both are at work when the daemon is killed, and have after it
-/// what they had before: that of their own agents and skills, nothing of their caller's.
+/// A caller's turn delegates to two agents: one runs commands and calls its own MCP server, the
+/// other is a program. Both run when the daemon is killed, and afterwards have the same environment
+/// as before: that of their own agents and skills, nothing of their caller's.
 #[test]
 fn g7_2_what_runs_of_children_start_has_the_same_environment_again_after_a_kill() {
     let task = |agent: &str, prompt: &str| {
@@ -183,7 +183,7 @@ fn g7_2_what_runs_of_children_start_has_the_same_environment_again_after_a_kill(
     let programs = || -> Vec<Map> {
         let files = fs::read_dir(&work).unwrap().flatten();
         let files = files.filter(|file| file.file_name().to_str().unwrap().starts_with("program."));
-        // One that is begun is empty yet.
+        // A file that is being written is still empty.
         files
             .map(|file| map_of(&file.path()))
             .filter(|map| !map.is_empty())
@@ -218,7 +218,7 @@ fn g7_2_what_runs_of_children_start_has_the_same_environment_again_after_a_kill(
             let servers = servers_of(&worker);
             assert_eq!(servers.len(), 1, "one process");
             let mut map = map_of(Path::new(&format!("/proc/{}/environ", servers[0])));
-            // Each start has a number of its own.
+            // Each start has a unique id.
             assert!(map.remove("ABIDE_SERVICE_ID").is_some());
             map
         };
@@ -257,7 +257,7 @@ fn g7_2_what_runs_of_children_start_has_the_same_environment_again_after_a_kill(
             assert_eq!(client.run(run).await["state"], "ok");
         }
         let mut after = map_of(&work.join("after"));
-        // Another step of the same run.
+        // A different step of the same run.
         let step = after.insert(
             "ABIDE_STEP_ID".to_owned(),
             of_command["ABIDE_STEP_ID"].clone(),

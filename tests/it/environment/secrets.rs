@@ -1,4 +1,4 @@
-//! What is taken out of whatever a run, a program or a provider says.
+//! Masking of secrets in the output of runs, programs and providers.
 
 use serde_json::{Value, json};
 
@@ -60,35 +60,35 @@ fn a_secret_that_a_program_or_a_model_says_is_taken_out_wherever_it_would_be_see
         }
         client.quiet().await;
         assert_eq!(daemon.stop().await, 0);
-        // The script has the value that its model says; what it was told by the daemon is in
-        // the others.
+        // The script contains the value that its model sends; values that the daemon passed are
+        // masked in the other files.
         let mut traces = traces(&place, &["canary-token-1".to_owned()]);
         traces.retain(|one| !one.ends_with("script.json"));
         assert_eq!(traces, [""; 0]);
     });
 }
 
-/// Four characters and more of it, at every place where it may have been cut.
+/// The parts of at least four characters that a cut may leave of the secret.
 fn parts(secret: &str) -> Vec<String> {
     let last = secret.len() - 4;
     (0..=last).map(|at| secret[at..at + 4].to_owned()).collect()
 }
 
-/// Of what a command writes so much is kept from the beginning, and so much from the end.
+/// Bytes of a command's output kept from the beginning, and as many from the end.
 const HALF: usize = 15 * 1024;
-/// The same of a program that is an agent, as it says below.
+/// The same for a program that is an agent, which sets this limit below.
 const HALF_OF_AGENT: usize = 1024;
-/// Of what a program that has failed wrote last so many bytes are repeated.
+/// Bytes at the end of a failed program's output that its error repeats.
 const LAST: usize = 2000;
 
 #[test]
 fn of_a_secret_across_a_cut_no_part_is_left_on_either_side() {
     let secret = "Zq7-Wk9-Xv3-Yj5";
-    // So many zeros.
+    // Prints `count` zeros.
     let zeros = |count: usize| format!("printf %0{count}d 0");
     let told = "printf %s $A_TOKEN";
-    // Nine characters of it are left at the end of the beginning, and nine at the beginning of
-    // the end.
+    // Nine characters of it are left at the end of the first half, and nine at the beginning of the
+    // second.
     let cut = |half: usize| {
         let (side, middle) = (zeros(half - 9), zeros(3 * half));
         format!("{side}; {told}; {middle}; {told}; {side}")
@@ -129,7 +129,7 @@ fn of_a_secret_across_a_cut_no_part_is_left_on_either_side() {
             let history = json!({ "sessionKey": spawned.session, "tools": true });
             said.push(client.call("sessions.history", history).await.to_string());
         }
-        // They were cut where it was meant.
+        // The cut was at the intended position.
         for one in [&said[1], &said[2], &said[4]] {
             assert!(
                 one.contains("[secret:A_TOKEN]") && one.contains('…'),
@@ -147,15 +147,15 @@ fn of_a_secret_across_a_cut_no_part_is_left_on_either_side() {
     });
 }
 
-/// A provider repeats in its refusal what it was sent: a value of the run's, and its own key; the
-/// words are cut in the middle of one.
+/// A provider's refusal repeats what it was sent: a value of the run, and its own key; the text is
+/// cut in the middle of one.
 #[test]
 fn what_a_provider_says_in_a_refusal_has_no_secret_anywhere_also_after_a_kill() {
     let (secret, key) = ("Zq7-Wk9-Xv3-Yj5", "Hb2.Nc4.Mt6.Rf8");
     let server = ModelServer::start();
     let dots = |text: &str, until: usize| ".".repeat(until - text.len());
     let words = format!("no {secret} for {key}: ");
-    // The most characters of a provider's words that are repeated are 500.
+    // At most 500 characters of a provider's text are repeated.
     let cut = |value: &str| format!("{words}{}{value}{}", dots(&words, 490), ".".repeat(100));
     server.on(
         "[job]",

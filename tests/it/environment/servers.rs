@@ -1,5 +1,5 @@
-//! Servers of tools that are started for a run, in its environment: exactly that, again after a
-//! restart, and gone with the run, however it ends.
+//! MCP servers that are started for a run with exactly its environment, started again after a
+//! restart, and stopped with the run, however it ends.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,7 +14,7 @@ use crate::processes::is_alive;
 const WORKER: &str = "mcp_servers: [mem]\ntools: {shell: true}\ngate: {shell: allow}\n\
                       on_uncertain: retry\nenv: {A_TOKEN: null, TOKEN: null, OF_AGENT: agent-value}";
 
-/// The server `mem` is started for each run; it tells what it has in its environment.
+/// The server `mem` is started for each run; its tool returns its environment.
 fn place(script: Script) -> Place {
     with_server(Place::new(script), "mem", "")
         .with("mcp.mem.scope", "\"run\"")
@@ -34,7 +34,7 @@ async fn go(client: &Link, task: &str, token: &str) -> Spawned {
     client.spawn(params).await
 }
 
-/// The processes that this run has of servers.
+/// Process ids of the servers of this run.
 pub(crate) fn servers_of(run: &str) -> Vec<u32> {
     let mark = format!("ABIDE_RUN_ID={run}");
     let entries = fs::read_dir("/proc").unwrap().flatten();
@@ -48,14 +48,15 @@ pub(crate) fn servers_of(run: &str) -> Vec<u32> {
     .collect()
 }
 
-/// The names and values with which a process was started.
+/// The variables with which a process was started, as `NAME=value`.
 fn environment_of(pid: u32) -> BTreeSet<String> {
     let env = fs::read_to_string(format!("/proc/{pid}/environ")).unwrap();
     let env = env.split('\0').filter(|one| !one.is_empty());
     env.map(str::to_owned).collect()
 }
 
-/// A process that is ending has no environment any more shortly before it is gone: both count.
+/// Shortly before it is gone, an exiting process has no environment any more: both states count as
+/// gone.
 async fn gone(run: &str, servers: &[u32]) {
     eventually("the end of the run's servers", async || {
         let none = servers_of(run).is_empty() && !servers.iter().any(|pid| is_alive(*pid));
@@ -64,8 +65,8 @@ async fn gone(run: &str, servers: &[u32]) {
     .await;
 }
 
-/// Each has the same variables as a command of the run, its table's on top, and no other run's;
-/// the daemon's own process of the server has none of them.
+/// Each has the same variables as a command of the run, plus those of its own table, and none of
+/// another run; the server process that the daemon shares has none of them.
 #[test]
 fn g7_2_g12_3_a_server_of_a_run_has_exactly_its_environment_and_again_after_a_kill() {
     let dump = "env | sort > \"of.$A_TOKEN\"";
@@ -106,7 +107,7 @@ fn g7_2_g12_3_a_server_of_a_run_has_exactly_its_environment_and_again_after_a_ki
                 let mut expected: BTreeSet<String> = command
                     .unwrap()
                     .lines()
-                    // What the shell sets by itself, and the marks of a command alone.
+                    // Variables that the shell sets itself, and marks that only a command has.
                     .filter(|one| {
                         let of_command = [
                             "PWD=",
@@ -118,7 +119,7 @@ fn g7_2_g12_3_a_server_of_a_run_has_exactly_its_environment_and_again_after_a_ki
                         ];
                         !of_command.iter().any(|name| one.starts_with(name))
                     })
-                    // Its table says so itself.
+                    // Set by the server's own table.
                     .filter(|one| !one.starts_with("TOKEN="))
                     .map(str::to_owned)
                     .collect();
@@ -195,7 +196,7 @@ fn g12_4_a_server_of_a_run_ends_with_it_whatever_its_end() {
             assert_eq!(client.ended(&spawned.id).await["state"], state);
             gone(&spawned.id, &servers).await;
         }
-        // Who calls nothing of it has none.
+        // A run that does not call the server does not start it.
         let spawned = go(&client, "[none]", "canary-token-1").await;
         client.ended(&spawned.id).await;
         let listed = client.call("mcp.list", json!({})).await;
@@ -234,7 +235,7 @@ fn a_server_that_is_being_started_for_a_run_ends_with_a_cancel() {
     });
 }
 
-/// What its program writes has the run's secrets taken out, whatever becomes of it.
+/// The output of the server's program has the run's secrets masked in every outcome.
 #[test]
 fn a_server_of_a_run_that_dies_is_started_again_and_tells_no_secret() {
     let script = Script::new().on(
@@ -264,7 +265,7 @@ fn a_server_of_a_run_that_dies_is_started_again_and_tells_no_secret() {
     });
 }
 
-/// A server's own table may name where a value is; it is read at each start.
+/// A server's own table may reference a source of a value, which is read at each start.
 #[test]
 fn a_servers_table_may_say_where_a_value_is_read_from() {
     let script = Script::new().on("[go]", [calls("mem__environment", json!({})), says("done")]);

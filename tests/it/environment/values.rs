@@ -1,4 +1,4 @@
-//! Values: sealed, read from where they are, missing, provided, given anew.
+//! Environment values: sealed, read from their source, missing, provided, replaced.
 
 use std::fs;
 
@@ -46,7 +46,7 @@ fn values_are_sealed_until_the_end_and_a_backup_without_the_key_opens_none() {
         let kept = sealed(&place.database());
         assert!(kept.iter().all(|(_, value)| value.is_none()), "{kept:?}");
 
-        // Its runs, put back beside another key, hold still instead of running without.
+        // With a different key, its restored runs pause instead of running without the values.
         fs::remove_file(place.work().join("go")).unwrap();
         fs::remove_file(place.state().join("env.key")).unwrap();
         fs::copy(&copy, place.database()).unwrap();
@@ -66,7 +66,7 @@ fn values_are_sealed_until_the_end_and_a_backup_without_the_key_opens_none() {
     });
 }
 
-/// The run has looked what it lacks before the value comes, and waits for it after.
+/// The run has noticed the missing value before it is provided, and waits for it only afterwards.
 #[test]
 fn a_value_that_is_provided_before_it_is_waited_for_is_not_waited_for() {
     let shell = calls("shell", json!({ "command": "echo $A_TOKEN >> seen.txt" }));
@@ -155,7 +155,7 @@ fn a_value_that_cannot_be_read_any_more_is_named_waited_for_and_provided_also_af
             let refused = client.refused("runs.provide_env", params).await;
             assert_eq!(kind_of(&refused), kind, "{refused}");
         }
-        // Another name than the one that is missing does not let it go.
+        // Providing a different name does not resume the run.
         let params = json!({ "runId": spawned.id, "env": { "PLAIN": "other" } });
         let still = client.call("runs.provide_env", params).await;
         assert_eq!(still["state"], "paused", "{still}");
@@ -231,7 +231,8 @@ fn a_retry_has_the_places_of_values_and_asks_for_those_that_are_not_kept() {
     });
 }
 
-/// A supervisor's credential is a file of a folder that it names; a kill changes nothing of it.
+/// A supervisor's credential is a file in a folder that the supervisor names; a kill does not
+/// affect it.
 #[test]
 fn a_credential_of_the_supervisors_is_read_again_after_a_kill_and_seen_nowhere() {
     let look = "echo $A_TOKEN >> seen.txt; while [ ! -e go ]; do sleep 0.05; done; echo $A_TOKEN";
@@ -270,7 +271,7 @@ fn a_credential_of_the_supervisors_is_read_again_after_a_kill_and_seen_nowhere()
         assert!(!history.contains("canary"), "{history}");
         client.quiet().await;
         assert_eq!(daemon.stop().await, 0);
-        // The file itself has it.
+        // The credential file itself contains the value.
         fs::remove_dir_all(&credentials).unwrap();
         assert_eq!(traces(&place, &["canary-credential".to_owned()]), [""; 0]);
     });

@@ -1,4 +1,4 @@
-//! What a subscription gives of a run and of what is below it.
+//! The events that a subscription delivers about a run and its descendants.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +21,7 @@ fn place() -> Place {
     .with("defaults.max_spawn_depth", "3")
 }
 
-/// The one run that the session has asked for, once it is there: its id, and its session.
+/// Waits for the session's only child run; returns its id and session.
 async fn child(client: &Link, parent: &str) -> (String, String) {
     eventually("a child", || async {
         let listed = client.call("runs.list", json!({ "parent": parent })).await;
@@ -32,7 +32,7 @@ async fn child(client: &Link, parent: &str) -> (String, String) {
     .await
 }
 
-/// The last that is told of a run: that its end was told.
+/// The last event of a run: the delivery of its announce.
 fn is_told(event: &Event, run: &str) -> bool {
     event.kind == "announce.delivered" && event.run_id.unwrap().to_string() == run
 }
@@ -61,7 +61,7 @@ fn a_tree_begins_at_any_run_and_announces_belong_to_the_run_that_ended() {
         assert_eq!(runs_of(&live), both);
         assert!(live.iter().all(|event| event.run_id.is_some()));
 
-        // From the beginning it is the same, and so is the list.
+        // A subscription from the beginning delivers the same, and the list has the same runs.
         let request = json!({ "since": 0, "tree": mid });
         let mut all = client.subscribe(request).await;
         let all = until(&mut all, |event| is_told(event, &mid)).await;
@@ -78,7 +78,8 @@ fn a_tree_begins_at_any_run_and_announces_belong_to_the_run_that_ended() {
         let whole = client.call("runs.list", json!({ "tree": top })).await;
         assert!(whole["runs"].as_array().unwrap().len() >= 3, "{whole}");
 
-        // Who follows one run hears that its end waits to be told, and was, and to whom.
+        // A subscriber of one run sees that its announce is pending and delivered, and to which
+        // session.
         let request = json!({ "since": 0, "runId": low, "kinds": ["announce.*"] });
         let mut events = client.subscribe(request).await;
         let events = until(&mut events, |event| is_told(event, &low)).await;

@@ -1,4 +1,4 @@
-//! Following the log: snapshots, cursors, filters.
+//! Following the event log: snapshots, cursors, filters.
 
 use std::collections::BTreeSet;
 
@@ -76,7 +76,7 @@ fn g9_4_a_reader_that_comes_back_over_kills_sees_every_event_once_and_in_order()
                 client.spawn(json!({ "task": task, "parent": root })).await;
             }
             if life < 5 {
-                // It dies somewhere in the middle, each time elsewhere.
+                // The daemon is killed after a different number of events each time.
                 for _ in 0..7 * (life + 1) {
                     seen.push(next(&mut events).await);
                 }
@@ -112,7 +112,7 @@ fn a_picture_and_what_follows_it_have_no_gap_and_no_double_under_load() {
             for _ in 0..20 {
                 let mut events = client.subscribe(json!({})).await;
                 let first = next(&mut events).await;
-                // Each is read while the others are made.
+                // Each is read while the others are created.
                 watched.push(tokio::spawn(async move {
                     let is_last = |event: &Event| is_mark(event, "client:end");
                     (first, until(&mut events, is_last).await)
@@ -133,7 +133,7 @@ fn a_picture_and_what_follows_it_have_no_gap_and_no_double_under_load() {
             let start = picture["cursor"].as_i64().unwrap();
             let last = followed.last().unwrap().cursor.unwrap();
             assert_eq!(told(&followed), logged(&book, start, last));
-            // The picture is of exactly that moment of the log.
+            // The snapshot describes exactly that moment of the log.
             let mut live = BTreeSet::new();
             for event in book.events.range(..=start).map(|(_, event)| event) {
                 match event.kind.as_str() {
@@ -247,7 +247,7 @@ fn a_cursor_that_is_too_old_or_of_another_store_is_refused_by_name() {
         let refused = client.refused("events.subscribe", old).await;
         assert_eq!((kind_of(&refused), refused.code), ("cursor_expired", 410));
         assert_eq!(refused.data["oldest"], cut);
-        // What it names is good, and so is a picture.
+        // The cursor that it names is valid, and so is a snapshot.
         let mut events = client.subscribe(json!({ "since": cut })).await;
         let first = next(&mut events).await;
         assert_eq!(

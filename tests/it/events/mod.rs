@@ -1,5 +1,5 @@
-//! Areas 9 and 14, events: whoever follows the log gets each event once and in order, whatever
-//! happens to the daemon, and a reader that does not read costs nobody anything.
+//! Areas 9 and 14, events: a subscriber gets each event once and in order, whatever happens to the
+//! daemon, and a reader that does not read does not affect the others.
 
 mod filters;
 mod follow;
@@ -20,7 +20,7 @@ pub(crate) async fn next(events: &mut Events) -> Event {
     next.await.unwrap().unwrap().unwrap()
 }
 
-/// Everything up to and with the first item that `is_last` knows.
+/// The items up to and including the first for which `is_last` holds.
 async fn until(events: &mut Events, is_last: impl Fn(&Event) -> bool) -> Vec<Event> {
     let mut seen = Vec::new();
     loop {
@@ -33,19 +33,19 @@ async fn until(events: &mut Events, is_last: impl Fn(&Event) -> bool) -> Vec<Eve
     }
 }
 
-/// Makes a session and gives its key: an event that can be waited for.
+/// Creates a session with this key, whose event marks a position in the log; returns the key.
 async fn mark(client: &Link, key: &str) -> String {
     let params = json!({ "owner": "client", "key": key });
     let made = client.call("sessions.create", params).await;
     made["session"]["key"].as_str().unwrap().to_owned()
 }
 
-/// Is it the event of that session's making?
+/// Is it the creation event of that session?
 fn is_mark(event: &Event, key: &str) -> bool {
     event.kind == "session.created" && event.session_key.as_deref() == Some(key)
 }
 
-/// What tells one event from every other.
+/// Cursor and kind of the stored events.
 fn told(events: &[Event]) -> Vec<(i64, String)> {
     let stored = events.iter().filter_map(|event| {
         let cursor = event.cursor?;
@@ -54,7 +54,7 @@ fn told(events: &[Event]) -> Vec<(i64, String)> {
     stored.collect()
 }
 
-/// The log above one cursor and up to another.
+/// Cursor and kind of the logged events after `above`, up to and including `up_to`.
 fn logged(book: &Book, above: i64, up_to: i64) -> Vec<(i64, String)> {
     let events = book.events.range(above + 1..=up_to);
     events
@@ -62,7 +62,7 @@ fn logged(book: &Book, above: i64, up_to: i64) -> Vec<(i64, String)> {
         .collect()
 }
 
-/// The details of a snapshot.
+/// The data of a snapshot event.
 fn snapshot(event: &Event) -> &Value {
     assert_eq!(event.kind, "snapshot");
     &event.data

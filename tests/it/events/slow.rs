@@ -1,4 +1,4 @@
-//! Readers that do not read, and what a connection may ask for.
+//! Slow readers, and the limits of a connection.
 
 use std::fs;
 
@@ -14,7 +14,7 @@ use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use super::{is_mark, logged, mark, told, until};
 use crate::harness::{Daemon, Link, PATIENCE, Place, Script, kind_of, run, says};
 
-/// A WebSocket that takes in no more than is read of it.
+/// A WebSocket that receives only what the test reads.
 struct Socket(WebSocketStream<TcpStream>);
 
 impl Socket {
@@ -57,7 +57,7 @@ impl Socket {
         }
     }
 
-    /// What a subscription gives next.
+    /// The next item of subscription `id`.
     async fn item(&mut self, id: &str) -> Event {
         let message = self.read().await;
         assert_eq!(message["method"], "events.event", "{message}");
@@ -66,12 +66,12 @@ impl Socket {
     }
 }
 
-/// So many bytes wait in the system for a program that reads.
+/// Receive buffer of a client that reads, in bytes.
 const AMPLE: u32 = 1024 * 1024;
-/// And next to none for one that does not.
+/// Receive buffer of a client that does not read, in bytes.
 const TINY: u32 = 4096;
 
-/// A daemon that accepts and does nothing: each spawn is three events and no more.
+/// A daemon with closed lanes: each spawn causes exactly three events.
 fn closed() -> Place {
     let place = Place::new(Script::new().on("[a]", [says("a")]));
     ["main", "subagent", "global"]
@@ -94,7 +94,7 @@ fn resident_kib(daemon: &Daemon) -> Option<u64> {
     line.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// Takes some 6 s: memory of readers that never read shows only after thousands of events.
+/// Takes some 6 s: the memory of readers that never read shows only after thousands of events.
 #[test]
 fn g9_1_readers_that_never_read_cost_a_bounded_amount_and_delay_nobody() {
     run(async {
@@ -106,11 +106,11 @@ fn g9_1_readers_that_never_read_cost_a_bounded_amount_and_delay_nobody() {
         for _ in 0..16 {
             let mut socket = Socket::open(&daemon, TINY).await;
             let id = socket.ask("events.subscribe", json!({})).await;
-            // Further ones on the same connection wait behind the first.
+            // Further subscriptions of the same connection wait behind the first.
             socket.send(&subscribe(2).to_string()).await;
             stuck.push((id["result"].as_str().unwrap().to_owned(), socket));
         }
-        // Caches fill up with the first ones.
+        // The first ones fill the caches.
         spawn_many(&client, 500).await;
         let before = resident_kib(&daemon);
         let start = mark(&client, "client:start").await;
@@ -127,7 +127,7 @@ fn g9_1_readers_that_never_read_cost_a_bounded_amount_and_delay_nobody() {
         spawn_many(&client, 5000).await;
         mark(&client, "client:end").await;
         let seen = reader.await.unwrap();
-        // Somebody who reads got everything meanwhile.
+        // A client that reads has received everything meanwhile.
         let last = seen.last().unwrap().cursor.unwrap();
         let bytes: usize = seen
             .iter()
@@ -142,7 +142,7 @@ fn g9_1_readers_that_never_read_cost_a_bounded_amount_and_delay_nobody() {
                 "{grown} bytes more, where queues would be {queued}"
             );
         }
-        // A reader that was too slow is told where to go on, and misses nothing by that.
+        // A reader that was too slow gets the cursor to resume from, and misses nothing.
         let (id, socket) = &mut stuck[0];
         let mut theirs = Vec::new();
         let lagged = loop {
@@ -166,7 +166,7 @@ fn g9_1_readers_that_never_read_cost_a_bounded_amount_and_delay_nobody() {
         while !is_mark(theirs.last().unwrap(), "client:end") {
             theirs.push(again.item(resumed).await);
         }
-        // It has ended: its id is unknown now.
+        // The subscription has ended: its id is now unknown.
         let gone = socket
             .ask("events.unsubscribe", json!({ "subscription": id.as_str() }))
             .await;
@@ -197,14 +197,14 @@ fn a_subscription_belongs_to_a_message_and_a_websocket_of_its_own() {
         assert_eq!(bad["error"]["data"]["kind"], "invalid_params");
         assert_eq!(bad["error"]["data"]["path"], "kinds[1]");
 
-        // An answer names the id before the first item comes under it.
+        // The answer with the id precedes the first item.
         socket.send(&subscribe.to_string()).await;
         let answer = socket.read().await;
         assert_eq!(answer["id"], 7);
         let id = answer["result"].as_str().unwrap().to_owned();
         assert_eq!(socket.item(&id).await.kind, "snapshot");
 
-        // By position, as clients of subscriptions end them.
+        // With positional parameters, as subscription clients send it.
         let ended = socket.ask("events.unsubscribe", json!([id])).await;
         assert_eq!(ended["result"], json!({}));
         let client = daemon.client().await;
@@ -213,7 +213,7 @@ fn a_subscription_belongs_to_a_message_and_a_websocket_of_its_own() {
             .ask("events.unsubscribe", json!({ "subscription": id }))
             .await;
         assert_eq!(again["error"]["data"]["kind"], "not_found");
-        // Nothing of it came meanwhile: what comes next is the answer.
+        // No item came meanwhile: the next message is the answer.
         socket
             .send(&json!({ "jsonrpc": "2.0", "id": 8, "method": "gateway.ping" }).to_string())
             .await;
@@ -241,11 +241,12 @@ fn g14_10_one_subscription_too_many_is_refused_and_says_how_to_free_a_place() {
         assert_eq!(refused.data["limit"], "subscriptions");
         assert_eq!(refused.data["value"], most);
         drop(held.pop());
-        // The place is free once the daemon has heard of it, which is before the next call.
+        // The subscription is released once the daemon has processed the drop, which precedes the
+        // next call.
         let mut again = client.subscribe(json!({})).await;
         let first = again.next().await.unwrap().unwrap();
         assert_eq!(first.kind, "snapshot");
-        // Everybody is still served.
+        // All subscribers are still served.
         mark(&client, "client:end").await;
         for events in held.iter_mut().take(5) {
             until(events, |event| is_mark(event, "client:end")).await;

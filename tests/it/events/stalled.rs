@@ -1,4 +1,5 @@
-//! Readers that take nothing at all, over plain HTTP: they are let go, whatever they asked for.
+//! Readers over plain HTTP that read nothing: their connections are closed, whatever they
+//! requested.
 
 use futures_util::future::join_all;
 use serde_json::json;
@@ -11,11 +12,11 @@ fn place() -> Place {
     Place::new(Script::new().on("*", [says("a")])).with("gateway.write_timeout", "\"300ms\"")
 }
 
-/// A request over a connection of its own, of whose answer nothing is read.
+/// Sends a request over a new connection and reads nothing of the answer.
 async fn asked(daemon: &Daemon, head: &str, body: &str) -> TcpStream {
     let address = daemon.url().strip_prefix("http://").unwrap();
     let socket = TcpSocket::new_v4().unwrap();
-    // Next to nothing waits in the system for it.
+    // The receive buffer is close to zero.
     socket.set_recv_buffer_size(4096).unwrap();
     let mut stream = socket.connect(address.parse().unwrap()).await.unwrap();
     let token = daemon.token();
@@ -28,7 +29,7 @@ async fn asked(daemon: &Daemon, head: &str, body: &str) -> TcpStream {
     stream
 }
 
-/// How many connections the daemon has, that of the client included.
+/// The number of connections of the daemon, including that of the client.
 async fn connections(daemon: &Daemon) -> usize {
     let mut stream = asked(daemon, "GET /metrics", "").await;
     let mut text = String::new();
@@ -43,14 +44,14 @@ async fn connections(daemon: &Daemon) -> usize {
             .filter(|line| line.ends_with('\n'))
             .find_map(|line| line.strip_prefix("abide_connections "));
         if let Some(number) = line {
-            // The one that asks is no matter here.
+            // The connection of this request is not counted.
             return number.trim().parse::<usize>().unwrap() - 1;
         }
         assert!(count > 0, "no number of connections: {text}");
     }
 }
 
-/// More than the system keeps for somebody who does not read.
+/// Creates more event data than the operating system buffers for a client that does not read.
 async fn make_much(client: &Link) {
     let meta = json!({ "long": "m".repeat(4000) });
     for _ in 0..32 {
@@ -62,7 +63,7 @@ async fn make_much(client: &Link) {
 #[test]
 fn g9_1_a_reader_of_events_that_never_reads_loses_its_seat() {
     run(async {
-        // What is accepted is told of, and nothing runs.
+        // Accepted runs cause events, but nothing runs.
         let place = place().with("lanes.global", "0");
         let daemon = place.start().await;
         let client = daemon.client().await;
@@ -80,7 +81,7 @@ fn g9_1_a_reader_of_events_that_never_reads_loses_its_seat() {
             (connections(&daemon).await == before).then_some(())
         })
         .await;
-        // Who reads, however late, is kept.
+        // A client that reads, however late, is kept.
         let mut events = client.subscribe(json!({ "since": 0 })).await;
         assert!(events.next().await.is_some());
         assert_eq!(daemon.stop().await, 0);
@@ -88,7 +89,7 @@ fn g9_1_a_reader_of_events_that_never_reads_loses_its_seat() {
     });
 }
 
-/// Takes some 5 s: no buffer of the system may hold the answer, so it has many megabytes.
+/// Takes some 5 s: the answer must exceed every system buffer, so it has many megabytes.
 #[test]
 fn g9_1_an_answer_that_nobody_reads_costs_no_seat() {
     run(async {

@@ -1,4 +1,4 @@
-//! `GET /events` with a stock client.
+//! `GET /events` with an unmodified client, curl.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -12,7 +12,7 @@ fn place() -> Place {
     Place::new(Script::new().on("[a]", [says("a is done")]))
 }
 
-/// Is curl on this machine? If not, that is said.
+/// Is curl installed? Prints a note if it is not.
 #[expect(clippy::print_stdout, reason = "a test that does not test must say so")]
 fn has_curl() -> bool {
     let found = Command::new("curl")
@@ -26,13 +26,13 @@ fn has_curl() -> bool {
     found
 }
 
-/// A curl that reads `GET /events`.
+/// A curl process that reads `GET /events`.
 struct Curl {
     child: Child,
     lines: std::io::Lines<BufReader<ChildStdout>>,
 }
 
-/// An item as it stands in the stream.
+/// An item in its form in the stream.
 #[derive(Debug)]
 struct Frame {
     id: Option<i64>,
@@ -128,11 +128,11 @@ fn g9_4_curl_that_comes_back_with_its_last_id_gets_exactly_what_it_missed() {
         mark(&client, "client:end").await;
         let last = first.last().unwrap().id.unwrap();
         let came_back = format!("Last-Event-ID: {last}");
-        // A browser asks for the same address again.
+        // A browser reconnects to the same address.
         let mut curl = Curl::read(&daemon, "?since=0", &[&came_back]);
         let second = curl.until(is_end);
         let end = second.last().unwrap().id.unwrap();
-        // The daemon that stops ends the stream.
+        // Stopping the daemon ends the stream.
         assert_eq!(daemon.stop().await, 0);
         assert!(curl.lines.by_ref().all(|line| line.is_ok()));
         assert_eq!(curl.child.wait().unwrap().code(), Some(0));
@@ -177,7 +177,7 @@ fn a_stream_takes_the_filters_of_a_subscription_and_begins_with_a_picture() {
                 "run.ended"
             ]
         );
-        // What is not stored is no place to come back to.
+        // An event that is not stored has no id to resume from.
         assert_eq!(seen[1].id, None);
         assert_eq!(seen[1].data["data"]["text"], "a is done");
         drop(curl);
@@ -213,7 +213,7 @@ fn a_stream_that_cannot_be_given_says_why_with_a_status_of_its_own() {
         let token = token.as_str();
         let says = |status: &str, kind: &str| (status.to_owned(), kind.to_owned());
         assert_eq!(status("", &[]), says("401", "unauthorized"));
-        // A token in an address is no token.
+        // A token in the address is not accepted.
         let in_address = format!("?token={}", daemon.token());
         assert_eq!(status(&in_address, &[]), says("401", "unauthorized"));
         for bad in ["?since=x", "?kind=run.*", "?runId=1", "?deltas=maybe"] {
@@ -227,7 +227,7 @@ fn a_stream_that_cannot_be_given_says_why_with_a_status_of_its_own() {
         assert_eq!(status(ahead, &[token]), says("410", "cursor_unknown"));
         let foreign = [token, "Origin: http://evil.example"];
         assert_eq!(status("", &foreign), says("403", "forbidden"));
-        // One answer is no place for a subscription.
+        // A single HTTP answer cannot carry a subscription.
         let post = [token, "Content-Type: application/json"];
         let mut command = Command::new("curl");
         command

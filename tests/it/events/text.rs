@@ -1,4 +1,4 @@
-//! Answers while they come.
+//! Streaming of answers.
 
 use abide::wire::events::Event;
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ fn place() -> Place {
     Place::new(script)
 }
 
-/// What somebody knows who does with each item what the protocol says.
+/// The state of a client that applies each item as the protocol requires.
 #[derive(Default)]
 struct Heard {
     message: Option<Value>,
@@ -74,7 +74,7 @@ fn all_deltas_together_are_the_stored_message_and_carry_its_id() {
         while heard.text.chars().count() < 12 {
             heard.take(&next(&mut events).await);
         }
-        // Whoever comes in the middle gets all of it so far, once.
+        // A client that subscribes midway gets the text so far exactly once.
         let midway = json!({ "deltas": true, "runId": run.id });
         let mut midway = client.subscribe(midway).await;
         snapshot(&next(&mut midway).await);
@@ -98,7 +98,7 @@ fn all_deltas_together_are_the_stored_message_and_carry_its_id() {
         }
         assert_eq!((heard.partials, heard.resets), (0, 0));
         assert_eq!((late.partials, late.resets), (1, 0));
-        // Nobody gets them who did not ask.
+        // Subscriptions that did not request deltas get none.
         let end = mark(&client, "client:end").await;
         let seen = until(&mut plain, |event| is_mark(event, &end)).await;
         assert!(seen.iter().all(|event| event.cursor.is_some()));

@@ -1,4 +1,4 @@
-//! The rows of a store as a test sees them: past the daemon, straight from the file.
+//! The rows of a store for tests, read directly from the file and not through the daemon.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -9,50 +9,50 @@ use serde_json::Value;
 
 use super::rows;
 
-/// All rows at one moment. Ids are the text that clients see.
+/// All rows at one moment. Ids are in the text form that clients see.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Book {
-    /// By id.
+    /// Keyed by id.
     pub(crate) sessions: BTreeMap<String, Session>,
-    /// By id.
+    /// Keyed by id.
     pub(crate) runs: BTreeMap<String, Run>,
-    /// By run and seq.
+    /// Keyed by run and seq.
     pub(crate) steps: BTreeMap<(String, i64), Step>,
-    /// By session and seq.
+    /// Keyed by session and seq.
     pub(crate) messages: BTreeMap<(String, i64), Message>,
-    /// By cursor.
+    /// Keyed by cursor.
     pub(crate) events: BTreeMap<i64, Event>,
-    /// By the run that ended.
+    /// Keyed by the id of the run that ended.
     pub(crate) outbox: BTreeMap<String, Notice>,
-    /// Texts said to runs in their turns: by run, how many stand in its transcript.
+    /// Steering messages: by run, the number of them in its transcript.
     pub(crate) steers: BTreeMap<String, usize>,
-    /// Deleted sessions of which something is left.
+    /// Deleted sessions whose rows are not fully removed yet.
     pub(crate) purges: BTreeSet<String>,
-    /// Sessions whose work was cancelled, and whether by a person.
+    /// Sessions whose runs were cancelled; true if a user did it.
     pub(crate) stops: BTreeMap<String, bool>,
     /// Runs that retention has removed.
     pub(crate) expired: BTreeSet<String>,
-    /// Key, run, and the answer that was given.
+    /// Idempotency keys of clients: key, run and recorded answer.
     pub(crate) keys: Vec<(String, String, Value)>,
-    /// The same of what steps of runs have made.
+    /// The same for keys that steps of runs have created.
     pub(crate) step_keys: Vec<(String, String, Value)>,
-    /// By run.
+    /// Keyed by run.
     pub(crate) sends: BTreeMap<String, SentRow>,
-    /// By id.
+    /// Keyed by id.
     pub(crate) questions: BTreeMap<String, QuestionRow>,
-    /// By id.
+    /// Keyed by id.
     pub(crate) approvals: BTreeMap<String, ApprovalRow>,
-    /// What is waited for, and by which step.
+    /// The awaited object, and the step that waits for it.
     pub(crate) waits: Vec<(String, (String, i64))>,
-    /// Runs with sealed values.
+    /// Runs with sealed environment values.
     pub(crate) sealed: BTreeSet<String>,
-    /// Runs whose environment programs may carry.
+    /// Runs whose environment may be present in running programs.
     pub(crate) applied: BTreeSet<String>,
-    /// The last number that was given out.
+    /// The last value of the store's sequence counter.
     pub(crate) counter: i64,
-    /// For each life of the daemon, whether it ended cleanly.
+    /// For each boot, whether it ended cleanly.
     pub(crate) boots: Vec<bool>,
-    /// Calls that changed something: method, object, outcome.
+    /// Audited calls: method, object, outcome.
     pub(crate) audit: Vec<(String, Option<String>, String)>,
 }
 
@@ -90,7 +90,7 @@ pub(crate) struct Session {
     pub(crate) parent: Option<String>,
     pub(crate) root: String,
     pub(crate) depth: i64,
-    /// The seq that it goes on from: where it was forked, else 0.
+    /// The seq of the entry from which it was forked, else 0.
     pub(crate) begins: i64,
     pub(crate) messages: i64,
 }
@@ -116,13 +116,13 @@ pub(crate) struct Run {
     pub(crate) cancel_by: Option<String>,
     pub(crate) parent: Option<String>,
     pub(crate) depth: i64,
-    /// What its own model calls have used.
+    /// Tokens used by its own model calls.
     pub(crate) used_tokens: i64,
-    /// What counts for its budget, if it has one.
+    /// Tokens counted against its budget, if it has one.
     pub(crate) spent_tokens: Option<i64>,
-    /// The step of another run whose call it carries out, and the model's name for that call.
+    /// The step of the parent run whose call it carries out, and the model's id of that call.
     pub(crate) delegated: Option<((String, i64), String)>,
-    /// By which tool.
+    /// The delegation mode of that call.
     pub(crate) face: Option<String>,
 }
 
@@ -186,9 +186,9 @@ pub(crate) struct Event {
 }
 
 impl Book {
-    /// Reads a copy of the database and of its write-ahead file, as a start would find them.
+    /// Reads a copy of the database and its WAL file, in the state that a start would find.
     pub(crate) fn read(database: &Path) -> Book {
-        // A daemon that was killed while it made its store has left none.
+        // A daemon that was killed while creating its store has left none.
         if !database.exists() {
             return Book::default();
         }
@@ -202,12 +202,12 @@ impl Book {
         rows::book(&Connection::open(&path).unwrap())
     }
 
-    /// Is the session of this run there? With it go its transcript and its journals.
+    /// Does the run's session still exist? Its transcript and journals are deleted with it.
     pub(crate) fn is_whole(&self, run: &Run) -> bool {
         self.sessions.contains_key(&run.session)
     }
 
-    /// Were events removed by age?
+    /// Were events removed by retention?
     pub(crate) fn is_trimmed(&self) -> bool {
         let started = self
             .events
@@ -216,12 +216,12 @@ impl Book {
         started.count() < self.boots.len()
     }
 
-    /// Was anything taken away, by a deletion or by age?
+    /// Was anything removed, by a deletion or by retention?
     pub(crate) fn has_gaps(&self) -> bool {
         !self.expired.is_empty() || self.runs.values().any(|run| !self.is_whole(run))
     }
 
-    /// The steps of a run, in their order.
+    /// The steps of a run, in order.
     pub(crate) fn steps_of(&self, run: &str) -> impl Iterator<Item = &Step> {
         let steps = self.steps.range((run.to_owned(), 0)..);
         let run = run.to_owned();
@@ -230,7 +230,7 @@ impl Book {
             .take_while(move |step| step.run == run)
     }
 
-    /// The transcript of a session, in its order.
+    /// The transcript of a session, in order.
     pub(crate) fn transcript(&self, session: &str) -> impl Iterator<Item = &Message> {
         let from = (session.to_owned(), 0);
         let to = (session.to_owned(), i64::MAX);
@@ -242,8 +242,8 @@ impl Book {
         &self.messages[&(session.to_owned(), seq)]
     }
 
-    /// The events of each run, in their order. An announce's delivery belongs to the run that
-    /// it is of.
+    /// The events of each run, in order. The delivery of an announce belongs to the run that it
+    /// announces.
     pub(crate) fn events_by_run(&self) -> BTreeMap<&str, Vec<&Event>> {
         let mut by_run: BTreeMap<&str, Vec<&Event>> = BTreeMap::new();
         for event in self.events.values() {
@@ -256,12 +256,12 @@ impl Book {
 }
 
 impl Run {
-    /// Is a requester to be told of its end?
+    /// Must its end be announced to a requester?
     pub(crate) fn owes_announce(&self) -> bool {
         self.requester.is_some() && self.announce != "none"
     }
 
-    /// Does it work in its caller's session?
+    /// Does it run in its caller's session?
     pub(crate) fn is_called(&self) -> bool {
         self.face.as_deref() == Some("call")
     }
@@ -273,17 +273,17 @@ impl Step {
         matches!(self.state.as_str(), "intended" | "started")
     }
 
-    /// Is it a text of the agent that comes out of it?
+    /// Does it produce text of the agent?
     pub(crate) fn answers(&self) -> bool {
         matches!(self.kind.as_str(), "model" | "command")
     }
 
-    /// Did somebody ask for it, and for nothing else?
+    /// Was it requested explicitly?
     pub(crate) fn is_asked_compaction(&self) -> bool {
         self.kind == "compaction" && self.input["why"] == "asked"
     }
 
-    /// Did its run end before it had an outcome of its own?
+    /// Did its run end before the step had an outcome of its own?
     pub(crate) fn was_cut_off(&self) -> bool {
         let error = self.error.as_deref();
         error == Some("the run ended before the step had an outcome")
@@ -293,14 +293,14 @@ impl Step {
                 )
     }
 
-    /// Has it an outcome of its own?
+    /// Has it an outcome other than being cut off by the end of its run?
     pub(crate) fn is_over(&self) -> bool {
         !self.is_open() && !self.was_cut_off()
     }
 }
 
 impl Message {
-    /// Its text blocks, as a model reads them.
+    /// Its text blocks, as a model receives them.
     pub(crate) fn text(&self) -> String {
         let blocks = self.content.as_array().unwrap();
         let texts: Vec<&str> = blocks
@@ -311,7 +311,7 @@ impl Message {
         texts.join("\n\n")
     }
 
-    /// Id, tool and arguments of the calls in it.
+    /// Id, tool and arguments of its tool calls.
     pub(crate) fn tool_calls(&self) -> Vec<(String, String, Value)> {
         let blocks = self.content.as_array().unwrap();
         blocks
@@ -324,7 +324,7 @@ impl Message {
             .collect()
     }
 
-    /// Was it said to the agent?
+    /// Is it an input to the agent?
     pub(crate) fn is_said(&self) -> bool {
         self.role == "user" && matches!(self.kind.as_str(), "text" | "sub_agent_user")
     }

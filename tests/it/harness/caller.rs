@@ -1,5 +1,5 @@
-//! A client that outlives the daemon. When the link is lost it looks at what is on disk,
-//! starts the daemon again and repeats the call that had no answer, with the key that it had.
+//! A client that outlives the daemon. When the link is lost it checks the rows on disk, restarts
+//! the daemon and repeats the unanswered call with its idempotency key.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -13,17 +13,17 @@ use super::daemon::Daemon;
 use super::place::Place;
 use crate::invariants::{self, Moment};
 
-/// What the daemon's life of this number (the first is 0) is told.
+/// Failpoint orders for one daemon process.
 #[derive(Clone, Debug)]
 pub(crate) struct Arm {
-    /// Which life.
+    /// The number of the process, counted from 0.
     pub(crate) life: usize,
-    /// `ABIDE_FAILPOINTS`.
+    /// The value of `ABIDE_FAILPOINTS`.
     pub(crate) orders: String,
 }
 
 impl Arm {
-    /// These orders for this life.
+    /// Orders for the daemon process number `life`.
     pub(crate) fn new(life: usize, orders: &str) -> Arm {
         Arm {
             life,
@@ -32,31 +32,31 @@ impl Arm {
     }
 }
 
-/// What the client knows: what it was promised, and what it was told of ends.
+/// What the client knows: accepted calls, and the outcomes that were reported to it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
-    /// Calls that make runs, with the answer once there was one.
+    /// Calls that create runs, with the answer if there was one.
     pub(crate) promises: Vec<Promise>,
-    /// Runs whose ids the client chose, without a key.
+    /// Runs whose ids the client chose, without an idempotency key.
     pub(crate) chosen: Vec<String>,
-    /// By run: the first answer that said how it ended.
+    /// By run: the first answer that reported its end.
     pub(crate) ends: BTreeMap<String, Value>,
     /// Announces whose acknowledgement was answered.
     pub(crate) acked: Vec<String>,
-    /// What each kill found.
+    /// The state that each kill left.
     pub(crate) kills: Vec<Kill>,
-    /// The rows as the latest kill left them.
+    /// The rows after the latest kill.
     pub(crate) latest: Option<Book>,
 }
 
-/// What a kill found. A step is named by its run and its place.
+/// The state that a kill left. A step is identified by its run and its position.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Kill {
-    /// Steps that were open and in the hands of a task.
+    /// Steps that were open and held by a task.
     pub(crate) held: BTreeSet<(String, i64)>,
     /// Steps that had an outcome.
     pub(crate) ended: BTreeSet<(String, i64)>,
-    /// How often the model had been asked, by rule and number of the answer.
+    /// Number of model calls, by rule and index of the answer.
     pub(crate) asked: BTreeMap<(String, usize), usize>,
 }
 
@@ -78,23 +78,23 @@ impl Kill {
     }
 }
 
-/// A call that makes a run.
+/// A call that creates a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Promise {
-    /// `sessions.spawn` or `agent.run`.
+    /// The method, such as `sessions.spawn` or `agent.run`.
     pub(crate) method: &'static str,
-    /// With an idempotency key.
+    /// Parameters, including an idempotency key.
     pub(crate) params: Value,
-    /// Once it was answered.
+    /// The answer, once there was one.
     pub(crate) answer: Option<Value>,
 }
 
-/// Kills at random instants: each life is killed after a time that `next` gives, until there
-/// were enough.
+/// Kills at random instants: each daemon process is killed after a time that `next` gives, while
+/// `left` is positive.
 pub(crate) struct Hunt {
-    /// How many kills are to come.
+    /// Number of kills still to come.
     pub(crate) left: usize,
-    /// How long the next life may last.
+    /// Gives the time until the next process is killed.
     pub(crate) next: Box<dyn FnMut() -> Duration>,
 }
 
@@ -112,8 +112,8 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    /// Starts the first life. With `traced`, each life's passes of failpoints are noted
-    /// ([`Caller::passes`]).
+    /// Starts the first daemon process. With `traced`, the failpoints that each process passes are
+    /// recorded ([`Caller::passes`]).
     pub(crate) async fn begin(place: Place, arm: Option<Arm>, traced: bool) -> Caller {
         let mut caller = Caller {
             place,
@@ -135,17 +135,17 @@ impl Caller {
         &self.place
     }
 
-    /// What the client knows, and the folder.
+    /// The client's knowledge and the daemon's folder.
     pub(crate) fn into_parts(self) -> (History, Place) {
         (self.history, self.place)
     }
 
-    /// Did the kill come that was ordered?
+    /// Did the ordered kill happen?
     pub(crate) fn was_killed_as_ordered(&self) -> bool {
         self.ordered_kill
     }
 
-    /// How often each life has passed each failpoint.
+    /// For each process, the number of passes of each failpoint.
     pub(crate) fn passes(&self) -> Vec<BTreeMap<String, usize>> {
         (0..self.lives)
             .map(|life| {
@@ -163,7 +163,7 @@ impl Caller {
         self.place.path().join(format!("trace-{life}"))
     }
 
-    /// Makes one call, however often the daemon dies of it.
+    /// Makes one call and repeats it until it is answered, whenever the daemon is killed.
     pub(crate) async fn call(&mut self, method: &str, params: Value) -> Value {
         match self.attempt(method, &params).await {
             Ok(answer) => answer,
@@ -171,7 +171,7 @@ impl Caller {
         }
     }
 
-    /// As [`Caller::call`]; a refusal is an answer too. After a kill the call is repeated, and
+    /// As [`Caller::call`], but a refusal is returned too. After a kill the call is repeated, and
     /// may find that it was carried out already.
     pub(crate) async fn attempt(
         &mut self,
@@ -191,7 +191,7 @@ impl Caller {
         }
     }
 
-    /// Makes a call that is refused as `kind` where it was carried out before.
+    /// Makes a call whose repeat is refused as `kind` if it was carried out before; `None` then.
     pub(crate) async fn once(&mut self, method: &str, params: Value, kind: &str) -> Option<Value> {
         match self.attempt(method, &params).await {
             Ok(answer) => Some(answer),
@@ -200,7 +200,7 @@ impl Caller {
         }
     }
 
-    /// `sessions.spawn` without a key, under an id of the client's own.
+    /// Calls `sessions.spawn` without a key, with a run id that the client chose.
     pub(crate) async fn spawn_chosen(&mut self, params: Value) -> String {
         let id = abide::clock::Clock::system().new_id().to_string();
         let mut params = with_agent(params);
@@ -210,18 +210,18 @@ impl Caller {
         id
     }
 
-    /// `runs.retry`.
+    /// Calls `runs.retry`.
     pub(crate) async fn retry(&mut self, run: &str) -> Spawned {
         self.promised("runs.retry", json!({ "runId": run })).await
     }
 
-    /// `sessions.compact`.
+    /// Calls `sessions.compact`.
     pub(crate) async fn compact(&mut self, session: &str) -> Spawned {
         let params = json!({ "sessionKey": session });
         self.promised("sessions.compact", params).await
     }
 
-    /// Makes a call that makes a run.
+    /// Makes a call that creates a run, with an idempotency key.
     async fn promised(&mut self, method: &'static str, mut params: Value) -> Spawned {
         let key = format!("key-{}", self.history.promises.len());
         params["idempotencyKey"] = json!(key);
@@ -237,23 +237,23 @@ impl Caller {
         accepted
     }
 
-    /// `sessions.spawn` of agent explore, unless the parameters say otherwise.
+    /// Calls `sessions.spawn` for agent explore, unless the parameters name another.
     pub(crate) async fn spawn(&mut self, params: Value) -> Spawned {
         self.promised("sessions.spawn", with_agent(params)).await
     }
 
-    /// `sessions.send`.
+    /// Calls `sessions.send`.
     pub(crate) async fn send(&mut self, params: Value) -> Spawned {
         self.promised("sessions.send", params).await
     }
 
-    /// `agent.run`.
+    /// Calls `agent.run`.
     pub(crate) async fn turn(&mut self, session: &str, message: &str) -> Spawned {
         let params = json!({ "sessionKey": session, "message": message });
         self.promised("agent.run", params).await
     }
 
-    /// The root session with this owner and key.
+    /// Creates or finds the root session with this owner and key; returns the key.
     pub(crate) async fn session(&mut self, owner: &str, key: &str) -> String {
         let params = json!({ "owner": owner, "key": key, "label": key });
         let made = self.call("sessions.create", params).await;
@@ -265,7 +265,7 @@ impl Caller {
         self.call("runs.get", json!({ "runId": id })).await
     }
 
-    /// Waits until the run has ended; the run. What is told then stays told.
+    /// Waits until the run has ended and returns it. Later answers must report the same end.
     pub(crate) async fn ended(&mut self, id: &str) -> Value {
         let params = json!({ "runId": id, "waitTimeout": 240 });
         let waited = self.call("agent.wait", params).await;
@@ -289,7 +289,7 @@ impl Caller {
         .await;
     }
 
-    /// Acknowledges what stands in the session's inbox; what each announce says.
+    /// Acknowledges everything in the session's inbox; returns the content of each announce.
     pub(crate) async fn ack_all(&mut self, session: &str) -> Vec<Value> {
         let inbox = self
             .call("sessions.inbox", json!({ "sessionKey": session }))
@@ -306,7 +306,7 @@ impl Caller {
         announces
     }
 
-    /// Acknowledges what stands in the session's inbox, but for the end of this run.
+    /// Acknowledges everything in the session's inbox except the end of this run.
     pub(crate) async fn ack_all_but(&mut self, session: &str, run: &str) {
         let inbox = self
             .call("sessions.inbox", json!({ "sessionKey": session }))
@@ -315,12 +315,12 @@ impl Caller {
         for announce in announces.filter(|one| one["runId"] != run) {
             let id = &announce["announceId"];
             let params = json!({ "sessionKey": session, "announceIds": [id] });
-            // It may have been acknowledged by a call without an answer, and removed since.
+            // It may have been acknowledged by an unanswered call, and removed since.
             self.once("sessions.ack", params, "not_found").await;
         }
     }
 
-    /// Waits until nothing is open and nothing waits to be told.
+    /// Waits until no run is open and no announce is pending.
     pub(crate) async fn quiet(&mut self) {
         self.until("quiet", async |caller: &mut Caller| {
             is_quiet(&caller.call("gateway.status", json!({})).await)
@@ -328,7 +328,7 @@ impl Caller {
         .await;
     }
 
-    /// Asks again and again until there is an answer.
+    /// Polls until there is an answer.
     pub(crate) async fn until<T>(
         &mut self,
         what: &str,
@@ -353,22 +353,22 @@ impl Caller {
     pub(crate) async fn until_asked(&mut self, rule: &str, index: usize) {
         let call = (rule.to_owned(), index);
         self.until(&format!("call {call:?}"), async |caller: &mut Caller| {
-            // A daemon that died on the way must be noticed.
+            // Detects a daemon that was killed meanwhile.
             caller.call("gateway.ping", json!({})).await;
             caller.place.asked().contains_key(&call).then_some(())
         })
         .await;
     }
 
-    /// Every call and wait is repeated and gets the answer that it had, the daemon stops, and
-    /// the rows are checked; gives the rows.
+    /// Repeats every call and wait, expects the earlier answers, stops the daemon, checks the rows
+    /// and returns them.
     pub(crate) async fn finish(&mut self) -> Book {
         if self.daemon.is_none() {
             self.start().await;
         }
         self.quiet().await;
         self.repeat_everything().await;
-        // What deleted sessions left is taken away behind the answers.
+        // Rows of deleted sessions are removed after the answers.
         self.until("all taken away", async |caller: &mut Caller| {
             caller.call("gateway.ping", json!({})).await;
             caller.place.has_nothing_to_purge().then_some(())
@@ -380,19 +380,19 @@ impl Caller {
         book
     }
 
-    /// Every call gets the answer that it got before, and every wait.
+    /// Expects the earlier answer to every call and every wait.
     async fn repeat_everything(&mut self) {
         for promise in self.history.promises.clone() {
             let again = self.call(promise.method, promise.params.clone()).await;
             let first = promise.answer.unwrap();
             if promise.method == "sessions.send" {
-                // How far the message has come is told as it is now.
+                // The state of the message is reported as it is now.
                 for name in ["runId", "sessionKey"] {
                     assert_eq!(again[name], first[name], "{}", promise.params);
                 }
                 continue;
             }
-            // Whether the session was made by the call is part of the first answer too.
+            // The first answer also includes whether the call created the session.
             assert_eq!(again, first, "{}", promise.params);
         }
         for id in self.history.ends.keys().cloned().collect::<Vec<_>>() {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::eventually;
 
-/// A connection.
+/// An RPC connection to a daemon.
 pub(crate) struct Link {
     client: Client,
 }
@@ -21,7 +21,7 @@ pub(crate) struct Spawned {
 }
 
 impl Spawned {
-    /// From the answer of `sessions.spawn` or `agent.run`.
+    /// Reads it from the answer of `sessions.spawn` or `agent.run`.
     pub(crate) fn of(answer: &Value) -> Spawned {
         let key = answer
             .get("childSessionKey")
@@ -33,25 +33,25 @@ impl Spawned {
     }
 }
 
-/// The kind of an error.
+/// The machine-readable `kind` in an error's data.
 pub(crate) fn kind_of(error: &WireError) -> &str {
     error.data["kind"].as_str().unwrap()
 }
 
 impl Link {
-    /// Connects; `None` when nobody answers.
+    /// Connects; `None` if the connection fails.
     pub(super) async fn open(url: &str, token: &str) -> Option<Link> {
         let client = Client::connect(url, Some(token)).await.ok()?;
         Some(Link { client })
     }
 
-    /// Connects over a Unix socket; `None` when nobody answers.
+    /// Connects over a Unix socket; `None` if the connection fails.
     pub(crate) async fn local(socket: &std::path::Path) -> Option<Link> {
         let client = Client::connect_socket(socket).await.ok()?;
         Some(Link { client })
     }
 
-    /// Makes one call; `Err(None)`: the link is lost.
+    /// Makes one call; `Err(None)` means that the link is lost.
     pub(crate) async fn attempt(
         &self,
         method: &str,
@@ -65,7 +65,7 @@ impl Link {
         }
     }
 
-    /// Makes one call that must be answered.
+    /// Makes one call that must succeed.
     pub(crate) async fn call(&self, method: &str, params: Value) -> Value {
         match self.attempt(method, &params).await {
             Ok(answer) => answer,
@@ -83,7 +83,7 @@ impl Link {
         }
     }
 
-    /// `sessions.spawn` of agent explore, unless the parameters say otherwise.
+    /// Calls `sessions.spawn` for agent explore, unless the parameters name another.
     pub(crate) async fn spawn(&self, params: Value) -> Spawned {
         let params = with_agent(params);
         Spawned::of(&self.call("sessions.spawn", params).await)
@@ -95,13 +95,13 @@ impl Link {
         self.client.subscribe(&request).await.unwrap()
     }
 
-    /// `agent.run`.
+    /// Calls `agent.run`.
     pub(crate) async fn turn(&self, session: &str, message: &str) -> Spawned {
         let params = json!({ "sessionKey": session, "message": message });
         Spawned::of(&self.call("agent.run", params).await)
     }
 
-    /// A session of this owner and label; its key.
+    /// Creates or finds the session with this owner and label; returns its key.
     pub(crate) async fn session(&self, owner: &str, label: &str) -> String {
         let params = json!({ "owner": owner, "label": label });
         let made = self.call("sessions.create", params).await;
@@ -113,7 +113,7 @@ impl Link {
         self.call("runs.get", json!({ "runId": id })).await
     }
 
-    /// Waits until the run has ended; the run.
+    /// Waits until the run has ended and returns it.
     pub(crate) async fn ended(&self, id: &str) -> Value {
         let params = json!({ "runId": id, "waitTimeout": 240 });
         let waited = self.call("agent.wait", params).await;
@@ -129,7 +129,7 @@ impl Link {
         .await;
     }
 
-    /// Waits until nothing is open and nothing waits to be told.
+    /// Waits until no run is open and no announce is pending.
     pub(crate) async fn quiet(&self) {
         eventually("quiet", async || {
             is_quiet(&self.call("gateway.status", json!({})).await)
@@ -138,14 +138,14 @@ impl Link {
     }
 }
 
-/// The parameters of a spawn with the agent that tests use.
+/// The parameters of a spawn, with the default agent of the tests.
 pub(super) fn with_agent(mut params: Value) -> Value {
     let fields = params.as_object_mut().unwrap();
     fields.entry("agent").or_insert_with(|| json!("explore"));
     params
 }
 
-/// Nothing is open and nothing waits to be told?
+/// `Some` if no run is open and no announce is pending.
 pub(super) fn is_quiet(status: &Value) -> Option<()> {
     let counts = status["counts"].as_object().unwrap();
     counts.values().all(|count| count == 0).then_some(())

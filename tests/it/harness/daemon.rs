@@ -1,4 +1,4 @@
-//! One life of the daemon: a process that can be killed, stopped, and asked whether it is ready.
+//! One daemon process that can be killed, stopped, and asked whether it is ready.
 
 use std::fs::OpenOptions;
 use std::io::{Read, Write};
@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::client::Link;
 use super::eventually;
 
-/// A daemon that was ready. It is killed when it is dropped.
+/// A daemon that has become ready. It is killed on drop.
 pub(crate) struct Daemon {
     child: Child,
     url: String,
@@ -23,7 +23,8 @@ pub(crate) struct Daemon {
 }
 
 impl Daemon {
-    /// Starts `command` and waits until it is ready, or gives the way in which it ended.
+    /// Starts `command` and waits until it is ready; `Err` has the exit status of a process that
+    /// ended before.
     pub(super) async fn start(
         mut command: Command,
         state: &Path,
@@ -62,49 +63,49 @@ impl Daemon {
         Ok(daemon)
     }
 
-    /// Its process.
+    /// Process id of the daemon.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Where it listens.
+    /// The URL that it listens on.
     pub(crate) fn url(&self) -> &str {
         &self.url
     }
 
-    /// The token that it takes.
+    /// The bearer token that it accepts.
     pub(crate) fn token(&self) -> &str {
         self.token.trim()
     }
 
-    /// A connection to it; `None` when nobody answers any more.
+    /// Connects to it; `None` if it no longer accepts connections.
     pub(crate) async fn connect(&self) -> Option<Link> {
         Link::open(&self.url, self.token()).await
     }
 
-    /// A connection to it.
+    /// Connects to it; panics if that fails.
     pub(crate) async fn client(&self) -> Link {
         self.connect().await.unwrap()
     }
 
-    /// `GET path`: status and body; `None` when nobody answers.
+    /// `GET path`: status and body; `None` if the connection fails.
     pub(crate) fn get(&self, path: &str) -> Option<(u16, String)> {
         get(&self.url, path)
     }
 
-    /// Kills it as a power cut would.
+    /// Kills it with SIGKILL and waits until it is gone.
     pub(crate) async fn kill(mut self) {
         self.signal(Signal::KILL);
         let status = self.ended().await;
         assert_eq!(status.signal(), Some(9), "{status}; {}", self.logged());
     }
 
-    /// Kills it and does not wait until it is gone.
+    /// Kills it without waiting until it is gone.
     pub(crate) fn strike(&self) {
         self.signal(Signal::KILL);
     }
 
-    /// Asks it to stop and waits until it has; its exit code.
+    /// Stops it with SIGTERM, waits, and returns its exit code.
     pub(crate) async fn stop(mut self) -> i32 {
         self.terminate();
         let status = self.ended().await;
@@ -112,12 +113,12 @@ impl Daemon {
         code.unwrap_or_else(|| panic!("{status}; {}", self.logged()))
     }
 
-    /// Asks it to stop.
+    /// Sends SIGTERM.
     pub(crate) fn terminate(&self) {
         self.signal(Signal::TERM);
     }
 
-    /// Kills it when this time is over, whatever it does then.
+    /// Kills it after this time, whatever it is doing.
     pub(super) fn kill_after(&self, time: Duration) {
         let pid = self.process();
         std::thread::spawn(move || {
@@ -127,7 +128,7 @@ impl Daemon {
     }
 
     fn signal(&self, signal: Signal) {
-        // A process that has ended by itself is found out by whoever waits for it.
+        // The signal fails if the process has ended; the code that waits for it finds that out.
         let _ = kill_process(self.process(), signal);
     }
 
@@ -135,7 +136,7 @@ impl Daemon {
         Pid::from_raw(i32::try_from(self.pid()).unwrap()).unwrap()
     }
 
-    /// Has its process ended?
+    /// The exit status, if its process has ended.
     pub(crate) fn has_ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().unwrap()
     }
@@ -149,7 +150,7 @@ impl Daemon {
         .await
     }
 
-    /// What all daemons of this place have logged.
+    /// The log of all daemons of this place.
     pub(crate) fn logged(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }

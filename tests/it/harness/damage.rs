@@ -1,11 +1,11 @@
-//! Damage that is done to a store behind the daemon's back.
+//! Damages a store behind the daemon's back.
 
 use std::path::Path;
 use std::time::Duration;
 
 use rusqlite::Connection;
 
-/// Runs `sql` past every trigger and check, also while a daemon has the store open.
+/// Runs `sql` bypassing every trigger and check, even while a daemon has the store open.
 pub(crate) fn damaged(database: &Path, sql: &str) {
     let db = Connection::open(database).unwrap();
     db.busy_timeout(Duration::from_secs(10)).unwrap();

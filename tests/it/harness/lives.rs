@@ -1,4 +1,4 @@
-//! How a [`Caller`] starts, loses and stops its daemon, and looks at what a kill has left.
+//! How a [`Caller`] starts, loses and stops its daemon processes, and checks what a kill has left.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -9,17 +9,17 @@ use super::place::{Faults, Place};
 use crate::invariants::{self, Moment};
 
 impl Caller {
-    /// From the next start on the daemon is killed at random instants.
+    /// From the next start on, kills the daemon at random instants.
     pub(crate) fn hunted_by(&mut self, hunt: Hunt) {
         self.hunt = Some(hunt);
     }
 
-    /// Are there kills to come?
+    /// Are more kills to come?
     pub(crate) fn is_hunted(&self) -> bool {
         self.hunt.as_ref().is_some_and(|hunt| hunt.left > 0)
     }
 
-    /// Kills the daemon now and starts it again.
+    /// Kills the daemon now and restarts it.
     pub(crate) async fn kill_once(&mut self) {
         if let Some(mut daemon) = self.daemon.take() {
             if let Some(status) = daemon.has_ended() {
@@ -33,8 +33,8 @@ impl Caller {
         self.start().await;
     }
 
-    /// Asks the daemon to stop, lets the answer go that is held by `hold` once it has begun to,
-    /// and starts it again when it is gone.
+    /// Asks the daemon to stop, releases the answer held by `hold` once the drain has begun, and
+    /// restarts the daemon when it has exited.
     pub(crate) async fn restart_once(&mut self, hold: &str) {
         if let Some(mut daemon) = self.daemon.take() {
             daemon.terminate();
@@ -55,7 +55,7 @@ impl Caller {
         self.start().await;
     }
 
-    /// Stops the daemon in order, has something done to its folder, and starts it again.
+    /// Stops the daemon cleanly, applies `done` to its folder, and restarts it.
     pub(crate) async fn restart_after(&mut self, done: impl FnOnce(&Place)) {
         if self.daemon.is_none() {
             self.start().await;
@@ -66,7 +66,7 @@ impl Caller {
         self.start().await;
     }
 
-    /// Waits until the process is gone whose link was lost, and starts it again.
+    /// Waits for the exit of the process whose link was lost, and restarts it.
     pub(super) async fn revive(&mut self) {
         if let Some(mut daemon) = self.daemon.take() {
             let status = daemon.ended().await;
@@ -81,7 +81,7 @@ impl Caller {
         self.start().await;
     }
 
-    /// A clean end, or the kill that this life was ordered to have.
+    /// Accepts a clean exit, or the kill that was ordered for this process.
     fn took(&mut self, status: ExitStatus) {
         if status.code() == Some(0) {
             return;
@@ -96,10 +96,10 @@ impl Caller {
         self.look();
     }
 
-    /// Looks at what a kill has left, before anybody mends it.
+    /// Checks what a kill has left, before a restart repairs it.
     fn look(&mut self) {
         if self.place.is_being_repaired() {
-            // Nobody can read it but the next start.
+            // Only the next start can read the store.
             return;
         }
         let book = self.place.book();
@@ -135,7 +135,7 @@ impl Caller {
         }
     }
 
-    /// Stops the daemon. A kill on the way is one more start.
+    /// Stops the daemon. If it is killed meanwhile, it is started again first.
     pub(super) async fn stop(&mut self) {
         loop {
             let mut daemon = self.daemon.take().unwrap();

@@ -1,5 +1,5 @@
-//! What tests of a whole daemon are written with: a folder of its own, a script for its model,
-//! the real binary in a process that can be killed, and a client over a real socket.
+//! The toolkit for tests of a whole daemon: a separate folder, a script for its model, the real
+//! binary in a process that can be killed, and a client over a real socket.
 //!
 //! ```ignore
 //! let place = Place::new(Script::new().on("[a]", [says("done")]));
@@ -37,11 +37,10 @@ use std::time::Duration;
 
 use abide::clock::Clock;
 
-/// How long anything may take before a test gives up. Nothing passes or fails by it unless
-/// something hangs.
+/// Deadline of every wait. A test reaches it only if something hangs.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(240);
 
-/// Asks `look` again and again until it has an answer.
+/// Polls `look` until it returns a value.
 pub(crate) async fn eventually<T, F>(what: &str, mut look: impl FnMut() -> F) -> T
 where
     F: Future<Output = Option<T>>,
@@ -59,7 +58,7 @@ where
     }
 }
 
-/// Runs an asynchronous test on this thread. One that waits for what never comes fails in the end.
+/// Runs an asynchronous test on this thread; a test that hangs eventually fails.
 pub(crate) fn run<T>(test: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()

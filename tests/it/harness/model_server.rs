@@ -1,6 +1,5 @@
-//! A model's server of the tests' own: it speaks Chat Completions and Messages over real
-//! sockets, answers as it is told, fails in every way that such servers do, and keeps each
-//! request as it came.
+//! A model server for tests: it speaks Chat Completions and Messages over real sockets, answers as
+//! configured, fails in every way that such servers do, and keeps each raw request.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -10,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// A server. It ends with the test's process.
+/// A running model server. It ends with the test's process.
 #[derive(Clone)]
 pub(crate) struct ModelServer(Arc<Shared>);
 
@@ -29,34 +28,34 @@ struct State {
     let_go: BTreeSet<String>,
 }
 
-/// A request as it came.
+/// A received request.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     pub(crate) path: String,
-    /// Names in small letters.
+    /// Names in lower case.
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: String,
 }
 
 impl Request {
-    /// The value of a header.
+    /// The value of the header with this lower-case name.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let found = self.headers.iter().find(|(known, _)| known == name);
         found.map(|(_, value)| value.as_str())
     }
 
-    /// The body.
+    /// The body as JSON.
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap()
     }
 }
 
-/// What is answered.
+/// A configured answer.
 #[derive(Clone, Debug)]
 pub(crate) struct Reply {
     status: u16,
     headers: Vec<(&'static str, String)>,
-    /// Pieces, each written at once.
+    /// Chunks, each written at once.
     pieces: Vec<Vec<u8>>,
     ending: Ending,
     held: Option<String>,
@@ -65,14 +64,14 @@ pub(crate) struct Reply {
 #[derive(Clone, Debug, PartialEq)]
 enum Ending {
     Whole,
-    /// The connection is cut.
+    /// The connection is reset.
     Cut,
-    /// Nothing more comes, and nothing ends.
+    /// The connection stays open and silent.
     Hang,
 }
 
 impl Reply {
-    /// A refusal.
+    /// An error answer.
     pub(crate) fn status(status: u16, message: &str) -> Reply {
         let body = json!({ "error": { "message": message } }).to_string();
         Reply {
@@ -84,20 +83,20 @@ impl Reply {
         }
     }
 
-    /// A whole answer, not streamed.
+    /// A complete answer, not streamed.
     pub(crate) fn whole(body: &Value) -> Reply {
         let mut reply = Reply::status(200, "");
         reply.pieces = vec![body.to_string().into_bytes()];
         reply
     }
 
-    /// The same with the status of a refusal.
+    /// As [`Reply::whole`], with an error status.
     pub(crate) fn refuses(mut self, status: u16) -> Reply {
         self.status = status;
         self
     }
 
-    /// A stream of these events.
+    /// A stream of these server-sent events.
     pub(crate) fn stream(events: impl IntoIterator<Item = String>) -> Reply {
         Reply {
             status: 200,
@@ -108,14 +107,14 @@ impl Reply {
         }
     }
 
-    /// A stream of these bytes, whatever they are.
+    /// A stream of these raw bytes.
     pub(crate) fn bytes(bytes: &[u8]) -> Reply {
         let mut reply = Reply::stream([]);
         reply.pieces = vec![bytes.to_vec()];
         reply
     }
 
-    /// Nothing, for ever.
+    /// Accepts the request and never answers.
     pub(crate) fn hang() -> Reply {
         let mut reply = Reply::stream([]);
         reply.status = 0;
@@ -127,7 +126,7 @@ impl Reply {
         self
     }
 
-    /// With this content type in place of its own; empty: with none.
+    /// Replaces its content type; an empty `kind` removes it.
     pub(crate) fn with_type(mut self, kind: &str) -> Reply {
         self.headers.retain(|(name, _)| *name != "content-type");
         if !kind.is_empty() {
@@ -136,34 +135,34 @@ impl Reply {
         self
     }
 
-    /// Only the first so many pieces; then the connection is cut.
+    /// Sends only the first `pieces` chunks, then resets the connection.
     pub(crate) fn cut_after(mut self, pieces: usize) -> Reply {
         self.pieces.truncate(pieces);
         self.ending = Ending::Cut;
         self
     }
 
-    /// Only the first so many pieces, and a proper end.
+    /// Sends only the first `pieces` chunks, then ends properly.
     pub(crate) fn ends_after(mut self, pieces: usize) -> Reply {
         self.pieces.truncate(pieces);
         self
     }
 
-    /// Only the first so many pieces; then nothing more comes.
+    /// Sends only the first `pieces` chunks, then stays silent.
     pub(crate) fn stalls_after(mut self, pieces: usize) -> Reply {
         self.pieces.truncate(pieces);
         self.ending = Ending::Hang;
         self
     }
 
-    /// The last piece waits until the test lets `name` go; where the connection is cut, the cut
-    /// waits.
+    /// The last chunk is held until the test releases `name`; if the connection is cut, the cut is
+    /// held.
     pub(crate) fn held_by(mut self, name: &str) -> Reply {
         self.held = Some(name.to_owned());
         self
     }
 
-    /// In pieces of so many bytes, wherever that cuts.
+    /// Splits the stream into chunks of `count` bytes, at any boundary.
     pub(crate) fn in_bytes(mut self, count: usize) -> Reply {
         let all = self.pieces.concat();
         self.pieces = all.chunks(count).map(<[u8]>::to_vec).collect();
@@ -172,7 +171,7 @@ impl Reply {
 }
 
 impl ModelServer {
-    /// A server that refuses everything until it is told what to answer.
+    /// Starts a server that refuses everything until answers are configured.
     pub(crate) fn start() -> ModelServer {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let server = ModelServer(Arc::new(Shared {
@@ -190,12 +189,12 @@ impl ModelServer {
         server
     }
 
-    /// Its address, with a path.
+    /// Its URL with this path.
     pub(crate) fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.0.address)
     }
 
-    /// These replies, in order, to requests in whose body `text` stands.
+    /// Uses these replies, in order, for requests whose body contains `text`.
     pub(crate) fn on(&self, text: &str, replies: impl IntoIterator<Item = Reply>) -> &Self {
         let mut state = self.0.state.lock().unwrap();
         let replies: VecDeque<Reply> = replies.into_iter().collect();
@@ -203,18 +202,18 @@ impl ModelServer {
         self
     }
 
-    /// This reply to every request for which there is no other.
+    /// Uses this reply for every request without a configured one.
     pub(crate) fn otherwise(&self, reply: Reply) -> &Self {
         self.0.state.lock().unwrap().otherwise = Some(reply);
         self
     }
 
-    /// These replies, in order, to requests of this agent's runs.
+    /// Uses these replies, in order, for requests of this agent's runs.
     pub(crate) fn on_agent(&self, agent: &str, replies: impl IntoIterator<Item = Reply>) -> &Self {
         self.on(&mark(agent), replies)
     }
 
-    /// From now on this reply to every request for `path` in whose body `text` stands.
+    /// From now on, uses this reply for every request for `path` whose body contains `text`.
     pub(crate) fn page(&self, path: &str, text: &str, body: &Value) -> &Self {
         let page = (path.to_owned(), text.to_owned(), Reply::whole(body));
         self.0.state.lock().unwrap().pages.insert(0, page);
@@ -234,7 +233,7 @@ impl ModelServer {
         own.map(|request| request.json()).collect()
     }
 
-    /// The system prompts of them.
+    /// The system prompts of those requests.
     pub(crate) fn prompts_of(&self, agent: &str) -> Vec<String> {
         let prompt = |request: Value| {
             request["messages"][0]["content"]
@@ -245,7 +244,7 @@ impl ModelServer {
         requests.map(|request| prompt(request).unwrap()).collect()
     }
 
-    /// Waits until there were so many requests.
+    /// Waits until at least `count` requests have arrived.
     pub(crate) fn until_asked(&self, count: usize) {
         let state = self.0.state.lock().unwrap();
         let (state, waited) = self
@@ -257,14 +256,14 @@ impl ModelServer {
         assert!(!waited.timed_out(), "{found} requests, {count} expected");
     }
 
-    /// Lets replies go that are held by this name.
+    /// Releases the replies that are held by this name.
     pub(crate) fn let_go(&self, name: &str) {
         self.0.state.lock().unwrap().let_go.insert(name.to_owned());
         self.0.changed.notify_all();
     }
 
     fn serve(&self, mut stream: TcpStream) {
-        // Whoever hangs up in the middle has been killed: that is no fault of the test.
+        // A client that disconnects midway has been killed, which is not an error of the test.
         let Some(request) = read(&stream) else {
             return;
         };
@@ -285,7 +284,7 @@ impl ModelServer {
             reply
         };
         self.0.changed.notify_all();
-        // A server knows no page of another API.
+        // A real server knows no path of another API.
         let reply = reply.unwrap_or_else(|| match is_page {
             true => Reply::status(404, "not found"),
             false => Reply::status(400, "the test has no such answer"),
@@ -340,12 +339,12 @@ impl ModelServer {
     }
 }
 
-/// What stands in the prompt of each run of an agent, and in no other's.
+/// Text that occurs in the prompt of each run of this agent, and in no other.
 fn mark(agent: &str) -> String {
     format!("You are agent {agent} in session")
 }
 
-/// Until the other side hangs up.
+/// Waits until the peer disconnects.
 fn hang(stream: &mut TcpStream) -> std::io::Result<()> {
     stream.set_read_timeout(Some(super::PATIENCE))?;
     while stream.read(&mut [0; 512])? > 0 {}
@@ -402,7 +401,7 @@ pub(crate) mod chat {
         ]
     }
 
-    /// A text in these pieces.
+    /// A text answer in these chunks.
     pub(crate) fn says(pieces: &[&str]) -> Reply {
         let texts = pieces
             .iter()
@@ -410,7 +409,7 @@ pub(crate) mod chat {
         Reply::stream(texts.chain(end("stop")))
     }
 
-    /// Calls of tools: id, name and arguments as text.
+    /// Tool calls: id, name and arguments as text.
     pub(crate) fn calls(calls: &[(&str, &str, &str)]) -> Reply {
         let pieces = calls
             .iter()
@@ -424,7 +423,7 @@ pub(crate) mod chat {
         Reply::stream(pieces.chain(end("tool_calls")))
     }
 
-    /// These events as they are.
+    /// These event data lines, unchanged.
     pub(crate) fn events(data: &[&str]) -> Reply {
         Reply::stream(data.iter().map(|data| format!("data: {data}\n\n")))
     }
@@ -439,7 +438,7 @@ pub(crate) mod messages {
         format!("event: {name}\ndata: {data}\n\n")
     }
 
-    /// An answer of these blocks, each said in a few pieces.
+    /// An answer of these blocks, each split into a few chunks.
     pub(crate) fn answers(blocks: &[Value], stop: &str) -> Reply {
         let mut events = vec![json!({ "type": "message_start", "message": {
             "role": "assistant", "content": [], "usage": { "input_tokens": 21, "output_tokens": 1 } } })];

@@ -1,4 +1,4 @@
-//! A daemon's folder: state, configuration, script, and a workspace with a few files.
+//! A daemon's folder: state, configuration, model script, and a workspace with a few files.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,24 +13,24 @@ use super::book::Book;
 use super::daemon::Daemon;
 use super::script::{LOG, Script};
 
-/// A daemon's folder. Daemons are started in it one after another.
+/// A daemon's folder. Daemons run in it one after another.
 pub(crate) struct Place {
     folder: TempDir,
     script: Script,
     settings: Vec<(String, String)>,
 }
 
-/// What a start may be told besides.
+/// Optional fault injection for a start.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Faults {
-    /// `ABIDE_FAILPOINTS`.
+    /// The value of `ABIDE_FAILPOINTS`.
     pub(crate) orders: Option<String>,
-    /// Every failpoint that is passed is written to this file.
+    /// File to which every passed failpoint is written.
     pub(crate) trace: Option<PathBuf>,
 }
 
 impl Faults {
-    /// These orders, as `ABIDE_FAILPOINTS` takes them.
+    /// Faults with these orders, in the format of `ABIDE_FAILPOINTS`.
     pub(crate) fn ordered(orders: &str) -> Faults {
         Faults {
             orders: Some(orders.to_owned()),
@@ -69,20 +69,20 @@ impl Place {
         place
     }
 
-    /// With this setting, as TOML writes it.
+    /// Adds this setting; the value is TOML.
     pub(crate) fn with(mut self, key: &str, toml: &str) -> Place {
         self.set(key, toml);
         self
     }
 
-    /// From the next start on with this setting.
+    /// Adds this setting, in force from the next start on.
     pub(crate) fn set(&mut self, key: &str, toml: &str) {
         self.settings.retain(|(known, _)| known != key);
         self.settings.push((key.to_owned(), toml.to_owned()));
         self.write_settings();
     }
 
-    /// From the next start on without this setting.
+    /// Removes this setting, in force from the next start on.
     pub(crate) fn unset(&mut self, key: &str) {
         self.settings.retain(|(known, _)| known != key);
         self.write_settings();
@@ -97,12 +97,11 @@ impl Place {
         fs::write(self.path().join("abide.toml"), lines.concat()).unwrap();
     }
 
-    /// The folder of everything.
+    /// The root folder of everything.
     pub(crate) fn path(&self) -> &Path {
         self.folder.path()
     }
 
-    /// The state folder.
     pub(crate) fn state(&self) -> PathBuf {
         self.path().join("state")
     }
@@ -112,17 +111,17 @@ impl Place {
         self.state().join("abide.db")
     }
 
-    /// The workspace.
+    /// The workspace folder, in which agents work.
     pub(crate) fn work(&self) -> PathBuf {
         self.path().join("work")
     }
 
-    /// The script that answers here.
+    /// The script that the models answer from.
     pub(crate) fn script(&self) -> &Script {
         &self.script
     }
 
-    /// With an agent of this user's: the front matter of its file.
+    /// Adds an agent file of the user with this front matter.
     pub(crate) fn with_agent(self, name: &str, fields: &str) -> Place {
         let folder = self.path().join(".config/abide/agents");
         fs::create_dir_all(&folder).unwrap();
@@ -131,13 +130,13 @@ impl Place {
         self
     }
 
-    /// Lets the answers go that are [`super::Answer::held_by`] this name.
+    /// Releases the answers that are [`super::Answer::held_by`] this name.
     pub(crate) fn let_go(&self, name: &str) {
         fs::write(self.path().join(name), "").unwrap();
     }
 
-    /// How often the model was asked for each answer, by rule and number: what the provider
-    /// noted outside the store.
+    /// The number of model calls for each answer, by rule and index; the provider records them
+    /// outside the store.
     pub(crate) fn asked(&self) -> BTreeMap<(String, usize), usize> {
         let text = fs::read_to_string(self.path().join(LOG)).unwrap_or_default();
         let mut asked = BTreeMap::new();
@@ -150,28 +149,30 @@ impl Place {
         asked
     }
 
-    /// The rows. The daemon must be stopped, or killed: then this is what a start would find.
+    /// Reads the rows. The daemon must have been stopped or killed: then this is what a start would
+    /// find.
     pub(crate) fn book(&self) -> Book {
         Book::read(&self.database())
     }
 
-    /// Has a daemon that is at work taken away all that deleted sessions left?
+    /// Has a running daemon removed everything of deleted sessions?
     pub(crate) fn has_nothing_to_purge(&self) -> bool {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        // One that was killed meanwhile may have left a store that only its next start can read.
+        // A daemon that was killed meanwhile may have left a store that only its next start can
+        // read.
         Connection::open_with_flags(self.database(), flags)
             .and_then(|db| db.query_row("SELECT count(*) FROM purges", [], |row| row.get(0)))
             .is_ok_and(|left: i64| left == 0)
     }
 
-    /// Is the database damaged, or is a repaired one about to take its place?
+    /// Is the database damaged, or is a repaired one about to replace it?
     pub(crate) fn is_being_repaired(&self) -> bool {
         let switch = self.state().join("abide.db.switch");
         let head = fs::read(self.database()).unwrap_or_default();
         switch.exists() || (head.len() > 16 && !head.starts_with(b"SQLite format 3"))
     }
 
-    /// The program, with nothing of this machine's environment.
+    /// A command of the binary, without this machine's environment.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_abide"));
         command
@@ -185,14 +186,15 @@ impl Place {
         command
     }
 
-    /// A daemon that is ready.
+    /// Starts a daemon and waits until it is ready.
     pub(crate) async fn start(&self) -> Daemon {
         self.start_with(&Faults::default())
             .await
             .unwrap_or_else(|status| panic!("the daemon ended at its start: {status}"))
     }
 
-    /// A daemon that is ready, or how its process ended before that.
+    /// Starts a daemon and waits until it is ready; `Err` has the exit status of a process that
+    /// ended before.
     pub(crate) async fn start_with(&self, faults: &Faults) -> Result<Daemon, ExitStatus> {
         let mut command = self.command(&["serve"]);
         if let Some(orders) = &faults.orders {
@@ -204,12 +206,12 @@ impl Place {
         self.start_command(command).await
     }
 
-    /// As [`Place::start_with`], by a command that [`Place::command`] gave.
+    /// As [`Place::start_with`], with a command from [`Place::command`].
     pub(crate) async fn start_command(&self, command: Command) -> Result<Daemon, ExitStatus> {
         Daemon::start(command, &self.state(), &self.path().join("daemon.log")).await
     }
 
-    /// What all daemons here have logged so far.
+    /// The log of all daemons of this place so far.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.path().join("daemon.log")).unwrap_or_default()
     }

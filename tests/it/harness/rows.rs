@@ -10,7 +10,7 @@ use super::book::{
     ApprovalRow, Book, Event, Message, Notice, QuestionRow, Run, SentRow, Session, Step,
 };
 
-/// All rows.
+/// Reads all rows.
 pub(super) fn book(db: &Connection) -> Book {
     let keys = "SELECT key, run_id, answer FROM idempotency WHERE scope <> 'step'";
     let step_keys = "SELECT key, run_id, answer FROM idempotency WHERE scope = 'step'";

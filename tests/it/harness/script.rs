@@ -1,11 +1,11 @@
-//! Builds what the provider `script` answers, and knows it again when it is read back.
+//! Builds the answers of the provider `script`, and finds the answer that matches an input.
 
 use serde_json::{Map, Value, json};
 
-/// The name of the file in which the provider notes each call that begins.
+/// Name of the file in which the provider records the start of each call.
 pub(crate) const LOG: &str = "calls.jsonl";
 
-/// What a model answers to what.
+/// The rules from inputs to answers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Script {
     rules: Vec<Rule>,
@@ -18,24 +18,24 @@ struct Rule {
     answers: Vec<Answer>,
 }
 
-/// One answer.
+/// One answer of a model.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Answer {
     fields: Map<String, Value>,
 }
 
 impl Script {
-    /// Answers nothing yet.
+    /// A script without rules.
     pub(crate) fn new() -> Script {
         Script::default()
     }
 
-    /// Answers to a user's or requester's input in which `text` stands, one after another.
+    /// Adds a rule with consecutive answers to inputs of a user or requester that contain `text`.
     pub(crate) fn on(self, text: &str, answers: impl IntoIterator<Item = Answer>) -> Script {
         self.rule(text, false, answers)
     }
 
-    /// Answers to announces in which `text` stands.
+    /// Adds a rule with answers to announces that contain `text`.
     pub(crate) fn on_announce(
         self,
         text: &str,
@@ -44,7 +44,7 @@ impl Script {
         self.rule(text, true, answers)
     }
 
-    /// Has it no answers at all?
+    /// Has it no rules?
     pub(crate) fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
@@ -63,7 +63,7 @@ impl Script {
         self
     }
 
-    /// The file's text.
+    /// The contents of the script file.
     pub(crate) fn json(&self) -> Value {
         let rules: Vec<Value> = self
             .rules
@@ -77,7 +77,7 @@ impl Script {
         json!({ "log": LOG, "rules": rules })
     }
 
-    /// The first rule for such an input: its text, and its answer of that number.
+    /// The first rule that matches the input: its text, and its answer with this index.
     pub(crate) fn answer(
         &self,
         input: &str,
@@ -92,22 +92,22 @@ impl Script {
     }
 }
 
-/// Answers with a text.
+/// An answer with this text.
 pub(crate) fn says(text: &str) -> Answer {
     Answer::default().with("text", json!(text))
 }
 
-/// Answers with a call of a tool; [`Answer::and`] adds more, called at the same time.
+/// An answer with a tool call; [`Answer::and`] adds parallel ones.
 pub(crate) fn calls(tool: &str, arguments: Value) -> Answer {
     Answer::default().and(tool, arguments)
 }
 
-/// Fails.
+/// A model call that fails with this message.
 pub(crate) fn fails(message: &str) -> Answer {
     Answer::default().with("fail", json!(message))
 }
 
-/// Panics.
+/// A model call that panics.
 pub(crate) fn panics() -> Answer {
     Answer::default().with("panic", json!(true))
 }
@@ -118,7 +118,7 @@ impl Answer {
         self
     }
 
-    /// Calls this tool too.
+    /// Adds a parallel tool call.
     pub(crate) fn and(mut self, tool: &str, arguments: Value) -> Answer {
         let calls = self.fields.entry("calls").or_insert_with(|| json!([]));
         let call = json!({ "tool": tool, "arguments": arguments });
@@ -126,30 +126,30 @@ impl Answer {
         self
     }
 
-    /// Comes only once the test lets `name` go ([`super::Place::let_go`]).
+    /// Holds the answer until the test releases `name` ([`super::Place::let_go`]).
     pub(crate) fn held_by(self, name: &str) -> Answer {
         self.with("hold", json!(name))
     }
 
-    /// Is said in pieces of so many characters; after so many pieces it waits until the test
-    /// lets `hold` go.
+    /// Streams the answer in chunks of `chars` characters and pauses after `hold_after` chunks
+    /// until the test releases `hold`.
     pub(crate) fn in_pieces(self, chars: usize, hold_after: usize, hold: &str) -> Answer {
         let stream = json!({ "chars": chars, "hold_after": hold_after, "hold": hold });
         self.with("stream", stream)
     }
 
-    /// Each of its pieces comes so long after the one before it.
+    /// Sends each chunk this long after the previous one.
     pub(crate) fn each_after_ms(mut self, ms: u64) -> Answer {
         self.fields["stream"]["pause_ms"] = json!(ms);
         self
     }
 
-    /// Takes this long.
+    /// Delays the answer by this time.
     pub(crate) fn after_ms(self, ms: u64) -> Answer {
         self.with("delay_ms", json!(ms))
     }
 
-    /// Its text.
+    /// The text of the answer; empty if it has none.
     pub(crate) fn text(&self) -> &str {
         self.fields
             .get("text")
@@ -157,12 +157,12 @@ impl Answer {
             .unwrap_or("")
     }
 
-    /// The message with which it fails.
+    /// The message of its failure, if it fails.
     pub(crate) fn failure(&self) -> Option<&str> {
         self.fields.get("fail").and_then(Value::as_str)
     }
 
-    /// Tool and arguments of its calls.
+    /// Tool and arguments of its tool calls.
     pub(crate) fn tool_calls(&self) -> Vec<(String, Value)> {
         let calls = self.fields.get("calls").and_then(Value::as_array);
         calls

@@ -1,5 +1,5 @@
-//! A command at a terminal: what it writes is drawn as a terminal would draw it, and a test
-//! types.
+//! A command at a pseudo-terminal: its output is rendered as a terminal would, and tests type
+//! input.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
@@ -15,36 +15,36 @@ use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
 use super::PATIENCE;
 
-/// What ends the input where it is typed at the beginning of a line.
+/// Ends the input when typed at the beginning of a line.
 pub(crate) const CTRL_D: &str = "\u{4}";
-/// So high that nothing leaves the screen.
+/// High enough that no line scrolls off the screen.
 const ROWS: u16 = 60;
 
-/// A command at a terminal of 60 lines.
+/// A command at a terminal of 60 rows.
 pub(crate) struct Terminal {
     child: Child,
     keys: File,
     written: Receiver<Vec<u8>>,
-    /// All that was written, as it came.
+    /// The raw output so far.
     raw: Vec<u8>,
-    /// The text of it that was not looked for yet, without what steers.
+    /// The output that no search has consumed yet, without control sequences.
     text: Vec<u8>,
     strip: StripBytes,
     screen: vt100::Parser,
 }
 
 impl Terminal {
-    /// With 80 columns, as `xterm`.
+    /// Starts the command with 80 columns, as `xterm`.
     pub(crate) fn start(command: Command) -> Terminal {
         Terminal::sized(command, 80)
     }
 
-    /// With so many columns; a `TERM` that the command has stays.
+    /// Starts the command with this width; a `TERM` that the command has stays.
     pub(crate) fn sized(command: Command, columns: u16) -> Terminal {
         Terminal::of_size(command, columns, ROWS)
     }
 
-    /// With so many columns and lines.
+    /// Starts the command with this width and height.
     pub(crate) fn of_size(mut command: Command, columns: u16, rows: u16) -> Terminal {
         let keys = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&keys).unwrap();
@@ -66,14 +66,14 @@ impl Terminal {
             .stderr(line)
             .spawn()
             .unwrap();
-        // The command holds the line, too; it is closed once that has ended.
+        // The command holds the slave side too, which is closed when the process ends.
         drop(command);
         let keys = File::from(keys);
         let mut master = keys.try_clone().unwrap();
         let (writes, written) = mpsc::channel();
         std::thread::spawn(move || {
             let mut bytes = [0; 4096];
-            // A terminal that nobody holds any more is an error here.
+            // Reading a terminal that no process holds is an error on this system.
             while let Ok(count @ 1..) = master.read(&mut bytes) {
                 if writes.send(bytes[..count].to_vec()).is_err() {
                     return;
@@ -91,7 +91,7 @@ impl Terminal {
         }
     }
 
-    /// Returns once this was written, with what was written before it.
+    /// Waits until this text was written; returns it and everything before it.
     pub(crate) fn until(&mut self, text: &str) -> String {
         let clock = Clock::system();
         let began = clock.monotonic();
@@ -102,7 +102,7 @@ impl Terminal {
                 self.text = shown.as_bytes()[end..].to_vec();
                 return shown[..end].to_owned();
             }
-            // What is drawn again and again never keeps still.
+            // Output that is redrawn repeatedly never pauses.
             let is_time_left = clock.monotonic() - began < PATIENCE;
             assert!(is_time_left, "{text:?} was not shown, but {shown:?}");
             match self.written.recv_timeout(PATIENCE) {
@@ -112,7 +112,7 @@ impl Terminal {
         }
     }
 
-    /// Returns once what stands on the screen fits, with its lines.
+    /// Waits until the screen satisfies `fits`; returns its lines.
     pub(crate) fn until_seen(&mut self, fits: impl Fn(&str) -> bool) -> String {
         let clock = Clock::system();
         let began = clock.monotonic();
@@ -121,7 +121,7 @@ impl Terminal {
             if fits(&seen) {
                 return seen;
             }
-            // What is drawn again and again never keeps still.
+            // Output that is redrawn repeatedly never pauses.
             assert!(clock.monotonic() - began < PATIENCE, "not seen:\n{seen}");
             match self.written.recv_timeout(PATIENCE) {
                 Ok(bytes) => self.take(&bytes),
@@ -130,12 +130,12 @@ impl Terminal {
         }
     }
 
-    /// The lines that stand on the screen now.
+    /// The lines that are on the screen now.
     pub(crate) fn seen(&self) -> String {
         self.screen.screen().contents()
     }
 
-    /// All that was written, with what steers the terminal.
+    /// The whole output, including control sequences.
     pub(crate) fn raw(&self) -> String {
         String::from_utf8_lossy(&self.raw).into_owned()
     }
@@ -153,14 +153,14 @@ impl Terminal {
         self.keys.write_all(text.as_bytes()).unwrap();
     }
 
-    /// What a person does who makes the window smaller or larger.
+    /// Changes the width of the window, as a user would.
     pub(crate) fn resize(&mut self, columns: u16) {
         let (rows, _) = self.screen.screen().size();
         tcsetwinsize(&self.keys, size(columns, rows)).unwrap();
         self.screen.screen_mut().set_size(rows, columns);
     }
 
-    /// Does it echo what is typed and give it line by line, as a shell expects it?
+    /// Are echo and line mode on, as a shell expects them?
     pub(crate) fn is_as_shells_leave_it(&self) -> bool {
         let modes = tcgetattr(&self.keys).unwrap().local_modes;
         modes.contains(LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG)
@@ -168,7 +168,7 @@ impl Terminal {
             && !self.screen.screen().hide_cursor()
     }
 
-    /// What Ctrl-C sends.
+    /// Sends SIGINT, as Ctrl-C does.
     pub(crate) fn interrupt(&self) {
         self.signal(Signal::INT);
     }
@@ -178,7 +178,7 @@ impl Terminal {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// Its exit code, and the text that it wrote last.
+    /// Waits for its end; returns the exit code and the output that no search has consumed.
     pub(crate) fn end(&mut self) -> (i32, String) {
         loop {
             match self.written.recv_timeout(PATIENCE) {

@@ -1,10 +1,10 @@
-//! What is given to runs is kept exactly as long as they are open, and what programs may carry is
-//! told once, and once more when nothing carries it.
+//! Values of runs are kept exactly while the runs are open. The application of an environment is
+//! announced once, and its removal once.
 
 use crate::harness::Book;
 
 /// Sealed values belong to open runs; each environment is applied once, and restored once after the
-/// end of its run. With `finished` none is carried any more.
+/// end of its run. With `finished`, none is still applied.
 pub(super) fn environments_are_whole(book: &Book, finished: bool) {
     for run in &book.sealed {
         assert!(

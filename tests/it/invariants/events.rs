@@ -1,4 +1,4 @@
-//! The event log tells each move once, in the order in which it happened.
+//! The event log reports each change once, in the order in which the changes happened.
 
 use std::collections::BTreeMap;
 
@@ -6,14 +6,14 @@ use abide::kernel::action::EventKind;
 
 use crate::harness::{Book, Event, Run};
 
-/// Cursors come from the stored counter.
+/// No cursor exceeds the stored counter.
 pub(super) fn log_is_in_order(book: &Book) {
     let last = book.events.keys().next_back().copied().unwrap_or(0);
     assert!(last <= book.counter, "a cursor above the stored counter");
 }
 
-/// The ids that events of a kind carry beside their data, so that whoever asks for a session or a
-/// run is given them: of the session, of the run. `None`: of those that have one.
+/// Whether events of a kind carry a session id and a run id besides their data, so that filters by
+/// session or run find them. `None`: some of them do.
 fn concerns(kind: EventKind) -> (Option<bool>, Option<bool>) {
     use EventKind as Kind;
     match kind {
@@ -43,7 +43,7 @@ fn concerns(kind: EventKind) -> (Option<bool>, Option<bool>) {
         | Kind::EnvRestored
         | Kind::EnvMissing
         | Kind::EnvProvided => (Some(true), Some(true)),
-        // The session that is told, the run whose end it is.
+        // The session that receives the announce, and the run that it announces.
         Kind::AnnounceQueued
         | Kind::AnnounceDelivered
         | Kind::AnnounceHeld
@@ -89,16 +89,16 @@ pub(super) fn each_says_what_it_concerns(book: &Book) {
     }
 }
 
-/// What an event says has the shape that clients were told of.
+/// The data of each event matches the published schema.
 pub(super) fn data_is_as_described(book: &Book) {
     for event in book.events.values() {
         crate::schemas::assert_event(&event.kind, &event.data);
     }
 }
 
-/// Each session, run, step, message and announce is told of exactly as far as its rows are.
+/// The events of each session, run, step, message and announce match the state of its rows exactly.
 pub(super) fn each_move_is_told_once(book: &Book) {
-    // What age has taken away cannot be counted.
+    // Events that retention has removed cannot be counted.
     if book.is_trimmed() {
         return;
     }
@@ -124,7 +124,7 @@ pub(super) fn each_move_is_told_once(book: &Book) {
     let by_run = book.events_by_run();
     for run in book.runs.values() {
         let events = by_run.get(run.id.as_str()).map_or(&[][..], Vec::as_slice);
-        // What retention has removed and what is held in the end was told of otherwise.
+        // Announces that are finally undelivered have different events.
         let held = book.outbox.get(&run.id);
         if held.is_none_or(|notice| notice.state != "undelivered") {
             run_is_told_once(book, run, events);
@@ -133,7 +133,7 @@ pub(super) fn each_move_is_told_once(book: &Book) {
     }
 }
 
-/// Each change of what counts as agents is told once, in its order, and says something.
+/// Each change of the list of agents is reported once, in order, and names at least one agent.
 pub(super) fn agents_are_told_of_in_order(book: &Book) {
     let told = book
         .events
@@ -147,13 +147,13 @@ pub(super) fn agents_are_told_of_in_order(book: &Book) {
     }
 }
 
-/// Each change of a folder's skills is told once, under the next version.
+/// Each change of a folder's skills is reported once, under the next version.
 pub(super) fn skills_are_told_of_in_order(book: &Book) {
     let mut versions: BTreeMap<String, i64> = BTreeMap::new();
     let told = book.events.values();
     for event in told.filter(|event| event.kind == "skills.changed") {
         let workspace = event.data["workspace"].to_string();
-        // The first version has not changed and is not told of.
+        // The first version is not a change and has no event.
         let last = versions.entry(workspace).or_insert(1);
         *last += 1;
         assert_eq!(event.data["version"], *last, "{event:?}");
@@ -170,7 +170,7 @@ fn run_is_told_once(book: &Book, run: &Run, events: &[&Event]) {
     };
     let notice = book.outbox.get(&run.id);
     let mut last = 0;
-    // In this order, each as often as the rows say.
+    // In this order, each as often as the rows imply.
     for (kind, expected) in [
         ("run.queued", true),
         ("run.started", run.started),
@@ -193,9 +193,9 @@ fn run_is_told_once(book: &Book, run: &Run, events: &[&Event]) {
         let late = events
             .iter()
             .filter(|event| event.cursor > *end && !event.kind.starts_with("announce."))
-            // Told when nothing that it has started is left, or should be.
+            // Emitted when nothing that the run started is left, or should be left.
             .find(|event| !["env.restored", "run.warned"].contains(&event.kind.as_str()))
-            // Its announce is a message that carries its id.
+            // Its announce is a message that carries the run's id.
             .filter(|event| event.data["kind"] != "announce");
         assert!(late.is_none(), "{late:?} after the end of {run:?}");
     }

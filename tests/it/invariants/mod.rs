@@ -1,4 +1,4 @@
-//! The one checker: what must be true of the rows at every moment, after every kill, and once
+//! The invariant checker: what must hold for the rows at every moment, after every kill, and when
 //! everything has ended. Every test that kills a daemon calls [`check`].
 
 mod environment;
@@ -17,14 +17,14 @@ use crate::harness::{Book, History, Place};
 /// When the rows were read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Moment {
-    /// The daemon was killed, and nothing has been mended.
+    /// The daemon was killed, and nothing has been repaired.
     Killed,
-    /// Everything has ended and the daemon has stopped.
+    /// All runs have ended and the daemon has stopped.
     Finished,
 }
 
-/// Checks the rows against each other, against what the client was promised, and against what
-/// the model noted outside the store.
+/// Checks the rows against each other, against the answers that the client got, and against the
+/// calls that the model recorded outside the store.
 pub(crate) fn check(book: &Book, moment: Moment, history: &History, place: &Place) {
     rows::sessions_are_whole(book);
     rows::runs_are_whole(book);
@@ -48,7 +48,7 @@ pub(crate) fn check(book: &Book, moment: Moment, history: &History, place: &Plac
     events::skills_are_told_of_in_order(book);
     transcripts::nothing_is_lost_or_doubled(book);
     promises::accepted_is_kept(book, history);
-    // Other models note nothing here.
+    // Only the script model records its calls.
     let script = place.script();
     if !script.is_empty() {
         model::answers_are_the_scripts(book, script);
@@ -65,10 +65,9 @@ pub(crate) fn check(book: &Book, moment: Moment, history: &History, place: &Plac
     }
 }
 
-/// Two answers about the end of one run say the same. How far the telling of it has come may
-/// have changed in between.
+/// Two answers about the end of one run are equal, except for the state of the announce.
 pub(crate) fn same_end(first: &Value, again: &Value) {
-    // With its session deleted a run has no journal, and so no last step.
+    // A run whose session was deleted has no journal, and so no last step.
     let has_step = first.get("step").is_some() && again.get("step").is_some();
     let told = |answer: &Value| {
         let mut answer = answer.clone();
@@ -81,7 +80,7 @@ pub(crate) fn same_end(first: &Value, again: &Value) {
     assert_eq!(told(first), told(again));
 }
 
-/// Every item of `items` is there once; gives them sorted.
+/// Checks that `items` has no duplicates; returns them sorted.
 fn once<T: Ord + std::fmt::Debug + Clone>(
     what: &str,
     items: impl IntoIterator<Item = T>,
@@ -95,7 +94,7 @@ fn once<T: Ord + std::fmt::Debug + Clone>(
     items
 }
 
-/// `numbers` are 1, 2, 3 …
+/// Checks that `numbers` are 1, 2, 3 …; returns the last.
 fn gap_free(what: &str, numbers: impl IntoIterator<Item = i64>) -> i64 {
     let mut last = 0;
     for number in numbers {

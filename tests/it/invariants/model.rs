@@ -1,5 +1,5 @@
-//! The model is the witness outside the store: it notes each call that begins, so that a step
-//! that ran again shows.
+//! Checks against the model as an independent witness: it records the start of each call outside
+//! the store, which reveals a step that ran again.
 
 use std::collections::BTreeMap;
 
@@ -7,8 +7,8 @@ use crate::harness::{Book, History, Message, Script, Step};
 
 type Asked = BTreeMap<(String, usize), usize>;
 
-/// Every answer in a transcript is the one that the script has for what the model was shown,
-/// and a run's result is its last answer.
+/// Every answer in a transcript is the script's answer to the model's input, and a run's result is
+/// its last answer.
 pub(super) fn answers_are_the_scripts(book: &Book, script: &Script) {
     for step in book
         .steps
@@ -29,7 +29,7 @@ pub(super) fn answers_are_the_scripts(book: &Book, script: &Script) {
         };
         let entry = book.entry(&run.session, seq);
         assert_eq!(entry.text(), answer.text(), "{rule:?} {index}: {entry:?}");
-        // A plan comes to calls that the model has not made.
+        // The calls that result from a plan were not made by the model.
         if step.input["node"] == "plan" {
             continue;
         }
@@ -44,7 +44,7 @@ pub(super) fn answers_are_the_scripts(book: &Book, script: &Script) {
     for run in whole.filter(|run| run.state == "ok") {
         let answers = book.steps_of(&run.id).filter(|step| step.answers());
         let Some(last) = answers.last() else {
-            // It has shortened its session and asked no model.
+            // The run only compacted its session and called no model.
             assert!(
                 book.steps_of(&run.id)
                     .all(|step| step.is_asked_compaction())
@@ -60,9 +60,9 @@ pub(super) fn answers_are_the_scripts(book: &Book, script: &Script) {
     }
 }
 
-/// An outcome that stood at a kill stands as it was.
+/// An outcome that was stored at a kill does not change.
 pub(super) fn outcomes_stand(book: &Book, history: &History) {
-    // What stood at the kill before it stood at the latest one too.
+    // An outcome of an earlier kill was also stored at the latest one.
     if let Some(killed) = &history.latest {
         for (place, before) in &killed.steps {
             let Some(step) = book.steps.get(place) else {
@@ -106,20 +106,20 @@ pub(super) fn outcomes_stand(book: &Book, history: &History) {
     }
 }
 
-/// Was the run's journal taken away, by a deletion or by age?
+/// Was the run's journal removed, by a deletion or by retention?
 fn is_gone(book: &Book, run: &str) -> bool {
     book.runs.get(run).is_none_or(|run| !book.is_whole(run))
 }
 
-/// A model call whose outcome was committed is never made again, and no call is made that no
-/// step stands for.
+/// A model call whose outcome was committed is never repeated, and every recorded call belongs to a
+/// step.
 pub(super) fn finished_steps_never_ran_again(
     book: &Book,
     script: &Script,
     history: &History,
     asked: &Asked,
 ) {
-    // Calls of journals that were taken away cannot be told from calls that nobody asked for.
+    // Calls of removed journals cannot be distinguished from calls without a step.
     if book.has_gaps() {
         return;
     }
@@ -160,7 +160,7 @@ pub(super) fn finished_steps_never_ran_again(
     }
 }
 
-/// A step is tried again only when a kill found it open, and then it is.
+/// A step is retried only if a kill found it open, and then it is retried.
 pub(super) fn only_kills_repeat_steps(book: &Book, history: &History) {
     for (place, step) in &book.steps {
         let found = history
@@ -170,10 +170,10 @@ pub(super) fn only_kills_repeat_steps(book: &Book, history: &History) {
             .count();
         let found = i64::try_from(found).unwrap();
         assert!(step.attempts <= 1 + found, "{found} kills: {step:?}");
-        // A run that ended in another way had no use for what was open.
+        // A run that ended in another state did not need its open steps.
         let dropped = book.runs[&step.run].state != "ok";
-        // An effect that may have happened is not repeated, and that is its outcome, or what a
-        // person says of it.
+        // An effect that may have happened is not repeated: the step ends as uncertain, or a user's
+        // review decides.
         let nobody_knew = step.state == "uncertain" || step.waits.as_deref() == Some("review");
         assert!(
             step.attempts > 1 || found == 0 || dropped || nobody_knew,
@@ -182,8 +182,8 @@ pub(super) fn only_kills_repeat_steps(book: &Book, history: &History) {
     }
 }
 
-/// The script's rule and the number of its answer that a model call asks for, judged from the
-/// transcript that it was shown.
+/// The script's rule and the index of its answer for a model call, derived from the transcript that
+/// the model was shown.
 fn asked_for(book: &Book, script: &Script, step: &Step) -> (String, usize) {
     let (input, announce) = input_of(book, step);
     let index = answers_since_input(book, step);
@@ -192,23 +192,23 @@ fn asked_for(book: &Book, script: &Script, step: &Step) -> (String, usize) {
     (rule.to_owned(), index)
 }
 
-/// What the model was shown, of what this run works on, newest first.
+/// The entries that the model was shown and that belong to this run, newest first.
 fn shown<'a>(book: &'a Book, step: &'a Step) -> impl Iterator<Item = &'a Message> {
     let run = &book.runs[&step.run];
     let mut shown: Vec<&Message> = book
         .transcript(&run.session)
         .filter(|entry| Some(entry.seq) <= step.seen_up_to)
         .filter(|entry| entry.kind != "restart_notice")
-        // What a called agent does is its own, and it is asked for its call.
+        // A called agent sees its own entries, and its input is its call.
         .filter(|entry| entry.child_run.as_ref() == Some(&run.id).filter(|_| run.is_called()))
-        // What is said for another turn is none of its business.
+        // Inputs of other turns do not count.
         .filter(|entry| !entry.is_said() || entry.run.as_ref() == Some(&run.id))
         .collect();
     shown.reverse();
     shown.into_iter()
 }
 
-/// The latest input, and whether it is announces.
+/// The latest input, and whether it consists of announces.
 fn input_of(book: &Book, step: &Step) -> (String, bool) {
     let is_input = |entry: &&Message| entry.is_said() || entry.kind == "announce";
     let from = shown(book, step).skip_while(|entry| !is_input(entry));

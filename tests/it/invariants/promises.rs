@@ -1,9 +1,9 @@
-//! What the client was promised is there, and nothing that it was told turns out otherwise.
+//! Everything that the client was promised exists, and nothing that it was told changes later.
 
 use crate::harness::{Book, History};
 
-/// Every accepted call has its run. A call without an answer left all of what it makes, or
-/// nothing: its key tells which.
+/// Every accepted call has its run. An unanswered call has created everything or nothing; its
+/// idempotency key tells which.
 pub(super) fn accepted_is_kept(book: &Book, history: &History) {
     for promise in &history.promises {
         let key = promise.params["idempotencyKey"].as_str().unwrap();
@@ -27,7 +27,7 @@ pub(super) fn accepted_is_kept(book: &Book, history: &History) {
             assert_eq!(*session, row.key.as_str(), "{}", promise.params);
         }
     }
-    // Who made a run is kept in the transaction that made it.
+    // The audit row of a run is written in the transaction that creates the run.
     for (_, run, _) in &book.keys {
         let told = book
             .audit
@@ -35,8 +35,7 @@ pub(super) fn accepted_is_kept(book: &Book, history: &History) {
             .any(|(_, object, outcome)| object.as_deref() == Some(run.as_str()) && outcome == "ok");
         assert!(told, "no audit row for the creation of run {run}");
     }
-    // Nothing runs that nobody asked for: each run has its call or its step, or is a wake run
-    // or a later turn of an exchange.
+    // Every run has a cause: a call, a step, a wake, or an exchange of which it is a later turn.
     let called = book
         .runs
         .values()
@@ -78,7 +77,7 @@ pub(super) fn accepted_is_kept(book: &Book, history: &History) {
     }
 }
 
-/// Every accepted call has been told how it ended, and the rows say the same.
+/// Every accepted call has a run that has ended.
 pub(super) fn ends_are_as_told(book: &Book, history: &History) {
     for promise in &history.promises {
         let answer = promise.answer.as_ref().unwrap();

@@ -1,14 +1,15 @@
-//! Rows that belong together are there together, or not at all.
+//! Related rows exist together or not at all.
 
 use std::collections::BTreeMap;
 
 use super::{gap_free, once};
 use crate::harness::{Book, Message, Notice, Run, Step};
 
-/// Messages have no gaps, and each session knows how many it has. A child is below its parent.
+/// Messages have no gaps, and each session stores their count. A child is one level deeper than its
+/// parent.
 pub(super) fn sessions_are_whole(book: &Book) {
     for session in book.sessions.values() {
-        // A fork goes on from its parent's transcript.
+        // A fork continues its parent's transcript.
         let seqs = book
             .transcript(&session.id)
             .map(|message| message.seq - session.begins);
@@ -20,7 +21,7 @@ pub(super) fn sessions_are_whole(book: &Book) {
             }
             Some(parent) => {
                 let parent = &book.sessions[parent];
-                // What a called run has made lies one below that run.
+                // Children of a called run are one level deeper than that run.
                 let called = |run: &&Run| run.is_called() && run.session == parent.id;
                 let mut called = book.runs.values().filter(called);
                 let is_next = session.depth == parent.depth + 1;
@@ -44,7 +45,8 @@ pub(super) fn sessions_are_whole(book: &Book) {
     );
 }
 
-/// The run above that pays for it: the one that asked for it, or the root of what it is about.
+/// The next run whose budget counts this run's usage: the parent run, else the root run of its
+/// tree.
 fn payer<'a>(book: &'a Book, run: &Run) -> Option<&'a Run> {
     let root = Some(&run.root_run).filter(|root| **root != run.id);
     run.parent
@@ -53,8 +55,8 @@ fn payer<'a>(book: &'a Book, run: &Run) -> Option<&'a Run> {
         .and_then(|id| book.runs.get(id))
 }
 
-/// For a budget counts what its run and all runs below it have used. What retention or a delete
-/// has taken away has counted too.
+/// A budget counts the usage of its run and all descendants. Usage of rows that retention or a
+/// deletion has removed still counts.
 pub(super) fn budgets_count_the_tree(book: &Book) {
     let mut used: BTreeMap<&str, i64> = BTreeMap::new();
     for run in book.runs.values() {
@@ -75,7 +77,7 @@ pub(super) fn budgets_count_the_tree(book: &Book) {
             "{spent}, {used}: {run:?}"
         );
         if let Some(above) = payer(book, run) {
-            // The way up that a use is counted on has no gap.
+            // The chain of ancestors that count a usage has no gap.
             assert!(
                 above.spent_tokens.is_none() || run.spent_tokens.is_some(),
                 "{run:?}"
@@ -84,7 +86,7 @@ pub(super) fn budgets_count_the_tree(book: &Book) {
     }
 }
 
-/// A run is there with its session, its input and the key it was asked for with.
+/// A run exists together with its session, its input and the idempotency key of its call.
 pub(super) fn runs_are_whole(book: &Book) {
     once("run order", book.runs.values().map(|run| run.seq));
     for run in book.runs.values() {
@@ -104,7 +106,7 @@ pub(super) fn runs_are_whole(book: &Book) {
         let said = book
             .transcript(&run.session)
             .filter(|message| message.is_said() && message.run.as_deref() == Some(&run.id));
-        // A turn's message waits with the run until the turn begins.
+        // A turn's message is stored with the run until the turn begins.
         let expected = match run.origin.as_str() {
             "spawn" if run.is_called() => usize::from(run.started),
             "spawn" => 1,
@@ -119,7 +121,7 @@ pub(super) fn runs_are_whole(book: &Book) {
             && !shortens(book, run)
             && !run.started
             && !run.ended;
-        // One that ended before its turn began keeps what a retry would say.
+        // A run that ended before its turn began keeps the input for a retry.
         let never_began = run.ended && !run.started;
         assert!(run.input.is_some() == waits || never_began, "{run:?}");
         if run.is_called() {
@@ -141,8 +143,8 @@ pub(super) fn runs_are_whole(book: &Book) {
     once("waiting wake runs", wakes.map(|run| &run.session));
 }
 
-/// Every end that somebody must be told of is in the outbox once, addressed to who asked, and
-/// in the transcript of who asked exactly when it counts as delivered.
+/// Every end that must be announced is in the outbox once, addressed to the requester, and in the
+/// requester's transcript exactly when it is marked as delivered.
 pub(super) fn announces_are_whole(book: &Book) {
     let mut told: BTreeMap<&str, &Message> = BTreeMap::new();
     for message in book.messages.values() {
@@ -157,7 +159,7 @@ pub(super) fn announces_are_whole(book: &Book) {
     for run in book.runs.values() {
         let notice = book.outbox.get(&run.id);
         let sent = book.sends.get(&run.id);
-        // Whether a turn that answers another session is told of, its exchange decides.
+        // Whether a turn of an exchange is announced depends on the exchange.
         if sent.is_none() {
             let owes = run.ended && run.owes_announce();
             assert_eq!(notice.is_some(), owes, "{run:?}");
@@ -222,7 +224,7 @@ fn announce_says_how_it_ended(message: &Message, notice: &Notice, run: &Run) {
     assert_eq!(parts.result, run.result.as_deref(), "{text}");
 }
 
-/// Where work was cancelled nothing goes on, and nothing is announced that would begin any.
+/// In a cancelled session no run continues, and no announce is pending that would start one.
 pub(super) fn what_was_cancelled_stays_so(book: &Book) {
     for session in book.stops.keys() {
         assert!(book.sessions.contains_key(session), "{session}");
@@ -238,7 +240,7 @@ pub(super) fn what_was_cancelled_stays_so(book: &Book) {
     }
 }
 
-/// A run that settles waits for something that will come.
+/// A settling run waits for something that will happen.
 pub(super) fn nobody_is_forgotten_while_settling(book: &Book) {
     for run in book.runs.values().filter(|run| run.state == "settling") {
         let is_from_here = |other: &&Run| other.requester.as_ref() == Some(&run.session);
@@ -291,7 +293,7 @@ pub(super) fn steps_are_whole(book: &Book) {
         );
         assert_eq!(step.seen_up_to.is_some(), step.answers(), "{step:?}");
         let has_entry = step.is_over() && !(step.answers() && step.state == "failed");
-        // Where there was nothing to shorten, nothing stands for anything.
+        // A requested compaction with nothing to compact has no entry.
         let may_have_none = step.is_asked_compaction() && step.message_seq.is_none();
         assert!(
             step.message_seq.is_some() == has_entry || may_have_none,
@@ -300,13 +302,13 @@ pub(super) fn steps_are_whole(book: &Book) {
     }
 }
 
-/// Does the run shorten its session and nothing else?
+/// Does the run only compact its session?
 fn shortens(book: &Book, run: &Run) -> bool {
     let first = book.steps_of(&run.id).next();
     first.is_some_and(|step| step.is_asked_compaction())
 }
 
-/// Nothing is open, nothing waits to be told.
+/// No run is open, no announce is pending.
 pub(super) fn everything_has_ended(book: &Book) {
     for run in book.runs.values() {
         assert!(run.ended, "{run:?}");
@@ -320,7 +322,7 @@ pub(super) fn everything_has_ended(book: &Book) {
         };
         assert!(settled, "{notice:?}: {:?}", book.runs[run]);
     }
-    // What a session's agent was to be woken for, one of its turns has seen.
+    // A turn of the session has seen each announce that wakes its agent.
     for (run, notice) in &book.outbox {
         let is_there = book.sessions.contains_key(&notice.target);
         if notice.policy == "inbox" || notice.state != "delivered" || !is_there {
@@ -331,7 +333,7 @@ pub(super) fn everything_has_ended(book: &Book) {
             .values()
             .filter(|step| book.runs[&step.run].session == notice.target)
             .any(|step| step.seen_up_to >= notice.message_seq);
-        // A cancel ends what would have looked, and wakes nobody for it.
+        // A cancel ends the run that would have seen it, and wakes no agent.
         let was_cancelled = book
             .runs
             .values()
@@ -349,17 +351,17 @@ pub(super) fn everything_has_ended(book: &Book) {
     );
 }
 
-/// A kill ends no run.
+/// A kill interrupts no run.
 pub(super) fn nothing_was_interrupted(book: &Book) {
     for run in book.runs.values() {
-        // A program that was at work at a kill is not started again.
+        // A program that was running at a kill is not started again.
         let lost = |step: &Step| step.kind == "command" && step.state == "uncertain";
         let is_lost = book.steps_of(&run.id).any(lost);
         assert_eq!(run.state == "interrupted", is_lost, "{run:?}");
     }
 }
 
-/// States that do not change any more.
+/// States that are final.
 pub(super) fn is_terminal(state: &str) -> bool {
     matches!(
         state,

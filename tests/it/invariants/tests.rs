@@ -1,5 +1,5 @@
-//! The checker itself is checked: every kind of wrong that it is there for, done by hand to the
-//! rows of a course that went well, must be found.
+//! Tests of the checker itself: it must find every kind of violation when it is applied to the rows
+//! of a successful scenario.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -7,7 +7,7 @@ use super::{Moment, check};
 use crate::harness::{Book, Caller, Event, History, Place, run};
 use crate::scenarios;
 
-/// What is done to the rows, in words.
+/// A violation: its description, and the change to the rows.
 type Wrong = (&'static str, fn(&mut Book, &mut History));
 
 const WRONGS: &[Wrong] = &[
@@ -91,7 +91,7 @@ const WRONGS: &[Wrong] = &[
         history.kills.clear();
     }),
     ("a model was asked again after its outcome", |_, history| {
-        // Then it would have been asked less often by the time of the kill.
+        // With no calls recorded at the kill, every later call looks like a repeat.
         history.kills[0].asked.clear();
     }),
     ("an answer is another one than the script's", |book, _| {
@@ -137,7 +137,7 @@ const WRONGS: &[Wrong] = &[
     }),
 ];
 
-/// A run whose requester was told.
+/// The first run whose end was announced.
 fn told(book: &Book) -> String {
     book.outbox.keys().next().unwrap().clone()
 }
@@ -150,7 +150,7 @@ fn event(book: &Book, kind: &str) -> Event {
         .clone()
 }
 
-/// At its cursor if that is free, else behind all others.
+/// Inserts the event at its cursor, or with cursor 0 behind all others.
 fn insert(book: &mut Book, mut event: Event) {
     if event.cursor != 0 {
         event.cursor = book.counter + 1;

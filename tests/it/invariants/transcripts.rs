@@ -1,12 +1,12 @@
-//! A transcript is what its runs' journals say, entry by entry: nothing is lost, doubled or out
-//! of its place.
+//! A transcript matches its runs' journals entry by entry: no entry is missing, duplicated or
+//! misplaced.
 
 use std::collections::BTreeMap;
 
 use super::once;
 use crate::harness::{Book, Message, Step};
 
-/// Every entry belongs to exactly one cause, and stands where it must.
+/// Every entry belongs to exactly one cause and is in its required position.
 pub(super) fn nothing_is_lost_or_doubled(book: &Book) {
     let by_place: BTreeMap<(&str, i64), &Step> = book
         .steps
@@ -28,7 +28,7 @@ pub(super) fn nothing_is_lost_or_doubled(book: &Book) {
         let entries: Vec<&Message> = book.transcript(&session.id).collect();
         for entry in &entries {
             let step = by_place.get(&(entry.session.as_str(), entry.seq)).copied();
-            // By age the journal is gone, and the transcript stays.
+            // Retention removes the journal but keeps the transcript.
             let is_old = entry
                 .run
                 .as_ref()
@@ -45,8 +45,8 @@ pub(super) fn nothing_is_lost_or_doubled(book: &Book) {
     }
 }
 
-/// What a called agent does stands together, begins with its call, and lies between the answer
-/// of its caller that makes the call and the result of that.
+/// The entries of a called agent are contiguous, begin with its call, and lie between the caller's
+/// answer that makes the call and the result of that call.
 fn called_ones_have_two_sides(book: &Book, entries: &[&Message], called: &[&Message]) {
     let mut by_run: BTreeMap<&str, Vec<&Message>> = BTreeMap::new();
     for entry in called {
@@ -98,7 +98,7 @@ fn called_ones_have_two_sides(book: &Book, entries: &[&Message], called: &[&Mess
 fn entry_has_its_cause(entry: &Message, step: Option<&Step>) {
     let of = step.map(|step| step.kind.as_str());
     match (entry.role.as_str(), entry.kind.as_str()) {
-        // Inputs and announces are looked at with their runs.
+        // Inputs and announces are checked with their runs.
         ("user", "text" | "announce" | "sub_agent_user") | ("system", "restart_notice") => {
             assert_eq!(of, None, "{entry:?}");
         }
@@ -126,11 +126,11 @@ fn entry_has_its_cause(entry: &Message, step: Option<&Step>) {
     }
 }
 
-/// Each call of an answer has at most one step, in call order, and each result has its call.
+/// Each call of an answer has at most one step, in call order, and each result belongs to one call.
 fn calls_are_answered(book: &Book, entries: &[&Message]) {
     for entry in entries.iter().filter(|entry| entry.kind == "tool_call") {
         let run = entry.run.as_ref().unwrap();
-        // By age its journal is gone, and the transcript stays.
+        // Retention removes its journal but keeps the transcript.
         if book.expired.contains(run) {
             continue;
         }
@@ -143,7 +143,7 @@ fn calls_are_answered(book: &Book, entries: &[&Message]) {
             .filter(|step| step.asked_by.as_ref() == Some(&asked.id))
             .collect();
         let calls = entry.tool_calls();
-        // The steps of an answer come with its outcome, all of them, unless the run ends then.
+        // All steps of an answer are created with its outcome, unless the run ends there.
         let one_by_one = asked.input["node"] == "plan" && !book.runs[run].ended;
         let ends = steps.is_empty() && book.runs[run].cancel_by.is_some();
         match one_by_one {
@@ -167,8 +167,8 @@ fn calls_are_answered(book: &Book, entries: &[&Message]) {
     );
 }
 
-/// A turn's entries stand together: between its input and its last answer there is nothing of
-/// another run, and an answer comes only when all calls before it have results.
+/// A turn's entries are contiguous: between its input and its last answer there is no entry of
+/// another run, and an answer comes only when all previous calls have results.
 fn turns_do_not_mix(book: &Book, entries: &[&Message]) {
     let mut open: Option<&str> = None;
     let mut awaited = 0;
@@ -177,7 +177,7 @@ fn turns_do_not_mix(book: &Book, entries: &[&Message]) {
         .filter(|entry| entry.kind != "restart_notice")
     {
         let run = entry.run.as_deref().unwrap();
-        // Calls of a run that was cut off have no results.
+        // Calls of an interrupted run have no results.
         if open != Some(run) && fell(book, open) {
             awaited = 0;
         }

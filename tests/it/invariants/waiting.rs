@@ -1,14 +1,14 @@
-//! Who waits, waits for something that will come, and is told of it once.
+//! Every waiting step waits for something that will happen, and gets it once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::harness::{Book, Step};
 
-/// Each waiting step names what it waits for, and that is not there yet; a run all of whose
-/// steps wait holds still.
+/// Each waiting step names what it waits for, which has not happened yet; a run whose open steps
+/// all wait is paused.
 pub(super) fn who_waits_is_known(book: &Book) {
     let waiting = |step: &&Step| step.is_open() && step.waits.is_some();
-    // A person's word and a value have no row that they could name.
+    // A review and a value have no row to refer to.
     let in_review = |step: &Step| matches!(step.waits.as_deref(), Some("review" | "value"));
     let named: BTreeSet<&(String, i64)> = book.waits.iter().map(|(_, step)| step).collect();
     for (place, step) in &book.steps {
@@ -51,8 +51,7 @@ pub(super) fn who_waits_is_known(book: &Book) {
     }
 }
 
-/// Each call that another agent carries out has one run, waits exactly as long as that run is
-/// open, and has its result.
+/// Each delegated call has one run, waits exactly while that run is open, and has its result.
 pub(super) fn delegations_are_whole(book: &Book) {
     let mut calls = BTreeSet::new();
     for run in book.runs.values() {
@@ -69,7 +68,7 @@ pub(super) fn delegations_are_whole(book: &Book) {
         };
         assert_eq!(step.tool_call.as_ref(), Some(call), "{run:?}: {step:?}");
         if !run.ended {
-            // Its caller may have ended before it.
+            // Its caller may have ended earlier.
             let waits = step.is_open() && step.waits.as_deref() == Some("child");
             assert!(waits || run.cancel_by.is_some(), "{run:?}: {step:?}");
             continue;
@@ -87,8 +86,8 @@ pub(super) fn delegations_are_whole(book: &Book) {
     }
 }
 
-/// The stream of its caller tells of each called run that it was called, once, and then how it
-/// has ended, once, unless the caller had ended before.
+/// The caller's event stream reports the call of each called run once, and its end once, unless the
+/// caller had ended before.
 pub(super) fn called_ones_are_told_of(book: &Book) {
     if book.is_trimmed() {
         return;
@@ -135,7 +134,7 @@ pub(super) fn questions_are_whole(book: &Book) {
     }
 }
 
-/// An approval is open exactly while its step waits for it, and a call that was not allowed was
+/// An approval is open exactly while its step waits for it, and a call that was not approved was
 /// not made: its outcome is the refusal.
 pub(super) fn approvals_are_whole(book: &Book) {
     for (id, approval) in &book.approvals {
@@ -162,8 +161,8 @@ pub(super) fn approvals_are_whole(book: &Book) {
     }
 }
 
-/// Each turn that answers another session has its row; of an exchange the session that began
-/// it is told once: by the step that waited, by the call that did, or by one announce.
+/// Each turn that answers another session has its row. The session that began an exchange gets its
+/// result once: through the waiting step, the waiting call, or one announce.
 pub(super) fn exchanges_are_whole(book: &Book, finished: bool) {
     let mut turns: BTreeMap<&str, Vec<i64>> = BTreeMap::new();
     for run in book.runs.values() {
@@ -196,7 +195,7 @@ pub(super) fn exchanges_are_whole(book: &Book, finished: bool) {
     }
 }
 
-/// How many steps had the end of this run as their outcome.
+/// The number of steps whose outcome is the end of this run.
 fn steps_that_got(book: &Book, run: &str) -> usize {
     let ends = book.steps.values().filter(|step| {
         let Some(seq) = step.message_seq else {

@@ -1,5 +1,4 @@
-//! A server of tools behind an address: the same tools over HTTP, one answer a request. It lets
-//! in who shows its token.
+//! An MCP server over HTTP with the same tools and one answer per request. It requires a token.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -8,10 +7,10 @@ use serde_json::Value;
 
 use super::server::answers;
 
-/// The token.
+/// The bearer token that the server requires.
 pub(super) const TOKEN: &str = "canary-token";
 
-/// Serves until the test ends; where.
+/// Starts the server, which runs until the test ends; returns its URL.
 pub(super) fn start() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

@@ -1,5 +1,5 @@
-//! Servers of tools (MCP) through the real daemon: what agents get of them, what becomes of
-//! calls, and what ends them.
+//! MCP servers with the real daemon: the tools that agents get, the outcomes of calls, and what
+//! stops servers.
 
 mod http;
 mod odd;
@@ -13,14 +13,14 @@ use crate::processes::is_alive;
 
 pub(crate) use server::{lines, with_server, with_stubborn_server};
 
-/// A place whose agent `worker` calls this tool of server `mem` when it is told `[go]`.
+/// A place whose agent `worker` calls this tool of server `mem` on the input `[go]`.
 fn place(tool: &str, arguments: Value, start: &str) -> Place {
     let script = Script::new().on("[go]", [calls(tool, arguments), says("it is over")]);
     let place = Place::new(script).with_agent("worker", "mcp_servers: [mem]");
     with_server(place, "mem", start)
 }
 
-/// The server of that name as `mcp.list` shows it.
+/// The server with this name, as `mcp.list` shows it.
 async fn shown(client: &Link, name: &str) -> Value {
     let listed = client.call("mcp.list", json!({})).await;
     let servers = listed["servers"].as_array().unwrap();
@@ -45,7 +45,7 @@ async fn ready(place: &Place) -> (Daemon, Link) {
     (daemon, client)
 }
 
-/// What the model was told by its calls in this session.
+/// The results of the model's calls in this session.
 async fn results(client: &Link, session: &str) -> Vec<Value> {
     let history = json!({ "sessionKey": session, "tools": true });
     let history = client.call("sessions.history", history).await;
@@ -55,7 +55,7 @@ async fn results(client: &Link, session: &str) -> Vec<Value> {
     results.cloned().collect()
 }
 
-/// Lets `worker` go once; what its one call was answered.
+/// Runs `worker` once; returns the result of its only call.
 async fn go(client: &Link) -> Value {
     let spawned = client
         .spawn(json!({ "task": "[go]", "agent": "worker" }))
@@ -188,7 +188,7 @@ fn g12_1_nobody_waits_for_a_server_that_hangs_and_g12_2_its_limit_ends_it() {
         let tools = client
             .call("tools.list", json!({ "agent": "worker" }))
             .await;
-        // Which of both it is depends on when it was asked.
+        // Which of the two depends on the time of the request.
         let late = skipped(&tools, "mem");
         assert!(
             late.contains("still starting") || late.contains("start_timeout"),
@@ -265,14 +265,15 @@ fn g12_7_calls_in_flight_fail_with_their_server_and_the_next_one_starts_it_again
         let told = go(&client).await;
         assert_eq!(told["isError"], true, "{told}");
         assert_eq!(lines(&place, "died"), 1);
-        // A call in flight fails with the pipe; how the program ended is known a moment later.
+        // A call in flight fails with the pipe; the exit status of the program is known a moment
+        // later.
         let failed = until_state(&client, "mem", "failed").await;
         let said = failed.to_string() + text(&told);
         for part in ["exit status 7", "a fatal thing", "is not known"] {
             assert!(said.contains(part), "{part} in {said}");
         }
         assert_eq!(failed["starts"], 1, "{failed}");
-        // Its tools stay: a call tries it again.
+        // Its tools are kept: a call starts it again.
         let tools = client
             .call("tools.list", json!({ "agent": "worker" }))
             .await;
@@ -411,7 +412,7 @@ fn names_are_such_as_every_provider_takes_and_clashes_are_refused_with_both() {
         assert!(dotted.len() <= 64 && dotted.chars().all(fits), "{dotted}");
         assert_eq!(daemon.stop().await, 0);
 
-        // The name that models call leads back to the server's own.
+        // The name that models use maps back to the server's own name.
         let script = Script::new().on("[go]", [calls(&dotted, json!({})), says("it is over")]);
         let place = Place::new(script).with_agent("worker", "mcp_servers: [mem]");
         let place = with_server(place, "mem", "");
@@ -464,7 +465,7 @@ fn a_restart_takes_no_tool_away_while_its_servers_start() {
         let before = client
             .call("tools.list", json!({ "agent": "worker" }))
             .await;
-        // What a server offers is kept right after it is shown.
+        // A server's list of tools is stored as soon as it is shown.
         assert_eq!(daemon.stop().await, 0);
         let mut place = with_server(place, "mem", "hang");
         place.set("mcp.mem.start_timeout", "\"2s\"");
@@ -474,7 +475,7 @@ fn a_restart_takes_no_tool_away_while_its_servers_start() {
             .call("tools.list", json!({ "agent": "worker" }))
             .await;
         assert_eq!(after["hash"], before["hash"], "{after}");
-        // The call waits for the start, and says what became of it.
+        // The call waits for the start and reports its outcome.
         let told = go(&client).await;
         assert!(text(&told).contains("not ready after 2s"), "{told}");
         assert_eq!(lines(&place, "added"), 0);
@@ -542,7 +543,7 @@ fn g10_11_a_rule_above_holds_for_the_tools_of_servers_too() {
         let told = results(&client, child["sessionKey"].as_str().unwrap()).await;
         assert!(text(&told[0]).contains("worker"), "{told:?}");
         assert_eq!(lines(&place, "added"), 0);
-        // By itself it may.
+        // Without that parent it may call the tool.
         let own = client
             .spawn(json!({ "task": "[child]", "agent": "helper" }))
             .await;
@@ -650,7 +651,7 @@ fn a_server_behind_an_address_is_told_who_calls_and_nobody_else_is() {
             .with("mcp.far.url", &format!("{url:?}"))
             .with("mcp.far.headers", "{ \"X-Team\" = \"tests\" }")
             .with("mcp.far.auth", "{ bearer_env = \"FAR_TOKEN\" }");
-        // Without the variable the reason names it.
+        // Without the variable, the reason names it.
         let daemon = place.start().await;
         let client = daemon.client().await;
         let failed = until_state(&client, "far", "failed").await;
@@ -694,7 +695,7 @@ fn g10_9_a_server_speaks_for_nobody_over_the_socket() {
         let told = go(&client).await;
         assert!(text(&told).contains("no tool server"), "{told}");
         assert!(text(&told).contains("forbidden"), "{told}");
-        // The same command from elsewhere is answered.
+        // The same command from outside the run is answered.
         let shown = place.command(&["status", "--json"]).output().unwrap();
         assert!(shown.status.success());
         assert_eq!(daemon.stop().await, 0);

@@ -1,5 +1,4 @@
-//! Servers of tools that behave oddly: how they greet, what they list, how much they send, and by
-//! which way they are reached.
+//! MCP servers with unusual behaviour: handshake, lists, amount of data, and how they are reached.
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
@@ -14,7 +13,7 @@ use crate::harness::{ModelServer, Place, Script, calls, chat, eventually, run, s
 use crate::house::root;
 use crate::providers::outside::free_port;
 
-/// The interpreter, past any wrapper that needs an environment.
+/// The real interpreter, bypassing any wrapper that needs an environment.
 fn python() -> Result<String, String> {
     let mut asked = Command::new("python3");
     let asked = asked.args(["-c", "import sys; print(sys.executable)"]);
@@ -31,7 +30,7 @@ fn peer() -> String {
     file.to_str().unwrap().to_owned()
 }
 
-/// A place whose agent calls `tool` when it is told `[go]`.
+/// A place whose agent calls `tool` on the input `[go]`.
 fn place(tool: &str, arguments: Value) -> Place {
     let script = Script::new().on("[go]", [calls(tool, arguments), says("it is over")]);
     Place::new(script).with_agent("worker", "mcp_servers: [odd]")
@@ -41,20 +40,21 @@ fn odd(place: Place, python: &str, way: &str) -> Place {
     with_program(place, "odd", &[python, &peer(), way])
 }
 
-/// How often it was asked for this.
+/// The number of requests for this method that the server received.
 fn asked(place: &Place, method: &str) -> usize {
     let text = std::fs::read_to_string(place.work().join("asked")).unwrap_or_default();
     text.lines().filter(|line| *line == method).count()
 }
 
-/// Takes some 6 s: nine kinds of servers, two daemons each, and one that hangs until it is given up.
+/// Takes some 6 s: nine kinds of servers, two daemons each, and one that hangs until its start is
+/// given up.
 #[test]
 fn a_server_that_does_not_know_the_first_question_becomes_ready_all_the_same() {
     let python = match python() {
         Ok(python) => python,
         Err(why) => return skipped("servers that do not know a question", &why),
     };
-    // How often each is started, before it is known how to greet it and after.
+    // The number of starts of each, before and after its handshake is known.
     for (way, starts) in [
         ("refuses", [1, 1]),
         ("no_id", [1, 1]),
@@ -146,7 +146,7 @@ fn a_list_without_an_end_is_read_so_far_and_no_further() {
     }
 }
 
-/// What every provider refuses in the schema of a tool's arguments.
+/// Checks that the schemas use nothing that any provider refuses.
 fn strict(tools: &Value) {
     for tool in tools.as_array().unwrap() {
         let function = &tool["function"];
@@ -256,7 +256,7 @@ fn a_server_that_sends_very_much_is_taken_at_a_bounded_pace() {
         Err(why) => return skipped("servers that send very much", &why),
     };
     run(async {
-        // 2,500 changes of the list at once are some lists at most.
+        // 2,500 changes of the list at once cause only a few list requests.
         let place = odd(place("odd__storm", json!({})), &python, "storm");
         let daemon = place.start().await;
         let client = daemon.client().await;
@@ -297,7 +297,7 @@ fn a_server_that_sends_very_much_is_taken_at_a_bounded_pace() {
     });
 }
 
-/// A proxy that notes what it is asked for and refuses it.
+/// A proxy that records what it is asked for and refuses it.
 fn proxy() -> (String, Arc<Mutex<Vec<String>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());

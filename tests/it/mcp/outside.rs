@@ -1,5 +1,5 @@
-//! Servers of tools that nobody here wrote, of both eras of the protocol, over pipes and over
-//! HTTP. Where they cannot be fetched, a line says so.
+//! Third-party MCP servers of both protocol generations, over pipes and over HTTP. Where they
+//! cannot be installed, the test prints a note.
 
 use std::fs;
 use std::net::TcpStream;
@@ -15,13 +15,13 @@ use crate::house::root;
 use crate::processes::is_alive;
 use crate::providers::outside::{announce, carry_out, free_port};
 
-/// Node's servers. They are put there once, whatever tests want them at the same time.
+/// The folder with the Node servers, installed once for all tests.
 fn node() -> Result<PathBuf, String> {
     static NODE: LazyLock<Result<PathBuf, String>> = LazyLock::new(put_node);
     NODE.clone()
 }
 
-/// A folder that is kept between runs.
+/// Installs them into a folder that is kept between test runs.
 fn put_node() -> Result<PathBuf, String> {
     let folder = root().join("target/mcp-peers");
     let here = root().join("tests/it/mcp/peers");
@@ -52,7 +52,7 @@ fn put_node() -> Result<PathBuf, String> {
     carry_out(&mut install).map(|()| folder)
 }
 
-/// Python with the package of the protocol; the interpreter.
+/// The Python interpreter with the protocol's package installed.
 fn python() -> Result<PathBuf, String> {
     static PYTHON: LazyLock<Result<PathBuf, String>> = LazyLock::new(put_python);
     PYTHON.clone()
@@ -83,7 +83,7 @@ pub(super) fn skipped(what: &str, why: &str) {
     announce(&format!("skipped: {what} did not run: {why}"));
 }
 
-/// Where a program of this machine is.
+/// The path of a program on this machine.
 fn found(name: &str) -> String {
     let path = std::env::var_os("PATH").unwrap();
     let mut files = std::env::split_paths(&path).map(|folder| folder.join(name));
@@ -98,13 +98,13 @@ pub(super) fn with_program(place: Place, name: &str, argv: &[&str]) -> Place {
         .with(&format!("mcp.{name}.args"), &json!(args).to_string())
 }
 
-/// A place whose agent calls this when it is told `[go]`.
+/// A place whose agent makes this call on the input `[go]`.
 fn place(tool: &str, arguments: Value) -> Place {
     let script = Script::new().on("[go]", [calls(tool, arguments), says("it is over")]);
     Place::new(script).with_agent("worker", "max_loops: 9")
 }
 
-/// Takes some 5 s where node is there: two servers start for seconds.
+/// Takes some 5 s if node is installed: two servers each take seconds to start.
 #[test]
 fn servers_from_outside_of_the_older_era_serve_over_pipes() {
     let folder = match node() {
@@ -147,7 +147,7 @@ fn servers_from_outside_of_the_older_era_serve_over_pipes() {
     });
 }
 
-/// A process that is killed when it is dropped.
+/// A process that is killed on drop.
 pub(super) struct Killed(Child);
 
 impl Drop for Killed {
@@ -157,7 +157,7 @@ impl Drop for Killed {
     }
 }
 
-/// Starts a server and waits until somebody listens at `port`.
+/// Starts a server and waits until `port` accepts connections.
 pub(super) async fn listening(command: &mut Command, port: u16) -> Killed {
     let command = command
         .stdin(Stdio::null())
@@ -171,7 +171,7 @@ pub(super) async fn listening(command: &mut Command, port: u16) -> Killed {
     child
 }
 
-/// Takes some 5 s where node is there: its server starts for seconds.
+/// Takes some 5 s if node is installed: its server takes seconds to start.
 #[test]
 fn a_server_from_outside_of_the_older_era_serves_over_http() {
     let folder = match node() {
@@ -195,7 +195,7 @@ fn a_server_from_outside_of_the_older_era_serves_over_http() {
         assert_eq!(all["protocol"], "2025-11-25", "{all}");
         let told = go(&client).await;
         assert!(text(&told).contains("hello"), "{told}");
-        // It goes away: the call says so, and once it is back the next one goes through.
+        // The server stops: the call reports it, and the next call after its return succeeds.
         drop(server);
         let told = go(&client).await;
         assert_eq!(told["isError"], true, "{told}");
@@ -212,7 +212,7 @@ fn peer() -> String {
     file.to_str().unwrap().to_owned()
 }
 
-/// Its tool is called, and one that it gets meanwhile is found.
+/// Calls its tool, and finds a tool that it adds meanwhile.
 async fn modern(place: Place) {
     let daemon = place.start().await;
     let client = daemon.client().await;
@@ -248,7 +248,7 @@ fn growing() -> Place {
     Place::new(script).with_agent("worker", "max_loops: 9")
 }
 
-/// Takes some 10 s where python is there: its server alone starts for seconds, once for each daemon.
+/// Takes some 10 s if python is installed: its server takes seconds to start, once per daemon.
 #[test]
 fn a_server_from_outside_of_the_current_era_serves_over_pipes() {
     match python() {
@@ -261,7 +261,7 @@ fn a_server_from_outside_of_the_current_era_serves_over_pipes() {
     }
 }
 
-/// Takes some 10 s where python is there: its server alone starts for seconds.
+/// Takes some 10 s if python is installed: its server takes seconds to start.
 #[test]
 fn a_server_from_outside_of_the_current_era_serves_over_http() {
     match python() {

@@ -1,6 +1,6 @@
-//! A server of tools that tests start: this test binary, told to be one. It speaks the revision
-//! of the protocol that most servers in the field speak, and does to its folder what its tools
-//! say, so that a test can count what was done.
+//! An MCP server for tests: this test binary in a special mode. It speaks the protocol revision
+//! that most servers speak, and records the effects of its tools in its folder, so that a test can
+//! count them.
 
 use std::fs::{self, OpenOptions};
 use std::io::{BufRead, Write};
@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 
 use crate::harness::Place;
 
-/// The variable that says how the server behaves at its start.
+/// The variable that selects how the server behaves at its start.
 const START: &str = "TEST_MCP_START";
 
-/// `place` with this server under `name`; `start` as [`serve`] takes it.
+/// Adds this server to `place` under `name`; `start` as [`serve`] takes it.
 pub(crate) fn with_server(place: Place, name: &str, start: &str) -> Place {
     let binary = std::env::current_exe().unwrap();
     let args = json!(["--ignored", "--exact", "mcp::server::serve", "--quiet"]);
@@ -28,10 +28,10 @@ pub(crate) fn with_server(place: Place, name: &str, start: &str) -> Place {
         )
 }
 
-/// As [`with_server`], with a server that does not end when it is asked to, and is soon killed.
+/// As [`with_server`], with a server that ignores a request to stop and is killed soon after.
 pub(crate) fn with_stubborn_server(place: Place, name: &str) -> Place {
     let binary = std::env::current_exe().unwrap();
-    // What is ignored here stays ignored in the program that takes its place.
+    // A signal that is ignored here stays ignored after `exec`.
     let line = "trap '' TERM; exec \"$0\" \"$@\"";
     let own = ["--ignored", "--exact", "mcp::server::serve", "--quiet"];
     let args = json!([["-c", line, binary.to_str().unwrap()].as_slice(), &own].concat());
@@ -41,7 +41,7 @@ pub(crate) fn with_stubborn_server(place: Place, name: &str) -> Place {
         .with("process.grace", "\"100ms\"")
 }
 
-/// What a test asks the server to do once more, in its folder.
+/// The number of lines in a file of the server's folder, one per effect.
 pub(crate) fn lines(place: &Place, file: &str) -> usize {
     let text = fs::read_to_string(place.work().join(file)).unwrap_or_default();
     text.lines().count()
@@ -63,11 +63,11 @@ fn serve() {
             let _ = writeln!(std::io::stderr(), "no licence was found");
             end(3);
         }
-        // The first start works, and no other.
+        // Only the first start works.
         "once" if fs::read_to_string("starts").unwrap().lines().count() > 1 => {
             end(4);
         }
-        // The first start works, and any other never comes to its first word.
+        // The first start works; every later one hangs before its first message.
         "hang later" if fs::read_to_string("starts").unwrap().lines().count() > 1 => loop {
             std::thread::park();
         },
@@ -106,7 +106,7 @@ fn end(status: i32) -> ! {
     std::process::exit(status)
 }
 
-/// One line on the way out, whatever the test runner does with prints.
+/// Writes one line to standard output, bypassing the capture of the test runner.
 fn say(line: &str) {
     let mut out = std::io::stdout().lock();
     let _ = writeln!(out, "{line}");
@@ -122,7 +122,7 @@ fn note(file: &str, line: &str) {
     writeln!(file, "{line}").unwrap();
 }
 
-/// What it answers to a message.
+/// The server's answers to a message.
 pub(crate) fn answers(message: &Value) -> Vec<Value> {
     let Some(id) = message.get("id") else {
         return Vec::new();

@@ -1,5 +1,5 @@
-//! The connections to servers of tools that a run has for itself to which a plan has delegated:
-//! made for it, and closed however it ends. With real processes.
+//! MCP connections that belong to one delegated run of a plan: opened for it, and closed in every
+//! outcome. With real processes.
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -10,7 +10,8 @@ use crate::harness::{Answer, Daemon, Link, Place, Script, calls, eventually, fai
 use crate::mcp::{lines, until_state, with_server, with_stubborn_server};
 use crate::processes::is_alive;
 
-/// A boss that delegates to a worker, which adds something by its server and then does this.
+/// A boss that delegates to a worker, which adds an item through its server and then continues with
+/// `kid`.
 fn script(kid: impl IntoIterator<Item = Answer>) -> Script {
     let add = calls("mem__add", json!({ "text": "one" }));
     Script::new()
@@ -30,13 +31,13 @@ fn place(kid: impl IntoIterator<Item = Answer>) -> Place {
     with_server(agents(script(kid)), "mem", "")
 }
 
-/// The processes that were started as the server, the oldest first.
+/// The processes that were started as the server, oldest first.
 fn started(place: &Place) -> Vec<u32> {
     let started = std::fs::read_to_string(place.work().join("starts")).unwrap_or_default();
     started.lines().map(|pid| pid.parse().unwrap()).collect()
 }
 
-/// A daemon whose server for everybody is up, and a turn of the boss whose worker has added.
+/// A daemon whose shared server is up, and a turn of the boss whose worker has added an item.
 async fn begun(place: &Place) -> (Daemon, Link, String) {
     let daemon = place.start().await;
     let client = daemon.client().await;
@@ -50,7 +51,7 @@ async fn begun(place: &Place) -> (Daemon, Link, String) {
     (daemon, client, boss)
 }
 
-/// Waits until the worker's own process is gone; that of everybody is there.
+/// Waits until the worker's own server process is gone; the shared one keeps running.
 async fn own_is_gone(place: &Place) {
     let pids = started(place);
     let [everybodys, own] = pids[..] else {
@@ -84,7 +85,7 @@ fn a4_own_servers_are_closed_when_the_run_ends_ok_or_fails() {
 #[test]
 fn a4_own_servers_are_closed_when_the_run_is_cancelled() {
     run(async {
-        // In a call of the server, and while the model is asked.
+        // During a call of the server, and during a model call.
         let slow = calls("mem__slow", json!({ "text": "x" }));
         for kid in [slow, says("never").held_by("never")] {
             let place = place([kid]);
@@ -123,7 +124,7 @@ fn a4_own_servers_are_closed_by_the_next_start_after_a_kill() {
         for pid in &before {
             assert!(!is_alive(*pid), "{pid} of {before:?} is left");
         }
-        // The run goes on, with a connection of its own again.
+        // The run continues, with a new connection of its own.
         let client = daemon.client().await;
         until_state(&client, "mem", "ready").await;
         place.let_go("go");
@@ -157,7 +158,7 @@ fn a4_a_server_that_is_not_closed_as_it_should_is_a_warning_of_the_run_and_no_er
         assert!(warning.contains("MCP server mem"), "{warning}");
         assert!(warning.contains("was killed"), "{warning}");
         assert_eq!(told(&client, BOSS).await[0]["result"], "kid is done");
-        // It is told of, after the end of the run that it belongs to.
+        // The event follows the end of the run that it belongs to.
         until_ended(&mut events, kid["runId"].as_str().unwrap()).await;
         let warned = loop {
             let event = crate::events::next(&mut events).await;
@@ -182,7 +183,8 @@ fn a4_a_server_that_died_before_nobody_could_close_and_no_warning_says_so() {
         place.let_go("go");
         assert_eq!(client.ended(&boss).await["result"], "boss is done");
         let kid = worker(&client).await;
-        // Warnings of the end come behind it, and before the daemon's own.
+        // Warnings about the run's end are written after that end and before the daemon stops, so
+        // none can still be pending.
         assert_eq!(daemon.stop().await, 0);
         let kid = &place.book().runs[kid["runId"].as_str().unwrap()];
         assert!(kid.ended);

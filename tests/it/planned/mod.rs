@@ -1,5 +1,5 @@
-//! Strategy `plan`: what a planner does by itself, whom it has do the rest, and what everybody is
-//! told of it. The names of the tests are those of the requirements that they show.
+//! Strategy `plan`: what a planner does itself, what it delegates, and the events about both. Tests
+//! are named after their requirements.
 
 mod leased;
 mod pool;
@@ -22,7 +22,7 @@ fn acts(steps: &[(&str, Value)]) -> Answer {
     says(&json!({ "steps": steps, "requires_delegation": false }).to_string())
 }
 
-/// A plan that has this agent do it.
+/// A plan that delegates to this agent.
 fn delegates(to: &str) -> Answer {
     let plan = json!({
         "steps": [], "requires_delegation": true, "delegate_to": to, "task": "[kid]",
@@ -46,7 +46,7 @@ async fn turn(client: &Link, text: &str) -> Spawned {
     client.turn(BOSS, text).await
 }
 
-/// The run's steps: what each was for, and its state.
+/// The run's steps in order: the tool of each, or the planner node.
 async fn steps(client: &Link, id: &str) -> Vec<String> {
     let steps = client.call("runs.steps", json!({ "runId": id })).await;
     let steps = steps["steps"].as_array().unwrap().iter();
@@ -136,7 +136,7 @@ fn a3_what_a_planner_remembers_takes_no_step_away() {
         let of_ask = book.steps.values().filter(|step| step.run == ask.id);
         let recalled = of_ask.filter(|step| step.input["memory"].is_object());
         assert_eq!(recalled.count(), 3, "it was given to no call");
-        // Both plans stand in one session, and a request may carry the calls of both.
+        // Both plans are in one session, and a request may contain the calls of both.
         let names = book
             .steps
             .values()
@@ -280,7 +280,7 @@ fn a4_a5_a_planner_delegates_and_its_stream_tells_of_it() {
         assert_eq!(result["agentId"], "helper");
         assert_eq!(result["agentName"], "The Helper");
         assert_eq!(result["supervisor"], "boss");
-        // Its own context, and what it was given to know of its caller's.
+        // Its own context, and the part of its caller's context that it was given.
         let history = client
             .call(
                 "sessions.history",

@@ -1,4 +1,4 @@
-//! Whom a plan may choose.
+//! The agents that a plan may delegate to.
 
 use serde_json::json;
 
@@ -15,7 +15,7 @@ fn a2_the_pool_is_the_active_others_newest_first_hidden_too_and_pinned() {
     for number in 0..30 {
         place = place.with_agent(&format!("extra{number:02}"), "mode: subagent");
     }
-    // The newest of all.
+    // The newest agent of all.
     place = place
         .with_agent("shy", "hidden: true")
         .with_agent("broken", "model: nowhere/none");

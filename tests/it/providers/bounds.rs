@@ -1,4 +1,4 @@
-//! Answers that are too large, and counts of tokens that cannot be right.
+//! Answers that are too large, and implausible token counts.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ fn event(delta: &Value) -> String {
     format!("data: {chunk}\n\n")
 }
 
-/// A call of `write` whose arguments have so many bytes, in pieces of `piece`.
+/// A call of `write` with `bytes` bytes of arguments, in chunks of `piece`.
 fn chat_call(bytes: usize, piece: usize) -> Reply {
     let begin = json!({ "index": 0, "id": "a", "function": {
         "name": "write", "arguments": "{\"path\":\"x\",\"content\":\"",
@@ -28,21 +28,21 @@ fn chat_text(bytes: usize) -> Reply {
     Reply::stream(std::iter::repeat_n(more, bytes >> 16))
 }
 
-/// So many calls of a tool without arguments.
+/// `count` calls of a tool without arguments.
 fn chat_calls(count: usize, tool: &str) -> Reply {
     let call =
         |index| json!({ "index": index, "id": format!("c{index}"), "function": { "name": tool } });
     Reply::stream((0..count).map(|index| event(&json!({ "tool_calls": [call(index)] }))))
 }
 
-/// A field that no API has and that goes back as it came.
+/// A field outside every API, which is sent back unchanged.
 fn passed_through(bytes: usize) -> Reply {
     let more = json!([{ "type": "reasoning.text", "index": 0, "text": "y".repeat(1 << 16) }]);
     let more = event(&json!({ "reasoning_details": more }));
     Reply::stream(std::iter::repeat_n(more, bytes >> 16))
 }
 
-/// Blocks that nobody can read, each with all of its bytes at once.
+/// Opaque blocks, each sent with all of its bytes at once.
 fn messages_blocks(bytes: usize) -> Reply {
     let blocks = (0..bytes >> 20).map(|index| {
         let block = json!({ "type": "redacted_thinking", "data": "y".repeat(1 << 20) });
@@ -67,7 +67,7 @@ fn messages_call(bytes: usize) -> Reply {
     Reply::stream(events)
 }
 
-/// Memory of the daemon, in MiB: this line of its state.
+/// Memory of the daemon in MiB, from this line of `/proc/<pid>/status`.
 fn memory(daemon: &Daemon, line: &str) -> f64 {
     let file = format!("/proc/{}/status", daemon.pid());
     let text = std::fs::read_to_string(file).unwrap();
@@ -197,7 +197,7 @@ fn arguments_within_their_limit_are_carried_out() {
     });
 }
 
-/// An answer, counted like this.
+/// An answer with this token usage.
 fn counted(text: &str, usage: &str) -> Reply {
     chat::events(&[
         &json!({ "choices": [{ "index": 0, "delta": { "content": text } }] }).to_string(),
@@ -207,7 +207,7 @@ fn counted(text: &str, usage: &str) -> Reply {
     ])
 }
 
-/// A turn of the session, as it ended.
+/// Runs a turn of the session; returns the ended run.
 async fn turn(client: &Link, key: &str) -> Value {
     let asked = json!({ "sessionKey": key, "message": "[job]" });
     let run = client.call("agent.run", asked).await;

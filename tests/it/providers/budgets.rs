@@ -1,4 +1,4 @@
-//! Budgets: of tokens and of money, of a run and of all below it.
+//! Budgets of tokens and of money, for a run and all its descendants.
 
 use serde_json::{Value, json};
 
@@ -41,7 +41,7 @@ fn a_run_ends_when_its_budget_is_used_up_and_says_what_was_used() {
     });
 }
 
-/// The answers of a tool in this session.
+/// The tool results in this session.
 async fn told(client: &Link, session: &str) -> String {
     let history = json!({ "sessionKey": session, "tools": true });
     let history = client.call("sessions.history", history).await;
@@ -91,7 +91,7 @@ fn what_a_run_asks_others_for_counts_for_its_budget() {
                     + run["usage"]["outputTokens"].as_u64().unwrap()
             })
             .sum();
-        // The two go on beside each other: each may have one call in flight when all is used.
+        // The two run concurrently: each may have one call in flight when the budget is exhausted.
         assert!((30..=35).contains(&used), "{used}: {tree}");
         assert_eq!(
             boss["budget"],
@@ -208,7 +208,7 @@ fn a_turn_that_news_have_begun_is_paid_for_by_the_root_of_them() {
             panic!("{woken}");
         };
         assert_eq!(wake["rootRunId"], kid.id.as_str(), "{wake}");
-        // The child has used 5, so that two more calls go beyond.
+        // The child has used 5, so two more calls exceed the budget.
         assert_eq!(wake["budget"]["tokens"], 7, "{wake}");
         assert_eq!(wake["usage"]["modelCalls"], 2, "{wake}");
         assert_eq!(wake["error"]["kind"], "budget", "{wake}");

@@ -1,4 +1,4 @@
-//! Chat Completions: whole turns.
+//! Chat Completions API: whole turns.
 
 use serde_json::json;
 

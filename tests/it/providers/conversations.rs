@@ -1,5 +1,5 @@
-//! What a model is shown of its conversation, message for message: turn after turn, after a kill,
-//! in a fork, and after a reset.
+//! The conversation that a model is shown, message by message: turn after turn, after a kill, in a
+//! fork, and after a reset.
 
 use serde_json::{Value, json};
 
@@ -15,7 +15,7 @@ async fn turn(client: &Link, message: &str) {
     assert_eq!(ended["state"], "ok", "{ended}");
 }
 
-/// What stands in the latest request below the system prompt, each with who says it.
+/// The messages after the system prompt in the latest request, each with its role.
 fn shown(server: &ModelServer) -> Vec<String> {
     let request = server.requests().last().unwrap().json();
     let below = said(&request)[1..].iter();
@@ -35,7 +35,7 @@ fn a_model_is_shown_its_conversation_and_no_other() {
         let mut daemon = place.start().await;
         let mut client = daemon.client().await;
         let mut all: Vec<String> = Vec::new();
-        // Long enough that most of it is kept in memory, and again after a kill.
+        // Long enough that most of it is cached in memory, and again after a kill.
         for number in 1..=10 {
             if number == 8 {
                 daemon.kill().await;

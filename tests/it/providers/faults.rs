@@ -1,11 +1,11 @@
-//! What servers do wrong, and what is done about it.
+//! Server failures and how the provider client handles them.
 
 use serde_json::{Value, json};
 
 use super::place;
 use crate::harness::{ModelServer, Place, Reply, chat, messages, run};
 
-/// Runs one task against these replies: the run as it ended, and how often was asked.
+/// Runs one task against these replies; returns the ended run and the number of requests.
 fn ended_with(place: &Place, server: &ModelServer, replies: Vec<Reply>) -> (Value, usize) {
     server.on("[job]", replies);
     run(async {
@@ -21,7 +21,7 @@ fn message_of(ended: &Value) -> &str {
     ended["error"]["message"].as_str().unwrap()
 }
 
-/// Each fault is met once, and the next try answers.
+/// Each failure happens once, and the retry succeeds.
 #[test]
 fn g11_1_what_may_pass_is_tried_again_until_it_has() {
     let whole = || chat::says(&["all ", "of it"]);
@@ -82,7 +82,7 @@ fn g11_1_a_server_that_goes_silent_is_given_up_and_asked_again() {
             "{what}: {ended}"
         );
     }
-    // The end of all tries says which time it was.
+    // The error after the last attempt includes the attempt's number.
     let server = ModelServer::start();
     let place = place(&server, "chat/small")
         .with("providers.chat.stall_timeout", "\"100ms\"")
@@ -102,7 +102,7 @@ fn g11_1_a_server_that_goes_silent_is_given_up_and_asked_again() {
 #[test]
 fn an_answer_that_never_ends_is_given_up_at_its_limit() {
     let server = ModelServer::start();
-    // It shows life all the time, so only the limit of the whole can end it.
+    // It sends keep-alives all the time, so only the limit of the whole request can end it.
     let endless = Reply::stream(vec![": still here\n\n".to_owned(); 3]).stalls_after(3);
     let place = place(&server, "chat/small")
         .with("providers.chat.timeout", "\"300ms\"")
@@ -127,7 +127,7 @@ fn g11_2_the_wait_that_the_provider_asks_for_is_kept() {
         (Some("done"), 3),
         "{ended}"
     );
-    // The tries themselves take no 1.4 s; who did not wait would be done much sooner.
+    // The attempts themselves take less than 1.4 s; without waiting they would end much sooner.
     let elapsed = ended["elapsedMs"].as_u64().unwrap();
     assert!(elapsed >= 1400, "{elapsed} ms");
 
@@ -210,7 +210,8 @@ fn nobody_at_the_address_is_told_as_that() {
     );
 }
 
-/// What is no answer of a model is said once, with the address and the first words.
+/// A success status without a model's answer is reported without a retry, with the address and the
+/// first words.
 #[test]
 fn a_success_that_no_model_has_given_is_told_and_not_tried_again() {
     let page = b"<!DOCTYPE html><html><title>Sign in to the portal</title></html>";
@@ -355,8 +356,8 @@ fn a_server_that_does_not_stream_is_read_all_the_same() {
     assert_eq!(ended["usage"]["inputTokens"], 4);
 }
 
-/// What was heard of an answer that broke is taken back before it comes again, and tool calls
-/// that an earlier answer had asked for are not made again.
+/// Streamed text of a broken answer is withdrawn before the answer is repeated, and tool calls of
+/// an earlier answer are not repeated.
 #[test]
 fn g11_3_an_answer_that_breaks_comes_again_as_a_whole() {
     let server = ModelServer::start();
@@ -366,7 +367,7 @@ fn g11_3_an_answer_that_breaks_comes_again_as_a_whole() {
         [
             call.clone().cut_after(1),
             call,
-            // Who was told nothing is not told to forget it: the cut waits until this was heard.
+            // Without a delta there is no withdrawal: the cut is held until the delta was received.
             chat::says(&["half an ", "answer"])
                 .cut_after(1)
                 .held_by("told"),
@@ -425,7 +426,7 @@ fn a_model_that_never_comes_to_an_end_is_stopped_at_max_loops() {
     let server = ModelServer::start();
     let call = chat::calls(&[("same", "list", "")]);
     let (ended, asked) = ended_with(&place(&server, "chat/small"), &server, vec![call; 60]);
-    // The preset explore has 20. Every answer named its call alike.
+    // The preset explore has 20. Every answer used the same call id.
     assert_eq!(
         (&ended["error"]["kind"], asked),
         (&json!("max_loops"), 20),

@@ -1,4 +1,4 @@
-//! What a model does not take is learned from its refusal, and remembered.
+//! Request fields that a model rejects are learned from its refusal and remembered.
 
 use serde_json::{Value, json};
 
@@ -114,8 +114,8 @@ fn a_field_that_is_refused_is_sent_no_more_and_other_models_still_get_it() {
     assert_eq!(sent, [true, false, false, true]);
 }
 
-/// A refusal that names nothing that may be left out is told as it is, and so is one that comes
-/// again whatever is left out.
+/// A refusal that names no optional field is reported unchanged, and so is one that repeats
+/// whatever is left out.
 #[test]
 fn a_refusal_of_something_else_is_tried_once() {
     let server = ModelServer::start();

@@ -1,5 +1,5 @@
-//! A provider that takes no requests: all runs with its key wait for it, people see that, and it is
-//! asked again by one of them first.
+//! A provider that accepts no requests: all runs with its key wait for it, users can see that, and
+//! one run alone tries it again first.
 
 use serde_json::{Value, json};
 
@@ -147,7 +147,7 @@ fn a_cancel_ends_the_wait_at_once() {
     });
 }
 
-/// Takes some 5 s: the run's limit is counted in seconds and waited for whole.
+/// Takes some 5 s: the run's limit has a resolution of seconds and is waited for in full.
 #[test]
 fn a_run_waits_up_to_its_own_limit_and_the_wait_counts() {
     let server = ModelServer::start();
@@ -255,7 +255,7 @@ fn another_model_is_asked_rather_than_waiting_also_one_of_the_same_provider() {
     }
 }
 
-/// Another key may be what was missing.
+/// The new settings may contain the missing key.
 #[test]
 fn runs_that_wait_ask_at_once_when_the_provider_has_other_settings() {
     let server = ModelServer::start();

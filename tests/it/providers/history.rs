@@ -1,5 +1,5 @@
-//! What goes back to a provider of what it said: always in a form that it takes, and in plain
-//! form once it has refused its own.
+//! What a provider gets back of its own answers: always a form that it accepts, and plain text once
+//! it has refused its own blocks.
 
 use serde_json::{Value, json};
 
@@ -98,7 +98,7 @@ fn a_refused_history_is_repaired_once_and_the_session_goes_on() {
         };
         let (call, result) = ids(&requests[2]);
         assert_eq!(call, result);
-        // What was repaired stays so, in this turn, the next one, and after a restart.
+        // A repair persists, in this turn, the next one, and after a restart.
         assert_eq!(blocks(&requests[3])[1], ["tool_use"]);
         daemon.kill().await;
         daemon = place.start().await;
@@ -111,8 +111,8 @@ fn a_refused_history_is_repaired_once_and_the_session_goes_on() {
     });
 }
 
-/// Two turns, and one more after a restart. Every request that has what `given` answers is
-/// refused. How many requests each turn makes.
+/// Three turns, and one more after a restart. Every request that contains the answer `given` is
+/// refused. Returns the number of requests of each turn.
 fn turns(model: &str, marker: &str, given: &Reply, refused: &Reply) -> Vec<usize> {
     let server = ModelServer::start();
     server.on(marker, vec![refused.clone(); 40]);
@@ -199,7 +199,7 @@ fn a_session_is_not_wedged_by_a_provider_that_takes_only_its_own_form_again() {
             assert_eq!(turn(&client, "[talk]").await["result"], said);
         }
         let requests: Vec<Value> = server.requests().iter().map(|one| one.json()).collect();
-        // The answer whose form was refused stays plain, those behind it are as they were given.
+        // The answer whose form was refused stays plain; the later ones keep their form.
         let last = blocks(requests.last().unwrap());
         assert_eq!(last[1], ["text"]);
         assert_eq!(last[3], ["thinking", "text"]);

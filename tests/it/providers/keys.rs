@@ -1,4 +1,4 @@
-//! What a provider says of its key is kept nowhere.
+//! A provider's text about its key is not stored anywhere.
 
 use serde_json::json;
 
@@ -7,7 +7,7 @@ use crate::harness::{ModelServer, Reply, run};
 
 const KEY: &str = "sk-canary-Zq81XvTn04WbLd77PhRc52Ym";
 
-/// Every file below the state folder, and what the daemon has logged.
+/// Every file in the state folder, and the daemon's log.
 fn kept(folder: &std::path::Path) -> Vec<u8> {
     let mut all = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -88,7 +88,7 @@ fn no_part_of_a_key_that_a_refusal_repeats_is_kept_anywhere() {
         all.windows(part.len())
             .any(|window| window == part.as_bytes())
     };
-    // Ids are hexadecimal, too: a short part of a digest may be one of theirs.
+    // Ids are hexadecimal too: a short part of a digest may occur in one of them.
     for (form, length) in [
         (KEY.to_ascii_lowercase(), 5),
         (backwards.to_ascii_lowercase(), 5),

@@ -1,11 +1,11 @@
-//! Transcripts that have become too long, by the window or by what the provider says.
+//! Transcripts that are too long, by the context window or by the provider's refusal.
 
 use serde_json::{Value, json};
 
 use super::{place, said};
 use crate::harness::{Link, ModelServer, Place, Reply, chat, run};
 
-/// Stands in each request for a summary and in no other.
+/// Occurs in every summary request and in no other request.
 const SUMMARY: &str = "You now write down what matters";
 
 fn too_long() -> Reply {
@@ -16,7 +16,7 @@ fn too_long() -> Reply {
     Reply::whole(&body).refuses(400)
 }
 
-/// An answer for which the provider has counted so many tokens.
+/// An answer with a provider count of `tokens` tokens.
 fn counted(text: &str, tokens: u64) -> Reply {
     let piece = json!({ "choices": [{ "index": 0, "delta": { "content": text } }] });
     let end = json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": "stop" }] });
@@ -32,7 +32,7 @@ fn agent(place: Place, execution: &str) -> Place {
     place.with_agent("long", &fields)
 }
 
-/// Says these one after another in one session: the last run as it ended.
+/// Sends these messages in turn in one session; returns the last run.
 async fn talk(client: &Link, messages: &[&str]) -> Value {
     let mut last = Value::Null;
     for message in messages {
@@ -52,7 +52,7 @@ async fn kinds(client: &Link) -> Vec<String> {
     kinds.map(str::to_owned).collect()
 }
 
-/// An answer that takes much room.
+/// A long answer.
 fn long() -> String {
     format!("old {}", "x".repeat(3000))
 }
@@ -105,7 +105,7 @@ fn g11_7_what_the_provider_finds_too_long_is_shortened_once_and_asked_again() {
     );
     let asked = said(&last).last().unwrap()["content"].as_str().unwrap();
     assert!(asked.ends_with("summary>>>\n\n[job] second"), "{asked}");
-    // The agent's own prompt is the base of the call for a summary, too.
+    // The summary request is based on the agent's own prompt too.
     let summary = requests
         .iter()
         .find(|one| one.body.contains(SUMMARY))
@@ -265,7 +265,7 @@ fn a_summary_that_is_no_shorter_leaves_the_session_as_it_is_and_is_paid_for() {
         assert!(told.starts_with("left as it is"), "{told}");
         let models = json!({ "by": "model", "agent": "long" });
         let summary = client.call("usage.summary", models).await;
-        // With the turn before, for which the provider counted 11.
+        // Includes the turn before, for which the provider counted 11.
         assert_eq!(summary["rows"][0]["inputTokens"], 711, "{summary}");
         assert_eq!(summary["rows"][0]["modelCalls"], 2, "{summary}");
         assert_eq!(kinds(&client).await, ["text", "text"]);

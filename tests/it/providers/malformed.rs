@@ -1,11 +1,11 @@
-//! Calls that cannot be carried out: one rule for every form of them.
+//! Tool calls that cannot be executed: one rule for every form of them.
 
 use serde_json::json;
 
 use super::{place, said};
 use crate::harness::{ModelServer, chat, run};
 
-/// Arguments and tools of which no call can be made.
+/// Tools and arguments that do not form a valid call.
 const MALFORMED: [(&str, &str); 8] = [
     ("read", "null"),
     ("read", r#"{"path": 7}"#),
@@ -55,7 +55,7 @@ fn three_answers_without_a_valid_call_end_the_run_whatever_is_wrong_with_them() 
 fn a_valid_call_begins_the_count_anew() {
     let server = ModelServer::start();
     let bad = || chat::calls(&[("a", "read", r#"{"path": 7}"#)]);
-    // A valid call beside a malformed one counts, too.
+    // A valid call beside a malformed one is executed.
     let good = chat::calls(&[
         ("b", "read", r#"{"path": "notes.txt"}"#),
         ("c", "read", "[]"),

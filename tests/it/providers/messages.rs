@@ -1,4 +1,4 @@
-//! Messages: whole turns, and what was thought after a kill in each phase.
+//! Messages API: whole turns, and thinking blocks after a kill in each phase.
 
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ fn last_answer() -> Vec<Value> {
     vec![json!({ "type": "text", "text": "It says beta." })]
 }
 
-/// What goes back of an answer: exactly these blocks, byte for byte.
+/// The blocks that are sent back, byte for byte.
 fn as_text(blocks: &[Value]) -> String {
     Value::from(blocks.to_vec()).to_string()
 }
@@ -73,7 +73,7 @@ fn a_turn_thinks_calls_a_tool_and_answers() {
     });
 }
 
-/// A kill while nothing was sent, while the answer comes, and once it is written down.
+/// A kill before the request is sent, while the answer streams, and after it is stored.
 #[test]
 fn g11_3_what_was_thought_goes_back_unchanged_after_a_kill_in_each_phase() {
     for (phase, failpoint) in [

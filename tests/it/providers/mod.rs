@@ -1,5 +1,5 @@
-//! Providers over HTTP, through the real binary and real sockets: whole turns with tools, what
-//! servers do wrong, and what goes back to them after a kill.
+//! Providers over HTTP, with the real binary and real sockets: whole turns with tools, server
+//! failures, and what is sent back after a kill.
 
 mod bounds;
 mod budgets;
@@ -22,8 +22,8 @@ use serde_json::Value;
 
 use crate::harness::{ModelServer, Place, Script};
 
-/// A place whose models are asked at `server`: `chat/…` over Chat Completions, `claude/…` over
-/// Messages. Pauses between tries are short.
+/// A place whose models are at `server`: `chat/…` over Chat Completions, `claude/…` over Messages.
+/// The backoff is short.
 pub(crate) fn place(server: &ModelServer, model: &str) -> Place {
     let mut place = Place::new(Script::new());
     for (name, kind, path) in [("chat", "openai", "/v1"), ("claude", "anthropic", "")] {

@@ -1,5 +1,5 @@
-//! Servers of models that nobody here wrote: one that judges its client, and one that speaks
-//! both APIs and keeps every request. Where they cannot be fetched, a line says so.
+//! Third-party model servers: one that validates its client, and one that speaks both APIs and
+//! keeps every request. Where they cannot be installed, the test prints a note.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -11,14 +11,14 @@ use serde_json::{Value, json};
 use crate::harness::{Place, Script, eventually, run};
 use crate::house::root;
 
-/// A server in a process of its own; killed when it is dropped.
+/// A server process that is killed on drop.
 pub(crate) struct Outside {
     child: Child,
     address: String,
 }
 
 impl Outside {
-    /// Starts it and waits until `path` is answered.
+    /// Starts the server and waits until `path` is answered.
     pub(crate) async fn start(mut command: Command, port: u16, path: &str) -> Outside {
         command
             .stdin(Stdio::null())
@@ -39,7 +39,7 @@ impl Outside {
         format!("http://{}{path}", self.address)
     }
 
-    /// The body of an answer; `None` while nobody answers.
+    /// The body of an answer; `None` if the connection fails.
     fn ask(&self, method: &str, path: &str, body: &str) -> Option<String> {
         let mut stream = TcpStream::connect(&self.address).ok()?;
         let request = format!(
@@ -77,7 +77,7 @@ pub(crate) fn free_port() -> u16 {
     listener.local_addr().unwrap().port()
 }
 
-/// Runs a program to its end; why it failed.
+/// Runs a program to its end; the error is why it failed.
 pub(crate) fn carry_out(command: &mut Command) -> Result<(), String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let ended = command.stdin(Stdio::null()).output();
@@ -94,7 +94,7 @@ pub(crate) fn carry_out(command: &mut Command) -> Result<(), String> {
     }
 }
 
-/// Past the test runner's capture: what was not checked must not look like a success.
+/// Prints past the test runner's capture: a skipped check must not look like a success.
 pub(crate) fn announce(line: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{line}");
 }
@@ -108,7 +108,7 @@ fn place(chat: &str, claude: &str) -> Place {
         .with("defaults.model", "\"chat/m\"")
 }
 
-/// The folder with the judge of clients, made if it is not there.
+/// Installs the validator of clients into the folder unless it is already there.
 fn judge(folder: &Path) -> Result<(), String> {
     if folder.join("bin/llmock").exists() {
         return Ok(());
@@ -127,7 +127,8 @@ fn judge(folder: &Path) -> Result<(), String> {
     carry_out(&mut install)
 }
 
-/// Takes some 10 s where the judge can be installed: it starts a program of its own for each fault.
+/// Takes some 10 s where the validator can be installed: it starts a separate program for each
+/// fault.
 #[test]
 fn an_outside_judge_of_clients_names_no_fault() {
     let folder = root().join("target/llmock");
@@ -141,7 +142,7 @@ fn an_outside_judge_of_clients_names_no_fault() {
         let port = free_port();
         let mut serve = Command::new(folder.join("bin/llmock"));
         serve.args(["serve", "--host", "127.0.0.1", "--port", &port.to_string()]);
-        // Who stops reading must be seen to have stopped before all was written.
+        // The server must notice that a client stops reading before it has written everything.
         serve.args(["--stream-chunk-delay-ms", "30"]);
         let server = Outside::start(serve, port, "/_llmock/scenario").await;
         let place = place(&server.url("/v1"), &server.url("/anthropic"))
@@ -180,8 +181,8 @@ fn an_outside_judge_of_clients_names_no_fault() {
         }
         let verdict = server.json("GET", "/_llmock/verdict", &Value::Null);
         assert_eq!(verdict["findings"], json!([]), "{verdict}");
-        // One of them comes three times, two are the model's and not the server's, and there
-        // are five refusals.
+        // One of them occurs three times, two concern the model and not the server, and there are
+        // five refusals.
         let injected = 2 * (faults.len() + 2 - 2 + 5);
         assert_eq!(verdict["faults_injected"], injected, "{verdict}");
         announce(&format!(
@@ -191,7 +192,7 @@ fn an_outside_judge_of_clients_names_no_fault() {
     });
 }
 
-/// Puts the server of both APIs into a folder that is kept between runs.
+/// Installs the server of both APIs into a folder that is kept between test runs.
 fn both_apis(folder: &Path) -> Result<(), String> {
     let here = root().join("tests/it/providers/aimock");
     std::fs::create_dir_all(folder).unwrap();
@@ -269,7 +270,8 @@ fn a_server_from_outside_sees_whole_turns_of_both_apis_also_after_a_kill() {
             let journal = server.json("GET", "/__aimock/journal", &Value::Null);
             let entries = journal.as_array().or_else(|| journal["entries"].as_array());
             let last = entries.unwrap().last().unwrap();
-            // Server and client agree on what was said: the answer of before the kill is in it.
+            // Server and client agree on the conversation: it includes the answer from before the
+            // kill.
             let text = last["body"]["messages"].to_string();
             for part in ["look into notes.txt", "beta", "It says beta.", "again"] {
                 assert!(text.contains(part), "{part} is missing: {last}");

@@ -1,17 +1,17 @@
-//! What comes of streams that no document describes: calls that come twice or cannot be told
-//! apart, ends that are none, characters that are cut in two.
+//! Undocumented stream behaviour: duplicate or indistinguishable calls, false ends, characters that
+//! are split.
 
 use serde_json::{Value, json};
 
 use super::{place, said};
 use crate::harness::{Link, ModelServer, Reply, chat, messages, run};
 
-/// A run and what came of it.
+/// A run and its effects.
 struct Played {
     ended: Value,
-    /// Its steps of tools.
+    /// Its tool steps.
     tools: Vec<Value>,
-    /// What the model was asked, call by call.
+    /// The model requests, in order.
     requests: Vec<Value>,
 }
 
@@ -186,7 +186,7 @@ fn calls_that_share_an_index_keep_their_own_arguments() {
 
 #[test]
 fn a_call_that_nothing_names_does_not_go_back() {
-    // Beside another one, and alone.
+    // Once beside another call, and once alone.
     let beside = pieces(
         &[piece(0, "a", "read", NOTES), piece(4, "", "", NOTES)],
         "tool_calls",

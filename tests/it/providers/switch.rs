@@ -1,4 +1,4 @@
-//! Other models that stand in: when, in which order, and how that is told.
+//! Fallback models: when they are used, in which order, and how that is reported.
 
 use serde_json::json;
 
@@ -53,7 +53,7 @@ fn another_model_stands_in_and_stays_for_the_rest_of_the_run() {
         let summary = steps["steps"][0]["resultSummary"].as_str().unwrap();
         assert!(summary.starts_with("[claude/big]"), "{summary}");
 
-        // The warning and the step stand over a restart.
+        // The warning and the step survive a restart.
         daemon.kill().await;
         let daemon = place.start().await;
         let client = daemon.client().await;
@@ -136,8 +136,8 @@ fn an_account_without_credit_switches_and_the_error_says_what_to_do() {
     }
 }
 
-/// The switch away from an answer that had begun takes that back, and what one provider
-/// thought is not sent to another.
+/// Falling back from a partly streamed answer withdraws that text, and thinking of one provider is
+/// not sent to another.
 #[test]
 fn g11_8_g11_9_a_child_has_the_fall_backs_and_the_address_of_its_own_agent() {
     let first = ModelServer::start();

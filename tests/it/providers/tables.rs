@@ -1,4 +1,4 @@
-//! The tables of providers: keys that stay secret, what is wrong with a table, reloads.
+//! The provider tables: keys that stay secret, invalid tables, reloads.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -21,7 +21,7 @@ fn with_secrets(server: &ModelServer) -> Place {
         .with("providers.chat.headers.x-team", &format!("{HEADER:?}"))
 }
 
-/// Every file below the folder, but for those that hold the secrets on purpose.
+/// Every file in the folder, except those that contain the secrets on purpose.
 fn everything_written(place: &Place) -> Vec<u8> {
     let mut all = Vec::new();
     let mut folders = vec![place.path().to_owned()];
@@ -149,7 +149,7 @@ fn a_reload_brings_other_providers_and_another_model() {
             (&json!("done"), &json!("late/m"))
         );
 
-        // A default that nobody would offer changes nothing.
+        // A default model that no provider offers is refused and changes nothing.
         place.set("defaults.model", "\"late/other\"");
         let refused = client.refused("gateway.reload", json!({})).await;
         assert!(refused.to_string().contains("late/other"), "{refused}");

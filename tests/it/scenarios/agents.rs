@@ -30,7 +30,7 @@ async fn names(caller: &mut Caller) -> Vec<String> {
     agents.iter().map(name).collect()
 }
 
-/// An agent is made, used, changed and deleted; each is answered once it is so.
+/// An agent is created, used, changed and deleted; each call is answered once the change is stored.
 async fn stored(caller: &mut Caller) {
     let definition = json!({ "description": "Reviews.", "mode": "subagent" });
     let params = json!({ "name": "reviewer", "definition": definition });
@@ -66,7 +66,7 @@ fn trust_place() -> Place {
     place
 }
 
-/// A project is trusted, its agent used, and the trust taken back.
+/// A project is trusted, its agent used, and the trust revoked.
 async fn trust(caller: &mut Caller) {
     let folder = caller.place().work();
     let folder = folder.to_str().unwrap().to_owned();

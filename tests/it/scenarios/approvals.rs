@@ -1,4 +1,4 @@
-//! Calls of tools that need a person's leave: allowed, denied, run out, remembered, forgotten.
+//! Tool calls that need approval: allowed, denied, expired, remembered, forgotten.
 
 use serde_json::{Value, json};
 
@@ -37,7 +37,7 @@ fn approvals_place() -> Place {
     Place::new(Script::new().on("[look]", [looks, says("looked")])).with_agent("careful", CAREFUL)
 }
 
-/// The approvals that are open, once there are so many, in call order.
+/// Waits for `count` open approvals; returns them in call order.
 async fn open(caller: &mut Caller, count: usize) -> Vec<Value> {
     caller
         .until("open approvals", async |caller: &mut Caller| {
@@ -50,7 +50,7 @@ async fn open(caller: &mut Caller, count: usize) -> Vec<Value> {
         .await
 }
 
-/// The one of these that is about this path.
+/// The approval for this path.
 fn about<'a>(open: &'a [Value], path: &str) -> &'a Value {
     let of_path = |one: &&Value| one["arguments"]["path"] == path;
     open.iter().find(of_path).unwrap()
@@ -61,7 +61,7 @@ async fn resolve(caller: &mut Caller, approval: &Value, decision: &str) -> Value
     caller.call("approvals.resolve", params).await
 }
 
-/// What the tools of this session have answered, by the path that they were called with.
+/// The tool results of this session, in call order.
 async fn answers(caller: &mut Caller, session: &str) -> Vec<String> {
     let history = caller
         .call("sessions.history", json!({ "sessionKey": session }))
@@ -73,7 +73,7 @@ async fn answers(caller: &mut Caller, session: &str) -> Vec<String> {
         .collect()
 }
 
-/// Of three parallel calls one needs no leave, one is allowed, and one is denied.
+/// Of three parallel calls, one needs no approval, one is allowed, and one is denied.
 async fn approvals(caller: &mut Caller) {
     let run = caller
         .spawn(json!({ "task": "[look]", "agent": "careful" }))
@@ -104,7 +104,7 @@ fn remembered_place() -> Place {
     .with_agent("careful", &format!("mode: primary\n{CAREFUL}"))
 }
 
-/// A decision that is remembered counts for the next turn, and no more once it is forgotten.
+/// A remembered decision applies to the next turn, and no longer once it is forgotten.
 async fn remembered(caller: &mut Caller) {
     let params = json!({ "agent": "careful", "key": "agent:careful:a" });
     let made = caller.call("sessions.create", params).await;
@@ -137,7 +137,7 @@ fn unresolved_place() -> Place {
         .with("approvals.timeout", "\"300ms\"")
 }
 
-/// Nobody decides: the call is not made, and the run goes on with the refusal.
+/// The approval expires: the call is not made, and the run continues with the refusal.
 async fn unresolved(caller: &mut Caller) {
     let run = caller
         .spawn(json!({ "task": "[look]", "agent": "careful" }))

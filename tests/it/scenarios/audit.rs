@@ -1,4 +1,4 @@
-//! Audit rows that no other command takes along: of a call that only repeats another.
+//! Audit rows that are written alone, not with another command: those of a repeated call.
 
 use serde_json::json;
 
@@ -16,7 +16,7 @@ fn repeat_place() -> Place {
     Place::new(Script::new().on("[a]", [says("a is done")]))
 }
 
-/// A spawn and its repeat are one run; the row of the repeat rides along by itself.
+/// A spawn and its repeat are one run; the audit row of the repeat is written separately.
 async fn repeat(caller: &mut Caller) {
     let root = caller.session("client", "bot:one").await;
     let spawn = json!({ "task": "[a]", "parent": root });

@@ -1,5 +1,5 @@
-//! Long sessions: their transcript is shortened for the model in the middle of a turn, before
-//! one, and because somebody asks for it.
+//! Long sessions: their transcript is compacted for the model in the middle of a turn, before a
+//! turn, and on request.
 
 use serde_json::{Value, json};
 
@@ -41,8 +41,8 @@ fn kinds(history: &Value) -> Vec<&str> {
         .collect()
 }
 
-/// Three long turns, of which the third finds no room; an announce waits meanwhile. Then a
-/// person asks for it, and finds nothing to do the second time.
+/// Three long turns, of which the third exceeds the context window, while an announce is pending.
+/// Then a user requests two compactions, of which the second finds nothing to compact.
 async fn compact(caller: &mut Caller) {
     let params = json!({ "agent": "small", "key": "agent:small:desk" });
     let made = caller.call("sessions.create", params).await;
@@ -56,7 +56,7 @@ async fn compact(caller: &mut Caller) {
         .spawn(json!({ "task": "[child]", "parent": session, "agent": "explore" }))
         .await;
     caller.ended(&child.id).await;
-    // Else it would be open whether its end comes before the third turn, or into it.
+    // Otherwise it would be undetermined whether its end comes before the third turn or during it.
     caller.quiet().await;
     let turn = caller.turn(&session, "[three]").await;
     let ended = caller.ended(&turn.id).await;
@@ -69,7 +69,7 @@ async fn compact(caller: &mut Caller) {
     let of = |kind: &str| kinds.iter().filter(|one| **one == kind).count();
     assert_eq!(of("compaction"), 1, "{kinds:?}");
     assert_eq!(of("announce"), 1, "{kinds:?}");
-    // The originals stay.
+    // The original entries are kept.
     assert!(history.to_string().contains("one one one"));
 
     for told in ["entries", "nothing to shorten"] {

@@ -1,4 +1,4 @@
-//! Rows that were damaged behind the daemon's back.
+//! Rows that are damaged behind the daemon's back.
 
 use serde_json::{Value, json};
 
@@ -23,8 +23,8 @@ fn place() -> Place {
     Place::new(Script::new().on("*", [says("done")]))
 }
 
-/// A run, its task and its session's row are damaged once all has ended: each is set aside,
-/// and lists show them with what could be read of them.
+/// A run, an entry and a session's row are damaged after everything has ended: each is quarantined,
+/// and lists show them with their readable parts.
 async fn damaged_rows(caller: &mut Caller) {
     let root = caller.session("client", "bot:one").await;
     let a = caller
@@ -35,11 +35,11 @@ async fn damaged_rows(caller: &mut Caller) {
     caller.ack_all(&root).await;
     let database = caller.place().database();
     damaged(&database, "UPDATE messages SET metadata = '{'");
-    // What it held before, nothing, is what it is mended to: the end that was told stays told.
+    // The repair sets the label to its earlier value, NULL, so the reported end does not change.
     damaged(&database, "UPDATE runs SET label = CAST(x'ff' AS TEXT)");
     damaged(&database, "UPDATE sessions SET title = CAST(x'ff' AS TEXT)");
     for (method, params, list) in [
-        // First, since the history looks its session up by itself.
+        // This is first, since the history call reads the session itself.
         ("sessions.list", json!({ "kind": "all" }), "sessions"),
         (
             "sessions.history",
@@ -61,7 +61,7 @@ async fn damaged_rows(caller: &mut Caller) {
     }
 }
 
-/// The first page of the file is destroyed between two lives: everything is saved.
+/// The first page of the file is destroyed while the daemon is down: everything is recovered.
 async fn damaged_file(caller: &mut Caller) {
     let root = caller.session("client", "bot:one").await;
     let a = caller.spawn(json!({ "task": "[a]", "parent": root })).await;

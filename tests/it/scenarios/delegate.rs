@@ -1,11 +1,11 @@
-//! Runs that spawn, wait, send and ask: each waiting state is met by kills.
+//! Runs that spawn, wait, send and ask questions: kills hit each waiting state.
 
 use serde_json::{Value, json};
 
 use super::Scenario;
 use crate::harness::{Caller, Place, Script, calls, says};
 
-/// The scenarios of runs that deal with the registry.
+/// The scenarios of runs that use the registry.
 pub(crate) const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "delegation",
@@ -76,8 +76,8 @@ fn delegation_place() -> Place {
     .with("lanes.global", "1")
 }
 
-/// A turn spawns two children and waits for both, beside another call; with one slot for all
-/// of them.
+/// A turn spawns two children and waits for both, in parallel with another call; all share one
+/// slot.
 async fn delegation(caller: &mut Caller) {
     let session = caller.session("agent", "agent:build:boss").await;
     let boss = caller.turn(&session, "[boss]").await;
@@ -93,7 +93,7 @@ async fn delegation(caller: &mut Caller) {
         assert_eq!(child["announce"]["state"], "delivered", "{child}");
         assert_eq!(child["parentRunId"], boss.id.as_str(), "{child}");
     }
-    // Told by the wait, and not again.
+    // The wait returned the ends, and they are not announced again.
     let all = caller
         .call("runs.list", json!({ "sessionKey": session }))
         .await;
@@ -130,7 +130,7 @@ async fn reply(caller: &mut Caller) {
     );
 }
 
-/// What the last tool result in this session says.
+/// The last tool result in this session.
 async fn told(caller: &mut Caller, session: &str) -> Value {
     let history = caller
         .call("sessions.history", json!({ "sessionKey": session }))
@@ -157,8 +157,8 @@ fn late_place() -> Place {
     .with("sessions.max_ping_pong", "2")
 }
 
-/// A reply comes after the turn that asked for it: the two exchange as many turns as they may,
-/// then the one that began is told once.
+/// A reply comes after the requesting turn has ended: the sessions exchange the allowed number of
+/// turns, then the one that began gets one announce.
 async fn late(caller: &mut Caller) {
     let a = caller.session("agent", "agent:build:a").await;
     caller.session("agent", "agent:build:b").await;
@@ -206,7 +206,7 @@ fn window_place() -> Place {
     .with("sessions.max_ping_pong", "0")
 }
 
-/// The window runs out: the turn goes on, and the reply comes as an announce.
+/// The wait for a reply times out: the turn continues, and the reply comes as an announce.
 async fn window(caller: &mut Caller) {
     let a = caller.session("agent", "agent:build:a").await;
     caller.session("agent", "agent:build:b").await;
@@ -229,8 +229,8 @@ fn sent_place() -> Place {
     )
 }
 
-/// A client speaks for a session that it owns: a reply in time is the call's answer, a later
-/// one comes to its inbox.
+/// A client sends on behalf of a session that it owns: a reply in time is the call's answer, a
+/// later one goes to its inbox.
 async fn sent(caller: &mut Caller) {
     let from = caller.session("client", "bot:one").await;
     let b = caller.session("agent", "agent:build:b").await;
@@ -244,7 +244,7 @@ async fn sent(caller: &mut Caller) {
     });
     let later = caller.send(params).await;
     caller.until_asked("[later]", 0).await;
-    // The call that waited may have died with the daemon; its window runs out all the same.
+    // The waiting call may have been lost with the daemon; its timeout passes regardless.
     let params = json!({ "runId": later.id, "waitTimeout": "1500ms" });
     let waited = caller.call("agent.wait", params).await;
     assert_eq!(waited["cause"], "window", "{waited}");
@@ -278,8 +278,8 @@ fn question_place() -> Place {
     )
 }
 
-/// A child asks a person: the question is seen at the top of its tree, the answer goes back to
-/// that child.
+/// A child asks the user: the question is shown at the root session, and the answer goes to that
+/// child.
 async fn question(caller: &mut Caller) {
     let root = caller.session("client", "bot:one").await;
     let params = json!({ "task": "[deploy]", "agent": "build", "parent": root, "label": "d" });
@@ -298,7 +298,7 @@ async fn question(caller: &mut Caller) {
         "8080"
     );
     assert_eq!(caller.ended(&run.id).await["result"], "deployed");
-    // One that ends while it asks takes its question along.
+    // A run that ends while it asks closes its question.
     let params = json!({
         "task": "[drop]", "agent": "build", "parent": root, "runTimeout": 3600,
     });
@@ -324,7 +324,7 @@ fn unanswered_place() -> Place {
     Place::new(Script::new().on("[may]", [calls("ask", ask), says("nobody was there")]))
 }
 
-/// A question runs out at its stated time.
+/// A question expires at its stated time.
 async fn unanswered(caller: &mut Caller) {
     let session = caller.session("agent", "agent:build:may").await;
     let run = caller.turn(&session, "[may]").await;

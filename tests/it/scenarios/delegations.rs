@@ -1,12 +1,12 @@
-//! Calls of tools that another agent carries out: whatever dies, each is carried out once, and
-//! its caller gets one result.
+//! Tool calls that other agents execute: whatever is killed, each is executed once, and its caller
+//! gets one result.
 
 use serde_json::{Value, json};
 
 use super::Scenario;
 use crate::harness::{Caller, Place, Script, calls, fails, says};
 
-/// The scenarios of delegations that are waited for.
+/// The scenarios of delegations with a waiting caller.
 pub(crate) const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "task",
@@ -49,7 +49,7 @@ fn task_place() -> Place {
     .with("budgets.tree_tokens", "100000")
 }
 
-/// What the last tool result in this session says.
+/// The tool results in this session.
 async fn told(caller: &mut Caller, session: &str) -> Vec<Value> {
     let history = caller
         .call("sessions.history", json!({ "sessionKey": session }))
@@ -61,7 +61,7 @@ async fn told(caller: &mut Caller, session: &str) -> Vec<Value> {
         .collect()
 }
 
-/// A turn has another agent do something, with one slot for both.
+/// A turn delegates to another agent, with one slot for both.
 async fn task(caller: &mut Caller) {
     let session = caller.session("agent", "agent:build:boss").await;
     let boss = caller.turn(&session, "[boss]").await;
@@ -100,7 +100,7 @@ fn sealed_place() -> Place {
     .with_agent("helper", "mode: subagent\ntools: [read]")
 }
 
-/// A host has two sealed agents do something at the same time, one of which fails.
+/// A host delegates to two sealed agents in parallel, one of which fails.
 async fn sealed(caller: &mut Caller) {
     let params = json!({ "key": "agent:host:x", "agent": "host", "ifExists": "get" });
     caller.call("sessions.create", params).await;
@@ -155,8 +155,8 @@ fn called_place() -> Place {
     .with("lanes.global", "1")
 }
 
-/// A host calls two agents into its session, one of which fails, with one slot for all; what is
-/// said to the session meanwhile comes after its turn.
+/// A host calls two agents into its session, one of which fails, with one slot for all; a message
+/// to the session meanwhile is handled after its turn.
 async fn called(caller: &mut Caller) {
     let session = "agent:host:x";
     let params = json!({ "key": session, "agent": "host", "ifExists": "get" });
@@ -231,7 +231,7 @@ fn planned_place() -> Place {
     .with("lanes.global", "1")
 }
 
-/// A planner reads something by itself, then has another agent do the rest.
+/// A planner reads a file itself, then delegates the rest to another agent.
 async fn planned(caller: &mut Caller) {
     let session = "agent:boss:x";
     let params = json!({ "key": session, "agent": "boss", "ifExists": "get" });
@@ -248,7 +248,7 @@ async fn planned(caller: &mut Caller) {
     assert_eq!(children["runs"][0]["delegated"]["face"], "plan");
 }
 
-/// What the last tool result in this session says.
+/// The last tool result in this session.
 async fn told_last(caller: &mut Caller, session: &str) -> Value {
     let history = caller
         .call("sessions.history", json!({ "sessionKey": session }))

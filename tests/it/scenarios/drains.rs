@@ -1,4 +1,4 @@
-//! Drains after which work goes on in the same life.
+//! Drains after which work resumes in the same process.
 
 use serde_json::json;
 
@@ -28,8 +28,8 @@ fn resume_place() -> Place {
     .with("lanes.subagent", "1")
 }
 
-/// A run that parks at its next step and one that has not begun: both end after the resume, or
-/// after the kill that takes its place.
+/// A run that parks at its next step and one that is queued: both end after the resume, or after
+/// the kill that replaces it.
 async fn resume(caller: &mut Caller) {
     let root = caller.session("client", "bot:one").await;
     let a = caller.spawn(json!({ "task": "[a]", "parent": root })).await;

@@ -1,5 +1,5 @@
-//! Runs with an environment of their own: values that are sealed and read, one that goes missing
-//! and is provided, and what is left when they have ended.
+//! Runs with their own environment: values that are sealed and read, one that goes missing and is
+//! provided, and the state after their ends.
 
 use serde_json::json;
 
@@ -23,7 +23,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
 const WORKER: &str = "tools: [shell]\ngate: {shell: allow}\non_uncertain: retry\n\
                       env: {A_TOKEN: null, OF_AGENT: agent-value}";
 
-/// Adds what the run sees to a file, whatever became of it before.
+/// Appends the values that the run sees to a file, whatever the file contains.
 const LOOK: &str = "printf '%s %s %s\\n' \"$A_TOKEN\" \"$PLAIN\" \"$OF_AGENT\" >> seen.txt";
 
 fn given_place() -> Place {
@@ -31,7 +31,7 @@ fn given_place() -> Place {
     Place::new(Script::new().on("[look]", [look, says("looked")])).with_agent("worker", WORKER)
 }
 
-/// What the commands of the runs here have seen.
+/// The values that the commands of the runs have recorded.
 pub(crate) fn seen(place: &Place) -> Vec<String> {
     let text = std::fs::read_to_string(place.work().join("seen.txt")).unwrap_or_default();
     text.lines().map(str::to_owned).collect()
@@ -46,7 +46,7 @@ async fn given(caller: &mut Caller) {
         }))
         .await;
     assert_eq!(caller.ended(&run.id).await["result"], "looked");
-    // A kill after the command and before its outcome was written has it done again.
+    // A command is repeated if the kill comes after it and before its outcome was stored.
     let seen = seen(caller.place());
     assert!(!seen.is_empty());
     for line in seen {
@@ -75,8 +75,8 @@ fn missing_place() -> Place {
     place
 }
 
-/// The file of a value is gone when the run gets its slot: it holds still before it starts a
-/// program, and goes on with another value.
+/// The source file of a value is gone when the run gets its slot: it pauses before it starts a
+/// program, and resumes with a different value.
 async fn missing(caller: &mut Caller) {
     let first = caller
         .spawn(json!({ "task": "[hold]", "agent": "worker" }))

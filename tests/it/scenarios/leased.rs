@@ -1,5 +1,5 @@
-//! A run to which a plan has delegated has a server of its own, which does not end when it is asked
-//! to: its processes are gone whatever was killed when, and what went wrong is a warning.
+//! A delegated run of a plan has its own server, which ignores a request to stop: its processes are
+//! gone after every kill, and failures are warnings.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use super::Scenario;
 use crate::harness::{Caller, Place, Script, calls, says};
 use crate::mcp::with_stubborn_server;
 
-/// The scenarios of servers that runs have for themselves.
+/// The scenarios of servers that belong to one run.
 pub(crate) const SCENARIOS: &[Scenario] = &[Scenario {
     name: "leased",
     place: leased_place,
@@ -39,7 +39,7 @@ fn leased_place() -> Place {
 }
 
 async fn leased(caller: &mut Caller) {
-    // What a planner may choose from is pinned with its run.
+    // A planner's pool of candidates is pinned with its run.
     caller
         .until("the server's tools", async |caller: &mut Caller| {
             let listed = caller.call("mcp.list", json!({})).await;
@@ -56,7 +56,8 @@ async fn leased(caller: &mut Caller) {
             let kid = kids["runs"][0].clone();
             assert_eq!(kid["state"], "ok", "{kid}");
             let warned = kid["warnings"] != Value::Array(Vec::new());
-            // What an earlier life has left is ended by the next, which says so in its log.
+            // Servers that the previous process left are stopped by the next one, which only logs
+            // it.
             (warned || !caller.history.kills.is_empty()).then_some(())
         })
         .await;

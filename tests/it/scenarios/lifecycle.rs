@@ -1,12 +1,12 @@
-//! Cancels, steers, announces told again or not at all, sessions changed, reset, deleted and
-//! swept.
+//! Cancels, steers, announces that are retried or dismissed, and sessions that are changed, reset,
+//! deleted and swept.
 
 use serde_json::{Value, json};
 
 use super::Scenario;
 use crate::harness::{Caller, Place, Script, calls, kind_of, says};
 
-/// The scenarios of what ends, changes and removes.
+/// The scenarios of cancels, changes and removals.
 pub(crate) const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "cancel",
@@ -55,7 +55,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     },
 ];
 
-/// The texts of a session's transcript, without notices for people.
+/// The texts of a session's transcript, without notices for users.
 async fn texts(caller: &mut Caller, session: &str) -> Vec<String> {
     let history = caller
         .call("sessions.history", json!({ "sessionKey": session }))
@@ -85,8 +85,8 @@ fn cancel_place() -> Place {
     .with("lanes.subagent", "2")
 }
 
-/// A child settles, its own child is at work, and below that one run waits for a slot: all of
-/// them are cancelled with one call, and only who asked for the child hears of it.
+/// A settling child has a running child and a queued descendant: one call cancels all of them, and
+/// only the child's requester gets an announce.
 async fn cancel(caller: &mut Caller) {
     let root = caller.session("client", "bot:one").await;
     let c = caller
@@ -113,7 +113,7 @@ async fn cancel(caller: &mut Caller) {
     }
     let again = caller.call("runs.cancel", params).await;
     assert_eq!(again["alreadyEnded"], json!([c.id]), "{again}");
-    // After a kill it wants its slot again first.
+    // After a kill it needs its slot again first.
     caller.in_state(&other.id, "running").await;
     let params = json!({ "sessionKey": root });
     let rest = caller.call("sessions.cancel", params).await;
@@ -147,7 +147,8 @@ fn steer_place() -> Place {
     )
 }
 
-/// A text and an announce enter a turn that goes on: at its step boundary, and before its end.
+/// A steering message and an announce enter a running turn: at its step boundary, and before its
+/// end.
 async fn steer(caller: &mut Caller) {
     let session = caller.session("agent", "agent:build:talk").await;
     let talk = caller.turn(&session, "[talk]").await;
@@ -158,7 +159,7 @@ async fn steer(caller: &mut Caller) {
     assert_eq!(said["messageId"], message.as_str());
     caller.place().let_go("go");
     caller.until_asked("[left]", 0).await;
-    // Said once more it is the same message.
+    // A repeat is the same message.
     caller.call("runs.steer", params).await;
     let k = caller
         .spawn(json!({ "task": "[k]", "parent": session, "announce": "steer" }))
@@ -180,7 +181,7 @@ fn tell_again_place() -> Place {
     )
 }
 
-/// An announce is shown to its session's agent once more: another turn, and no second message.
+/// An announce is shown to its session's agent again: another turn, and no second message.
 async fn tell_again(caller: &mut Caller) {
     let session = caller.session("agent", "agent:build:talk").await;
     let k = caller
@@ -210,7 +211,7 @@ fn dismiss_place() -> Place {
     )
 }
 
-/// An announce that waits for the end of a turn is dismissed: nobody is told.
+/// An announce that waits for the end of a turn is dismissed and not delivered.
 async fn dismiss(caller: &mut Caller) {
     let session = caller.session("agent", "agent:build:talk").await;
     let talk = caller.turn(&session, "[talk]").await;
@@ -238,8 +239,8 @@ fn reset_place() -> Place {
     )
 }
 
-/// A session is given a title, and reset with a turn going on: that turn is cancelled, and the
-/// next one begins anew.
+/// A session gets a title and is reset during a turn: that turn is cancelled, and the next one
+/// starts with an empty transcript.
 async fn reset(caller: &mut Caller) {
     let session = caller.session("agent", "agent:build:talk").await;
     let a = caller.turn(&session, "[a]").await;
@@ -253,7 +254,7 @@ async fn reset(caller: &mut Caller) {
     let params = json!({ "sessionKey": session });
     let refused = caller.attempt("sessions.reset", &params).await.unwrap_err();
     assert_eq!(kind_of(&refused), "conflict");
-    // Asked for again after a kill, it is done once all the same.
+    // A repeat after a kill still has a single effect.
     let params = json!({ "sessionKey": session, "force": true, "ifGeneration": 1 });
     let reset = caller.call("sessions.reset", params).await;
     assert_eq!(reset["generation"], 2, "{reset}");
@@ -280,8 +281,8 @@ fn delete_place() -> Place {
     )
 }
 
-/// A session is deleted with a child at work: the child is cancelled and goes along, and the
-/// key is used anew.
+/// A session is deleted while a child runs: the child is cancelled and deleted too, and the key is
+/// used for a new session.
 async fn delete(caller: &mut Caller) {
     let session = caller.session("agent", "agent:build:talk").await;
     let a = caller.turn(&session, "[a]").await;
@@ -322,8 +323,8 @@ fn cleanup_place() -> Place {
     .with("defaults.max_spawn_depth", "2")
 }
 
-/// A child that is to be deleted has a child of its own: both sessions stay until the client
-/// has taken note of the end, and then go.
+/// A child with cleanup `delete` has a child of its own: both sessions stay until the client has
+/// acknowledged the end, and are then deleted.
 async fn cleanup(caller: &mut Caller) {
     let root = caller.session("client", "bot:one").await;
     let c = caller
@@ -354,7 +355,7 @@ fn retry_place() -> Place {
     )
 }
 
-/// A spawned run and a turn are done again: one in a fresh session, one in its own.
+/// A spawned run and a turn are retried: one in a fresh session, one in its own.
 async fn retry(caller: &mut Caller) {
     let root = caller.session("client", "bot:one").await;
     let k = caller
@@ -390,8 +391,8 @@ fn sweep_place() -> Place {
     .with("retention.sweep_each", "\"30ms\"")
 }
 
-/// A run whose end was acknowledged is archived and removed with its session, one that waits
-/// in the inbox stays.
+/// A run whose end was acknowledged is archived and removed with its session; one with an
+/// unacknowledged announce stays.
 async fn sweep(caller: &mut Caller) {
     let root = caller.session("client", "bot:one").await;
     let a = caller
@@ -408,7 +409,7 @@ async fn sweep(caller: &mut Caller) {
             (waited["runs"][0]["status"] == "expired").then_some(())
         })
         .await;
-    // The run's row may go before its session does: that one is archived first.
+    // The run's row may be removed before its session, which is archived first.
     let left = json!({ "kind": "all", "parent": root, "archived": true });
     caller
         .until("its session too", async |caller: &mut Caller| {

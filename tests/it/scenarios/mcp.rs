@@ -1,5 +1,5 @@
-//! Calls of tools that servers have (MCP): what was begun is never begun again, and nothing of a
-//! server outlives its daemon.
+//! Tool calls to MCP servers: a call that was started is never started again, and no server process
+//! outlives its daemon.
 
 use serde_json::json;
 
@@ -8,7 +8,7 @@ use crate::environment::servers_of;
 use crate::harness::{Caller, Place, Script, calls, says};
 use crate::mcp::{lines, with_server};
 
-/// The scenarios of servers.
+/// The scenarios of MCP servers.
 pub(crate) const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "mcp",
@@ -46,8 +46,8 @@ fn own_place() -> Place {
     with_server(place, "mem", "").with("mcp.mem.scope", "\"run\"")
 }
 
-/// The process that a run has of a server has its environment in every life of the daemon, and is
-/// gone with the run.
+/// The server process of a run has the run's environment after every restart, and is gone with the
+/// run.
 async fn own(caller: &mut Caller) {
     until_ready(caller).await;
     let spawn = json!({
@@ -79,7 +79,7 @@ async fn until_ready(caller: &mut Caller) {
         .await;
 }
 
-/// A call that must not be repeated beside one that may and one that only looks.
+/// A call that must not be repeated, in parallel with one that may and one that only reads.
 async fn mcp(caller: &mut Caller) {
     until_ready(caller).await;
     let a = caller
@@ -90,7 +90,7 @@ async fn mcp(caller: &mut Caller) {
     assert_eq!(run["toolCalls"], 3, "{run}");
     let was_killed = !caller.history.kills.is_empty();
     let added = lines(caller.place(), "added");
-    // A kill may come after the step was marked and before its effect.
+    // The kill may come after the step was marked and before its effect.
     assert!(added == 1 || added == 0 && was_killed, "{added}");
     let set = lines(caller.place(), "set");
     assert!(set == 1 || set > 1 && was_killed, "{set}");

@@ -1,12 +1,11 @@
-//! The long-term memory: whatever dies, what was kept is there once, and what was taken out is
-//! gone.
+//! Long-term memory: whatever is killed, a stored memory exists once, and a deleted one is gone.
 
 use serde_json::{Value, json};
 
 use super::Scenario;
 use crate::harness::{Caller, Place, Script, calls, says};
 
-/// The scenario of the memory.
+/// The scenario of long-term memory.
 pub(crate) const SCENARIOS: &[Scenario] = &[Scenario {
     name: "memory",
     place,
@@ -59,8 +58,8 @@ async fn all(caller: &mut Caller) -> Vec<(String, String)> {
     all
 }
 
-/// An agent and its subagent keep things, one of them twice; a later run is given what fits.
-/// Then a person takes one out.
+/// An agent and its subagent store memories, one of them twice; a later run is given those that
+/// match. Then a user deletes one.
 async fn memory(caller: &mut Caller) {
     let params = json!({ "key": "agent:keeper:a", "agent": "keeper", "ifExists": "get" });
     caller.call("sessions.create", params).await;

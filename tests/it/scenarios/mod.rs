@@ -1,6 +1,5 @@
-//! What the kill tests play through: each scenario drives a real daemon through its real socket
-//! and says what must have come out. It is written once, as if nobody ever died. One file an
-//! area.
+//! The scenarios of the kill tests: each drives a real daemon through its real socket and asserts
+//! the results. It is written once, as if there were no kills. One file per area.
 
 mod agents;
 mod approvals;
@@ -28,13 +27,13 @@ use crate::harness::{Caller, Place};
 
 type Play<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 
-/// A course of events, and the daemon that it needs.
+/// A sequence of calls, and the daemon that it needs.
 pub(crate) struct Scenario {
     /// Its name in reports.
     pub(crate) name: &'static str,
-    /// A fresh folder for it.
+    /// Creates a fresh folder for it.
     pub(crate) place: fn() -> Place,
-    /// Plays it. It ends when everything that it asked for has ended.
+    /// Runs the scenario. It ends when everything that it started has ended.
     pub(crate) play: for<'a> fn(&'a mut Caller) -> Play<'a>,
 }
 

@@ -1,4 +1,5 @@
-//! Commands that runs start, and agents that are programs: what was begun is never begun again.
+//! Commands of runs, and agents that are programs: a program that was started is never started
+//! again.
 
 use serde_json::{Value, json};
 
@@ -31,7 +32,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     },
 ];
 
-/// How often the command or program here has begun.
+/// The number of times that the command or program was started.
 fn begun(caller: &Caller) -> usize {
     let file = caller.place().work().join("begun.txt");
     let text = std::fs::read_to_string(file).unwrap_or_default();
@@ -60,7 +61,7 @@ fn shell_place() -> Place {
     place
 }
 
-/// A command beside a tool that may be repeated.
+/// A command in parallel with a tool that may be repeated.
 async fn shell(caller: &mut Caller) {
     let a = caller
         .spawn(json!({ "task": "[a]", "agent": "worker" }))
@@ -69,7 +70,7 @@ async fn shell(caller: &mut Caller) {
     assert_eq!(run["result"], "a is done", "{run}");
     assert_eq!(run["toolCalls"], 2, "{run}");
     let begun = begun(caller);
-    // A kill may come after the step was marked and before its effect.
+    // The kill may come after the step was marked and before its effect.
     assert!(begun == 1 || begun == 0 && was_killed(caller), "{begun}");
     let history = json!({ "sessionKey": a.session, "tools": true });
     let history = caller.call("sessions.history", history).await;
@@ -100,7 +101,7 @@ fn stopped_place() -> Place {
     place
 }
 
-/// A cancel in the middle of a command that would not end by itself.
+/// A cancel during a command that would not end by itself.
 async fn stopped(caller: &mut Caller) {
     let a = caller
         .spawn(json!({ "task": "[a]", "agent": "worker" }))
@@ -114,7 +115,7 @@ async fn stopped(caller: &mut Caller) {
         .await;
     caller.call("runs.cancel", json!({ "runId": a.id })).await;
     let run = caller.ended(&a.id).await;
-    // After a kill it may have gone on, or ended, before anybody asked for its end.
+    // After a kill it may have continued, or ended, before the cancel.
     let status = &run["status"];
     assert!(
         status == "cancelled" || status == "ok" && was_killed(caller),
@@ -137,7 +138,7 @@ fn program_place() -> Place {
     place
 }
 
-/// A program whose end is told to a client's session.
+/// A program whose end is announced to a client's session.
 async fn program(caller: &mut Caller) {
     let root = caller.session("client", "bot:one").await;
     let spawn = json!({ "task": "say this", "agent": "echo", "parent": root });
@@ -180,8 +181,8 @@ fn review_place() -> Place {
     place
 }
 
-/// A command and a program are at work when the daemon is killed; a person says that the one has
-/// not happened, and what came of the other.
+/// A command and a program run when the daemon is killed; a user decides that the first did not
+/// happen, and gives the result of the second.
 async fn review(caller: &mut Caller) {
     let a = caller
         .spawn(json!({ "task": "[a]", "agent": "worker" }))
@@ -221,12 +222,12 @@ async fn review(caller: &mut Caller) {
             params["decision"] = json!("done");
             params["result"] = json!("said by ann");
         }
-        // Where its answer was lost, it was taken.
+        // If the answer was lost, the decision had been accepted.
         caller.once("runs.resolve", params, "conflict").await;
         asked += 1;
     }
     assert_eq!(asked, 2);
-    // A kill in the middle of the second try asks once more.
+    // A kill during the second attempt needs another review.
     let ended = caller
         .until("the end", async |caller: &mut Caller| {
             let run = caller.run(&a.id).await;

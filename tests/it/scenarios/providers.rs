@@ -22,7 +22,8 @@ fn place() -> Place {
     providers::place(&server, "chat/small")
 }
 
-/// The provider takes no request at first. Whatever is killed in the wait, the run goes on.
+/// The provider accepts no requests at first. The run continues, whatever is killed during the
+/// wait.
 async fn waits(caller: &mut Caller) {
     let run = caller.spawn(json!({ "task": "[job] look" })).await;
     let ended = caller.ended(&run.id).await;

@@ -64,7 +64,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     },
 ];
 
-/// The announces of `runs` stand in the inbox, in whatever order they ended.
+/// Checks that the inbox has the announces of these runs, in any order.
 fn assert_announced(inbox: &[Value], expected: &[(&str, &str, &str)]) {
     let mut found: Vec<(&str, &str, &str)> = inbox
         .iter()
@@ -87,7 +87,7 @@ fn spawn_place() -> Place {
     )
 }
 
-/// A run of a client's session and one of nobody's; the announce is acknowledged.
+/// A run of a client's session and one without a parent; the announce is acknowledged.
 async fn spawn(caller: &mut Caller) {
     let root = caller.session("client", "bot:one").await;
     let a = caller
@@ -111,7 +111,7 @@ fn steps_place() -> Place {
                     .and("read", json!({ "path": "notes.txt" }))
                     .and("glob", json!({ "pattern": "**/*.rs" })),
                 calls("list", json!({ "path": "src" }))
-                    // A tool that fails is an answer too.
+                    // A failing tool has a result too.
                     .and("read", json!({ "path": "missing.txt" })),
                 says("alpha stands in notes.txt:1"),
             ],
@@ -119,7 +119,7 @@ fn steps_place() -> Place {
     )
 }
 
-/// A run of three model calls with tool calls at the same time.
+/// A run of three model calls with parallel tool calls.
 async fn steps(caller: &mut Caller) {
     let root = caller.session("client", "bot:one").await;
     let a = caller.spawn(json!({ "task": "[a]", "parent": root })).await;
@@ -181,8 +181,8 @@ fn settle_place() -> Place {
     .with("defaults.max_spawn_depth", "2")
 }
 
-/// A child's turn ends while its own child is at work: it settles, goes on as the same run, and
-/// its requester hears of it once, with its last text.
+/// A child's turn ends while its own child runs: it settles, resumes as the same run, and its
+/// requester gets one announce with its last text.
 async fn settle(caller: &mut Caller) {
     let root = caller.session("client", "bot:one").await;
     let c = caller
@@ -217,7 +217,7 @@ fn busy_place() -> Place {
 }
 
 /// A child ends while its requester's agent is in the middle of a turn: the announce comes after
-/// the turn, and a turn of its own answers it.
+/// that turn and triggers a separate turn.
 async fn busy(caller: &mut Caller) {
     let session = caller.session("agent", "agent:build:talk").await;
     let talk = caller.turn(&session, "[talk]").await;
@@ -341,7 +341,7 @@ fn fall_place() -> Place {
     .with("lanes.subagent", "2")
 }
 
-/// A child fails and takes its own children along: one at work, one that had no slot yet.
+/// A child fails, which cascades to its own children: one that runs, one that is queued.
 async fn fall(caller: &mut Caller) {
     let root = caller.session("client", "bot:one").await;
     let c = caller.spawn(json!({ "task": "[c]", "parent": root })).await;
@@ -379,7 +379,7 @@ fn limit_place() -> Place {
     .with("recovery.touch_each", "\"20ms\"")
 }
 
-/// A run at work reaches its limit. Its used time is written on the way.
+/// A run reaches its time limit. Its used time is stored meanwhile.
 async fn limit(caller: &mut Caller) {
     let root = caller.session("client", "bot:one").await;
     let g = caller
@@ -411,8 +411,8 @@ fn drain_place() -> Place {
     .with("lanes.global", "1")
 }
 
-/// The daemon is told to stop while a run is in the middle of a step: the step ends, the run
-/// and what waits behind it go on at the next start.
+/// The daemon is stopped while a run is in the middle of a step: the step finishes, and the run and
+/// those queued behind it continue at the next start.
 async fn drain(caller: &mut Caller) {
     let root = caller.session("client", "bot:one").await;
     let a = caller.spawn(json!({ "task": "[a]", "parent": root })).await;
@@ -455,8 +455,8 @@ fn crash_place() -> Place {
     .with("lanes.subagent", "2")
 }
 
-/// A kill finds one run settling, one in the middle of a step, one in its first model call and
-/// one queued; the start after it is what this scenario is about.
+/// A kill finds one run settling, one in the middle of a step, one in its first model call and one
+/// queued; the scenario is about the start after it.
 async fn crash(caller: &mut Caller) {
     let root = caller.session("client", "bot:one").await;
     let c = caller

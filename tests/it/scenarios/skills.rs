@@ -18,13 +18,13 @@ fn place() -> Place {
         "[a]",
         [calls("skill", json!({ "name": "one" })), says("a is done")],
     ))
-    // What is noted is noted because of the calls below.
+    // Without a watcher, versions are recorded only by the calls below.
     .with("skills.watch", "\"off\"");
     put(&place.work(), "skills/one", "One.", "the first text");
     place
 }
 
-/// Skills have a version, a change raises it once, and a run keeps what it began with.
+/// A change raises the version once, and a run keeps the version with which it began.
 async fn versions(caller: &mut Caller) {
     let folder = caller.place().work();
     let workspace = folder.to_str().unwrap().to_owned();

@@ -1,11 +1,11 @@
-//! Cancels that are final, and wake runs that another turn has made superfluous.
+//! Final cancels, and wake runs that a different turn has made unnecessary.
 
 use serde_json::json;
 
 use super::Scenario;
 use crate::harness::{Caller, Place, Script, calls, says};
 
-/// The scenarios of what a cancel leaves in force.
+/// The scenarios of the lasting effects of a cancel.
 pub(crate) const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "stopped",
@@ -35,9 +35,9 @@ fn stopped_place() -> Place {
     )
 }
 
-/// A session with a turn at work, another one that waits, a child that has ended and one at work
-/// is cancelled as a whole: from the answer on no model is called for it, also after a kill, until
-/// its person begins again.
+/// A session with a running turn, a queued one, an ended child and a running child is cancelled as
+/// a whole: from the answer on no model is called for it, also after a kill, until its user starts
+/// it again.
 async fn stopped(caller: &mut Caller) {
     let session = caller.session("agent", "agent:build:talk").await;
     let talk = caller.turn(&session, "[talk]").await;
@@ -97,8 +97,8 @@ fn bound_place() -> Place {
     )
 }
 
-/// A person cancels a child. Its parent cannot set it to work again, whatever dies in between,
-/// before a person has spoken to it.
+/// A user cancels a child. Its parent cannot restart it, whatever is killed meanwhile, before a
+/// user has sent it a message.
 async fn bound(caller: &mut Caller) {
     let session = "agent:build:boss";
     let boss = caller.turn(session, "[boss]").await;
@@ -132,14 +132,14 @@ fn overtaken_place() -> Place {
         Script::new()
             .on("[talk]", [says("talked").held_by("go")])
             .on("[k]", [says("k is done")])
-            // A call with nothing new to answer would find no second answer, and fail.
+            // A superfluous call would find no second answer in the script, and fail.
             .on("[x]", [says("x, and whatever else there was")])
             .on_announce("k is done", [says("heard of k")]),
     )
 }
 
-/// A child has ended and another turn waits when a turn ends: whichever is first, the announce is
-/// answered once, and nobody is asked again for what was answered.
+/// A child has ended and another turn is queued when a turn ends: whichever is first, the announce
+/// is answered once, and no model is called again for it.
 async fn overtaken(caller: &mut Caller) {
     let session = caller.session("agent", "agent:build:talk").await;
     let talk = caller.turn(&session, "[talk]").await;

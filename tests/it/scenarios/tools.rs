@@ -1,4 +1,4 @@
-//! Tools that change files: whatever dies, each change is there once.
+//! Tools that change files: whatever is killed, each change is applied once.
 
 use serde_json::{Value, json};
 
@@ -24,7 +24,7 @@ fn long_result_place() -> Place {
     crate::outputs::long_place(Script::new().on("[look]", [list, says("looked")]))
 }
 
-/// What is cut of a result can be had as soon as the result says so.
+/// The cut part of a result is readable as soon as the result refers to it.
 async fn long_result(caller: &mut Caller) {
     let run = caller
         .spawn(json!({ "task": "[look]", "agent": "looker" }))
@@ -46,7 +46,7 @@ fn writing_place() -> Place {
         "[write]",
         [
             calls("write", write).and("write", other),
-            // What is new holds what was there: a careless repeat would add it twice.
+            // The new text contains the old one: a careless repeat would add it twice.
             calls("edit", edit("one\n", "one\ntwo\n")),
             calls("edit", edit("two\n", "two\nthree\n")),
             says("written"),

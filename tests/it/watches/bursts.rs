@@ -1,4 +1,4 @@
-//! How long changes are waited for, as it is without any configuration.
+//! Debouncing of changes with the default configuration.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,26 +14,26 @@ use crate::harness::{Daemon, Link, PATIENCE, Place, Script, run};
 use crate::providers::outside::announce;
 use crate::skills::put;
 
-/// So long it must be quiet before changes are looked at.
+/// Quiet period before changes are scanned.
 const QUIET: Duration = Duration::from_millis(250);
-/// The pause of a writer, who is never quiet for so long.
+/// Pause between two writes, shorter than the quiet period.
 const PAUSE: Duration = Duration::from_millis(40);
-/// So many times it is tried to have a writer and a daemon whom the machine does not hold up.
+/// Attempts to get a writer and a daemon that the machine does not delay.
 const TRIES: usize = 8;
-/// Changes that never pause are looked at after so long.
+/// Maximum delay of the scan if changes never pause.
 const LONGEST: Duration = Duration::from_secs(2);
-/// Skills of a burst, which is over before that.
+/// Skills of a burst that ends before that delay.
 const BURST: usize = 30;
 
-/// A place without a word about watching in its configuration.
+/// A place whose configuration does not mention watching.
 fn place() -> Place {
     let place = Place::new(Script::new());
     put(&place.work(), "skills/one", "Does it.", "Do it.");
     place
 }
 
-/// Its daemon, which watches: it has told of a change, as version 2. And what it tells from now on,
-/// for as long as there is the link.
+/// A daemon that has reported a first change as version 2, which proves that it watches; its link
+/// and its further events.
 async fn ready(place: &Place) -> (Daemon, Link, Events) {
     let daemon = place.start().await;
     let client = daemon.client().await;
@@ -45,8 +45,9 @@ async fn ready(place: &Place) -> (Daemon, Link, Events) {
     (daemon, client, events)
 }
 
-/// Does `write` again and again, with no pause that would count, until it says that it is enough
-/// or for ever so long; the longest time between two of them, and whether it was enough.
+/// Calls `write` repeatedly, with pauses below the quiet period, until it returns true or the
+/// deadline passes. Returns the longest interval between two calls, and whether `write` returned
+/// true.
 fn write_on(mut write: impl FnMut(usize) -> bool) -> (Duration, bool) {
     let clock = Clock::system();
     let (mut longest, mut before) = (Duration::ZERO, clock.monotonic());
@@ -64,7 +65,7 @@ fn write_on(mut write: impl FnMut(usize) -> bool) -> (Duration, bool) {
     (longest, false)
 }
 
-/// The bump comes while the writer still writes: he goes on until it has come.
+/// The new version comes while the writer still writes, which continues until then.
 #[test]
 fn g6_13_whoever_never_stops_writing_holds_no_bump_back_without_any_configuration() {
     for _ in 0..TRIES {
@@ -88,7 +89,7 @@ fn g6_13_whoever_never_stops_writing_holds_no_bump_back_without_any_configuratio
             written
         });
         assert!(is_told, "nothing was told while he wrote");
-        // A machine that is busy elsewhere makes a pause of its own, in which the daemon looks.
+        // A busy machine causes a longer pause, in which the daemon scans.
         if longest < QUIET {
             return;
         }
@@ -96,7 +97,7 @@ fn g6_13_whoever_never_stops_writing_holds_no_bump_back_without_any_configuratio
     announce("skipped: this machine lets nobody write without a pause");
 }
 
-/// Skills that come one after another, each before it was quiet.
+/// Skills that are written one after another, each within the quiet period.
 #[test]
 fn g6_13_a_burst_that_takes_its_time_brings_one_bump_or_two_without_any_configuration() {
     let mut too_many = Vec::new();
@@ -111,7 +112,7 @@ fn g6_13_a_burst_that_takes_its_time_brings_one_bump_or_two_without_any_configur
                 number + 1 == BURST
             });
             let is_short = clock.monotonic() < LONGEST;
-            // Those that came with the program, and the first.
+            // The bundled skills and the first one are counted too.
             until_bumped(&place, &work, 2, 4 + 1 + BURST as u64).await;
             assert_eq!(daemon.stop().await, 0);
             (
@@ -122,7 +123,7 @@ fn g6_13_a_burst_that_takes_its_time_brings_one_bump_or_two_without_any_configur
         match (is_burst, told.len()) {
             (true, 1 | 2) => return,
             (true, _) => too_many.push(told),
-            // The machine made a pause of its own, or let the burst last too long.
+            // The machine caused a pause, or the burst lasted too long.
             (false, _) => {}
         }
     }

@@ -1,5 +1,5 @@
-//! How much is watched: as many folders as there are skills, whatever lies in them and however
-//! many places share them.
+//! The number of watches: one folder per skill, whatever it contains and however many workspaces
+//! share it.
 
 use std::fs;
 use std::path::Path;
@@ -8,15 +8,16 @@ use super::{replace, until_bumped, version, watched};
 use crate::harness::{Place, Script, run};
 use crate::skills::put;
 
-/// Skills of the folder.
+/// Number of skills in the folder.
 const SKILLS: usize = 40;
-/// What is watched beside the skills at most: their root, the folders above the roots that may
-/// come, the state folder's own root, and the folders of agents.
+/// Maximum number of other watches: the skills' root, ancestors of roots that do not exist yet, the
+/// root in the state folder, and the folders of agents.
 const OTHERS: usize = 16;
-/// What a place with a folder of its own adds at most: that folder, its root, and the skill in it.
+/// Maximum number of watches that a workspace with its own skills adds: that folder, its root, and
+/// the skill in it.
 const A_PLACE: usize = 4;
 
-/// Adds folders to a skill, and files to them.
+/// Adds subfolders and files to a skill.
 fn fill(skill: &Path, name: &str) {
     for folder in [
         "references/deep/deeper",
@@ -34,11 +35,11 @@ fn fill(skill: &Path, name: &str) {
     }
 }
 
-/// So many skills in `root`, each with folders of its own.
+/// Creates skills with these numbers in `root`, each with subfolders.
 fn put_many(root: &Path, skills: std::ops::Range<usize>) {
     for number in skills {
         let name = format!("s{number}");
-        // First what lies in it: whoever looks in between finds no skill yet.
+        // The contents first: a scan in between finds no skill yet.
         fill(&root.join(&name), ".");
         put(root, &name, "Does it.", "Do it.");
     }
@@ -60,7 +61,7 @@ fn g6_3_g6_4_as_many_folders_are_watched_as_there_are_skills_whatever_lies_in_th
 
         put_many(&root, 1..SKILLS);
         let told = until_bumped(&place, &work, told.version, SKILLS as u64).await;
-        // Once a change in the last one is heard, all that is to be watched is watched.
+        // Once a change of the last skill is noticed, all watches exist.
         replace(&root.join(format!("s{}", SKILLS - 1)), "It is watched.");
         let told = until_bumped(&place, &work, told.version, SKILLS as u64).await;
         let with_many = watched(&daemon);

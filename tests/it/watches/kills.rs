@@ -1,5 +1,5 @@
-//! The daemon is killed between the noticing of a change and the commit of its version, or right
-//! after it: no change is lost, no version comes back, and each is told once.
+//! The daemon is killed between noticing a change and committing its version, or right after: no
+//! change is lost, no version repeats, and each is reported once.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -13,7 +13,8 @@ use super::{Bump, bumps, replace, until_bumped, version};
 use crate::harness::{Faults, Link, Place, Script, run};
 use crate::skills::put;
 
-/// The edges of the command that notes a version, and whether the store has it there.
+/// The failpoints of the command that stores a version, and whether the store has the version
+/// there.
 const EDGES: [(&str, bool); 4] = [
     ("begin", false),
     ("applied", false),
@@ -21,7 +22,7 @@ const EDGES: [(&str, bool); 4] = [
     ("answered", true),
 ];
 
-/// What a follower of the log was told, over all lives of the daemon.
+/// The events that a follower of the log received, over all daemon processes.
 #[derive(Default)]
 struct Follower {
     cursor: i64,
@@ -34,7 +35,7 @@ impl Follower {
         client.subscribe(only).await
     }
 
-    /// Takes the next event; whether there was one before the link was lost.
+    /// Receives the next event; false if the link was lost first.
     async fn take(&mut self, events: &mut Events) -> bool {
         let next = tokio::time::timeout(crate::harness::PATIENCE, events.next());
         let Some(Ok(event)) = next.await.unwrap() else {
@@ -50,7 +51,7 @@ fn was_killed(status: ExitStatus, place: &Place) {
     assert_eq!(status.signal(), Some(9), "{status}: {}", place.log());
 }
 
-/// A life that ends where it was ordered to, by what is done in it.
+/// Runs a daemon that is killed at its ordered failpoint by what `done` does.
 async fn die_of(
     place: &Place,
     orders: &str,
@@ -65,7 +66,8 @@ async fn die_of(
     was_killed(daemon.ended().await, place);
 }
 
-/// A life that ends where it was ordered to by itself: before it was ready, or soon after.
+/// Runs a daemon that is killed at its ordered failpoint by its own start, before or soon after it
+/// is ready.
 async fn die_early(place: &Place, orders: &str) {
     let status = match place.start_with(&Faults::ordered(orders)).await {
         Ok(mut daemon) => daemon.ended().await,
@@ -111,7 +113,7 @@ fn a_change_whose_version_meets_a_kill_is_told_once_and_no_version_comes_back() 
             }
             assert_eq!(bumps(&place, &work), expected, "{edge}");
 
-            // Changed while the daemon was down, which dies once more when it notes that.
+            // Changed while the daemon is down; it is killed again when it stores that change.
             replace(&skill, "It is the third text.");
             die_early(&place, &orders(1)).await;
             if kept {
@@ -119,7 +121,7 @@ fn a_change_whose_version_meets_a_kill_is_told_once_and_no_version_comes_back() 
             }
             assert_eq!(bumps(&place, &work), expected, "{edge}");
 
-            // The first text again: a version of its own, if others were told in between.
+            // The first text again: a new version, if others were reported in between.
             replace(&skill, "It is the first text.");
             let daemon = place.start().await;
             let client = daemon.client().await;
@@ -132,7 +134,7 @@ fn a_change_whose_version_meets_a_kill_is_told_once_and_no_version_comes_back() 
             }
             assert_eq!(version(&client, &work).await, latest, "{edge}");
             replace(&skill, "It is the last text.");
-            // The first look of this life may have found it as well.
+            // The first scan of this process may have found it already.
             let told = until_bumped(&place, &work, latest, 1).await;
             assert_eq!(told.version, latest + 1, "{edge}");
             expected.push(told);
@@ -145,7 +147,7 @@ fn a_change_whose_version_meets_a_kill_is_told_once_and_no_version_comes_back() 
             assert_eq!(follower.versions, versions, "{edge}");
             assert_eq!(daemon.stop().await, 0);
 
-            // What was not changed since has the version that it had.
+            // Without a change of a skill, the version stays.
             fs::write(work.join("skills/one/notes.txt"), "beside it").unwrap();
             let daemon = place.start().await;
             let client = daemon.client().await;
@@ -156,7 +158,7 @@ fn a_change_whose_version_meets_a_kill_is_told_once_and_no_version_comes_back() 
     }
 }
 
-/// The change that met the kill is what the next life tells of, by itself.
+/// The next process reports the change that the kill interrupted, without being asked.
 #[test]
 fn a_change_that_was_noticed_and_not_noted_is_told_by_the_next_life() {
     for (edge, kept) in EDGES {

@@ -1,6 +1,5 @@
-//! The system's own limits of watched files, as real ones: the daemon runs in a name space of its
-//! own in which there are next to none. Where such a name space cannot be made the test is
-//! skipped, and says so.
+//! The system's real limits of file watches: the daemon runs in a separate namespace with limits
+//! close to zero. Where such a namespace cannot be created, the test is skipped with a note.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -13,15 +12,15 @@ use crate::harness::{Link, Place, Script, eventually, run};
 use crate::providers::outside::announce;
 use crate::skills::put;
 
-/// The daemon of this place where a limit of the system has this value; or why that cannot be had
-/// here.
+/// The daemon of this place under this value of a system limit; the error is why it is not
+/// available.
 fn limited(place: &Place, limit: &str, value: u32) -> Result<Command, String> {
     let set = format!("echo {value} > /proc/sys/user/{limit}");
     spaced(place, &["--map-root-user"], &set)
 }
 
-/// The daemon of this place in a name space of users, with these options, after this line of a
-/// shell; or why that cannot be had here.
+/// The daemon of this place in a user namespace with these options, after this shell line; the
+/// error is why it is not available.
 fn spaced(place: &Place, options: &[&str], first: &str) -> Result<Command, String> {
     let unshare = ["/usr/bin/unshare", "/bin/unshare"];
     let unshare = unshare.iter().find(|path| fs::exists(path).unwrap());
@@ -58,7 +57,7 @@ async fn finding(client: &Link, id: &str) -> Value {
     found.unwrap_or_else(|| panic!("{id}: {said}")).clone()
 }
 
-/// Takes some 6 s: without events folders are looked at every five.
+/// Takes some 6 s: without events, folders are scanned every 5 s.
 #[test]
 fn g6_3_g6_7_where_the_system_gives_no_more_watches_changes_are_found_by_looking_and_it_is_said() {
     std::thread::scope(|scope| {
@@ -115,8 +114,8 @@ fn changes_are_found_by_looking(limit: &str, value: u32) {
     });
 }
 
-/// A folder above the work may be gone through and not be looked into, not even by its owner; the
-/// name space is one in which nobody stands above such rights.
+/// An ancestor folder of the workspace may be traversed but not listed, not even by its owner; in
+/// the namespace no process can bypass permissions.
 #[test]
 fn a_folder_that_nobody_may_look_into_above_the_work_takes_no_events_away() {
     let place = Place::new(Script::new()).with("skills.bundled", "false");
@@ -138,7 +137,7 @@ fn a_folder_that_nobody_may_look_into_above_the_work_takes_no_events_away() {
                 until_bumped(&place, &work, told.version, 2).await;
                 assert_eq!(notice(&client).await, None);
                 assert!(watched(&daemon) > 0);
-                // Now nothing but that folder could tell of the work's return.
+                // Now only that folder could report that the workspace is back.
                 fs::remove_dir_all(&work).unwrap();
                 let gone = until_bumped(&place, &work, told.version, 0).await;
                 let said = eventually("the notice", async || notice(&client).await).await;

@@ -1,5 +1,5 @@
-//! What watching skills costs, and that nothing that it is to notice is lost: where the system
-//! gives no events, where roots come and go, while somebody never stops writing, over kills.
+//! The cost of watching skills, and that no change is missed: without file events, with roots that
+//! appear and disappear, during continuous writes, across kills.
 
 mod bursts;
 mod count;
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{Daemon, Link, Place, eventually};
 
-/// A change of a folder's skills, as the event log tells of it.
+/// A change of a folder's skills, as the event log reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Bump {
     version: i64,
@@ -23,9 +23,9 @@ struct Bump {
     skills: u64,
 }
 
-/// What the event log tells of the skills of this folder, in order.
+/// The changes of this folder's skills in the event log, in order.
 fn bumps(place: &Place, folder: &Path) -> Vec<Bump> {
-    // It may be gone.
+    // The folder may be gone.
     let folder = folder.canonicalize().unwrap_or(folder.to_owned());
     let events = place.book().events.into_values();
     events
@@ -39,8 +39,8 @@ fn bumps(place: &Place, folder: &Path) -> Vec<Bump> {
         .collect()
 }
 
-/// Waits until the event log tells of a later version than `after` with so many skills. Nobody
-/// is asked: a question would look at the skills by itself.
+/// Waits until the event log reports a version after `after` with `skills` skills. It makes no
+/// call, since a call would scan the skills itself.
 async fn until_bumped(place: &Place, folder: &Path, after: i64, skills: u64) -> Bump {
     eventually(
         &format!("{skills} skills after version {after}"),
@@ -60,17 +60,17 @@ async fn version(client: &Link, folder: &Path) -> i64 {
     snapshot["version"].as_i64().unwrap()
 }
 
-/// What doctors find of the watching of skills, if they find anything.
+/// The doctor's finding about the watching of skills, if any.
 async fn notice(client: &Link) -> Option<Value> {
     let said = client.call("gateway.doctor", json!({})).await;
     let mut findings = said["findings"].as_array().unwrap().iter();
     findings.find(|one| one["id"] == "watch.skills").cloned()
 }
 
-/// How many folders and files this daemon watches, by what the system says of its descriptors.
+/// The number of folders and files that this daemon watches, from its descriptors in `/proc`.
 fn watched(daemon: &Daemon) -> usize {
     let open = fs::read_dir(format!("/proc/{}/fdinfo", daemon.pid())).unwrap();
-    // One may have been closed since.
+    // The descriptor may have been closed meanwhile.
     let texts = open.map(|file| fs::read_to_string(file.unwrap().path()).unwrap_or_default());
     let watches = |text: &str| {
         let lines = text.lines();
@@ -79,7 +79,7 @@ fn watched(daemon: &Daemon) -> usize {
     texts.map(|text| watches(&text)).sum()
 }
 
-/// Puts a skill in the place of the one that is there, at once: no look can fall in between.
+/// Replaces a skill atomically: no scan can see a state in between.
 fn replace(skill: &Path, body: &str) {
     let name = skill.file_name().unwrap().to_str().unwrap();
     let text = format!("---\nname: {name}\ndescription: Does it.\n---\n{body}\n");

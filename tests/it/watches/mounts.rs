@@ -1,5 +1,5 @@
-//! File systems that tell of nothing. A test can have none: a number stands for what the system
-//! says of its kind.
+//! File systems without change events. A test cannot mount them, so a failpoint gives the system's
+//! number of their type.
 
 use serde_json::json;
 
@@ -7,7 +7,7 @@ use super::{bumps, notice, until_bumped, version, watched};
 use crate::harness::{Faults, Place, Script, eventually, run};
 use crate::skills::put;
 
-/// What the system says of each kind, and what people call it.
+/// The system's number of each type, and its name.
 const SILENT: [(u32, &str); 6] = [
     (0x6969, "NFS"),
     (0x517b, "SMB"),
@@ -17,7 +17,7 @@ const SILENT: [(u32, &str); 6] = [
     (0x6573_5546, "FUSE"),
 ];
 
-/// ext4, overlayfs, tmpfs, btrfs and XFS.
+/// Types with change events: ext4, overlayfs, tmpfs, btrfs and XFS.
 const TELLING: [u32; 5] = [0xef53, 0x794c_7630, 0x0102_1994, 0x9123_683e, 0x5846_5342];
 
 fn on(kind: u32) -> Faults {
@@ -51,7 +51,7 @@ fn g6_7_of_each_kind_of_file_system_without_events_it_is_said_that_folders_are_l
             let status = client.call("gateway.status", json!({})).await;
             let notices = status["notices"].as_array().unwrap();
             assert!(notices.contains(&found["message"]), "{status}");
-            // Not even what can be watched is watched by half.
+            // Folders that could be watched are not watched either.
             eventually("the end of all watches", async || {
                 (watched(&daemon) == 0).then_some(())
             })

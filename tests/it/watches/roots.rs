@@ -1,4 +1,4 @@
-//! Roots that come later, vanish and come back: a user's own, a project's, a folder's.
+//! Skill roots that appear later, disappear and come back: a user's, a project's, a folder's.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,11 +9,11 @@ use super::{Bump, bumps, replace, until_bumped, version};
 use crate::harness::{Place, Script, run};
 use crate::skills::put;
 
-/// Folders that are worked in, within `project` and that itself.
+/// Working folders: a deep one within `project`, and `project` itself.
 const WORKS: [&str; 2] = ["project/deep/down", "project"];
 
-/// Each root but the work's own, from the folder of everything on, with the folder that is taken
-/// away with it, and whose it is.
+/// Each root except that of the working folder, relative to the place: the root, the ancestor
+/// folder that the test removes with it, and its source.
 const ROOTS: [(&str, &str, &str); 6] = [
     (".claude/skills", ".claude", "personal"),
     (".agents/skills", ".agents", "personal"),
@@ -23,7 +23,7 @@ const ROOTS: [(&str, &str, &str); 6] = [
     ("project/.abide/skills", "project/.abide", "project"),
 ];
 
-/// A place and the latest that was told of its skills.
+/// A place and the latest reported version of its skills.
 struct Course {
     place: Place,
     work: PathBuf,
@@ -31,14 +31,14 @@ struct Course {
 }
 
 impl Course {
-    /// Waits until it was told that there are so many skills now.
+    /// Waits until a version with this number of skills is reported.
     async fn now_has(&mut self, skills: u64) {
         let told = until_bumped(&self.place, &self.work, self.version, skills).await;
         self.version = told.version;
     }
 }
 
-/// Takes some 13 s: seven roots, two ways to look, and each of nine changes is waited for.
+/// Takes some 13 s: seven roots, two ways of watching, and a wait for each of nine changes.
 #[test]
 fn every_root_may_come_later_vanish_and_come_back_by_events_and_by_looking() {
     let hows = ["\"events\"", "\"poll\""];
@@ -68,7 +68,7 @@ fn every_root_may_come_later_vanish_and_come_back_by_events_and_by_looking() {
             for (root, above, source) in ROOTS.into_iter().chain(own) {
                 let (root, above) = (all.join(root), all.join(above));
                 let skill = root.join("one");
-                // It comes with the folders above it.
+                // It is created together with its ancestor folders.
                 put(&root, "one", "Does it.", "Do it.");
                 course.now_has(1).await;
                 let params = json!({ "workspace": course.work, "name": "one" });
@@ -76,7 +76,7 @@ fn every_root_may_come_later_vanish_and_come_back_by_events_and_by_looking() {
                 assert_eq!(listed["skills"][0]["source"], source, "{listed}");
                 replace(&skill, "It is watched.");
                 course.now_has(1).await;
-                // It vanishes, comes back, and is what is watched.
+                // It disappears, comes back, and is watched again.
                 let aside = all.join("aside");
                 fs::rename(&root, &aside).unwrap();
                 course.now_has(0).await;
@@ -84,7 +84,7 @@ fn every_root_may_come_later_vanish_and_come_back_by_events_and_by_looking() {
                 course.now_has(1).await;
                 replace(&skill, "It is watched again.");
                 course.now_has(1).await;
-                // It vanishes with what lies above it, and comes anew.
+                // It disappears with its ancestor folder and is created anew.
                 fs::rename(&above, &aside).unwrap();
                 course.now_has(0).await;
                 put(&root, "one", "Does it.", "It is another one.");
