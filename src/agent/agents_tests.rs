@@ -387,13 +387,13 @@ fn what_needs_trust_waits_for_it_and_a_change_ends_it() {
     fixture.write("work/project/.abide/agents/plain.md", "");
     let fault = fixture.resolve(cwd, "deploy").unwrap_err();
     assert_eq!(fault.kind, Kind::Forbidden);
-    assert!(fault.message.contains("it states env"), "{fault}");
+    assert!(fault.message.contains("it uses env"), "{fault}");
     assert!(fault.message.contains("abide trust"), "{fault}");
     assert!(!fixture.get(cwd, "deploy").unwrap().problems.is_empty());
     // Without trust it does not replace the other agent, and a warning names it.
     let explore = fixture.resolve(cwd, "explore").unwrap();
     assert!(
-        explore.warnings[0].contains("is not taken"),
+        explore.warnings[0].contains("is not used"),
         "{:?}",
         explore.warnings
     );
@@ -591,7 +591,10 @@ fn an_agent_that_is_a_program_has_no_model_and_no_tools() {
     assert_eq!(count.program, Some(vec!["wc".to_owned(), "-l".to_owned()]));
     assert_eq!(count.tools, [""; 0]);
     let said = count.warnings.join("\n");
-    assert!(said.contains("no use for model, tools"), "{said}");
+    assert!(
+        said.contains("ignored, because the agent is a program: model, tools"),
+        "{said}"
+    );
     let resolved = fixture.resolve(None, "count").unwrap();
     assert_eq!(
         (resolved.model.as_str(), &*resolved.tools.body),

@@ -92,8 +92,8 @@ fn an_unknown_field_is_named_with_its_line_and_the_nearest() {
     assert_eq!(
         draft.warnings,
         [
-            "line 3: no field \"modell\"; did you mean \"model\"?",
-            "line 4: no field \"zebra\""
+            "line 3: unknown field \"modell\"; did you mean \"model\"?",
+            "line 4: unknown field \"zebra\""
         ]
     );
     // A misspelled limit would have no effect.
@@ -145,17 +145,17 @@ fn odd_files_that_are_refused() {
         (
             "---\ndescription: d\nname: a b\n---\nx",
             Some(3),
-            "cannot be used",
+            "is invalid: use letters",
         ),
         (
             "---\ndescription: d\nname: ../x\n---\nx",
             Some(3),
-            "cannot be used",
+            "is invalid: use letters",
         ),
         (
             "---\ndescription: d\nname: \"*\"\n---\nx",
             Some(3),
-            "cannot be used",
+            "is invalid: use letters",
         ),
         (
             "---\ndescription: d\nmode: main\n---\nx",
@@ -185,7 +185,7 @@ fn odd_files_that_are_refused() {
         (
             "---\ndescription: d\nallow_agents: [a b]\n---\nx",
             Some(3),
-            "no agent's name",
+            "is not a valid agent name",
         ),
         (
             "---\ndescription: d\ngate: {read: maybe}\n---\nx",
@@ -240,7 +240,7 @@ fn odd_files_that_are_refused() {
         "not UTF-8 at byte 17",
     );
     refused(b"---\ndescription: a\0b\n---\nx", md, Some(2), "NUL");
-    refused(&vec![b'x'; 300_000], md, None, "262144 at most");
+    refused(&vec![b'x'; 300_000], md, None, "is 262144");
     refused(b"description = ", Format::Toml, Some(1), "not TOML");
     refused(b"a = 1\na = 2\n", Format::Toml, Some(2), "not TOML");
     refused(
@@ -254,7 +254,7 @@ fn odd_files_that_are_refused() {
         b"{\"description\": \"d\", \"description\": \"e\"}",
         Format::Json,
         Some(1),
-        "stands twice",
+        "occurs twice",
     );
 }
 
@@ -342,7 +342,7 @@ fn g11_9_options_of_the_provider_are_taken_and_what_nobody_knows_is_said() {
         draft.warnings
     );
     let broken = markdown("---\ndescription: d\nprovider: {model: x}\n---\nx").unwrap_err();
-    assert!(broken.reason.contains("says this itself"), "{broken}");
+    assert!(broken.reason.contains("sets this itself"), "{broken}");
 }
 
 #[test]
@@ -411,8 +411,8 @@ fn a_gate_is_rules_in_their_order() {
     // A file of a project cannot grant an approval that the user would be asked for.
     assert_eq!(draft.needs_trust, ["gate: allow"]);
     for (field, says) in [
-        ("gate: {shell: [git]}", "a rule has decision"),
-        ("gate: {shell: [{match: x}]}", "a rule has decision"),
+        ("gate: {shell: [git]}", "a rule needs decision"),
+        ("gate: {shell: [{match: x}]}", "a rule needs decision"),
         (
             "gate: {shell: [{match: x, decision: maybe}]}",
             "is not one of",
@@ -488,7 +488,7 @@ fn files_of_claude_are_read_in_their_own_words() {
     assert_eq!(judge("write", ""), Decision::Deny);
     let said = draft.warnings.join("\n");
     for part in ["colon", "model sonnet", "never run", "\"foo\""] {
-        let part = part.replace("colon", "taken as text");
+        let part = part.replace("colon", "read as text");
         assert!(said.contains(&part), "{part} in {said}");
     }
     assert!(!said.contains("color"), "{said}");
@@ -554,11 +554,11 @@ fn each_thing_in_a_folder_has_its_verdict() {
     assert_eq!(outcome("in.md"), Ok("in".to_owned()));
     for (name, says) in [
         ("out.md", "out of the project"),
-        ("dangling.md", "leads nowhere"),
+        ("dangling.md", "the link is broken"),
         ("loop.md", "cannot be read"),
-        ("pipe.md", "no regular file"),
-        ("huge.md", "262144 at most"),
-        ("nested", "folders inside are not read"),
+        ("pipe.md", "not a regular file"),
+        ("huge.md", "larger than 262144 bytes"),
+        ("nested", "subfolders are not read"),
     ] {
         let broken = outcome(name).unwrap_err();
         assert!(broken.contains(says), "{name}: {broken}");
@@ -630,11 +630,11 @@ fn of_two_files_with_one_name_the_one_that_is_called_like_it_counts() {
         .map(|one| one.reason.as_str())
         .collect();
     assert!(
-        reasons[0].contains("defined twice; /c/a.md counts"),
+        reasons[0].contains("defined twice; /c/a.md is used"),
         "{reasons:?}"
     );
     assert!(
-        reasons[1].contains("defined twice; /c/y.md counts"),
+        reasons[1].contains("defined twice; /c/y.md is used"),
         "{reasons:?}"
     );
 }

@@ -262,7 +262,10 @@ mod tests {
             let draft = found().unwrap();
             assert_eq!(draft.definition.description, "first", "{half:?}");
             let told = &draft.warnings[0];
-            assert!(told.contains("not valid yet"), "{told}");
+            assert!(
+                told.contains("the last valid content stays in effect"),
+                "{told}"
+            );
         }
         write("---\ndescription: second\n---\nLook.\n");
         let draft = found().unwrap();

@@ -308,7 +308,7 @@ mod tests {
         for mode in [0o666, 0o602, 0o646] {
             set(mode);
             let refused = load().unwrap_err().to_string();
-            assert!(refused.contains("every user may write to it"), "{refused}");
+            assert!(refused.contains("any user can write to it"), "{refused}");
             assert!(refused.contains("chmod go-w"), "{refused}");
         }
         set(0o664);
@@ -317,7 +317,7 @@ mod tests {
             chown(&path, Some(0), Some(65534)).unwrap();
             let warned = load().unwrap().warnings;
             assert!(
-                warned[0].contains("its group may write to it"),
+                warned[0].contains("its group can write to it"),
                 "{warned:?}"
             );
         }

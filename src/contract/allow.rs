@@ -154,6 +154,6 @@ mod tests {
         );
         assert!(hint.contains("agents/build.md"), "{hint}");
         let nobody = check_allowed(&id("build"), &id("other"), &[]).unwrap_err();
-        assert!(nobody.message.contains("it may to: none"), "{nobody}");
+        assert!(nobody.message.contains("allowed: none"), "{nobody}");
     }
 }

@@ -76,8 +76,7 @@ mod tests {
     /// process is started for this test alone.
     #[test]
     fn g7_1_a_variable_that_somebody_plants_is_found_and_named() {
-        let name =
-            "daemon::untouched::tests::g7_1_a_variable_that_somebody_plants_is_found_and_named";
+        let name = "daemon::environment_check::tests::g7_1_a_variable_that_somebody_plants_is_found_and_named";
         if std::env::var_os(PLANTED).is_none() {
             let me = std::env::current_exe().unwrap();
             let child = std::process::Command::new(me)

@@ -156,7 +156,7 @@ mod tests {
         assert!(
             find("./", None, folder.path())
                 .unwrap_err()
-                .contains("no file")
+                .contains("not a file")
         );
     }
 }

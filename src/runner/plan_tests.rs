@@ -99,7 +99,7 @@ fn a3_what_is_no_plan_is_given_back_with_what_is_wrong() {
         ),
         (
             "{\"steps\": [], \"requires_delegation\": true}",
-            "names nobody",
+            "delegate_to is empty",
         ),
     ] {
         let fault = plan(text).unwrap_err();
@@ -129,10 +129,16 @@ fn a3_the_same_agent_is_never_given_the_same_task_twice() {
         read(&plan.to_string(), &pool(), &driver.view)
     };
     assert!(
-        text("").unwrap_err().contains("before"),
+        text("")
+            .unwrap_err()
+            .contains("already got this exact task"),
         "the task is what was asked for"
     );
-    assert!(text("look at it ").unwrap_err().contains("before"));
+    assert!(
+        text("look at it ")
+            .unwrap_err()
+            .contains("already got this exact task")
+    );
     assert!(text("look at something else").is_ok());
 }
 

@@ -128,7 +128,7 @@ fn the_system_prompt_holds_the_agents_and_the_facts() {
     let definition = super::super::turn::pinned_agent(&driver.view).unwrap();
     let spawned = system(&definition, &driver.view, Path::new("/w"), 1).unwrap();
     assert!(spawned.starts_with(&definition.system_prompt));
-    for fact in ["agent explore", "/w", "Your last text", "is data"] {
+    for fact in ["agent explore", "/w", "only your last text", "is data"] {
         assert!(spawned.contains(fact), "{fact}: {spawned}");
     }
     driver.view.skills = Some(r#"{"prompt": "<available_skills>", "skills": []}"#.into());

@@ -137,35 +137,51 @@ fn g6_8_what_is_put_right_is_said_with_its_line() {
     assert!(notes(&skill)[0].contains("line by line"), "{skill:?}");
     for (line, says, header) in [
         (2, "name is missing", "name:\ndescription: Counts."),
-        (2, "not its folder's", "name: even\ndescription: Counts."),
-        (2, "small letters", "name: Odd Skill\ndescription: Counts."),
-        (2, "small letters", "name: odd_skill\ndescription: Counts."),
-        (2, "small letters", "name: odd--skill\ndescription: Counts."),
-        (2, "small letters", "name: -odd\ndescription: Counts."),
-        (2, "small letters", "name: a.b/c\ndescription: Counts."),
+        (
+            2,
+            "differs from the folder's name",
+            "name: even\ndescription: Counts.",
+        ),
+        (
+            2,
+            "lower-case letters",
+            "name: Odd Skill\ndescription: Counts.",
+        ),
+        (
+            2,
+            "lower-case letters",
+            "name: odd_skill\ndescription: Counts.",
+        ),
+        (
+            2,
+            "lower-case letters",
+            "name: odd--skill\ndescription: Counts.",
+        ),
+        (2, "lower-case letters", "name: -odd\ndescription: Counts."),
+        (2, "lower-case letters", "name: a.b/c\ndescription: Counts."),
         (
             4,
-            "stands twice",
+            "occurs twice",
             "name: odd\ndescription: Counts.\nname: even",
         ),
         (
             2,
-            "no field of the specification",
+            "not a field of the specification",
             "version: 1\nname: odd\ndescription: Counts.",
         ),
         (
             2,
-            "no field of the specification",
+            "not a field of the specification",
             "hooks: {a: b}\nname: odd\ndescription: Counts.",
         ),
         (
             3,
-            "no field of the specification",
+            "not a field of the specification",
             "description: Counts.\nName: odd",
         ),
         (
             2,
-            "texts are expected",
+            "its values must be text",
             "metadata: {a: {b: c}}\nname: odd\ndescription: Counts.",
         ),
         (
@@ -180,7 +196,7 @@ fn g6_8_what_is_put_right_is_said_with_its_line() {
         ),
         (
             2,
-            "no list",
+            "not a list",
             "allowed-tools: [Read, Write]\nname: odd\ndescription: Counts.",
         ),
         (
@@ -205,7 +221,7 @@ fn g6_8_what_is_put_right_is_said_with_its_line() {
     );
     let missing = taken(&with("description: Counts."));
     assert_eq!(missing.name, "odd");
-    assert!(notes(&missing)[0].contains("its folder's counts"));
+    assert!(notes(&missing)[0].contains("the folder's name \"odd\" is used"));
     let long = "x".repeat(65);
     noted(
         &with(&format!("name: {long}\ndescription: C")),
@@ -303,7 +319,7 @@ fn what_cannot_be_taken_names_its_line_and_the_reason() {
     );
     refused(b"---\nname: odd\ndescription: a\0b\n---\n", Some(3), "NUL");
     let large = format!("{}{}", with("name: odd\ndescription: x"), "x".repeat(LIMIT));
-    refused(large.as_bytes(), None, "1048576 at most");
+    refused(large.as_bytes(), None, "is 1048576");
     let large = format!(
         "{}{}",
         with("name: odd\ndescription: x"),
@@ -322,7 +338,7 @@ fn headers_that_would_grow_without_end_are_refused_at_once() {
     }
     refused(with(&bomb).as_bytes(), Some(6), "more than 5000 values");
     let deep = format!("name: odd\nx: {}{}", "[".repeat(100), "]".repeat(100));
-    refused(with(&deep).as_bytes(), Some(3), "deep in each other");
+    refused(with(&deep).as_bytes(), Some(3), "nested more than 32 deep");
     let wide = format!("name: odd\nx: [{}]", "a, ".repeat(6000));
     refused(with(&wide).as_bytes(), Some(3), "more than 5000 values");
     refused(with("name: odd\nx: &a [*a]").as_bytes(), Some(3), "");
@@ -432,11 +448,7 @@ fn g6_10_groups_are_looked_through_and_what_lies_too_deep_is_reported() {
     assert_eq!(good, ["six", "build", "two", "lower", "one"]);
     let lower = found.iter().find(|found| found.file.ends_with("skill.md"));
     let lower = lower.unwrap().outcome.as_ref().unwrap();
-    assert!(
-        notes(lower)
-            .iter()
-            .any(|note| note.contains("all capitals"))
-    );
+    assert!(notes(lower).iter().any(|note| note.contains("in capitals")));
 }
 
 #[test]
@@ -458,9 +470,9 @@ fn links_in_circles_end_and_pipes_are_not_waited_for() {
     std::os::unix::fs::symlink("/nowhere", dir.path().join("gone/SKILL.md")).unwrap();
     let found = names(&check(dir.path(), Limits::default()));
     assert_eq!(found.len(), 3, "{found:?}");
-    assert!(found[0].contains("leads nowhere"), "{found:?}");
+    assert!(found[0].contains("the link is broken"), "{found:?}");
     assert_eq!(found[1], "one");
-    assert!(found[2].contains("no regular file"), "{found:?}");
+    assert!(found[2].contains("not a regular file"), "{found:?}");
 }
 
 #[test]

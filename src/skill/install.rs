@@ -129,23 +129,26 @@ mod tests {
         );
         for (broken, why) in [
             (r#"[{"formula": "gh"}]"#, "kind is missing"),
-            (r#"[{"kind": "brew", "package": "gh"}]"#, "names no formula"),
+            (r#"[{"kind": "brew", "package": "gh"}]"#, "has no formula"),
             (
                 r#"[{"kind": "brew", "formula": "--HEAD"}]"#,
-                "is no formula",
+                "is not a valid formula",
             ),
             (
                 r#"[{"kind": "node", "package": "a; rm -r b"}]"#,
-                "is no package",
+                "is not a valid package",
             ),
-            (r#"[{"kind": "uv", "package": "$(id)"}]"#, "is no package"),
+            (
+                r#"[{"kind": "uv", "package": "$(id)"}]"#,
+                "is not a valid package",
+            ),
             (
                 r#"[{"kind": "download", "url": "file:///etc"}]"#,
-                "is no url",
+                "is not a valid url",
             ),
             (
                 r#"[{"kind": "go", "module": "https://example.org"}]"#,
-                "is no module",
+                "is not a valid module",
             ),
         ] {
             let skill = noted(&header(broken), 4, why);

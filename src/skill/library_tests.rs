@@ -388,7 +388,7 @@ fn descriptions_are_shortened_before_skills_are_left_out() {
     assert!(
         tighter
             .prompt
-            .contains(&format!("{} more have no room", tighter.omitted.len()))
+            .contains(&format!("{} more are not listed", tighter.omitted.len()))
     );
     // They can be loaded nevertheless.
     assert_eq!(tighter.skills.len(), 41);
@@ -414,7 +414,7 @@ fn links_out_of_a_project_need_a_setting_and_a_users_own_do_not() {
     assert!(here.skills.is_empty());
     let reason = &here.rejected[0].reason;
     assert!(
-        reason.contains("leads out") && reason.contains("skills.link_targets"),
+        reason.contains("points outside") && reason.contains("skills.link_targets"),
         "{reason}"
     );
     let target = fixture.path("elsewhere");
@@ -427,7 +427,7 @@ fn links_out_of_a_project_need_a_setting_and_a_users_own_do_not() {
     fs::remove_file(fixture.path("work/skills/shared")).unwrap();
     fs::create_dir(fixture.path("work/skills/file")).unwrap();
     link("elsewhere/shared/SKILL.md", "work/skills/file/SKILL.md");
-    assert!(fixture.here().rejected[0].reason.contains("leads out"));
+    assert!(fixture.here().rejected[0].reason.contains("points outside"));
 }
 
 #[test]

@@ -219,7 +219,7 @@ fn what_is_being_saved_does_not_count_before_it_is_whole_and_still() {
     for (half, says) in [
         ("", "front matter"),
         ("---\nname: one\n", "front matter"),
-        (header.as_str(), "nothing stands below"),
+        (header.as_str(), "no text after the front matter"),
     ] {
         fs::write(&file, half).unwrap();
         let (found, _) = look(settle);

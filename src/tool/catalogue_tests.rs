@@ -410,7 +410,7 @@ async fn a_workspace_that_has_become_a_link_is_not_entered() {
             links: &[],
         };
         match catalogue.call(call).await {
-            Called::Gone(why) => assert!(why.contains("has become a link"), "{why}"),
+            Called::Gone(why) => assert!(why.contains("was replaced by a link"), "{why}"),
             other => panic!("{tool}: {other:?}"),
         }
     }

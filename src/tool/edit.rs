@@ -193,8 +193,8 @@ mod tests {
         for (text, old, new, says) in [
             ("a a", "a", "b", "2 times"),
             ("aaa", "aa", "b", "2 times"),
-            ("x", "a", "b", "not there"),
-            ("x", "a", "", "not there"),
+            ("x", "a", "b", "was not found"),
+            ("x", "a", "", "was not found"),
             ("a", "a", "a", "the same"),
         ] {
             let Change::Impossible(why) = replaced(text, old, new) else {

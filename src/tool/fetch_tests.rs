@@ -75,7 +75,7 @@ async fn what_stands_there_is_given_as_text() {
     assert!(odd.text.ends_with("caf\u{fffd}"), "{}", odd.text);
     let large = fetch(&["127.0.0.1"], format!("http://{own}/large")).await;
     assert!(
-        large.text.contains("the rest was not got"),
+        large.text.contains("the rest was not read"),
         "{}",
         &large.text[..200]
     );
@@ -85,11 +85,11 @@ async fn what_stands_there_is_given_as_text() {
 async fn g10_10_no_step_of_the_way_leads_to_where_it_may_not() {
     let own = server();
     for (path, says) in [
-        ("/loop", "only lead on"),
+        ("/loop", "stopped after 5 redirects"),
         ("/away", "another host"),
         ("/home", "another host"),
         ("/file", "not http or https"),
-        ("/image", "no text"),
+        ("/image", "The content is not text"),
         ("/none", "404"),
     ] {
         let got = fetch(&["127.0.0.1"], format!("http://{own}{path}")).await;

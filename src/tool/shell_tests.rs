@@ -89,7 +89,7 @@ async fn g13_4_a_time_out_says_that_it_was_stopped_once_nothing_is_left() {
     assert!(output.is_error);
     assert_eq!(
         output.text,
-        "timeout: it did not finish within 2s; it was stopped, with everything that it had \
+        "timeout: it had not ended after 2s; it was stopped with everything that it had \
          started\nstdout:\nbefore"
     );
 }

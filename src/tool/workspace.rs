@@ -434,7 +434,7 @@ mod tests {
         let mode = Mode::from_raw_mode(0o600);
         rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, mode).unwrap();
         let error = fixture.workspace.open_file(&pipe).unwrap_err();
-        assert!(error.contains("no regular file"), "{error}");
+        assert!(error.contains("not a regular file"), "{error}");
     }
 
     #[test]
@@ -459,7 +459,10 @@ mod tests {
                 .map_err(|error| fixture.workspace.unread(&folder, &error)),
         ] {
             let error = refused.unwrap_err();
-            assert!(error.contains("has become a link meanwhile"), "{error}");
+            assert!(
+                error.contains("was replaced by a link meanwhile"),
+                "{error}"
+            );
         }
         assert_eq!(fixture.workspace.is_folder(&folder), Ok(false));
     }

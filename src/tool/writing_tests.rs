@@ -108,11 +108,11 @@ async fn a_file_is_made_replaced_and_changed_and_a_repeat_says_so() {
     let made = place
         .done("write", to("new/deep/a.txt", "one\ntwo\n"))
         .await;
-    assert_eq!(made, "made new/deep/a.txt: 8 bytes, 2 lines");
+    assert_eq!(made, "created new/deep/a.txt: 8 bytes, 2 lines");
     let again = place
         .done("write", to("new/deep/a.txt", "one\ntwo\n"))
         .await;
-    assert!(again.contains("holds this already"), "{again}");
+    assert!(again.contains("has this content already"), "{again}");
     let changed = place
         .done("edit", change("new/deep/a.txt", "two", "two\nthree"))
         .await;
@@ -226,7 +226,7 @@ async fn what_is_no_text_file_is_refused_with_the_reason() {
         ("image", "not UTF-8"),
         ("nul", "NUL"),
         ("fixed", "read-only"),
-        ("pipe", "no regular file"),
+        ("pipe", "not a regular file"),
     ] {
         for (tool, arguments) in [("write", to(path, "x")), ("edit", change(path, "a", "x"))] {
             let text = place.refused(tool, arguments).await;

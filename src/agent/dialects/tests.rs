@@ -393,10 +393,10 @@ fn what_looks_like_a_restriction_and_is_none_here_is_refused() {
             "linked_agents: [{agent: b, timeuot: 5}]",
             "looks like a restriction",
         ),
-        ("permission: {edt: deny}", "no tool"),
-        ("tools: all except Bash", "is no tool"),
-        ("tools: everything but Bash", "is no tool"),
-        ("tools: 'Read, no Bash'", "is no tool"),
+        ("permission: {edt: deny}", "tool \"edt\" is unknown"),
+        ("tools: all except Bash", "is not a tool"),
+        ("tools: everything but Bash", "is not a tool"),
+        ("tools: 'Read, no Bash'", "is not a tool"),
         ("tools: ['-Wirte']", "did you mean \"write\""),
         ("groups: [read, [edit, {fileRegex: '\\.md$'}]]", "fileRegex"),
         ("groups: [engineering]", "read, edit, browser"),
@@ -416,7 +416,7 @@ fn what_looks_like_a_restriction_and_is_none_here_is_refused() {
         ("sandbox: some", "not one of"),
         ("readonly: perhaps", "true or false"),
         ("disallowedTools: [Wirte]", "did you mean \"write\""),
-        ("disallowedTools: Bassh", "no tool"),
+        ("disallowedTools: Bassh", "tool \"Bassh\" is unknown"),
         ("tools: {wirte: false}", "did you mean \"write\""),
         ("gate: {shel: deny}", "did you mean \"shell\""),
         (
@@ -545,20 +545,20 @@ const FIXTURES: &[Fixture] = &[
     ("Stem With Blanks", "description: Has no name.\n", ("stem-with-blanks", Some("Stem With Blanks")), ALL, &[]),
     ("one-line-example",
      "name: one-line-example\ndescription: Use this agent when code changed. Examples:\\n\\n<example>\\nContext: A change is done.\\nuser: \"Look at it\"\\nassistant: \"I call the agent\"\\n<commentary>\\nIt fits: code changed.\\n</commentary>\\n</example>\nmodel: opus\ncolor: blue",
-     ("one-line-example", None), ALL, &["taken as text"]),
+     ("one-line-example", None), ALL, &["read as text"]),
     ("lines-example",
      "name: lines-example\ndescription: Use this agent when a plan is due. For example:\n\n<example>\nContext: Somebody wants a plan.\nuser: \"Plan the move to the new queue\"\nassistant: \"I'll have the planner do it: it knows queues.\"\n<commentary>\nA plan is wanted: use it.\n</commentary>\n</example>\n\n<example>\nuser: 'Two: three'\nname: not a field\n</example>\ntools: Read, Grep\nmodel: sonnet",
-     ("lines-example", None), &["read", "grep"], &["by itself"]),
+     ("lines-example", None), &["read", "grep"], &["one by one"]),
     ("example-with-tab",
      "name: example-with-tab\ndescription: Use it so: <example>\n\tuser: \"a\"\n\tassistant: \"b: c\"\n</example>\ntools:\n  - Read\n  - Edit\n",
-     ("example-with-tab", None), &["read", "edit"], &["by itself"]),
+     ("example-with-tab", None), &["read", "edit"], &["one by one"]),
     ("quoted-example",
      "name: quoted-example\ndescription: \"Use it. <example>user: \\\"a\\\"</example>\"\ntools: [Read]\n",
      ("quoted-example", None), &["read"], &[]),
     ("block-example",
      "name: block-example\ndescription: |\n  Use it when:\n  - a: b\n  <example>\n  user: x\n  </example>\ntools: Read\n",
      ("block-example", None), &["read"], &[]),
-    ("star", "name: star\ndescription: All.\ntools: *\n", ("star", None), ALL, &["by itself"]),
+    ("star", "name: star\ndescription: All.\ntools: *\n", ("star", None), ALL, &["one by one"]),
     ("all-tools", "name: all-tools\ndescription: All.\ntools: All tools\n", ("all-tools", None), ALL, &[]),
     ("dash-list", "name: dash-list\ndescription: d\ntools:\n- Read\n- WebFetch\n- WebSearch\n",
      ("dash-list", None), &["read", "fetch"], &["WebSearch"]),
@@ -628,7 +628,7 @@ fn files_in_the_shape_of_real_ones_are_taken() {
 fn a_file_that_cannot_be_read_field_by_field_gives_no_more_than_it_says() {
     let text = "---\nname: a\ndescription: so: <x>\n\tb: c\ntools: Read\ntools: Write\n---\nx";
     let broken = parse(Dialect::Claude, Format::Markdown, "a", text.as_bytes()).unwrap_err();
-    assert!(broken.reason.contains("stands twice"), "{broken}");
+    assert!(broken.reason.contains("occurs twice"), "{broken}");
     assert_eq!(broken.line, Some(6));
     for field in [
         "groups:\n  - read",

@@ -67,7 +67,7 @@ pub const CLASSES: &[Class] = &[
     },
     Class {
         name: "Proxies and addresses to which data is sent",
-        source: "curl(1), the manuals of the OpenAI, Anthropic and AWS SDKs, OpenTelemetry's environment variables, libpq, MySQL, ldap.conf(5), Hugging DelegationMode, HashiCorp's tools",
+        source: "curl(1), the manuals of the OpenAI, Anthropic and AWS SDKs, OpenTelemetry's environment variables, libpq, MySQL, ldap.conf(5), Hugging Face, HashiCorp's tools",
         names: &["HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "ALL_PROXY", "NO_PROXY", "*_PROXY", "OPENAI_BASE_URL", "OPENAI_API_BASE", "OPENAI_API_HOST", "ANTHROPIC_BASE_URL", "GOOGLE_GEMINI_BASE_URL", "OLLAMA_HOST", "AWS_ENDPOINT_URL*", "VAULT_ADDR", "VAULT_AGENT_ADDR", "GH_HOST", "OTEL_*", "SOCKS*", "PG*", "MYSQL_*", "LDAPURI", "LDAPHOST", "LDAPTLS*", "HF_*", "CONSUL_*", "NOMAD_*", "VAULT_*"],
     },
     Class {

@@ -24,7 +24,7 @@ pub const SHAPES: &[Class] = &[
     },
     Class {
         name: "Homes, settings and files that are read first",
-        source: "psql(1) (`PSQLRC`), Jupyter (`JUPYTER_CONFIG_DIR`), Hugging DelegationMode (`HF_HOME`), fontconfig (`FONTCONFIG_FILE`)",
+        source: "psql(1) (`PSQLRC`), Jupyter (`JUPYTER_CONFIG_DIR`), Hugging Face (`HF_HOME`), fontconfig (`FONTCONFIG_FILE`)",
         names: &["*_HOME", "*_CONFIG*", "*_CONF", "*_CFG", "*_RC", "*RC", "*_RCFILE", "*_SETTINGS", "*_INIT", "*_INITFILE", "*_STARTUP", "*_PROFILE", "*_PROFILES"],
     },
     Class {
@@ -34,7 +34,7 @@ pub const SHAPES: &[Class] = &[
     },
     Class {
         name: "Addresses to which data is sent",
-        source: "libpq (`PGHOST`), Consul (`CONSUL_HTTP_ADDR`), Twine (`TWINE_REPOSITORY_URL`), Hugging DelegationMode (`HF_ENDPOINT`), Dante (`SOCKS_SERVER`), Prisma (`DATABASE_URL`)",
+        source: "libpq (`PGHOST`), Consul (`CONSUL_HTTP_ADDR`), Twine (`TWINE_REPOSITORY_URL`), Hugging Face (`HF_ENDPOINT`), Dante (`SOCKS_SERVER`), Prisma (`DATABASE_URL`)",
         names: &["*_URL", "*_URLS", "*_URI", "*_HOST", "*_HOSTS", "*_HOSTNAME", "*_ADDR", "*_ADDRESS", "*_SERVER", "*_SERVERS", "*_ENDPOINT", "*_ENDPOINTS", "*_GATEWAY", "*_REGISTRY", "*_MIRROR", "*_API_BASE", "*_SOCK", "*_SOCKET", "*_DSN", "*_BROKER", "*_BROKERS", "*_PROXIES"],
     },
 ];

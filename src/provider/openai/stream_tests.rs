@@ -254,7 +254,13 @@ fn g11_1_a_stream_without_a_reason_for_its_end_is_a_failure() {
     let done = read_text(&[r#"{"choices":[{"delta":{"content":"half"}}]}"#, "[DONE]"]);
     assert!(done.answer.is_err());
     let garbage = read_text(&["{\"choices\": [{\"del"]);
-    assert!(garbage.answer.unwrap_err().message.contains("no JSON"));
+    assert!(
+        garbage
+            .answer
+            .unwrap_err()
+            .message
+            .contains("not valid JSON")
+    );
 }
 
 #[test]

@@ -167,10 +167,10 @@ mod tests {
         assert_eq!(good(&[&[r#"{"a"#, r#"": 1}"#]]), json!({"a": 1}));
         assert_eq!(good(&[&[r#""{\"a\": 1}""#]]), json!({"a": 1}));
         for text in [r#"{"a": "#, "a=1", "{} x"] {
-            assert!(why(&[&[text]]).contains("no JSON"), "{text}");
+            assert!(why(&[&[text]]).contains("not valid JSON"), "{text}");
         }
         for text in ["[1]", "7", r#""a""#, "[]"] {
-            assert!(why(&[&[text]]).contains("no object"), "{text}");
+            assert!(why(&[&[text]]).contains("not an object"), "{text}");
         }
     }
 

@@ -247,11 +247,11 @@ mod tests {
         let mut list = List::default();
         let mark = "x".repeat(CURSOR + 1);
         assert!(list.take(page(json!([]), json!(mark))).is_none());
-        assert!(why(&list).contains("mark"), "{}", why(&list));
+        assert!(why(&list).contains("page cursor"), "{}", why(&list));
 
         let mut list = List::default();
         assert!(list.take(json!({ "tools": {} })).is_none());
-        assert!(why(&list).contains("no list"), "{}", why(&list));
+        assert!(why(&list).contains("not a list"), "{}", why(&list));
     }
 
     #[test]

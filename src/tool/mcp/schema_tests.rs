@@ -109,8 +109,8 @@ fn alternatives_at_the_top_become_one_object() {
 #[test]
 fn what_can_be_no_object_is_refused_with_its_reason() {
     assert!(refused(json!({ "type": "string" })).contains("\"string\""));
-    assert!(refused(json!("string")).contains("no JSON object"));
-    assert!(refused(json!(false)).contains("no JSON object"));
+    assert!(refused(json!("string")).contains("not a JSON object"));
+    assert!(refused(json!(false)).contains("not a JSON object"));
     assert!(
         refused(json!({ "anyOf": [{ "type": "string" }, { "type": "null" }] })).contains("type")
     );
