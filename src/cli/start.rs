@@ -27,7 +27,7 @@ const LOOK: Duration = Duration::from_millis(20);
 const SLOW_START_NOTE_AFTER: Duration = Duration::from_secs(5);
 
 /// Part of the error of a start whose state folder another daemon holds.
-const HELD: &str = "is held by another abide";
+const HELD: &str = "is in use by another abide";
 
 /// How to start a daemon.
 pub(crate) struct Plan {

@@ -134,7 +134,7 @@ impl Registry {
         Err(Fault::new(
             Kind::Busy,
             format!(
-                "{stopping} runs were cancelled and some have not ended yet; session {key} will be \
+                "runs cancelled: {stopping}, and not all have ended yet; session {key} will be \
                  {what} when the last of them ends"
             ),
         )

@@ -64,7 +64,7 @@ fn g5_10_a_store_that_is_gone_is_said_to_be_gone_and_a_backup_brings_it_back() {
 
     let said = usual.serve();
     assert!(
-        said.err.contains("is gone; a new, empty one is made"),
+        said.err.contains("is missing; a new, empty one is created"),
         "{}",
         said.err
     );
@@ -89,7 +89,7 @@ fn g5_10_a_store_that_is_gone_is_said_to_be_gone_and_a_backup_brings_it_back() {
     assert_eq!(restored.code, 0, "{}", restored.err);
     assert!(!restored.err.contains("0 open runs"), "{}", restored.err);
     let said = usual.serve();
-    assert!(!said.err.contains("is gone"), "{}", said.err);
+    assert!(!said.err.contains("is missing"), "{}", said.err);
     assert_eq!(usual.runs(), 1);
 }
 
@@ -118,7 +118,7 @@ fn g5_1_damage_that_a_start_meets_is_repaired_by_that_start() {
     // The daemon reads this index for running work only after it is ready.
     overwrite(&usual.0.path().join("state/abide.db"), "runs_live");
     let said = usual.serve();
-    assert!(said.err.contains("starting once more"), "{}", said.err);
+    assert!(said.err.contains("restarting to repair"), "{}", said.err);
     assert!(said.err.contains("abide doctor"), "{}", said.err);
     assert_eq!(usual.runs(), 1);
 }
@@ -175,7 +175,7 @@ fn g1_3_a_start_after_a_kill_says_what_goes_on() {
     // The signal takes effect a moment later.
     let gone = loop {
         let said = usual.abide(&["ps"]);
-        if said.err.contains("gone without a stop") {
+        if said.err.contains("was killed or crashed") {
             break said;
         }
         assert!(Clock::system().monotonic() < PATIENCE, "{}", said.err);

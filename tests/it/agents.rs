@@ -207,7 +207,9 @@ fn a_session_whose_agent_is_gone_is_told_and_answers_as_it_did() {
         );
         assert_eq!(wake["pins"], before["pins"]);
         assert!(
-            wake["warnings"].to_string().contains("as it is now"),
+            wake["warnings"]
+                .to_string()
+                .contains("uses the configuration of the previous turn"),
             "{wake}"
         );
         // A new turn with the removed agent is refused.

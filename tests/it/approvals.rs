@@ -137,7 +137,7 @@ fn an_approval_runs_out_as_a_no_and_time_for_people_is_not_the_runs_own() {
         assert_eq!(client.ended(&child.id).await["state"], "ok");
         let told = told(&client, &child.session).await;
         assert!(
-            told[0].starts_with("denied: nobody allowed it in time"),
+            told[0].starts_with("denied: the approval expired"),
             "{told:?}"
         );
         assert!(told[0].contains("approvals.timeout"), "{told:?}");
@@ -253,7 +253,7 @@ fn g10_11_what_an_agent_may_not_do_nobody_does_for_it() {
         assert_eq!(said.len(), 2, "{said:?}");
         for one in &said {
             assert!(
-                one.starts_with("denied: the gate of agent boss says rea*: deny"),
+                one.starts_with("denied: the gate of agent boss has the rule rea*: deny"),
                 "{one}"
             );
         }

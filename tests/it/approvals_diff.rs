@@ -186,7 +186,7 @@ fn what_cannot_be_compared_is_said_and_the_call_is_shown_whole() {
         assert_eq!(approval["change"]["effect"], "fails");
         let piped = said(&mut place.command(&["approvals"]));
         for text in [
-            "would fail with the current picture.png is now",
+            "would fail with the current picture.png: picture.png is not UTF-8 text",
             "content: not a picture",
         ] {
             assert!(piped.out.contains(text), "{}", piped.out);

@@ -146,7 +146,7 @@ fn a_list_and_one_approval_are_whole_in_a_pipe_and_at_a_terminal() {
             listed.out
         );
         let (_, shown) = Terminal::start(place.command(&["ps"])).end();
-        let whole = format!("whole: abide approvals show {short}");
+        let whole = format!("details: abide approvals show {short}");
         assert!(shown.contains("wants to call shell"), "{shown}");
         assert!(bare(&shown).contains(&bare(&whole)), "{shown}");
         let missing = said(&mut place.command(&["approvals", "show", "00000000"]));

@@ -124,7 +124,7 @@ fn a_yes_that_is_held_down_or_pasted_in_top_decides_on_nothing() {
         assert!(top.raw().contains("\u{1b}[?2004h"));
         top.types("yyyyyyyyyyyy\u{1b}[200~\ryyyy\u{1b}[201~");
         top.types("\ryyyy");
-        top.until_seen(|seen| seen.contains("nothing was decided: read it"));
+        top.until_seen(|seen| seen.contains("not decided yet: read it"));
         open(&daemon).await;
         top.until_seen(|seen| seen.contains("y allow"));
         top.types("n");
@@ -153,7 +153,7 @@ fn a_write_that_would_put_a_mask_in_place_of_a_value_is_said_to_fail_and_does() 
         let mut person = follow(&place, &["run", "--agent", "worker", "[go]"]);
         let shown = person.until("allow it? (yes or no; empty: later)> ");
         assert!(
-            shown.contains("would fail with the current m2.txt is now"),
+            shown.contains("would fail with the current m2.txt: m2.txt contains"),
             "{shown}"
         );
         assert!(!shown.contains("t0ken"), "{shown}");

@@ -212,7 +212,7 @@ fn what_is_no_whole_store_is_not_put_in_place_of_one() {
         torn[middle..middle + 8192].fill(0x5a);
         for (bytes, says) in [
             (fs::read(&newer).unwrap(), "4711"),
-            (fs::read(&foreign).unwrap(), "not one of abide"),
+            (fs::read(&foreign).unwrap(), "not an abide store"),
             (torn, "damaged"),
             (b"something else".to_vec(), "not a database"),
             (Vec::new(), "not a database"),

@@ -9,7 +9,7 @@ use crate::providers;
 
 const HOST: &str = "agent:host:a";
 /// Occurs in every summary request and in no other request.
-const SUMMARY: &str = "You now write down what matters";
+const SUMMARY: &str = "Summarize the conversation below";
 /// More tokens than the context window of these tests.
 const MUCH: u64 = 9000;
 

@@ -73,7 +73,7 @@ fn chat(place: &Place, more: &[&str]) -> Terminal {
     let mut arguments = vec!["chat"];
     arguments.extend(more);
     let mut chat = Terminal::start(command(place, &arguments));
-    chat.until("Ctrl-D leaves");
+    chat.until("Ctrl-D quits");
     chat.until("you> ");
     chat
 }
@@ -111,19 +111,22 @@ fn commands_are_handled_here_and_an_unknown_one_is_not_sent() {
         let daemon = place.start().await;
         let mut chat = chat(&place, &[]);
         for (typed, shown) in [
-            ("/help", "stop the turn under way"),
+            ("/help", "stop the running turn; twice: detach"),
             (
                 "/nonsense now",
-                "unknown command /nonsense, and nothing was sent",
+                "unknown command /nonsense, nothing was sent",
             ),
             ("/model", "model: the agent's"),
             ("/model script/y", "model from the next turn on: script/y"),
-            ("/thinking deep", "deep is no level"),
+            ("/thinking deep", "deep is not a level"),
             ("/thinking high", "thinking from the next turn on: high"),
             ("/usage", "0 messages, 0 model calls"),
-            ("/attach", "nothing is under way in this session"),
-            ("/attach nowhere", "no run or session is called"),
-            ("/agent nobody", "there is no agent nobody"),
+            ("/attach", "no turn is open in this session"),
+            ("/attach nowhere", "no run or session matches"),
+            (
+                "/agent nobody",
+                "there is no agent nobody that you can talk to",
+            ),
             ("/sessions", "continue one: /attach SESSION"),
             ("/new tour", "build in agent:build:tour, "),
             ("/attach agent:build:chat", "build in agent:build:chat, "),
@@ -438,7 +441,7 @@ fn a_daemon_that_is_killed_comes_back_with_what_happened_meanwhile() {
         chat.until_seen(|seen| seen.contains("you> "));
         // The same while nothing is active.
         daemon.kill().await;
-        chat.until_seen(|seen| seen.matches("looking for it again").count() == 2);
+        chat.until_seen(|seen| seen.matches("retrying for up to 60 s").count() == 2);
         let daemon = place.start().await;
         chat.until_seen(|seen| seen.matches("the daemon is back").count() == 2);
         chat.types("[a]\n");
@@ -468,7 +471,7 @@ fn a_session_that_is_resumed_shows_its_last_exchange() {
         assert!(seen.contains("you> [b] last\nb is done\n"), "{seen}");
         assert!(!seen.contains("a is done"), "{seen}");
         assert!(
-            seen.contains("what was said before: abide history agent:build:chat"),
+            seen.contains("… earlier messages: abide history agent:build:chat"),
             "{seen}"
         );
         assert_eq!(daemon.stop().await, 0);
@@ -495,10 +498,10 @@ fn what_a_background_run_asks_is_answered_at_the_prompt_and_its_end_is_told_ther
         chat.until("command: touch made");
         chat.until("allow it? (yes or no; empty: later)> ");
         chat.types("perhaps\n");
-        chat.until("say yes or no\n");
+        chat.until("answer yes or no\n");
         chat.types("yes\n");
         chat.until("allowed: shell touch made\n");
-        chat.until("answers in the meantime");
+        chat.until("second has answered (");
         chat.until("the child is back");
         chat.until("you> ");
         leave(chat);
@@ -523,9 +526,9 @@ fn a_missing_value_is_given_in_place_and_not_shown() {
         chat.until("has no value for A_TOKEN");
         chat.until("its value (hidden; empty: later)> ");
         // The tree says so, too.
-        chat.until_seen(|seen| seen.contains("lacks a value; give it: abide env"));
+        chat.until_seen(|seen| seen.contains("lacks a value; provide it: abide env"));
         chat.types("canary-second\n");
-        chat.until("given: A_TOKEN\n");
+        chat.until("provided: A_TOKEN\n");
         chat.until("value was there\n");
         chat.until("you> ");
         let chat = leave(chat);

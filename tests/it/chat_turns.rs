@@ -118,7 +118,7 @@ fn ctrl_d_leaves_a_turn_at_work_also_where_it_waits_for_an_approval() {
             chat.types(typed);
             chat.until_seen(|seen| seen.contains(shown.trim()));
             chat.types(CTRL_D);
-            chat.until("detached; the work goes on. Come back: abide wait");
+            chat.until("detached; the work continues. Wait again: abide wait");
             assert_eq!(chat.end().0, 4);
             assert!(chat.is_as_shells_leave_it());
         }
@@ -152,7 +152,7 @@ fn ctrl_c_twice_leaves_a_turn_at_work_also_where_it_waits_for_an_approval() {
             chat.interrupt();
             chat.until("stopping the turn … (Ctrl-C again: detach, and it continues)");
             chat.interrupt();
-            chat.until("detached; the work goes on. Come back: abide wait");
+            chat.until("detached; the work continues. Wait again: abide wait");
             assert_eq!(chat.end().0, 4);
         }
         let states = states(&daemon).await;
@@ -220,7 +220,7 @@ fn lines_typed_during_a_turn_are_sent_after_it_and_come_back_where_it_is_stopped
             seen.contains("you> [a] not now") && seen.trim_end().ends_with("more")
         });
         chat.types("\u{15}\u{17}\u{3}");
-        chat.until("nothing to stop here");
+        chat.until("no turn is running; Ctrl-D or /quit quits");
         drop(chat);
         assert_eq!(states(&daemon).await.len(), 4);
         drop(daemon);
@@ -234,9 +234,9 @@ fn a_message_that_does_not_reach_a_daemon_is_named() {
         let daemon = place.start().await;
         let mut chat = chat(&place, &[], 80);
         daemon.kill().await;
-        chat.until("looking for it again for up to 60 s\n");
+        chat.until("retrying for up to 60 s\n");
         chat.types("[a] for the dead\n");
-        chat.until("looking for it again for up to 60 s\n");
+        chat.until("retrying for up to 60 s\n");
         chat.interrupt();
         chat.until("\"[a] for the dead\" was not sent\n");
         assert_eq!(chat.end().0, 10);
@@ -252,13 +252,13 @@ fn commands_work_where_something_is_asked_and_an_answer_may_begin_with_a_slash()
         chat.types("[touch]\n");
         chat.until("empty: later)> ");
         chat.types("/help\n");
-        chat.until("stop the turn under way");
+        chat.until("stop the running turn; twice: detach");
         chat.until("empty: later)> ");
         chat.types("/model x\n");
-        chat.until("/model is for later");
+        chat.until("/model is not available while a run waits for your answer");
         chat.until("empty: later)> ");
         chat.types("/quit\n");
-        chat.until("detached; the work goes on");
+        chat.until("detached; the work continues");
         assert_eq!(chat.end().0, 4);
 
         let mut chat = self::chat(&place, &["--agent", "asker"], 80);
@@ -286,7 +286,7 @@ fn errors_keep_their_lines_and_are_parted_between_words() {
         chat.until("the name \"Bad Name\" is not valid");
         chat.until("you> ");
         chat.types("/agent none\n");
-        chat.until("there is no agent none to talk with\n  there are: ");
+        chat.until("there is no agent none that you can talk\n  to\n  available: ");
         chat.until("you> ");
         leave(chat);
         assert_eq!(daemon.stop().await, 0);

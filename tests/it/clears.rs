@@ -132,7 +132,9 @@ fn a_reset_whose_runs_take_long_to_stop_says_that_it_is_to_come() {
         let refused = client.refused("sessions.reset", params.clone()).await;
         assert_eq!(kind_of(&refused), "busy");
         assert!(
-            refused.message.contains("with the end of the last of them"),
+            refused
+                .message
+                .contains("will be reset when the last of them ends"),
             "{refused:?}"
         );
         assert_eq!(session(&client, &talk).await["generation"], 1);

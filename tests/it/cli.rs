@@ -180,7 +180,8 @@ fn a_daemon_that_died_is_told_from_one_that_never_was() {
     let said = home.abide(&["ps", "--state-dir", &state]);
     assert_eq!(said.code, 10);
     assert!(
-        said.err.contains(&format!("(process {pid}) is gone")),
+        said.err
+            .contains(&format!("(process {pid}) was killed or crashed")),
         "{}",
         said.err
     );

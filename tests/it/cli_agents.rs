@@ -71,7 +71,7 @@ fn agents_and_trust_from_the_command_line() {
         let (code, out, error) = ask(&["agents"]);
         assert_eq!(code, 0, "{error}");
         assert!(out.contains("deploy"), "{out}");
-        assert!(out.contains("! it states env"), "{out}");
+        assert!(out.contains("! it uses env"), "{out}");
         let (code, out, _) = ask(&["agents", "list", "--for", "task", "--json"]);
         assert_eq!(code, 0);
         let listed: Value = serde_json::from_str(&out).unwrap();
@@ -105,7 +105,7 @@ fn agents_and_trust_from_the_command_line() {
 
         let (code, out, error) = ask(&["agents", "create", "-f", "../made/helper.md"]);
         assert_eq!(code, 0, "{error}");
-        assert!(out.contains("helper is kept"), "{out}");
+        assert!(out.contains("helper is stored"), "{out}");
         let (code, out, _) = ask(&["agents", "show", "helper"]);
         assert_eq!(code, 0);
         assert!(out.contains("stored (revision 1)"), "{out}");

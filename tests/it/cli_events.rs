@@ -84,7 +84,7 @@ fn events_goes_on_over_a_kill_of_the_daemon_and_misses_nothing() {
         going.interrupt();
         let (code, _, notes) = going.end();
         assert_eq!(code, 0);
-        assert!(notes.contains("looking for it again"), "{notes}");
+        assert!(notes.contains("was lost; retrying for up to"), "{notes}");
         assert!(notes.contains("abide events --since "), "{notes}");
         assert_eq!(daemon.stop().await, 0);
     });
@@ -142,7 +142,7 @@ fn g14_5_attach_to_a_session_follows_what_is_said_and_ctrl_c_only_stops_looking(
         going.interrupt();
         let (code, _, notes) = going.end();
         assert_eq!(code, 0, "{notes}");
-        assert!(notes.contains("detached; the work goes on"), "{notes}");
+        assert!(notes.contains("detached; the work continues"), "{notes}");
         assert!(
             notes.contains(&format!("abide attach {session}")),
             "{notes}"

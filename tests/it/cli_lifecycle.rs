@@ -39,8 +39,7 @@ fn runs_and_sessions_are_ended_repeated_and_changed_from_the_command_line() {
 
         // The help documents this.
         let help = abide(&place, &["steer", "--help"]).out.replace('\n', " ");
-        let wanted = "A run that has not begun or has ended takes nothing and is left as it is \
-                      (exit code 9)";
+        let wanted = "A run that has not started or has ended is left unchanged (exit code 9)";
         assert!(help.contains(wanted), "{help}");
         let before = client.run(&a.id).await;
         let said = abide(&place, &["steer", &a.id, "left"]);
@@ -76,7 +75,7 @@ fn runs_and_sessions_are_ended_repeated_and_changed_from_the_command_line() {
         let answer: Value = serde_json::from_str(&said.out).unwrap();
         assert_eq!(answer["alreadyEnded"][0], b.id.as_str());
         let said = abide(&place, &["cancel", &top]);
-        assert!(said.out.contains("nothing was open"), "{}", said.out);
+        assert!(said.out.contains("nothing to cancel in"), "{}", said.out);
         assert_eq!(abide(&place, &["cancel", "nobody:here"]).code, 3);
 
         client.quiet().await;

@@ -383,9 +383,7 @@ fn g5_1_a_damaged_write_ahead_file_is_kept_and_used_as_far_as_it_is_whole() {
             assert_eq!(client.run(id).await["result"], "done");
         }
         assert!(
-            place
-                .log()
-                .contains("a frame of the write-ahead file is damaged"),
+            place.log().contains("a WAL frame is damaged"),
             "{}",
             place.log()
         );

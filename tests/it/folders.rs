@@ -76,9 +76,9 @@ fn a_run_whose_folder_goes_ends_and_says_so_once() {
             let why = match name {
                 "linked" => {
                     symlink(folder.with_file_name("away"), &folder).unwrap();
-                    "has become a link"
+                    "was replaced by a link"
                 }
-                _ => "is not there any more",
+                _ => "does not exist any more",
             };
             place.let_go(name);
             let ended = client.ended(&run.id).await;

@@ -168,7 +168,10 @@ fn an_agent_whose_file_is_being_saved_stays_as_it_was_and_says_so() {
         let shown = eventually("a word about it", async || {
             let params = json!({ "agent": "worker" });
             let shown = client.call("agents.get", params).await;
-            shown.to_string().contains("not valid yet").then_some(shown)
+            shown
+                .to_string()
+                .contains("changed on disk and not valid")
+                .then_some(shown)
         })
         .await;
         assert!(shown.to_string().contains("worker."), "{shown}");

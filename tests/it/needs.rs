@@ -301,7 +301,7 @@ fn a_session_whose_background_child_works_waits_and_is_not_idle() {
             .unwrap();
         assert!(row.contains(" waiting "), "{}", listed.out);
         let mut look = Terminal::start(place.command(&["attach", &root]));
-        look.until("waits for 1 run that it asked for");
+        look.until("waits for 1 child run: abide ps");
         place.let_go("go");
         client.ended(&child.id).await;
         assert_eq!(state().await, "idle");
@@ -324,7 +324,7 @@ fn a_wait_says_at_once_that_the_daemon_was_stopped_and_finds_the_next_one() {
         let stopped = abide(&place, &["stop", "--timeout", "0"]);
         assert_eq!(stopped.code, 0, "{}", stopped.err);
         drop(daemon);
-        wait.until("looking for it again for up to 60 s");
+        wait.until("the connection to the daemon was lost; retrying for up to 60 s");
         wait.until("the daemon was stopped; all accepted work is kept");
         wait.until("start it: abide serve --detach");
         let daemon = place.start().await;

@@ -106,7 +106,7 @@ fn an_approval_and_an_end_are_told_with_their_facts_and_without_secrets() {
         client.call("approvals.resolve", approval).await;
         client.ended(&spawned.id).await;
         let lines = until_told(&place, "ended", 1).await;
-        assert_eq!(lines[1][2], "writer ended ok");
+        assert_eq!(lines[1][2], "writer ended: ok");
         assert_eq!(daemon.stop().await, 0);
         assert_eq!(told(&place).len(), 2);
     });
@@ -276,7 +276,7 @@ fn nothing_is_told_by_default_or_where_it_is_switched_off_and_a_reload_counts() 
         client.call("gateway.reload", json!({})).await;
         plain("told").await;
         let lines = until_told(&place, "ended", 1).await;
-        assert_eq!(lines[0][2], "told ended ok", "{lines:?}");
+        assert_eq!(lines[0][2], "told ended: ok", "{lines:?}");
         place.unset("notify.command");
         client.call("gateway.reload", json!({})).await;
         plain("silent again").await;

@@ -96,7 +96,7 @@ die "no way $way";
 "#;
 
 const ITS_RUN: &str = "a program that run";
-const STRAY: &str = "its run is unknown";
+const STRAY: &str = "its run cannot be determined";
 const UNPROVEN: &str = "it cannot be proved";
 
 /// Every way of hiding, and the acceptable answers to it.

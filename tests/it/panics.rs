@@ -23,7 +23,7 @@ fn a_drive_task_that_panics_is_recovered_and_its_run_ends() {
             assert_eq!(ended["result"], "a is done", "{point}");
             let warnings = ended["warnings"].to_string();
             assert!(
-                warnings.contains("the task that drove this run has failed"),
+                warnings.contains("the task that drove this run failed: it panicked"),
                 "{point}: {ended}"
             );
             client.quiet().await;

@@ -138,7 +138,7 @@ fn g14_7_an_approval_of_a_descendant_is_put_where_the_run_is_followed() {
         assert!(asked.contains("command: touch made"), "{seen}");
         assert!(tree.contains("task ("), "{seen}");
         risk.types("perhaps\n");
-        risk.until("say yes or no\n");
+        risk.until("answer yes or no\n");
         risk.types("yes\n");
         risk.until("allowed: shell touch made\n");
         place.let_go("kid");
@@ -202,7 +202,7 @@ fn e1_agent_lists_the_primary_agents_and_goes_on_with_another() {
             "it only works for others: {listed}"
         );
         chat.types("/agent explore\n");
-        chat.until("there is no agent explore to talk with");
+        chat.until("there is no agent explore that you can talk to");
         chat.until("you> ");
         chat.types("/agent second\n");
         chat.until("second in agent:second:chat, ");

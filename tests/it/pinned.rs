@@ -104,7 +104,7 @@ fn e1_the_agents_of_task_are_those_of_the_runs_beginning_over_edits_and_a_kill()
         let refused = words(&answers[0]);
         assert!(
             refused.contains("may not delegate to newcomer")
-                && refused.contains("it may to: helper"),
+                && refused.contains("allowed: helper, pinned"),
             "{answers:?}"
         );
         assert_eq!(answers[1]["output"], "helper was asked", "{answers:?}");
@@ -126,7 +126,7 @@ fn e1_the_agents_of_task_are_those_of_the_runs_beginning_over_edits_and_a_kill()
         assert_eq!(ended["result"], "boss is done again", "{ended}");
         let answers = told(&client, BOSS).await;
         assert!(
-            words(&answers[4]).contains("it may to: newcomer"),
+            words(&answers[4]).contains("allowed: newcomer, pinned"),
             "{answers:?}"
         );
         assert_eq!(answers[5]["output"], "newcomer was asked", "{answers:?}");

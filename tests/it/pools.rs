@@ -56,7 +56,7 @@ fn a2_names_that_are_nobodys_and_files_that_cannot_be_read_are_told_of() {
         let client = daemon.client().await;
         let listed = client.call("agents.list", json!({})).await;
         let rejected = listed["rejected"].as_array().unwrap();
-        for (file, why) in [("ghost.md", ""), ("away.md", "leads nowhere")] {
+        for (file, why) in [("ghost.md", ""), ("away.md", "the link is broken")] {
             let one = rejected
                 .iter()
                 .find(|one| one["file"].as_str().unwrap().ends_with(file));
@@ -155,7 +155,7 @@ fn a4_a_planner_that_is_a_child_has_nobody_to_delegate_to() {
         .find(|one| one.body.contains("could not be carried out"));
     let faulty = &faulty.unwrap().body;
     assert!(
-        faulty.contains("to delegate to; there are: none"),
+        faulty.contains("to delegate to; available agents: none"),
         "{faulty}"
     );
 }

@@ -293,7 +293,7 @@ fn g13_3_the_settings_of_processes_are_obeyed() {
         assert_eq!(client.ended(&run.id).await["status"], "ok");
         // Without a grace period it is killed at once.
         let told = told(&client, &run.session).await;
-        let says = "timeout: it did not finish within 300ms; it was stopped, with everything \
+        let says = "timeout: it had not ended after 300ms; it was stopped with everything \
                     that it had started";
         assert_eq!(told, says);
         assert_eq!(daemon.stop().await, 0);

@@ -72,7 +72,7 @@ fn a_cut_off_call_is_shown_exactly_and_settled_from_the_command_line() {
         assert_eq!((code, err.as_str()), (0, ""), "{out}{err}");
         for said in [
             short,
-            "step 2, shell, was at work when the daemon was killed",
+            "step 2, shell, was running when the daemon was killed",
             "      touch begun\n      sleep 4000",
             &format!("abide review {short} done|not-done|abort"),
         ] {
@@ -91,7 +91,10 @@ fn a_cut_off_call_is_shown_exactly_and_settled_from_the_command_line() {
         let (code, _, err) = abide(&place, &["review", short, "abort", "--result", "x"]);
         assert!(code == 2 && err.contains("--result"), "{code} {err}");
         let (code, _, err) = abide(&place, &["review", short, "done", "--step", "1"]);
-        assert!(code == 3 && err.contains("these do: 2"), "{code} {err}");
+        assert!(
+            code == 3 && err.contains("steps that need one: 2"),
+            "{code} {err}"
+        );
         let (code, _, err) = abide(&place, &["review", short]);
         assert!(code == 2, "{code} {err}");
 

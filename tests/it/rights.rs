@@ -148,13 +148,7 @@ fn a_projects_file_takes_nothing_from_what_a_users_file_forbids_before_it_is_tru
         assert_eq!(tools(&client, "careful", cwd).await, ["read"]);
         let answer = spawned(&client, "careful", cwd).await;
         let warnings = answer["warnings"].to_string();
-        for part in [
-            "gives no more than",
-            "tools",
-            "gate",
-            "max_loops",
-            "abide trust",
-        ] {
+        for part in ["is limited by", "tools", "gate", "max_loops", "abide trust"] {
             assert!(warnings.contains(part), "{part} in {warnings}");
         }
         client.ended(answer["runId"].as_str().unwrap()).await;

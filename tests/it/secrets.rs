@@ -38,29 +38,35 @@ type Put = fn(&Path);
 const IMPOSSIBLE: &[(&str, Put)] = &[
     ("it is empty", |path| fs::write(path, "").unwrap()),
     ("it is empty", |path| fs::write(path, "\n \n").unwrap()),
-    ("can be guessed", |path| fs::write(path, "short\n").unwrap()),
+    ("a secret needs at least", |path| {
+        fs::write(path, "short\n").unwrap()
+    }),
     ("more than one line", |path| {
         fs::write(path, GOOD.repeat(2)).unwrap()
     }),
-    ("no text", |path| fs::write(path, [0xff; 64]).unwrap()),
+    ("it is not UTF-8 text", |path| {
+        fs::write(path, [0xff; 64]).unwrap()
+    }),
     ("characters that no token has", |path| {
         fs::write(path, [0; 64]).unwrap()
     }),
     ("more than 4096 bytes", |path| {
         fs::write(path, "a".repeat(1 << 20)).unwrap()
     }),
-    ("no regular file", |path| fs::create_dir(path).unwrap()),
-    ("no regular file", |path| {
+    ("it is not a regular file", |path| {
+        fs::create_dir(path).unwrap()
+    }),
+    ("it is not a regular file", |path| {
         let mode = rustix::fs::Mode::from_raw_mode(0o600);
         rustix::fs::mkfifoat(rustix::fs::CWD, path, mode).unwrap();
     }),
-    ("it is a link", |path| {
+    ("it is a symbolic link", |path| {
         let elsewhere = path.parent().unwrap().parent().unwrap().join("elsewhere");
         fs::write(&elsewhere, GOOD).unwrap();
         set_mode(&elsewhere, 0o600);
         symlink(elsewhere, path).unwrap();
     }),
-    ("others may write to it", |path| {
+    ("other users can write to it", |path| {
         fs::write(path, GOOD).unwrap();
         set_mode(path, 0o666);
     }),
@@ -69,8 +75,8 @@ const IMPOSSIBLE: &[(&str, Put)] = &[
 #[test]
 fn a_secret_that_cannot_be_one_is_refused_with_what_to_do_and_left_as_it_is() {
     for (name, advice) in [
-        ("token", "the next start makes a new one"),
-        ("env.key", "Put the right key back"),
+        ("token", "the next start creates a new one"),
+        ("env.key", "Restore the right key"),
     ] {
         for (why, put) in IMPOSSIBLE {
             let place = with_folder();
@@ -128,7 +134,7 @@ fn a_client_says_what_is_wrong_with_a_token_file_and_shows_it_to_no_daemon() {
         let path = place.path().join("given");
         for (why, put) in IMPOSSIBLE {
             // A client may follow links, and may use a short token of a different daemon.
-            if why.contains("link") || why.contains("guessed") {
+            if why.contains("link") || why.contains("at least") {
                 continue;
             }
             put(&path);
@@ -180,12 +186,12 @@ fn a_state_folder_that_another_user_could_have_filled_is_refused_wherever_the_so
     for path in [place.state(), place.state().join("token")] {
         chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
     }
-    try_it(&place, "belongs to user 65534");
+    try_it(&place, "owned by user 65534");
     // The folder belongs to the daemon's user, the planted file does not.
     chown(place.state(), Some(0), Some(0)).unwrap();
     let (code, err) = said(place.command(&["serve"]).output().unwrap());
     assert_eq!(code, 77, "{err}");
-    assert!(err.contains("belongs to user 65534"), "{err}");
+    assert!(err.contains("owned by user 65534"), "{err}");
     // A folder for the socket in which another user could replace it.
     let folder = tempfile::tempdir().unwrap();
     chown(folder.path(), Some(NOBODY), Some(NOBODY)).unwrap();
@@ -194,5 +200,8 @@ fn a_state_folder_that_another_user_could_have_filled_is_refused_wherever_the_so
     let line = ["serve", "--socket", socket.to_str().unwrap()];
     let (code, err) = said(place.command(&line).output().unwrap());
     assert_eq!(code, 77, "{err}");
-    assert!(err.contains("another socket"), "{err}");
+    assert!(
+        err.contains("Choose a folder of your own for the socket"),
+        "{err}"
+    );
 }

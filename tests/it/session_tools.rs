@@ -46,7 +46,7 @@ fn a_run_that_yields_goes_on_with_what_it_waited_for() {
         assert_eq!(ended["result"], "I wait for the kid.");
         let answers = told(&client, "agent:build:a").await;
         assert!(
-            answers[0].starts_with("conflict: nothing will come"),
+            answers[0].starts_with("conflict: there is nothing to wait for"),
             "{answers:?}"
         );
         assert!(answers[2].contains("\"yielded\":true"), "{answers:?}");
@@ -157,7 +157,7 @@ fn g4_10_a_model_says_how_a_child_runs() {
         let said = told(&client, "agent:build:a").await;
         for (told, says) in said
             .iter()
-            .zip(["no model", "off, minimal", "unknown argument"])
+            .zip(["unknown model", "off, minimal", "unknown argument"])
         {
             assert!(told.contains(says), "{told}");
         }

@@ -132,7 +132,7 @@ fn the_file_is_put_back_where_the_model_calls_no_tool() {
         server.on("Call the tool", [Reply::status(404, "no such model")]);
         let failed = said(&setup(&place, &server, &line));
         let hint = failed["error"]["hint"].as_str().unwrap();
-        assert!(hint.contains("as it was before"), "{failed:#}");
+        assert!(hint.contains("abide.toml was restored"), "{failed:#}");
         assert_eq!(file(&place), before);
 
         let client = daemon.client().await;
@@ -223,7 +223,12 @@ fn the_doctor_finds_the_traps_of_ollama() {
     has(&place, "ollama.context", "warn", "OLLAMA_CONTEXT_LENGTH");
 
     place.set("defaults.model", "\"ollama/dull:1b\"");
-    has(&place, "ollama.tools", "fail", "cannot call tools");
+    has(
+        &place,
+        "ollama.tools",
+        "fail",
+        "does not support tool calls",
+    );
     place.set("defaults.model", "\"ollama/gone\"");
     has(&place, "ollama.model", "fail", "ollama pull gone");
     server.page("/api/version", "", &json!({ "version": "0.5.1" }));
@@ -265,7 +270,7 @@ fn at_a_terminal_a_person_chooses_the_model_and_agrees_to_what_it_costs() {
         paid.types("openai/small\n");
         paid.until("openai/small is paid: each run costs money. Use it? (yes or no) ");
         paid.types("no\n");
-        paid.until("nobody agreed to that");
+        paid.until("openai/small may cost money, and that was not confirmed");
         assert_eq!(paid.end().0, 9);
         let mut wrong = terminal();
         wrong.until("which model? ");
@@ -286,7 +291,7 @@ fn at_a_terminal_a_person_chooses_the_model_and_agrees_to_what_it_costs() {
         usual.types("\n");
         usual.until("setup · ");
         usual.until("list (");
-        usual.until("ollama/sharp:8b called a tool and is the default now");
+        usual.until("ollama/sharp:8b called a tool and is now the default");
         assert_eq!(usual.end().0, 0, "{}", usual.seen());
         assert!(file(&place).contains("ollama/sharp:8b"));
         assert_eq!(daemon.stop().await, 0);

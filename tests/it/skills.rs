@@ -378,7 +378,7 @@ fn a_skills_files_are_read_within_its_folder_and_nowhere_else() {
         assert!(read[0].contains("references/more.md"), "{read:?}");
         assert_eq!(read[1], "there is more");
         for outside in &read[2..5] {
-            assert!(outside.contains("lies outside the folder"), "{outside}");
+            assert!(outside.contains("is outside the folder"), "{outside}");
         }
         assert!(read[5].contains("absent.md"), "{read:?}");
         assert!(
@@ -535,7 +535,10 @@ fn g6_2_skills_from_the_command_line() {
         let (code, out, notes) = abide(&place, &work, &["skills"]);
         assert_eq!(code, 0, "{notes}");
         assert!(out.contains("Mine.") && out.contains("watch-runs"), "{out}");
-        assert!(notes.contains("hides bundled/delegate/SKILL.md"), "{notes}");
+        assert!(
+            notes.contains("shadows bundled/delegate/SKILL.md"),
+            "{notes}"
+        );
         let (code, out, _) = abide(&place, &work, &["skills", "show", "delegate"]);
         assert_eq!(code, 0);
         assert!(

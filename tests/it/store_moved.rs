@@ -172,7 +172,9 @@ fn what_cannot_be_saved_yet_stops_new_work_until_it_can() {
         let doctor = client.call("gateway.doctor", json!({})).await;
         assert_eq!(doctor["ok"], false, "{doctor}");
         assert!(
-            doctor.to_string().contains("while the daemon was at work"),
+            doctor
+                .to_string()
+                .contains("was removed while the daemon was running"),
             "{doctor}"
         );
         fs::remove_file(place.state()).unwrap();

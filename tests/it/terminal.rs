@@ -66,7 +66,7 @@ fn a_person_who_has_no_daemon_gets_one_and_is_told_so() {
     let mut first = run(&[]);
     first.until("no daemon is running; starting one\n");
     first.until("abide is up: process ");
-    first.until("end it with: abide stop\n");
+    first.until("; stop it with: abide stop\n");
     let (code, shown) = first.end();
     assert_eq!(code, 0, "{shown}");
     assert!(shown.contains("notes.txt:1"), "{shown}");

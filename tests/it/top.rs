@@ -108,7 +108,7 @@ fn a_run_is_steered_cancelled_and_denied_and_the_help_is_there() {
         top.types("s");
         top.until_seen(|seen| seen.contains("steer one"));
         top.types("look at two\r");
-        top.until_seen(|seen| seen.contains("said; the next model call of"));
+        top.until_seen(|seen| seen.contains("sent; the next model call of"));
         top.types("c");
         top.until_seen(|seen| seen.contains("cancel one"));
         top.types("y");

@@ -102,7 +102,7 @@ fn a_want_of_descriptors_takes_no_agent_and_no_skill_away() {
         let listed = client.call("agents.list", json!({})).await;
         let rejected = listed["rejected"].to_string();
         assert!(
-            rejected.contains("as it was last read, it counts"),
+            rejected.contains("the last successful read stays in effect"),
             "{listed}"
         );
         let logged = daemon.logged();

@@ -104,7 +104,8 @@ pub(super) fn paths(result: &str) -> Vec<String> {
 
 /// Why calls failed, and the notes of `grep` about files that it did not search.
 pub(super) fn notes(round: &[Call]) -> Vec<String> {
-    let is_note = |line: &&str| line.ends_with(" passed over") || line.starts_with("… looked at ");
+    let is_note =
+        |line: &&str| line.ends_with(" bytes skipped") || line.starts_with("… only the first ");
     let failures = round.iter().filter_map(|call| call.failure.clone());
     let lines = round.iter().flat_map(|call| call.text.lines());
     let lines = lines
@@ -163,12 +164,9 @@ mod tests {
         assert_eq!(file_counts(files), counts);
         assert_eq!(totals(files), Some((2, 9)));
         let partial =
-            "a.rs: 1\n1 matching lines in 1 of 9 text files\n2 files over 7 bytes passed over";
+            "a.rs: 1\n1 matching lines in 1 of 9 text files\n2 files over 7 bytes skipped";
         assert_eq!(totals(partial), Some((1, 9)));
-        assert_eq!(
-            notes(&[call(partial)]),
-            ["2 files over 7 bytes passed over"]
-        );
+        assert_eq!(notes(&[call(partial)]), ["2 files over 7 bytes skipped"]);
         assert_eq!(paths("a.rs\n… 1 more\n2 of 5 files match"), ["a.rs"]);
         let shown = shown_file("a.rs: lines 3-4 of 9\n3\tx\n4\t\ty\n… 5 more lines").unwrap();
         assert_eq!(shown.path, "a.rs");

@@ -265,9 +265,9 @@ fn e3_task_tool_parameter_validation() {
         }
         for words in [
             "prompt: missing",
-            "prompt: expected a text",
+            "prompt: expected a non-empty text",
             "unknown argument \"effort\"",
-            "subagent_type: expected a text",
+            "subagent_type: expected a non-empty text",
         ] {
             refused(&answers[3..], words);
         }

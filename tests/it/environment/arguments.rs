@@ -96,8 +96,8 @@ fn tools_get_what_the_model_said_and_everything_else_the_masked_text() {
             &format!("host={HOST}"),
             // The reasons why an edit by a mask finds nothing, and why a file is not overwritten
             // with one.
-            "is how a value of the environment is shown to you",
-            "settings holds a value of the environment where content says",
+            "is a mask for an environment value",
+            "settings contains an environment value where content has",
         ] {
             assert!(told.contains(shown), "{shown}: {told}");
         }

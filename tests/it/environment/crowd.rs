@@ -401,7 +401,7 @@ fn g7_1_a_daemon_that_writes_its_own_environment_fails_the_test_of_the_crowd() {
         play(&place, 8, start, meanwhile).await
     });
     assert_eq!(wrong.len(), 1, "{wrong:?}");
-    let says = format!("not what it was at its start: {PLANTED}");
+    let says = format!("environment has changed since its start: {PLANTED}");
     assert!(wrong[0].contains(&says), "{wrong:?}");
 }
 

@@ -230,7 +230,7 @@ fn an_odd_tool_costs_itself_and_no_call_of_a_model() {
             assert!(reason(&tools, "double").contains("twice"), "{tools}");
             assert!(reason(&tools, "number 15").contains("no name"), "{tools}");
             assert!(
-                reason(&tools, "number 16").contains("no JSON object"),
+                reason(&tools, "number 16").contains("not a JSON object"),
                 "{tools}"
             );
 

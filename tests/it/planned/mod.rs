@@ -430,7 +430,11 @@ fn a1_the_agents_prompt_a_divider_and_the_nodes_instruction_stand_in_every_call(
             assert!(roles.windows(2).all(|two| two[0] != two[1]), "{roles:?}");
             assert_eq!(roles.last(), Some(&"user"), "{roles:?}");
         }
-        assert!(requests[1].to_string().contains("does not fit the schema"));
+        assert!(
+            requests[1]
+                .to_string()
+                .contains("does not match the schema")
+        );
         assert!(
             requests[2].to_string().contains("alpha"),
             "the result of its plan"

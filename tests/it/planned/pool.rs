@@ -80,7 +80,9 @@ fn a2_with_nobody_to_delegate_to_a_run_goes_on_without() {
         assert_eq!(client.ended(&boss.id).await["result"], "alone");
         let about = client.call("agents.get", json!({ "agent": "boss" })).await;
         assert!(
-            about.to_string().contains("nobody to delegate to"),
+            about
+                .to_string()
+                .contains("strategy plan: there is no agent to delegate to"),
             "{about}"
         );
         assert_eq!(daemon.stop().await, 0);

@@ -136,7 +136,7 @@ fn an_answer_that_is_too_large_is_given_up_with_its_limit_before_it_takes_memory
             "a name",
             "chat/m",
             chat_calls(1, &"r".repeat(1 << 20)),
-            "a name of more than 1024 bytes",
+            "longer than the limit of 1024 bytes",
         ),
         (
             "whole",

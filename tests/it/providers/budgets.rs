@@ -105,10 +105,7 @@ fn what_a_run_asks_others_for_counts_for_its_budget() {
             assert_eq!(kid["budget"]["tokens"], 25, "{kid}");
             assert_eq!(kid["error"]["kind"], "budget", "{kid}");
         }
-        let above = format!(
-            "the budget of its ancestor run {} above it is used up",
-            spawned.id
-        );
+        let above = format!("the budget of its ancestor run {} is used up", spawned.id);
         assert!(
             kids.iter()
                 .any(|kid| kid["error"]["message"].to_string().contains(&above)),

@@ -134,7 +134,7 @@ fn g11_4_g11_5_arguments_that_are_no_json_run_no_tool_and_are_told_twice() {
             .unwrap()
             .to_owned();
         assert!(
-            told.contains("was not run") && told.contains("no JSON"),
+            told.contains("was not run") && told.contains("not valid JSON"),
             "{told}"
         );
 

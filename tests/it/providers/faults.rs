@@ -137,7 +137,7 @@ fn g11_2_the_wait_that_the_provider_asks_for_is_kept() {
     assert_eq!(asked, 1, "nobody waits a day");
     let message = message_of(&ended);
     assert!(
-        message.contains("1day") && message.contains("max_wait is 1h"),
+        message.contains("1day") && message.contains("max_wait (1h)"),
         "{message}"
     );
 }

@@ -86,7 +86,10 @@ fn a_refused_history_is_repaired_once_and_the_session_goes_on() {
         assert_eq!(ended["result"], "done", "{ended}");
         let warnings = ended["warnings"].to_string();
         assert!(warnings.contains("Invalid `signature`"), "{warnings}");
-        assert!(warnings.contains("repaired"), "{warnings}");
+        assert!(
+            warnings.contains("was sent again as text and tool calls only"),
+            "{warnings}"
+        );
         let requests: Vec<Value> = server.requests().iter().map(|one| one.json()).collect();
         assert_eq!(requests.len(), 4);
         assert_eq!(blocks(&requests[1])[1], ["thinking", "tool_use"]);
@@ -132,7 +135,11 @@ fn turns(model: &str, marker: &str, given: &Reply, refused: &Reply) -> Vec<usize
             let ended = turn(&client, &format!("[talk] {number}")).await;
             assert_eq!(ended["result"], "said", "{refused:?}: {ended}");
             let warnings = ended["warnings"].to_string();
-            assert_eq!(warnings.contains("repaired"), number == 1, "{warnings}");
+            assert_eq!(
+                warnings.contains("was sent again as text and tool calls only"),
+                number == 1,
+                "{warnings}"
+            );
             counts.push(server.requests().len() - before);
         }
         assert_eq!(daemon.stop().await, 0);

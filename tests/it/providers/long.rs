@@ -6,7 +6,7 @@ use super::{place, said};
 use crate::harness::{Link, ModelServer, Place, Reply, chat, run};
 
 /// Occurs in every summary request and in no other request.
-const SUMMARY: &str = "You now write down what matters";
+const SUMMARY: &str = "so that another agent can continue";
 
 fn too_long() -> Reply {
     let body = json!({ "error": {
@@ -262,7 +262,7 @@ fn a_summary_that_is_no_shorter_leaves_the_session_as_it_is_and_is_paid_for() {
         assert_eq!(step["model"], "chat/small", "{step}");
         assert_eq!(step["usage"]["outputTokens"], 10, "{step}");
         let told = step["resultSummary"].as_str().unwrap();
-        assert!(told.starts_with("left as it is"), "{told}");
+        assert!(told.starts_with("not compacted: "), "{told}");
         let models = json!({ "by": "model", "agent": "long" });
         let summary = client.call("usage.summary", models).await;
         // Includes the turn before, for which the provider counted 11.
@@ -300,6 +300,6 @@ fn what_the_provider_has_counted_is_held_against_the_window() {
         assert!(!last.body.contains(&old), "{overflow}");
         let gist = last.body.contains("the gist of it");
         assert_eq!(gist, overflow == "summarize");
-        assert_eq!(last.body.contains("are left out here"), !gist);
+        assert_eq!(last.body.contains("are omitted here"), !gist);
     }
 }

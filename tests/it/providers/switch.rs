@@ -40,7 +40,7 @@ fn another_model_stands_in_and_stays_for_the_rest_of_the_run() {
         );
         let warnings = ended["warnings"].to_string();
         assert!(
-            warnings.contains("claude/big stood in for chat/small"),
+            warnings.contains("claude/big answered instead of chat/small"),
             "{warnings}"
         );
         assert!(

@@ -91,8 +91,8 @@ fn changes_are_found_by_looking(limit: &str, value: u32) {
         assert_eq!(finding["status"], "warn", "{finding}");
         let said = finding.to_string();
         for words in [
-            "noticed late",
-            "the system gives no file events",
+            "detected late",
+            "file events are unavailable",
             "every 5s",
             "poll",
         ] {

@@ -41,7 +41,7 @@ fn g6_7_of_each_kind_of_file_system_without_events_it_is_said_that_folders_are_l
             assert_eq!(found["status"], "warn", "{found}");
             let said = found.to_string();
             for words in [
-                "noticed late",
+                "detected late",
                 &format!("is on {name}"),
                 "every 5s",
                 "skills.watch = \\\"poll\\\"",
