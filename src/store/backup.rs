@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::sqlite::{Sqlite, Use, header_version};
 use super::tx::{DbError, DbErrorKind, Tx, number};
-use super::{boots, check, db_fault, files, memory_words, migrate};
+use super::{boots, check, files, memory_words, migrate};
 use crate::clock::Clock;
 use crate::failpoint::reach;
 use crate::kernel::fault::{Fault, Kind};
@@ -36,7 +36,7 @@ pub fn copy(database: &Path, to: Option<PathBuf>, clock: &Clock) -> Result<Backu
     let began = clock.monotonic();
     let path = match to {
         Some(path) => path,
-        None => next_path(database, clock).map_err(|fault| db_fault(fault.into()))?,
+        None => next_path(database, clock).map_err(|fault| Fault::from(DbError::from(fault)))?,
     };
     if fs::symlink_metadata(&path).is_ok() {
         return Err(there_already(&path));
@@ -186,11 +186,9 @@ fn make(database: &Path, half: &Path, path: &Path) -> Result<Backup, Fault> {
     let io = |fault: io::Error| unwritable(path, &fault);
     files::discard(half).map_err(io)?;
     files::private(half).map_err(io)?;
-    Sqlite::open(database, Use::Checkpoint)
-        .and_then(|mut db| db.copy_to(half))
-        .map_err(db_fault)?;
+    Sqlite::open(database, Use::Checkpoint).and_then(|mut db| db.copy_to(half))?;
     reach("store.backup.copied");
-    let backup = verify(half, path).map_err(db_fault)??;
+    let backup = verify(half, path)??;
     files::sync(half).map_err(io)?;
     // An existing file of that name is not replaced.
     match rustix::fs::renameat_with(
@@ -211,7 +209,7 @@ fn make(database: &Path, half: &Path, path: &Path) -> Result<Backup, Fault> {
 fn unwritable(path: &Path, fault: &io::Error) -> Fault {
     match fault.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
-            db_fault(DbError {
+            Fault::from(DbError {
                 kind: DbErrorKind::Full,
                 message: fault.to_string(),
             })

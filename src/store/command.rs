@@ -374,7 +374,7 @@ pub fn execute(context: &mut Context<'_>, command: Command) -> Result<Reply, Fau
     match command {
         Command::BeginBoot { boot, pid } => gateway::begin_boot(context, boot, pid),
         Command::EndBoot { boot } => {
-            super::boots::end(context.tx, boot, context.now).map_err(super::db_fault)?;
+            super::boots::end(context.tx, boot, context.now)?;
             Ok(Reply::Done)
         }
         Command::NoteGateway { boot, note } => gateway::note(context, boot, note),
@@ -431,8 +431,7 @@ pub fn execute(context: &mut Context<'_>, command: Command) -> Result<Reply, Fau
         Command::WindowOver { window } => waiting::window_over(context, window),
         Command::Audit { entry, outcome } => {
             let (seq, now) = (context.take_seq()?, context.now.wall);
-            super::audit::insert(context.tx, seq, now, &entry, None, outcome)
-                .map_err(super::db_fault)?;
+            super::audit::insert(context.tx, seq, now, &entry, None, outcome)?;
             Ok(Reply::Done)
         }
         Command::PutAgent(new) => agents::put(context, *new),
@@ -448,7 +447,7 @@ pub fn execute(context: &mut Context<'_>, command: Command) -> Result<Reply, Fau
             reason,
         } => agents::note(context, &org, now, built_in, &reason),
         Command::KeepServer(known) => {
-            super::servers::put(context.tx, &known).map_err(super::db_fault)?;
+            super::servers::put(context.tx, &known)?;
             Ok(Reply::Done)
         }
         Command::NoteSkills(found) => skills::note(context, &found),
@@ -481,7 +480,7 @@ pub fn execute(context: &mut Context<'_>, command: Command) -> Result<Reply, Fau
         Command::WarnRun { run, warnings } => warn::run(context, run, warnings),
         Command::Touch { boot } => {
             let steady = context.now.steady;
-            super::boots::set_alive(context.tx, boot, steady).map_err(super::db_fault)?;
+            super::boots::set_alive(context.tx, boot, steady)?;
             Ok(Reply::Done)
         }
     }

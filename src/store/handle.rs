@@ -8,7 +8,6 @@ use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use super::backup::{self, Backup};
 use super::checkpoint::Checkpoints;
 use super::command::{Accepted, Command, Key, Reply, Settings, first_answer};
-use super::db_fault;
 use super::health::{self, Health};
 use super::noticed::FoundDamage;
 use super::placement::Placement;
@@ -102,10 +101,7 @@ impl Store {
     /// The stored answer to the first request with this key, if there was one; `conflict` if that
     /// request was a different one.
     pub fn first_answer(&self, key: &Key) -> Result<Option<Accepted>, Fault> {
-        self.inner
-            .readers
-            .with(|tx| Ok(first_answer(tx, key)))
-            .map_err(db_fault)?
+        self.inner.readers.with(|tx| Ok(first_answer(tx, key)))?
     }
 
     /// Runs a short read (a few rows by key) on the calling thread.
@@ -113,7 +109,7 @@ impl Store {
         &self,
         query: impl FnOnce(&mut dyn Tx) -> Result<T, DbError>,
     ) -> Result<T, Fault> {
-        self.inner.readers.with(query).map_err(db_fault)
+        self.inner.readers.with(query).map_err(Fault::from)
     }
 
     /// Runs a longer read on a blocking thread.

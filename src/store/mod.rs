@@ -89,29 +89,31 @@ pub use writer::OnFatal;
 use crate::kernel::fault::{Fault, Kind};
 use tx::{DbError, DbErrorKind};
 
-/// Translates a database error into the fault that the caller receives.
-pub(crate) fn db_fault(fault: DbError) -> Fault {
-    match fault.kind {
-        DbErrorKind::Full => Fault::new(
-            Kind::Unavailable,
-            "the disk with the state folder is full; accepted work is kept, this request was not",
-        )
-        .hint("free some space; the daemon continues by itself")
-        .with("retryAfterMs", 5000),
-        DbErrorKind::Busy => Fault::new(Kind::Busy, "the store is locked; nothing was changed")
-            .hint("try again in a moment")
-            .with("retryAfterMs", 200),
-        DbErrorKind::Unreadable(_) => Fault::new(Kind::Internal, fault.message)
-            .hint("the row is quarantined and listed by abide doctor; the other rows are intact"),
-        DbErrorKind::Column(_) | DbErrorKind::Undecodable => {
-            Fault::internal(format!("a row cannot be read: {fault}"))
+/// The fault that a caller receives for a database error.
+impl From<DbError> for Fault {
+    fn from(fault: DbError) -> Fault {
+        match fault.kind {
+            DbErrorKind::Full => Fault::new(
+                Kind::Unavailable,
+                "the disk with the state folder is full; accepted work is kept, this request was not",
+            )
+            .hint("free some space; the daemon continues by itself")
+            .with("retryAfterMs", 5000),
+            DbErrorKind::Busy => Fault::new(Kind::Busy, "the store is locked; nothing was changed")
+                .hint("try again in a moment")
+                .with("retryAfterMs", 200),
+            DbErrorKind::Unreadable(_) => Fault::new(Kind::Internal, fault.message)
+                .hint("the row is quarantined and listed by abide doctor; the other rows are intact"),
+            DbErrorKind::Column(_) | DbErrorKind::Undecodable => {
+                Fault::internal(format!("a row cannot be read: {fault}"))
+            }
+            DbErrorKind::Corrupt => Fault::new(
+                Kind::Internal,
+                format!("the store's file is damaged: {fault}; nothing was changed"),
+            )
+            .hint("restart the daemon (abide stop --restart): it sets the file aside and salvages what can be read"),
+            _ => Fault::internal(format!("the store failed: {fault}")),
         }
-        DbErrorKind::Corrupt => Fault::new(
-            Kind::Internal,
-            format!("the store's file is damaged: {fault}; nothing was changed"),
-        )
-        .hint("restart the daemon (abide stop --restart): it sets the file aside and salvages what can be read"),
-        _ => Fault::internal(format!("the store failed: {fault}")),
     }
 }
 

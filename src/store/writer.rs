@@ -12,7 +12,6 @@ use super::audit::{self, Entry};
 use super::boots::Sequence;
 use super::checkpoint::Checkpoints;
 use super::command::{Command, Context, Effect, Reply, Settings, execute};
-use super::db_fault;
 use super::noticed::FoundDamage;
 use super::placement::{Moved, Placement};
 use super::sqlite::Sqlite;
@@ -281,7 +280,7 @@ impl Writer {
         };
         written.and(pruned).map_err(|fault| {
             self.check_fatal(&fault);
-            BatchError::Lost(db_fault(fault))
+            BatchError::Lost(Fault::from(fault))
         })
     }
 
@@ -337,7 +336,7 @@ impl Writer {
             return Ok(());
         };
         self.check_fatal(&fault);
-        Err(BatchError::Lost(db_fault(fault)))
+        Err(BatchError::Lost(Fault::from(fault)))
     }
 
     /// Rolls back the transaction, if one is still open.

@@ -10,7 +10,7 @@ use crate::contract::rows::{StoredAgent, TrustedProject};
 use crate::kernel::action::EventKind;
 use crate::kernel::fault::{Fault, Kind};
 use crate::store::agents::Noted;
-use crate::store::{agents, db_fault, trust};
+use crate::store::{agents, trust};
 
 /// Maximum number of stored agents per tenant.
 pub const MAX_AGENTS: i64 = 500;
@@ -36,7 +36,7 @@ pub struct PutAgent {
 
 /// Once this returns, the stored agent has this definition; an equal definition is no change.
 pub fn put(context: &mut Context<'_>, new: PutAgent) -> Result<Reply, Fault> {
-    let found = agents::get(context.tx, &new.org, &new.name).map_err(db_fault)?;
+    let found = agents::get(context.tx, &new.org, &new.name)?;
     if let Some(found) = &found
         && found.text == new.text
         && found.format == new.format
@@ -51,7 +51,7 @@ pub fn put(context: &mut Context<'_>, new: PutAgent) -> Result<Reply, Fault> {
             found.revision + 1
         }
         (None, true) => {
-            let count = agents::count(context.tx, &new.org).map_err(db_fault)?;
+            let count = agents::count(context.tx, &new.org)?;
             if count >= MAX_AGENTS {
                 return Err(full("stored_agents", MAX_AGENTS, "agents created over RPC")
                     .hint("delete one that is no longer needed (agents.delete)"));
@@ -67,7 +67,7 @@ pub fn put(context: &mut Context<'_>, new: PutAgent) -> Result<Reply, Fault> {
         revision,
         created_at: found.map_or(context.now.wall, |found| found.created_at),
     };
-    agents::put(context.tx, &agent, context.now.wall).map_err(db_fault)?;
+    agents::put(context.tx, &agent, context.now.wall)?;
     context.effect(Effect::AgentsChanged);
     Ok(Reply::Revision(revision))
 }
@@ -79,11 +79,11 @@ pub fn delete(
     name: &str,
     if_revision: Option<i64>,
 ) -> Result<Reply, Fault> {
-    let Some(found) = agents::get(context.tx, org, name).map_err(db_fault)? else {
+    let Some(found) = agents::get(context.tx, org, name)? else {
         return Ok(Reply::Removed(false));
     };
     check_revision(&found, if_revision)?;
-    agents::delete(context.tx, org, name).map_err(db_fault)?;
+    agents::delete(context.tx, org, name)?;
     context.effect(Effect::AgentsChanged);
     Ok(Reply::Removed(true))
 }
@@ -97,7 +97,7 @@ pub fn note(
     built_in: BTreeMap<String, String>,
     reason: &str,
 ) -> Result<Reply, Fault> {
-    let before = agents::noted(context.tx, org).map_err(db_fault)?;
+    let before = agents::noted(context.tx, org)?;
     let before = before.unwrap_or(Noted {
         agents: built_in,
         version: 0,
@@ -129,7 +129,7 @@ pub fn note(
         agents: now,
         version,
     };
-    agents::note(context.tx, org, &noted, context.now.wall).map_err(db_fault)?;
+    agents::note(context.tx, org, &noted, context.now.wall)?;
     Ok(Reply::Done)
 }
 
@@ -141,13 +141,13 @@ pub fn trust_project(
     folder: String,
     hash: String,
 ) -> Result<Reply, Fault> {
-    let known = trust::get(context.tx, &org, &folder).map_err(db_fault)?;
+    let known = trust::get(context.tx, &org, &folder)?;
     if let Some(known) = &known
         && known.hash == hash
     {
         return Ok(Reply::Trusted(known.clone()));
     }
-    let count = trust::count(context.tx, &org).map_err(db_fault)?;
+    let count = trust::count(context.tx, &org)?;
     if known.is_none() && count >= MAX_TRUSTED {
         return Err(
             full("trusted_projects", MAX_TRUSTED, "projects that are trusted")
@@ -161,16 +161,16 @@ pub fn trust_project(
         user,
         at: context.now.wall,
     };
-    trust::put(context.tx, &project).map_err(db_fault)?;
+    trust::put(context.tx, &project)?;
     context.effect(Effect::AgentsChanged);
     Ok(Reply::Trusted(project))
 }
 
 /// Once this returns, the project is not trusted; the reply says whether it was.
 pub fn revoke_trust(context: &mut Context<'_>, org: &str, folder: &str) -> Result<Reply, Fault> {
-    let known = trust::get(context.tx, org, folder).map_err(db_fault)?;
+    let known = trust::get(context.tx, org, folder)?;
     if known.is_some() {
-        trust::delete(context.tx, org, folder).map_err(db_fault)?;
+        trust::delete(context.tx, org, folder)?;
         context.effect(Effect::AgentsChanged);
     }
     Ok(Reply::Removed(known.is_some()))

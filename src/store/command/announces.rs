@@ -13,7 +13,7 @@ use crate::kernel::run::Run;
 use crate::kernel::session::Owner;
 use crate::kernel::stop::Initiator;
 use crate::store::outbox::Entry;
-use crate::store::{db_fault, outbox, runs, sessions};
+use crate::store::{outbox, runs, sessions};
 
 /// Once this returns, a delivered announce will be shown to its session's agent again, in a wake
 /// run and without a second message; a held one is pending again.
@@ -24,7 +24,7 @@ pub fn retry(
     wake: Option<Box<NewRun>>,
 ) -> Result<Reply, Fault> {
     let (_, entry) = find(context, org, id)?;
-    let target = sessions::by_id(context.tx, entry.target).map_err(db_fault)?;
+    let target = sessions::by_id(context.tx, entry.target)?;
     match (entry.state.as_str(), target) {
         ("dismissed", _) => Err(refused(
             id,
@@ -48,12 +48,12 @@ pub fn retry(
         )),
         ("delivered", Some(target)) => {
             stop::begin(context, &target, Initiator::Person)?;
-            let live = runs::live_in(context.tx, target.id).map_err(db_fault)?;
+            let live = runs::live_in(context.tx, target.id)?;
             let made = wake_up(context, &target, &live, Some(&entry), wake)?;
             Ok(Reply::Woken(made))
         }
         (_, Some(target)) => {
-            outbox::make_pending(context.tx, entry.seq).map_err(db_fault)?;
+            outbox::make_pending(context.tx, entry.seq)?;
             context.effect(Effect::Deliverable(target.id));
             Ok(Reply::Woken(None))
         }
@@ -71,7 +71,7 @@ pub fn dismiss(context: &mut Context<'_>, org: &str, id: RunId) -> Result<Reply,
             "an inbox is cleared with sessions.ack",
         )),
         _ => {
-            outbox::dismiss(context.tx, entry.seq).map_err(db_fault)?;
+            outbox::dismiss(context.tx, entry.seq)?;
             if let Some(by) = &run.requester
                 && by.session == entry.target
             {
@@ -97,7 +97,7 @@ fn find(context: &mut Context<'_>, org: &str, id: RunId) -> Result<(Run, Entry),
     if run.org != org {
         return Err(Fault::not_found("run", id));
     }
-    match outbox::of_run(context.tx, id).map_err(db_fault)? {
+    match outbox::of_run(context.tx, id)? {
         Some(entry) => Ok((run, entry)),
         None if run.owes_announce() => {
             Err(refused(id, "it has not ended", "wait for it: agent.wait"))

@@ -12,7 +12,7 @@ use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::ApprovalId;
 use crate::kernel::step::{Wait, WaitKind};
 use crate::kernel::text::storable;
-use crate::store::{approvals, db_fault, remembered};
+use crate::store::{approvals, remembered};
 
 /// A tool call that needs an approval.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,7 +45,7 @@ pub struct ResolveApproval {
 pub fn request(context: &mut Context<'_>, asked: RequestApproval) -> Result<Reply, Fault> {
     let (run, step) = acting(context, asked.by)?;
     let id = ApprovalId(step.id.0);
-    if let Some(known) = approvals::get(context.tx, id).map_err(db_fault)? {
+    if let Some(known) = approvals::get(context.tx, id)? {
         return Ok(Reply::Approval(Box::new(known)));
     }
     let now = context.now.wall;
@@ -75,7 +75,7 @@ pub fn request(context: &mut Context<'_>, asked: RequestApproval) -> Result<Repl
         remember: None,
         ended_at: None,
     };
-    let known = remembered::of(context.tx, &approval).map_err(db_fault)?;
+    let known = remembered::of(context.tx, &approval)?;
     if let Some(known) = known {
         approval.state = known.choice.state();
         approval.resolved_by = Some(known.by);
@@ -83,7 +83,7 @@ pub fn request(context: &mut Context<'_>, asked: RequestApproval) -> Result<Repl
         approval.ended_at = Some(now);
     }
     let seq = context.take_seq()?;
-    approvals::insert(context.tx, seq, &approval).map_err(db_fault)?;
+    approvals::insert(context.tx, seq, &approval)?;
     if approval.state != ApprovalState::Open {
         resolved(context, &approval)?;
         return Ok(Reply::Approval(Box::new(approval)));
@@ -114,7 +114,7 @@ pub fn request(context: &mut Context<'_>, asked: RequestApproval) -> Result<Repl
 /// Once this returns, the approval is decided: its step may be carried out, or has the refusal as
 /// its outcome. Repeating the same decision changes nothing.
 pub fn resolve(context: &mut Context<'_>, said: ResolveApproval) -> Result<Reply, Fault> {
-    let found = approvals::get(context.tx, said.id).map_err(db_fault)?;
+    let found = approvals::get(context.tx, said.id)?;
     let mut approval = found
         .filter(|approval| approval.org == said.org)
         .ok_or_else(|| {
@@ -145,7 +145,7 @@ pub fn resolve(context: &mut Context<'_>, said: ResolveApproval) -> Result<Reply
             at: context.now.wall,
         };
         let seq = context.take_seq()?;
-        remembered::insert(context.tx, seq, &one).map_err(db_fault)?;
+        remembered::insert(context.tx, seq, &one)?;
     }
     match said.choice {
         Choice::Allow => release(context, approval.run, approval.step)?,
@@ -188,7 +188,7 @@ pub fn end(
     id: ApprovalId,
     state: ApprovalState,
 ) -> Result<Option<Approval>, Fault> {
-    let found = approvals::get(context.tx, id).map_err(db_fault)?;
+    let found = approvals::get(context.tx, id)?;
     let Some(mut approval) = found.filter(|one| one.state == ApprovalState::Open) else {
         return Ok(None);
     };
@@ -200,7 +200,7 @@ pub fn end(
 /// Once this returns, the approval is stored as ended, with an event.
 fn close(context: &mut Context<'_>, approval: &mut Approval) -> Result<(), Fault> {
     approval.ended_at = Some(context.now.wall);
-    approvals::end(context.tx, approval).map_err(db_fault)?;
+    approvals::end(context.tx, approval)?;
     resolved(context, approval)
 }
 
@@ -228,6 +228,6 @@ fn refuse(context: &mut Context<'_>, approval: &Approval) -> Result<(), Fault> {
 
 /// Once this returns, the remembered decision no longer applies.
 pub fn forget(context: &mut Context<'_>, org: &str, id: ApprovalId) -> Result<Reply, Fault> {
-    let gone = remembered::forget(context.tx, org, id).map_err(db_fault)?;
+    let gone = remembered::forget(context.tx, org, id)?;
     Ok(Reply::Removed(gone))
 }

@@ -13,7 +13,7 @@ use crate::kernel::question::{Question, QuestionState};
 use crate::kernel::step::{Wait, WaitKind};
 use crate::kernel::text::storable;
 use crate::kernel::waiting;
-use crate::store::{db_fault, questions};
+use crate::store::questions;
 
 /// A question of a run to the user.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,7 +51,7 @@ pub fn ask(context: &mut Context<'_>, ask: Ask) -> Result<Reply, Fault> {
         ended_at: None,
     };
     let seq = context.take_seq()?;
-    questions::insert(context.tx, seq, &question).map_err(db_fault)?;
+    questions::insert(context.tx, seq, &question)?;
     context.emit(
         EventKind::QuestionAsked,
         &run,
@@ -82,7 +82,7 @@ pub fn answer(
     answer: &str,
     by: &str,
 ) -> Result<Reply, Fault> {
-    let found = questions::get(context.tx, id).map_err(db_fault)?;
+    let found = questions::get(context.tx, id)?;
     let question = found
         .filter(|question| question.org == org)
         .ok_or_else(|| {
@@ -112,9 +112,7 @@ pub fn answer(
     end(context, id, QuestionState::Answered, Some((&answer, by)))?;
     let told = waiting::answered(&answer);
     finish(context, question.run, question.step, (&told, false))?;
-    let question = questions::get(context.tx, id)
-        .map_err(db_fault)?
-        .unwrap_or(question);
+    let question = questions::get(context.tx, id)?.unwrap_or(question);
     Ok(Reply::Question(Box::new(question)))
 }
 
@@ -125,13 +123,13 @@ pub fn end(
     state: QuestionState,
     answer: Option<(&str, &str)>,
 ) -> Result<(), Fault> {
-    let Some(question) = questions::get(context.tx, id).map_err(db_fault)? else {
+    let Some(question) = questions::get(context.tx, id)? else {
         return Ok(());
     };
     if question.state != QuestionState::Open {
         return Ok(());
     }
-    questions::end(context.tx, id, state, answer, context.now.wall).map_err(db_fault)?;
+    questions::end(context.tx, id, state, answer, context.now.wall)?;
     let run = load(context, question.run)?;
     context.emit(
         EventKind::QuestionAnswered,

@@ -7,7 +7,7 @@ use super::{Reply, RunAfter};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::RunId;
 use crate::kernel::step::StepState;
-use crate::store::{db_fault, steps};
+use crate::store::steps;
 
 /// Once this returns, the effect of a `once` step may begin; a kill from now on leaves it
 /// uncertain.
@@ -21,7 +21,7 @@ pub fn begin(context: &mut Context<'_>, id: RunId, seq: u32, attempt: u32) -> Re
     }
     let mut step = open_step(context, id, seq, attempt)?;
     step.state = StepState::Started;
-    steps::update(context.tx, &step).map_err(db_fault)?;
+    steps::update(context.tx, &step)?;
     Ok(Reply::Run(Box::new(RunAfter {
         run,
         messages: Vec::new(),

@@ -11,7 +11,7 @@ use crate::kernel::delegation::named;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::RunId;
 use crate::kernel::run::{Outcome, Run, RunState};
-use crate::store::{db_fault, runs};
+use crate::store::runs;
 
 /// Key in a fault's data that marks a refusal by the breaker.
 pub const BREAKER: &str = "breaker";
@@ -24,7 +24,7 @@ pub fn refuse(context: &mut Context<'_>, org: &str, agent: &Resolved) -> Result<
     if policy.failures == 0 {
         return Ok(());
     }
-    let ends = runs::ends_of_calls(context.tx, org, &agent.id).map_err(db_fault)?;
+    let ends = runs::ends_of_calls(context.tx, org, &agent.id)?;
     let now = context.now.wall;
     let Some(until) = policy.open_until(&ends, now) else {
         return Ok(());
@@ -51,7 +51,7 @@ pub fn ended(context: &mut Context<'_>, run: &Run, caller: RunId) -> Result<(), 
     if policy.failures == 0 || cancelled {
         return Ok(());
     }
-    let ends = runs::ends_of_calls(context.tx, &run.org, &run.agent).map_err(db_fault)?;
+    let ends = runs::ends_of_calls(context.tx, &run.org, &run.agent)?;
     let before = ends.get(1..).unwrap_or_default();
     // A call that was under way when the breaker opened does not count.
     let was_open = policy.has_tripped(before);

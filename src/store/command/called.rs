@@ -19,7 +19,7 @@ use crate::kernel::run::{Requester, Run, RunOrigin};
 use crate::kernel::session::Session;
 use crate::kernel::step::Step;
 use crate::kernel::text::{preview, storable};
-use crate::store::{db_fault, messages, runs, steps};
+use crate::store::{messages, runs, steps};
 
 /// Maximum number of characters of the call's message in an event.
 const ARGUMENTS: usize = 200;
@@ -50,7 +50,7 @@ pub fn spawn(
     let message = storable(&spawn.task);
     let accepted = accept(context, row, Some(&message), false)?;
     if let Some(bundle) = &spawn.bundle {
-        runs::set_bundle(context.tx, run.id, bundle).map_err(db_fault)?;
+        runs::set_bundle(context.tx, run.id, bundle)?;
     }
     let data = json!({
         "agent": run.agent,
@@ -97,7 +97,7 @@ pub fn is_answer(run: &Run, message: &mut NewMessage) {
 /// Once this returns, the run's answer is in the transcript, even if its last text was not stored
 /// as an answer.
 pub fn answer(context: &mut Context<'_>, run: &Run, text: &str) -> Result<(), Fault> {
-    let stands = messages::has_answer(context.tx, run.id).map_err(db_fault)?;
+    let stands = messages::has_answer(context.tx, run.id)?;
     if stands || text.trim().is_empty() {
         return Ok(());
     }
@@ -115,7 +115,7 @@ pub fn ended(context: &mut Context<'_>, run: &Run) -> Result<(), Fault> {
         return Ok(());
     };
     if run.is_called() {
-        let steps = steps::latest(context.tx, run).map_err(db_fault)?;
+        let steps = steps::latest(context.tx, run)?;
         let (well, data) = called_end(delegated, run, &steps);
         let kind = match well {
             true => EventKind::SubAgentComplete,
@@ -140,7 +140,7 @@ pub fn note_partial(
     text: &str,
 ) -> Result<Reply, Fault> {
     let run = load(context, id)?;
-    let found = steps::get(context.tx, id, step).map_err(db_fault)?;
+    let found = steps::get(context.tx, id, step)?;
     let comes = found.is_some_and(|step| step.state.is_open() && step.attempts == attempt);
     if let (Some(delegated), Some(caller), true) = (&run.delegated, run.parent_run, comes) {
         // The provider's count for earlier answers plus an estimate for this one.

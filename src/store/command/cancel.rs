@@ -13,7 +13,7 @@ use crate::kernel::fault::Fault;
 use crate::kernel::ids::{RunId, SessionId, SessionKey};
 use crate::kernel::run::{CancelRequest, Outcome, Run, RunState};
 use crate::kernel::session::Session;
-use crate::store::{db_fault, runs, sessions};
+use crate::store::{runs, sessions};
 
 /// The target of a cancel; its descendants are cancelled with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,9 +96,7 @@ pub fn cancel(context: &mut Context<'_>, cancel: Cancel) -> Result<Reply, Fault>
 }
 
 fn named(context: &mut Context<'_>, org: &str, key: &SessionKey) -> Result<Session, Fault> {
-    sessions::by_key(context.tx, org, key)
-        .map_err(db_fault)?
-        .ok_or_else(|| Fault::not_found("session", key))
+    sessions::by_key(context.tx, org, key)?.ok_or_else(|| Fault::not_found("session", key))
 }
 
 /// Maximum number of sessions that a cancel of a conversation covers.
@@ -164,7 +162,7 @@ fn clear_all(
     let mut open = scope.open(context, session.root)?;
     for one in &tree {
         // A client requested it on behalf of the session, so no run of the session is its ancestor.
-        for answer in runs::live_answers_to(context.tx, one.id).map_err(db_fault)? {
+        for answer in runs::live_answers_to(context.tx, one.id)? {
             if open.iter().all(|known| known.id != answer.id) {
                 open.push(answer);
             }
@@ -195,7 +193,7 @@ impl Scope {
     }
 
     fn open(&mut self, context: &mut Context<'_>, root: SessionId) -> Result<Vec<Run>, Fault> {
-        self.below.open(context.tx, root).map_err(db_fault)
+        self.below.open(context.tx, root).map_err(Fault::from)
     }
 }
 
@@ -219,7 +217,7 @@ fn mark(
         // An earlier step of this command may have ended it as a descendant.
         let run = load(context, run.id)?;
         if !run.is_called() {
-            let within = is_within(context.tx, run.session, scope.top).map_err(db_fault)?;
+            let within = is_within(context.tx, run.session, scope.top)?;
             let list = if within {
                 &mut scope.stops
             } else {

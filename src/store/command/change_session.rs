@@ -14,7 +14,7 @@ use crate::kernel::run::CancelRequest;
 use crate::kernel::session::Session;
 use crate::kernel::thinking::Thinking;
 use crate::store::clearings::Clearing;
-use crate::store::{db_fault, outbox, runs, sessions};
+use crate::store::{outbox, runs, sessions};
 
 /// New values for a session; `None` leaves a field unchanged, `Some(None)` clears it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,7 +108,7 @@ pub fn reset(context: &mut Context<'_>, reset: ResetSession) -> Result<Reply, Fa
     {
         return already_another(session, generation);
     }
-    let open = runs::live_in(context.tx, session.id).map_err(db_fault)?;
+    let open = runs::live_in(context.tx, session.id)?;
     if !reset.force && !open.is_empty() {
         return Err(still_open("reset", &session, &open));
     }
@@ -166,27 +166,25 @@ pub fn begin_anew(context: &mut Context<'_>, mut session: Session) -> Result<Ses
         }),
     );
     // Announces that waited for the end of its turns can be delivered now.
-    if outbox::has_pending(context.tx, session.id).map_err(db_fault)? {
+    if outbox::has_pending(context.tx, session.id)? {
         context.effect(Effect::Deliverable(session.id));
     }
     Ok(session)
 }
 
 fn find(context: &mut Context<'_>, org: &str, key: &SessionKey) -> Result<Session, Fault> {
-    sessions::by_key(context.tx, org, key)
-        .map_err(db_fault)?
-        .ok_or_else(|| Fault::not_found("session", key))
+    sessions::by_key(context.tx, org, key)?.ok_or_else(|| Fault::not_found("session", key))
 }
 
 fn write(context: &mut Context<'_>, session: &mut Session) -> Result<(), Fault> {
     session.updated_at = context.now.wall;
     session.ver += 1;
-    sessions::update(context.tx, session, context.now.wall).map_err(db_fault)
+    sessions::update(context.tx, session, context.now.wall).map_err(Fault::from)
 }
 
 /// Offers held announces again, because the session is in use.
 pub fn touch(context: &mut Context<'_>, session: SessionId) -> Result<(), Fault> {
-    if outbox::make_all_pending(context.tx, session).map_err(db_fault)? {
+    if outbox::make_all_pending(context.tx, session)? {
         context.effect(Effect::Deliverable(session));
     }
     Ok(())

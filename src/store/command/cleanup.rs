@@ -9,14 +9,14 @@ use crate::kernel::fault::Fault;
 use crate::kernel::ids::{RunId, SessionId};
 use crate::kernel::run::Run;
 use crate::kernel::session::{Cleanup, Owner, Session, SessionMode};
-use crate::store::{db_fault, outbox, runs, sessions};
+use crate::store::{outbox, runs, sessions};
 
 /// Maximum number of sessions in a tree that is checked; a larger one is only deleted explicitly.
 const MOST: usize = 1000;
 
 /// Cleans up after the announce of this run was delivered, acknowledged or dismissed.
 pub fn after(context: &mut Context<'_>, run: RunId) -> Result<(), Fault> {
-    match runs::line(context.tx, run).map_err(db_fault)? {
+    match runs::line(context.tx, run)? {
         Some(line) => after_in(context, line.session),
         None => Ok(()),
     }
@@ -33,7 +33,7 @@ fn after_in(context: &mut Context<'_>, session: SessionId) -> Result<(), Fault> 
     let mut topmost = None;
     let mut at = Some(session);
     while let Some(id) = at {
-        let Some(session) = sessions::by_id(context.tx, id).map_err(db_fault)? else {
+        let Some(session) = sessions::by_id(context.tx, id)? else {
             break;
         };
         at = session.parent;
@@ -55,22 +55,22 @@ fn is_over(context: &mut Context<'_>, top: &Session) -> Result<bool, Fault> {
     let mut next = 0;
     while let Some(id) = tree.get(next).copied() {
         next += 1;
-        if tree.len() > MOST || runs::has_live_in(tx, id).map_err(db_fault)? {
+        if tree.len() > MOST || runs::has_live_in(tx, id)? {
             return Ok(false);
         }
-        let children = sessions::children(tx, id, MOST as u32).map_err(db_fault)?;
+        let children = sessions::children(tx, id, MOST as u32)?;
         tree.extend(children.iter().map(|child| child.id));
     }
     let inside: HashSet<SessionId> = tree.iter().copied().collect();
     for id in tree {
-        for entry in outbox::outstanding_of(tx, id).map_err(db_fault)? {
+        for entry in outbox::outstanding_of(tx, id)? {
             if entry.state != "delivered" {
                 return Ok(false);
             }
             // Only a client acknowledges an inbox, and one inside the tree is deleted along with
             // it.
             if !inside.contains(&entry.target)
-                && let Some(target) = sessions::by_id(tx, entry.target).map_err(db_fault)?
+                && let Some(target) = sessions::by_id(tx, entry.target)?
                 && target.owner == Owner::Client
             {
                 return Ok(false);

@@ -11,20 +11,20 @@ use crate::kernel::ids::SessionId;
 use crate::kernel::run::Run;
 use crate::kernel::session::Session;
 use crate::store::clearings::{self, Clearing};
-use crate::store::{db_fault, sessions};
+use crate::store::sessions;
 
 /// Schedules a reset or deletion for when the last open run ends. New runs are refused until then.
 pub fn ask(context: &mut Context<'_>, session: &Session, what: Clearing) -> Result<(), Fault> {
-    clearings::insert(context.tx, session.id, what, context.now.wall).map_err(db_fault)
+    clearings::insert(context.tx, session.id, what, context.now.wall).map_err(Fault::from)
 }
 
 /// Carries out every scheduled reset and deletion that has no open runs left. Called whenever a run
 /// ends, and at a start, because a run's row may have been lost.
 pub fn carry_out(context: &mut Context<'_>) -> Result<(), Fault> {
-    for (id, what) in clearings::some(context.tx).map_err(db_fault)? {
-        let Some(session) = sessions::by_id(context.tx, id).map_err(db_fault)? else {
+    for (id, what) in clearings::some(context.tx)? {
+        let Some(session) = sessions::by_id(context.tx, id)? else {
             // The end of a run has deleted it (`cleanup: delete`), or an ancestor was deleted.
-            clearings::remove(context.tx, id).map_err(db_fault)?;
+            clearings::remove(context.tx, id)?;
             continue;
         };
         let is_in_the_way = |run: &Run| match what {
@@ -38,7 +38,7 @@ pub fn carry_out(context: &mut Context<'_>) -> Result<(), Fault> {
         {
             continue;
         }
-        clearings::remove(context.tx, id).map_err(db_fault)?;
+        clearings::remove(context.tx, id)?;
         match what {
             Clearing::Reset => drop(begin_anew(context, session)?),
             Clearing::Delete => remove_tree(context, &session)?,
@@ -70,18 +70,18 @@ pub fn refuse(context: &mut Context<'_>, session: SessionId) -> Result<(), Fault
 }
 
 fn pending(context: &mut Context<'_>, session: SessionId) -> Result<Option<Clearing>, Fault> {
-    if clearings::some(context.tx).map_err(db_fault)?.is_empty() {
+    if clearings::some(context.tx)?.is_empty() {
         return Ok(None);
     }
     let mut at = Some(session);
     while let Some(id) = at {
-        match clearings::of(context.tx, id).map_err(db_fault)? {
+        match clearings::of(context.tx, id)? {
             // A reset affects only the session itself.
             Some(Clearing::Reset) if id != session => {}
             Some(what) => return Ok(Some(what)),
             None => {}
         }
-        at = sessions::parent_of(context.tx, id).map_err(db_fault)?;
+        at = sessions::parent_of(context.tx, id)?;
     }
     Ok(None)
 }

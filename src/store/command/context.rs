@@ -21,7 +21,7 @@ use crate::kernel::time::{Moment, Timestamp};
 use crate::store::boots::Sequence;
 use crate::store::events::{Circumstances, NewEvent};
 use crate::store::tx::{DbError, Tx};
-use crate::store::{db_fault, events, messages, steps};
+use crate::store::{events, messages, steps};
 
 /// Settings that commands apply.
 #[derive(Clone, Debug)]
@@ -278,10 +278,10 @@ impl<'a> Context<'a> {
         let told = std::mem::take(&mut self.events);
         if !told.is_empty() {
             let count = told.len() as i64;
-            let first = self.sequence.take(self.tx, count).map_err(db_fault)?;
+            let first = self.sequence.take(self.tx, count)?;
             for (cursor, event) in (first..).zip(&told) {
-                let about = self.circumstances(event).map_err(db_fault)?;
-                events::insert(self.tx, cursor, event, &about, self.now.wall).map_err(db_fault)?;
+                let about = self.circumstances(event)?;
+                events::insert(self.tx, cursor, event, &about, self.now.wall)?;
             }
         }
         Ok(self.effects)
@@ -325,7 +325,7 @@ impl<'a> Context<'a> {
 
     /// Takes a new sequence number, unique in the store.
     pub fn take_seq(&mut self) -> Result<i64, Fault> {
-        self.sequence.take(self.tx, 1).map_err(db_fault)
+        self.sequence.take(self.tx, 1).map_err(Fault::from)
     }
 
     /// Generates a message id.
@@ -342,7 +342,7 @@ impl<'a> Context<'a> {
 
     /// Requests a slot for `run` after the commit.
     pub fn enqueue(&mut self, run: &Run) -> Result<(), Fault> {
-        let in_turn = steps::is_in_turn(self.tx, run).map_err(db_fault)?;
+        let in_turn = steps::is_in_turn(self.tx, run)?;
         self.effect(Effect::Enqueue(Ticket::of(run, in_turn)));
         Ok(())
     }
@@ -445,8 +445,7 @@ impl<'a> Context<'a> {
         generation: i64,
         new: Vec<NewMessage>,
     ) -> Result<Vec<Message>, Fault> {
-        let appended =
-            messages::append(self.tx, session, generation, new, self.now.wall).map_err(db_fault)?;
+        let appended = messages::append(self.tx, session, generation, new, self.now.wall)?;
         // Silent answers get no event.
         for message in appended.iter().filter(|message| !message.silent) {
             self.added(

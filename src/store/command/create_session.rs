@@ -10,7 +10,7 @@ use crate::kernel::ids::{AgentId, SessionId, SessionKey};
 use crate::kernel::run::Usage;
 use crate::kernel::session::{Cleanup, Owner, Session, SessionMode};
 use crate::kernel::thinking::Thinking;
-use crate::store::{db_fault, sessions};
+use crate::store::sessions;
 
 /// A new session. Its id is generated before the command, so that a repeat creates the same
 /// session.
@@ -44,7 +44,7 @@ pub fn create(context: &mut Context<'_>, new: NewSession) -> Result<Reply, Fault
         Owner::Agent => SessionKey::root(&new.agent, new.id),
         Owner::Client => SessionKey::client(new.id),
     });
-    if let Some(found) = sessions::by_key(context.tx, &new.org, &key).map_err(db_fault)? {
+    if let Some(found) = sessions::by_key(context.tx, &new.org, &key)? {
         let same = found.agent == new.agent && found.owner == new.owner;
         if new.get_existing && same {
             return Ok(Reply::Session(Box::new(found), false));
@@ -129,7 +129,7 @@ pub fn for_turn(
 /// Once this returns, the session is stored, with an event.
 pub fn insert(context: &mut Context<'_>, session: &Session) -> Result<(), Fault> {
     let seq = context.take_seq()?;
-    sessions::insert(context.tx, seq, session).map_err(db_fault)?;
+    sessions::insert(context.tx, seq, session)?;
     context.emit_session(
         EventKind::SessionCreated,
         session,

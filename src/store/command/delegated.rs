@@ -19,7 +19,7 @@ use crate::kernel::session::Session;
 use crate::kernel::step::{Step, StepKind, Wait, WaitKind};
 use crate::kernel::stop::Initiator;
 use crate::kernel::text::preview;
-use crate::store::{db_fault, runs, sessions, steps, waits};
+use crate::store::{runs, sessions, steps, waits};
 
 /// Maximum number of characters of a task in an event.
 const TASK: usize = 200;
@@ -31,7 +31,7 @@ pub fn session(
     parent: &Session,
     spawn: &Spawn,
 ) -> Result<Session, Fault> {
-    let found = sessions::by_key(context.tx, &spawn.org, key).map_err(db_fault)?;
+    let found = sessions::by_key(context.tx, &spawn.org, key)?;
     let agent = &spawn.run.agent.id;
     let own = found.filter(|session| session.parent == Some(parent.id));
     let Some(session) = own else {
@@ -48,10 +48,7 @@ pub fn session(
         )
         .hint("Use that agent, or omit session_id to start a new session."));
     }
-    if !runs::live_in(context.tx, session.id)
-        .map_err(db_fault)?
-        .is_empty()
-    {
+    if !runs::live_in(context.tx, session.id)?.is_empty() {
         return Err(Fault::new(
             Kind::Conflict,
             format!("session {key} is busy with another run; nothing was created"),
@@ -59,7 +56,7 @@ pub fn session(
         .hint("Wait until that run has ended, or omit session_id to start a new session."));
     }
     stop::begin(context, &session, Initiator::Agent)?;
-    if sessions::unarchive(context.tx, session.id).map_err(db_fault)? {
+    if sessions::unarchive(context.tx, session.id)? {
         let said = serde_json::json!({ "changed": ["archived"], "archived": false });
         context.emit_session(EventKind::SessionUpdated, &session, said);
     }
@@ -150,7 +147,7 @@ pub fn outcome(
         return Ok(None);
     }
     let steps = match delegated.mode {
-        DelegationMode::Task => steps::latest(context.tx, child).map_err(db_fault)?,
+        DelegationMode::Task => steps::latest(context.tx, child)?,
         DelegationMode::Sealed | DelegationMode::Called | DelegationMode::Planned => Vec::new(),
     };
     let host = load(context, waiter)?;
@@ -194,7 +191,7 @@ pub fn emit_to_caller(
     kind: EventKind,
     data: serde_json::Value,
 ) -> Result<(), Fault> {
-    let above = runs::get(context.tx, caller).map_err(db_fault)?;
+    let above = runs::get(context.tx, caller)?;
     if let Some(above) = above.filter(|above| !above.state.is_terminal()) {
         context.emit(kind, &above, data);
     }
@@ -206,8 +203,8 @@ pub fn give_up(context: &mut Context<'_>, run: &Run, step: &Step) -> Result<(), 
     if step.waits.map(|wait| wait.kind) != Some(WaitKind::Child) {
         return Ok(());
     }
-    for awaited in waits::of(context.tx, run.id, step.seq).map_err(db_fault)? {
-        let Some(child) = runs::get(context.tx, RunId(awaited)).map_err(db_fault)? else {
+    for awaited in waits::of(context.tx, run.id, step.seq)? {
+        let Some(child) = runs::get(context.tx, RunId(awaited))? else {
             continue;
         };
         let bound = child

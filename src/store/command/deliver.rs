@@ -15,7 +15,7 @@ use crate::kernel::message::{Block, Message, MessageKind, NewMessage, Origin, Ro
 use crate::kernel::run::{Run, RunOrigin, RunState};
 use crate::kernel::session::{Owner, Session};
 use crate::store::outbox::{AT_ONCE, Entry};
-use crate::store::{db_fault, messages, outbox, runs, sessions, steps};
+use crate::store::{messages, outbox, runs, sessions, steps};
 
 /// The hold reason of an announce whose session was deleted.
 pub const GONE: &str = "gone";
@@ -30,11 +30,11 @@ pub fn deliver(
     wake: Option<Box<NewRun>>,
     unable: Option<&str>,
 ) -> Result<Reply, Fault> {
-    let waiting = outbox::pending_for(context.tx, target, AT_ONCE).map_err(db_fault)?;
+    let waiting = outbox::pending_for(context.tx, target, AT_ONCE)?;
     if waiting.is_empty() {
         return Ok(Reply::Done);
     }
-    let session = sessions::by_id(context.tx, target).map_err(db_fault)?;
+    let session = sessions::by_id(context.tx, target)?;
     let Some(session) = session else {
         for entry in &waiting {
             hold(context, entry, GONE)?;
@@ -42,7 +42,7 @@ pub fn deliver(
         again(context, target, waiting.len());
         return Ok(Reply::Done);
     };
-    let live = runs::live_in(context.tx, target).map_err(db_fault)?;
+    let live = runs::live_in(context.tx, target)?;
     if session.owner == Owner::Agent
         && (is_in_turn(context, &live)? || clear::is_to_come(context, target)?)
     {
@@ -91,7 +91,7 @@ fn is_in_turn(context: &mut Context<'_>, live: &[Run]) -> Result<bool, Fault> {
     for run in live {
         let goes_on = match run.state {
             RunState::Running | RunState::Paused(_) => true,
-            RunState::Queued => steps::is_in_turn(context.tx, run).map_err(db_fault)?,
+            RunState::Queued => steps::is_in_turn(context.tx, run)?,
             RunState::Settling | RunState::Ended(_) => false,
         };
         if goes_on {
@@ -124,7 +124,7 @@ const HEAD: usize = 1024;
 impl Budget {
     /// The budget for `count` announces, less those in the transcript that no turn has seen.
     pub fn of(context: &mut Context<'_>, session: &Session, count: usize) -> Result<Self, Fault> {
-        let unseen = messages::announce_bytes_at_end(context.tx, session.id).map_err(db_fault)?;
+        let unseen = messages::announce_bytes_at_end(context.tx, session.id)?;
         Ok(Budget {
             left: ANNOUNCES_LIMIT.saturating_sub(usize::try_from(unseen).unwrap_or(usize::MAX)),
             behind: count,
@@ -147,7 +147,7 @@ pub fn deliver_one(
     entry: &Entry,
     budget: &mut Budget,
 ) -> Result<Vec<Message>, Fault> {
-    let run = runs::get(context.tx, entry.run).map_err(db_fault)?;
+    let run = runs::get(context.tx, entry.run)?;
     let Some(note) = run.as_ref().and_then(AnnounceNote::of) else {
         return Err(Fault::internal(format!(
             "announce of open run {}",
@@ -175,7 +175,7 @@ pub fn deliver_one(
     let now = context.now.wall;
     // An announce requested before a reset must not wake the agent.
     let quietly = entry.target_generation != session.generation;
-    outbox::mark_delivered(context.tx, entry.seq, seq, quietly, now).map_err(db_fault)?;
+    outbox::mark_delivered(context.tx, entry.seq, seq, quietly, now)?;
     context.knows_key(session.id, &session.key);
     context.emit_announce(
         EventKind::AnnounceDelivered,
@@ -216,7 +216,7 @@ pub fn wake_up(
     let mut row = new_run(context, &session.org, *wake, session, RunOrigin::Wake);
     // Wake runs inherit the root run of the oldest announce, so that loops reach its limits.
     if let Some(oldest) = oldest
-        && let Some(ended) = runs::get(context.tx, oldest.run).map_err(db_fault)?
+        && let Some(ended) = runs::get(context.tx, oldest.run)?
     {
         row.run.root_run = ended.root_run;
         row.run.trace_id = ended.trace_id;
@@ -228,8 +228,8 @@ pub fn wake_up(
 
 /// Once this returns, the announce is held; the result stays on its run.
 pub fn hold(context: &mut Context<'_>, entry: &Entry, why: &str) -> Result<(), Fault> {
-    outbox::mark_undelivered(context.tx, entry.seq, why).map_err(db_fault)?;
-    if let Some(run) = runs::get(context.tx, entry.run).map_err(db_fault)? {
+    outbox::mark_undelivered(context.tx, entry.seq, why)?;
+    if let Some(run) = runs::get(context.tx, entry.run)? {
         if let Some(requester) = run.requester.filter(|by| by.session == entry.target) {
             context.knows_key(entry.target, &requester.key);
         }
@@ -252,15 +252,12 @@ pub fn ack(
     key: &SessionKey,
     ids: Vec<AnnounceId>,
 ) -> Result<Reply, Fault> {
-    let session = sessions::by_key(context.tx, org, key)
-        .map_err(db_fault)?
-        .ok_or_else(|| Fault::not_found("session", key))?;
+    let session =
+        sessions::by_key(context.tx, org, key)?.ok_or_else(|| Fault::not_found("session", key))?;
     let mut acked = Vec::with_capacity(ids.len());
     for id in ids {
         let now = context.now.wall;
-        let Some((entry, changed)) =
-            outbox::ack(context.tx, session.id, id, now).map_err(db_fault)?
-        else {
+        let Some((entry, changed)) = outbox::ack(context.tx, session.id, id, now)? else {
             return Err(Fault::not_found("announce", id)
                 .hint("nothing was acknowledged; sessions.inbox lists the announces"));
         };

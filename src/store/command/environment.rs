@@ -14,7 +14,7 @@ use crate::kernel::overlay::REQUEST;
 use crate::kernel::run::Run;
 use crate::kernel::step::{Wait, WaitKind};
 use crate::store::environment::{self, StoredValue};
-use crate::store::{db_fault, steps};
+use crate::store::steps;
 
 /// A step that needs values which are missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub struct ProvideEnvironment {
 
 /// Once this returns, the run is recorded as having programs that may hold its environment.
 pub fn applied(context: &mut Context<'_>, run: &Run) -> Result<(), Fault> {
-    if !run.env.is_empty() && environment::mark_applied(context.tx, run.id).map_err(db_fault)? {
+    if !run.env.is_empty() && environment::mark_applied(context.tx, run.id)? {
         context.emit(EventKind::EnvApplied, run, json!({ "env": run.env }));
     }
     Ok(())
@@ -52,8 +52,8 @@ pub fn run_ended(context: &mut Context<'_>, run: &Run) -> Result<(), Fault> {
     if run.env.is_empty() {
         return Ok(());
     }
-    environment::clear_sealed(context.tx, run.id).map_err(db_fault)?;
-    if environment::is_applied(context.tx, run.id).map_err(db_fault)? {
+    environment::clear_sealed(context.tx, run.id)?;
+    if environment::is_applied(context.tx, run.id)? {
         context.effect(Effect::Carried(run.id));
     }
     Ok(())
@@ -67,7 +67,7 @@ pub fn lack(context: &mut Context<'_>, lack: LackEnvironment) -> Result<Reply, F
         return Ok(Reply::Done);
     }
     for (name, why) in &lack.lacks {
-        environment::mark_missing(context.tx, run.id, name, why).map_err(db_fault)?;
+        environment::mark_missing(context.tx, run.id, name, why)?;
     }
     let names: Vec<&str> = lack.lacks.iter().map(|(name, _)| name.as_str()).collect();
     context.emit(EventKind::EnvMissing, &run, json!({ "names": names }));
@@ -100,17 +100,17 @@ pub fn provide(context: &mut Context<'_>, given: ProvideEnvironment) -> Result<R
     let mut names = run.env.clone();
     let told: Vec<&str> = given.values.iter().map(|one| one.name.as_str()).collect();
     for value in &given.values {
-        environment::put(context.tx, run.id, value).map_err(db_fault)?;
+        environment::put(context.tx, run.id, value)?;
         for known in names.iter_mut().filter(|known| known.name == value.name) {
             REQUEST.clone_into(&mut known.from);
         }
     }
     if !told.is_empty() {
-        environment::set_names(context.tx, run.id, &names).map_err(db_fault)?;
+        environment::set_names(context.tx, run.id, &names)?;
         context.emit(EventKind::EnvProvided, &run, json!({ "names": told }));
     }
     if given.complete {
-        for step in steps::open(context.tx, run.id).map_err(db_fault)? {
+        for step in steps::open(context.tx, run.id)? {
             if step.waits.is_some_and(|wait| wait.kind == WaitKind::Value) {
                 release(context, run.id, step.seq)?;
             }
@@ -126,7 +126,7 @@ pub fn provide(context: &mut Context<'_>, given: ProvideEnvironment) -> Result<R
 
 /// Once this returns, the ended run's environment is recorded as restored, with one event.
 pub fn restore(context: &mut Context<'_>, id: RunId) -> Result<Reply, Fault> {
-    if environment::unmark_applied(context.tx, id).map_err(db_fault)? {
+    if environment::unmark_applied(context.tx, id)? {
         let run = load(context, id)?;
         let names: Vec<&str> = run.env.iter().map(|one| one.name.as_str()).collect();
         context.emit(EventKind::EnvRestored, &run, json!({ "names": names }));

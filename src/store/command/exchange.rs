@@ -13,7 +13,7 @@ use crate::kernel::run::{AnnouncePolicy, Lane, Outcome, Run, RunOrigin, RunState
 use crate::kernel::send;
 use crate::kernel::session::{Owner, Session};
 use crate::store::sends::{self, Send, State};
-use crate::store::{db_fault, outbox, runs, sessions};
+use crate::store::{outbox, runs, sessions};
 
 /// Handles the end of a turn in an exchange. With `told`, a step got the reply as its outcome and
 /// nothing follows; otherwise the follow-up is due, in a command of its own.
@@ -21,14 +21,14 @@ pub fn run_ended(context: &mut Context<'_>, run: &Run, told: bool) -> Result<(),
     if run.origin != RunOrigin::Send {
         return Ok(());
     }
-    let Some(send) = sends::get(context.tx, run.id).map_err(db_fault)? else {
+    let Some(send) = sends::get(context.tx, run.id)? else {
         return Ok(());
     };
     // A reply before the deadline is the answer of the call that waits for it.
     if told || send.asker.is_none() || send.window_until.is_some() {
-        return sends::set_state(context.tx, run.id, State::Done).map_err(db_fault);
+        return sends::set_state(context.tx, run.id, State::Done).map_err(Fault::from);
     }
-    sends::set_state(context.tx, run.id, State::Due).map_err(db_fault)?;
+    sends::set_state(context.tx, run.id, State::Due)?;
     context.effect(Effect::Exchange(run.id));
     Ok(())
 }
@@ -41,9 +41,7 @@ pub fn exchange(
     id: RunId,
     next: Option<Box<NewRun>>,
 ) -> Result<Reply, Fault> {
-    let due = sends::get(context.tx, id)
-        .map_err(db_fault)?
-        .filter(|send| send.state == State::Due);
+    let due = sends::get(context.tx, id)?.filter(|send| send.state == State::Due);
     let Some(send) = due else {
         return Ok(Reply::Done);
     };
@@ -54,7 +52,7 @@ pub fn exchange(
         }
         _ => end(context, &send)?,
     }
-    sends::set_state(context.tx, id, State::Done).map_err(db_fault)?;
+    sends::set_state(context.tx, id, State::Done)?;
     Ok(Reply::Done)
 }
 
@@ -66,7 +64,7 @@ fn goes_on_in(context: &mut Context<'_>, send: &Send, run: &Run) -> Result<Optio
     let Some((asker, generation)) = send.asker else {
         return Ok(None);
     };
-    let Some(asker) = sessions::by_id(context.tx, asker).map_err(db_fault)? else {
+    let Some(asker) = sessions::by_id(context.tx, asker)? else {
         return Ok(None);
     };
     if asker.owner == Owner::Client
@@ -80,7 +78,7 @@ fn goes_on_in(context: &mut Context<'_>, send: &Send, run: &Run) -> Result<Optio
         asker
     } else {
         let first = load(context, send.first)?;
-        match sessions::by_id(context.tx, first.session).map_err(db_fault)? {
+        match sessions::by_id(context.tx, first.session)? {
             Some(session) if session.generation == first.generation => session,
             _ => return Ok(None),
         }
@@ -92,7 +90,7 @@ fn goes_on_in(context: &mut Context<'_>, send: &Send, run: &Run) -> Result<Optio
     {
         return Ok(None);
     }
-    let queued = runs::count_waiting_turns(context.tx, session.id).map_err(db_fault)?;
+    let queued = runs::count_waiting_turns(context.tx, session.id)?;
     let room = check_queued_turns(&context.settings.limits, queued).is_ok();
     Ok(room.then_some(session))
 }
@@ -101,7 +99,7 @@ fn asking_run_was_cancelled(context: &mut Context<'_>, first: RunId) -> Result<b
     let Some(asking) = load(context, first)?.parent_run else {
         return Ok(false);
     };
-    let asking = runs::get(context.tx, asking).map_err(db_fault)?;
+    let asking = runs::get(context.tx, asking)?;
     Ok(asking.is_some_and(|run| run.state == RunState::Ended(Outcome::Cancelled)))
 }
 
@@ -131,7 +129,7 @@ fn reply(
         state: State::Open,
     };
     accept(context, row, Some(&text), false)?;
-    sends::insert(context.tx, &next).map_err(db_fault)
+    sends::insert(context.tx, &next).map_err(Fault::from)
 }
 
 /// Announces the exchange to the session that began it, with the last non-empty answer.
@@ -140,16 +138,14 @@ fn end(context: &mut Context<'_>, send: &Send) -> Result<(), Fault> {
         return Ok(());
     };
     let mut told = load(context, send.first)?;
-    for answer in sends::answers(context.tx, send.first).map_err(db_fault)? {
+    for answer in sends::answers(context.tx, send.first)? {
         let run = load(context, answer)?;
         if send::reply(&run).is_some() {
             told = run;
             break;
         }
     }
-    let owner = sessions::by_id(context.tx, asker.0)
-        .map_err(db_fault)?
-        .map(|session| session.owner);
+    let owner = sessions::by_id(context.tx, asker.0)?.map(|session| session.owner);
     let quiet = owner == Some(Owner::Client) || asking_run_was_cancelled(context, send.first)?;
     let policy = if quiet {
         AnnouncePolicy::Inbox
@@ -159,7 +155,7 @@ fn end(context: &mut Context<'_>, send: &Send) -> Result<(), Fault> {
     let policy = stop::announced(context, asker.0, policy)?;
     let seq = context.take_seq()?;
     let now = context.now.wall;
-    outbox::insert_for(context.tx, seq, &told, asker, policy, now).map_err(db_fault)?;
+    outbox::insert_for(context.tx, seq, &told, asker, policy, now)?;
     context.emit_announce(
         EventKind::AnnounceQueued,
         &told.org,

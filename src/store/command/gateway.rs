@@ -10,7 +10,7 @@ use crate::kernel::ages::ClockTrust;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::BootId;
 use crate::kernel::provider_health::HealthReport;
-use crate::store::{boots, db_fault, downtime, runs};
+use crate::store::{boots, downtime, runs};
 
 /// An event of the daemon itself, for the event log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,17 +43,17 @@ pub enum GatewayNote {
 pub fn begin_boot(context: &mut Context<'_>, boot: BootId, pid: u32) -> Result<Reply, Fault> {
     let seq = context.take_seq()?;
     let now = context.now.wall;
-    let seen = boots::last_seen(context.tx).map_err(db_fault)?;
+    let seen = boots::last_seen(context.tx)?;
     // Running time counts up to the last sign of life of the previous process, and from now on by
     // this clock.
-    let alive = boots::last_alive(context.tx).map_err(db_fault)?;
-    runs::count_up_to(context.tx, alive, context.now.steady).map_err(db_fault)?;
-    let unclean = boots::begin(context.tx, seq, boot, pid, now).map_err(db_fault)?;
+    let alive = boots::last_alive(context.tx)?;
+    runs::count_up_to(context.tx, alive, context.now.steady)?;
+    let unclean = boots::begin(context.tx, seq, boot, pid, now)?;
     context.emit_gateway(EventKind::GatewayStarted, json!({ "bootId": boot }));
     let max_age_ms = context.settings.recovery.max_age_ms;
     let machine = context.clock.machine();
     let sight = downtime::sight(context.tx, now, seen, machine.as_ref(), max_age_ms);
-    let sight = sight.map_err(db_fault)?;
+    let sight = sight?;
     if sight != ClockTrust::Trusted {
         let (ahead_ms, is_certain) = match sight {
             ClockTrust::Trusted => (0, false),
@@ -71,7 +71,7 @@ pub fn begin_boot(context: &mut Context<'_>, boot: BootId, pid: u32) -> Result<R
         );
     }
     if let Some(seen) = seen {
-        downtime::extend_deadlines(context.tx, seen, now).map_err(db_fault)?;
+        downtime::extend_deadlines(context.tx, seen, now)?;
         let away = now.since(seen);
         let data = json!({ "bootId": boot, "after": "stop", "awayMs": away });
         context.emit_gateway(EventKind::GatewayResumed, data);

@@ -6,7 +6,6 @@ use super::{Reply, StepRef};
 use crate::kernel::fault::Fault;
 use crate::kernel::text::{prefix, storable};
 use crate::store::columns::to_int;
-use crate::store::db_fault;
 use crate::store::outputs::{self, KEPT, Output};
 
 /// A long tool result.
@@ -33,6 +32,6 @@ pub fn keep(context: &mut Context<'_>, keep: KeepOutput) -> Result<Reply, Fault>
         kept: to_int(body.len() as u64),
         at: context.now.wall,
     };
-    outputs::put(context.tx, &output, body).map_err(db_fault)?;
+    outputs::put(context.tx, &output, body)?;
     Ok(Reply::Done)
 }

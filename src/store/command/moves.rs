@@ -16,13 +16,11 @@ use crate::kernel::message::Message;
 use crate::kernel::run::{AnnouncePolicy, PauseReason, Run, RunState};
 use crate::kernel::step::{Effect as Class, Intent, Step, StepKind, StepState, WaitKind};
 use crate::kernel::text::storable;
-use crate::store::{db_fault, messages, outbox, runs, sends, sessions, steers, steps};
+use crate::store::{messages, outbox, runs, sends, sessions, steers, steps};
 
 /// The run, or a `not_found` fault.
 pub fn load(context: &mut Context<'_>, id: RunId) -> Result<Run, Fault> {
-    runs::get(context.tx, id)
-        .map_err(db_fault)?
-        .ok_or_else(|| Fault::not_found("run", id))
+    runs::get(context.tx, id)?.ok_or_else(|| Fault::not_found("run", id))
 }
 
 /// Moves `run` by `event`. Once this returns, the row and all consequences are written.
@@ -75,8 +73,7 @@ fn move_with(
     let applied = machine::apply(run, event, context.now)
         .map_err(|edge| Fault::new(Kind::Conflict, format!("run {}: {edge}", run.id)))?;
     let mut next = applied.run;
-    next.ver = runs::update(context.tx, run, &next)
-        .map_err(db_fault)?
+    next.ver = runs::update(context.tx, run, &next)?
         .ok_or_else(|| Fault::new(Kind::Conflict, format!("run {} changed meanwhile", run.id)))?;
     if next.state == RunState::Settling && run.state != RunState::Settling {
         context.effect(Effect::Settling(
@@ -120,7 +117,7 @@ pub fn run_paused(context: &mut Context<'_>, run: &Run) {
 
 /// Gives an outcome to the steps that were open when their run ended.
 fn close_steps(context: &mut Context<'_>, run: &Run) -> Result<(), Fault> {
-    for mut step in steps::open(context.tx, run.id).map_err(db_fault)? {
+    for mut step in steps::open(context.tx, run.id)? {
         let began = step.effect == Class::Once && step.state == StepState::Started;
         (step.state, step.error) = if began {
             let why =
@@ -139,7 +136,7 @@ fn close_steps(context: &mut Context<'_>, run: &Run) -> Result<(), Fault> {
             (StepState::Failed, Some(why))
         };
         step.ended_at = Some(context.now.wall);
-        steps::update(context.tx, &step).map_err(db_fault)?;
+        steps::update(context.tx, &step)?;
         emit_step(context, run, &step)?;
         if step.waits.is_some() {
             waiting::give_up(context, run, &step)?;
@@ -163,7 +160,7 @@ fn perform(
         Action::Enqueue => context.enqueue(run),
         Action::Release => {
             // Announces that waited for the end of this turn can be delivered now.
-            if outbox::has_pending(context.tx, run.session).map_err(db_fault)? {
+            if outbox::has_pending(context.tx, run.session)? {
                 context.effect(Effect::Deliverable(run.session));
             }
             Ok(())
@@ -197,7 +194,7 @@ fn emit(context: &mut Context<'_>, run: &Run, kind: EventKind) -> Result<(), Fau
             "usage": run.usage,
             "meta": run.meta,
             // Steer messages that came too late for any model call of this run.
-            "steersDropped": steers::give_up(context.tx, run.id).map_err(db_fault)?,
+            "steersDropped": steers::give_up(context.tx, run.id)?,
         }),
         EventKind::RunPaused => paused(context, run)?,
         _ => json!({ "state": run.state.as_str() }),
@@ -210,7 +207,7 @@ fn emit(context: &mut Context<'_>, run: &Run, kind: EventKind) -> Result<(), Fau
 fn paused(context: &mut Context<'_>, run: &Run) -> Result<serde_json::Value, Fault> {
     let mut data = json!({ "pause": run.state.pause() });
     if run.state == RunState::Paused(PauseReason::Provider) {
-        let open = steps::open(context.tx, run.id).map_err(db_fault)?;
+        let open = steps::open(context.tx, run.id)?;
         let waits = |step: &Step| Some((step.waits?, step.error.clone()));
         if let Some((wait, reason)) = open.iter().find_map(waits) {
             data["until"] = json!(wait.until);
@@ -236,7 +233,7 @@ fn announce(context: &mut Context<'_>, run: &Run, quietly: bool) -> Result<(), F
     let policy = stop::announced(context, target, policy)?;
     let seq = context.take_seq()?;
     let now = context.now.wall;
-    outbox::insert(context.tx, seq, run, policy, now).map_err(db_fault)?;
+    outbox::insert(context.tx, seq, run, policy, now)?;
     context.knows_key(target, &requester.key);
     context.emit_announce(
         EventKind::AnnounceQueued,
@@ -266,7 +263,7 @@ fn settle_requester(context: &mut Context<'_>, run: &Run) -> Result<(), Fault> {
 
 /// Checks again what settling runs of this session still wait for.
 pub fn look_at_settling(context: &mut Context<'_>, session: SessionId) -> Result<(), Fault> {
-    for above in runs::live_in(context.tx, session).map_err(db_fault)? {
+    for above in runs::live_in(context.tx, session)? {
         if above.state == RunState::Settling {
             let owed = owed(context, &above)?;
             move_run(context, &above, RunEvent::OwedChanged { owed })?;
@@ -282,11 +279,11 @@ pub fn owed(context: &mut Context<'_>, run: &Run) -> Result<Pending, Fault> {
         return Ok(Pending::default());
     }
     let tx = &mut *context.tx;
-    let children = runs::count_live_children(tx, run.session).map_err(db_fault)?;
-    let waiting = outbox::has_waking(tx, run.session).map_err(db_fault)?;
-    let seen = steps::seen_up_to(tx, run.id).map_err(db_fault)?;
-    let unseen = messages::count_announces_after(tx, run.session, seen).map_err(db_fault)?;
-    let replies = sends::is_unfinished(tx, run.session).map_err(db_fault)?;
+    let children = runs::count_live_children(tx, run.session)?;
+    let waiting = outbox::has_waking(tx, run.session)?;
+    let seen = steps::seen_up_to(tx, run.id)?;
+    let unseen = messages::count_announces_after(tx, run.session, seen)?;
+    let replies = sends::is_unfinished(tx, run.session)?;
     Ok(Pending {
         open_children: children > 0 || replies,
         unseen_announces: waiting || unseen > 0,
@@ -307,8 +304,8 @@ pub fn end_turn(context: &mut Context<'_>, run: &Run, end: TurnEnd) -> Result<In
     }
     let mut next = move_run(context, run, RunEvent::TurnEnded { text, owed })?;
     if next.state == RunState::Settling {
-        let seen = steps::seen_up_to(context.tx, run.id).map_err(db_fault)?;
-        if messages::count_announces_after(context.tx, run.session, seen).map_err(db_fault)? > 0 {
+        let seen = steps::seen_up_to(context.tx, run.id)?;
+        if messages::count_announces_after(context.tx, run.session, seen)? > 0 {
             next = move_run(context, &next, RunEvent::AnnouncesDelivered)?;
         }
     }
@@ -351,7 +348,7 @@ pub fn intend(
         return Ok(Intended::nothing(run.clone()));
     }
     if intents.iter().any(|intent| intent.kind.asks_a_model())
-        && let Some(used_up) = runs::used_up(context.tx, run).map_err(db_fault)?
+        && let Some(used_up) = runs::used_up(context.tx, run)?
     {
         let error = used_up.ends(run.id, run.usage.model_calls);
         let ended = move_run(context, run, RunEvent::Failed(error))?;
@@ -365,7 +362,7 @@ pub fn intend(
     } else {
         Vec::new()
     };
-    let transcript = sessions::messages_of(context.tx, run.session).map_err(db_fault)?;
+    let transcript = sessions::messages_of(context.tx, run.session)?;
     let mut made = Vec::with_capacity(intents.len());
     for (seq, intent) in (run.steps + 1..).zip(intents) {
         let seen_up_to = intent.kind.answers().then_some(transcript);
@@ -373,10 +370,9 @@ pub fn intend(
         let step = intent.into_step(run.id, seq, seen_up_to, context.now.wall);
         if let (Some(pack), Some(call)) = (&pack, &step.tool_call) {
             let (session, generation) = (run.session, run.generation);
-            messages::store_delegation_context(context.tx, session, generation, call, pack)
-                .map_err(db_fault)?;
+            messages::store_delegation_context(context.tx, session, generation, call, pack)?;
         }
-        steps::insert(context.tx, &step).map_err(db_fault)?;
+        steps::insert(context.tx, &step)?;
         emit_step(context, &next, &step)?;
         made.push(step);
     }

@@ -16,7 +16,7 @@ use crate::kernel::session::Session;
 use crate::store::columns::to_json;
 use crate::store::environment::{self, NewEnvironment, StoredValue};
 use crate::store::tx::{DbErrorKind, Tx};
-use crate::store::{blobs, db_fault, idempotency, runs, sessions};
+use crate::store::{blobs, idempotency, runs, sessions};
 
 /// The input of a new run.
 #[derive(Clone, Debug, PartialEq)]
@@ -190,7 +190,7 @@ pub fn accept(
     run.budget = budget(context, &run)?;
     let now = context.now.wall;
     for body in &pinned {
-        blobs::insert(context.tx, body, now).map_err(db_fault)?;
+        blobs::insert(context.tx, body, now)?;
     }
     if let Some(skills) = &skills {
         run.pins.skills = Some(super::skills::pin(context, &run.org, skills)?);
@@ -199,9 +199,9 @@ pub fn accept(
         use_again(context, &run)?;
     }
     let seq = context.take_seq()?;
-    runs::insert(context.tx, seq, &run, input).map_err(db_fault)?;
+    runs::insert(context.tx, seq, &run, input)?;
     for value in &values {
-        environment::put(context.tx, run.id, value).map_err(db_fault)?;
+        environment::put(context.tx, run.id, value)?;
     }
     context.emit(
         EventKind::RunQueued,
@@ -232,7 +232,7 @@ pub fn accept(
             run: run.id,
             answer: to_json(&accepted),
         };
-        idempotency::insert(context.tx, &key.scope, &key.key, &used, now).map_err(db_fault)?;
+        idempotency::insert(context.tx, &key.scope, &key.key, &used, now)?;
     }
     Ok(accepted)
 }
@@ -241,7 +241,7 @@ pub fn accept(
 /// to the default budget of a tree.
 fn budget(context: &mut Context<'_>, run: &Run) -> Result<Option<Budget>, Fault> {
     let above = match run.payer() {
-        Some(payer) => runs::remaining(context.tx, payer).map_err(db_fault)?,
+        Some(payer) => runs::remaining(context.tx, payer)?,
         None => Some(context.settings.tree_budget),
     };
     let narrowed = run
@@ -254,8 +254,8 @@ fn budget(context: &mut Context<'_>, run: &Run) -> Result<Option<Budget>, Fault>
 /// Marks the session of a new run as in use: it is unarchived, and held announces are offered
 /// again.
 fn use_again(context: &mut Context<'_>, run: &Run) -> Result<(), Fault> {
-    if sessions::unarchive(context.tx, run.session).map_err(db_fault)?
-        && let Some(session) = sessions::by_id(context.tx, run.session).map_err(db_fault)?
+    if sessions::unarchive(context.tx, run.session)?
+        && let Some(session) = sessions::by_id(context.tx, run.session)?
     {
         context.emit_session(
             EventKind::SessionUpdated,
@@ -287,7 +287,7 @@ pub fn first_answer(tx: &mut dyn Tx, key: &Key) -> Result<Option<Accepted>, Faul
             ),
         )
         .hint("find its run with runs.list; use a new key for a new request"),
-        _ => db_fault(fault),
+        _ => Fault::from(fault),
     })?;
     let Some(used) = used else {
         return Ok(None);
@@ -311,7 +311,7 @@ pub fn first_answer(tx: &mut dyn Tx, key: &Key) -> Result<Option<Accepted>, Faul
 
 /// Refuses a client-chosen run id that is taken.
 pub fn refuse_taken_id(context: &mut Context<'_>, id: RunId) -> Result<(), Fault> {
-    if runs::get(context.tx, id).map_err(db_fault)?.is_some() {
+    if runs::get(context.tx, id)?.is_some() {
         return Err(Fault::new(
             Kind::Conflict,
             format!("run {id} already exists; nothing was created"),

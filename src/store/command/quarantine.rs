@@ -14,7 +14,7 @@ use crate::kernel::run::{AnnouncePolicy, Run, RunError, RunState};
 use crate::store::quarantine::{self, Fate};
 use crate::store::tables::{self, OnUndecodable, Place, Table};
 use crate::store::tx::{BadRow, Param, Raw};
-use crate::store::{boots, consistency, db_fault, outbox, runs, salvage};
+use crate::store::{boots, consistency, outbox, runs, salvage};
 
 /// SQL condition for runs that pinned the body `?1`.
 const PINS: &str = "(pin_agent IS ?1 OR pin_tools IS ?1 OR pin_skills IS ?1)";
@@ -32,9 +32,7 @@ pub fn quarantine(context: &mut Context<'_>, bad: &BadRow) -> Result<Reply, Faul
         .map(|(at, (name, _))| format!("{name} IS ?{}", at + 1))
         .collect();
     let values: Vec<Param<'_>> = bad.key.iter().map(|(_, value)| value.into()).collect();
-    let places = table
-        .places(context.tx, &clause.join(" AND "), &values)
-        .map_err(db_fault)?;
+    let places = table.places(context.tx, &clause.join(" AND "), &values)?;
     // The body is searched by hash, so that a missing row is handled as well.
     if let ("blobs", true, [(_, hash)]) = (table.name, places.is_empty(), bad.key.as_slice()) {
         broken
@@ -58,7 +56,7 @@ pub fn settle_salvaged(
     runs: &[RunId],
     untold: &[RunId],
 ) -> Result<Reply, Fault> {
-    if !salvage::is_unsettled(context.tx).map_err(db_fault)? {
+    if !salvage::is_unsettled(context.tx)? {
         return Ok(Reply::Done);
     }
     let broken = Broken {
@@ -67,15 +65,15 @@ pub fn settle_salvaged(
     };
     end_what_is_broken(context, broken)?;
     for id in untold {
-        if outbox::of_run(context.tx, *id).map_err(db_fault)?.is_none() {
+        if outbox::of_run(context.tx, *id)?.is_none() {
             requeue_announce(context, *id)?;
         }
     }
-    if let Some(report) = salvage::report(context.tx).map_err(db_fault)? {
+    if let Some(report) = salvage::report(context.tx)? {
         let data = json!({ "alert": "store_salvaged", "report": report });
         context.alert((None, None), data);
     }
-    boots::clear_meta(context.tx, salvage::UNSETTLED).map_err(db_fault)?;
+    boots::clear_meta(context.tx, salvage::UNSETTLED)?;
     Ok(Reply::Done)
 }
 
@@ -101,17 +99,17 @@ fn set_aside(
     place: &Place,
     broken: &mut Broken,
 ) -> Result<(), Fault> {
-    let Err((column, why)) = table.check(context.tx, place).map_err(db_fault)? else {
+    let Err((column, why)) = table.check(context.tx, place)? else {
         return Ok(());
     };
-    let Some(row) = table.whole_row(context.tx, place).map_err(db_fault)? else {
+    let Some(row) = table.whole_row(context.tx, place)? else {
         return Ok(());
     };
     let names = table.primary.iter().map(|name| (*name).to_owned());
     let key: Vec<(String, Raw)> = names.zip(place.iter().cloned()).collect();
     let key = quarantine::to_text(&key);
     if table.on_undecodable == OnUndecodable::Kept
-        && quarantine::holds(context.tx, table.name, &key, &row).map_err(db_fault)?
+        && quarantine::holds(context.tx, table.name, &key, &row)?
     {
         return Ok(());
     }
@@ -125,7 +123,7 @@ fn set_aside(
         remove(context, table, place, &row)?;
         Fate::Moved
     };
-    quarantine::settle(context.tx, seq, fate).map_err(db_fault)?;
+    quarantine::settle(context.tx, seq, fate)?;
     let (session, run) = owner(table, &row);
     let data = json!({
         "alert": "row_quarantined", "table": table.name, "reason": reason,
@@ -153,7 +151,7 @@ fn keep(
     let seq = context.take_seq()?;
     let now = context.now.wall;
     let as_it_is = (reason, Fate::Kept);
-    quarantine::insert(context.tx, seq, table.name, key, row, as_it_is, now).map_err(db_fault)?;
+    quarantine::insert(context.tx, seq, table.name, key, row, as_it_is, now)?;
     Ok(seq)
 }
 
@@ -165,11 +163,11 @@ fn repair(
     entry: i64,
 ) -> Result<bool, Fault> {
     if let ("runs", Some(Raw::Int(run))) = (table.name, place.first()) {
-        quarantine::begin_repair(context.tx, entry, *run).map_err(db_fault)?;
+        quarantine::begin_repair(context.tx, entry, *run)?;
     }
     let mut mended: Vec<String> = Vec::new();
     loop {
-        let Err((column, _)) = table.check(context.tx, place).map_err(db_fault)? else {
+        let Err((column, _)) = table.check(context.tx, place)? else {
             return Ok(true);
         };
         // A repair that did not help is not tried again.
@@ -177,9 +175,7 @@ fn repair(
             return Ok(false);
         };
         let fresh = format!("x'{}'", context.message_id().0.simple());
-        table
-            .assign(context.tx, place, &mend.replace("$fresh", &fresh))
-            .map_err(db_fault)?;
+        table.assign(context.tx, place, &mend.replace("$fresh", &fresh))?;
         mended.push(column);
     }
 }
@@ -195,12 +191,12 @@ fn remove(
     if let Some(id) = id {
         follow_all(context, "run_id IS ?1", &[id.into()])?;
     }
-    table.remove(context.tx, place).map_err(db_fault)?;
+    table.remove(context.tx, place)?;
     if id.is_some() {
         // The waits of its steps are removed.
         let nobody = "NOT EXISTS (SELECT 1 FROM runs WHERE runs.id = waits.run_id)";
         let sql = format!("DELETE FROM waits WHERE {nobody}");
-        context.tx.execute(&sql, &[]).map_err(db_fault)?;
+        context.tx.execute(&sql, &[])?;
     }
     if id.is_some_and(|id| run_id(id).is_none()) {
         // Its id is unreadable, so every row that refers to a missing run is moved.
@@ -216,7 +212,7 @@ fn follow_all(context: &mut Context<'_>, clause: &str, params: &[Param<'_>]) -> 
     for name in ["steps", "outbox", "steers"] {
         let table = tables::find(name).expect("it is listed");
         let places = table.places(context.tx, clause, params);
-        for place in places.map_err(db_fault)? {
+        for place in places? {
             follow(context, table, &place)?;
         }
     }
@@ -225,14 +221,14 @@ fn follow_all(context: &mut Context<'_>, clause: &str, params: &[Param<'_>]) -> 
 
 /// Moves a row of a removed run to quarantine.
 fn follow(context: &mut Context<'_>, table: &Table, place: &Place) -> Result<(), Fault> {
-    if let Some(row) = table.whole_row(context.tx, place).map_err(db_fault)? {
+    if let Some(row) = table.whole_row(context.tx, place)? {
         let names = table.primary.iter().map(|name| (*name).to_owned());
         let key: Vec<(String, Raw)> = names.zip(place.iter().cloned()).collect();
         let key = quarantine::to_text(&key);
         let seq = keep(context, table, &key, &row, "its run's row was damaged")?;
-        quarantine::settle(context.tx, seq, Fate::Moved).map_err(db_fault)?;
+        quarantine::settle(context.tx, seq, Fate::Moved)?;
     }
-    table.remove(context.tx, place).map_err(db_fault)
+    table.remove(context.tx, place).map_err(Fault::from)
 }
 
 /// Collects the other rows that the loss of this row affects.
@@ -291,9 +287,9 @@ fn requeue_announce(context: &mut Context<'_>, id: RunId) -> Result<(), Fault> {
     }
     let seq = context.take_seq()?;
     let now = context.now.wall;
-    outbox::insert(context.tx, seq, &run, AnnouncePolicy::Inbox, now).map_err(db_fault)?;
-    match outbox::place_in_transcript(context.tx, &run).map_err(db_fault)? {
-        Some(at) => outbox::mark_delivered(context.tx, seq, at, true, now).map_err(db_fault)?,
+    outbox::insert(context.tx, seq, &run, AnnouncePolicy::Inbox, now)?;
+    match outbox::place_in_transcript(context.tx, &run)? {
+        Some(at) => outbox::mark_delivered(context.tx, seq, at, true, now)?,
         None => {
             if let Some(requester) = &run.requester {
                 context.effect(Effect::Deliverable(requester.session));
@@ -314,7 +310,7 @@ fn end_what_is_broken(context: &mut Context<'_>, mut broken: Broken) -> Result<(
         ),
     ] {
         let table = tables::find(name).expect("it is listed");
-        for place in table.places(context.tx, clause, &[]).map_err(db_fault)? {
+        for place in table.places(context.tx, clause, &[])? {
             set_aside(context, table, &place, &mut broken)?;
         }
     }
@@ -326,7 +322,7 @@ fn end_what_is_broken(context: &mut Context<'_>, mut broken: Broken) -> Result<(
         }
     }
     if broken.children {
-        for run in runs::live(context.tx).map_err(db_fault)? {
+        for run in runs::live(context.tx)? {
             if run.state == RunState::Settling {
                 let owed = owed(context, &run)?;
                 move_run(context, &run, RunEvent::OwedChanged { owed })?;
@@ -337,7 +333,7 @@ fn end_what_is_broken(context: &mut Context<'_>, mut broken: Broken) -> Result<(
 }
 
 fn interrupt(context: &mut Context<'_>, run: &Run) -> Result<(), Fault> {
-    let lost = consistency::lost_of(context.tx, run.id).map_err(db_fault)?;
+    let lost = consistency::lost_of(context.tx, run.id)?;
     let id = run.id;
     let message = match lost.is_empty() {
         true => format!(
@@ -361,12 +357,12 @@ fn interrupt(context: &mut Context<'_>, run: &Run) -> Result<(), Fault> {
 fn readable(context: &mut Context<'_>, id: RunId) -> Result<Option<Run>, Fault> {
     let table = tables::find("runs").expect("it is listed");
     let places = table.places(context.tx, "id = ?1", &[(&id.0).into()]);
-    for place in places.map_err(db_fault)? {
-        if table.check(context.tx, &place).map_err(db_fault)?.is_err() {
+    for place in places? {
+        if table.check(context.tx, &place)?.is_err() {
             return Ok(None);
         }
     }
-    runs::get(context.tx, id).map_err(db_fault)
+    runs::get(context.tx, id).map_err(Fault::from)
 }
 
 /// Ids of the open runs that match `clause`.
@@ -377,13 +373,10 @@ fn open_runs(
 ) -> Result<Vec<RunId>, Fault> {
     let mut found = Vec::new();
     let sql = format!("SELECT id FROM runs WHERE ended_at IS NULL AND {clause}");
-    context
-        .tx
-        .query(&sql, params, &mut |row| {
-            found.extend(run_id(&row.raw(0)?));
-            Ok(())
-        })
-        .map_err(db_fault)?;
+    context.tx.query(&sql, params, &mut |row| {
+        found.extend(run_id(&row.raw(0)?));
+        Ok(())
+    })?;
     Ok(found)
 }
 

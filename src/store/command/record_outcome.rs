@@ -12,7 +12,7 @@ use crate::kernel::run::{Run, RunError, RunOrigin};
 use crate::kernel::step::{Intent, PLAN_PHASE_KEY, Step, StepState, TOO_LONG, Used};
 use crate::kernel::text::{preview, storable};
 use crate::store::environment::{self, StoredValue};
-use crate::store::{db_fault, runs, sessions, steps};
+use crate::store::{runs, sessions, steps};
 
 /// Maximum number of open runs that a compaction summary lists.
 const MOST_OPEN: usize = 50;
@@ -220,12 +220,12 @@ pub fn record(
     }
     let mut messages = context.append_of(&run, message.into_iter().collect())?;
     step.message_seq = messages.first().map(|message| message.seq);
-    steps::update(context.tx, &step).map_err(db_fault)?;
+    steps::update(context.tx, &step)?;
     emit_step(context, &run, &step)?;
     super::wake::supersede(context, &run, &step)?;
     if let Some(Used { model, usage }) = &step.used {
-        sessions::add_usage(context.tx, run.session, *usage).map_err(db_fault)?;
-        runs::spend(context.tx, &run, (*usage).into()).map_err(db_fault)?;
+        sessions::add_usage(context.tx, run.session, *usage)?;
+        runs::spend(context.tx, &run, (*usage).into())?;
         usage::used(context, &run, model, *usage)?;
     }
     let ended = RunEvent::StepEnded {
@@ -272,7 +272,7 @@ pub fn record(
 
 /// Open runs that the session requested, for a model that no longer sees the requests.
 fn open_runs(context: &mut Context<'_>, run: &Run) -> Result<Vec<OpenRun>, Fault> {
-    let children = runs::live_children(context.tx, run.session).map_err(db_fault)?;
+    let children = runs::live_children(context.tx, run.session)?;
     let open = children.into_iter().take(MOST_OPEN).map(|child| OpenRun {
         run: child.id,
         agent: child.agent,
@@ -290,7 +290,7 @@ fn keep_arguments(context: &mut Context<'_>, answer: &Step, sealed: Vec<u8>) -> 
         sealed: Some(sealed),
         missing_reason: None,
     };
-    environment::put(context.tx, answer.run, &value).map_err(db_fault)
+    environment::put(context.tx, answer.run, &value).map_err(Fault::from)
 }
 
 /// The step, if it is open and in this attempt. A late outcome of an attempt that recovery has
@@ -301,8 +301,7 @@ pub fn open_step(
     seq: u32,
     attempt: u32,
 ) -> Result<Step, Fault> {
-    let step = steps::get(context.tx, run, seq)
-        .map_err(db_fault)?
+    let step = steps::get(context.tx, run, seq)?
         .ok_or_else(|| Fault::not_found("step", format!("{seq} of run {run}")))?;
     if !step.state.is_open() || step.attempts != attempt {
         return Err(Fault::new(

@@ -15,7 +15,7 @@ use crate::kernel::run::{Run, RunState, Usage};
 use crate::kernel::step::{Step, StepKind, StepState, Wait, WaitKind};
 use crate::kernel::time::Timestamp;
 use crate::kernel::waiting::{self, StepProgress};
-use crate::store::{db_fault, runs, steps};
+use crate::store::{runs, steps};
 
 /// Once this returns, the open run without an executor is queued, paused, settling or ended, as
 /// [`recover::recover`] decides. An ended run is unchanged. `aged_at` is the time for its age
@@ -35,11 +35,11 @@ pub fn recover(
         // count.
         run.counting_since = run.counting_since.map(|_| context.now.steady);
     }
-    let mut open = steps::open(context.tx, id).map_err(db_fault)?;
+    let mut open = steps::open(context.tx, id)?;
     let mut policy = context.settings.recovery;
     let idle = aged_at.map_or(0, |now| now.since(run.last_activity_at));
     let is_old = idle > policy.max_age_ms;
-    if !is_old || runs::waits_for_person(context.tx, run.session).map_err(db_fault)? {
+    if !is_old || runs::waits_for_person(context.tx, run.session)? {
         policy.max_age_ms = u64::MAX;
     }
     let now = aged_at.unwrap_or(context.now.wall);
@@ -70,7 +70,7 @@ pub fn recover(
             )?;
         }
         if matches!(plan.event, RunEvent::Recovered { .. }) && run.cancel.is_none() {
-            open = steps::open(context.tx, id).map_err(db_fault)?;
+            open = steps::open(context.tx, id)?;
             if let StepProgress::Blocked(reason) = waiting::step_progress(&open) {
                 // All its steps wait, for example for an operator's review.
                 event = RunEvent::Paused(reason);
@@ -101,7 +101,7 @@ fn reopen(
     match fate {
         StepFate::Perform | StepFate::Repeat => {
             step.attempts += 1;
-            steps::update(context.tx, &step).map_err(db_fault)?;
+            steps::update(context.tx, &step)?;
         }
         StepFate::Attach => {}
         StepFate::Review => {
@@ -109,7 +109,7 @@ fn reopen(
                 kind: WaitKind::Review,
                 until: None,
             };
-            steps::set_wait(context.tx, run.id, step.seq, wait).map_err(db_fault)?;
+            steps::set_wait(context.tx, run.id, step.seq, wait)?;
             step.waits = Some(wait);
         }
         StepFate::Uncertain => {
@@ -120,7 +120,7 @@ fn reopen(
             step.state = StepState::Uncertain;
             step.ended_at = Some(context.now.wall);
             step.error = Some("uncertain: the effect may have happened".to_owned());
-            steps::update(context.tx, &step).map_err(db_fault)?;
+            steps::update(context.tx, &step)?;
             emit_step(context, run, &step)?;
         }
     }

@@ -8,7 +8,7 @@ use crate::kernel::ids::MemoryId;
 use crate::kernel::memory::{LONGEST, Memory, MemorySource};
 use crate::kernel::run::Run;
 use crate::kernel::text::{prefix_chars, storable};
-use crate::store::{db_fault, memories};
+use crate::store::memories;
 
 /// A memory that a model saves.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub struct Remember {
 pub fn remember(context: &mut Context<'_>, remember: &Remember) -> Result<Reply, Fault> {
     let (run, step) = acting(context, remember.by)?;
     let id = MemoryId(step.id.0);
-    if let Some(kept) = memories::get(context.tx, &run.org, id).map_err(db_fault)? {
+    if let Some(kept) = memories::get(context.tx, &run.org, id)? {
         return Ok(Reply::Remembered(Box::new(kept), true));
     }
     let text = storable(remember.text.trim());
@@ -60,13 +60,13 @@ fn keep(
     text: String,
     source: MemorySource,
 ) -> Result<(Memory, bool), Fault> {
-    let space = memories::spaces_of(context.tx, run).map_err(db_fault)?.own;
-    let same = memories::same(context.tx, &run.org, &space, &text).map_err(db_fault)?;
+    let space = memories::spaces_of(context.tx, run)?.own;
+    let same = memories::same(context.tx, &run.org, &space, &text)?;
     if let Some(same) = same {
         return Ok((same, false));
     }
     let most = i64::from(context.settings.max_memories);
-    let count = memories::count(context.tx, &run.org, &space).map_err(db_fault)?;
+    let count = memories::count(context.tx, &run.org, &space)?;
     if count >= most {
         return Err(full(&space, count, most));
     }
@@ -80,7 +80,7 @@ fn keep(
         at: context.now.wall,
     };
     let seq = context.take_seq()?;
-    memories::insert(context.tx, seq, &memory).map_err(db_fault)?;
+    memories::insert(context.tx, seq, &memory)?;
     Ok((memory, true))
 }
 
@@ -103,7 +103,7 @@ fn full(space: &str, count: i64, most: i64) -> Fault {
 pub fn forget(context: &mut Context<'_>, org: &str, ids: Vec<MemoryId>) -> Result<Reply, Fault> {
     let mut gone = Vec::new();
     for id in ids {
-        if memories::remove(context.tx, org, id).map_err(db_fault)? {
+        if memories::remove(context.tx, org, id)? {
             gone.push(id);
         }
     }

@@ -16,8 +16,8 @@ use crate::kernel::run::{CancelRequest, Run};
 use crate::kernel::session::{Owner, Session};
 use crate::store::clearings::{self, Clearing};
 use crate::store::{
-    approvals, bundles, db_fault, messages, outbox, outputs, purges, questions, remembered, runs,
-    sessions, steers, steps, stops,
+    approvals, bundles, messages, outbox, outputs, purges, questions, remembered, runs, sessions,
+    steers, steps, stops,
 };
 
 /// Maximum number of sessions deleted in one command; the rest of a larger tree follows.
@@ -50,8 +50,7 @@ pub struct DeleteSession {
 /// Once this returns, the session and its descendants are deleted. Open runs are a `conflict`; with
 /// `force` they are marked to end and returned, and the end of the last one deletes the session.
 pub fn delete(context: &mut Context<'_>, delete: DeleteSession) -> Result<Reply, Fault> {
-    let session = sessions::by_key(context.tx, &delete.org, &delete.key)
-        .map_err(db_fault)?
+    let session = sessions::by_key(context.tx, &delete.org, &delete.key)?
         .ok_or_else(|| Fault::not_found("session", &delete.key))?;
     let open = super::subtree::open_from_session(context, &session)?;
     if !delete.force && !open.is_empty() {
@@ -70,10 +69,7 @@ pub fn delete(context: &mut Context<'_>, delete: DeleteSession) -> Result<Reply,
         return Ok(Reply::Stopping(stopping));
     }
     // The end of its runs may have deleted it (`cleanup: delete`).
-    if sessions::by_id(context.tx, session.id)
-        .map_err(db_fault)?
-        .is_some()
-    {
+    if sessions::by_id(context.tx, session.id)?.is_some() {
         remove_tree(context, &session)?;
     }
     Ok(Reply::Done)
@@ -123,7 +119,7 @@ pub fn tree_of(
         && let Some(session) = tree.get(next)
     {
         let left = most - tree.len();
-        let children = sessions::children(context.tx, session.id, left as u32).map_err(db_fault)?;
+        let children = sessions::children(context.tx, session.id, left as u32)?;
         tree.extend(children);
         next += 1;
     }
@@ -134,12 +130,11 @@ pub fn tree_of(
 /// held.
 fn remove(context: &mut Context<'_>, session: &Session) -> Result<(), Fault> {
     loop {
-        let mut entries =
-            outbox::pending_for(context.tx, session.id, HOLD_AT_ONCE).map_err(db_fault)?;
+        let mut entries = outbox::pending_for(context.tx, session.id, HOLD_AT_ONCE)?;
         if session.owner == Owner::Client {
             // Unacknowledged announces would be lost with the inbox.
             let unacked = outbox::unacked(context.tx, session.id, HOLD_AT_ONCE);
-            entries.extend(unacked.map_err(db_fault)?);
+            entries.extend(unacked?);
         }
         if entries.is_empty() {
             break;
@@ -153,13 +148,13 @@ fn remove(context: &mut Context<'_>, session: &Session) -> Result<(), Fault> {
         session,
         json!({ "key": session.key, "agent": session.agent, "parent": session.parent_key }),
     );
-    sessions::remove(context.tx, session.id).map_err(db_fault)?;
-    bundles::remove(context.tx, session.id).map_err(db_fault)?;
-    remembered::remove(context.tx, session.id).map_err(db_fault)?;
+    sessions::remove(context.tx, session.id)?;
+    bundles::remove(context.tx, session.id)?;
+    remembered::remove(context.tx, session.id)?;
     let now = context.now.wall;
-    purges::insert(context.tx, session.id, now).map_err(db_fault)?;
-    clearings::remove(context.tx, session.id).map_err(db_fault)?;
-    stops::remove(context.tx, session.id).map_err(db_fault)?;
+    purges::insert(context.tx, session.id, now)?;
+    clearings::remove(context.tx, session.id)?;
+    stops::remove(context.tx, session.id)?;
     context.effect(Effect::Purge(session.id));
     Ok(())
 }
@@ -167,31 +162,31 @@ fn remove(context: &mut Context<'_>, session: &Session) -> Result<(), Fault> {
 /// Once this returns, a bounded part of a deleted session is purged; an effect follows if there is
 /// more.
 pub fn purge(context: &mut Context<'_>, id: SessionId) -> Result<Reply, Fault> {
-    let Some(mut run_seq) = purges::run_seq(context.tx, id).map_err(db_fault)? else {
+    let Some(mut run_seq) = purges::run_seq(context.tx, id)? else {
         return Ok(Reply::Done);
     };
-    let children = sessions::children(context.tx, id, RUNS_AT_ONCE).map_err(db_fault)?;
+    let children = sessions::children(context.tx, id, RUNS_AT_ONCE)?;
     if !children.is_empty() {
         return purge_children(context, id, &children);
     }
-    let gone = messages::remove_some(context.tx, id, ROWS_AT_ONCE).map_err(db_fault)?;
+    let gone = messages::remove_some(context.tx, id, ROWS_AT_ONCE)?;
     if gone == u64::from(ROWS_AT_ONCE) {
         context.effect(Effect::Purge(id));
         return Ok(Reply::Done);
     }
     let mut left = u64::from(ROWS_AT_ONCE);
-    let batch = runs::ids_in(context.tx, id, run_seq, RUNS_AT_ONCE).map_err(db_fault)?;
+    let batch = runs::ids_in(context.tx, id, run_seq, RUNS_AT_ONCE)?;
     let is_last = batch.len() < RUNS_AT_ONCE as usize;
     for (seq, run) in batch {
-        let gone = outputs::remove_some(context.tx, run, ROWS_AT_ONCE).map_err(db_fault)?
-            + steps::remove_some(context.tx, run, ROWS_AT_ONCE).map_err(db_fault)?;
+        let gone = outputs::remove_some(context.tx, run, ROWS_AT_ONCE)?
+            + steps::remove_some(context.tx, run, ROWS_AT_ONCE)?;
         if gone >= u64::from(ROWS_AT_ONCE) {
             left = 0;
             break;
         }
-        steers::remove(context.tx, run).map_err(db_fault)?;
-        questions::remove(context.tx, run).map_err(db_fault)?;
-        approvals::remove(context.tx, run).map_err(db_fault)?;
+        steers::remove(context.tx, run)?;
+        questions::remove(context.tx, run)?;
+        approvals::remove(context.tx, run)?;
         run_seq = seq;
         left = left.saturating_sub(gone);
         if left == 0 {
@@ -199,9 +194,9 @@ pub fn purge(context: &mut Context<'_>, id: SessionId) -> Result<Reply, Fault> {
         }
     }
     if is_last && left > 0 {
-        purges::remove(context.tx, id).map_err(db_fault)?;
+        purges::remove(context.tx, id)?;
     } else {
-        purges::advance(context.tx, id, run_seq).map_err(db_fault)?;
+        purges::advance(context.tx, id, run_seq)?;
         context.effect(Effect::Purge(id));
     }
     Ok(Reply::Done)

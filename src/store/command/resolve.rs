@@ -10,7 +10,7 @@ use crate::kernel::ids::{RunId, StepId};
 use crate::kernel::run::{Run, RunError};
 use crate::kernel::step::{Step, StepState, WaitKind};
 use crate::kernel::waiting::reviewed;
-use crate::store::{db_fault, steps};
+use crate::store::steps;
 
 /// An operator's verdict on an effect that may have happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ pub fn resolve(context: &mut Context<'_>, resolve: Resolve) -> Result<Reply, Fau
     if run.org != resolve.org {
         return Err(Fault::not_found("run", resolve.run));
     }
-    let found = steps::by_id(context.tx, run.id, resolve.step).map_err(db_fault)?;
+    let found = steps::by_id(context.tx, run.id, resolve.step)?;
     let mut step = found.ok_or_else(|| {
         Fault::not_found("step", resolve.step).hint("runs.get lists the steps that need a review")
     })?;
@@ -62,7 +62,7 @@ pub fn resolve(context: &mut Context<'_>, resolve: Resolve) -> Result<Reply, Fau
         Verdict::NotDone => {
             step.state = StepState::Intended;
             step.attempts += 1;
-            steps::update(context.tx, &step).map_err(db_fault)?;
+            steps::update(context.tx, &step)?;
             release(context, run.id, step.seq)?;
         }
         Verdict::Abort => {

@@ -21,7 +21,7 @@ use crate::kernel::text::storable;
 use crate::store::columns::to_json;
 use crate::store::sends::State;
 use crate::store::tx::Tx;
-use crate::store::{db_fault, idempotency, runs, sends, sessions, waits};
+use crate::store::{idempotency, runs, sends, sessions, waits};
 
 /// Maximum number of runs or sessions followed in a chain; message chains cannot be longer.
 const FOLLOWED: usize = 16;
@@ -71,8 +71,7 @@ pub fn send(context: &mut Context<'_>, message: SendMessage) -> Result<Reply, Fa
         return Ok(Reply::Accepted(accepted));
     }
     refuse_taken_id(context, message.run.id)?;
-    let target = sessions::by_id(context.tx, message.target)
-        .map_err(db_fault)?
+    let target = sessions::by_id(context.tx, message.target)?
         .filter(|target| target.org == message.org)
         .ok_or_else(|| Fault::not_found("session", message.target))?;
     let speaker = speaker(context, &message, &target)?;
@@ -80,7 +79,7 @@ pub fn send(context: &mut Context<'_>, message: SendMessage) -> Result<Reply, Fa
     if target.owner == Owner::Client {
         return append_to_client(context, message, &target, &speaker);
     }
-    let queued = runs::count_waiting_turns(context.tx, target.id).map_err(db_fault)?;
+    let queued = runs::count_waiting_turns(context.tx, target.id)?;
     check_queued_turns(&context.settings.limits, queued)?;
     if message.window_ms > 0
         && let Some(own) = &speaker.session
@@ -137,8 +136,7 @@ fn speaker(
             chain: Vec::new(),
         }),
         Sender::Session(key) => {
-            let session = sessions::by_key(context.tx, &message.org, key)
-                .map_err(db_fault)?
+            let session = sessions::by_key(context.tx, &message.org, key)?
                 .ok_or_else(|| Fault::not_found("session", key))?;
             if session.owner != Owner::Client {
                 return Err(Fault::new(
@@ -158,8 +156,7 @@ fn speaker(
         }
         Sender::Step(by) => {
             let (run, step) = acting(context, *by)?;
-            let session = sessions::by_id(context.tx, run.session)
-                .map_err(db_fault)?
+            let session = sessions::by_id(context.tx, run.session)?
                 .ok_or_else(|| Fault::not_found("session", run.session))?;
             let relation = relation(context.tx, session.id, target)?;
             // A called run works in its caller's session, so the run's own agent counts here.
@@ -173,12 +170,12 @@ fn speaker(
                 relation,
             };
             context.settings.policy.may(Right::Send, who, aim)?;
-            let below = runs::count_descendants(context.tx, run.root_run).map_err(db_fault)?;
+            let below = runs::count_descendants(context.tx, run.root_run)?;
             check_total(
                 &context.settings.limits,
                 u32::try_from(below).unwrap_or(u32::MAX),
             )?;
-            if let Some(used_up) = runs::used_up(context.tx, &run).map_err(db_fault)? {
+            if let Some(used_up) = runs::used_up(context.tx, &run)? {
                 return Err(used_up.refuses());
             }
             let mut chain = chain_of(context.tx, &run)?;
@@ -204,7 +201,7 @@ pub fn relation(tx: &mut dyn Tx, own: SessionId, target: &Session) -> Result<Rel
         match parent {
             Some(id) if id == own => return Ok(Relation::Descendant),
             Some(id) => {
-                let above = sessions::by_id(tx, id).map_err(db_fault)?;
+                let above = sessions::by_id(tx, id)?;
                 parent = above.and_then(|above| above.parent);
             }
             None => break,
@@ -219,12 +216,10 @@ fn chain_of(tx: &mut dyn Tx, run: &Run) -> Result<Vec<SessionId>, Fault> {
     let mut id = Some(run.id);
     for _ in 0..FOLLOWED {
         let Some(at) = id else { break };
-        if let Some(send) = sends::get(tx, at).map_err(db_fault)? {
+        if let Some(send) = sends::get(tx, at)? {
             return Ok(send.chain);
         }
-        id = runs::get(tx, at)
-            .map_err(db_fault)?
-            .and_then(|run| run.parent_run);
+        id = runs::get(tx, at)?.and_then(|run| run.parent_run);
     }
     Ok(Vec::new())
 }
@@ -238,9 +233,9 @@ fn waits_for(tx: &mut dyn Tx, target: SessionId, own: SessionId) -> Result<bool,
         if seen.len() > FOLLOWED {
             break;
         }
-        for run in runs::live_in(tx, at).map_err(db_fault)? {
-            for awaited in waits::of_run(tx, run.id).map_err(db_fault)? {
-                let Some(other) = runs::get(tx, RunId(awaited)).map_err(db_fault)? else {
+        for run in runs::live_in(tx, at)? {
+            for awaited in waits::of_run(tx, run.id)? {
+                let Some(other) = runs::get(tx, RunId(awaited))? else {
                     continue;
                 };
                 if other.session == own {
@@ -298,7 +293,7 @@ fn queue(
         state: State::Open,
     };
     let accepted = accept(context, row, Some(&text), false)?;
-    sends::insert(context.tx, &send).map_err(db_fault)?;
+    sends::insert(context.tx, &send)?;
     Ok(accepted)
 }
 
@@ -339,7 +334,7 @@ fn append_to_client(
             answer: to_json(&accepted),
         };
         let now = context.now.wall;
-        idempotency::insert(context.tx, &key.scope, &key.key, &used, now).map_err(db_fault)?;
+        idempotency::insert(context.tx, &key.scope, &key.key, &used, now)?;
     }
     Ok(Reply::Accepted(accepted))
 }

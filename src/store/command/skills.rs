@@ -9,7 +9,7 @@ use crate::kernel::action::EventKind;
 use crate::kernel::fault::Fault;
 use crate::kernel::run::PinnedSkills;
 use crate::store::skills::SkillsNoted;
-use crate::store::{blobs, db_fault, skills};
+use crate::store::{blobs, skills};
 
 /// The usable skills of a folder, as found on disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub fn note(context: &mut Context<'_>, found: &NoteSkills) -> Result<Reply, Faul
 }
 
 fn version(context: &mut Context<'_>, found: &NoteSkills) -> Result<i64, Fault> {
-    let before = skills::get(context.tx, &found.org, &found.workspace).map_err(db_fault)?;
+    let before = skills::get(context.tx, &found.org, &found.workspace)?;
     if let Some(before) = &before
         && before.hash == found.hash
     {
@@ -44,7 +44,7 @@ fn version(context: &mut Context<'_>, found: &NoteSkills) -> Result<i64, Fault> 
         hash: found.hash.clone(),
         version: before.as_ref().map_or(0, |before| before.version) + 1,
     };
-    skills::put(context.tx, &noted, context.now.wall).map_err(db_fault)?;
+    skills::put(context.tx, &noted, context.now.wall)?;
     // The first check of a folder is not a change.
     if before.is_some() {
         context.emit_org(
@@ -67,7 +67,7 @@ pub fn pin(context: &mut Context<'_>, org: &str, pin: &SkillPin) -> Result<Pinne
         SkillPin::Now(now) => now,
         SkillPin::Reused(pinned, body) => {
             // Renews the last-use time of the body, and of the bodies that it names.
-            blobs::insert(context.tx, body, context.now.wall).map_err(db_fault)?;
+            blobs::insert(context.tx, body, context.now.wall)?;
             return Ok(pinned.clone());
         }
     };
@@ -79,7 +79,7 @@ pub fn pin(context: &mut Context<'_>, org: &str, pin: &SkillPin) -> Result<Pinne
         reason: "watch",
     };
     let version = version(context, &found)?;
-    skills::keep(context.tx, &now.picked, context.now.wall).map_err(db_fault)?;
+    skills::keep(context.tx, &now.picked, context.now.wall)?;
     Ok(PinnedSkills {
         version,
         hash: now.picked.pinned.hash.clone(),

@@ -14,7 +14,7 @@ use crate::kernel::run::{AnnouncePolicy, Requester, Run, RunOrigin, Usage};
 use crate::kernel::session::{Cleanup, Fork, Owner, Session, SessionMode};
 use crate::kernel::stop::{Initiator, may_call_again};
 use crate::kernel::thinking::Thinking;
-use crate::store::{bundles, db_fault, messages, outbox, runs, sessions};
+use crate::store::{bundles, messages, outbox, runs, sessions};
 
 /// A spawned run with a session of its own.
 #[derive(Clone, Debug, PartialEq)]
@@ -101,13 +101,10 @@ pub fn spawn(context: &mut Context<'_>, mut spawn: Spawn) -> Result<Reply, Fault
     let parent = match named.or(caller.as_ref().map(|caller| &caller.session_key)) {
         None => None,
         Some(key) => Some(
-            sessions::by_key(context.tx, &spawn.org, key)
-                .map_err(db_fault)?
-                .ok_or_else(|| {
-                    Fault::not_found("session", key).hint(
-                        "the parent session must exist first; create one with sessions.create",
-                    )
-                })?,
+            sessions::by_key(context.tx, &spawn.org, key)?.ok_or_else(|| {
+                Fault::not_found("session", key)
+                    .hint("the parent session must exist first; create one with sessions.create")
+            })?,
         ),
     };
     // Without a parent the session is a root session. A called run is one level deeper than the
@@ -126,16 +123,15 @@ pub fn spawn(context: &mut Context<'_>, mut spawn: Spawn) -> Result<Reply, Fault
         }
         let tx = &mut *context.tx;
         let total = match &caller {
-            Some(caller) => Some(runs::count_descendants(tx, caller.root_run).map_err(db_fault)?),
+            Some(caller) => Some(runs::count_descendants(tx, caller.root_run)?),
             None => None,
         };
-        let children = runs::count_live_children(tx, parent.id).map_err(db_fault)?;
+        let children = runs::count_live_children(tx, parent.id)?;
         // A client acknowledges its inbox; an agent sees pending announces in its next turn.
         let backlog = match parent.owner {
             Owner::Client => outbox::count_unacked(tx, parent.id),
             Owner::Agent => outbox::count_pending_for(tx, parent.id),
-        }
-        .map_err(db_fault)?;
+        }?;
         let counts = SpawnCounts {
             depth,
             children: u32::try_from(children).unwrap_or(u32::MAX),
@@ -149,7 +145,7 @@ pub fn spawn(context: &mut Context<'_>, mut spawn: Spawn) -> Result<Reply, Fault
         breaker::refuse(context, &spawn.org, &spawn.run.agent)?;
     }
     if let Some(caller) = &caller
-        && let Some(used_up) = runs::used_up(context.tx, caller).map_err(db_fault)?
+        && let Some(used_up) = runs::used_up(context.tx, caller)?
     {
         return Err(used_up.refuses());
     }
@@ -162,7 +158,7 @@ pub fn spawn(context: &mut Context<'_>, mut spawn: Spawn) -> Result<Reply, Fault
         ) => {
             let agent = &spawn.run.agent.id;
             let was_cancelled = runs::was_call_cancelled(context.tx, caller.id, agent);
-            may_call_again(was_cancelled.map_err(db_fault)?, agent.as_str())?;
+            may_call_again(was_cancelled?, agent.as_str())?;
         }
         // A client's request starts work whose end the parent session must see.
         (None, Some(parent), _) => stop::begin(context, parent, Initiator::Person)?,
@@ -194,15 +190,15 @@ pub fn spawn(context: &mut Context<'_>, mut spawn: Spawn) -> Result<Reply, Fault
         }
     };
     let bundle = match (spawn.bundle.take(), &parent) {
-        (None, Some(parent)) => bundles::get(context.tx, parent.id).map_err(db_fault)?,
+        (None, Some(parent)) => bundles::get(context.tx, parent.id)?,
         (own, _) => own,
     };
     if !is_new {
         // The bundle of the present request replaces the earlier one.
-        bundles::remove(context.tx, session.id).map_err(db_fault)?;
+        bundles::remove(context.tx, session.id)?;
     }
     if let Some(bundle) = bundle {
-        bundles::insert(context.tx, session.id, &bundle).map_err(db_fault)?;
+        bundles::insert(context.tx, session.id, &bundle)?;
     }
     let mut row = new_run(context, &spawn.org, spawn.run, &session, RunOrigin::Spawn);
     row.run.announce = announce;
@@ -231,7 +227,7 @@ pub fn spawn(context: &mut Context<'_>, mut spawn: Spawn) -> Result<Reply, Fault
     if is_new {
         let (now, first) = (context.now.wall, session.messages);
         let (id, generation) = (session.id, session.generation);
-        messages::insert(context.tx, id, generation, first, &task, now).map_err(db_fault)?;
+        messages::insert(context.tx, id, generation, first, &task, now)?;
         context.added(&spawn.org, id, task.run, task.id, first, task.kind.as_str());
     } else {
         context.append(&spawn.org, session.id, session.generation, vec![task])?;

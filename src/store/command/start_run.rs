@@ -10,7 +10,7 @@ use crate::kernel::ids::RunId;
 use crate::kernel::message::Message;
 use crate::kernel::run::RunOrigin;
 use crate::kernel::step::Intent;
-use crate::store::{db_fault, messages, read, runs, sends, steps};
+use crate::store::{messages, read, runs, sends, steps};
 
 /// Once this returns, the run holds its session's turn, its input is in the transcript, and its
 /// first steps are intended. A parked or recovered run continues with the steps that it has.
@@ -24,12 +24,12 @@ pub fn start(
     environment::applied(context, &run)?;
     let run = move_run(context, &run, RunEvent::Started)?;
     let mut appended = Vec::new();
-    if let Some(text) = runs::input(context.tx, id).map_err(db_fault)? {
+    if let Some(text) = runs::input(context.tx, id)? {
         let mut input = match &run.delegated {
             Some(delegated) if run.is_called() => called::call(context, &run, delegated, &text),
             _ => {
                 let send = match run.origin {
-                    RunOrigin::Send => sends::get(context.tx, id).map_err(db_fault)?,
+                    RunOrigin::Send => sends::get(context.tx, id)?,
                     _ => None,
                 };
                 let from = send.as_ref().and_then(|send| send.from.as_ref());
@@ -39,7 +39,7 @@ pub fn start(
         };
         input.run = Some(id);
         appended = context.append_of(&run, vec![input])?;
-        runs::clear_input(context.tx, id).map_err(db_fault)?;
+        runs::clear_input(context.tx, id)?;
     }
     // An announce may have arrived since the caller read the transcript. The first model call is
     // recorded as having seen it, so it must be shown. A called run sees its call in a different
@@ -47,11 +47,11 @@ pub fn start(
     let follows = |first: &Message| first.seq == seen + 1 && !run.is_called();
     let mut messages = match appended.first().is_some_and(follows) {
         true => appended,
-        false => messages::window_after(context.tx, &run, seen, read::WINDOW).map_err(db_fault)?,
+        false => messages::window_after(context.tx, &run, seen, read::WINDOW)?,
     };
     let open = match run.steps {
         0 => Vec::new(),
-        _ => steps::open(context.tx, id).map_err(db_fault)?,
+        _ => steps::open(context.tx, id)?,
     };
     let (run, steps) = if open.is_empty() {
         let intended = intend(context, &run, intents)?;

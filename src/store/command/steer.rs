@@ -15,7 +15,7 @@ use crate::kernel::run::{Run, RunState};
 use crate::kernel::text::storable;
 use crate::store::outbox::Entry;
 use crate::store::steers::Steer;
-use crate::store::{db_fault, outbox, sessions, steers, steps};
+use crate::store::{outbox, sessions, steers, steps};
 
 /// Once this returns, the text waits for the run's next model call. Repeating a message id changes
 /// nothing.
@@ -30,7 +30,7 @@ pub fn steer(
     if run.org != org {
         return Err(Fault::not_found("run", id));
     }
-    if steers::has(context.tx, id, message).map_err(db_fault)? {
+    if steers::has(context.tx, id, message)? {
         return Ok(Reply::Done);
     }
     if !takes_steers(context, &run)? {
@@ -42,7 +42,7 @@ pub fn steer(
         text: storable(text),
         at: context.now.wall,
     };
-    steers::insert(context.tx, id, &steer).map_err(db_fault)?;
+    steers::insert(context.tx, id, &steer)?;
     Ok(Reply::Done)
 }
 
@@ -53,9 +53,7 @@ fn takes_steers(context: &mut Context<'_>, run: &Run) -> Result<bool, Fault> {
     Ok(match run.state {
         RunState::Running | RunState::Paused(_) => true,
         // A turn that waits for a slot to continue its steps.
-        RunState::Queued => !steps::open(context.tx, run.id)
-            .map_err(db_fault)?
-            .is_empty(),
+        RunState::Queued => !steps::open(context.tx, run.id)?.is_empty(),
         RunState::Settling | RunState::Ended(_) => false,
     })
 }
@@ -86,21 +84,18 @@ fn not_in_a_turn(run: &Run) -> Fault {
 
 /// True if a steer message or announce is waiting to enter the turn of `run`.
 pub fn waits(context: &mut Context<'_>, run: &Run) -> Result<bool, Fault> {
-    Ok(!steers::waiting(context.tx, run.id)
-        .map_err(db_fault)?
-        .is_empty()
-        || !announces(context, run)?.is_empty())
+    Ok(!steers::waiting(context.tx, run.id)?.is_empty() || !announces(context, run)?.is_empty())
 }
 
 /// Once this returns, the waiting messages and announces are in the run's transcript, in order of
 /// arrival; returns the entries.
 pub fn enter(context: &mut Context<'_>, run: &Run) -> Result<Vec<Message>, Fault> {
-    let texts = steers::waiting(context.tx, run.id).map_err(db_fault)?;
+    let texts = steers::waiting(context.tx, run.id)?;
     let announces = announces(context, run)?;
     if texts.is_empty() && announces.is_empty() {
         return Ok(Vec::new());
     }
-    let Some(session) = sessions::by_id(context.tx, run.session).map_err(db_fault)? else {
+    let Some(session) = sessions::by_id(context.tx, run.session)? else {
         return Ok(Vec::new());
     };
     let mut budget = Budget::of(context, &session, announces.len())?;
@@ -116,7 +111,7 @@ pub fn enter(context: &mut Context<'_>, run: &Run) -> Result<Vec<Message>, Fault
         message.metadata = Some(json!({ "steer": true }));
         let said = context.append_of(run, vec![message])?;
         let place = said.first().map_or(0, |message| message.seq);
-        steers::mark_delivered(context.tx, run.id, steer.seq, place).map_err(db_fault)?;
+        steers::mark_delivered(context.tx, run.id, steer.seq, place)?;
         entered.extend(said);
     }
     for entry in announces {
@@ -134,7 +129,7 @@ fn announces(context: &mut Context<'_>, run: &Run) -> Result<Vec<Entry>, Fault> 
     if run.is_called() {
         return Ok(Vec::new());
     }
-    let waiting = outbox::steering(context.tx, run.session).map_err(db_fault)?;
+    let waiting = outbox::steering(context.tx, run.session)?;
     Ok(waiting
         .into_iter()
         .filter(|entry| entry.target_generation == run.generation)

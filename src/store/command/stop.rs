@@ -8,22 +8,22 @@ use crate::kernel::ids::SessionId;
 use crate::kernel::run::AnnouncePolicy;
 use crate::kernel::session::Session;
 use crate::kernel::stop::{self, Initiator};
-use crate::store::{db_fault, messages, outbox, runs, sessions, stops};
+use crate::store::{messages, outbox, runs, sessions, stops};
 
 /// Once this returns `true`, the cancel is in force in the session: announces that no turn has
 /// seen, and later ones, go to the inbox. `false` if other work is open there.
 pub fn stop(context: &mut Context<'_>, session: SessionId, by_person: bool) -> Result<bool, Fault> {
     // No agent runs in a client's session, and the session may have been deleted with its runs.
-    let answers = sessions::has_agent(context.tx, session).map_err(db_fault)?;
+    let answers = sessions::has_agent(context.tx, session)?;
     if !answers {
         return Ok(true);
     }
-    if runs::has_uncancelled_in(context.tx, session).map_err(db_fault)? {
+    if runs::has_uncancelled_in(context.tx, session)? {
         return Ok(false);
     }
-    stops::insert(context.tx, session, by_person, context.now.wall).map_err(db_fault)?;
-    let seen = messages::seen_at_end(context.tx, session).map_err(db_fault)?;
-    outbox::set_unseen_inbox(context.tx, session, seen).map_err(db_fault)?;
+    stops::insert(context.tx, session, by_person, context.now.wall)?;
+    let seen = messages::seen_at_end(context.tx, session)?;
+    outbox::set_unseen_inbox(context.tx, session, seen)?;
     Ok(true)
 }
 
@@ -34,10 +34,10 @@ pub fn quiet(
     session: SessionId,
     below: &mut Subtree,
 ) -> Result<(), Fault> {
-    let seen = messages::seen_at_end(context.tx, session).map_err(db_fault)?;
-    for (seq, ended) in outbox::unseen(context.tx, session, seen).map_err(db_fault)? {
-        if below.holds(context.tx, ended).map_err(db_fault)? {
-            outbox::set_inbox(context.tx, seq).map_err(db_fault)?;
+    let seen = messages::seen_at_end(context.tx, session)?;
+    for (seq, ended) in outbox::unseen(context.tx, session, seen)? {
+        if below.holds(context.tx, ended)? {
+            outbox::set_inbox(context.tx, seq)?;
         }
     }
     Ok(())
@@ -46,17 +46,17 @@ pub fn quiet(
 /// Once this returns, no cancel is in force in the session and work may begin; refused if this
 /// beginner may not lift it.
 pub fn begin(context: &mut Context<'_>, session: &Session, who: Initiator) -> Result<(), Fault> {
-    let stop = stops::of(context.tx, session.id).map_err(db_fault)?;
+    let stop = stops::of(context.tx, session.id)?;
     stop::may_begin(stop, who, session.key.as_str())?;
     match stop {
-        Some(_) => stops::remove(context.tx, session.id).map_err(db_fault),
+        Some(_) => stops::remove(context.tx, session.id).map_err(Fault::from),
         None => Ok(()),
     }
 }
 
 /// True if a cancel is in force in the session.
 pub fn is_in_force(context: &mut Context<'_>, session: SessionId) -> Result<bool, Fault> {
-    let stop = stops::of(context.tx, session).map_err(db_fault)?;
+    let stop = stops::of(context.tx, session)?;
     Ok(stop.is_some())
 }
 
@@ -66,6 +66,6 @@ pub fn announced(
     session: SessionId,
     policy: AnnouncePolicy,
 ) -> Result<AnnouncePolicy, Fault> {
-    let stop = stops::of(context.tx, session).map_err(db_fault)?;
+    let stop = stops::of(context.tx, session)?;
     Ok(stop::announced(stop, policy))
 }

@@ -9,12 +9,12 @@ use crate::kernel::ids::{RunId, SessionId};
 use crate::kernel::run::{Run, RunOrigin};
 use crate::kernel::session::Session;
 use crate::store::tx::{DbError, Tx};
-use crate::store::{db_fault, runs, sessions};
+use crate::store::{runs, sessions};
 
 /// The open runs of `session` and its descendants, each after the run that requested it.
 pub fn open_from_session(context: &mut Context<'_>, session: &Session) -> Result<Vec<Run>, Fault> {
     let mut below = Subtree::of_session(session);
-    below.open(context.tx, session.root).map_err(db_fault)
+    below.open(context.tx, session.root).map_err(Fault::from)
 }
 
 /// True if the session is `top` or one of its descendants.

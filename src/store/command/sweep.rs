@@ -15,8 +15,8 @@ use crate::kernel::time::Timestamp;
 use crate::store::runs::Age;
 use crate::store::tx::{DbError, Tx};
 use crate::store::{
-    approvals, blobs, db_fault, environment, events, expired, idempotency, outbox, outputs,
-    questions, runs, sends, sessions, skills, steers, steps,
+    approvals, blobs, environment, events, expired, idempotency, outbox, outputs, questions, runs,
+    sends, sessions, skills, steers, steps,
 };
 
 /// Maximum number of sessions or runs processed in one command.
@@ -86,7 +86,7 @@ pub fn sweep(context: &mut Context<'_>, sweep: &Sweep) -> Result<Reply, Fault> {
             after,
         } => retire(context, *before, *keys_before, *after)?,
         Sweep::Events { before } => {
-            let gone = events::remove_some(context.tx, *before, PARTS).map_err(db_fault)?;
+            let gone = events::remove_some(context.tx, *before, PARTS)?;
             Swept::more_if(gone == u64::from(PARTS))
         }
         Sweep::Leftovers { before, ids_before } => leftovers(context, *before, *ids_before)?,
@@ -120,7 +120,7 @@ fn archive(
     org: &str,
     after: i64,
 ) -> Result<Swept, Fault> {
-    let page = sessions::unarchived(context.tx, org, after, ROWS).map_err(db_fault)?;
+    let page = sessions::unarchived(context.tx, org, after, ROWS)?;
     let is_full = page.len() == ROWS as usize;
     let last = page.last().map_or(after, |(seq, _)| *seq);
     for (_, session) in page {
@@ -130,7 +130,7 @@ fn archive(
         }
         if session.mode == SessionMode::Run && may_rest(context, &session, before)? {
             let now = context.now.wall;
-            sessions::archive(context.tx, session.id, now).map_err(db_fault)?;
+            sessions::archive(context.tx, session.id, now)?;
             context.emit_session(
                 EventKind::SessionUpdated,
                 &session,
@@ -151,13 +151,11 @@ fn may_rest(
 ) -> Result<bool, Fault> {
     let tx = &mut *context.tx;
     // If retention removed its runs before it was archived, its own last change counts.
-    let ended = runs::last_end_in(tx, session.id).map_err(db_fault)?;
-    if ended.unwrap_or(session.updated_at) > before
-        || runs::has_live_in(tx, session.id).map_err(db_fault)?
-    {
+    let ended = runs::last_end_in(tx, session.id)?;
+    if ended.unwrap_or(session.updated_at) > before || runs::has_live_in(tx, session.id)? {
         return Ok(false);
     }
-    let untold = outbox::outstanding_of(tx, session.id).map_err(db_fault)?;
+    let untold = outbox::outstanding_of(tx, session.id)?;
     Ok(untold.iter().all(|entry| entry.state == "delivered"))
 }
 
@@ -170,7 +168,7 @@ fn retire(
     keys_before: Timestamp,
     after: i64,
 ) -> Result<Swept, Fault> {
-    let page = runs::ages(context.tx, after, ROWS).map_err(db_fault)?;
+    let page = runs::ages(context.tx, after, ROWS)?;
     let is_full = page.len() == ROWS as usize;
     let last = page.last().map_or(after, |run| run.seq);
     let mut left = u64::from(PARTS);
@@ -182,8 +180,8 @@ fn retire(
         if !is_old || !may_go(context, &run, keys_before)? {
             continue;
         }
-        let gone = outputs::remove_some(context.tx, run.id, PARTS).map_err(db_fault)?
-            + steps::remove_some(context.tx, run.id, PARTS).map_err(db_fault)?;
+        let gone = outputs::remove_some(context.tx, run.id, PARTS)?
+            + steps::remove_some(context.tx, run.id, PARTS)?;
         left = left.saturating_sub(gone);
         if left == 0 {
             // The run is processed again immediately, with fewer steps left.
@@ -200,11 +198,11 @@ fn retire(
 
 fn may_go(context: &mut Context<'_>, run: &Age, keys_before: Timestamp) -> Result<bool, Fault> {
     let tx = &mut *context.tx;
-    let used = idempotency::used_at(tx, run.id).map_err(db_fault)?;
+    let used = idempotency::used_at(tx, run.id)?;
     if used.is_some_and(|used| used > keys_before) {
         return Ok(false);
     }
-    let Some(entry) = outbox::of_run(tx, run.id).map_err(db_fault)? else {
+    let Some(entry) = outbox::of_run(tx, run.id)? else {
         return Ok(true);
     };
     Ok(match entry.state.as_str() {
@@ -212,8 +210,7 @@ fn may_go(context: &mut Context<'_>, run: &Age, keys_before: Timestamp) -> Resul
         "delivered" => {
             let waits_in_inbox = entry.acked_at.is_none() && entry.is_inbox();
             !waits_in_inbox
-                || sessions::by_id(tx, entry.target)
-                    .map_err(db_fault)?
+                || sessions::by_id(tx, entry.target)?
                     .is_none_or(|target| target.owner != Owner::Client)
         }
         _ => false,
@@ -223,15 +220,15 @@ fn may_go(context: &mut Context<'_>, run: &Age, keys_before: Timestamp) -> Resul
 fn remove(context: &mut Context<'_>, run: &Age) -> Result<(), Fault> {
     let now = context.now.wall;
     let tx = &mut *context.tx;
-    steers::remove(tx, run.id).map_err(db_fault)?;
-    questions::remove(tx, run.id).map_err(db_fault)?;
-    approvals::remove(tx, run.id).map_err(db_fault)?;
-    sends::remove(tx, run.id).map_err(db_fault)?;
-    outbox::remove(tx, run.id).map_err(db_fault)?;
-    idempotency::remove(tx, run.id).map_err(db_fault)?;
-    environment::remove(tx, run.id).map_err(db_fault)?;
-    runs::remove(tx, run.id).map_err(db_fault)?;
-    expired::insert(tx, run.id, &run.org, now).map_err(db_fault)?;
+    steers::remove(tx, run.id)?;
+    questions::remove(tx, run.id)?;
+    approvals::remove(tx, run.id)?;
+    sends::remove(tx, run.id)?;
+    outbox::remove(tx, run.id)?;
+    idempotency::remove(tx, run.id)?;
+    environment::remove(tx, run.id)?;
+    runs::remove(tx, run.id)?;
+    expired::insert(tx, run.id, &run.org, now)?;
     remove_empty(context, run.session)
 }
 
@@ -241,11 +238,11 @@ fn remove_empty(context: &mut Context<'_>, session: SessionId) -> Result<(), Fau
     let mut at = Some(session);
     while let Some(id) = at {
         let tx = &mut *context.tx;
-        let Some(session) = sessions::by_id(tx, id).map_err(db_fault)? else {
+        let Some(session) = sessions::by_id(tx, id)? else {
             break;
         };
-        let runs = runs::ids_in(tx, id, 0, 1).map_err(db_fault)?;
-        let children = sessions::children(tx, id, 1).map_err(db_fault)?;
+        let runs = runs::ids_in(tx, id, 0, 1)?;
+        let children = sessions::children(tx, id, 1)?;
         if session.archived_at.is_none() || !runs.is_empty() || !children.is_empty() {
             break;
         }
@@ -261,11 +258,11 @@ fn leftovers(
     before: Timestamp,
     ids_before: Timestamp,
 ) -> Result<Swept, Fault> {
-    let gone = expired::forget_some(context.tx, ids_before, PARTS).map_err(db_fault)?;
-    let unused = blobs::unused_since(context.tx, before, ROWS).map_err(db_fault)?;
+    let gone = expired::forget_some(context.tx, ids_before, PARTS)?;
+    let unused = blobs::unused_since(context.tx, before, ROWS)?;
     if !unused.is_empty() {
         // Runs older than the last use of these bodies; all but a few are removed by now.
-        let oldest = runs::ages(context.tx, 0, OLD_RUNS).map_err(db_fault)?;
+        let oldest = runs::ages(context.tx, 0, OLD_RUNS)?;
         for (hash, used_at) in unused {
             let could_name = |run: &&Age| run.created_at <= used_at.plus_ms(blobs::USED_WITHIN_MS);
             let named = oldest
@@ -275,12 +272,12 @@ fn leftovers(
             let all_seen =
                 oldest.len() < OLD_RUNS as usize || oldest.iter().any(|run| !could_name(&run));
             if !named && all_seen {
-                blobs::remove(context.tx, &hash).map_err(db_fault)?;
-                skills::forget(context.tx, &hash).map_err(db_fault)?;
+                blobs::remove(context.tx, &hash)?;
+                skills::forget(context.tx, &hash)?;
             } else {
                 // It is looked at again after another retention period: otherwise bodies that old
                 // runs keep would hide the unused ones behind them, and each sweep would find work.
-                blobs::use_again(context.tx, &hash, context.now.wall).map_err(db_fault)?;
+                blobs::use_again(context.tx, &hash, context.now.wall)?;
             }
         }
     }

@@ -12,7 +12,7 @@ use crate::kernel::session::Owner;
 use crate::kernel::step::{Intent, Why};
 use crate::kernel::stop::Initiator;
 use crate::kernel::text::storable;
-use crate::store::{db_fault, runs, sessions, steps};
+use crate::store::{runs, sessions, steps};
 
 /// A turn in a session.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,7 +51,7 @@ pub fn run_turn(context: &mut Context<'_>, turn: RunTurn) -> Result<Reply, Fault
         return Ok(Reply::Accepted(accepted));
     }
     refuse_taken_id(context, turn.run.id)?;
-    let found = sessions::by_key(context.tx, &turn.org, &turn.session).map_err(db_fault)?;
+    let found = sessions::by_key(context.tx, &turn.org, &turn.session)?;
     let created = found.is_none();
     let session = match found {
         Some(session) => session,
@@ -83,7 +83,7 @@ pub fn run_turn(context: &mut Context<'_>, turn: RunTurn) -> Result<Reply, Fault
         )
         .hint("omit the agent, or use another session"));
     }
-    let waiting = runs::count_waiting_turns(context.tx, session.id).map_err(db_fault)?;
+    let waiting = runs::count_waiting_turns(context.tx, session.id)?;
     check_queued_turns(&context.settings.limits, waiting)?;
     if let Asks::Message(_) = &turn.asks {
         stop::begin(context, &session, Initiator::Person)?;
@@ -115,7 +115,7 @@ pub fn run_turn(context: &mut Context<'_>, turn: RunTurn) -> Result<Reply, Fault
 fn compaction(context: &mut Context<'_>, run: RunId, id: StepId) -> Result<(), Fault> {
     let intent = Intent::compaction(id, Why::Asked);
     let step = intent.into_step(run, 1, None, context.now.wall);
-    steps::insert(context.tx, &step).map_err(db_fault)?;
+    steps::insert(context.tx, &step)?;
     let run = load(context, run)?;
     emit_step(context, &run, &step)
 }

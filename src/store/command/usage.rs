@@ -9,7 +9,7 @@ use crate::kernel::fault::Fault;
 use crate::kernel::run::{Outcome, Run, RunState, Usage};
 use crate::kernel::time::Timestamp;
 use crate::kernel::usage::{HOUR, Verdict};
-use crate::store::{db_fault, usage};
+use crate::store::usage;
 
 /// Minimum number of runs ended in an hour before the failure rate counts.
 const LEAST_RUNS: u64 = 10;
@@ -28,7 +28,7 @@ pub fn run_ended(context: &mut Context<'_>, run: &Run) -> Result<(), Fault> {
     let RunState::Ended(outcome) = run.state else {
         return Ok(());
     };
-    usage::add_run(context.tx, run, outcome).map_err(db_fault)?;
+    usage::add_run(context.tx, run, outcome)?;
     failures(context, run, outcome)
 }
 
@@ -40,7 +40,7 @@ fn failures(context: &mut Context<'_>, run: &Run, outcome: Outcome) -> Result<()
         return Ok(());
     }
     let hour = usage::hour(context.now.wall);
-    let (all, failed) = usage::failed(context.tx, &run.org, hour).map_err(db_fault)?;
+    let (all, failed) = usage::failed(context.tx, &run.org, hour)?;
     let percent = failed * 100 / all.max(1);
     match all >= LEAST_RUNS && percent >= u64::from(most) {
         true => alert(context, &run.org, "failure_rate", percent, u64::from(most)),
@@ -51,14 +51,14 @@ fn failures(context: &mut Context<'_>, run: &Run, outcome: Outcome) -> Result<()
 /// Once this returns, the usage of `model` by the run is counted.
 pub fn used(context: &mut Context<'_>, run: &Run, model: &str, used: Usage) -> Result<(), Fault> {
     let now = context.now.wall;
-    usage::add_use(context.tx, run, model, used, now).map_err(db_fault)?;
+    usage::add_use(context.tx, run, model, used, now)?;
     let Some(most) = context.settings.thresholds.cost_micros else {
         return Ok(());
     };
     if used.cost_micros == 0 {
         return Ok(());
     }
-    let spent = usage::spent(context.tx, &run.org, usage::hour(now)).map_err(db_fault)?;
+    let spent = usage::spent(context.tx, &run.org, usage::hour(now))?;
     match spent >= most {
         true => alert(context, &run.org, "cost_per_hour", spent, most),
         false => Ok(()),
@@ -73,7 +73,7 @@ fn alert(
     limit: u64,
 ) -> Result<(), Fault> {
     let hour = usage::hour(context.now.wall);
-    if !usage::record_alert(context.tx, org, what, hour).map_err(db_fault)? {
+    if !usage::record_alert(context.tx, org, what, hour)? {
         return Ok(());
     }
     let data = json!({

@@ -20,7 +20,7 @@ use crate::kernel::step::{Step, StepState, Wait, WaitKind};
 use crate::kernel::text::{preview, storable};
 use crate::kernel::time::Timestamp;
 use crate::kernel::waiting::{self, StepProgress};
-use crate::store::{db_fault, outbox, runs, sends, sessions, steps, waits};
+use crate::store::{outbox, runs, sends, sessions, steps, waits};
 
 /// The step through which a run acts. It must be open and in this attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,9 +79,9 @@ pub fn begin(
     wait: Wait,
     awaited: &[Uuid],
 ) -> Result<(), Fault> {
-    steps::set_wait(context.tx, run.id, step.seq, wait).map_err(db_fault)?;
+    steps::set_wait(context.tx, run.id, step.seq, wait)?;
     for id in awaited {
-        waits::insert(context.tx, *id, run.id, step.seq).map_err(db_fault)?;
+        waits::insert(context.tx, *id, run.id, step.seq)?;
     }
     if let Some(until) = wait.until {
         context.effect(Effect::Window(PendingWait::Step(run.id, step.seq), until));
@@ -94,7 +94,7 @@ pub fn regroup(context: &mut Context<'_>, run: &Run) -> Result<Run, Fault> {
     if run.cancel.is_some() {
         return Ok(run.clone());
     }
-    let open = steps::open(context.tx, run.id).map_err(db_fault)?;
+    let open = steps::open(context.tx, run.id)?;
     let event = match (run.state, waiting::step_progress(&open)) {
         // No executor has seen the outside outcome, so the run is started again from its rows.
         (RunState::Running, StepProgress::NoneOpen) => RunEvent::Parked,
@@ -114,8 +114,8 @@ pub fn release(context: &mut Context<'_>, id: RunId, seq: u32) -> Result<(), Fau
     if waiting_step(context, id, seq)?.is_none() {
         return Ok(());
     }
-    waits::remove(context.tx, id, seq).map_err(db_fault)?;
-    steps::clear_wait(context.tx, id, seq).map_err(db_fault)?;
+    waits::remove(context.tx, id, seq)?;
+    steps::clear_wait(context.tx, id, seq)?;
     context.effect(Effect::WindowClosed(PendingWait::Step(id, seq)));
     let run = load(context, id)?;
     let run = regroup(context, &run)?;
@@ -137,7 +137,7 @@ pub fn finish(
         return Ok(None);
     };
     let run = load(context, id)?;
-    waits::remove(context.tx, id, seq).map_err(db_fault)?;
+    waits::remove(context.tx, id, seq)?;
     context.effect(Effect::WindowClosed(PendingWait::Step(id, seq)));
     step.ended_at = Some(context.now.wall);
     step.state = if failed {
@@ -157,7 +157,7 @@ pub fn finish(
     };
     let appended = context.append_of(&run, vec![message])?;
     step.message_seq = appended.first().map(|message| message.seq);
-    steps::update(context.tx, &step).map_err(db_fault)?;
+    steps::update(context.tx, &step)?;
     emit_step(context, &run, &step)?;
     let ended = RunEvent::StepEnded {
         kind: step.kind,
@@ -170,7 +170,7 @@ pub fn finish(
 }
 
 fn waiting_step(context: &mut Context<'_>, run: RunId, seq: u32) -> Result<Option<Step>, Fault> {
-    let step = steps::get(context.tx, run, seq).map_err(db_fault)?;
+    let step = steps::get(context.tx, run, seq)?;
     Ok(step.filter(|step| step.state.is_open() && step.waits.is_some()))
 }
 
@@ -178,7 +178,7 @@ fn waiting_step(context: &mut Context<'_>, run: RunId, seq: u32) -> Result<Optio
 /// answer to another session is recorded.
 pub fn run_ended(context: &mut Context<'_>, run: &Run) -> Result<(), Fault> {
     let mut told = false;
-    for (waiter, seq) in waits::on(context.tx, run.id.0).map_err(db_fault)? {
+    for (waiter, seq) in waits::on(context.tx, run.id.0)? {
         told |= look(context, waiter, seq, false)?;
     }
     exchange::run_ended(context, run, told)
@@ -196,7 +196,7 @@ pub fn await_provider(context: &mut Context<'_>, wait: AwaitProvider) -> Result<
         return Ok(Reply::Done);
     }
     step.error = Some(preview(&wait.reason, SUMMARY));
-    steps::update(context.tx, &step).map_err(db_fault)?;
+    steps::update(context.tx, &step)?;
     let until = Wait {
         kind: WaitKind::Provider,
         until: Some(wait.until),
@@ -218,12 +218,12 @@ fn look(context: &mut Context<'_>, id: RunId, seq: u32, over: bool) -> Result<bo
     if wait.kind == WaitKind::Provider {
         if over {
             step.error = None;
-            steps::update(context.tx, &step).map_err(db_fault)?;
+            steps::update(context.tx, &step)?;
             release(context, id, seq)?;
         }
         return Ok(over);
     }
-    let awaited = waits::of(context.tx, id, seq).map_err(db_fault)?;
+    let awaited = waits::of(context.tx, id, seq)?;
     if wait.kind == WaitKind::Answer {
         if over {
             for question in awaited {
@@ -246,7 +246,7 @@ fn look(context: &mut Context<'_>, id: RunId, seq: u32, over: bool) -> Result<bo
     let mut ends = Vec::with_capacity(awaited.len());
     for run in awaited {
         // For a run whose row was lost, the step waits no longer than the deadline.
-        ends.extend(runs::get(context.tx, RunId(run)).map_err(db_fault)?);
+        ends.extend(runs::get(context.tx, RunId(run))?);
     }
     let there = waiting::has_arrived(wait.kind, &ends);
     if !there && !over {
@@ -278,10 +278,10 @@ fn told_by_tool(
     let now = context.now.wall;
     for run in ends.iter().filter(|run| run.state.is_terminal()) {
         let told = outbox::mark_delivered_by_tool(context.tx, run.id, message, now);
-        if !told.map_err(db_fault)? {
+        if !told? {
             continue;
         }
-        if let Some(session) = sessions::by_id(context.tx, target).map_err(db_fault)? {
+        if let Some(session) = sessions::by_id(context.tx, target)? {
             context.emit_announce(
                 EventKind::AnnounceDelivered,
                 &session.org,
@@ -307,7 +307,7 @@ pub fn wait_for(context: &mut Context<'_>, wait: WaitFor) -> Result<Reply, Fault
         return Ok(Reply::Done);
     }
     for id in &wait.runs {
-        let found = runs::get(context.tx, *id).map_err(db_fault)?;
+        let found = runs::get(context.tx, *id)?;
         let own = found.is_some_and(|found| is_asked_for_by(&found, run.session));
         if !own {
             return Err(Fault::not_found("run spawned by this session", id)
@@ -339,7 +339,7 @@ pub fn window_over(context: &mut Context<'_>, window: PendingWait) -> Result<Rep
         PendingWait::Step(run, seq) => {
             look(context, run, seq, true)?;
         }
-        PendingWait::Call(run) => sends::clear_wait_deadline(context.tx, run).map_err(db_fault)?,
+        PendingWait::Call(run) => sends::clear_wait_deadline(context.tx, run)?,
     }
     Ok(Reply::Done)
 }
@@ -355,7 +355,7 @@ pub fn give_up(context: &mut Context<'_>, run: &Run, step: &Step) -> Result<(), 
         }
         _ => delegated::give_up(context, run, step)?,
     }
-    waits::remove(context.tx, run.id, step.seq).map_err(db_fault)?;
+    waits::remove(context.tx, run.id, step.seq)?;
     context.effect(Effect::WindowClosed(PendingWait::Step(run.id, step.seq)));
     Ok(())
 }

@@ -7,7 +7,7 @@ use crate::kernel::event::RunEvent;
 use crate::kernel::fault::Fault;
 use crate::kernel::run::{CancelRequest, Run};
 use crate::kernel::step::{Step, StepState};
-use crate::store::{db_fault, messages, runs};
+use crate::store::{messages, runs};
 
 /// The actor of the cancel of a wake run that another turn has made unnecessary.
 const SUPERSEDED: &str = "superseded";
@@ -22,11 +22,11 @@ pub fn supersede(context: &mut Context<'_>, run: &Run, step: &Step) -> Result<()
     if step.state != StepState::Done || run.is_called() {
         return Ok(());
     }
-    let waiting = runs::waiting_wake(context.tx, run.session).map_err(db_fault)?;
+    let waiting = runs::waiting_wake(context.tx, run.session)?;
     let Some(wake) = waiting.filter(|wake| wake.cancel.is_none()) else {
         return Ok(());
     };
-    if messages::count_announces_after(context.tx, run.session, seen).map_err(db_fault)? > 0 {
+    if messages::count_announces_after(context.tx, run.session, seen)? > 0 {
         return Ok(());
     }
     let request = CancelRequest {

@@ -10,7 +10,7 @@ use crate::kernel::action::EventKind;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::RunId;
 use crate::kernel::machine::add_warnings;
-use crate::store::{db_fault, runs};
+use crate::store::runs;
 
 /// Once this returns, the run has these warnings, each once, with an event for the new ones.
 pub fn run(context: &mut Context<'_>, id: RunId, warnings: Vec<String>) -> Result<Reply, Fault> {
@@ -18,7 +18,7 @@ pub fn run(context: &mut Context<'_>, id: RunId, warnings: Vec<String>) -> Resul
     let before = run.warnings.len();
     add_warnings(&mut run.warnings, warnings);
     if run.warnings.len() > before {
-        runs::set_warnings(context.tx, id, &run.warnings).map_err(db_fault)?;
+        runs::set_warnings(context.tx, id, &run.warnings)?;
         let new = json!({ "warnings": run.warnings[before..] });
         context.emit(EventKind::RunWarned, &run, new);
     }
