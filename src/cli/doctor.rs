@@ -86,7 +86,7 @@ fn configuration(file: Option<PathBuf>) -> (Config, Vec<Finding>) {
                     Health::Warn,
                     format!("{name}: {}", loaded.warnings.join("; ")),
                 )
-                .fix("correct the names; unknown settings have no effect"),
+                .fix("correct what is named; unknown settings have no effect"),
             };
             (loaded.config, vec![finding])
         }

@@ -12,7 +12,7 @@ use super::chat::slash::{self, Slash};
 use super::discover::Where;
 use super::failure::Failure;
 use super::link::{self, Link};
-use super::open_requests::{self, Asked, Put};
+use super::open_requests::{self, OpenRequest, Prompted};
 use super::person::{Person, Typed};
 use super::print;
 use super::view::{FRAME, View};
@@ -35,8 +35,8 @@ pub(crate) struct Live<'a> {
     pub(crate) session: Option<SessionKey>,
     person: Option<&'a mut Person>,
     /// The request that the user is being asked now.
-    open: Option<Put>,
-    asked: Vec<Asked>,
+    open: Option<Prompted>,
+    asked: Vec<OpenRequest>,
     /// The open requests must be read again.
     are_requests_stale: bool,
     frames: Interval,
@@ -198,7 +198,7 @@ impl<'a> Live<'a> {
         if let Some(view) = &mut self.view {
             view.set_open_requests(self.asked.clone());
         }
-        let is_open = |open: &Put| self.asked.iter().any(|one| one.id() == open.asked.id());
+        let is_open = |open: &Prompted| self.asked.iter().any(|one| one.id() == open.asked.id());
         if let Some(gone) = self.open.take_if(|open| !is_open(open)) {
             let what = open_requests::how_closed(&self.watch.link, &gone.asked).await?;
             self.unprompt();
@@ -223,14 +223,14 @@ impl<'a> Live<'a> {
             return;
         };
         let rest = asked.pages(self.clock.now());
-        self.open = Some(Put { asked, rest });
+        self.open = Some(Prompted { asked, unshown_pages: rest });
         self.turn_page().await;
     }
 
     /// Shows the next page of the open request and prompts for it. Input typed before is set aside:
     /// it cannot answer an unseen page.
     async fn turn_page(&mut self) {
-        if let Some(page) = self.open.as_mut().and_then(|open| open.rest.pop_front()) {
+        if let Some(page) = self.open.as_mut().and_then(|open| open.unshown_pages.pop_front()) {
             self.note(&page);
         }
         if let Some(person) = &mut self.person {
@@ -303,7 +303,7 @@ impl<'a> Live<'a> {
             }
         }
         match said {
-            "" if !open.rest.is_empty() => {
+            "" if !open.unshown_pages.is_empty() => {
                 self.open = Some(open);
                 self.turn_page().await;
                 return Ok(());
@@ -312,11 +312,11 @@ impl<'a> Live<'a> {
                 self.postpone(&open);
                 return Ok(());
             }
-            "later" if !open.rest.is_empty() => {
+            "later" if !open.unshown_pages.is_empty() => {
                 self.postpone(&open);
                 return Ok(());
             }
-            _ if open.is_too_early(said) => {
+            _ if open.is_undecidable_yet(said) => {
                 self.note("not decided yet: press Enter to see the rest first");
                 self.ask_again(open).await;
                 return Ok(());
@@ -328,6 +328,13 @@ impl<'a> Live<'a> {
             Ok(false) => {
                 self.note("answer yes or no");
                 self.ask_again(open).await;
+            }
+            // The daemon went away just now: it is asked again.
+            Err(lost) if link::is_broken(&lost) || lost.kind == "unavailable" => {
+                self.note("the answer was not delivered; asking again");
+                if let Some(person) = &mut self.person {
+                    person.unmark_asked(open.asked.id());
+                }
             }
             // It expired, another client answered first, or the file has changed since: if it is
             // still open, it is asked again with its current content.
@@ -341,13 +348,6 @@ impl<'a> Live<'a> {
                     }
                 }
             }
-            // The daemon went away just now: it is asked again.
-            Err(lost) if link::is_broken(&lost) || lost.kind == "unavailable" => {
-                self.note("the answer was not delivered; asking again");
-                if let Some(person) = &mut self.person {
-                    person.unmark_asked(open.asked.id());
-                }
-            }
             Err(failure) => return Err(failure),
         }
         self.are_requests_stale = true;
@@ -355,7 +355,7 @@ impl<'a> Live<'a> {
     }
 
     /// Prompts once more for the open request.
-    async fn ask_again(&mut self, open: Put) {
+    async fn ask_again(&mut self, open: Prompted) {
         self.open = Some(open);
         if let Some(person) = &mut self.person {
             person.set_aside().await;
@@ -364,7 +364,7 @@ impl<'a> Live<'a> {
     }
 
     /// Leaves the request open; a conversation turn is then no longer followed.
-    fn postpone(&mut self, open: &Put) {
+    fn postpone(&mut self, open: &Prompted) {
         if !self.is_conversation() {
             return;
         }

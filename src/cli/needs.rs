@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::failure::Failure;
 use super::link::{self, Link};
-use super::open_requests::{self, Asked};
+use super::open_requests::{self, OpenRequest};
 use super::person::is_at_the_terminal;
 use super::print;
 use super::text::short;
@@ -87,14 +87,14 @@ async fn open(link: &Link, session: &SessionKey) -> Result<Vec<Need>, Failure> {
         ..ListRuns::default()
     };
     for run in link.ask::<Runs>("runs.list", &request).await?.runs {
-        if open_requests::is_below(link, session, &run).await? {
+        if open_requests::is_in_session_subtree(link, session, &run).await? {
             found.push(of_review(&run));
         }
     }
     Ok(found)
 }
 
-fn of_asked(asked: &Asked) -> Need {
+fn of_asked(asked: &OpenRequest) -> Need {
     let (kind, run, command) = asked.kind_run_command();
     let now = Clock::system().now();
     let (message, shown) = (

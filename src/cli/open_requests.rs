@@ -21,22 +21,22 @@ use crate::wire::runs::{ListRuns, Runs, State};
 use crate::wire::shapes::Run;
 
 /// Screen rows reserved below a page.
-const BELOW: usize = 6;
+const RESERVED_ROWS: usize = 6;
 /// Minimum number of lines of a page.
 const PAGE: usize = 10;
 
 /// A request that is being shown to the user.
-pub(crate) struct Put {
+pub(crate) struct Prompted {
     /// The request.
-    pub(crate) asked: Asked,
+    pub(crate) asked: OpenRequest,
     /// Its pages that were not shown yet.
-    pub(crate) rest: VecDeque<String>,
+    pub(crate) unshown_pages: VecDeque<String>,
 }
 
-impl Put {
+impl Prompted {
     /// The input prompt: the request's own, or the number of lines that were not shown yet.
     pub(crate) fn prompt(&self) -> String {
-        match self.rest.iter().map(|page| page.lines().count()).sum() {
+        match self.unshown_pages.iter().map(|page| page.lines().count()).sum() {
             0 => self.asked.prompt().to_owned(),
             1 => "1 more line (empty: show it; no; later)".to_owned(),
             more => format!("{more} more lines (empty: show them; no; later)"),
@@ -45,14 +45,14 @@ impl Put {
 
     /// True if this reply must not be accepted yet, because not all of an approval was shown. A
     /// denial is always accepted.
-    pub(crate) fn is_too_early(&self, said: &str) -> bool {
-        !self.rest.is_empty() && decision(said) != Some(Decision::Deny)
+    pub(crate) fn is_undecidable_yet(&self, said: &str) -> bool {
+        !self.unshown_pages.is_empty() && decision(said) != Some(Decision::Deny)
     }
 }
 
 /// A request of a run to the user.
 #[derive(Clone)]
-pub(crate) enum Asked {
+pub(crate) enum OpenRequest {
     /// A question in free text.
     Question(Box<Question>),
     /// An approval for a tool call.
@@ -71,13 +71,13 @@ pub(crate) struct Missing {
     why: String,
 }
 
-impl Asked {
+impl OpenRequest {
     /// Id of the request; for a missing value a hash of the run and the name.
     pub(crate) fn id(&self) -> Uuid {
         match self {
-            Asked::Question(question) => question.id.0,
-            Asked::Approval(approval) => approval.id.0,
-            Asked::Value(missing) => {
+            OpenRequest::Question(question) => question.id.0,
+            OpenRequest::Approval(approval) => approval.id.0,
+            OpenRequest::Value(missing) => {
                 // A missing value has no id; the run and the name identify it.
                 let text = format!("{} {}", missing.run, missing.name);
                 let hash = blake3::hash(text.as_bytes());
@@ -91,16 +91,16 @@ impl Asked {
     /// The run that made the request.
     pub(crate) fn run(&self) -> RunId {
         match self {
-            Asked::Question(question) => question.run_id,
-            Asked::Approval(approval) => approval.run_id,
-            Asked::Value(missing) => missing.run,
+            OpenRequest::Question(question) => question.run_id,
+            OpenRequest::Approval(approval) => approval.run_id,
+            OpenRequest::Value(missing) => missing.run,
         }
     }
 
     /// The first missing value of the run, if there is one.
-    pub(crate) fn value_of(run: &Run) -> Option<Asked> {
+    pub(crate) fn value_of(run: &Run) -> Option<OpenRequest> {
         let one = missing(run).next()?;
-        Some(Asked::Value(Missing {
+        Some(OpenRequest::Value(Missing {
             run: run.run_id,
             who: clean(run.label.as_deref().unwrap_or(run.agent.as_str())),
             name: clean(&one.name),
@@ -109,17 +109,17 @@ impl Asked {
     }
 
     /// True if a run of this session or one of its descendants made the request.
-    async fn is_at_or_below(&self, link: &Link, session: &SessionKey) -> Result<bool, Failure> {
+    async fn is_in_subtree(&self, link: &Link, session: &SessionKey) -> Result<bool, Failure> {
         let (own, root) = match self {
-            Asked::Question(question) => (&question.session_key, &question.root_session_key),
-            Asked::Approval(approval) => (&approval.session_key, &approval.root_session_key),
-            Asked::Value(_) => return Ok(true),
+            OpenRequest::Question(question) => (&question.session_key, &question.root_session_key),
+            OpenRequest::Approval(approval) => (&approval.session_key, &approval.root_session_key),
+            OpenRequest::Value(_) => return Ok(true),
         };
         if own == session || root.as_ref() == Some(session) {
             return Ok(true);
         }
         match ids::details(link, self.run()).await {
-            Ok(run) => is_below(link, session, &run).await,
+            Ok(run) => is_in_session_subtree(link, session, &run).await,
             Err(gone) if gone.code == exit::NOT_FOUND => Ok(false),
             Err(failure) => Err(failure),
         }
@@ -128,27 +128,27 @@ impl Asked {
     /// The full text for display.
     pub(crate) fn text(&self, now: Timestamp) -> String {
         match self {
-            Asked::Question(question) => answer::show(question, now),
-            Asked::Value(missing) => missing.show(),
-            Asked::Approval(approval) => approval_text::show(approval, now, print::notes_width()),
+            OpenRequest::Question(question) => answer::show(question, now),
+            OpenRequest::Value(missing) => missing.show(),
+            OpenRequest::Approval(approval) => approval_text::show(approval, now, print::notes_width()),
         }
     }
 
     /// True if the reply must not be echoed.
     pub(crate) fn is_secret(&self) -> bool {
-        matches!(self, Asked::Value(_))
+        matches!(self, OpenRequest::Value(_))
     }
 
     /// The text in pages that fit the screen. An approval is never cut: all its pages are shown
     /// before the call can be allowed.
     pub(crate) fn pages(&self, now: Timestamp) -> VecDeque<String> {
         match self {
-            Asked::Question(_) | Asked::Value(_) => [self.text(now)].into(),
-            Asked::Approval(_) => {
+            OpenRequest::Question(_) | OpenRequest::Value(_) => [self.text(now)].into(),
+            OpenRequest::Approval(_) => {
                 let text = self.text(now);
                 let lines: Vec<&str> = text.lines().collect();
                 let page = match print::notes_size() {
-                    Some((_, rows)) => rows.saturating_sub(BELOW).max(PAGE),
+                    Some((_, rows)) => rows.saturating_sub(RESERVED_ROWS).max(PAGE),
                     None => lines.len().max(1),
                 };
                 lines.chunks(page).map(|part| part.join("\n")).collect()
@@ -160,24 +160,24 @@ impl Asked {
     pub(crate) fn in_short(&self, now: Timestamp, columns: Option<usize>) -> String {
         let most = columns.unwrap_or(usize::MAX);
         match self {
-            Asked::Question(question) => answer::in_short(question, now, most),
-            Asked::Approval(approval) => approval_text::in_short(approval, now, columns),
-            Asked::Value(missing) => line(&format!("! {}", missing.head()), most),
+            OpenRequest::Question(question) => answer::in_short(question, now, most),
+            OpenRequest::Approval(approval) => approval_text::in_short(approval, now, columns),
+            OpenRequest::Value(missing) => line(&format!("! {}", missing.head()), most),
         }
     }
 
     /// Kind of the request, its run, and the command that answers it.
     pub(crate) fn kind_run_command(&self) -> (&'static str, RunId, String) {
         match self {
-            Asked::Question(question) => {
+            OpenRequest::Question(question) => {
                 let command = format!("abide answer {} \"…\"", short(question.id));
                 ("question", question.run_id, command)
             }
-            Asked::Approval(approval) => {
+            OpenRequest::Approval(approval) => {
                 let command = format!("abide approvals allow|deny {}", short(approval.id));
                 ("approval", approval.run_id, command)
             }
-            Asked::Value(missing) => {
+            OpenRequest::Value(missing) => {
                 let command = format!("abide env {} {}=…", short(missing.run), missing.name);
                 ("value", missing.run, command)
             }
@@ -187,18 +187,18 @@ impl Asked {
     /// The input prompt for this kind of request.
     pub(crate) fn prompt(&self) -> &'static str {
         match self {
-            Asked::Question(_) => "your answer (empty: later)",
-            Asked::Approval(_) => "allow it? (yes or no; empty: later)",
-            Asked::Value(_) => "its value (hidden; empty: later)",
+            OpenRequest::Question(_) => "your answer (empty: later)",
+            OpenRequest::Approval(_) => "allow it? (yes or no; empty: later)",
+            OpenRequest::Value(_) => "its value (hidden; empty: later)",
         }
     }
 
     /// The line that stays on the screen after the user's reply.
     pub(crate) fn decided(&self, said: &str) -> String {
         let text = match self {
-            Asked::Question(_) => format!("answered: {said}"),
-            Asked::Value(missing) => format!("provided: {}", missing.name),
-            Asked::Approval(approval) => {
+            OpenRequest::Question(_) => format!("answered: {said}"),
+            OpenRequest::Value(missing) => format!("provided: {}", missing.name),
+            OpenRequest::Approval(approval) => {
                 let what = match decision(said) {
                     Some(Decision::Allow) => "allowed",
                     _ => "denied",
@@ -219,7 +219,7 @@ impl Asked {
     /// decision and nothing was sent.
     pub(crate) async fn answer(&self, link: &Link, said: &str) -> Result<bool, Failure> {
         match self {
-            Asked::Question(question) => {
+            OpenRequest::Question(question) => {
                 let request = AnswerQuestion {
                     id: question.id,
                     text: Some(said.to_owned()),
@@ -227,14 +227,14 @@ impl Asked {
                 };
                 link.raw("questions.answer", &request).await?;
             }
-            Asked::Approval(approval) => {
+            OpenRequest::Approval(approval) => {
                 let Some(decision) = decision(said) else {
                     return Ok(false);
                 };
                 let digest = approvals::digest(approval);
                 approvals::resolve(link, approval.id, decision, None, digest).await?;
             }
-            Asked::Value(missing) => {
+            OpenRequest::Value(missing) => {
                 let value = (missing.name.clone(), GivenValue::text(said));
                 let request = ProvideEnv {
                     run_id: missing.run,
@@ -258,28 +258,28 @@ fn decision(said: &str) -> Option<Decision> {
 
 /// Open requests in this session's subtree, including missing values, or the questions and
 /// approvals of all sessions.
-pub(crate) async fn open(link: &Link, session: Option<&SessionKey>) -> Result<Vec<Asked>, Failure> {
+pub(crate) async fn open(link: &Link, session: Option<&SessionKey>) -> Result<Vec<OpenRequest>, Failure> {
     all(link, session, true).await
 }
 
 /// Like [`open`] for one session but without previews of the calls: enough to announce that
 /// requests are open.
-pub(crate) async fn in_brief(link: &Link, session: &SessionKey) -> Result<Vec<Asked>, Failure> {
+pub(crate) async fn in_brief(link: &Link, session: &SessionKey) -> Result<Vec<OpenRequest>, Failure> {
     all(link, Some(session), false).await
 }
 
 /// The current version of an approval, if it is still open.
-pub(crate) async fn again(link: &Link, id: Uuid) -> Result<Option<Asked>, Failure> {
+pub(crate) async fn again(link: &Link, id: Uuid) -> Result<Option<OpenRequest>, Failure> {
     let (_, open) = approvals::waiting(link, None, true).await?;
     let same = open.into_iter().find(|one| one.id.0 == id);
-    Ok(same.map(|one| Asked::Approval(Box::new(one))))
+    Ok(same.map(|one| OpenRequest::Approval(Box::new(one))))
 }
 
 /// How a request that was closed elsewhere was decided, as text for the user.
-pub(crate) async fn how_closed(link: &Link, asked: &Asked) -> Result<&'static str, Failure> {
+pub(crate) async fn how_closed(link: &Link, asked: &OpenRequest) -> Result<&'static str, Failure> {
     let state = match asked {
-        Asked::Approval(approval) => approvals::state(link, approval).await?,
-        Asked::Question(_) | Asked::Value(_) => None,
+        OpenRequest::Approval(approval) => approvals::state(link, approval).await?,
+        OpenRequest::Question(_) | OpenRequest::Value(_) => None,
     };
     Ok(match state.as_deref() {
         Some("allowed") => "allowed elsewhere",
@@ -293,15 +293,15 @@ async fn all(
     link: &Link,
     session: Option<&SessionKey>,
     previews: bool,
-) -> Result<Vec<Asked>, Failure> {
+) -> Result<Vec<OpenRequest>, Failure> {
     let (_, approvals) = approvals::waiting(link, session, previews).await?;
     let (_, questions) = answer::waiting(link, session).await?;
     let approvals = approvals
         .into_iter()
-        .map(|one| Asked::Approval(Box::new(one)));
+        .map(|one| OpenRequest::Approval(Box::new(one)));
     let questions = questions
         .into_iter()
-        .map(|one| Asked::Question(Box::new(one)));
+        .map(|one| OpenRequest::Question(Box::new(one)));
     let all = approvals.chain(questions);
     let Some(session) = session else {
         return Ok(all.collect());
@@ -309,7 +309,7 @@ async fn all(
     // The daemon lists the whole session tree; requests of ancestors and siblings are dropped.
     let mut found = Vec::new();
     for one in all {
-        if one.is_at_or_below(link, session).await? {
+        if one.is_in_subtree(link, session).await? {
             found.push(one);
         }
     }
@@ -335,7 +335,7 @@ impl Missing {
 }
 
 /// Missing values that runs in this session's subtree wait for: the first of each run.
-async fn values(link: &Link, session: &SessionKey) -> Result<Vec<Asked>, Failure> {
+async fn values(link: &Link, session: &SessionKey) -> Result<Vec<OpenRequest>, Failure> {
     let request = ListRuns {
         states: vec![State::Paused],
         limit: PageSize(PAGE_LIMIT),
@@ -344,10 +344,10 @@ async fn values(link: &Link, session: &SessionKey) -> Result<Vec<Asked>, Failure
     let page: Runs = link.ask("runs.list", &request).await?;
     let mut found = Vec::new();
     for run in page.runs {
-        let Some(value) = Asked::value_of(&run) else {
+        let Some(value) = OpenRequest::value_of(&run) else {
             continue;
         };
-        if is_below(link, session, &run).await? {
+        if is_in_session_subtree(link, session, &run).await? {
             found.push(value);
         }
     }
@@ -355,7 +355,7 @@ async fn values(link: &Link, session: &SessionKey) -> Result<Vec<Asked>, Failure
 }
 
 /// True if the run belongs to the session or descends from one of its runs.
-pub(crate) async fn is_below(
+pub(crate) async fn is_in_session_subtree(
     link: &Link,
     session: &SessionKey,
     run: &Run,

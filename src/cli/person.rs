@@ -12,7 +12,7 @@ use rustix::time::Timespec;
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
-use super::open_requests::Asked;
+use super::open_requests::OpenRequest;
 use super::print;
 
 /// The user who types, or a pipe in their place.
@@ -244,7 +244,7 @@ impl Person {
     }
 
     /// The first of these requests that the user was not asked yet; it now counts as asked.
-    pub(crate) fn next_of(&mut self, asked: &[Asked]) -> Option<Asked> {
+    pub(crate) fn next_of(&mut self, asked: &[OpenRequest]) -> Option<OpenRequest> {
         let next = asked
             .iter()
             .find(|one| !self.asked_ids.contains(&one.id()))?;

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::failure::{Failure, exit};
 use super::follow::steps;
 use super::link::Link;
-use super::open_requests::Asked;
+use super::open_requests::OpenRequest;
 use super::screen::Screen;
 use super::stream::{self, Stream};
 use super::text::{line, short};
@@ -255,7 +255,7 @@ impl View {
     }
 
     /// Replaces the open requests.
-    pub(crate) fn set_open_requests(&mut self, asked: Vec<Asked>) {
+    pub(crate) fn set_open_requests(&mut self, asked: Vec<OpenRequest>) {
         self.tree.asks(asked);
     }
 

@@ -2,7 +2,7 @@
 //! Used where an error of the daemon becomes a message.
 
 /// The command for each method. A method that is missing here has no command of its own.
-const COMMANDS: [(&str, &str); 50] = [
+const COMMANDS: [(&str, &str); 53] = [
     ("agent.run", "abide chat"),
     ("agent.wait", "abide wait"),
     ("agents.create", "abide agents create"),
@@ -23,8 +23,9 @@ const COMMANDS: [(&str, &str); 50] = [
     ("gateway.reload", "abide config reload"),
     ("gateway.status", "abide status"),
     ("mcp.list", "abide mcp"),
+    ("memory.delete", "abide memory delete"),
     ("memory.list", "abide memory"),
-    ("memory.search", "abide memory"),
+    ("memory.search", "abide memory search"),
     ("questions.answer", "abide answer"),
     ("questions.list", "abide answer"),
     ("runs.cancel", "abide cancel"),
@@ -50,8 +51,10 @@ const COMMANDS: [(&str, &str); 50] = [
     ("sessions.send", "abide send"),
     ("sessions.spawn", "abide spawn"),
     ("skills.list", "abide skills"),
+    ("skills.refresh", "abide skills refresh"),
     ("trust.add", "abide trust"),
     ("trust.list", "abide trust"),
+    ("trust.revoke", "abide trust --revoke"),
     ("usage.summary", "abide usage"),
 ];
 

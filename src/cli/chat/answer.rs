@@ -5,7 +5,7 @@ use super::slash::{Slash, at_a_question};
 use crate::cli::failure::Failure;
 use crate::cli::follow::Interrupt;
 use crate::cli::link::{self, Link};
-use crate::cli::open_requests::{self, Asked, Put};
+use crate::cli::open_requests::{self, OpenRequest, Prompted};
 use crate::cli::person::{Person, Typed};
 use crate::cli::print;
 use crate::cli::screen::Screen;
@@ -17,7 +17,7 @@ pub(super) async fn put_all(
     link: &Link,
     person: &mut Person,
     interrupt: &mut Interrupt,
-    open: Vec<Asked>,
+    open: Vec<OpenRequest>,
 ) -> Result<bool, Failure> {
     let mut asking = Asking {
         link,
@@ -63,9 +63,9 @@ struct Asking<'a> {
 }
 
 impl Asking<'_> {
-    async fn put(&mut self, asked: Asked) -> Result<Then, Failure> {
+    async fn put(&mut self, asked: OpenRequest) -> Result<Then, Failure> {
         let rest = asked.pages(Clock::system().now());
-        let mut put = Put { asked, rest };
+        let mut put = Prompted { asked, unshown_pages: rest };
         self.turn_page(&mut put).await;
         loop {
             let said = match self.line(&put).await {
@@ -86,14 +86,14 @@ impl Asking<'_> {
                     Slash::Leave => return Ok(Then::Leave),
                 }
             }
-            if said.is_empty() && put.rest.is_empty() || said == "later" && !put.rest.is_empty() {
+            if said.is_empty() && put.unshown_pages.is_empty() || said == "later" && !put.unshown_pages.is_empty() {
                 return Ok(Then::Next);
             }
             if said.is_empty() {
                 self.turn_page(&mut put).await;
                 continue;
             }
-            if put.is_too_early(said) {
+            if put.is_undecidable_yet(said) {
                 self.note("not decided yet: press Enter to see the rest first");
                 continue;
             }
@@ -114,7 +114,7 @@ impl Asking<'_> {
                         return Ok(Then::Next);
                     };
                     let rest = now.pages(Clock::system().now());
-                    put = Put { asked: now, rest };
+                    put = Prompted { asked: now, unshown_pages: rest };
                     self.turn_page(&mut put).await;
                 }
             }
@@ -122,15 +122,15 @@ impl Asking<'_> {
     }
 
     /// Shows the next page. Input typed before it is set aside: it cannot be an answer.
-    async fn turn_page(&mut self, put: &mut Put) {
-        if let Some(page) = put.rest.pop_front() {
+    async fn turn_page(&mut self, put: &mut Prompted) {
+        if let Some(page) = put.unshown_pages.pop_front() {
             self.note(&page);
         }
         self.person.set_aside().await;
     }
 
     /// Reads one line at the request's prompt.
-    async fn line(&mut self, put: &Put) -> Said {
+    async fn line(&mut self, put: &Prompted) -> Said {
         let prompt = print::styled(print::HEAD, format!("{}> ", put.prompt()));
         if self.screen.is_none() {
             print::prompt(&prompt);

@@ -7,7 +7,7 @@ use super::super::args::Common;
 use super::super::failure::Failure;
 use super::super::follow::Interrupt;
 use super::super::link::{self, Link};
-use super::super::open_requests::{self, Asked};
+use super::super::open_requests::{self, OpenRequest};
 use super::super::person::Person;
 use super::super::print;
 use super::super::screen::Screen;
@@ -99,14 +99,14 @@ impl Ps {
     }
 
     /// Open requests for a user, if the list has its default columns.
-    async fn asked(&self, link: &Link) -> Result<Vec<Asked>, Failure> {
+    async fn asked(&self, link: &Link) -> Result<Vec<OpenRequest>, Failure> {
         match self.format {
             Some(_) => Ok(Vec::new()),
             None => open_requests::open(link, None).await,
         }
     }
 
-    fn draw(&self, screen: &mut Screen, listing: &Listing, asked: &[Asked]) -> Result<(), Failure> {
+    fn draw(&self, screen: &mut Screen, listing: &Listing, asked: &[OpenRequest]) -> Result<(), Failure> {
         let runs = listing.runs()?;
         let (columns, rows) = Screen::room();
         let now = Clock::system().now();

@@ -4,7 +4,7 @@
 use crate::cli::discover::Where;
 use crate::cli::failure::Failure;
 use crate::cli::link::{self, Link};
-use crate::cli::open_requests::{self, Asked};
+use crate::cli::open_requests::{self, OpenRequest};
 use crate::cli::text::{clean, short};
 use crate::clock::Clock;
 use crate::kernel::ids::{MessageId, RunId};
@@ -13,7 +13,7 @@ use crate::wire::lifecycle::{CancelRun, Cancelled, Steer, Steered};
 /// A request to the daemon.
 pub(super) enum Act {
     /// Answer this request with this text.
-    Answer(Box<Asked>, String),
+    Answer(Box<OpenRequest>, String),
     /// Cancel this run.
     Cancel(RunId),
     /// Steer this run with this text.
@@ -25,7 +25,7 @@ pub(super) struct Outcome {
     /// Summary on one line.
     pub(super) message: String,
     /// The approval as it is now, if the decision was refused because the file has changed.
-    pub(super) again: Option<Asked>,
+    pub(super) again: Option<OpenRequest>,
 }
 
 impl Act {
@@ -43,7 +43,7 @@ impl Act {
         Outcome { message, again }
     }
 
-    async fn done(self, place: &Where, again: &mut Option<Asked>) -> Result<String, Failure> {
+    async fn done(self, place: &Where, again: &mut Option<OpenRequest>) -> Result<String, Failure> {
         let link = Link::open(place).await?;
         Ok(match self {
             Act::Answer(asked, said) => {

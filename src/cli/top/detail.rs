@@ -4,7 +4,7 @@
 use anstyle::Style;
 use uuid::Uuid;
 
-use crate::cli::open_requests::Asked;
+use crate::cli::open_requests::OpenRequest;
 use crate::cli::{approval_text, text};
 use crate::kernel::time::Timestamp;
 
@@ -14,7 +14,7 @@ const CALM_MS: u64 = 500;
 /// The request that is shown, and the state of scrolling.
 pub(super) struct Detail {
     /// The request.
-    pub(super) asked: Asked,
+    pub(super) asked: OpenRequest,
     /// Index of the first visible line.
     top: usize,
     /// True once the last line was visible.
@@ -31,7 +31,7 @@ pub(super) struct Detail {
 
 impl Detail {
     /// A view that starts at the first line.
-    pub(super) fn of(asked: Asked) -> Detail {
+    pub(super) fn of(asked: OpenRequest) -> Detail {
         Detail {
             asked,
             top: 0,
@@ -49,8 +49,8 @@ impl Detail {
 
     /// Takes over the current state of the request. `true`: a file has changed and so has what an
     /// approval covers, so it must be read again.
-    pub(super) fn refresh(&mut self, now: &Asked) -> bool {
-        let (Asked::Approval(before), Asked::Approval(after)) = (&self.asked, now) else {
+    pub(super) fn refresh(&mut self, now: &OpenRequest) -> bool {
+        let (OpenRequest::Approval(before), OpenRequest::Approval(after)) = (&self.asked, now) else {
             return false;
         };
         if before.change == after.change {
@@ -68,7 +68,7 @@ impl Detail {
     /// last line in it counts as read.
     pub(super) fn lay_out(&mut self, columns: usize, height: usize, now: Timestamp) {
         self.lines = match &self.asked {
-            Asked::Approval(approval) => approval_text::lines(approval, now, Some(columns)),
+            OpenRequest::Approval(approval) => approval_text::lines(approval, now, Some(columns)),
             other => other
                 .text(now)
                 .lines()

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::act::Outcome;
 use super::detail::Detail;
-use crate::cli::open_requests::Asked;
+use crate::cli::open_requests::OpenRequest;
 use crate::cli::tree;
 use crate::kernel::ids::RunId;
 use crate::wire::gateway::Status;
@@ -40,7 +40,7 @@ pub(super) struct Model {
 /// Something that waits for a user.
 pub(super) enum Waits {
     /// An approval, a question or a value, which can be answered here.
-    For(Box<Asked>),
+    For(Box<OpenRequest>),
     /// A run with calls whose outcome must be reviewed.
     Review(Box<Run>),
 }
@@ -122,7 +122,7 @@ impl Model {
 
     /// Takes over the open approvals and questions; missing values and reviews are taken from the
     /// runs. A detail view whose request is no longer open is closed.
-    pub(super) fn take_asked(&mut self, asked: Vec<Asked>) {
+    pub(super) fn take_asked(&mut self, asked: Vec<OpenRequest>) {
         let reviews = self.runs.iter().filter(|(_, run)| run.needs_review);
         let reviews: Vec<Waits> = reviews
             .map(|(_, run)| Waits::Review(Box::new(run.clone())))
@@ -130,7 +130,7 @@ impl Model {
         let values: Vec<Waits> = self
             .runs
             .iter()
-            .filter_map(|(_, run)| Asked::value_of(run))
+            .filter_map(|(_, run)| OpenRequest::value_of(run))
             .map(|value| Waits::For(Box::new(value)))
             .collect();
         self.waiting = asked

@@ -4,7 +4,7 @@ use super::act::Act;
 use super::detail::Detail;
 use super::keys::Key;
 use super::model::{At, Model, Over, Waits};
-use crate::cli::open_requests::Asked;
+use crate::cli::open_requests::OpenRequest;
 use crate::cli::text::short;
 use crate::cli::tree;
 use crate::kernel::ids::RunId;
@@ -109,7 +109,7 @@ fn in_lists(model: &mut Model, key: Key) -> Next {
 fn open(model: &mut Model) {
     match model.selected_waiting() {
         Some(Waits::For(asked)) => {
-            model.over = Over::Detail(Box::new(Detail::of(Asked::clone(asked))));
+            model.over = Over::Detail(Box::new(Detail::of(OpenRequest::clone(asked))));
         }
         Some(Waits::Review(run)) => {
             let text = format!(
@@ -136,7 +136,7 @@ fn open_run(model: &mut Model) -> Option<RunId> {
 }
 
 fn in_detail(model: &mut Model, mut detail: Box<Detail>, key: Key, now: Timestamp) -> Next {
-    let is_approval = matches!(detail.asked, Asked::Approval(_));
+    let is_approval = matches!(detail.asked, OpenRequest::Approval(_));
     match key {
         Key::Escape => return Next::Draw,
         Key::Up => detail.scroll(-1),

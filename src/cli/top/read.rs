@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::model::{ENDED, Model};
 use crate::cli::failure::Failure;
 use crate::cli::link::{self, Link};
-use crate::cli::open_requests::{self, Asked};
+use crate::cli::open_requests::{self, OpenRequest};
 use crate::clock::Clock;
 use crate::kernel::ids::RunId;
 use crate::wire::events::{Event, SubscribeEvents};
@@ -65,7 +65,7 @@ pub(super) struct Reader {
     /// Time of the next read, by the monotonic clock; `None` if nothing has changed.
     due: Option<Duration>,
     /// The open requests when they were read last.
-    known: Vec<Asked>,
+    known: Vec<OpenRequest>,
 }
 
 impl Reader {

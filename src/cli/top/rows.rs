@@ -6,7 +6,7 @@ use ratatui::text::{Line, Span};
 
 use super::draw::{BAD, BUSY, DIM, GOOD};
 use super::model::Waits;
-use crate::cli::open_requests::Asked;
+use crate::cli::open_requests::OpenRequest;
 use crate::cli::text::{age, line, short, span};
 use crate::cli::tree;
 use crate::cli::usage;
@@ -103,10 +103,10 @@ pub(super) fn waiting(one: &Waits, now: Timestamp, width: usize) -> String {
 }
 
 /// Formats a request with the time that is left for it.
-fn asks(asked: &Asked, now: Timestamp) -> String {
+fn asks(asked: &OpenRequest, now: Timestamp) -> String {
     let left = |until: Timestamp| span(until.since(now));
     match asked {
-        Asked::Approval(asked) => {
+        OpenRequest::Approval(asked) => {
             let who = asked.label.as_deref().unwrap_or(asked.agent.as_str());
             let covers = asked.covers.clone();
             let what = covers.unwrap_or_else(|| asked.arguments.to_string());
@@ -117,7 +117,7 @@ fn asks(asked: &Asked, now: Timestamp) -> String {
                 left(asked.expires_at)
             )
         }
-        Asked::Question(asked) => {
+        OpenRequest::Question(asked) => {
             let who = asked.label.as_deref().unwrap_or(asked.agent.as_str());
             format!(
                 "? {who} asks, {} left: {}",
@@ -125,7 +125,7 @@ fn asks(asked: &Asked, now: Timestamp) -> String {
                 asked.text
             )
         }
-        Asked::Value(_) => asked.in_short(now, None),
+        OpenRequest::Value(_) => asked.in_short(now, None),
     }
 }
 

@@ -8,7 +8,7 @@ use super::draw::draw;
 use super::keys::Key;
 use super::model::{Model, Over};
 use super::press::{Next, press};
-use crate::cli::open_requests::Asked;
+use crate::cli::open_requests::OpenRequest;
 use crate::cli::top::act::{Act, Outcome};
 use crate::kernel::time::Timestamp;
 use crate::wire::approvals::Approval;
@@ -50,7 +50,7 @@ fn a_run(number: u32, parent: Option<u32>, state: &str) -> Run {
     serde_json::from_value(run).unwrap()
 }
 
-fn an_approval(lines: usize) -> Asked {
+fn an_approval(lines: usize) -> OpenRequest {
     let diff: String = (0..lines).map(|n| format!("+line {n}\n")).collect();
     let approval: Approval = serde_json::from_value(json!({
         "id": id(900), "runId": id(2), "sessionKey": "agent:build:s2", "agent": "build",
@@ -61,7 +61,7 @@ fn an_approval(lines: usize) -> Asked {
         "askedAt": AT, "expiresAt": "2026-11-30T01:03:20.123Z", "state": "open",
     }))
     .unwrap();
-    Asked::Approval(Box::new(approval))
+    OpenRequest::Approval(Box::new(approval))
 }
 
 fn status() -> Value {

@@ -6,7 +6,7 @@ use unicode_width::UnicodeWidthStr;
 
 use super::{Followed, Tree, calls, is_ended, name, outcome, pause};
 use crate::cli::markdown::Markdown;
-use crate::cli::open_requests::Asked;
+use crate::cli::open_requests::OpenRequest;
 use crate::cli::print::{BAD, DIM, GOOD, HEAD, styled};
 use crate::cli::text::{COLUMNS, line, short, span, wrap};
 use crate::kernel::ids::{RunId, StepId};
@@ -441,7 +441,7 @@ fn standing(run: &Run, now: Timestamp) -> String {
 }
 
 /// Formats a request: who asks, until when, and what.
-fn ask(asked: &Asked, look: &Look) -> Vec<String> {
+fn ask(asked: &OpenRequest, look: &Look) -> Vec<String> {
     let lines = wrap(
         &asked.in_short(look.now, Some(look.columns.max(COLUMNS))),
         look.columns,

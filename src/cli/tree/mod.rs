@@ -13,7 +13,7 @@ use anstyle::Style;
 
 pub(crate) use draw::Look;
 
-use super::open_requests::Asked;
+use super::open_requests::OpenRequest;
 use super::print::{BAD, BUSY, GOOD, styled};
 use super::text::{line, short, span};
 use crate::clock::Clock;
@@ -28,7 +28,7 @@ pub(crate) struct Tree {
     /// The run that the view is about, if it is about a single one.
     about: Option<RunId>,
     /// Open requests of these runs and their descendants.
-    asked: Vec<Asked>,
+    asked: Vec<OpenRequest>,
     /// Runs whose rows must be read, because events did not carry everything.
     unread: BTreeSet<RunId>,
     /// The run whose text is printed above the tree, and its calls that are printed there.
@@ -55,12 +55,12 @@ impl Tree {
     }
 
     /// The open requests.
-    pub(crate) fn asked(&self) -> &[Asked] {
+    pub(crate) fn asked(&self) -> &[OpenRequest] {
         &self.asked
     }
 
     /// Replaces the open requests.
-    pub(crate) fn asks(&mut self, asked: Vec<Asked>) {
+    pub(crate) fn asks(&mut self, asked: Vec<OpenRequest>) {
         self.asked = asked;
     }
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use unicode_width::UnicodeWidthStr;
 
 use super::*;
-use crate::cli::open_requests::Asked;
+use crate::cli::open_requests::OpenRequest;
 use crate::kernel::time::Timestamp;
 use crate::wire::events::Event;
 
@@ -334,8 +334,8 @@ fn g14_7_what_descendants_ask_stands_at_the_top_with_origin_and_expiry() {
     });
     merge(&mut question, origin);
     tree.asks(vec![
-        Asked::Approval(Box::new(serde_json::from_value(approval).unwrap())),
-        Asked::Question(Box::new(serde_json::from_value(question).unwrap())),
+        OpenRequest::Approval(Box::new(serde_json::from_value(approval).unwrap())),
+        OpenRequest::Question(Box::new(serde_json::from_value(question).unwrap())),
     ]);
     seen("asked", &tree);
 }
