@@ -8,7 +8,7 @@ use abide::clock::Clock;
 use serde_json::Value;
 
 use crate::Result;
-use crate::client::Door;
+use crate::client::ServerAddress;
 use crate::measure::TASK;
 use crate::sample::Sample;
 use crate::talk::{self, Talk};
@@ -21,7 +21,7 @@ const BURSTS: usize = 5;
 
 /// Spawns one after another, each from a new parent. The next spawn starts when the parent turn
 /// that the announce triggered has ended.
-pub fn one_by_one(door: Door<'_>, lasts: Duration) -> Result<Sample> {
+pub fn one_by_one(door: ServerAddress<'_>, lasts: Duration) -> Result<Sample> {
     talk::run(async {
         let mut family = Family::open(door).await?;
         let mut times = Vec::new();
@@ -46,7 +46,7 @@ pub fn one_by_one(door: Door<'_>, lasts: Duration) -> Result<Sample> {
 }
 
 /// Many spawns at once; measures the time until all of them are announced.
-pub fn at_once(door: Door<'_>) -> Result<Sample> {
+pub fn at_once(door: ServerAddress<'_>) -> Result<Sample> {
     talk::run(async {
         let mut family = Family::open(door).await?;
         let mut times = Vec::new();
@@ -89,7 +89,7 @@ struct Family {
 }
 
 impl Family {
-    async fn open(door: Door<'_>) -> Result<Self> {
+    async fn open(door: ServerAddress<'_>) -> Result<Self> {
         Ok(Family {
             calls: Talk::open(door).await?,
             events: Talk::listen(door, &["announce.delivered", "run.ended"]).await?,

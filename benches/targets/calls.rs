@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::Result;
-use crate::client::{self, Door, Load, Until};
+use crate::client::{self, ServerAddress, Load, Until};
 use crate::daemon::{Daemon, Setting};
 use crate::figure::Figure;
 use crate::floor::{self, Floor};
@@ -16,7 +16,7 @@ pub struct Asked<'a> {
     /// The figure that this load measures.
     pub figure: Figure,
     /// Address and token of the server.
-    pub door: Door<'a>,
+    pub door: ServerAddress<'a>,
     /// Process id of the server.
     pub pid: u32,
     /// The method to call.
@@ -128,7 +128,7 @@ pub fn empty(_: u64) -> String {
 /// Calls a method until the server has warmed up, unmeasured; returns the first results.
 pub fn warm_up(
     round: &Round<'_>,
-    door: Door<'_>,
+    door: ServerAddress<'_>,
     method: &str,
     params: &dyn Fn(u64) -> String,
 ) -> Result<Vec<Value>> {

@@ -21,7 +21,7 @@ use crate::sample::Sample;
 
 /// Address and token of a server.
 #[derive(Clone, Copy, Debug)]
-pub struct Door<'a> {
+pub struct ServerAddress<'a> {
     /// The socket address that the server listens on.
     pub address: SocketAddr,
     /// The bearer token that the server requires, if any.
@@ -40,7 +40,7 @@ pub enum Until {
 /// One kind of call, sent repeatedly.
 pub struct Load<'a> {
     /// The server to call.
-    pub door: Door<'a>,
+    pub door: ServerAddress<'a>,
     /// Number of connections.
     pub connections: usize,
     /// Number of calls in flight on each connection.
@@ -113,7 +113,7 @@ pub fn run(load: &Load<'_>) -> Result<Answers> {
 }
 
 /// Makes one call and reads its result.
-pub fn once(door: Door<'_>, method: &str, params: &str) -> Result<serde_json::Value> {
+pub fn once(door: ServerAddress<'_>, method: &str, params: &str) -> Result<serde_json::Value> {
     let answers = run(&Load {
         door,
         connections: 1,
@@ -128,7 +128,7 @@ pub fn once(door: Door<'_>, method: &str, params: &str) -> Result<serde_json::Va
 }
 
 /// Opens a new connection.
-pub async fn connect(door: Door<'_>) -> Result<WebSocketStream<TcpStream>> {
+pub async fn connect(door: ServerAddress<'_>) -> Result<WebSocketStream<TcpStream>> {
     let stream = TcpStream::connect(door.address).await?;
     stream.set_nodelay(true)?;
     let mut request = format!("ws://{}/", door.address).into_client_request()?;

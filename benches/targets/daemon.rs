@@ -7,10 +7,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::Result;
-use crate::client::{self, Door};
+use crate::client::{self, ServerAddress};
 
 /// Deadline for a start or a stop before the benchmark gives up.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 /// Poll interval for readiness; it bounds the measuring error.
 const LOOK_EACH: Duration = Duration::from_micros(200);
 
@@ -101,7 +101,7 @@ impl Daemon {
             ready_after: Duration::ZERO,
         };
         while !is_ready(address) {
-            if begun.elapsed() > PATIENCE || daemon.child.try_wait()?.is_some() {
+            if begun.elapsed() > TIMEOUT || daemon.child.try_wait()?.is_some() {
                 let log = std::fs::read_to_string(folder.join("daemon.log"))?;
                 return Err(format!("the daemon does not become ready: {log}").into());
             }
@@ -115,8 +115,8 @@ impl Daemon {
     }
 
     /// Address and token of this daemon.
-    pub fn door(&self) -> Door<'_> {
-        Door {
+    pub fn door(&self) -> ServerAddress<'_> {
+        ServerAddress {
             address: self.address,
             token: Some(&self.token),
         }
@@ -131,7 +131,7 @@ impl Daemon {
     pub fn stop(mut self) -> Result<()> {
         client::once(self.door(), "gateway.drain", r#"{"then":"stop"}"#)?;
         let begun = Instant::now();
-        while begun.elapsed() < PATIENCE {
+        while begun.elapsed() < TIMEOUT {
             if let Some(status) = self.child.try_wait()? {
                 return match status.success() {
                     true => Ok(()),

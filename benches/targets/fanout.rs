@@ -12,7 +12,7 @@ use futures_util::{SinkExt, StreamExt, TryStreamExt};
 use tokio_tungstenite::tungstenite::Message;
 
 use crate::Result;
-use crate::client::{Door, connect};
+use crate::client::{ServerAddress, connect};
 use crate::machine::Watch;
 use crate::sample::Sample;
 
@@ -24,7 +24,7 @@ const SPAWNERS: u64 = 8;
 /// Interval between batches of spawns.
 const TICK: Duration = Duration::from_millis(10);
 /// An event that has not arrived this long after the last spawn counts as lost.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The measured result.
 pub struct FanOut {
@@ -44,7 +44,7 @@ struct Shared {
 
 /// Lets `subscribers` follow the event log while about `rate` events occur per second.
 pub fn measure(
-    door: Door<'_>,
+    door: ServerAddress<'_>,
     pid: u32,
     subscribers: usize,
     rate: u64,
@@ -61,7 +61,7 @@ pub fn measure(
         .build()?;
     runtime.block_on(async {
         let following: FuturesUnordered<_> = (0..subscribers)
-            .map(|_| follow(door, &shared, lasts + PATIENCE))
+            .map(|_| follow(door, &shared, lasts + TIMEOUT))
             .collect();
         let spawning = async {
             while shared.ready.get() < subscribers {
@@ -82,7 +82,7 @@ pub fn measure(
 }
 
 /// Reads every event of every spawn and returns the latency of each. A missing event is an error.
-async fn follow(door: Door<'_>, shared: &Shared, patience: Duration) -> Result<Vec<Duration>> {
+async fn follow(door: ServerAddress<'_>, shared: &Shared, patience: Duration) -> Result<Vec<Duration>> {
     let mut socket = connect(door).await?;
     let subscribe = r#"{"jsonrpc":"2.0","id":1,"method":"events.subscribe"}"#;
     socket.send(Message::text(subscribe)).await?;
@@ -113,7 +113,7 @@ async fn follow(door: Door<'_>, shared: &Shared, patience: Duration) -> Result<V
 }
 
 /// One spawner: sends spawns at a steady rate and waits for every answer.
-async fn spawn(door: Door<'_>, shared: &Shared, at: u64, lasts: Duration) -> Result<()> {
+async fn spawn(door: ServerAddress<'_>, shared: &Shared, at: u64, lasts: Duration) -> Result<()> {
     let (mut send, mut receive) = connect(door).await?.split();
     let clock = Clock::system();
     let spawns = (shared.spawns + at) / SPAWNERS;

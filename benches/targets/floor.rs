@@ -18,7 +18,7 @@ use tokio::sync::{mpsc, oneshot};
 use uuid::Uuid;
 
 use crate::Result;
-use crate::client::Door;
+use crate::client::ServerAddress;
 use crate::sample::Sample;
 
 /// The daemon's own limits: queued commands, commands per commit, and the checkpoint interval.
@@ -269,8 +269,8 @@ impl Floor {
     }
 
     /// Address of the server.
-    pub fn door(&self) -> Door<'_> {
-        Door {
+    pub fn door(&self) -> ServerAddress<'_> {
+        ServerAddress {
             address: self.address,
             token: None,
         }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::Result;
-use crate::client::{self, Door};
+use crate::client::{self, ServerAddress};
 use crate::daemon::Daemon;
 use crate::figure::Figure;
 use crate::machine::Watch;
@@ -96,7 +96,7 @@ fn timed(times: usize, mut work: impl FnMut() -> Result<()>) -> Result<Sample> {
 }
 
 /// Latency from the end of a write to the event that reports the new version.
-fn edits(door: Door<'_>, folder: &Path, files: &[PathBuf]) -> Result<Sample> {
+fn edits(door: ServerAddress<'_>, folder: &Path, files: &[PathBuf]) -> Result<Sample> {
     let mut told = told(door)?;
     let folder = folder.canonicalize()?;
     let workspace = folder.to_string_lossy();
@@ -118,7 +118,7 @@ fn edits(door: Door<'_>, folder: &Path, files: &[PathBuf]) -> Result<Sample> {
 }
 
 /// The stream of skill changes from now on, as lines of server-sent events.
-fn told(door: Door<'_>) -> Result<BufReader<TcpStream>> {
+fn told(door: ServerAddress<'_>) -> Result<BufReader<TcpStream>> {
     let mut stream = TcpStream::connect(door.address)?;
     stream.set_read_timeout(Some(Duration::from_mins(1)))?;
     write!(

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::Result;
-use crate::client::{self, Door, Load, Until};
+use crate::client::{self, ServerAddress, Load, Until};
 use crate::daemon::{self, ASK, Daemon, Setting};
 use crate::figure::Figure;
 use crate::machine;
@@ -86,7 +86,7 @@ pub fn open(binary: &Path, folder: &Path) -> Result<()> {
     // The daemon is dropped here, which kills it.
 }
 
-fn spawn(door: Door<'_>, runs: u64, params: &dyn Fn(u64) -> String) -> Result<()> {
+fn spawn(door: ServerAddress<'_>, runs: u64, params: &dyn Fn(u64) -> String) -> Result<()> {
     client::run(&Load {
         door,
         connections: 16,
@@ -100,7 +100,7 @@ fn spawn(door: Door<'_>, runs: u64, params: &dyn Fn(u64) -> String) -> Result<()
 }
 
 /// Polls `gateway.status` until `is_so` holds.
-fn until(door: Door<'_>, is_so: impl Fn(&serde_json::Value) -> bool) -> Result<()> {
+fn until(door: ServerAddress<'_>, is_so: impl Fn(&serde_json::Value) -> bool) -> Result<()> {
     let begun = Instant::now();
     loop {
         let status = client::once(door, "gateway.status", "{}")?;

@@ -10,10 +10,10 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 
 use crate::Result;
-use crate::client::{Door, connect};
+use crate::client::{ServerAddress, connect};
 
 /// Deadline of every operation, generous enough for a busy machine.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// An open WebSocket connection.
 pub struct Talk {
@@ -23,7 +23,7 @@ pub struct Talk {
 
 impl Talk {
     /// Opens a connection.
-    pub async fn open(door: Door<'_>) -> Result<Self> {
+    pub async fn open(door: ServerAddress<'_>) -> Result<Self> {
         Ok(Talk {
             socket: connect(door).await?,
             last_id: 0,
@@ -31,7 +31,7 @@ impl Talk {
     }
 
     /// Opens a connection that is subscribed to these kinds of events.
-    pub async fn listen(door: Door<'_>, kinds: &[&str]) -> Result<Self> {
+    pub async fn listen(door: ServerAddress<'_>, kinds: &[&str]) -> Result<Self> {
         let mut talk = Talk::open(door).await?;
         let params = serde_json::json!({ "kinds": kinds }).to_string();
         talk.say("events.subscribe", &params).await?;
@@ -97,7 +97,7 @@ impl Talk {
 
     async fn next(&mut self) -> Result<(Value, Instant)> {
         loop {
-            let next = tokio::time::timeout(PATIENCE, self.socket.next());
+            let next = tokio::time::timeout(TIMEOUT, self.socket.next());
             let message = next.await.map_err(|_| "nothing came for two minutes")?;
             if let Message::Text(text) = message.ok_or("the server closed a connection")?? {
                 let at = Instant::now();

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::try_join_all;
 
 use crate::Result;
-use crate::client::Door;
+use crate::client::ServerAddress;
 use crate::machine::Watch;
 use crate::measure::{TASK, spawn_params};
 use crate::sample::Sample;
@@ -109,7 +109,7 @@ fn answer_all(stream: &TcpStream, counted: &AtomicU64) -> std::io::Result<()> {
 }
 
 /// Three inserts and one exchange with the model, sequentially.
-pub fn floor(door: Door<'_>, model: &InstantModel, lasts: Duration) -> Result<Sample> {
+pub fn floor(door: ServerAddress<'_>, model: &InstantModel, lasts: Duration) -> Result<Sample> {
     talk::run(async {
         let mut talk = Talk::open(door).await?;
         let mut stream = TcpStream::connect(model.address)?;
@@ -129,7 +129,7 @@ pub fn floor(door: Door<'_>, model: &InstantModel, lasts: Duration) -> Result<Sa
 }
 
 /// Sequential turns in one session.
-pub fn one_by_one(door: Door<'_>, lasts: Duration) -> Result<Sample> {
+pub fn one_by_one(door: ServerAddress<'_>, lasts: Duration) -> Result<Sample> {
     talk::run(async {
         let begun = Instant::now();
         let times = turns(door, begun, lasts).await?;
@@ -146,7 +146,7 @@ pub struct Many {
 }
 
 /// Runs turns of many sessions at once, sequentially within each.
-pub fn at_once(door: Door<'_>, pid: u32, lasts: Duration) -> Result<Many> {
+pub fn at_once(door: ServerAddress<'_>, pid: u32, lasts: Duration) -> Result<Many> {
     talk::run(async {
         let (watch, begun) = (Watch::start(pid), Instant::now());
         let all = (0..SESSIONS).map(|_| turns(door, begun, lasts));
@@ -160,7 +160,7 @@ pub fn at_once(door: Door<'_>, pid: u32, lasts: Duration) -> Result<Many> {
     })
 }
 
-async fn turns(door: Door<'_>, begun: Instant, lasts: Duration) -> Result<Vec<Duration>> {
+async fn turns(door: ServerAddress<'_>, begun: Instant, lasts: Duration) -> Result<Vec<Duration>> {
     let mut talk = Talk::open(door).await?;
     let made = talk.call("sessions.create", r#"{"agent":"build"}"#).await?;
     let key = made["session"]["key"].as_str().ok_or("no key")?.to_owned();

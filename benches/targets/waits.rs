@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::{try_join, try_join_all};
 
 use crate::Result;
-use crate::client::{self, Door, Load, Until};
+use crate::client::{self, ServerAddress, Load, Until};
 use crate::machine;
 use crate::measure::spawn_params;
 use crate::sample::Sample;
@@ -19,7 +19,7 @@ const CONNECTIONS: usize = 10;
 /// Latency from the answer of the cancel that ends a run, in whose transaction the run ends, to the
 /// answer of its wait, milliseconds. Each of the two has its own connection; the value is negative
 /// if the wait is answered first.
-pub fn after_commit(door: Door<'_>, lasts: Duration) -> Result<Sample> {
+pub fn after_commit(door: ServerAddress<'_>, lasts: Duration) -> Result<Sample> {
     talk::run(async {
         let (mut waiting, mut ending) = (Talk::open(door).await?, Talk::open(door).await?);
         let mut times = Vec::new();
@@ -56,7 +56,7 @@ pub struct Cost {
 }
 
 /// Opens 10,000 waits, each for a separate queued run. `None` where `/proc` cannot be read.
-pub fn cost(door: Door<'_>, pid: u32) -> Result<Option<Cost>> {
+pub fn cost(door: ServerAddress<'_>, pid: u32) -> Result<Option<Cost>> {
     let runs = queued(door)?;
     let now = || machine::resident_mib(pid).zip(machine::threads(pid));
     let before = now();
@@ -88,7 +88,7 @@ pub fn cost(door: Door<'_>, pid: u32) -> Result<Option<Cost>> {
 }
 
 /// Creates [`WAITS`] runs that no lane starts and returns their ids.
-fn queued(door: Door<'_>) -> Result<Vec<String>> {
+fn queued(door: ServerAddress<'_>) -> Result<Vec<String>> {
     let made = client::run(&Load {
         door,
         connections: 16,

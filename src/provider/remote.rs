@@ -338,7 +338,7 @@ impl Inner {
             match next {
                 Next::Again(pause) => tokio::time::sleep(pause).await,
                 Next::WhenAllowed => {}
-                Next::Pause => return Err(tries.into_fault(None).waits(tries.wait(until))),
+                Next::Pause => return Err(tries.final_fault(None).waits(tries.wait(until))),
                 Next::Over(why) => {
                     let last = tries.failures.last();
                     let other = last.and_then(|failure| {
@@ -347,7 +347,7 @@ impl Inner {
                         })
                     });
                     let Some(other) = other else {
-                        return Err(tries.into_fault(why));
+                        return Err(tries.final_fault(why));
                     };
                     tracing::warn!(
                         provider = %self.name,
@@ -483,7 +483,7 @@ impl<'a> Attempts<'a> {
         if waiting.busy && (waiting.remaining > MAX_BUSY_WAIT || self.held >= MAX_BUSY_WAIT_TOTAL) {
             let fault = match self.failures.is_empty() {
                 true => ProviderFault::new(waiting.reason),
-                false => self.into_fault(None),
+                false => self.final_fault(None),
             };
             return Err(fault.waits(self.wait(waiting.until)));
         }
@@ -513,7 +513,7 @@ impl<'a> Attempts<'a> {
     }
 
     /// The fault for the user, from all failures of this call.
-    fn into_fault(&self, why: Option<String>) -> ProviderFault {
+    fn final_fault(&self, why: Option<String>) -> ProviderFault {
         let took = self.of.clock.monotonic().saturating_sub(self.begun);
         combined_fault(&self.failures, why, took)
     }

@@ -8,8 +8,8 @@ use abide::clock::Clock;
 use rusqlite::Connection;
 use serde_json::Value;
 
-use crate::harness::PATIENCE;
-use crate::home::{Home, Said};
+use crate::harness::TEST_TIMEOUT;
+use crate::home::{Home, CommandOutput};
 
 /// A home folder with a background daemon, which is stopped when the test ends.
 struct Usual(Home);
@@ -22,13 +22,13 @@ impl Usual {
         usual
     }
 
-    fn serve(&self) -> Said {
+    fn serve(&self) -> CommandOutput {
         let said = self.abide(&["serve", "--detach", "--listen", "127.0.0.1:0"]);
         assert_eq!(said.code, 0, "{}", said.err);
         said
     }
 
-    fn abide(&self, arguments: &[&str]) -> Said {
+    fn abide(&self, arguments: &[&str]) -> CommandOutput {
         self.0
             .abide(&[arguments, &["--state-dir", "state"]].concat())
     }
@@ -178,7 +178,7 @@ fn g1_3_a_start_after_a_kill_says_what_goes_on() {
         if said.err.contains("was killed or crashed") {
             break said;
         }
-        assert!(Clock::system().monotonic() < PATIENCE, "{}", said.err);
+        assert!(Clock::system().monotonic() < TEST_TIMEOUT, "{}", said.err);
     };
     assert_eq!(gone.code, 10, "{}", gone.err);
     let said = usual.abide(&slow);

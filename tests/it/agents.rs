@@ -158,7 +158,7 @@ fn a_run_goes_on_with_its_pins_when_its_file_is_gone_at_the_restart() {
         let spawned = client.spawn(params).await;
         let asked = ("[two]".to_owned(), 0);
         eventually("the model's call", async || {
-            place.asked().contains_key(&asked).then_some(())
+            place.model_calls().contains_key(&asked).then_some(())
         })
         .await;
         // Once this is answered, the event log contains the file's change.

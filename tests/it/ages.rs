@@ -52,7 +52,7 @@ impl Open {
         let boss = client.turn("agent:boss:a", "[boss]").await;
         let behind = client.turn("agent:boss:a", "[behind]").await;
         eventually("the call", || async {
-            let asked = place.asked();
+            let asked = place.model_calls();
             asked.contains_key(&("[a]".to_owned(), 0)).then_some(())
         })
         .await;
@@ -174,7 +174,7 @@ fn after_days_without_a_daemon_work_goes_on_and_after_a_month_it_is_closed_with_
                 let notice = own.as_array().unwrap().last().unwrap().clone();
                 assert_eq!(notice["kind"], "restart_notice", "{own}");
                 assert!(notice.to_string().contains("recovery.max_age"), "{own}");
-                assert_eq!(open.place.asked()[&("[a]".to_owned(), 0)], 1);
+                assert_eq!(open.place.model_calls()[&("[a]".to_owned(), 0)], 1);
             } else {
                 open.work_goes_on(&client).await;
             }
@@ -231,7 +231,7 @@ fn after_a_start_of_the_machine_a_clock_far_ahead_ends_nothing_before_it_has_set
         let client = settled.client().await;
         let ended = client.ended(&open.at_work.id).await;
         assert_eq!(ended["error"]["kind"], "too_old", "{ended}");
-        assert_eq!(open.place.asked()[&("[a]".to_owned(), 0)], 1);
+        assert_eq!(open.place.model_calls()[&("[a]".to_owned(), 0)], 1);
         open.people_are_waited_for(&client).await;
         client.quiet().await;
         assert_eq!(settled.stop().await, 0);

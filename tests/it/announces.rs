@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{Arm, Caller, Place, Script, eventually, kind_of, run, says};
+use crate::harness::{ArmedFailpoints, Caller, Place, Script, eventually, kind_of, run, says};
 
 fn one() -> Place {
     Place::new(Script::new().on("[a]", [says("a is done")]))
@@ -10,7 +10,7 @@ fn one() -> Place {
 
 /// A child of a client's session, where the daemon is killed at `point` of the announce.
 async fn told_with_a_kill_at(point: &str) -> (Caller, String) {
-    let arm = Arm::new(0, &format!("{point}=kill@1"));
+    let arm = ArmedFailpoints::new(0, &format!("{point}=kill@1"));
     let mut caller = Caller::begin(one(), Some(arm), false).await;
     let root = caller.session("client", "bot:one").await;
     let a = caller.spawn(json!({ "task": "[a]", "parent": root })).await;
@@ -85,7 +85,7 @@ fn g2_4_g2_5_a_report_goes_to_the_session_that_asked_whatever_is_active() {
             .await;
         // A different session is the active one when they end.
         let talk = caller.turn("agent:build:talk", "[talk]").await;
-        caller.until_asked("[talk]", 0).await;
+        caller.until_model_called("[talk]", 0).await;
         caller.place().let_go("go");
         caller.ended(&c.id).await;
         caller.place().let_go("stop talking");
@@ -146,7 +146,7 @@ fn g2_8_nineteen_children_that_end_during_a_turn_are_all_told_and_the_agent_wake
         let mut caller = Caller::begin(Place::new(script), None, false).await;
         let session = caller.session("agent", "agent:build:talk").await;
         let talk = caller.turn(&session, "[talk]").await;
-        caller.until_asked("[talk]", 0).await;
+        caller.until_model_called("[talk]", 0).await;
         let mut children = Vec::new();
         for number in 0..CHILDREN {
             let task = format!("[k{number:02}]");
@@ -354,7 +354,7 @@ fn g2_6_g2_14_a_report_without_a_target_stays_on_its_run_and_is_listed() {
         let a = client.spawn(json!({ "task": "[a]", "parent": root })).await;
         eventually("the call", || async {
             place
-                .asked()
+                .model_calls()
                 .contains_key(&("[a]".to_owned(), 0))
                 .then_some(())
         })

@@ -26,7 +26,7 @@ async fn open(client: &Link, params: Value) -> Vec<Value> {
 }
 
 /// The tool results in this session.
-async fn told(client: &Link, session: &str) -> Vec<String> {
+async fn tool_results(client: &Link, session: &str) -> Vec<String> {
     let history = client
         .call("sessions.history", json!({ "sessionKey": session }))
         .await;
@@ -107,7 +107,7 @@ fn g10_9_only_a_decision_at_the_door_lets_a_call_be_made_and_it_survives_a_kill(
         let refused = client.refused("approvals.resolve", deny).await;
         assert_eq!(kind_of(&refused), "conflict", "{refused}");
         client.ended(&child.id).await;
-        let told = told(&client, &child.session).await;
+        let told = tool_results(&client, &child.session).await;
         assert_eq!(told.len(), 1);
         assert!(told[0].contains("alpha"), "{told:?}");
         assert_eq!(daemon.stop().await, 0);
@@ -135,7 +135,7 @@ fn an_approval_runs_out_as_a_no_and_time_for_people_is_not_the_runs_own() {
         let daemon = place.start().await;
         let client = daemon.client().await;
         assert_eq!(client.ended(&child.id).await["state"], "ok");
-        let told = told(&client, &child.session).await;
+        let told = tool_results(&client, &child.session).await;
         assert!(
             told[0].starts_with("denied: the approval expired"),
             "{told:?}"
@@ -204,7 +204,7 @@ fn an_allowed_call_begins_while_another_of_the_same_answer_is_at_work() {
         client.call("approvals.resolve", params).await;
         // This call has its outcome while the other one still waits for the child.
         eventually("the read", || async {
-            let told = told(&client, "agent:careful:a").await;
+            let told = tool_results(&client, "agent:careful:a").await;
             told.iter().any(|one| one.contains("gamma")).then_some(())
         })
         .await;
@@ -248,7 +248,7 @@ fn g10_11_what_an_agent_may_not_do_nobody_does_for_it() {
             .call("runs.list", json!({ "parent": "agent:boss:a" }))
             .await;
         let kid = children["runs"].as_array().unwrap().last().unwrap().clone();
-        let said = told(&client, kid["sessionKey"].as_str().unwrap()).await;
+        let said = tool_results(&client, kid["sessionKey"].as_str().unwrap()).await;
         // In its task and in every later turn of its session, also after a restart.
         assert_eq!(said.len(), 2, "{said:?}");
         for one in &said {
@@ -263,14 +263,14 @@ fn g10_11_what_an_agent_may_not_do_nobody_does_for_it() {
             .spawn(json!({ "task": "[kid]", "agent": "explore" }))
             .await;
         client.ended(&free.id).await;
-        let said = told(&client, &free.session).await;
+        let said = tool_results(&client, &free.session).await;
         assert!(said[0].contains("alpha"), "{said:?}");
         // A retry is bound by the same rules.
         let again = client
             .call("runs.retry", json!({ "runId": kid["runId"] }))
             .await;
         client.ended(again["runId"].as_str().unwrap()).await;
-        let said = told(&client, again["sessionKey"].as_str().unwrap()).await;
+        let said = tool_results(&client, again["sessionKey"].as_str().unwrap()).await;
         assert!(said[0].starts_with("denied: "), "{said:?}");
         assert_eq!(daemon.stop().await, 0);
     });

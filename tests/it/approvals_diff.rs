@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::approvals_shown::open;
 use crate::harness::{Place, Script, Terminal, calls, run, says};
-use crate::home::said;
+use crate::home::output_of;
 
 const AGENT: &str = "mode: primary\ntools: [write, edit, shell]\n\
                      gate: {write: ask, edit: ask, shell: ask}\n\
@@ -144,12 +144,12 @@ fn attach_and_the_lists_show_what_run_shows_and_json_has_all_of_it() {
         );
         assert_eq!(approval["folder"], place.work().to_str().unwrap());
         assert_eq!(approval["env"], json!(["DEPLOY_HOST", "DEPLOY_TOKEN"]));
-        let listed = said(&mut place.command(&["approvals", "--json"]));
+        let listed = output_of(&mut place.command(&["approvals", "--json"]));
         let listed: Value = serde_json::from_str(&listed.out).unwrap();
         assert_eq!(listed["approvals"][0]["change"], approval["change"]);
         let id = approval["id"].as_str().unwrap();
         for arguments in [vec!["approvals"], vec!["approvals", "show", id]] {
-            let piped = said(&mut place.command(&arguments));
+            let piped = output_of(&mut place.command(&arguments));
             for line in ["    -beta\n", "    -gamma\n", "  changes notes.txt:\n"] {
                 assert!(piped.out.contains(line), "{arguments:?}: {}", piped.out);
             }
@@ -184,7 +184,7 @@ fn what_cannot_be_compared_is_said_and_the_call_is_shown_whole() {
             .await;
         let approval = open(&daemon).await;
         assert_eq!(approval["change"]["effect"], "fails");
-        let piped = said(&mut place.command(&["approvals"]));
+        let piped = output_of(&mut place.command(&["approvals"]));
         for text in [
             "would fail with the current picture.png: picture.png is not UTF-8 text",
             "content: not a picture",
@@ -222,7 +222,7 @@ fn an_agent_that_is_a_program_shows_its_command_and_folder() {
             approval["folder"],
             place.work().join("src").to_str().unwrap()
         );
-        let piped = said(&mut place.command(&["approvals"]));
+        let piped = output_of(&mut place.command(&["approvals"]));
         assert!(
             piped.out.contains("  argv: [\"echo\",\"say it\"]\n"),
             "{}",

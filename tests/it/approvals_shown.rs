@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::harness::{Daemon, Place, Script, Terminal, calls, eventually, run, says};
-use crate::home::said;
+use crate::home::output_of;
 
 /// The dangerous part of the command, which must be shown.
 const END: &str = "; touch overlooked";
@@ -119,7 +119,7 @@ fn a_list_and_one_approval_are_whole_in_a_pipe_and_at_a_terminal() {
         let id = approval["id"].as_str().unwrap();
         let short = &id[id.len() - 8..];
         for arguments in [vec!["approvals"], vec!["approvals", "show", short]] {
-            let piped = said(&mut place.command(&arguments));
+            let piped = output_of(&mut place.command(&arguments));
             assert_eq!(piped.code, 0, "{}", piped.err);
             for line in &lines {
                 assert!(
@@ -139,7 +139,7 @@ fn a_list_and_one_approval_are_whole_in_a_pipe_and_at_a_terminal() {
         }
         // In a list, one line names the tool and the command that shows the whole call; a pipe
         // shows it whole.
-        let listed = said(&mut place.command(&["ps"]));
+        let listed = output_of(&mut place.command(&["ps"]));
         assert!(
             bare(&listed.out).contains(&bare(&lines.join("⏎"))),
             "{}",
@@ -149,12 +149,12 @@ fn a_list_and_one_approval_are_whole_in_a_pipe_and_at_a_terminal() {
         let whole = format!("details: abide approvals show {short}");
         assert!(shown.contains("wants to call shell"), "{shown}");
         assert!(bare(&shown).contains(&bare(&whole)), "{shown}");
-        let missing = said(&mut place.command(&["approvals", "show", "00000000"]));
+        let missing = output_of(&mut place.command(&["approvals", "show", "00000000"]));
         assert_eq!(missing.code, 3, "{}", missing.err);
         client
             .call("approvals.resolve", json!({ "id": id, "decision": "deny" }))
             .await;
-        let decided = said(&mut place.command(&["approvals", "show", id]));
+        let decided = output_of(&mut place.command(&["approvals", "show", id]));
         assert_eq!(decided.code, 3, "{}", decided.err);
         client.ended(&spawned.id).await;
         assert_eq!(daemon.stop().await, 0);

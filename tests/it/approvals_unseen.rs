@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::approvals_shown::open;
 use crate::harness::{Place, Script, Terminal, calls, eventually, kind_of, run, says};
-use crate::home::said;
+use crate::home::output_of;
 
 const AGENT: &str = "mode: all\ntools: [write, edit]\ngate: {write: ask, edit: ask}\n\
                      env: {DEPLOY_TOKEN: t0ken-of-the-agent}";
@@ -246,7 +246,7 @@ fn without_a_terminal_what_waits_is_said_once_and_names_the_tool() {
             command
                 .current_dir(place.work())
                 .env("ABIDE_TERMINAL", "one");
-            let said = said(&mut command);
+            let said = output_of(&mut command);
             let all = format!("{}{}", said.out, said.err);
             assert_eq!(said.code, 8, "{arguments:?}: {all}");
             assert_eq!(

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::delegations::told;
+use crate::delegations::tool_results;
 use crate::harness::{Answer, Link, Place, Script, calls, fails, run, says};
 
 /// The agents that delegate to `helper`, each by a different tool.
@@ -68,7 +68,7 @@ async fn turn(client: &Link, host: &str) -> Value {
         1,
         "{steps}"
     );
-    told(client, &key).await.pop().unwrap()
+    tool_results(client, &key).await.pop().unwrap()
 }
 
 async fn runs_of_helper(client: &Link) -> usize {
@@ -77,7 +77,7 @@ async fn runs_of_helper(client: &Link) -> usize {
 }
 
 /// The breaker events: the run's session and the new state.
-fn said(place: &Place) -> Vec<(Option<String>, Value)> {
+fn breaker_events(place: &Place) -> Vec<(Option<String>, Value)> {
     let book = place.book();
     let events = book.events.values();
     events
@@ -120,7 +120,7 @@ fn b4_failures_by_any_tool_open_it_for_all_of_them_over_a_kill_and_a_success_clo
         }
         assert_eq!(runs_of_helper(&client).await, 3);
         let asked: usize = place
-            .asked()
+            .model_calls()
             .iter()
             .filter(|((rule, _), _)| rule == "[kid]")
             .map(|(_, times)| times)
@@ -129,7 +129,7 @@ fn b4_failures_by_any_tool_open_it_for_all_of_them_over_a_kill_and_a_success_clo
         assert_eq!(daemon.stop().await, 0);
         let open = (Some("agent:caller:a".to_owned()), json!("open"));
         assert_eq!(
-            said(&place),
+            breaker_events(&place),
             std::slice::from_ref(&open),
             "told once, to who has opened it"
         );
@@ -154,7 +154,7 @@ fn b4_failures_by_any_tool_open_it_for_all_of_them_over_a_kill_and_a_success_clo
         }
         assert_eq!(daemon.stop().await, 0);
         let closed = (Some("agent:planner:a".to_owned()), json!("closed"));
-        assert_eq!(said(&place), [open, closed]);
+        assert_eq!(breaker_events(&place), [open, closed]);
     });
 }
 
@@ -174,7 +174,7 @@ fn b4_what_was_cancelled_or_refused_counts_for_nothing() {
         client.call("runs.cancel", json!({ "runId": kid })).await;
         assert_eq!(client.ended(&sealer.id).await["result"], "sealer is done");
         assert_eq!(
-            told(&client, "agent:sealer:b").await[0]["kind"],
+            tool_results(&client, "agent:sealer:b").await[0]["kind"],
             "cancelled"
         );
         place.let_go("go");

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::delegations::{children, told, until_ended};
+use crate::delegations::{children, tool_results, until_ended};
 use crate::harness::{
     Link, ModelServer, Place, Script, Spawned, calls, chat, fails, messages, run, says,
 };
@@ -211,7 +211,7 @@ fn b1_a_called_one_may_call_another_in_turn_as_deep_as_is_allowed() {
             })
             .collect();
         assert_eq!(depths, [("second", 2), ("helper", 1), ("host", 0)]);
-        let answers = told(&client, HOST).await;
+        let answers = tool_results(&client, HOST).await;
         assert_eq!(answers[0]["result"], "grandkid is done");
         assert_eq!(answers[0]["supervisor"], "helper");
         assert_eq!(answers[1]["result"], "kid is done");
@@ -298,7 +298,7 @@ fn b1_the_sessions_model_tools_and_pins_are_as_before_over_two_providers_and_a_k
         let before = client
             .call("sessions.get", json!({ "sessionKey": HOST }))
             .await;
-        server.until_asked(2);
+        server.until_model_called(2);
         daemon.kill().await;
         let daemon = place.start().await;
         let client = daemon.client().await;
@@ -317,7 +317,7 @@ fn b1_the_sessions_model_tools_and_pins_are_as_before_over_two_providers_and_a_k
             assert_eq!(before[field], after[field], "{field}");
         }
         // One result per call, wherever the daemon was killed.
-        let answers: Vec<Value> = told(&client, HOST).await;
+        let answers: Vec<Value> = tool_results(&client, HOST).await;
         let results: Vec<&str> = answers
             .iter()
             .map(|answer| answer["result"].as_str().unwrap())
@@ -447,7 +447,7 @@ fn b4_a_failed_call_is_told_or_ends_its_caller_as_the_setting_says() {
             let mut events = client.subscribe(json!({ "since": 0 })).await;
             let host = turn(&client, "[host]").await;
             let ended = client.ended(&host.id).await;
-            let answer = &told(&client, HOST).await[0];
+            let answer = &tool_results(&client, HOST).await[0];
             assert_eq!(answer["unavailable"], true, "{answer}");
             assert_eq!(answer["kind"], "provider", "{answer}");
             if goes_on {
@@ -490,7 +490,7 @@ fn b4_an_agent_that_fails_again_and_again_is_not_called_for_a_while() {
         let mut events = client.subscribe(json!({ "since": 0 })).await;
         let host = turn(&client, "[host]").await;
         assert_eq!(client.ended(&host.id).await["result"], "host is done");
-        let answers = told(&client, HOST).await;
+        let answers = tool_results(&client, HOST).await;
         let kinds: Vec<&str> = answers
             .iter()
             .map(|answer| answer["kind"].as_str().unwrap())
@@ -633,7 +633,7 @@ fn b1_a_called_one_may_do_no_more_than_its_caller_and_leaves_the_session_as_it_w
         let client = daemon.client().await;
         let host = turn(&client, "[host]").await;
         assert_eq!(client.ended(&host.id).await["result"], "host is done");
-        let answers = told(&client, HOST).await;
+        let answers = tool_results(&client, HOST).await;
         assert!(
             answers[0].to_string().contains("denied"),
             "the caller's rule: {answers:?}"
@@ -672,7 +672,7 @@ fn b1_cancelling_a_called_one_ends_it_and_nothing_else() {
         client.call("runs.cancel", json!({ "runId": kid })).await;
         assert_eq!(client.ended(&host.id).await["result"], "host is done");
         assert_eq!(client.ended(&kid).await["state"], "cancelled");
-        assert_eq!(told(&client, HOST).await[0]["kind"], "cancelled");
+        assert_eq!(tool_results(&client, HOST).await[0]["kind"], "cancelled");
         assert_eq!(daemon.stop().await, 0);
     });
 }

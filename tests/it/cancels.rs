@@ -90,7 +90,7 @@ fn g4_12_a_cancel_at_any_moment_leaves_nothing_open() {
             let mut caller = Caller::begin(narrow(), None, false).await;
             let family = family(&mut caller).await;
             if let Some((rule, index)) = moment {
-                caller.until_asked(rule, index).await;
+                caller.until_model_called(rule, index).await;
             }
             let params = json!({ "sessionKey": family.top });
             let done = caller.call("sessions.cancel", params).await;
@@ -117,16 +117,16 @@ fn g1_13_what_was_cancelled_stays_so_over_a_restart() {
         let mut caller = Caller::begin(place, None, false).await;
         let root = caller.session("client", "bot:one").await;
         let c = caller.spawn(json!({ "task": "[c]", "parent": root })).await;
-        caller.until_asked("[c]", 0).await;
+        caller.until_model_called("[c]", 0).await;
         let d = caller.spawn(json!({ "task": "[d]", "parent": root })).await;
         // The waiting run first: otherwise the end of the other one would start it.
         for run in [&d, &c] {
             caller.call("runs.cancel", json!({ "runId": run.id })).await;
         }
-        let asked = caller.place().asked();
+        let asked = caller.place().model_calls();
         caller.kill_once().await;
         caller.quiet().await;
-        assert_eq!(caller.place().asked(), asked, "no model call after it");
+        assert_eq!(caller.place().model_calls(), asked, "no model call after it");
         for run in [&c, &d] {
             assert_eq!(caller.ended(&run.id).await["state"], "cancelled");
         }

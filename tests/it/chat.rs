@@ -85,7 +85,7 @@ fn leave(mut chat: Terminal) -> Terminal {
 }
 
 /// The user messages of a session, oldest first.
-async fn said(daemon: &Daemon, key: &str) -> Vec<String> {
+async fn user_messages(daemon: &Daemon, key: &str) -> Vec<String> {
     let client = daemon.client().await;
     let page = client
         .call("sessions.history", json!({ "sessionKey": key }))
@@ -140,7 +140,7 @@ fn commands_are_handled_here_and_an_unknown_one_is_not_sent() {
         chat.types("exit\n");
         assert_eq!(chat.end().0, 0);
         for key in ["agent:build:chat", "agent:build:tour"] {
-            assert_eq!(said(&daemon, key).await, Vec::<String>::new());
+            assert_eq!(user_messages(&daemon, key).await, Vec::<String>::new());
         }
         let client = daemon.client().await;
         let request = json!({ "sessionKey": "agent:build:tour" });
@@ -223,7 +223,7 @@ fn a_paste_is_one_message_and_so_are_several_typed_lines() {
         chat.until("you> ");
         leave(chat);
         assert_eq!(
-            said(&daemon, "agent:build:chat").await,
+            user_messages(&daemon, "agent:build:chat").await,
             [
                 "[a] one\n/quit\nthree",
                 "[a] first\nsecond",

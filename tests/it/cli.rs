@@ -7,7 +7,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::home::{Home, said};
+use crate::home::{Home, output_of};
 
 const COMMANDS: &[&str] = &[
     "serve",
@@ -224,7 +224,7 @@ fn g10_a_folders_token_is_sent_to_no_other_address() {
     let state = state(&home, std::process::id(), &silent());
     fs::write(Path::new(&state).join("token"), "secret\n").unwrap();
     let mut command = home.command(&["ps", "--url", "http://127.0.0.1:9"]);
-    let said = said(command.env("ABIDE_STATE_DIR", &state));
+    let said = output_of(command.env("ABIDE_STATE_DIR", &state));
     assert_eq!(said.code, 11, "{}", said.err);
     assert!(said.err.contains("--token-file"), "{}", said.err);
 }
@@ -237,7 +237,7 @@ fn a_flag_goes_before_every_variable() {
     let other = silent();
     fs::write(home.path().join("token"), "t").unwrap();
     let run = |arguments: &[&str]| {
-        said(
+        output_of(
             home.command(arguments)
                 .env("ABIDE_URL", &other)
                 .env("ABIDE_TOKEN_FILE", home.path().join("token")),

@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::harness::{eventually, run};
-use crate::home::{Home, Said, said};
+use crate::home::{Home, CommandOutput, output_of};
 
 /// A pause before each step that is longer than any test.
 const STILL: &str = "[runner]\npace = \"1h\"\n";
@@ -36,8 +36,8 @@ impl Live {
     }
 
     /// Runs a command that finds the daemon by its state folder.
-    fn abide(&self, arguments: &[&str]) -> Said {
-        said(&mut self.command(arguments))
+    fn abide(&self, arguments: &[&str]) -> CommandOutput {
+        output_of(&mut self.command(arguments))
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
@@ -193,7 +193,7 @@ fn a_task_can_come_from_standard_input() {
     let live = Live::start("");
     fs::write(live.home.path().join("task"), "where is the needle?").unwrap();
     let file = fs::File::open(live.home.path().join("task")).unwrap();
-    let run = said(
+    let run = output_of(
         live.command(&["run", "-", "--agent", "explore"])
             .stdin(file),
     );
@@ -478,7 +478,7 @@ fn a_daemon_detaches_where_the_leader_of_its_session_cannot_be_seen() {
         println!("skipped: a PID namespace cannot be created here");
         return;
     }
-    let said = said(&mut inside(
+    let said = output_of(&mut inside(
         "\"$0\" serve --detach --listen 127.0.0.1:0 --state-dir state >&2
          \"$0\" status --json --state-dir state
          \"$0\" stop --state-dir state >&2",
@@ -497,7 +497,7 @@ fn the_demo_holds_what_it_promises() {
     let home = Home::new();
     let folder = home.path().join("empty");
     fs::create_dir(&folder).unwrap();
-    let said = said(home.command(&["demo", "--json"]).current_dir(&folder));
+    let said = output_of(home.command(&["demo", "--json"]).current_dir(&folder));
     assert_eq!(said.code, 0, "{} {}", said.out, said.err);
     let events: Vec<Value> = said.out.lines().map(json).collect();
     let count = |kind: &str| events.iter().filter(|event| event["event"] == kind).count();

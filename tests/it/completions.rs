@@ -4,7 +4,7 @@
 use std::fs;
 use std::process::Command;
 
-use crate::home::{Home, said};
+use crate::home::{Home, output_of};
 
 /// A home folder with the completions for a shell, and that shell; `None` if it is not installed.
 fn shell(name: &str, file: &str) -> Option<(Home, Command)> {
@@ -20,7 +20,7 @@ fn shell(name: &str, file: &str) -> Option<(Home, Command)> {
 
 /// The output of a shell for a script.
 fn answers(shell: &mut Command, arguments: &[&str]) -> String {
-    let said = said(shell.args(arguments));
+    let said = output_of(shell.args(arguments));
     assert_eq!((said.code, &*said.err), (0, ""), "{}", said.out);
     said.out
 }

@@ -27,7 +27,7 @@ fn schema_pages(database: &[u8]) -> Vec<usize> {
 }
 
 /// A position in the database file, and the range that is overwritten.
-type Wound = (usize, Range<usize>);
+type DamagedRange = (usize, Range<usize>);
 
 /// Takes some 6 s: each damaged position needs a start of its own, with and without the WAL file.
 #[test]
@@ -56,7 +56,7 @@ fn a_damaged_header_or_schema_costs_no_row_with_and_without_a_write_ahead_file()
             let logged = whole[1].as_ref().is_some_and(|log| !log.is_empty());
             assert_eq!(logged, killed, "the write-ahead file");
             let first = [0..16, 16..24, 24..100, 56..64, 100..4096, 0..4096];
-            let mut wounds: Vec<Wound> = first.into_iter().map(|bytes| (1, bytes)).collect();
+            let mut wounds: Vec<DamagedRange> = first.into_iter().map(|bytes| (1, bytes)).collect();
             let below = schema_pages(&database);
             wounds.extend([below[0], below[below.len() - 1]].map(|page| (page, 0..4096)));
             wounds.push((below[below.len() / 2], 0..12));

@@ -5,16 +5,16 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::home::{Home, Said, said};
+use crate::home::{Home, CommandOutput, output_of};
 
 const SERVE: &str = "\"$abide\" serve --detach --json --state-dir state --listen 127.0.0.1:0";
 
 /// Runs a shell line in this home to its end.
-fn shell(home: &Home, line: &str) -> Said {
+fn shell(home: &Home, line: &str) -> CommandOutput {
     let mut command = home.program("/bin/bash");
     command.args(["-euc", line]);
     command.env("PATH", "/usr/bin:/bin");
-    said(command.env("abide", env!("CARGO_BIN_EXE_abide")))
+    output_of(command.env("abide", env!("CARGO_BIN_EXE_abide")))
 }
 
 fn stop(home: &Home) {

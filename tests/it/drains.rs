@@ -42,7 +42,7 @@ async fn at_work(place: &Place, client: &Link) -> Spawned {
     let a = client.spawn(json!({ "task": "[a]" })).await;
     eventually("the call", async || {
         let call = ("[a]".to_owned(), 0);
-        place.asked().contains_key(&call).then_some(())
+        place.model_calls().contains_key(&call).then_some(())
     })
     .await;
     a
@@ -112,7 +112,7 @@ fn a_drain_that_resumes_lets_steps_end_refuses_work_and_takes_it_again() {
         assert_eq!(daemon.stop().await, 0);
 
         // Its step was not repeated, and its model was not called twice.
-        assert_eq!(place.asked()[&("[a]".to_owned(), 0)], 1);
+        assert_eq!(place.model_calls()[&("[a]".to_owned(), 0)], 1);
         let told = gateway_events(&place);
         let kinds: Vec<&str> = told.iter().map(|(kind, _)| kind.as_str()).collect();
         let expected = [
@@ -139,7 +139,7 @@ fn g1_4_a_drain_that_does_not_wait_recovers_in_the_same_life() {
         let order = json!({ "then": "resume", "timeout": 0 });
         client.call("gateway.drain", order).await;
         eventually("the second try", async || {
-            let asked = place.asked()[&("[a]".to_owned(), 0)];
+            let asked = place.model_calls()[&("[a]".to_owned(), 0)];
             (asked == 2).then_some(())
         })
         .await;
@@ -190,7 +190,7 @@ fn a_drain_that_resumes_can_be_turned_into_an_end() {
         let client = daemon.client().await;
         assert_eq!(client.ended(&a.id).await["result"], "a is done");
         assert_eq!(daemon.stop().await, 0);
-        assert_eq!(place.asked()[&("[a]".to_owned(), 0)], 1);
+        assert_eq!(place.model_calls()[&("[a]".to_owned(), 0)], 1);
     });
 }
 

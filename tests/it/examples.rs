@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::home::{Home, said};
+use crate::home::{Home, output_of};
 use crate::house::root;
 
 const README: &str = "README.md";
@@ -23,7 +23,7 @@ impl Usual {
         let usual = Usual(Home::new());
         fs::write(usual.0.path().join("notes.txt"), "errors are reported\n").unwrap();
         let mut serve = usual.command(env!("CARGO_BIN_EXE_abide"));
-        let said = said(serve.args(["serve", "--detach", "--listen", "127.0.0.1:0"]));
+        let said = output_of(serve.args(["serve", "--detach", "--listen", "127.0.0.1:0"]));
         assert_eq!(said.code, 0, "{}", said.err);
         usual
     }

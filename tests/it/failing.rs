@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::delegations::{children, told};
+use crate::delegations::{children, tool_results};
 use crate::harness::{Link, Place, Script, calls, fails, run, says};
 
 fn message(text: &str) -> Value {
@@ -59,7 +59,7 @@ fn b4_each_word_of_an_agent_for_all_its_links_and_of_a_link_in_its_place_has_eff
                 "" => own == "abort",
                 link => link == "abort",
             };
-            let answers = told(&client, &format!("agent:{agent}:a")).await;
+            let answers = tool_results(&client, &format!("agent:{agent}:a")).await;
             assert_eq!(answers.len(), 1, "{agent}: one result in any case");
             assert_eq!(answers[0]["kind"], "provider", "{agent}: {answers:?}");
             if aborts {
@@ -98,7 +98,7 @@ fn b4_a_word_for_called_ones_says_nothing_of_the_other_tools() {
         let client = daemon.client().await;
         let ended = turn(&client, "host", "[host]").await;
         assert_eq!(ended["result"], "host is done", "{ended}");
-        let answers = told(&client, "agent:host:a").await;
+        let answers = tool_results(&client, "agent:host:a").await;
         assert_eq!(answers.len(), 2);
         assert!(
             answers.iter().all(|one| one["unavailable"] == true),
@@ -145,7 +145,7 @@ fn b4_a_failure_that_ends_its_caller_does_so_also_after_a_kill_and_leaves_nothin
         let kids = children(&client, "agent:host:a").await;
         assert_eq!(kids.len(), 2, "{kids:?}");
         // Each call of the answer has one result.
-        assert_eq!(told(&client, "agent:host:a").await.len(), 2);
+        assert_eq!(tool_results(&client, "agent:host:a").await.len(), 2);
         client.quiet().await;
         assert_eq!(daemon.stop().await, 0);
     });

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
 /// Output and exit code of a command.
-pub(crate) struct Said {
+pub(crate) struct CommandOutput {
     pub(crate) code: i32,
     pub(crate) out: String,
     pub(crate) err: String,
@@ -41,15 +41,15 @@ impl Home {
         command
     }
 
-    pub(crate) fn abide(&self, arguments: &[&str]) -> Said {
-        said(&mut self.command(arguments))
+    pub(crate) fn abide(&self, arguments: &[&str]) -> CommandOutput {
+        output_of(&mut self.command(arguments))
     }
 }
 
 /// Runs a command to its end and returns its output.
-pub(crate) fn said(command: &mut Command) -> Said {
+pub(crate) fn output_of(command: &mut Command) -> CommandOutput {
     let output = command.output().unwrap();
-    Said {
+    CommandOutput {
         code: output.status.code().unwrap(),
         out: String::from_utf8(output.stdout).unwrap(),
         err: String::from_utf8(output.stderr).unwrap(),

@@ -7,9 +7,9 @@ use std::net::TcpStream;
 use serde_json::{Value, json};
 
 use crate::agents::config;
-use crate::delegations::{children, told, until_ended};
+use crate::delegations::{children, tool_results, until_ended};
 use crate::harness::{
-    Daemon, Link, ModelServer, PATIENCE, Place, Reply, Script, calls, chat, eventually, run, says,
+    Daemon, Link, ModelServer, TEST_TIMEOUT, Place, Reply, Script, calls, chat, eventually, run, says,
 };
 use crate::providers;
 
@@ -110,7 +110,7 @@ fn c3_one_pack_is_built_a_call_whatever_is_killed() {
         let daemon = place.start().await;
         let client = daemon.client().await;
         let id = turn(&client, "begin").await;
-        server.until_asked(2);
+        server.until_model_called(2);
         let before = packs(&client).await;
         assert_eq!(before.as_object().unwrap().len(), 1, "{before}");
         daemon.kill().await;
@@ -143,7 +143,7 @@ async fn packs(client: &Link) -> Value {
 fn streamed(daemon: &Daemon, query: &str, run: &str) -> Vec<Value> {
     let address = daemon.url().strip_prefix("http://").unwrap();
     let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     let token = daemon.token();
     let request = format!(
         "GET /events?since=0{query} HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {token}\r\n\r\n"
@@ -269,7 +269,7 @@ fn c5_calls_at_once_never_mix_and_the_host_sees_one_result_each_in_its_order() {
         let daemon = place.start().await;
         let client = daemon.client().await;
         let id = turn(&client, "begin").await;
-        server.until_asked(5);
+        server.until_model_called(5);
         let kids = children(&client, HOST).await;
         for task in tasks.iter().rev() {
             server.let_go(task);
@@ -281,7 +281,7 @@ fn c5_calls_at_once_never_mix_and_the_host_sees_one_result_each_in_its_order() {
             assert_eq!(ended["result"], format!("out of {task}"));
         }
         assert_eq!(client.ended(&id).await["result"], "host is done");
-        assert_eq!(told(&client, HOST).await.len(), tasks.len());
+        assert_eq!(tool_results(&client, HOST).await.len(), tasks.len());
         assert_eq!(daemon.stop().await, 0);
     });
     for request in server.requests_of("writer") {
@@ -325,7 +325,7 @@ fn c2_one_that_cannot_be_asked_any_more_is_unavailable_and_nothing_fails_in_the_
         let daemon = place.start().await;
         let client = daemon.client().await;
         let id = turn(&client, "begin").await;
-        server.until_asked(1);
+        server.until_model_called(1);
         std::fs::remove_file(config(&place).join("writer.md")).unwrap();
         eventually("no writer", async || {
             let writer = json!({ "agent": "writer" });
@@ -335,7 +335,7 @@ fn c2_one_that_cannot_be_asked_any_more_is_unavailable_and_nothing_fails_in_the_
         .await;
         server.let_go("away");
         assert_eq!(client.ended(&id).await["result"], "host is done");
-        let answers = told(&client, HOST).await;
+        let answers = tool_results(&client, HOST).await;
         let [answer] = &answers[..] else {
             panic!("exactly one result: {answers:?}");
         };
@@ -400,14 +400,14 @@ fn c5_programs_of_who_may_write_in_its_own_folder_alone_are_not_started() {
         let kids = children(&client, HOST).await;
         let kid = |agent: &str| kids.iter().find(|kid| kid["agent"] == agent).unwrap();
         let worker = kid("worker")["sessionKey"].as_str().unwrap();
-        let answers = told(&client, worker).await;
+        let answers = tool_results(&client, worker).await;
         assert_eq!(answers.len(), 4, "{answers:?}");
         for (number, refused) in answers[..3].iter().enumerate() {
             let text = refused.as_str().unwrap();
             assert!(text.contains("access_denied"), "{number}: {text}");
             assert!(text.contains("subagents/worker/"), "{number}: {text}");
         }
-        let results = told(&client, HOST).await;
+        let results = tool_results(&client, HOST).await;
         let of = |agent: &str| results.iter().find(|one| one["subagent"] == agent).unwrap();
         assert_eq!(of("worker")["result"], "kid is done");
         assert_eq!(of("program")["unavailable"], true, "{results:?}");

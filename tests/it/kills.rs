@@ -21,7 +21,7 @@ use abide::clock::Clock;
 use abide::store::Command;
 use abide::store::command::EDGES;
 
-use crate::harness::{Arm, Caller, run};
+use crate::harness::{ArmedFailpoints, Caller, run};
 use crate::scenarios::{self, Scenario};
 use crate::surface::EventPaths;
 
@@ -218,7 +218,7 @@ fn play_killed(case: &Case) -> bool {
 
 fn play_course(case: &Case) -> bool {
     let scenario = named(case.scenario);
-    let arm = Arm::new(case.life, &format!("{}=kill@{}", case.point, case.pass));
+    let arm = ArmedFailpoints::new(case.life, &format!("{}=kill@{}", case.point, case.pass));
     run(async {
         let mut caller = Caller::begin((scenario.place)(), Some(arm), false).await;
         (scenario.play)(&mut caller).await;

@@ -83,7 +83,7 @@ fn g4_2_g4_3_with_every_cap_at_one_a_parent_and_its_child_both_end() {
         let g = caller
             .spawn(json!({ "task": "[g]", "parent": c.session }))
             .await;
-        caller.until_asked("[c]", 0).await;
+        caller.until_model_called("[c]", 0).await;
         assert_eq!(
             caller.run(&g.id).await["state"],
             "queued",

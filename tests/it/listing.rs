@@ -3,13 +3,13 @@
 use serde_json::{Value, json};
 
 use crate::harness::{Daemon, Place, Script, Terminal, calls, run, says};
-use crate::home::{Said, said};
+use crate::home::{CommandOutput, output_of};
 
 const LONG: &str = "a-label-that-is-much-longer-than-any-column-of-a-table-would-be-on-a-screen-\
                     of-eighty-columns";
 
-fn abide(place: &Place, arguments: &[&str]) -> Said {
-    said(&mut place.command(arguments))
+fn abide(place: &Place, arguments: &[&str]) -> CommandOutput {
+    output_of(&mut place.command(arguments))
 }
 
 /// A daemon with `count` finished runs, the last of them with a long label.

@@ -4,7 +4,7 @@
 use serde_json::json;
 
 use crate::harness::{Place, Script, Terminal, calls, fails, run, says};
-use crate::home::{Said, said};
+use crate::home::{CommandOutput, output_of};
 
 fn place() -> Place {
     let touch = json!({ "command": "touch made" });
@@ -19,8 +19,8 @@ fn place() -> Place {
     .with_agent("careful", "mode: all\ntools: [shell]\ngate: {shell: ask}")
 }
 
-fn abide(place: &Place, arguments: &[&str]) -> Said {
-    said(&mut place.command(arguments))
+fn abide(place: &Place, arguments: &[&str]) -> CommandOutput {
+    output_of(&mut place.command(arguments))
 }
 
 #[test]

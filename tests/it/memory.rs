@@ -20,7 +20,7 @@ async fn texts(client: &Link, params: Value) -> Vec<String> {
 }
 
 /// The latest tool results in a session.
-async fn told(client: &Link, session: &str) -> Vec<Value> {
+async fn tool_results(client: &Link, session: &str) -> Vec<Value> {
     let history = client
         .call("sessions.history", json!({ "sessionKey": session }))
         .await;
@@ -128,7 +128,7 @@ fn b5_a_resumed_turn_is_given_the_same_memory_and_a_budget_of_nothing_gives_none
         let held = client
             .turn("agent:build:b", "[held] When does the harbour open?")
             .await;
-        server.until_asked(3);
+        server.until_model_called(3);
         ended(&client, "agent:build:c", "[more]").await;
         daemon.kill().await;
         let daemon = place.start().await;
@@ -285,12 +285,12 @@ fn c4_a_subagent_reads_its_supervisors_memory_and_writes_below_it() {
             found.sort_unstable();
             found
         };
-        let by_kid = told(&client, kid).await;
+        let by_kid = tool_results(&client, kid).await;
         assert_eq!(
             found(&by_kid[1]),
             ["the host knows the moon", "the kid saw the moon"]
         );
-        let by_host = told(&client, "agent:host:x").await;
+        let by_host = tool_results(&client, "agent:host:x").await;
         assert_eq!(found(&by_host[2]), ["the host knows the moon"]);
 
         // The host's memories about the task are in the pack, with their ids.
@@ -400,7 +400,7 @@ fn c4_agents_that_are_called_in_turn_keep_memory_by_the_chain_of_calls() {
             found.sort_unstable();
             found
         };
-        let by_all = told(&client, "agent:host:x").await;
+        let by_all = tool_results(&client, "agent:host:x").await;
         let searches: Vec<&Value> = by_all
             .iter()
             .filter(|told| told["memories"].is_array())
@@ -414,7 +414,7 @@ fn c4_agents_that_are_called_in_turn_keep_memory_by_the_chain_of_calls() {
                 vec!["host"],
             ]
         );
-        let by_third = told(&client, third).await;
+        let by_third = tool_results(&client, third).await;
         assert_eq!(
             found(by_third.last().unwrap()),
             ["host/helper", "host/helper/third", "host/helper/third"]
@@ -443,7 +443,7 @@ fn memories_are_listed_searched_and_taken_out() {
         let daemon = place.start().await;
         let client = daemon.client().await;
         ended(&client, "agent:build:a", "[keep]").await;
-        let answers = told(&client, "agent:build:a").await;
+        let answers = tool_results(&client, "agent:build:a").await;
         assert_eq!(answers[0]["saved"], true);
         let full = answers[3].as_str().unwrap();
         for part in [

@@ -12,7 +12,7 @@ use tokio_tungstenite::accept_async;
 use tokio_tungstenite::tungstenite::Message;
 
 use crate::harness::{Place, Script, run, says};
-use crate::home::{Home, said};
+use crate::home::{Home, output_of};
 
 /// A command's exit code and complete output, without parts that differ between runs. `replaced`
 /// has such texts with their placeholders.
@@ -21,7 +21,7 @@ fn screen(command: &mut Command, replaced: &[(&str, &str)]) -> String {
         .get_args()
         .map(|part| part.to_str().unwrap().to_owned())
         .collect();
-    let said = said(command.env("COLUMNS", "80"));
+    let said = output_of(command.env("COLUMNS", "80"));
     let mut text = format!("$ abide {}\nexit code {}\n", line.join(" "), said.code);
     for (name, part) in [("stdout", said.out), ("stderr", said.err)] {
         // The daemon's log is JSON; the rest is for users.

@@ -6,11 +6,11 @@ use std::process::{Child, Command, Stdio};
 use serde_json::{Value, json};
 
 use crate::harness::{Link, Place, Script, Terminal, calls, eventually, run, says};
-use crate::home::{Said, said};
+use crate::home::{CommandOutput, output_of};
 
 /// Runs the binary with this `ABIDE_TERMINAL`.
-fn at(place: &Place, terminal: &str, arguments: &[&str]) -> Said {
-    said(place.command(arguments).env("ABIDE_TERMINAL", terminal))
+fn at(place: &Place, terminal: &str, arguments: &[&str]) -> CommandOutput {
+    output_of(place.command(arguments).env("ABIDE_TERMINAL", terminal))
 }
 
 /// A shell at a terminal of its own, with `abide` as a command.

@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 
 use crate::agents::{config, write};
 use crate::harness::{Daemon, Link, Place, Script, Terminal, calls, eventually, run, says};
-use crate::home::{Said, said};
+use crate::home::{CommandOutput, output_of};
 
-fn abide(place: &Place, arguments: &[&str]) -> Said {
-    said(&mut place.command(arguments))
+fn abide(place: &Place, arguments: &[&str]) -> CommandOutput {
+    output_of(&mut place.command(arguments))
 }
 
 /// Agents whose runs wait for an approval, an answer, a value and a review.

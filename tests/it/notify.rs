@@ -55,7 +55,7 @@ fn exits(place: &Place, status: &str) {
 }
 
 /// The recorded lines: kind, run, title, count, first and second argument, a secret.
-fn told(place: &Place) -> Vec<Vec<String>> {
+fn notifications(place: &Place) -> Vec<Vec<String>> {
     let text = fs::read_to_string(place.state().join("told.txt")).unwrap_or_default();
     text.lines()
         .map(|line| line.split('|').map(str::to_owned).collect())
@@ -64,7 +64,7 @@ fn told(place: &Place) -> Vec<Vec<String>> {
 
 async fn until_told(place: &Place, kind: &str, times: usize) -> Vec<Vec<String>> {
     eventually(&format!("{times} times {kind}"), async || {
-        let told = told(place);
+        let told = notifications(place);
         (told.iter().filter(|line| line[0] == kind).count() == times).then_some(told)
     })
     .await
@@ -108,7 +108,7 @@ fn an_approval_and_an_end_are_told_with_their_facts_and_without_secrets() {
         let lines = until_told(&place, "ended", 1).await;
         assert_eq!(lines[1][2], "writer ended: ok");
         assert_eq!(daemon.stop().await, 0);
-        assert_eq!(told(&place).len(), 2);
+        assert_eq!(notifications(&place).len(), 2);
     });
 }
 
@@ -128,7 +128,7 @@ fn ends_of_runs_below_others_are_not_told() {
             .await;
         client.ended(&plain.id).await;
         let lines = eventually("the last end", async || {
-            let lines = told(&place);
+            let lines = notifications(&place);
             lines
                 .iter()
                 .any(|line| line[1] == plain.id)
@@ -221,7 +221,7 @@ fn a_command_that_fails_or_hangs_harms_no_run_and_a_burst_is_one() {
         }
         // All of them are reported, by far fewer commands.
         let lines = eventually("all of a burst", async || {
-            let lines = told(&place);
+            let lines = notifications(&place);
             let waits = lines
                 .iter()
                 .filter(|line| line[0] == "approval" || line[0] == "several");
@@ -249,7 +249,7 @@ fn an_end_beside_a_reload_of_the_settings_is_notified() {
             client.ended(&spawned.id).await;
             client.call("gateway.reload", json!({})).await;
             eventually(&format!("{count} ends"), async || {
-                let lines = told(&place);
+                let lines = notifications(&place);
                 let counts = lines.iter().map(|line| line[3].parse::<usize>().unwrap());
                 (counts.sum::<usize>() == count).then_some(())
             })
@@ -281,7 +281,7 @@ fn nothing_is_told_by_default_or_where_it_is_switched_off_and_a_reload_counts() 
         client.call("gateway.reload", json!({})).await;
         plain("silent again").await;
         assert_eq!(daemon.stop().await, 0);
-        assert_eq!(told(&place).len(), 1);
+        assert_eq!(notifications(&place).len(), 1);
     });
 }
 

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use crate::agents::config;
-use crate::delegations::{children, told};
+use crate::delegations::{children, tool_results};
 use crate::harness::{Link, ModelServer, Place, Reply, chat, eventually, kind_of, run};
 use crate::providers;
 
@@ -81,7 +81,7 @@ fn e1_the_agents_of_task_are_those_of_the_runs_beginning_over_edits_and_a_kill()
         let daemon = place.start().await;
         let client = daemon.client().await;
         let first = turn(&client, "begin").await;
-        server.until_asked(1);
+        server.until_model_called(1);
         // In the middle of the run, an agent is added and the caller gets new limits.
         edit(&place, "newcomer", "mode: subagent\ntools: []");
         edit(
@@ -99,7 +99,7 @@ fn e1_the_agents_of_task_are_those_of_the_runs_beginning_over_edits_and_a_kill()
         let ended = client.ended(&first).await;
         assert_eq!(ended["result"], "boss is done", "{ended}");
 
-        let answers = told(&client, BOSS).await;
+        let answers = tool_results(&client, BOSS).await;
         let words = |answer: &Value| answer.as_str().unwrap_or_default().to_owned();
         let refused = words(&answers[0]);
         assert!(
@@ -124,7 +124,7 @@ fn e1_the_agents_of_task_are_those_of_the_runs_beginning_over_edits_and_a_kill()
         let second = turn(&client, "again").await;
         let ended = client.ended(&second).await;
         assert_eq!(ended["result"], "boss is done again", "{ended}");
-        let answers = told(&client, BOSS).await;
+        let answers = tool_results(&client, BOSS).await;
         assert!(
             words(&answers[4]).contains("allowed: newcomer, pinned"),
             "{answers:?}"
@@ -174,7 +174,7 @@ fn e1_a_run_whose_own_agent_is_deleted_goes_on_to_delegate() {
         let daemon = place.start().await;
         let client = daemon.client().await;
         let id = turn(&client, "begin").await;
-        server.until_asked(1);
+        server.until_model_called(1);
         std::fs::remove_file(config(&place).join("boss.md")).unwrap();
         eventually("no boss", async || {
             let found = client
@@ -185,7 +185,7 @@ fn e1_a_run_whose_own_agent_is_deleted_goes_on_to_delegate() {
         .await;
         server.let_go("gone");
         assert_eq!(client.ended(&id).await["result"], "boss is done");
-        let answers = told(&client, BOSS).await;
+        let answers = tool_results(&client, BOSS).await;
         assert_eq!(answers[0]["output"], "helper was asked", "{answers:?}");
         assert_eq!(daemon.stop().await, 0);
     });
@@ -207,7 +207,7 @@ fn e1_task_takes_nobody_who_is_no_subagent_whatever_other_tools_may() {
         let client = daemon.client().await;
         let id = turn(&client, "begin").await;
         assert_eq!(client.ended(&id).await["result"], "boss is done");
-        let answers = told(&client, BOSS).await;
+        let answers = tool_results(&client, BOSS).await;
         let refused = answers[0].as_str().unwrap_or_default();
         assert!(refused.contains("may not delegate to lead"), "{answers:?}");
         assert_eq!(children(&client, BOSS).await.len(), 0);
@@ -260,7 +260,7 @@ fn a2_the_pool_of_a_plan_is_that_of_the_runs_beginning_over_edits_and_a_kill() {
         let daemon = place.start().await;
         let client = daemon.client().await;
         let first = turn(&client, "begin").await;
-        server.until_asked(1);
+        server.until_model_called(1);
         edit(&place, "newcomer", "mode: subagent\ntools: []");
         edit(&place, "boss", &boss("newcomer"));
         until(&client, "boss", |boss| {
@@ -274,11 +274,11 @@ fn a2_the_pool_of_a_plan_is_that_of_the_runs_beginning_over_edits_and_a_kill() {
         server.let_go("edited");
         let ended = client.ended(&first).await;
         assert_eq!(ended["result"], "boss is done", "{ended}");
-        assert_eq!(told(&client, BOSS).await[0]["result"], "helper was asked");
+        assert_eq!(tool_results(&client, BOSS).await[0]["result"], "helper was asked");
         let second = turn(&client, "again").await;
         let ended = client.ended(&second).await;
         assert_eq!(ended["result"], "boss is done again", "{ended}");
-        assert_eq!(told(&client, BOSS).await[1]["result"], "newcomer was asked");
+        assert_eq!(tool_results(&client, BOSS).await[1]["result"], "newcomer was asked");
         assert_eq!(daemon.stop().await, 0);
     });
     let plans: Vec<String> = server
@@ -330,12 +330,12 @@ fn a_candidate_that_is_put_away_meanwhile_is_not_asked_and_said_by_name() {
         let daemon = place.start().await;
         let client = daemon.client().await;
         let id = turn(&client, "begin").await;
-        server.until_asked(1);
+        server.until_model_called(1);
         edit(&place, "helper", "mode: subagent\ntools: []\nactive: false");
         until(&client, "helper", |helper| helper["active"] == false).await;
         server.let_go("away");
         assert_eq!(client.ended(&id).await["result"], "boss is done");
-        let answers = told(&client, BOSS).await;
+        let answers = tool_results(&client, BOSS).await;
         let refused = answers[0].as_str().unwrap_or_default();
         assert!(
             refused.contains("agent helper cannot be used"),

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::delegations::told;
+use crate::delegations::tool_results;
 use crate::harness::{ModelServer, Reply, chat, run};
 use crate::providers;
 use crate::skills::put;
@@ -59,7 +59,7 @@ fn a1_prompt_and_skills_are_the_base_of_each_call_of_a_plan_and_of_whom_it_deleg
         let turn = client.turn("agent:boss:a", "count and look").await;
         let ended = client.ended(&turn.id).await;
         assert_eq!(ended["result"], "boss is done", "{ended}");
-        let answers = told(&client, "agent:boss:a").await;
+        let answers = tool_results(&client, "agent:boss:a").await;
         assert!(answers[0].to_string().contains("fingers"), "{answers:?}");
         assert_eq!(answers[1]["result"], "helper is done");
         assert_eq!(daemon.stop().await, 0);

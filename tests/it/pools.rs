@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use crate::agents::config;
-use crate::delegations::{children, told};
+use crate::delegations::{children, tool_results};
 use crate::harness::{
     Answer, Link, ModelServer, Place, Reply, Script, calls, chat, kind_of, run, says,
 };
@@ -134,7 +134,7 @@ fn a4_a_planner_that_is_a_child_has_nobody_to_delegate_to() {
         let daemon = place.start().await;
         let client = daemon.client().await;
         assert_eq!(turn(&client, "begin").await["result"], "boss is done");
-        let answers = told(&client, BOSS).await;
+        let answers = tool_results(&client, BOSS).await;
         assert_eq!(answers[0]["output"], "planner is done", "{answers:?}");
         let all = client.call("runs.list", json!({})).await;
         assert_eq!(all["runs"].as_array().unwrap().len(), 2, "{all}");

@@ -80,7 +80,7 @@ pub(crate) fn begun(place: &Place) -> usize {
 }
 
 /// The result of its command that the model got.
-async fn told(client: &Link, session: &str) -> String {
+async fn command_result(client: &Link, session: &str) -> String {
     let params = json!({ "sessionKey": session, "tools": true });
     let history = client.call("sessions.history", params).await;
     let messages = history["messages"].as_array().unwrap();
@@ -103,7 +103,7 @@ fn a_command_runs_in_the_workspace_with_its_marks_and_no_secrets() {
         let client = daemon.client().await;
         let run = go(&client).await;
         assert_eq!(client.ended(&run.id).await["result"], "it has come back");
-        let told = told(&client, &run.session).await;
+        let told = command_result(&client, &run.session).await;
         let work = place.work().canonicalize().unwrap();
         assert!(
             told.contains(&format!("stdout:\n{}\n", work.display())),
@@ -175,7 +175,7 @@ fn g13_6_what_a_command_leaves_in_the_background_ends_with_its_run() {
         let ended = client.ended(&run.id).await;
         assert_eq!(ended["status"], "ok", "{ended}");
         let pids = pids(&place).await;
-        let told = told(&client, &run.session).await;
+        let told = command_result(&client, &run.session).await;
         let says = format!(
             "exit status 0; still running in the background: {}",
             pids[0]
@@ -223,7 +223,7 @@ fn g13_5_a_stop_is_bounded_with_a_stuck_command_and_leaves_nothing() {
         let client = daemon.client().await;
         let ended = client.ended(&run.id).await;
         assert_eq!(ended["result"], "it has come back", "{ended}");
-        assert!(told(&client, &run.session).await.starts_with("uncertain: "));
+        assert!(command_result(&client, &run.session).await.starts_with("uncertain: "));
         assert_eq!(begun(&place), 1);
         assert_eq!(daemon.stop().await, 0);
     });
@@ -250,7 +250,7 @@ fn after_a_kill_a_command_is_ended_and_told_as_uncertain_and_never_begun_again()
         let ended = client.ended(&run.id).await;
         assert_eq!(ended["result"], "it has come back", "{ended}");
         assert_eq!(ended["toolCalls"], 1, "{ended}");
-        let told = told(&client, &run.session).await;
+        let told = command_result(&client, &run.session).await;
         assert!(
             told.starts_with("uncertain: the daemon stopped while shell"),
             "{told}"
@@ -276,7 +276,7 @@ fn g13_3_the_settings_of_processes_are_obeyed() {
         let client = daemon.client().await;
         let run = go(&client).await;
         assert_eq!(client.ended(&run.id).await["status"], "ok");
-        let told = told(&client, &run.session).await;
+        let told = command_result(&client, &run.session).await;
         assert!(
             told.starts_with("too much output: it wrote more than 1048576 bytes"),
             "{told}"
@@ -292,7 +292,7 @@ fn g13_3_the_settings_of_processes_are_obeyed() {
         let run = go(&client).await;
         assert_eq!(client.ended(&run.id).await["status"], "ok");
         // Without a grace period it is killed at once.
-        let told = told(&client, &run.session).await;
+        let told = command_result(&client, &run.session).await;
         let says = "timeout: it had not ended after 300ms; it was stopped with everything \
                     that it had started";
         assert_eq!(told, says);

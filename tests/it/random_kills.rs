@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Caller, Hunt, Place, Script, Spawned, calls, run, says};
+use crate::harness::{Caller, RandomKills, Place, Script, Spawned, calls, run, says};
 
 /// Number of daemons that are killed repeatedly in parallel, each in its own folder.
 const PACKS: u64 = 4;
@@ -17,9 +17,9 @@ const OPEN: usize = 16;
 const TASKS: usize = 1000;
 
 /// A small random number generator (splitmix64), so that a failure can be reproduced.
-struct Dice(u64);
+struct RandomGenerator(u64);
 
-impl Dice {
+impl RandomGenerator {
     fn roll(&mut self, below: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -64,7 +64,7 @@ fn task(number: usize) -> String {
 
 /// Each task reads in two or three rounds of parallel calls, at a pace that spends most of its time
 /// inside steps.
-fn place(dice: &mut Dice) -> Place {
+fn place(dice: &mut RandomGenerator) -> Place {
     let mut script = Script::new().on_announce("*", [says("heard").after_ms(20)]);
     for number in 0..TASKS {
         let mut pace = || 20 + dice.roll(60);
@@ -91,17 +91,17 @@ fn place(dice: &mut Dice) -> Place {
 /// One client and its daemon; returns the number of kills, and of those that found a run in the
 /// middle of a step.
 async fn hunt(seed: u64) -> (usize, usize) {
-    let mut dice = Dice(seed);
+    let mut dice = RandomGenerator(seed);
     let place = place(&mut dice);
     let mut caller = Caller::begin(place, None, false).await;
     let mut client = Workload::prepare(&mut caller).await;
-    let mut lives = Dice(seed ^ 0xabcd);
-    caller.hunted_by(Hunt {
+    let mut lives = RandomGenerator(seed ^ 0xabcd);
+    caller.kill_randomly(RandomKills {
         left: KILLS,
         next: Box::new(move || Duration::from_millis(60 + lives.roll(450))),
     });
     caller.kill_once().await;
-    while caller.is_hunted() {
+    while caller.has_kills_left() {
         client.go_on(&mut caller, &mut dice).await;
     }
     client.end(&mut caller).await;
@@ -142,7 +142,7 @@ impl Workload {
     }
 
     /// Starts something new, or reads existing state.
-    async fn go_on(&mut self, caller: &mut Caller, dice: &mut Dice) {
+    async fn go_on(&mut self, caller: &mut Caller, dice: &mut RandomGenerator) {
         match dice.roll(8) {
             0..=4 if self.open.len() < OPEN => self.ask(caller, dice).await,
             5 => {
@@ -158,7 +158,7 @@ impl Workload {
     }
 
     /// A spawn with or without a parent, or a turn.
-    async fn ask(&mut self, caller: &mut Caller, dice: &mut Dice) {
+    async fn ask(&mut self, caller: &mut Caller, dice: &mut RandomGenerator) {
         let number = self.tasks;
         self.tasks += 1;
         assert!(number < TASKS, "the script has no more tasks");

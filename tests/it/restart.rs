@@ -3,7 +3,7 @@
 use rusqlite::Connection;
 use serde_json::json;
 
-use crate::harness::{Arm, Caller, Faults, Place, Script, calls, eventually, run, says};
+use crate::harness::{ArmedFailpoints, Caller, Faults, Place, Script, calls, eventually, run, says};
 
 /// A place with one held text answer.
 fn held() -> Place {
@@ -36,7 +36,7 @@ fn d_question_2_unfinished_subtasks_recover_after_a_restart() {
             ));
         }
         for (task, _) in &runs {
-            caller.until_asked(task, 1).await;
+            caller.until_model_called(task, 1).await;
         }
         caller.kill_once().await;
         for (task, _) in &runs {
@@ -73,7 +73,7 @@ fn g1_1_what_was_accepted_is_listed_and_what_had_ended_is_reported_after_a_resta
     );
     run(async {
         // The daemon is killed between the end of a run and its announce.
-        let arm = Arm::new(0, "store.deliver.begin=kill@1");
+        let arm = ArmedFailpoints::new(0, "store.deliver.begin=kill@1");
         let mut caller = Caller::begin(place, Some(arm), false).await;
         let root = caller.session("client", "bot:one").await;
         let b = caller.spawn(json!({ "task": "[b]", "parent": root })).await;
@@ -118,7 +118,7 @@ fn g1_2_a_run_that_nobody_missed_for_a_week_is_closed_with_one_notice_and_no_mod
             .await;
         eventually("the call", || async {
             place
-                .asked()
+                .model_calls()
                 .contains_key(&("[a]".to_owned(), 0))
                 .then_some(())
         })
@@ -139,12 +139,12 @@ fn g1_2_a_run_that_nobody_missed_for_a_week_is_closed_with_one_notice_and_no_mod
         client.quiet().await;
         assert_eq!(daemon.stop().await, 0);
         assert_eq!(
-            place.asked().len(),
+            place.model_calls().len(),
             1,
             "a model was called for it: {:?}",
-            place.asked()
+            place.model_calls()
         );
-        assert_eq!(place.asked()[&("[a]".to_owned(), 0)], 1);
+        assert_eq!(place.model_calls()[&("[a]".to_owned(), 0)], 1);
         let book = place.book();
         assert_eq!(book.runs.len(), 1, "somebody was woken for it");
         let notice = &book.outbox[&a.id];
@@ -193,7 +193,7 @@ fn g1_5_an_interrupted_turn_shows_a_notice_and_goes_on_without_a_new_message() {
     run(async {
         let mut caller = Caller::begin(place, None, false).await;
         let turn = caller.turn("agent:build:talk", "[talk]").await;
-        caller.until_asked("[talk]", 0).await;
+        caller.until_model_called("[talk]", 0).await;
         caller.kill_once().await;
         caller.place().let_go("go");
         assert_eq!(caller.ended(&turn.id).await["result"], "talked");
@@ -301,7 +301,7 @@ fn g1_8_a_child_that_cannot_be_carried_on_is_reported_once_by_name() {
         for _ in 0..2 {
             asked += 1;
             eventually("the call", || async {
-                (place.asked().get(&("[a]".to_owned(), 0)) == Some(&asked)).then_some(())
+                (place.model_calls().get(&("[a]".to_owned(), 0)) == Some(&asked)).then_some(())
             })
             .await;
             daemon.kill().await;
@@ -380,7 +380,7 @@ fn g1_11_a_childs_transcript_is_whole_whatever_becomes_of_its_parent() {
             .await;
         // The parent's turn ended long before the daemon is killed.
         caller.ended(&turn.id).await;
-        caller.until_asked("[a]", 0).await;
+        caller.until_model_called("[a]", 0).await;
         caller.kill_once().await;
         caller.place().let_go("go");
         caller.ended(&a.id).await;
@@ -409,20 +409,20 @@ fn g1_13_a_run_that_is_being_cancelled_is_not_carried_on_by_a_restart() {
     .with("defaults.max_spawn_depth", "2");
     run(async {
         // The daemon is killed when the cancel is stored and the executor has not stopped yet.
-        let arm = Arm::new(0, "store.conclude.begin=kill@1");
+        let arm = ArmedFailpoints::new(0, "store.conclude.begin=kill@1");
         let mut caller = Caller::begin(place, Some(arm), false).await;
         let c = caller.spawn(json!({ "task": "[c]" })).await;
         let g = caller
             .spawn(json!({ "task": "[g]", "parent": c.session }))
             .await;
-        caller.until_asked("[g]", 0).await;
+        caller.until_model_called("[g]", 0).await;
         caller.place().let_go("go");
         assert_eq!(caller.ended(&g.id).await["state"], "cancelled");
         assert!(caller.was_killed_as_ordered());
         let found = &caller.history.latest.as_ref().unwrap().runs[&g.id];
         assert!(found.cancel_by.is_some() && !found.ended, "{found:?}");
         caller.finish().await;
-        let asked = caller.place().asked();
+        let asked = caller.place().model_calls();
         assert_eq!(asked[&("[g]".to_owned(), 0)], 1, "it was tried again");
     });
 }

@@ -19,7 +19,7 @@ fn shell(lines: &[&str]) -> Place {
 }
 
 /// The outcome of each call: `denied`, `asked` or `made`.
-async fn fates(client: &Link, agent: &str, count: usize) -> Vec<String> {
+async fn outcomes(client: &Link, agent: &str, count: usize) -> Vec<String> {
     let mut fates = Vec::new();
     for number in 0..count {
         let params = json!({ "task": format!("[{number}]"), "agent": agent });
@@ -87,7 +87,7 @@ fn a_denied_command_stays_denied_in_every_spelling_and_an_allowed_one_runs() {
     run(async {
         let daemon = place.start().await;
         let client = daemon.client().await;
-        let found = fates(&client, "worker", lines.len()).await;
+        let found = outcomes(&client, "worker", lines.len()).await;
         for ((line, expected), found) in lines.iter().zip(&found) {
             assert_eq!(found, expected, "{line}");
         }

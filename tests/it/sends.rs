@@ -262,7 +262,7 @@ fn a_ring_of_sessions_that_began_apart_ends_with_every_cap_at_one() {
             runs.push(caller.turn(&key, &format!("[start {name}]")).await);
         }
         for name in ["a", "b", "c"] {
-            caller.until_asked(&format!("[start {name}]"), 0).await;
+            caller.until_model_called(&format!("[start {name}]"), 0).await;
         }
         caller.place().let_go("go");
         for (run, name) in runs.iter().zip(["a", "b", "c"]) {
@@ -334,7 +334,7 @@ fn a_spawned_run_that_sends_waits_for_the_late_reply_before_it_reports() {
         let params = json!({ "task": "[boss]", "agent": "build", "parent": root });
         let boss = caller.spawn(params).await;
         // It has reported half by then, and the lane is occupied.
-        caller.until_asked("[hurry]", 0).await;
+        caller.until_model_called("[hurry]", 0).await;
         caller.place().let_go("go");
         assert_eq!(caller.ended(&boss.id).await["result"], "whole");
         caller.quiet().await;

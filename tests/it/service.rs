@@ -10,7 +10,7 @@ use abide::client::Client;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::harness::{PATIENCE, Place, Script, run, says};
+use crate::harness::{TEST_TIMEOUT, Place, Script, run, says};
 use crate::house::root;
 
 fn place() -> Place {
@@ -29,7 +29,7 @@ impl Managed {
         let path = place.path().join("notify");
         let _ = fs::remove_file(&path);
         let socket = UnixDatagram::bind(&path).unwrap();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         let log = fs::File::create(place.path().join("daemon.log")).unwrap();
         let mut command = place.command(&["serve"]);
         command.env("NOTIFY_SOCKET", &path).stderr(log);
@@ -43,7 +43,7 @@ impl Managed {
     }
 
     /// The next notification, split into lines.
-    fn told(&self) -> Vec<String> {
+    fn next_notification(&self) -> Vec<String> {
         let mut bytes = [0; 4096];
         let length = self.socket.recv(&mut bytes).unwrap();
         let text = std::str::from_utf8(&bytes[..length]).unwrap();
@@ -51,10 +51,10 @@ impl Managed {
     }
 
     /// All notifications up to and including the one with this line.
-    fn told_until(&self, line: &str) -> Vec<Vec<String>> {
+    fn notifications_until(&self, line: &str) -> Vec<Vec<String>> {
         let mut all = Vec::new();
         loop {
-            let told = self.told();
+            let told = self.next_notification();
             let found = told.iter().any(|told| told == line);
             all.push(told);
             if found {
@@ -97,14 +97,14 @@ fn has(messages: &[Vec<String>], line: &str) -> bool {
 fn the_service_manager_is_told_of_start_drain_and_end() {
     run(async {
         let first = Managed::start(place(), &[]);
-        first.told_until("READY=1");
+        first.notifications_until("READY=1");
         let client = first.client().await;
         let task = json!({ "task": "[a]", "agent": "explore" });
         let _: Value = client.call("sessions.spawn", task).await.unwrap();
         let place = first.kill();
 
         let mut managed = Managed::start(place, &[]);
-        let told = managed.told_until("READY=1");
+        let told = managed.notifications_until("READY=1");
         // Before a phase that may take long, the daemon sends its status and extends the timeout.
         assert_eq!(told[0][0], "STATUS=opening the store");
         assert!(told[0][1].starts_with("EXTEND_TIMEOUT_USEC="), "{told:?}");
@@ -118,15 +118,15 @@ fn the_service_manager_is_told_of_start_drain_and_end() {
         // A drain that resumes is not a stop.
         let order = json!({ "then": "resume", "timeout": 0 });
         let _: Value = client.call("gateway.drain", order).await.unwrap();
-        let told = managed.told_until("STATUS=ready");
+        let told = managed.notifications_until("STATUS=ready");
         assert!(has(&told, "STATUS=draining, then ready again"), "{told:?}");
         assert!(!has(&told, "STOPPING=1"), "{told:?}");
 
         managed.terminate();
-        let told = managed.told();
+        let told = managed.next_notification();
         assert_eq!(told, ["STOPPING=1", "STATUS=draining, then stopping"]);
         // 20 s for the drain and 10 s for what comes after it.
-        assert_eq!(managed.told(), ["EXTEND_TIMEOUT_USEC=30000000"]);
+        assert_eq!(managed.next_notification(), ["EXTEND_TIMEOUT_USEC=30000000"]);
         managed.place.let_go("go");
         assert_eq!(managed.daemon.wait().unwrap().code(), Some(0));
     });
@@ -142,9 +142,9 @@ fn the_watchdog_is_fed_only_while_the_writer_works() {
                 ("ABIDE_FAILPOINTS", "store.create_session.begin=hang"),
             ],
         );
-        managed.told_until("READY=1");
+        managed.notifications_until("READY=1");
         for _ in 0..3 {
-            managed.told_until("WATCHDOG=1");
+            managed.notifications_until("WATCHDOG=1");
         }
         // The writer's thread is blocked from here on.
         let client = managed.client().await;
@@ -154,8 +154,8 @@ fn the_watchdog_is_fed_only_while_the_writer_works() {
         // Two consecutive notifications have only the status and no `WATCHDOG=1`.
         let silence = "STATUS=the store or the registry does not answer";
         let told = tokio::task::spawn_blocking(move || {
-            managed.told_until(silence);
-            [managed.told(), managed.told()]
+            managed.notifications_until(silence);
+            [managed.next_notification(), managed.next_notification()]
         });
         for message in told.await.unwrap() {
             assert_eq!(message, [silence]);
@@ -176,9 +176,9 @@ fn the_watchdog_is_fed_only_while_the_registrys_loop_works() {
                 ("TOKIO_WORKER_THREADS", "2"),
             ],
         );
-        managed.told_until("READY=1");
+        managed.notifications_until("READY=1");
         for _ in 0..3 {
-            managed.told_until("WATCHDOG=1");
+            managed.notifications_until("WATCHDOG=1");
         }
         // The run is accepted, and the loop blocks where it would give it a slot.
         let client = managed.client().await;
@@ -186,8 +186,8 @@ fn the_watchdog_is_fed_only_while_the_registrys_loop_works() {
         let accepted: Value = client.call("sessions.spawn", task).await.unwrap();
         let silence = "STATUS=the store or the registry does not answer";
         let told = tokio::task::spawn_blocking(move || {
-            managed.told_until(silence);
-            ([managed.told(), managed.told()], managed)
+            managed.notifications_until(silence);
+            ([managed.next_notification(), managed.next_notification()], managed)
         });
         let (told, managed) = told.await.unwrap();
         for message in told {
@@ -195,7 +195,7 @@ fn the_watchdog_is_fed_only_while_the_registrys_loop_works() {
         }
         // systemd kills an unresponsive daemon; the next process has the run.
         let managed = Managed::start(managed.kill(), &[]);
-        managed.told_until("READY=1");
+        managed.notifications_until("READY=1");
         managed.place.let_go("go");
         let client = managed.client().await;
         let params = json!({ "runId": accepted["runId"], "waitTimeout": 60 });
@@ -218,7 +218,7 @@ fn a_drain_leaves_the_supervisor_no_reason_to_kill() {
                 place.set("gateway.drain_timeout", configured);
             }
             let mut managed = Managed::start(place, variables);
-            managed.told_until("READY=1");
+            managed.notifications_until("READY=1");
             let client = managed.client().await;
             let order = json!({ "then": "stop" });
             let begun: Value = client.call("gateway.drain", order).await.unwrap();

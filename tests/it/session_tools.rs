@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::harness::{Link, Place, Script, calls, eventually, run, says};
 
 /// The tool results in this session.
-async fn told(client: &Link, session: &str) -> Vec<String> {
+async fn tool_results(client: &Link, session: &str) -> Vec<String> {
     let history = client
         .call("sessions.history", json!({ "sessionKey": session }))
         .await;
@@ -44,7 +44,7 @@ fn a_run_that_yields_goes_on_with_what_it_waited_for() {
         let turn = client.turn("agent:build:a", "[boss]").await;
         let ended = client.ended(&turn.id).await;
         assert_eq!(ended["result"], "I wait for the kid.");
-        let answers = told(&client, "agent:build:a").await;
+        let answers = tool_results(&client, "agent:build:a").await;
         assert!(
             answers[0].starts_with("conflict: there is nothing to wait for"),
             "{answers:?}"
@@ -107,12 +107,12 @@ fn a_run_cancels_what_lies_below_it_and_nothing_else() {
         client.in_state(&kid, "running").await;
         let stranger = client.turn("agent:build:b", "[end it]").await;
         client.ended(&stranger.id).await;
-        let said = told(&client, "agent:build:b").await;
+        let said = tool_results(&client, "agent:build:b").await;
         assert!(said[0].starts_with("not_found: "), "{said:?}");
         assert_eq!(client.run(&kid).await["state"], "running");
         let own = client.turn("agent:build:a", "[end it]").await;
         client.ended(&own.id).await;
-        let said = told(&client, "agent:build:a").await;
+        let said = tool_results(&client, "agent:build:a").await;
         assert!(
             said[1].contains(&format!("\"cancelled\":[\"{kid}\"]")),
             "{said:?}"
@@ -154,7 +154,7 @@ fn g4_10_a_model_says_how_a_child_runs() {
         let client = daemon.client().await;
         let boss = client.turn("agent:build:a", "[boss]").await;
         assert_eq!(client.ended(&boss.id).await["result"], "spawned");
-        let said = told(&client, "agent:build:a").await;
+        let said = tool_results(&client, "agent:build:a").await;
         for (told, says) in said
             .iter()
             .zip(["unknown model", "off, minimal", "unknown argument"])
@@ -208,7 +208,7 @@ fn what_a_run_has_to_do_is_seen_as_it_wrote_it_last() {
         let turn = client.turn("agent:build:a", "[work]").await;
         let last = ("[work]".to_owned(), 3);
         eventually("the last answer", || async {
-            place.asked().contains_key(&last).then_some(())
+            place.model_calls().contains_key(&last).then_some(())
         })
         .await;
         assert_eq!(

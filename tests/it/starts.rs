@@ -137,7 +137,7 @@ fn kill_and_start(place: &Place, kills: usize) {
             let last = client.spawn(load.clone()).await;
             accepted += 1;
             client.in_state(&last.id, "running").await;
-            daemon.strike();
+            daemon.kill_without_waiting();
             let next = place.start_with(&Faults::default()).await;
             daemon = next.unwrap_or_else(|status| panic!("kill {kill}: {status}\n{}", place.log()));
             // Cancel leftover runs, which must not accumulate.

@@ -94,7 +94,7 @@ async fn at_work(place: &Place, client: &Link) -> String {
     let run = client.spawn(json!({ "task": "[a]" })).await;
     eventually("the call", async || {
         let call = ("[a]".to_owned(), 0);
-        place.asked().contains_key(&call).then_some(())
+        place.model_calls().contains_key(&call).then_some(())
     })
     .await;
     run.id

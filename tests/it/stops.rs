@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::delegations::{children, told};
+use crate::delegations::{children, tool_results};
 use crate::harness::{
     Caller, Link, ModelServer, Place, Script, calls, chat, eventually, kind_of, run, says,
 };
@@ -40,7 +40,7 @@ fn what_ended_before_a_cancel_wakes_no_agent_until_a_person_begins_again() {
             let mut caller = Caller::begin(place, None, false).await;
             let session = caller.session("agent", TALK).await;
             let talk = caller.turn(&session, "[talk]").await;
-            caller.until_asked("[talk]", 0).await;
+            caller.until_model_called("[talk]", 0).await;
             let k = caller
                 .spawn(json!({ "task": "[k]", "parent": session }))
                 .await;
@@ -51,11 +51,11 @@ fn what_ended_before_a_cancel_wakes_no_agent_until_a_person_begins_again() {
             };
             let done = caller.call(method, params).await;
             assert_eq!(done["notEnded"], json!([]), "{done}");
-            let asked = caller.place().asked();
+            let asked = caller.place().model_calls();
             caller.quiet().await;
             caller.kill_once().await;
             caller.quiet().await;
-            assert_eq!(caller.place().asked(), asked, "{method} {all}");
+            assert_eq!(caller.place().model_calls(), asked, "{method} {all}");
             let params = json!({ "sessionKey": session });
             let unread = caller.call("sessions.inbox", params).await;
             assert_eq!(unread["announces"][0]["runId"], k.id.as_str(), "{unread}");
@@ -70,7 +70,7 @@ fn what_ended_before_a_cancel_wakes_no_agent_until_a_person_begins_again() {
             assert!(
                 caller
                     .place()
-                    .asked()
+                    .model_calls()
                     .contains_key(&("n is done".to_owned(), 0)),
                 "{method} {all}"
             );
@@ -152,7 +152,7 @@ fn no_agent_goes_on_with_a_task_that_a_person_has_cancelled() {
         assert!(list.contains("stopped"), "{list}");
         let again = client.turn("agent:build:a", "[again]").await;
         assert_eq!(client.ended(&again.id).await["result"], "in another one");
-        let answers = told(&client, "agent:build:a").await;
+        let answers = tool_results(&client, "agent:build:a").await;
         for refused in &answers[1..3] {
             let text = refused.as_str().unwrap();
             assert!(text.contains("cancelled_by_person"), "{answers:?}");
@@ -166,7 +166,7 @@ fn no_agent_goes_on_with_a_task_that_a_person_has_cancelled() {
         assert_eq!(shown().await, Value::Null);
         let more = client.turn("agent:build:a", "[once more]").await;
         assert_eq!(client.ended(&more.id).await["result"], "in the same one");
-        let answers = told(&client, "agent:build:a").await;
+        let answers = tool_results(&client, "agent:build:a").await;
         assert_eq!(answers[4]["metadata"]["sessionId"], key.as_str());
         client.quiet().await;
         assert_eq!(daemon.stop().await, 0);
@@ -207,7 +207,7 @@ fn an_agent_whose_call_a_person_cancelled_is_not_called_again_by_that_run() {
             let params = json!({ "runId": kid["runId"] });
             client.call("runs.cancel", params).await;
             assert_eq!(client.ended(&host.id).await["result"], "host is done");
-            let answers = told(&client, "agent:host:a").await;
+            let answers = tool_results(&client, "agent:host:a").await;
             assert_eq!(answers.len(), 2, "{answers:?}");
             assert!(
                 answers[1].to_string().contains("cancelled_by_person"),
@@ -318,7 +318,7 @@ fn one_command_ends_everything_of_a_conversation() {
         eventually(
             "the child at work, and the other one heard of",
             async || {
-                let asked = place.asked();
+                let asked = place.model_calls();
                 let both = ["[kid]", "quick is done"].map(|rule| (rule.to_owned(), 0));
                 both.iter()
                     .all(|call| asked.contains_key(call))
@@ -350,9 +350,9 @@ fn one_command_ends_everything_of_a_conversation() {
         for kid in children(&client, TALK).await {
             assert_ne!(kid["state"], "running", "{kid}");
         }
-        let asked = place.asked();
+        let asked = place.model_calls();
         client.quiet().await;
-        assert_eq!(place.asked(), asked);
+        assert_eq!(place.model_calls(), asked);
         // The announce of the cancelled child is in the inbox.
         assert_eq!(inbox(&client, TALK).await.len(), 1);
         assert!(cancel(TALK).await.status.success());

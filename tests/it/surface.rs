@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
-use crate::harness::{Book, Place, Script, run};
+use crate::harness::{StoreRows, Place, Script, run};
 
 /// The paths in the data of events, with the type at each path, by kind.
 #[derive(Default)]
@@ -14,7 +14,7 @@ pub(crate) struct EventPaths(BTreeMap<String, BTreeSet<String>>);
 
 impl EventPaths {
     /// The paths of all events in a store.
-    pub(crate) fn of(book: &Book) -> EventPaths {
+    pub(crate) fn of(book: &StoreRows) -> EventPaths {
         let mut paths = EventPaths::default();
         for event in book.events.values() {
             let seen = paths.0.entry(event.kind.clone()).or_default();

@@ -228,7 +228,7 @@ fn a_conversation_from_a_pipe_is_answers_alone() {
         let daemon = place.start().await;
         fs::write(place.path().join("lines"), "[a]\n\n[a]\n").unwrap();
         let mut talk = command(&place, &["chat", "agent:build:piped"]);
-        let said = crate::home::said(talk.stdin(File::open(place.path().join("lines")).unwrap()));
+        let said = crate::home::output_of(talk.stdin(File::open(place.path().join("lines")).unwrap()));
         assert_eq!(
             (said.code, &*said.out),
             (0, "a is done\na is done\n"),
@@ -237,7 +237,7 @@ fn a_conversation_from_a_pipe_is_answers_alone() {
         );
         assert_eq!(said.err, "");
         // An unknown name is more likely mistyped than new.
-        let said = crate::home::said(&mut place.command(&["chat", "pipd"]));
+        let said = crate::home::output_of(&mut place.command(&["chat", "pipd"]));
         assert_eq!(said.code, 3, "{}", said.err);
         assert!(
             said.err.contains("abide chat agent:build:NAME"),

@@ -7,7 +7,7 @@ use rustix::process::Signal;
 use serde_json::json;
 
 use crate::harness::{Place, Script, Terminal, calls, eventually, run, says};
-use crate::home::said;
+use crate::home::output_of;
 
 fn place() -> Place {
     let lines: Vec<String> = (0..100).map(|n| format!("line {n:03}\n")).collect();
@@ -217,7 +217,7 @@ fn without_colours_there_are_none_and_without_a_terminal_lists_are_named() {
             quit(top);
         }
         for arguments in [vec!["top"], vec!["top", "--json"]] {
-            let refused = said(&mut place.command(&arguments));
+            let refused = output_of(&mut place.command(&arguments));
             let text = format!("{}{}", refused.out, refused.err);
             assert_eq!(refused.code, 2, "{text}");
             assert!(text.contains("abide ps --json"), "{text}");

@@ -153,7 +153,7 @@ fn what_a_kill_came_before_is_said_after_the_restart() {
         let kid = runs["runs"][0]["runId"].clone();
         let last = ("[kid]".to_owned(), 1);
         eventually("its last call", async || {
-            place.asked().contains_key(&last).then_some(())
+            place.model_calls().contains_key(&last).then_some(())
         })
         .await;
         daemon.kill().await;
@@ -295,7 +295,7 @@ fn a_message_to_another_session_is_no_delegation_also_after_a_kill() {
         for who in ["[kid]", "[b]"] {
             let call = (who.to_owned(), 0);
             eventually(who, async || {
-                place.asked().contains_key(&call).then_some(())
+                place.model_calls().contains_key(&call).then_some(())
             })
             .await;
         }

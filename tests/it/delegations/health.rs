@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use serde_json::{Value, json};
 
-use super::{host_turn, told};
+use super::{host_turn, tool_results};
 use crate::harness::{Link, Place, Script, calls, run, says};
 
 async fn tools(client: &Link) -> Value {
@@ -112,7 +112,7 @@ fn c1_subagent_lifecycle_healthcheck() {
         assert_eq!(offered(&tools(&client).await).len(), 2);
         let turn = host_turn(&client, "[host]").await;
         assert_eq!(client.ended(&turn.id).await["result"], "host is done");
-        let answers = told(&client, "agent:host:a").await;
+        let answers = tool_results(&client, "agent:host:a").await;
         assert_eq!(answers[0]["unavailable"], true, "{answers:?}");
         assert_eq!(answers[0]["kind"], "command", "{answers:?}");
         assert_eq!(offered(&tools(&client).await).len(), 2);

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{children, host_turn, told};
+use super::{children, host_turn, tool_results};
 use crate::agents::config;
 use crate::harness::{Link, ModelServer, Place, Script, calls, chat, run, says};
 
@@ -90,7 +90,7 @@ fn c4_subagent_memory_isolation() {
             texts.sort();
             texts
         };
-        let by_two = told(&client, two.as_str().unwrap()).await;
+        let by_two = tool_results(&client, two.as_str().unwrap()).await;
         assert_eq!(
             texts(&by_two[0]),
             [
@@ -98,7 +98,7 @@ fn c4_subagent_memory_isolation() {
                 "the writer's tide comes at nine"
             ]
         );
-        let by_host = told(&client, HOST).await;
+        let by_host = tool_results(&client, HOST).await;
         assert_eq!(texts(&by_host[3]), ["the host's tide comes at six"]);
         assert_eq!(daemon.stop().await, 0);
     });
@@ -221,7 +221,7 @@ fn c5_subagent_permissions() {
         let kid = &children(&client, HOST).await[0];
         // The host's gate rules apply unchanged and only narrow: the child's own `allow` does not
         // override them, nor the other way round.
-        let under = told(&client, kid["sessionKey"].as_str().unwrap()).await;
+        let under = tool_results(&client, kid["sessionKey"].as_str().unwrap()).await;
         let words = |answer: &Value| answer.as_str().unwrap().to_owned();
         assert!(words(&under[0]).starts_with("denied"), "{under:?}");
         assert!(words(&under[0]).contains("agent host"), "{under:?}");
@@ -231,7 +231,7 @@ fn c5_subagent_permissions() {
         let params = json!({ "task": "[alone]", "agent": "writer" });
         let alone = client.spawn(params).await;
         client.ended(&alone.id).await;
-        let free = told(&client, &alone.session).await;
+        let free = tool_results(&client, &alone.session).await;
         assert!(words(&free[0]).contains("alpha"), "{free:?}");
         assert!(words(&free[1]).contains("agent writer"), "{free:?}");
         assert_eq!(daemon.stop().await, 0);

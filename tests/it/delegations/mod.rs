@@ -41,7 +41,7 @@ use crate::events::next;
 use crate::harness::{Link, Place, Script, Spawned};
 
 /// The tool results in this session, in order.
-pub(crate) async fn told(client: &Link, session: &str) -> Vec<Value> {
+pub(crate) async fn tool_results(client: &Link, session: &str) -> Vec<Value> {
     let history = client
         .call("sessions.history", json!({ "sessionKey": session }))
         .await;

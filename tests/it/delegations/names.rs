@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::{children, host_turn, told, until_ended};
+use super::{children, host_turn, tool_results, until_ended};
 use crate::harness::{Place, Script, calls, fails, run, says};
 
 const HOST: &str = "agent:host:a";
@@ -49,7 +49,7 @@ fn a4_c1_every_face_tells_the_agents_name_beside_its_id_and_an_edit_changes_none
         client.call("agents.reload", json!({})).await;
         place.let_go("go");
         assert_eq!(client.ended(&host.id).await["result"], "host is done");
-        let answers = told(&client, HOST).await;
+        let answers = tool_results(&client, HOST).await;
         let names: Vec<(&str, &str)> = answers
             .iter()
             .map(|answer| {
@@ -107,7 +107,7 @@ fn a4_c1_every_face_tells_the_agents_name_beside_its_id_and_an_edit_changes_none
             .map(|summary| &summary["agentName"])
             .collect();
         assert!(shown.contains(&&json!("The Helper")), "{shown:?}");
-        assert_eq!(told(&client, HOST).await, answers);
+        assert_eq!(tool_results(&client, HOST).await, answers);
         assert_eq!(daemon.stop().await, 0);
     });
 }
@@ -158,7 +158,7 @@ fn b4_who_is_held_back_by_the_breaker_is_told_of_by_name() {
         let mut events = client.subscribe(json!({ "since": 0 })).await;
         let host = host_turn(&client, "[host]").await;
         assert_eq!(client.ended(&host.id).await["result"], "host is done");
-        let held_back = &told(&client, HOST).await[1];
+        let held_back = &tool_results(&client, HOST).await[1];
         assert_eq!(held_back["kind"], "breaker", "{held_back}");
         assert_eq!(held_back["agentId"], "helper");
         assert_eq!(held_back["agentName"], "The Helper");
@@ -196,7 +196,7 @@ fn c1_who_is_refused_at_a_limit_is_told_of_by_name_and_nothing_fails_in_the_host
         client.in_state(&host.id, "paused").await;
         place.let_go("go");
         assert_eq!(client.ended(&host.id).await["result"], "host is done");
-        let answers = told(&client, HOST).await;
+        let answers = tool_results(&client, HOST).await;
         let (well, refused): (Vec<&Value>, Vec<&Value>) = answers
             .iter()
             .partition(|answer| answer["unavailable"].is_null());

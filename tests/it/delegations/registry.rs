@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{children, told};
+use super::{children, tool_results};
 use crate::harness::{Link, Place, Script, calls, run, says};
 
 /// The names of the agents in a list.
@@ -111,7 +111,7 @@ fn e2_get_filtered_tools() {
         assert_eq!(client.ended(&boss.id).await["result"], "boss is done");
         let kids = children(&client, "agent:build:a").await;
         assert_eq!(kids.len(), 1, "{kids:?}");
-        let by_kid = told(&client, kids[0]["sessionKey"].as_str().unwrap()).await;
+        let by_kid = tool_results(&client, kids[0]["sessionKey"].as_str().unwrap()).await;
         let refused = by_kid[0].to_string();
         assert!(refused.contains("depth"), "{refused}");
         assert_eq!(daemon.stop().await, 0);

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{children, host, host_turn, told, until_ended};
+use super::{children, host, host_turn, tool_results, until_ended};
 use crate::harness::{Script, calls, fails, run, says};
 
 #[test]
@@ -39,7 +39,7 @@ fn c1_host_without_direct_tools() {
             .await;
         let turn = host_turn(&client, "[host]").await;
         assert_eq!(client.ended(&turn.id).await["result"], "host is done");
-        let answers = told(&client, "agent:host:a").await;
+        let answers = tool_results(&client, "agent:host:a").await;
         let [answer] = &answers[..] else {
             panic!("exactly one result: {answers:?}");
         };
@@ -148,7 +148,7 @@ fn c2_subagent_error_propagation() {
         let client = daemon.client().await;
         let turn = host_turn(&client, "[host]").await;
         assert_eq!(client.ended(&turn.id).await["result"], "host is done");
-        let answers = told(&client, "agent:host:a").await;
+        let answers = tool_results(&client, "agent:host:a").await;
         assert_eq!(answers.len(), 2, "{answers:?}");
         let of = |agent: &str| {
             let mut answers = answers.iter();
@@ -193,7 +193,7 @@ fn c5_subagent_filesystem_namespace() {
         let turn = host_turn(&client, "[host]").await;
         client.ended(&turn.id).await;
         let kid = &children(&client, "agent:host:a").await[0];
-        let answers = told(&client, kid["sessionKey"].as_str().unwrap()).await;
+        let answers = tool_results(&client, kid["sessionKey"].as_str().unwrap()).await;
         let refused = answers[0].as_str().unwrap();
         assert!(refused.contains("access_denied"), "{answers:?}");
         assert!(refused.contains("subagents/writer"), "{answers:?}");

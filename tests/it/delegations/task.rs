@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{children, told, until_ended};
+use super::{children, tool_results, until_ended};
 use crate::harness::{Place, Script, calls, fails, run, says};
 
 fn task(description: &str, prompt: &str) -> Value {
@@ -47,7 +47,7 @@ fn e3_complete_flow() {
         assert_eq!(kid["rootRunId"], boss.id.as_str());
         // Reported only as the outcome of its call.
         assert_eq!(kid["announce"]["state"], "none");
-        let answers = told(&client, "agent:build:a").await;
+        let answers = tool_results(&client, "agent:build:a").await;
         let [answer] = &answers[..] else {
             panic!("one result a call: {answers:?}");
         };
@@ -181,7 +181,7 @@ fn e3_a_session_id_goes_on_in_the_session_of_an_earlier_task() {
         let client = daemon.client().await;
         let boss = client.turn("agent:build:a", "[again]").await;
         assert_eq!(client.ended(&boss.id).await["result"], "two");
-        let answers = told(&client, "agent:build:a").await;
+        let answers = tool_results(&client, "agent:build:a").await;
         let text = |index: usize| answers[index].as_str().unwrap_or_default().to_owned();
         assert!(text(1).contains("belongs to agent explore"), "{answers:?}");
         assert!(text(2).starts_with("not_found:"), "{answers:?}");
@@ -198,7 +198,7 @@ fn e3_a_session_id_goes_on_in_the_session_of_an_earlier_task() {
             .map(|entry| entry["content"][0]["text"].as_str().unwrap())
             .collect();
         assert_eq!(said, ["[kid]", "first", "[more]", "second"]);
-        let refused = &told(&client, &key).await[0];
+        let refused = &tool_results(&client, &key).await[0];
         assert!(refused.to_string().contains("denied"), "{refused}");
         assert_eq!(daemon.stop().await, 0);
     });
@@ -242,7 +242,7 @@ fn e3_task_tool_parameter_validation() {
         let client = daemon.client().await;
         let boss = client.turn("agent:build:a", "[boss]").await;
         assert_eq!(client.ended(&boss.id).await["result"], "boss is done");
-        let answers = told(&client, "agent:build:a").await;
+        let answers = tool_results(&client, "agent:build:a").await;
         assert_eq!(answers[0]["success"], false);
         assert_eq!(answers[0]["unavailable"], true);
         assert_eq!(answers[0]["kind"], "provider");
@@ -316,7 +316,7 @@ fn a_child_ends_after_its_own_children() {
         client.in_state(kid, "settling").await;
         place.let_go("go");
         assert_eq!(client.ended(&boss.id).await["result"], "boss is done");
-        let answers = told(&client, "agent:build:a").await;
+        let answers = tool_results(&client, "agent:build:a").await;
         assert_eq!(answers[0]["output"], "kid has it all");
 
         client.quiet().await;

@@ -181,7 +181,7 @@ fn what_a_provider_says_in_a_refusal_has_no_secret_anywhere_also_after_a_kill() 
         let spawned = client
             .spawn(json!({ "task": "[job]", "agent": "worker", "env": env }))
             .await;
-        server.until_asked(2);
+        server.until_model_called(2);
         daemon.kill().await;
         server.let_go("kill");
 

@@ -180,7 +180,7 @@ fn g12_4_a_server_of_a_run_ends_with_it_whatever_its_end() {
             let spawned = go(&client, &task, "canary-token-1").await;
             // Its server has answered.
             eventually("the call after its server's", async || {
-                let asked = place.asked();
+                let asked = place.model_calls();
                 asked.contains_key(&(task.clone(), 1)).then_some(())
             })
             .await;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use abide::wire::events::Event;
 use serde_json::{Value, json};
 
-use super::{snapshot, told, until};
+use super::{snapshot, stored_events, until};
 use crate::harness::{Link, Place, Script, calls, eventually, run, says};
 
 fn place() -> Place {
@@ -66,7 +66,7 @@ fn a_tree_begins_at_any_run_and_announces_belong_to_the_run_that_ended() {
         let mut all = client.subscribe(request).await;
         let all = until(&mut all, |event| is_told(event, &mid)).await;
         assert_eq!(runs_of(&all), both);
-        assert!(told(&all).ends_with(&told(&live)));
+        assert!(stored_events(&all).ends_with(&stored_events(&live)));
         for (tree, expected) in [(&mid, both.clone()), (&low, BTreeSet::from([low.clone()]))] {
             let listed = client.call("runs.list", json!({ "tree": tree })).await;
             let runs = listed["runs"].as_array().unwrap().iter();

@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
-use super::{is_mark, logged, mark, next, snapshot, told, until};
+use super::{is_mark, logged, mark, next, snapshot, stored_events, until};
 use crate::harness::{Place, Script, calls, kind_of, run, says};
 
 fn place() -> Place {
@@ -89,7 +89,7 @@ fn g9_4_a_reader_that_comes_back_over_kills_sees_every_event_once_and_in_order()
             assert_eq!(daemon.stop().await, 0);
         }
         let last = seen.last().unwrap().cursor.unwrap();
-        assert_eq!(told(&seen), logged(&place.book(), 0, last));
+        assert_eq!(stored_events(&seen), logged(&place.book(), 0, last));
         let starts = seen.iter().filter(|event| event.kind == "gateway.started");
         assert_eq!(starts.count(), 6);
     });
@@ -132,7 +132,7 @@ fn a_picture_and_what_follows_it_have_no_gap_and_no_double_under_load() {
             let picture = snapshot(&first);
             let start = picture["cursor"].as_i64().unwrap();
             let last = followed.last().unwrap().cursor.unwrap();
-            assert_eq!(told(&followed), logged(&book, start, last));
+            assert_eq!(stored_events(&followed), logged(&book, start, last));
             // The snapshot describes exactly that moment of the log.
             let mut live = BTreeSet::new();
             for event in book.events.range(..=start).map(|(_, event)| event) {

@@ -12,11 +12,11 @@ use abide::client::Events;
 use abide::wire::events::Event;
 use serde_json::{Value, json};
 
-use crate::harness::{Book, Link};
+use crate::harness::{StoreRows, Link};
 
 /// The next item of a subscription.
 pub(crate) async fn next(events: &mut Events) -> Event {
-    let next = tokio::time::timeout(crate::harness::PATIENCE, events.next());
+    let next = tokio::time::timeout(crate::harness::TEST_TIMEOUT, events.next());
     next.await.unwrap().unwrap().unwrap()
 }
 
@@ -46,7 +46,7 @@ fn is_mark(event: &Event, key: &str) -> bool {
 }
 
 /// Cursor and kind of the stored events.
-fn told(events: &[Event]) -> Vec<(i64, String)> {
+fn stored_events(events: &[Event]) -> Vec<(i64, String)> {
     let stored = events.iter().filter_map(|event| {
         let cursor = event.cursor?;
         Some((cursor, event.kind.clone()))
@@ -55,7 +55,7 @@ fn told(events: &[Event]) -> Vec<(i64, String)> {
 }
 
 /// Cursor and kind of the logged events after `above`, up to and including `up_to`.
-fn logged(book: &Book, above: i64, up_to: i64) -> Vec<(i64, String)> {
+fn logged(book: &StoreRows, above: i64, up_to: i64) -> Vec<(i64, String)> {
     let events = book.events.range(above + 1..=up_to);
     events
         .map(|(cursor, event)| (*cursor, event.kind.clone()))

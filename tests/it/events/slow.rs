@@ -11,8 +11,8 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 
-use super::{is_mark, logged, mark, told, until};
-use crate::harness::{Daemon, Link, PATIENCE, Place, Script, kind_of, run, says};
+use super::{is_mark, logged, mark, stored_events, until};
+use crate::harness::{Daemon, Link, TEST_TIMEOUT, Place, Script, kind_of, run, says};
 
 /// A WebSocket that receives only what the test reads.
 struct Socket(WebSocketStream<TcpStream>);
@@ -39,7 +39,7 @@ impl Socket {
     /// The next message.
     async fn read(&mut self) -> Value {
         loop {
-            let next = tokio::time::timeout(PATIENCE, self.0.next());
+            let next = tokio::time::timeout(TEST_TIMEOUT, self.0.next());
             if let Message::Text(text) = next.await.unwrap().unwrap().unwrap() {
                 return serde_json::from_str(&text).unwrap();
             }
@@ -175,9 +175,9 @@ fn g9_1_readers_that_never_read_cost_a_bounded_amount_and_delay_nobody() {
         daemon.kill().await;
         let book = place.book();
         assert!(seen.iter().any(|event| is_mark(event, &start)));
-        assert_eq!(told(&seen), logged(&book, 0, last));
+        assert_eq!(stored_events(&seen), logged(&book, 0, last));
         let first = theirs[0].data["cursor"].as_i64().unwrap();
-        assert_eq!(told(&theirs), logged(&book, first, last));
+        assert_eq!(stored_events(&theirs), logged(&book, first, last));
     });
 }
 

@@ -17,7 +17,7 @@ fn place() -> Place {
 
 /// The state of a client that applies each item as the protocol requires.
 #[derive(Default)]
-struct Heard {
+struct ReceivedText {
     message: Option<Value>,
     text: String,
     resets: usize,
@@ -25,7 +25,7 @@ struct Heard {
     deltas: usize,
 }
 
-impl Heard {
+impl ReceivedText {
     fn take(&mut self, event: &Event) {
         let data = &event.data;
         match event.kind.as_str() {
@@ -51,7 +51,7 @@ impl Heard {
     }
 }
 
-async fn is_the_stored_message(client: &Link, session: &str, heard: &Heard) {
+async fn is_the_stored_message(client: &Link, session: &str, heard: &ReceivedText) {
     let params = json!({ "sessionKey": session });
     let history = client.call("sessions.history", params).await;
     let last = history["messages"].as_array().unwrap().last().unwrap();
@@ -70,7 +70,7 @@ fn all_deltas_together_are_the_stored_message_and_carry_its_id() {
         let mut events = client.subscribe(json!({ "deltas": true })).await;
         snapshot(&next(&mut events).await);
         let run = client.spawn(json!({ "task": "[stream]" })).await;
-        let mut heard = Heard::default();
+        let mut heard = ReceivedText::default();
         while heard.text.chars().count() < 12 {
             heard.take(&next(&mut events).await);
         }
@@ -81,7 +81,7 @@ fn all_deltas_together_are_the_stored_message_and_carry_its_id() {
         let first = next(&mut midway).await;
         assert_eq!(first.kind, "message.partial");
         assert_eq!(first.data["text"], heard.text.as_str());
-        let mut late = Heard::default();
+        let mut late = ReceivedText::default();
         late.take(&first);
 
         place.let_go("go");
@@ -116,7 +116,7 @@ fn answers_that_come_at_once_are_heard_whole_too() {
         for _ in 0..10 {
             let mut events = client.subscribe(json!({ "deltas": true })).await;
             let run = client.spawn(json!({ "task": "[quick]" })).await;
-            let mut heard = Heard::default();
+            let mut heard = ReceivedText::default();
             let of_run = |event: &Event| {
                 event.kind == "run.ended" && event.run_id.unwrap().to_string() == run.id
             };
@@ -139,7 +139,7 @@ fn what_was_heard_before_a_kill_is_replaced_by_the_answer_that_counts() {
             .subscribe(json!({ "deltas": true, "since": 0 }))
             .await;
         let run = client.spawn(json!({ "task": "[stream]" })).await;
-        let mut heard = Heard::default();
+        let mut heard = ReceivedText::default();
         let mut cursor = 0;
         while heard.text.is_empty() {
             let event = next(&mut events).await;
@@ -174,7 +174,7 @@ fn a_try_that_is_lost_in_the_same_daemon_is_reset_for_whoever_heard_it() {
             .await;
         place.let_go("go");
         let run = client.spawn(json!({ "task": "[stream]" })).await;
-        let mut heard = Heard::default();
+        let mut heard = ReceivedText::default();
         for event in until(&mut events, |event| event.kind == "run.ended").await {
             heard.take(&event);
         }

@@ -11,7 +11,7 @@ use super::rows;
 
 /// All rows at one moment. Ids are in the text form that clients see.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Book {
+pub(crate) struct StoreRows {
     /// Keyed by id.
     pub(crate) sessions: BTreeMap<String, Session>,
     /// Keyed by id.
@@ -23,7 +23,7 @@ pub(crate) struct Book {
     /// Keyed by cursor.
     pub(crate) events: BTreeMap<i64, Event>,
     /// Keyed by the id of the run that ended.
-    pub(crate) outbox: BTreeMap<String, Notice>,
+    pub(crate) outbox: BTreeMap<String, OutboxRow>,
     /// Steering messages: by run, the number of them in its transcript.
     pub(crate) steers: BTreeMap<String, usize>,
     /// Deleted sessions whose rows are not fully removed yet.
@@ -63,7 +63,7 @@ pub(crate) struct SentRow {
     pub(crate) turn: i64,
     pub(crate) asker: Option<String>,
     pub(crate) state: String,
-    pub(crate) windowed: bool,
+    pub(crate) has_deadline: bool,
 }
 
 /// A row of `questions`.
@@ -91,7 +91,7 @@ pub(crate) struct Session {
     pub(crate) root: String,
     pub(crate) depth: i64,
     /// The seq of the entry from which it was forked, else 0.
-    pub(crate) begins: i64,
+    pub(crate) fork_seq: i64,
     pub(crate) messages: i64,
 }
 
@@ -123,7 +123,7 @@ pub(crate) struct Run {
     /// The step of the parent run whose call it carries out, and the model's id of that call.
     pub(crate) delegated: Option<((String, i64), String)>,
     /// The delegation mode of that call.
-    pub(crate) face: Option<String>,
+    pub(crate) delegation_mode: Option<String>,
 }
 
 /// A row of `steps`.
@@ -163,7 +163,7 @@ pub(crate) struct Message {
 
 /// A row of `outbox`.
 #[derive(Clone, Debug)]
-pub(crate) struct Notice {
+pub(crate) struct OutboxRow {
     pub(crate) announce: String,
     pub(crate) target: String,
     pub(crate) policy: String,
@@ -185,12 +185,12 @@ pub(crate) struct Event {
     pub(crate) data: Value,
 }
 
-impl Book {
+impl StoreRows {
     /// Reads a copy of the database and its WAL file, in the state that a start would find.
-    pub(crate) fn read(database: &Path) -> Book {
+    pub(crate) fn read(database: &Path) -> StoreRows {
         // A daemon that was killed while creating its store has left none.
         if !database.exists() {
-            return Book::default();
+            return StoreRows::default();
         }
         let copy = tempfile::tempdir().unwrap();
         let path = copy.path().join("copy.db");
@@ -203,7 +203,7 @@ impl Book {
     }
 
     /// Does the run's session still exist? Its transcript and journals are deleted with it.
-    pub(crate) fn is_whole(&self, run: &Run) -> bool {
+    pub(crate) fn has_session(&self, run: &Run) -> bool {
         self.sessions.contains_key(&run.session)
     }
 
@@ -218,7 +218,7 @@ impl Book {
 
     /// Was anything removed, by a deletion or by retention?
     pub(crate) fn has_gaps(&self) -> bool {
-        !self.expired.is_empty() || self.runs.values().any(|run| !self.is_whole(run))
+        !self.expired.is_empty() || self.runs.values().any(|run| !self.has_session(run))
     }
 
     /// The steps of a run, in order.
@@ -263,7 +263,7 @@ impl Run {
 
     /// Does it run in its caller's session?
     pub(crate) fn is_called(&self) -> bool {
-        self.face.as_deref() == Some("call")
+        self.delegation_mode.as_deref() == Some("call")
     }
 }
 
@@ -325,7 +325,7 @@ impl Message {
     }
 
     /// Is it an input to the agent?
-    pub(crate) fn is_said(&self) -> bool {
+    pub(crate) fn is_agent_input(&self) -> bool {
         self.role == "user" && matches!(self.kind.as_str(), "text" | "sub_agent_user")
     }
 }

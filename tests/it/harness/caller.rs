@@ -7,7 +7,7 @@ use std::time::Duration;
 use abide::wire::error::WireError;
 use serde_json::{Value, json};
 
-use super::book::Book;
+use super::book::StoreRows;
 use super::client::{Link, Spawned, is_quiet, kind_of, with_agent};
 use super::daemon::Daemon;
 use super::place::Place;
@@ -15,18 +15,18 @@ use crate::invariants::{self, Moment};
 
 /// Failpoint orders for one daemon process.
 #[derive(Clone, Debug)]
-pub(crate) struct Arm {
+pub(crate) struct ArmedFailpoints {
     /// The number of the process, counted from 0.
-    pub(crate) life: usize,
+    pub(crate) boot_index: usize,
     /// The value of `ABIDE_FAILPOINTS`.
     pub(crate) orders: String,
 }
 
-impl Arm {
+impl ArmedFailpoints {
     /// Orders for the daemon process number `life`.
-    pub(crate) fn new(life: usize, orders: &str) -> Arm {
-        Arm {
-            life,
+    pub(crate) fn new(life: usize, orders: &str) -> ArmedFailpoints {
+        ArmedFailpoints {
+            boot_index: life,
             orders: orders.to_owned(),
         }
     }
@@ -36,7 +36,7 @@ impl Arm {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
     /// Calls that create runs, with the answer if there was one.
-    pub(crate) promises: Vec<Promise>,
+    pub(crate) run_calls: Vec<RunCreatingCall>,
     /// Runs whose ids the client chose, without an idempotency key.
     pub(crate) chosen: Vec<String>,
     /// By run: the first answer that reported its end.
@@ -46,7 +46,7 @@ pub(crate) struct History {
     /// The state that each kill left.
     pub(crate) kills: Vec<Kill>,
     /// The rows after the latest kill.
-    pub(crate) latest: Option<Book>,
+    pub(crate) latest: Option<StoreRows>,
 }
 
 /// The state that a kill left. A step is identified by its run and its position.
@@ -57,13 +57,13 @@ pub(crate) struct Kill {
     /// Steps that had an outcome.
     pub(crate) ended: BTreeSet<(String, i64)>,
     /// Number of model calls, by rule and index of the answer.
-    pub(crate) asked: BTreeMap<(String, usize), usize>,
+    pub(crate) model_calls: BTreeMap<(String, usize), usize>,
 }
 
 impl Kill {
-    pub(super) fn of(book: &Book, asked: BTreeMap<(String, usize), usize>) -> Kill {
+    pub(super) fn of(book: &StoreRows, asked: BTreeMap<(String, usize), usize>) -> Kill {
         let mut kill = Kill {
-            asked,
+            model_calls: asked,
             ..Kill::default()
         };
         for (place, step) in &book.steps {
@@ -80,7 +80,7 @@ impl Kill {
 
 /// A call that creates a run.
 #[derive(Clone, Debug)]
-pub(crate) struct Promise {
+pub(crate) struct RunCreatingCall {
     /// The method, such as `sessions.spawn` or `agent.run`.
     pub(crate) method: &'static str,
     /// Parameters, including an idempotency key.
@@ -91,7 +91,7 @@ pub(crate) struct Promise {
 
 /// Kills at random instants: each daemon process is killed after a time that `next` gives, while
 /// `left` is positive.
-pub(crate) struct Hunt {
+pub(crate) struct RandomKills {
     /// Number of kills still to come.
     pub(crate) left: usize,
     /// Gives the time until the next process is killed.
@@ -103,25 +103,25 @@ pub(crate) struct Caller {
     pub(super) place: Place,
     pub(super) daemon: Option<Daemon>,
     pub(super) link: Option<Link>,
-    pub(super) arm: Option<Arm>,
+    pub(super) arm: Option<ArmedFailpoints>,
     pub(super) traced: bool,
-    pub(super) lives: usize,
+    pub(super) boot_count: usize,
     pub(super) ordered_kill: bool,
-    pub(super) hunt: Option<Hunt>,
+    pub(super) hunt: Option<RandomKills>,
     pub(crate) history: History,
 }
 
 impl Caller {
     /// Starts the first daemon process. With `traced`, the failpoints that each process passes are
     /// recorded ([`Caller::passes`]).
-    pub(crate) async fn begin(place: Place, arm: Option<Arm>, traced: bool) -> Caller {
+    pub(crate) async fn begin(place: Place, arm: Option<ArmedFailpoints>, traced: bool) -> Caller {
         let mut caller = Caller {
             place,
             daemon: None,
             link: None,
             arm,
             traced,
-            lives: 0,
+            boot_count: 0,
             ordered_kill: false,
             hunt: None,
             history: History::default(),
@@ -147,7 +147,7 @@ impl Caller {
 
     /// For each process, the number of passes of each failpoint.
     pub(crate) fn passes(&self) -> Vec<BTreeMap<String, usize>> {
-        (0..self.lives)
+        (0..self.boot_count)
             .map(|life| {
                 let trace = std::fs::read_to_string(self.trace(life)).unwrap_or_default();
                 let mut passes = BTreeMap::new();
@@ -212,45 +212,45 @@ impl Caller {
 
     /// Calls `runs.retry`.
     pub(crate) async fn retry(&mut self, run: &str) -> Spawned {
-        self.promised("runs.retry", json!({ "runId": run })).await
+        self.call_creating_run("runs.retry", json!({ "runId": run })).await
     }
 
     /// Calls `sessions.compact`.
     pub(crate) async fn compact(&mut self, session: &str) -> Spawned {
         let params = json!({ "sessionKey": session });
-        self.promised("sessions.compact", params).await
+        self.call_creating_run("sessions.compact", params).await
     }
 
     /// Makes a call that creates a run, with an idempotency key.
-    async fn promised(&mut self, method: &'static str, mut params: Value) -> Spawned {
-        let key = format!("key-{}", self.history.promises.len());
+    async fn call_creating_run(&mut self, method: &'static str, mut params: Value) -> Spawned {
+        let key = format!("key-{}", self.history.run_calls.len());
         params["idempotencyKey"] = json!(key);
-        self.history.promises.push(Promise {
+        self.history.run_calls.push(RunCreatingCall {
             method,
             params: params.clone(),
             answer: None,
         });
-        let at = self.history.promises.len() - 1;
+        let at = self.history.run_calls.len() - 1;
         let answer = self.call(method, params).await;
         let accepted = Spawned::of(&answer);
-        self.history.promises[at].answer = Some(answer);
+        self.history.run_calls[at].answer = Some(answer);
         accepted
     }
 
     /// Calls `sessions.spawn` for agent explore, unless the parameters name another.
     pub(crate) async fn spawn(&mut self, params: Value) -> Spawned {
-        self.promised("sessions.spawn", with_agent(params)).await
+        self.call_creating_run("sessions.spawn", with_agent(params)).await
     }
 
     /// Calls `sessions.send`.
     pub(crate) async fn send(&mut self, params: Value) -> Spawned {
-        self.promised("sessions.send", params).await
+        self.call_creating_run("sessions.send", params).await
     }
 
     /// Calls `agent.run`.
     pub(crate) async fn turn(&mut self, session: &str, message: &str) -> Spawned {
         let params = json!({ "sessionKey": session, "message": message });
-        self.promised("agent.run", params).await
+        self.call_creating_run("agent.run", params).await
     }
 
     /// Creates or finds the root session with this owner and key; returns the key.
@@ -340,9 +340,9 @@ impl Caller {
                 return found;
             }
             assert!(
-                clock.monotonic() < super::PATIENCE,
+                clock.monotonic() < super::TEST_TIMEOUT,
                 "{what}: not within {:?}; {}",
-                super::PATIENCE,
+                super::TEST_TIMEOUT,
                 self.place.log()
             );
             tokio::time::sleep(Duration::from_millis(3)).await;
@@ -350,19 +350,19 @@ impl Caller {
     }
 
     /// Waits until the model was asked for this answer.
-    pub(crate) async fn until_asked(&mut self, rule: &str, index: usize) {
+    pub(crate) async fn until_model_called(&mut self, rule: &str, index: usize) {
         let call = (rule.to_owned(), index);
         self.until(&format!("call {call:?}"), async |caller: &mut Caller| {
             // Detects a daemon that was killed meanwhile.
             caller.call("gateway.ping", json!({})).await;
-            caller.place.asked().contains_key(&call).then_some(())
+            caller.place.model_calls().contains_key(&call).then_some(())
         })
         .await;
     }
 
     /// Repeats every call and wait, expects the earlier answers, stops the daemon, checks the rows
     /// and returns them.
-    pub(crate) async fn finish(&mut self) -> Book {
+    pub(crate) async fn finish(&mut self) -> StoreRows {
         if self.daemon.is_none() {
             self.start().await;
         }
@@ -382,7 +382,7 @@ impl Caller {
 
     /// Expects the earlier answer to every call and every wait.
     async fn repeat_everything(&mut self) {
-        for promise in self.history.promises.clone() {
+        for promise in self.history.run_calls.clone() {
             let again = self.call(promise.method, promise.params.clone()).await;
             let first = promise.answer.unwrap();
             if promise.method == "sessions.send" {

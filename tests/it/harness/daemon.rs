@@ -101,7 +101,7 @@ impl Daemon {
     }
 
     /// Kills it without waiting until it is gone.
-    pub(crate) fn strike(&self) {
+    pub(crate) fn kill_without_waiting(&self) {
         self.signal(Signal::KILL);
     }
 

@@ -15,15 +15,15 @@ mod caller;
 mod client;
 mod daemon;
 mod damage;
-mod lives;
+mod daemon_restarts;
 mod model_server;
 mod place;
 mod rows;
 mod script;
 mod terminal;
 
-pub(crate) use book::{Book, Event, Message, Notice, Run, Step};
-pub(crate) use caller::{Arm, Caller, History, Hunt};
+pub(crate) use book::{StoreRows, Event, Message, OutboxRow, Run, Step};
+pub(crate) use caller::{ArmedFailpoints, Caller, History, RandomKills};
 pub(crate) use client::{Link, Spawned, kind_of};
 pub(crate) use daemon::Daemon;
 pub(crate) use damage::damaged;
@@ -38,7 +38,7 @@ use std::time::Duration;
 use abide::clock::Clock;
 
 /// Deadline of every wait. A test reaches it only if something hangs.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(240);
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(240);
 
 /// Polls `look` until it returns a value.
 pub(crate) async fn eventually<T, F>(what: &str, mut look: impl FnMut() -> F) -> T
@@ -51,8 +51,8 @@ where
             return found;
         }
         assert!(
-            clock.monotonic() < PATIENCE,
-            "{what}: not within {PATIENCE:?}"
+            clock.monotonic() < TEST_TIMEOUT,
+            "{what}: not within {TEST_TIMEOUT:?}"
         );
         tokio::time::sleep(Duration::from_millis(3)).await;
     }
@@ -64,6 +64,6 @@ pub(crate) fn run<T>(test: impl Future<Output = T>) -> T {
         .enable_all()
         .build()
         .unwrap()
-        .block_on(async { tokio::time::timeout(5 * PATIENCE, test).await })
+        .block_on(async { tokio::time::timeout(5 * TEST_TIMEOUT, test).await })
         .expect("the test hangs")
 }

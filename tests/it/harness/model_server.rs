@@ -245,12 +245,12 @@ impl ModelServer {
     }
 
     /// Waits until at least `count` requests have arrived.
-    pub(crate) fn until_asked(&self, count: usize) {
+    pub(crate) fn until_model_called(&self, count: usize) {
         let state = self.0.state.lock().unwrap();
         let (state, waited) = self
             .0
             .changed
-            .wait_timeout_while(state, super::PATIENCE, |state| state.requests.len() < count)
+            .wait_timeout_while(state, super::TEST_TIMEOUT, |state| state.requests.len() < count)
             .unwrap();
         let found = state.requests.len();
         assert!(!waited.timed_out(), "{found} requests, {count} expected");
@@ -334,7 +334,7 @@ impl ModelServer {
         let waited = self
             .0
             .changed
-            .wait_timeout_while(state, super::PATIENCE, held);
+            .wait_timeout_while(state, super::TEST_TIMEOUT, held);
         drop(waited.unwrap());
     }
 }
@@ -346,7 +346,7 @@ fn mark(agent: &str) -> String {
 
 /// Waits until the peer disconnects.
 fn hang(stream: &mut TcpStream) -> std::io::Result<()> {
-    stream.set_read_timeout(Some(super::PATIENCE))?;
+    stream.set_read_timeout(Some(super::TEST_TIMEOUT))?;
     while stream.read(&mut [0; 512])? > 0 {}
     Ok(())
 }

@@ -9,7 +9,7 @@ use rusqlite::{Connection, OpenFlags};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::book::Book;
+use super::book::StoreRows;
 use super::daemon::Daemon;
 use super::script::{LOG, Script};
 
@@ -137,7 +137,7 @@ impl Place {
 
     /// The number of model calls for each answer, by rule and index; the provider records them
     /// outside the store.
-    pub(crate) fn asked(&self) -> BTreeMap<(String, usize), usize> {
+    pub(crate) fn model_calls(&self) -> BTreeMap<(String, usize), usize> {
         let text = fs::read_to_string(self.path().join(LOG)).unwrap_or_default();
         let mut asked = BTreeMap::new();
         for line in text.lines() {
@@ -151,8 +151,8 @@ impl Place {
 
     /// Reads the rows. The daemon must have been stopped or killed: then this is what a start would
     /// find.
-    pub(crate) fn book(&self) -> Book {
-        Book::read(&self.database())
+    pub(crate) fn book(&self) -> StoreRows {
+        StoreRows::read(&self.database())
     }
 
     /// Has a running daemon removed everything of deleted sessions?

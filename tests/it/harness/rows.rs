@@ -7,11 +7,11 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::book::{
-    ApprovalRow, Book, Event, Message, Notice, QuestionRow, Run, SentRow, Session, Step,
+    ApprovalRow, StoreRows, Event, Message, OutboxRow, QuestionRow, Run, SentRow, Session, Step,
 };
 
 /// Reads all rows.
-pub(super) fn book(db: &Connection) -> Book {
+pub(super) fn book(db: &Connection) -> StoreRows {
     let keys = "SELECT key, run_id, answer FROM idempotency WHERE scope <> 'step'";
     let step_keys = "SELECT key, run_id, answer FROM idempotency WHERE scope = 'step'";
     let waits = "SELECT awaited, run_id, step FROM waits";
@@ -20,7 +20,7 @@ pub(super) fn book(db: &Connection) -> Book {
     let counter = "SELECT value FROM counters WHERE name = 'seq'";
     let audit = "SELECT method, object, outcome FROM audit ORDER BY seq";
     let boots = "SELECT ended_at IS NOT NULL FROM boots ORDER BY seq";
-    Book {
+    StoreRows {
         sessions: sessions(db),
         runs: runs(db),
         steps: steps(db),
@@ -103,7 +103,7 @@ fn sessions(db: &Connection) -> BTreeMap<String, Session> {
         root: id(row, 4),
         depth: number(row, 5),
         messages: number(row, 6),
-        begins: number(row, 7),
+        fork_seq: number(row, 7),
     });
     rows.into_iter().map(|row| (row.id.clone(), row)).collect()
 }
@@ -135,7 +135,7 @@ fn runs(db: &Connection) -> BTreeMap<String, Run> {
         used_tokens: number(row, 20),
         spent_tokens: (number(row, 22) == 1).then(|| number(row, 21)),
         delegated: maybe_text(row, 16).map(|_| ((id(row, 17), number(row, 18)), text(row, 19))),
-        face: maybe_text(row, 16),
+        delegation_mode: maybe_text(row, 16),
     });
     rows.into_iter().map(|row| (row.id.clone(), row)).collect()
 }
@@ -193,11 +193,11 @@ fn steers(db: &Connection) -> BTreeMap<String, usize> {
         .collect()
 }
 
-fn outbox(db: &Connection) -> BTreeMap<String, Notice> {
+fn outbox(db: &Connection) -> BTreeMap<String, OutboxRow> {
     let sql = "SELECT run_id, announce_id, target_session, policy, state, message_seq, \
                acked_at IS NOT NULL, via FROM outbox";
     let rows = rows(db, sql, |row| {
-        let notice = Notice {
+        let notice = OutboxRow {
             announce: id(row, 1),
             target: id(row, 2),
             policy: text(row, 3),
@@ -220,7 +220,7 @@ fn sends(db: &Connection) -> BTreeMap<String, SentRow> {
             turn: number(row, 2),
             asker: maybe_id(row, 3),
             state: text(row, 4),
-            windowed: number(row, 5) == 1,
+            has_deadline: number(row, 5) == 1,
         };
         (id(row, 0), sent)
     });

@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
-use super::PATIENCE;
+use super::TEST_TIMEOUT;
 
 /// Ends the input when typed at the beginning of a line.
 pub(crate) const CTRL_D: &str = "\u{4}";
@@ -103,9 +103,9 @@ impl Terminal {
                 return shown[..end].to_owned();
             }
             // Output that is redrawn repeatedly never pauses.
-            let is_time_left = clock.monotonic() - began < PATIENCE;
+            let is_time_left = clock.monotonic() - began < TEST_TIMEOUT;
             assert!(is_time_left, "{text:?} was not shown, but {shown:?}");
-            match self.written.recv_timeout(PATIENCE) {
+            match self.written.recv_timeout(TEST_TIMEOUT) {
                 Ok(bytes) => self.take(&bytes),
                 Err(why) => panic!("{text:?} was not shown ({why}), but {shown:?}"),
             }
@@ -122,8 +122,8 @@ impl Terminal {
                 return seen;
             }
             // Output that is redrawn repeatedly never pauses.
-            assert!(clock.monotonic() - began < PATIENCE, "not seen:\n{seen}");
-            match self.written.recv_timeout(PATIENCE) {
+            assert!(clock.monotonic() - began < TEST_TIMEOUT, "not seen:\n{seen}");
+            match self.written.recv_timeout(TEST_TIMEOUT) {
                 Ok(bytes) => self.take(&bytes),
                 Err(why) => panic!("the screen never matched ({why}):\n{seen}"),
             }
@@ -181,7 +181,7 @@ impl Terminal {
     /// Waits for its end; returns the exit code and the output that no search has consumed.
     pub(crate) fn end(&mut self) -> (i32, String) {
         loop {
-            match self.written.recv_timeout(PATIENCE) {
+            match self.written.recv_timeout(TEST_TIMEOUT) {
                 Ok(bytes) => self.take(&bytes),
                 Err(RecvTimeoutError::Disconnected) => break,
                 Err(why) => panic!("it goes on ({why}):\n{}", self.seen()),

@@ -1,11 +1,11 @@
 //! Values of runs are kept exactly while the runs are open. The application of an environment is
 //! announced once, and its removal once.
 
-use crate::harness::Book;
+use crate::harness::StoreRows;
 
 /// Sealed values belong to open runs; each environment is applied once, and restored once after the
 /// end of its run. With `finished`, none is still applied.
-pub(super) fn environments_are_whole(book: &Book, finished: bool) {
+pub(super) fn environments_are_whole(book: &StoreRows, finished: bool) {
     for run in &book.sealed {
         assert!(
             !book.runs[run].ended,

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use abide::kernel::action::EventKind;
 
-use crate::harness::{Book, Event, Run};
+use crate::harness::{StoreRows, Event, Run};
 
 /// No cursor exceeds the stored counter.
-pub(super) fn log_is_in_order(book: &Book) {
+pub(super) fn log_is_in_order(book: &StoreRows) {
     let last = book.events.keys().next_back().copied().unwrap_or(0);
     assert!(last <= book.counter, "a cursor above the stored counter");
 }
@@ -65,7 +65,7 @@ fn concerns(kind: EventKind) -> (Option<bool>, Option<bool>) {
 }
 
 /// Each event carries the ids of what it concerns, and the key of its session.
-pub(super) fn each_says_what_it_concerns(book: &Book) {
+pub(super) fn each_says_what_it_concerns(book: &StoreRows) {
     for event in book.events.values() {
         let (session, run) = concerns(EventKind::parse(&event.kind).unwrap());
         if let Some(expected) = session {
@@ -90,14 +90,14 @@ pub(super) fn each_says_what_it_concerns(book: &Book) {
 }
 
 /// The data of each event matches the published schema.
-pub(super) fn data_is_as_described(book: &Book) {
+pub(super) fn data_is_as_described(book: &StoreRows) {
     for event in book.events.values() {
         crate::schemas::assert_event(&event.kind, &event.data);
     }
 }
 
 /// The events of each session, run, step, message and announce match the state of its rows exactly.
-pub(super) fn each_move_is_told_once(book: &Book) {
+pub(super) fn each_move_is_told_once(book: &StoreRows) {
     // Events that retention has removed cannot be counted.
     if book.is_trimmed() {
         return;
@@ -134,7 +134,7 @@ pub(super) fn each_move_is_told_once(book: &Book) {
 }
 
 /// Each change of the list of agents is reported once, in order, and names at least one agent.
-pub(super) fn agents_are_told_of_in_order(book: &Book) {
+pub(super) fn agents_are_told_of_in_order(book: &StoreRows) {
     let told = book
         .events
         .values()
@@ -148,7 +148,7 @@ pub(super) fn agents_are_told_of_in_order(book: &Book) {
 }
 
 /// Each change of a folder's skills is reported once, under the next version.
-pub(super) fn skills_are_told_of_in_order(book: &Book) {
+pub(super) fn skills_are_told_of_in_order(book: &StoreRows) {
     let mut versions: BTreeMap<String, i64> = BTreeMap::new();
     let told = book.events.values();
     for event in told.filter(|event| event.kind == "skills.changed") {
@@ -160,7 +160,7 @@ pub(super) fn skills_are_told_of_in_order(book: &Book) {
     }
 }
 
-fn run_is_told_once(book: &Book, run: &Run, events: &[&Event]) {
+fn run_is_told_once(book: &StoreRows, run: &Run, events: &[&Event]) {
     let mut after_its_end = events.iter().skip_while(|event| event.kind != "run.ended");
     let late = after_its_end.find(|event| event.kind == "tool.progress");
     assert!(late.is_none(), "{late:?} after the end of {run:?}");
@@ -201,7 +201,7 @@ fn run_is_told_once(book: &Book, run: &Run, events: &[&Event]) {
     }
 }
 
-fn steps_are_told_once(book: &Book, run: &Run, events: &[&Event]) {
+fn steps_are_told_once(book: &StoreRows, run: &Run, events: &[&Event]) {
     for step in book.steps_of(&run.id) {
         let told: Vec<(&str, &str)> = events
             .iter()

@@ -12,7 +12,7 @@ mod waiting;
 
 use serde_json::Value;
 
-use crate::harness::{Book, History, Place};
+use crate::harness::{StoreRows, History, Place};
 
 /// When the rows were read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub(crate) enum Moment {
 
 /// Checks the rows against each other, against the answers that the client got, and against the
 /// calls that the model recorded outside the store.
-pub(crate) fn check(book: &Book, moment: Moment, history: &History, place: &Place) {
+pub(crate) fn check(book: &StoreRows, moment: Moment, history: &History, place: &Place) {
     rows::sessions_are_whole(book);
     rows::runs_are_whole(book);
     rows::announces_are_whole(book);
@@ -59,7 +59,7 @@ pub(crate) fn check(book: &Book, moment: Moment, history: &History, place: &Plac
         rows::nothing_was_interrupted(book);
         promises::ends_are_as_told(book, history);
         if !script.is_empty() {
-            model::finished_steps_never_ran_again(book, script, history, &place.asked());
+            model::finished_steps_never_ran_again(book, script, history, &place.model_calls());
         }
         model::only_kills_repeat_steps(book, history);
     }

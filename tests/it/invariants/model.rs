@@ -3,18 +3,18 @@
 
 use std::collections::BTreeMap;
 
-use crate::harness::{Book, History, Message, Script, Step};
+use crate::harness::{StoreRows, History, Message, Script, Step};
 
 type Asked = BTreeMap<(String, usize), usize>;
 
 /// Every answer in a transcript is the script's answer to the model's input, and a run's result is
 /// its last answer.
-pub(super) fn answers_are_the_scripts(book: &Book, script: &Script) {
+pub(super) fn answers_are_the_scripts(book: &StoreRows, script: &Script) {
     for step in book
         .steps
         .values()
         .filter(|step| step.kind == "model" && step.is_over())
-        .filter(|step| book.is_whole(&book.runs[&step.run]))
+        .filter(|step| book.has_session(&book.runs[&step.run]))
     {
         let (rule, index) = asked_for(book, script, step);
         let run = &book.runs[&step.run];
@@ -40,7 +40,7 @@ pub(super) fn answers_are_the_scripts(book: &Book, script: &Script) {
             .collect();
         assert_eq!(calls, answer.tool_calls(), "{rule:?} {index}: {entry:?}");
     }
-    let whole = book.runs.values().filter(|run| book.is_whole(run));
+    let whole = book.runs.values().filter(|run| book.has_session(run));
     for run in whole.filter(|run| run.state == "ok") {
         let answers = book.steps_of(&run.id).filter(|step| step.answers());
         let Some(last) = answers.last() else {
@@ -61,7 +61,7 @@ pub(super) fn answers_are_the_scripts(book: &Book, script: &Script) {
 }
 
 /// An outcome that was stored at a kill does not change.
-pub(super) fn outcomes_stand(book: &Book, history: &History) {
+pub(super) fn outcomes_stand(book: &StoreRows, history: &History) {
     // An outcome of an earlier kill was also stored at the latest one.
     if let Some(killed) = &history.latest {
         for (place, before) in &killed.steps {
@@ -107,14 +107,14 @@ pub(super) fn outcomes_stand(book: &Book, history: &History) {
 }
 
 /// Was the run's journal removed, by a deletion or by retention?
-fn is_gone(book: &Book, run: &str) -> bool {
-    book.runs.get(run).is_none_or(|run| !book.is_whole(run))
+fn is_gone(book: &StoreRows, run: &str) -> bool {
+    book.runs.get(run).is_none_or(|run| !book.has_session(run))
 }
 
 /// A model call whose outcome was committed is never repeated, and every recorded call belongs to a
 /// step.
 pub(super) fn finished_steps_never_ran_again(
-    book: &Book,
+    book: &StoreRows,
     script: &Script,
     history: &History,
     asked: &Asked,
@@ -143,7 +143,7 @@ pub(super) fn finished_steps_never_ran_again(
             let finished = steps
                 .iter()
                 .all(|step| kill.ended.contains(&(step.run.clone(), step.seq)));
-            let before = kill.asked.get(call).copied().unwrap_or(0);
+            let before = kill.model_calls.get(call).copied().unwrap_or(0);
             assert!(
                 !finished || before == *times,
                 "{call:?} ran again after its outcome"
@@ -161,7 +161,7 @@ pub(super) fn finished_steps_never_ran_again(
 }
 
 /// A step is retried only if a kill found it open, and then it is retried.
-pub(super) fn only_kills_repeat_steps(book: &Book, history: &History) {
+pub(super) fn only_kills_repeat_steps(book: &StoreRows, history: &History) {
     for (place, step) in &book.steps {
         let found = history
             .kills
@@ -184,7 +184,7 @@ pub(super) fn only_kills_repeat_steps(book: &Book, history: &History) {
 
 /// The script's rule and the index of its answer for a model call, derived from the transcript that
 /// the model was shown.
-fn asked_for(book: &Book, script: &Script, step: &Step) -> (String, usize) {
+fn asked_for(book: &StoreRows, script: &Script, step: &Step) -> (String, usize) {
     let (input, announce) = input_of(book, step);
     let index = answers_since_input(book, step);
     let found = script.answer(&input, announce, index);
@@ -193,7 +193,7 @@ fn asked_for(book: &Book, script: &Script, step: &Step) -> (String, usize) {
 }
 
 /// The entries that the model was shown and that belong to this run, newest first.
-fn shown<'a>(book: &'a Book, step: &'a Step) -> impl Iterator<Item = &'a Message> {
+fn shown<'a>(book: &'a StoreRows, step: &'a Step) -> impl Iterator<Item = &'a Message> {
     let run = &book.runs[&step.run];
     let mut shown: Vec<&Message> = book
         .transcript(&run.session)
@@ -202,21 +202,21 @@ fn shown<'a>(book: &'a Book, step: &'a Step) -> impl Iterator<Item = &'a Message
         // A called agent sees its own entries, and its input is its call.
         .filter(|entry| entry.child_run.as_ref() == Some(&run.id).filter(|_| run.is_called()))
         // Inputs of other turns do not count.
-        .filter(|entry| !entry.is_said() || entry.run.as_ref() == Some(&run.id))
+        .filter(|entry| !entry.is_agent_input() || entry.run.as_ref() == Some(&run.id))
         .collect();
     shown.reverse();
     shown.into_iter()
 }
 
 /// The latest input, and whether it consists of announces.
-fn input_of(book: &Book, step: &Step) -> (String, bool) {
-    let is_input = |entry: &&Message| entry.is_said() || entry.kind == "announce";
+fn input_of(book: &StoreRows, step: &Step) -> (String, bool) {
+    let is_input = |entry: &&Message| entry.is_agent_input() || entry.kind == "announce";
     let from = shown(book, step).skip_while(|entry| !is_input(entry));
     let mut inputs = from.take_while(is_input).peekable();
     let latest = inputs
         .peek()
         .unwrap_or_else(|| panic!("nothing to answer: {step:?}"));
-    if latest.is_said() {
+    if latest.is_agent_input() {
         return (latest.text(), false);
     }
     let announces = inputs.take_while(|entry| entry.kind == "announce");
@@ -224,9 +224,9 @@ fn input_of(book: &Book, step: &Step) -> (String, bool) {
     (texts.join("\n"), true)
 }
 
-fn answers_since_input(book: &Book, step: &Step) -> usize {
+fn answers_since_input(book: &StoreRows, step: &Step) -> usize {
     shown(book, step)
-        .take_while(|entry| !entry.is_said() && entry.kind != "announce")
+        .take_while(|entry| !entry.is_agent_input() && entry.kind != "announce")
         .filter(|entry| entry.role == "assistant")
         .count()
 }

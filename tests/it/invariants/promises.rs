@@ -1,11 +1,11 @@
 //! Everything that the client was promised exists, and nothing that it was told changes later.
 
-use crate::harness::{Book, History};
+use crate::harness::{StoreRows, History};
 
 /// Every accepted call has its run. An unanswered call has created everything or nothing; its
 /// idempotency key tells which.
-pub(super) fn accepted_is_kept(book: &Book, history: &History) {
-    for promise in &history.promises {
+pub(super) fn accepted_is_kept(book: &StoreRows, history: &History) {
+    for promise in &history.run_calls {
         let key = promise.params["idempotencyKey"].as_str().unwrap();
         let made: Vec<_> = book
             .keys
@@ -48,7 +48,7 @@ pub(super) fn accepted_is_kept(book: &Book, history: &History) {
         "runs without a call or step that created them"
     );
     assert!(
-        book.keys.len() <= history.promises.len(),
+        book.keys.len() <= history.run_calls.len(),
         "a call made two runs"
     );
     for announce in &history.acked {
@@ -78,8 +78,8 @@ pub(super) fn accepted_is_kept(book: &Book, history: &History) {
 }
 
 /// Every accepted call has a run that has ended.
-pub(super) fn ends_are_as_told(book: &Book, history: &History) {
-    for promise in &history.promises {
+pub(super) fn ends_are_as_told(book: &StoreRows, history: &History) {
+    for promise in &history.run_calls {
         let answer = promise.answer.as_ref().unwrap();
         let run = &book.runs[answer["runId"].as_str().unwrap()];
         assert!(run.ended, "{run:?}");

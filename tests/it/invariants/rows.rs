@@ -3,18 +3,18 @@
 use std::collections::BTreeMap;
 
 use super::{gap_free, once};
-use crate::harness::{Book, Message, Notice, Run, Step};
+use crate::harness::{StoreRows, Message, OutboxRow, Run, Step};
 
 /// Messages have no gaps, and each session stores their count. A child is one level deeper than its
 /// parent.
-pub(super) fn sessions_are_whole(book: &Book) {
+pub(super) fn sessions_are_whole(book: &StoreRows) {
     for session in book.sessions.values() {
         // A fork continues its parent's transcript.
         let seqs = book
             .transcript(&session.id)
-            .map(|message| message.seq - session.begins);
+            .map(|message| message.seq - session.fork_seq);
         let last = gap_free(&format!("transcript of {}", session.key), seqs);
-        assert_eq!(last + session.begins, session.messages, "{}", session.key);
+        assert_eq!(last + session.fork_seq, session.messages, "{}", session.key);
         match &session.parent {
             None => {
                 assert_eq!(session.root, session.id, "{}", session.key);
@@ -47,7 +47,7 @@ pub(super) fn sessions_are_whole(book: &Book) {
 
 /// The next run whose budget counts this run's usage: the parent run, else the root run of its
 /// tree.
-fn payer<'a>(book: &'a Book, run: &Run) -> Option<&'a Run> {
+fn payer<'a>(book: &'a StoreRows, run: &Run) -> Option<&'a Run> {
     let root = Some(&run.root_run).filter(|root| **root != run.id);
     run.parent
         .as_ref()
@@ -57,7 +57,7 @@ fn payer<'a>(book: &'a Book, run: &Run) -> Option<&'a Run> {
 
 /// A budget counts the usage of its run and all descendants. Usage of rows that retention or a
 /// deletion has removed still counts.
-pub(super) fn budgets_count_the_tree(book: &Book) {
+pub(super) fn budgets_count_the_tree(book: &StoreRows) {
     let mut used: BTreeMap<&str, i64> = BTreeMap::new();
     for run in book.runs.values() {
         let mut at = Some(run);
@@ -87,7 +87,7 @@ pub(super) fn budgets_count_the_tree(book: &Book) {
 }
 
 /// A run exists together with its session, its input and the idempotency key of its call.
-pub(super) fn runs_are_whole(book: &Book) {
+pub(super) fn runs_are_whole(book: &StoreRows) {
     once("run order", book.runs.values().map(|run| run.seq));
     for run in book.runs.values() {
         assert_eq!(run.ended, is_terminal(&run.state), "{run:?}");
@@ -105,7 +105,7 @@ pub(super) fn runs_are_whole(book: &Book) {
         assert!(root_is_known, "{run:?}");
         let said = book
             .transcript(&run.session)
-            .filter(|message| message.is_said() && message.run.as_deref() == Some(&run.id));
+            .filter(|message| message.is_agent_input() && message.run.as_deref() == Some(&run.id));
         // A turn's message is stored with the run until the turn begins.
         let expected = match run.origin.as_str() {
             "spawn" if run.is_called() => usize::from(run.started),
@@ -145,7 +145,7 @@ pub(super) fn runs_are_whole(book: &Book) {
 
 /// Every end that must be announced is in the outbox once, addressed to the requester, and in the
 /// requester's transcript exactly when it is marked as delivered.
-pub(super) fn announces_are_whole(book: &Book) {
+pub(super) fn announces_are_whole(book: &StoreRows) {
     let mut told: BTreeMap<&str, &Message> = BTreeMap::new();
     for message in book.messages.values() {
         if let Some(announce) = &message.announce {
@@ -206,7 +206,7 @@ pub(super) fn announces_are_whole(book: &Book) {
     assert!(told.is_empty(), "announces without an outbox row: {told:?}");
 }
 
-fn announce_says_how_it_ended(message: &Message, notice: &Notice, run: &Run) {
+fn announce_says_how_it_ended(message: &Message, notice: &OutboxRow, run: &Run) {
     assert_eq!(
         message.session, notice.target,
         "announced to the wrong session: {run:?}"
@@ -225,7 +225,7 @@ fn announce_says_how_it_ended(message: &Message, notice: &Notice, run: &Run) {
 }
 
 /// In a cancelled session no run continues, and no announce is pending that would start one.
-pub(super) fn what_was_cancelled_stays_so(book: &Book) {
+pub(super) fn what_was_cancelled_stays_so(book: &StoreRows) {
     for session in book.stops.keys() {
         assert!(book.sessions.contains_key(session), "{session}");
         let goes_on = book
@@ -241,7 +241,7 @@ pub(super) fn what_was_cancelled_stays_so(book: &Book) {
 }
 
 /// A settling run waits for something that will happen.
-pub(super) fn nobody_is_forgotten_while_settling(book: &Book) {
+pub(super) fn nobody_is_forgotten_while_settling(book: &StoreRows) {
     for run in book.runs.values().filter(|run| run.state == "settling") {
         let is_from_here = |other: &&Run| other.requester.as_ref() == Some(&run.session);
         let children = book
@@ -265,9 +265,9 @@ pub(super) fn nobody_is_forgotten_while_settling(book: &Book) {
 }
 
 /// The journal has no gaps, and each outcome has its entry in the transcript.
-pub(super) fn steps_are_whole(book: &Book) {
+pub(super) fn steps_are_whole(book: &StoreRows) {
     once("step ids", book.steps.values().map(|step| &step.id));
-    for run in book.runs.values().filter(|run| book.is_whole(run)) {
+    for run in book.runs.values().filter(|run| book.has_session(run)) {
         let seqs = book.steps_of(&run.id).map(|step| step.seq);
         let last = gap_free(&format!("steps of {}", run.id), seqs);
         assert_eq!(last, run.steps, "{run:?}");
@@ -303,13 +303,13 @@ pub(super) fn steps_are_whole(book: &Book) {
 }
 
 /// Does the run only compact its session?
-fn shortens(book: &Book, run: &Run) -> bool {
+fn shortens(book: &StoreRows, run: &Run) -> bool {
     let first = book.steps_of(&run.id).next();
     first.is_some_and(|step| step.is_asked_compaction())
 }
 
 /// No run is open, no announce is pending.
-pub(super) fn everything_has_ended(book: &Book) {
+pub(super) fn everything_has_ended(book: &StoreRows) {
     for run in book.runs.values() {
         assert!(run.ended, "{run:?}");
     }
@@ -352,7 +352,7 @@ pub(super) fn everything_has_ended(book: &Book) {
 }
 
 /// A kill interrupts no run.
-pub(super) fn nothing_was_interrupted(book: &Book) {
+pub(super) fn nothing_was_interrupted(book: &StoreRows) {
     for run in book.runs.values() {
         // A program that was running at a kill is not started again.
         let lost = |step: &Step| step.kind == "command" && step.state == "uncertain";

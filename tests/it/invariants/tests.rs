@@ -4,13 +4,13 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::{Moment, check};
-use crate::harness::{Book, Caller, Event, History, Place, run};
+use crate::harness::{StoreRows, Caller, Event, History, Place, run};
 use crate::scenarios;
 
 /// A violation: its description, and the change to the rows.
-type Wrong = (&'static str, fn(&mut Book, &mut History));
+type Violation = (&'static str, fn(&mut StoreRows, &mut History));
 
-const WRONGS: &[Wrong] = &[
+const VIOLATIONS: &[Violation] = &[
     ("a message is lost", |book, _| {
         book.messages.pop_last();
     }),
@@ -92,7 +92,7 @@ const WRONGS: &[Wrong] = &[
     }),
     ("a model was asked again after its outcome", |_, history| {
         // With no calls recorded at the kill, every later call looks like a repeat.
-        history.kills[0].asked.clear();
+        history.kills[0].model_calls.clear();
     }),
     ("an answer is another one than the script's", |book, _| {
         let answer = book
@@ -138,11 +138,11 @@ const WRONGS: &[Wrong] = &[
 ];
 
 /// The first run whose end was announced.
-fn told(book: &Book) -> String {
+fn told(book: &StoreRows) -> String {
     book.outbox.keys().next().unwrap().clone()
 }
 
-fn event(book: &Book, kind: &str) -> Event {
+fn event(book: &StoreRows, kind: &str) -> Event {
     book.events
         .values()
         .find(|event| event.kind == kind)
@@ -151,7 +151,7 @@ fn event(book: &Book, kind: &str) -> Event {
 }
 
 /// Inserts the event at its cursor, or with cursor 0 behind all others.
-fn insert(book: &mut Book, mut event: Event) {
+fn insert(book: &mut StoreRows, mut event: Event) {
     if event.cursor != 0 {
         event.cursor = book.counter + 1;
         book.counter += 1;
@@ -171,7 +171,7 @@ fn the_checker_finds_every_kind_of_wrong() {
         .into_iter()
         .find(|scenario| scenario.name == "crash")
         .unwrap();
-    let (book, history, place): (Book, History, Place) = run(async {
+    let (book, history, place): (StoreRows, History, Place) = run(async {
         let mut caller = Caller::begin((scenario.place)(), None, false).await;
         (scenario.play)(&mut caller).await;
         let book = caller.finish().await;
@@ -179,7 +179,7 @@ fn the_checker_finds_every_kind_of_wrong() {
         (book, history, place)
     });
     check(&book, Moment::Finished, &history, &place);
-    let unseen: Vec<&str> = WRONGS
+    let unseen: Vec<&str> = VIOLATIONS
         .iter()
         .filter(|(_, wrong)| {
             let (mut book, mut history) = (book.clone(), history.clone());

@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 
 use super::once;
-use crate::harness::{Book, Message, Step};
+use crate::harness::{StoreRows, Message, Step};
 
 /// Every entry belongs to exactly one cause and is in its required position.
-pub(super) fn nothing_is_lost_or_doubled(book: &Book) {
+pub(super) fn nothing_is_lost_or_doubled(book: &StoreRows) {
     let by_place: BTreeMap<(&str, i64), &Step> = book
         .steps
         .values()
@@ -47,7 +47,7 @@ pub(super) fn nothing_is_lost_or_doubled(book: &Book) {
 
 /// The entries of a called agent are contiguous, begin with its call, and lie between the caller's
 /// answer that makes the call and the result of that call.
-fn called_ones_have_two_sides(book: &Book, entries: &[&Message], called: &[&Message]) {
+fn called_ones_have_two_sides(book: &StoreRows, entries: &[&Message], called: &[&Message]) {
     let mut by_run: BTreeMap<&str, Vec<&Message>> = BTreeMap::new();
     for entry in called {
         assert_eq!(entry.child_run, entry.run, "{entry:?}");
@@ -127,7 +127,7 @@ fn entry_has_its_cause(entry: &Message, step: Option<&Step>) {
 }
 
 /// Each call of an answer has at most one step, in call order, and each result belongs to one call.
-fn calls_are_answered(book: &Book, entries: &[&Message]) {
+fn calls_are_answered(book: &StoreRows, entries: &[&Message]) {
     for entry in entries.iter().filter(|entry| entry.kind == "tool_call") {
         let run = entry.run.as_ref().unwrap();
         // Retention removes its journal but keeps the transcript.
@@ -169,7 +169,7 @@ fn calls_are_answered(book: &Book, entries: &[&Message]) {
 
 /// A turn's entries are contiguous: between its input and its last answer there is no entry of
 /// another run, and an answer comes only when all previous calls have results.
-fn turns_do_not_mix(book: &Book, entries: &[&Message]) {
+fn turns_do_not_mix(book: &StoreRows, entries: &[&Message]) {
     let mut open: Option<&str> = None;
     let mut awaited = 0;
     for entry in entries
@@ -178,7 +178,7 @@ fn turns_do_not_mix(book: &Book, entries: &[&Message]) {
     {
         let run = entry.run.as_deref().unwrap();
         // Calls of an interrupted run have no results.
-        if open != Some(run) && fell(book, open) {
+        if open != Some(run) && ended_badly(book, open) {
             awaited = 0;
         }
         match entry.kind.as_str() {
@@ -212,12 +212,12 @@ fn turns_do_not_mix(book: &Book, entries: &[&Message]) {
     }
 }
 
-fn is_over(book: &Book, run: Option<&str>) -> bool {
+fn is_over(book: &StoreRows, run: Option<&str>) -> bool {
     let run = run.and_then(|run| book.runs.get(run));
     run.is_none_or(|run| run.ended)
 }
 
-fn fell(book: &Book, run: Option<&str>) -> bool {
+fn ended_badly(book: &StoreRows, run: Option<&str>) -> bool {
     let run = run.and_then(|run| book.runs.get(run));
     run.is_some_and(|run| run.ended && run.state != "ok")
 }

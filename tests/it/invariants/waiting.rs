@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::harness::{Book, Step};
+use crate::harness::{StoreRows, Step};
 
 /// Each waiting step names what it waits for, which has not happened yet; a run whose open steps
 /// all wait is paused.
-pub(super) fn who_waits_is_known(book: &Book) {
+pub(super) fn who_waits_is_known(book: &StoreRows) {
     let waiting = |step: &&Step| step.is_open() && step.waits.is_some();
     // A review and a value have no row to refer to.
     let in_review = |step: &Step| matches!(step.waits.as_deref(), Some("review" | "value"));
@@ -52,7 +52,7 @@ pub(super) fn who_waits_is_known(book: &Book) {
 }
 
 /// Each delegated call has one run, waits exactly while that run is open, and has its result.
-pub(super) fn delegations_are_whole(book: &Book) {
+pub(super) fn delegations_are_whole(book: &StoreRows) {
     let mut calls = BTreeSet::new();
     for run in book.runs.values() {
         let Some((place, call)) = &run.delegated else {
@@ -88,7 +88,7 @@ pub(super) fn delegations_are_whole(book: &Book) {
 
 /// The caller's event stream reports the call of each called run once, and its end once, unless the
 /// caller had ended before.
-pub(super) fn called_ones_are_told_of(book: &Book) {
+pub(super) fn called_ones_are_told_of(book: &StoreRows) {
     if book.is_trimmed() {
         return;
     }
@@ -117,7 +117,7 @@ pub(super) fn called_ones_are_told_of(book: &Book) {
 }
 
 /// A question is open exactly while its step waits.
-pub(super) fn questions_are_whole(book: &Book) {
+pub(super) fn questions_are_whole(book: &StoreRows) {
     for (id, question) in &book.questions {
         let step = &book.steps[&question.step];
         assert_eq!(step.id, *id, "{question:?}");
@@ -136,7 +136,7 @@ pub(super) fn questions_are_whole(book: &Book) {
 
 /// An approval is open exactly while its step waits for it, and a call that was not approved was
 /// not made: its outcome is the refusal.
-pub(super) fn approvals_are_whole(book: &Book) {
+pub(super) fn approvals_are_whole(book: &StoreRows) {
     for (id, approval) in &book.approvals {
         let step = &book.steps[&approval.step];
         assert_eq!(step.id, *id, "{approval:?}");
@@ -163,7 +163,7 @@ pub(super) fn approvals_are_whole(book: &Book) {
 
 /// Each turn that answers another session has its row. The session that began an exchange gets its
 /// result once: through the waiting step, the waiting call, or one announce.
-pub(super) fn exchanges_are_whole(book: &Book, finished: bool) {
+pub(super) fn exchanges_are_whole(book: &StoreRows, finished: bool) {
     let mut turns: BTreeMap<&str, Vec<i64>> = BTreeMap::new();
     for run in book.runs.values() {
         let sent = book.sends.get(&run.id);
@@ -171,7 +171,7 @@ pub(super) fn exchanges_are_whole(book: &Book, finished: bool) {
         let Some(sent) = sent else { continue };
         assert_eq!(sent.state == "open", !run.ended, "{run:?}: {sent:?}");
         assert!(!finished || sent.state == "done", "{run:?}: {sent:?}");
-        assert!(!run.ended || !sent.windowed, "{run:?}: {sent:?}");
+        assert!(!run.ended || !sent.has_deadline, "{run:?}: {sent:?}");
         turns.entry(&sent.first).or_default().push(sent.turn);
     }
     for (first, mut turns) in turns {
@@ -196,7 +196,7 @@ pub(super) fn exchanges_are_whole(book: &Book, finished: bool) {
 }
 
 /// The number of steps whose outcome is the end of this run.
-fn steps_that_got(book: &Book, run: &str) -> usize {
+fn steps_that_got(book: &StoreRows, run: &str) -> usize {
     let ends = book.steps.values().filter(|step| {
         let Some(seq) = step.message_seq else {
             return false;

@@ -5,7 +5,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use super::{BOSS, boss, delegates, turn};
-use crate::delegations::{children, told, until_ended};
+use crate::delegations::{children, tool_results, until_ended};
 use crate::harness::{Answer, Daemon, Link, Place, Script, calls, eventually, fails, run, says};
 use crate::mcp::{lines, until_state, with_server, with_stubborn_server};
 use crate::processes::is_alive;
@@ -93,7 +93,7 @@ fn a4_own_servers_are_closed_when_the_run_is_cancelled() {
             let id = worker(&client).await["runId"].clone();
             client.call("runs.cancel", json!({ "runId": id })).await;
             assert_eq!(client.ended(&boss).await["result"], "boss is done");
-            assert_eq!(told(&client, BOSS).await[0]["kind"], "cancelled");
+            assert_eq!(tool_results(&client, BOSS).await[0]["kind"], "cancelled");
             own_is_gone(&place).await;
             assert_eq!(daemon.stop().await, 0);
         }
@@ -106,7 +106,7 @@ fn a4_own_servers_are_closed_when_the_time_is_over() {
         let place = place([says("never").held_by("never")]).with("delegation.timeout", "\"5s\"");
         let (daemon, client, boss) = begun(&place).await;
         assert_eq!(client.ended(&boss).await["result"], "boss is done");
-        assert_eq!(told(&client, BOSS).await[0]["kind"], "run_timeout");
+        assert_eq!(tool_results(&client, BOSS).await[0]["kind"], "run_timeout");
         own_is_gone(&place).await;
         assert_eq!(daemon.stop().await, 0);
     });
@@ -157,7 +157,7 @@ fn a4_a_server_that_is_not_closed_as_it_should_is_a_warning_of_the_run_and_no_er
         let warning = kid["warnings"][0].as_str().unwrap();
         assert!(warning.contains("MCP server mem"), "{warning}");
         assert!(warning.contains("was killed"), "{warning}");
-        assert_eq!(told(&client, BOSS).await[0]["result"], "kid is done");
+        assert_eq!(tool_results(&client, BOSS).await[0]["result"], "kid is done");
         // The event follows the end of the run that it belongs to.
         until_ended(&mut events, kid["runId"].as_str().unwrap()).await;
         let warned = loop {

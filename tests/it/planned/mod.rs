@@ -6,7 +6,7 @@ mod pool;
 
 use serde_json::{Value, json};
 
-use crate::delegations::{children, told, until_ended};
+use crate::delegations::{children, tool_results, until_ended};
 use crate::harness::{
     Answer, Link, ModelServer, Place, Script, Spawned, calls, chat, fails, run, says,
 };
@@ -90,7 +90,7 @@ fn a3_plan_act_reflect_respond_are_steps_of_the_journal() {
                 "plan", "write", "read", "reflect", "plan", "read", "reflect", "respond"
             ]
         );
-        let results = told(&client, BOSS).await;
+        let results = tool_results(&client, BOSS).await;
         assert!(
             results[1].to_string().contains("made"),
             "one after another: {results:?}"
@@ -275,7 +275,7 @@ fn a4_a5_a_planner_delegates_and_its_stream_tells_of_it() {
         };
         assert_eq!(kid["delegated"]["face"], "plan");
         assert_ne!(kid["sessionKey"], BOSS);
-        let result = &told(&client, BOSS).await[0];
+        let result = &tool_results(&client, BOSS).await[0];
         assert_eq!(result["result"], long);
         assert_eq!(result["agentId"], "helper");
         assert_eq!(result["agentName"], "The Helper");
@@ -351,7 +351,7 @@ fn a4_who_fails_or_takes_too_long_is_a_result_with_its_name() {
             let mut events = client.subscribe(json!({ "since": 0 })).await;
             let boss = turn(&client, "[boss]").await;
             assert_eq!(client.ended(&boss.id).await["result"], "boss is done");
-            let result = &told(&client, BOSS).await[0];
+            let result = &tool_results(&client, BOSS).await[0];
             assert_eq!(result["unavailable"], true, "{result}");
             assert_eq!(result["kind"], kind);
             assert_eq!(result["agentId"], "helper");

@@ -42,7 +42,7 @@ fn a_run_ends_when_its_budget_is_used_up_and_says_what_was_used() {
 }
 
 /// The tool results in this session.
-async fn told(client: &Link, session: &str) -> String {
+async fn tool_result_text(client: &Link, session: &str) -> String {
     let history = json!({ "sessionKey": session, "tools": true });
     let history = client.call("sessions.history", history).await;
     let entries = history["messages"].as_array().unwrap().iter();
@@ -140,7 +140,7 @@ fn a_run_without_anything_left_asks_nobody() {
             .await;
         let boss = client.ended(&spawned.id).await;
         assert_eq!(boss["error"]["kind"], "budget", "{boss}");
-        let said = told(&client, &spawned.session).await;
+        let said = tool_result_text(&client, &spawned.session).await;
         assert_eq!(
             said.matches("is used up: 5 tokens of 5 are used").count(),
             2,

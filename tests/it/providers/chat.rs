@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{place, said};
+use super::{place, messages_of};
 use crate::harness::{ModelServer, chat, run};
 
 #[test]
@@ -44,17 +44,17 @@ fn a_turn_with_parallel_tools_is_carried_out_over_http() {
             (&json!("small"), &json!(true))
         );
         assert_eq!(first["reasoning_effort"], "low");
-        let system = said(&first)[0]["content"].as_str().unwrap();
+        let system = messages_of(&first)[0]["content"].as_str().unwrap();
         assert!(system.contains("You are agent explore"), "{system}");
         let second = requests[1].json();
-        let roles: Vec<&str> = said(&second)
+        let roles: Vec<&str> = messages_of(&second)
             .iter()
             .map(|m| m["role"].as_str().unwrap())
             .collect();
         assert_eq!(roles, ["system", "user", "assistant", "tool", "tool"]);
-        assert_eq!(said(&second)[3]["tool_call_id"], "a");
+        assert_eq!(messages_of(&second)[3]["tool_call_id"], "a");
         assert!(
-            said(&second)[3]["content"]
+            messages_of(&second)[3]["content"]
                 .as_str()
                 .unwrap()
                 .contains("beta")
@@ -104,7 +104,7 @@ fn what_an_agent_sets_goes_into_the_request() {
         assert_eq!(request["temperature"], 0.2);
         assert_eq!(request["max_tokens"], 77);
         assert!(
-            said(&request)[0]["content"]
+            messages_of(&request)[0]["content"]
                 .as_str()
                 .unwrap()
                 .starts_with("Be brief.")
@@ -129,7 +129,7 @@ fn g11_4_g11_5_arguments_that_are_no_json_run_no_tool_and_are_told_twice() {
         let better = client.spawn(json!({ "task": "[better]" })).await;
         assert_eq!(client.ended(&better.id).await["result"], "ok");
         let told = server.requests()[1].json();
-        let told = said(&told).last().unwrap()["content"]
+        let told = messages_of(&told).last().unwrap()["content"]
             .as_str()
             .unwrap()
             .to_owned();

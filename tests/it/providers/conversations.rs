@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::{place, said};
+use super::{place, messages_of};
 use crate::harness::{Link, ModelServer, chat, run};
 
 const TALK: &str = "agent:build:talk";
@@ -18,7 +18,7 @@ async fn turn(client: &Link, message: &str) {
 /// The messages after the system prompt in the latest request, each with its role.
 fn shown(server: &ModelServer) -> Vec<String> {
     let request = server.requests().last().unwrap().json();
-    let below = said(&request)[1..].iter();
+    let below = messages_of(&request)[1..].iter();
     let text = |field: &Value| field.as_str().unwrap().to_owned();
     below
         .map(|one| format!("{}: {}", text(&one["role"]), text(&one["content"])))

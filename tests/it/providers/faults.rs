@@ -434,7 +434,7 @@ fn a_model_that_never_comes_to_an_end_is_stopped_at_max_loops() {
     );
     assert_eq!(ended["toolCalls"], 20);
     let last = server.requests().pop().unwrap().json();
-    let ids: std::collections::BTreeSet<&str> = super::said(&last)
+    let ids: std::collections::BTreeSet<&str> = super::messages_of(&last)
         .iter()
         .filter_map(|message| message["tool_call_id"].as_str())
         .collect();
@@ -450,7 +450,7 @@ fn a_cancel_hangs_up_in_the_middle_of_an_answer() {
         let daemon = place.start().await;
         let client = daemon.client().await;
         let spawned = client.spawn(json!({ "task": "[job]" })).await;
-        server.until_asked(1);
+        server.until_model_called(1);
         client
             .call("runs.cancel", json!({ "runId": spawned.id }))
             .await;

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::{place, said};
+use super::{place, messages_of};
 use crate::harness::{Link, ModelServer, Reply, chat, messages, run};
 
 const TALK: &str = "agent:build:talk";
@@ -28,7 +28,7 @@ fn thinking() -> Value {
 
 /// The types of the blocks of each message of a request.
 fn blocks(request: &Value) -> Vec<Vec<&str>> {
-    said(request)
+    messages_of(request)
         .iter()
         .map(|message| {
             let blocks = message["content"].as_array().unwrap().iter();
@@ -95,7 +95,7 @@ fn a_refused_history_is_repaired_once_and_the_session_goes_on() {
         assert_eq!(blocks(&requests[1])[1], ["thinking", "tool_use"]);
         assert_eq!(blocks(&requests[2])[1], ["tool_use"]);
         let ids = |request: &Value| {
-            let messages = said(request);
+            let messages = messages_of(request);
             let (call, result) = (&messages[1]["content"][0], &messages[2]["content"][0]);
             (call["id"].clone(), result["tool_use_id"].clone())
         };

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{place, said};
+use super::{place, messages_of};
 use crate::harness::{ModelServer, chat, run};
 
 /// Tools and arguments that do not form a valid call.
@@ -70,7 +70,7 @@ fn a_valid_call_begins_the_count_anew() {
         let ended = client.ended(&spawned.id).await;
         assert_eq!(ended["result"], "done", "{ended}");
         let request = server.requests()[1].json();
-        let told = said(&request).last().unwrap()["content"].to_string();
+        let told = messages_of(&request).last().unwrap()["content"].to_string();
         assert!(told.contains("was not run: path: expected"), "{told}");
     });
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{place, said};
+use super::{place, messages_of};
 use crate::harness::{Faults, ModelServer, Request, eventually, messages, run};
 
 fn thinking_call() -> Vec<Value> {
@@ -31,7 +31,7 @@ fn assert_goes_back(request: &Request) {
     );
     assert!(request.body.contains(&expected), "{}", request.body);
     let body = request.json();
-    let results = &said(&body)[2]["content"];
+    let results = &messages_of(&body)[2]["content"];
     assert_eq!(results[0]["tool_use_id"], "toolu_1", "{results}");
 }
 

@@ -39,6 +39,6 @@ pub(crate) fn place(server: &ModelServer, model: &str) -> Place {
 }
 
 /// The messages of a request.
-fn said(request: &Value) -> &Vec<Value> {
+fn messages_of(request: &Value) -> &Vec<Value> {
     request["messages"].as_array().unwrap()
 }

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::{place, said};
+use super::{place, messages_of};
 use crate::harness::{Link, ModelServer, Reply, chat, messages, run};
 
 /// A run and its effects.
@@ -45,7 +45,7 @@ impl Played {
 
     /// The results that the model was shown in the second request.
     fn told(&self) -> Vec<&str> {
-        let messages = said(&self.requests[1]).iter();
+        let messages = messages_of(&self.requests[1]).iter();
         let results = messages.filter(|message| message["role"] == "tool");
         results
             .map(|message| message["content"].as_str().unwrap())
@@ -54,7 +54,7 @@ impl Played {
 
     /// The calls of the second request, each with its tool.
     fn sent_back(&self) -> Vec<(&str, &str)> {
-        let messages = said(&self.requests[1]).iter();
+        let messages = messages_of(&self.requests[1]).iter();
         let calls = messages.filter_map(|message| message["tool_calls"].as_array());
         calls
             .flatten()
@@ -251,7 +251,7 @@ fn an_answer_that_pauses_goes_on_where_it_was() {
     let done = messages::answers(&[json!({ "type": "text", "text": "found" })], "end_turn");
     let played = Played::new("claude/big", vec![paused, done]);
     assert_eq!(played.ended["result"], "found", "{}", played.ended);
-    let messages = said(&played.requests[1]);
+    let messages = messages_of(&played.requests[1]);
     let last = messages.last().unwrap();
     assert_eq!(
         (&last["role"], &last["content"][0]),

@@ -119,11 +119,11 @@ async fn reply(caller: &mut Caller) {
     caller.session("agent", "agent:build:b").await;
     let run = caller.turn(&a, "[ask b]").await;
     caller.in_state(&run.id, "paused").await;
-    caller.until_asked("[question]", 0).await;
+    caller.until_model_called("[question]", 0).await;
     caller.place().let_go("go-b");
     assert_eq!(caller.ended(&run.id).await["result"], "b said it");
     caller.quiet().await;
-    let answered = told(caller, &a).await;
+    let answered = last_tool_result(caller, &a).await;
     assert_eq!(
         (&answered["replied"], &answered["reply"]),
         (&json!(true), &json!("b answers"))
@@ -131,7 +131,7 @@ async fn reply(caller: &mut Caller) {
 }
 
 /// The last tool result in this session.
-async fn told(caller: &mut Caller, session: &str) -> Value {
+async fn last_tool_result(caller: &mut Caller, session: &str) -> Value {
     let history = caller
         .call("sessions.history", json!({ "sessionKey": session }))
         .await;
@@ -212,7 +212,7 @@ async fn window(caller: &mut Caller) {
     caller.session("agent", "agent:build:b").await;
     let run = caller.turn(&a, "[ask b]").await;
     assert_eq!(caller.ended(&run.id).await["result"], "b is slow");
-    let pending = told(caller, &a).await;
+    let pending = last_tool_result(caller, &a).await;
     assert_eq!(
         (&pending["status"], &pending["replied"]),
         (&json!("pending"), &json!(false))
@@ -243,7 +243,7 @@ async fn sent(caller: &mut Caller) {
         "label": b, "message": "[later]", "from": from, "waitTimeout": "300ms",
     });
     let later = caller.send(params).await;
-    caller.until_asked("[later]", 0).await;
+    caller.until_model_called("[later]", 0).await;
     // The waiting call may have been lost with the daemon; its timeout passes regardless.
     let params = json!({ "runId": later.id, "waitTimeout": "1500ms" });
     let waited = caller.call("agent.wait", params).await;
@@ -329,7 +329,7 @@ async fn unanswered(caller: &mut Caller) {
     let session = caller.session("agent", "agent:build:may").await;
     let run = caller.turn(&session, "[may]").await;
     assert_eq!(caller.ended(&run.id).await["result"], "nobody was there");
-    let told = told(caller, &session).await;
+    let told = last_tool_result(caller, &session).await;
     assert_eq!(told["answered"], false, "{told}");
     let all = caller.call("questions.list", json!({})).await;
     assert_eq!(all["questions"][0]["state"], "expired", "{all}");

@@ -50,7 +50,7 @@ fn task_place() -> Place {
 }
 
 /// The tool results in this session.
-async fn told(caller: &mut Caller, session: &str) -> Vec<Value> {
+async fn tool_results(caller: &mut Caller, session: &str) -> Vec<Value> {
     let history = caller
         .call("sessions.history", json!({ "sessionKey": session }))
         .await;
@@ -69,7 +69,7 @@ async fn task(caller: &mut Caller) {
     caller.place().let_go("go-kid");
     assert_eq!(caller.ended(&boss.id).await["result"], "boss is done");
     caller.quiet().await;
-    let answers = told(caller, &session).await;
+    let answers = tool_results(caller, &session).await;
     assert_eq!(answers.len(), 1, "{answers:?}");
     assert_eq!(answers[0]["output"], "kid is done");
     assert_eq!(answers[0]["metadata"]["summary"][0]["status"], "completed");
@@ -109,7 +109,7 @@ async fn sealed(caller: &mut Caller) {
     caller.place().let_go("go-a");
     assert_eq!(caller.ended(&host.id).await["result"], "host is done");
     caller.quiet().await;
-    let answers = told(caller, "agent:host:x").await;
+    let answers = tool_results(caller, "agent:host:x").await;
     assert_eq!(answers.len(), 2, "{answers:?}");
     let well = |answer: &&Value| answer.get("unavailable").is_none();
     assert_eq!(answers.iter().filter(well).count(), 1, "{answers:?}");
@@ -241,7 +241,7 @@ async fn planned(caller: &mut Caller) {
     caller.place().let_go("go-kid");
     assert_eq!(caller.ended(&boss.id).await["result"], "boss is done");
     caller.quiet().await;
-    let answers = told_last(caller, session).await;
+    let answers = last_tool_result(caller, session).await;
     assert_eq!(answers["result"], "kid is done", "{answers}");
     let children = caller.call("runs.list", json!({ "parent": session })).await;
     assert_eq!(children["runs"].as_array().unwrap().len(), 1, "{children}");
@@ -249,7 +249,7 @@ async fn planned(caller: &mut Caller) {
 }
 
 /// The last tool result in this session.
-async fn told_last(caller: &mut Caller, session: &str) -> Value {
+async fn last_tool_result(caller: &mut Caller, session: &str) -> Value {
     let history = caller
         .call("sessions.history", json!({ "sessionKey": session }))
         .await;

@@ -34,7 +34,7 @@ async fn resume(caller: &mut Caller) {
     let root = caller.session("client", "bot:one").await;
     let a = caller.spawn(json!({ "task": "[a]", "parent": root })).await;
     let b = caller.spawn(json!({ "task": "[b]" })).await;
-    caller.until_asked("[a]", 0).await;
+    caller.until_model_called("[a]", 0).await;
     let order = json!({ "then": "resume", "timeout": "1h" });
     caller.call("gateway.drain", order).await;
     caller.place().let_go("go");

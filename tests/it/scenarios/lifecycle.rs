@@ -95,11 +95,11 @@ async fn cancel(caller: &mut Caller) {
     let g = caller
         .spawn(json!({ "task": "[g]", "parent": c.session }))
         .await;
-    caller.until_asked("[g]", 1).await;
+    caller.until_model_called("[g]", 1).await;
     caller.place().let_go("go-c");
     caller.in_state(&c.id, "settling").await;
     let other = caller.spawn(json!({ "task": "[h]", "parent": root })).await;
-    caller.until_asked("[h]", 0).await;
+    caller.until_model_called("[h]", 0).await;
     let queued = caller
         .spawn(json!({ "task": "[h]", "parent": g.session }))
         .await;
@@ -152,13 +152,13 @@ fn steer_place() -> Place {
 async fn steer(caller: &mut Caller) {
     let session = caller.session("agent", "agent:build:talk").await;
     let talk = caller.turn(&session, "[talk]").await;
-    caller.until_asked("[talk]", 0).await;
+    caller.until_model_called("[talk]", 0).await;
     let message = abide::clock::Clock::system().new_id().to_string();
     let params = json!({ "runId": talk.id, "message": "[left]", "messageId": message });
     let said = caller.call("runs.steer", params.clone()).await;
     assert_eq!(said["messageId"], message.as_str());
     caller.place().let_go("go");
-    caller.until_asked("[left]", 0).await;
+    caller.until_model_called("[left]", 0).await;
     // A repeat is the same message.
     caller.call("runs.steer", params).await;
     let k = caller
@@ -215,7 +215,7 @@ fn dismiss_place() -> Place {
 async fn dismiss(caller: &mut Caller) {
     let session = caller.session("agent", "agent:build:talk").await;
     let talk = caller.turn(&session, "[talk]").await;
-    caller.until_asked("[talk]", 0).await;
+    caller.until_model_called("[talk]", 0).await;
     let k = caller
         .spawn(json!({ "task": "[k]", "parent": session }))
         .await;
@@ -250,7 +250,7 @@ async fn reset(caller: &mut Caller) {
     assert_eq!(patched["title"], "talk");
     assert_eq!(patched["label"], Value::Null);
     let b = caller.turn(&session, "[b]").await;
-    caller.until_asked("[b]", 0).await;
+    caller.until_model_called("[b]", 0).await;
     let params = json!({ "sessionKey": session });
     let refused = caller.attempt("sessions.reset", &params).await.unwrap_err();
     assert_eq!(kind_of(&refused), "conflict");
@@ -290,7 +290,7 @@ async fn delete(caller: &mut Caller) {
     let k = caller
         .spawn(json!({ "task": "[k]", "parent": session }))
         .await;
-    caller.until_asked("[k]", 0).await;
+    caller.until_model_called("[k]", 0).await;
     let params = json!({ "sessionKey": session, "force": true });
     caller.once("sessions.delete", params, "not_found").await;
     assert_eq!(caller.ended(&k.id).await["state"], "cancelled");

@@ -221,7 +221,7 @@ fn busy_place() -> Place {
 async fn busy(caller: &mut Caller) {
     let session = caller.session("agent", "agent:build:talk").await;
     let talk = caller.turn(&session, "[talk]").await;
-    caller.until_asked("[talk]", 0).await;
+    caller.until_model_called("[talk]", 0).await;
     let k = caller
         .spawn(json!({ "task": "[k]", "parent": session, "label": "k" }))
         .await;
@@ -348,7 +348,7 @@ async fn fall(caller: &mut Caller) {
     let g = caller
         .spawn(json!({ "task": "[g]", "parent": c.session }))
         .await;
-    caller.until_asked("[g]", 0).await;
+    caller.until_model_called("[g]", 0).await;
     let queued = caller
         .spawn(json!({ "task": "[h]", "parent": c.session }))
         .await;
@@ -416,7 +416,7 @@ fn drain_place() -> Place {
 async fn drain(caller: &mut Caller) {
     let root = caller.session("client", "bot:one").await;
     let a = caller.spawn(json!({ "task": "[a]", "parent": root })).await;
-    caller.until_asked("[a]", 0).await;
+    caller.until_model_called("[a]", 0).await;
     let b = caller.spawn(json!({ "task": "[b]", "parent": root })).await;
     caller.restart_once("go").await;
     assert_eq!(caller.ended(&a.id).await["result"], "a is done");
@@ -468,8 +468,8 @@ async fn crash(caller: &mut Caller) {
     caller.place().let_go("go-c");
     caller.in_state(&c.id, "settling").await;
     let h = caller.spawn(json!({ "task": "[h]", "parent": root })).await;
-    caller.until_asked("[g]", 1).await;
-    caller.until_asked("[h]", 0).await;
+    caller.until_model_called("[g]", 1).await;
+    caller.until_model_called("[h]", 0).await;
     let i = caller.spawn(json!({ "task": "[i]" })).await;
     caller.kill_once().await;
     caller.place().let_go("go-g");

@@ -41,7 +41,7 @@ fn stopped_place() -> Place {
 async fn stopped(caller: &mut Caller) {
     let session = caller.session("agent", "agent:build:talk").await;
     let talk = caller.turn(&session, "[talk]").await;
-    caller.until_asked("[talk]", 0).await;
+    caller.until_model_called("[talk]", 0).await;
     let k = caller
         .spawn(json!({ "task": "[k]", "parent": session }))
         .await;
@@ -49,19 +49,19 @@ async fn stopped(caller: &mut Caller) {
     let m = caller
         .spawn(json!({ "task": "[m]", "parent": session }))
         .await;
-    caller.until_asked("[m]", 0).await;
+    caller.until_model_called("[m]", 0).await;
     let later = caller.turn(&session, "[later]").await;
     let params = json!({ "sessionKey": session, "all": true });
     let done = caller.call("sessions.cancel", params).await;
     assert_eq!(done["notEnded"], json!([]), "{done}");
-    let asked = caller.place().asked();
+    let asked = caller.place().model_calls();
     for run in [&talk, &m, &later] {
         assert_eq!(caller.ended(&run.id).await["state"], "cancelled");
     }
     caller.quiet().await;
     caller.kill_once().await;
     caller.quiet().await;
-    assert_eq!(caller.place().asked(), asked, "a model was called after it");
+    assert_eq!(caller.place().model_calls(), asked, "a model was called after it");
     let inbox = caller.ack_all(&session).await;
     let mut told: Vec<&str> = inbox
         .iter()
@@ -103,7 +103,7 @@ async fn bound(caller: &mut Caller) {
     let session = "agent:build:boss";
     let boss = caller.turn(session, "[boss]").await;
     assert_eq!(caller.ended(&boss.id).await["result"], "spawned");
-    caller.until_asked("[kid]", 0).await;
+    caller.until_model_called("[kid]", 0).await;
     let kid = caller.call("runs.list", json!({ "parent": session })).await["runs"][0].clone();
     let params = json!({ "runId": kid["runId"] });
     caller.call("runs.cancel", params).await;
@@ -113,7 +113,7 @@ async fn bound(caller: &mut Caller) {
     assert!(
         !caller
             .place()
-            .asked()
+            .model_calls()
             .contains_key(&("[more]".to_owned(), 0)),
         "it was set to work again"
     );
@@ -123,7 +123,7 @@ async fn bound(caller: &mut Caller) {
     assert_eq!(caller.ended(&person.id).await["result"], "as you like");
     let again = caller.turn(session, "[try]").await;
     assert_eq!(caller.ended(&again.id).await["result"], "tried");
-    caller.until_asked("[more]", 0).await;
+    caller.until_model_called("[more]", 0).await;
     caller.quiet().await;
 }
 
@@ -143,7 +143,7 @@ fn overtaken_place() -> Place {
 async fn overtaken(caller: &mut Caller) {
     let session = caller.session("agent", "agent:build:talk").await;
     let talk = caller.turn(&session, "[talk]").await;
-    caller.until_asked("[talk]", 0).await;
+    caller.until_model_called("[talk]", 0).await;
     let k = caller
         .spawn(json!({ "task": "[k]", "parent": session }))
         .await;

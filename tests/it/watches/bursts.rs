@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::{bumps, replace, until_bumped, version};
 use crate::events::next;
-use crate::harness::{Daemon, Link, PATIENCE, Place, Script, run};
+use crate::harness::{Daemon, Link, TEST_TIMEOUT, Place, Script, run};
 use crate::providers::outside::announce;
 use crate::skills::put;
 
@@ -52,7 +52,7 @@ fn write_on(mut write: impl FnMut(usize) -> bool) -> (Duration, bool) {
     let clock = Clock::system();
     let (mut longest, mut before) = (Duration::ZERO, clock.monotonic());
     for number in 0.. {
-        if clock.monotonic() > PATIENCE {
+        if clock.monotonic() > TEST_TIMEOUT {
             break;
         }
         if write(number) {

@@ -9,7 +9,7 @@ use std::process::ExitStatus;
 use abide::client::Events;
 use serde_json::{Value, json};
 
-use super::{Bump, bumps, replace, until_bumped, version};
+use super::{SkillsChange, bumps, replace, until_bumped, version};
 use crate::harness::{Faults, Link, Place, Script, run};
 use crate::skills::put;
 
@@ -37,7 +37,7 @@ impl Follower {
 
     /// Receives the next event; false if the link was lost first.
     async fn take(&mut self, events: &mut Events) -> bool {
-        let next = tokio::time::timeout(crate::harness::PATIENCE, events.next());
+        let next = tokio::time::timeout(crate::harness::TEST_TIMEOUT, events.next());
         let Some(Ok(event)) = next.await.unwrap() else {
             return false;
         };
@@ -81,8 +81,8 @@ async fn body(client: &Link, work: &Path) -> Value {
     client.call("skills.list", params).await["skills"][0]["body"].clone()
 }
 
-fn bump(version: i64, reason: &str) -> Bump {
-    Bump {
+fn bump(version: i64, reason: &str) -> SkillsChange {
+    SkillsChange {
         version,
         reason: reason.to_owned(),
         skills: 1,

@@ -17,21 +17,21 @@ use crate::harness::{Daemon, Link, Place, eventually};
 
 /// A change of a folder's skills, as the event log reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Bump {
+struct SkillsChange {
     version: i64,
     reason: String,
     skills: u64,
 }
 
 /// The changes of this folder's skills in the event log, in order.
-fn bumps(place: &Place, folder: &Path) -> Vec<Bump> {
+fn bumps(place: &Place, folder: &Path) -> Vec<SkillsChange> {
     // The folder may be gone.
     let folder = folder.canonicalize().unwrap_or(folder.to_owned());
     let events = place.book().events.into_values();
     events
         .filter(|event| event.kind == "skills.changed")
         .filter(|event| event.data["workspace"] == folder.to_str().unwrap())
-        .map(|event| Bump {
+        .map(|event| SkillsChange {
             version: event.data["version"].as_i64().unwrap(),
             reason: event.data["reason"].as_str().unwrap().to_owned(),
             skills: event.data["skills"].as_u64().unwrap(),
@@ -41,7 +41,7 @@ fn bumps(place: &Place, folder: &Path) -> Vec<Bump> {
 
 /// Waits until the event log reports a version after `after` with `skills` skills. It makes no
 /// call, since a call would scan the skills itself.
-async fn until_bumped(place: &Place, folder: &Path, after: i64, skills: u64) -> Bump {
+async fn until_bumped(place: &Place, folder: &Path, after: i64, skills: u64) -> SkillsChange {
     eventually(
         &format!("{skills} skills after version {after}"),
         async || {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde_json::json;
 
-use super::{Bump, bumps, replace, until_bumped, version};
+use super::{SkillsChange, bumps, replace, until_bumped, version};
 use crate::harness::{Place, Script, run};
 use crate::skills::put;
 
@@ -24,13 +24,13 @@ const ROOTS: [(&str, &str, &str); 6] = [
 ];
 
 /// A place and the latest reported version of its skills.
-struct Course {
+struct WatchedPlace {
     place: Place,
     work: PathBuf,
     version: i64,
 }
 
-impl Course {
+impl WatchedPlace {
     /// Waits until a version with this number of skills is reported.
     async fn now_has(&mut self, skills: u64) {
         let told = until_bumped(&self.place, &self.work, self.version, skills).await;
@@ -58,7 +58,7 @@ fn every_root_may_come_later_vanish_and_come_back_by_events_and_by_looking() {
             let daemon = place.start().await;
             let client = daemon.client().await;
             let version = version(&client, &folder).await;
-            let mut course = Course {
+            let mut course = WatchedPlace {
                 place,
                 work: folder,
                 version,
@@ -103,7 +103,7 @@ fn every_root_may_come_later_vanish_and_come_back_by_events_and_by_looking() {
                 (2..=course.version).collect::<Vec<i64>>(),
                 "{how}"
             );
-            let by_looks = |bump: &Bump| bump.reason == "watch";
+            let by_looks = |bump: &SkillsChange| bump.reason == "watch";
             assert!(told.iter().all(by_looks), "{told:?}");
         });
     }

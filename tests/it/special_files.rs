@@ -14,7 +14,7 @@ fn pipe(path: &Path) {
 }
 
 /// The tool results in this session.
-async fn told(client: &Link, session: &str) -> Vec<String> {
+async fn tool_results(client: &Link, session: &str) -> Vec<String> {
     let history = client
         .call("sessions.history", json!({ "sessionKey": session }))
         .await;
@@ -78,7 +78,7 @@ fn pipes_without_a_writer_hold_up_no_call_and_no_stop() {
             .spawn(json!({ "task": "[look]", "agent": "worker" }))
             .await;
         assert_eq!(client.ended(&spawned.id).await["result"], "done");
-        let told = told(&client, &spawned.session).await;
+        let told = tool_results(&client, &spawned.session).await;
         assert_eq!(told.len(), 7, "{told:?}");
         let has = |parts: &[&str]| {
             let fits = |text: &&String| parts.iter().all(|part| text.contains(part));
@@ -143,7 +143,7 @@ fn calls_that_no_file_system_answers_end_at_their_limit_and_nothing_else_waits_f
         assert!(found.to_string().contains("files.answer"), "{found}");
         let ended = client.ended(&runs[0].id).await;
         assert_eq!(ended["result"], "done", "{ended}");
-        let told = told(&client, &runs[0].session).await;
+        let told = tool_results(&client, &runs[0].session).await;
         assert!(
             told[0].contains("was stopped after 1s") || told[0].contains("not called"),
             "{told:?}"

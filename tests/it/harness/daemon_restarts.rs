@@ -3,19 +3,19 @@
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
-use super::caller::{Caller, Hunt, Kill};
+use super::caller::{Caller, RandomKills, Kill};
 use super::eventually;
 use super::place::{Faults, Place};
 use crate::invariants::{self, Moment};
 
 impl Caller {
     /// From the next start on, kills the daemon at random instants.
-    pub(crate) fn hunted_by(&mut self, hunt: Hunt) {
+    pub(crate) fn kill_randomly(&mut self, hunt: RandomKills) {
         self.hunt = Some(hunt);
     }
 
     /// Are more kills to come?
-    pub(crate) fn is_hunted(&self) -> bool {
+    pub(crate) fn has_kills_left(&self) -> bool {
         self.hunt.as_ref().is_some_and(|hunt| hunt.left > 0)
     }
 
@@ -89,7 +89,7 @@ impl Caller {
         let armed = self
             .arm
             .as_ref()
-            .is_some_and(|arm| arm.life + 1 == self.lives);
+            .is_some_and(|arm| arm.boot_index + 1 == self.boot_count);
         let killed = status.signal() == Some(9) && (armed || self.hunt.is_some());
         assert!(killed, "{status}: {}", self.place.log());
         self.ordered_kill = true;
@@ -104,15 +104,15 @@ impl Caller {
         }
         let book = self.place.book();
         invariants::check(&book, Moment::Killed, &self.history, &self.place);
-        self.history.kills.push(Kill::of(&book, self.place.asked()));
+        self.history.kills.push(Kill::of(&book, self.place.model_calls()));
         self.history.latest = Some(book);
     }
 
     pub(super) async fn start(&mut self) {
         loop {
-            let life = self.lives;
-            self.lives += 1;
-            let orders = self.arm.as_ref().filter(|arm| arm.life == life);
+            let life = self.boot_count;
+            self.boot_count += 1;
+            let orders = self.arm.as_ref().filter(|arm| arm.boot_index == life);
             let faults = Faults {
                 orders: orders.map(|arm| arm.orders.clone()),
                 trace: self.traced.then(|| self.trace(life)),

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::delegations::told;
+use crate::delegations::tool_results;
 use crate::harness::{Answer, Place, Script, calls, run, says};
 
 /// Each host with its only call.
@@ -76,7 +76,7 @@ fn b4_while_a_person_is_waited_for_a_delegations_time_stands_still() {
         for (host, turn) in turns {
             let ended = client.ended(&turn.id).await;
             assert_eq!(ended["result"], format!("{host} is done"), "{ended}");
-            let answers = told(&client, &format!("agent:{host}:a")).await;
+            let answers = tool_results(&client, &format!("agent:{host}:a")).await;
             let result = answers.last().unwrap();
             let said = [&result["result"], &result["output"]];
             assert!(
