@@ -83,12 +83,12 @@ fn e6_display_verification() {
         let place = place();
         let daemon = place.start().await;
         let mut boss = Terminal::start(command(&place, &["run", "[boss]"]));
-        let seen = boss.until_seen(|seen| seen.contains("└ ● read (path: notes.txt)"));
+        // The states of runs are read a moment after the events of their calls.
+        let seen = boss.until_seen(|seen| {
+            seen.contains("└ ● read (path: notes.txt)")
+                && seen.contains("  └ ◉ task (Look around (@explore)")
+        });
         assert!(seen.contains("◉ build · "), "{seen}");
-        assert!(
-            seen.contains("  └ ◉ task (Look around (@explore)"),
-            "{seen}"
-        );
         place.let_go("go");
         let (code, _) = boss.end();
         let seen = boss.seen();

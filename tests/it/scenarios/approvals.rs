@@ -89,7 +89,7 @@ async fn approvals(caller: &mut Caller) {
     assert_eq!(answers.len(), 3, "{answers:?}");
     let count = |part: &str| answers.iter().filter(|one| one.contains(part)).count();
     assert_eq!(count("fn one()"), 1, "{answers:?}");
-    assert_eq!(count("the gate of agent careful says read: ask"), 1);
+    assert_eq!(count("the gate of agent careful has the rule read: ask"), 1);
     assert_eq!(count("alpha"), 1, "{answers:?}");
 }
 

@@ -72,7 +72,7 @@ async fn compact(caller: &mut Caller) {
     // The original entries are kept.
     assert!(history.to_string().contains("one one one"));
 
-    for told in ["entries", "nothing to shorten"] {
+    for told in ["entries", "nothing to compact"] {
         let run = caller.compact(&session).await;
         let ended = caller.ended(&run.id).await;
         assert_eq!(ended["state"], "ok", "{ended}");
