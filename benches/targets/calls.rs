@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::Result;
-use crate::client::{self, ServerAddress, Load, Until};
+use crate::client::{self, Load, ServerAddress, Until};
 use crate::daemon::{Daemon, Setting};
 use crate::figure::Figure;
 use crate::floor::{self, Floor};

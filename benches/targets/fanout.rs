@@ -82,7 +82,11 @@ pub fn measure(
 }
 
 /// Reads every event of every spawn and returns the latency of each. A missing event is an error.
-async fn follow(door: ServerAddress<'_>, shared: &Shared, patience: Duration) -> Result<Vec<Duration>> {
+async fn follow(
+    door: ServerAddress<'_>,
+    shared: &Shared,
+    patience: Duration,
+) -> Result<Vec<Duration>> {
     let mut socket = connect(door).await?;
     let subscribe = r#"{"jsonrpc":"2.0","id":1,"method":"events.subscribe"}"#;
     socket.send(Message::text(subscribe)).await?;

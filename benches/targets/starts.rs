@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::Result;
-use crate::client::{self, ServerAddress, Load, Until};
+use crate::client::{self, Load, ServerAddress, Until};
 use crate::daemon::{self, ASK, Daemon, Setting};
 use crate::figure::Figure;
 use crate::machine;

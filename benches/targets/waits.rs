@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::{try_join, try_join_all};
 
 use crate::Result;
-use crate::client::{self, ServerAddress, Load, Until};
+use crate::client::{self, Load, ServerAddress, Until};
 use crate::machine;
 use crate::measure::spawn_params;
 use crate::sample::Sample;

@@ -223,14 +223,21 @@ impl<'a> Live<'a> {
             return;
         };
         let rest = asked.pages(self.clock.now());
-        self.open = Some(Prompted { asked, unshown_pages: rest });
+        self.open = Some(Prompted {
+            asked,
+            unshown_pages: rest,
+        });
         self.turn_page().await;
     }
 
     /// Shows the next page of the open request and prompts for it. Input typed before is set aside:
     /// it cannot answer an unseen page.
     async fn turn_page(&mut self) {
-        if let Some(page) = self.open.as_mut().and_then(|open| open.unshown_pages.pop_front()) {
+        if let Some(page) = self
+            .open
+            .as_mut()
+            .and_then(|open| open.unshown_pages.pop_front())
+        {
             self.note(&page);
         }
         if let Some(person) = &mut self.person {

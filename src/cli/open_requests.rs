@@ -36,7 +36,12 @@ pub(crate) struct Prompted {
 impl Prompted {
     /// The input prompt: the request's own, or the number of lines that were not shown yet.
     pub(crate) fn prompt(&self) -> String {
-        match self.unshown_pages.iter().map(|page| page.lines().count()).sum() {
+        match self
+            .unshown_pages
+            .iter()
+            .map(|page| page.lines().count())
+            .sum()
+        {
             0 => self.asked.prompt().to_owned(),
             1 => "1 more line (empty: show it; no; later)".to_owned(),
             more => format!("{more} more lines (empty: show them; no; later)"),
@@ -130,7 +135,9 @@ impl OpenRequest {
         match self {
             OpenRequest::Question(question) => answer::show(question, now),
             OpenRequest::Value(missing) => missing.show(),
-            OpenRequest::Approval(approval) => approval_text::show(approval, now, print::notes_width()),
+            OpenRequest::Approval(approval) => {
+                approval_text::show(approval, now, print::notes_width())
+            }
         }
     }
 
@@ -258,13 +265,19 @@ fn decision(said: &str) -> Option<Decision> {
 
 /// Open requests in this session's subtree, including missing values, or the questions and
 /// approvals of all sessions.
-pub(crate) async fn open(link: &Link, session: Option<&SessionKey>) -> Result<Vec<OpenRequest>, Failure> {
+pub(crate) async fn open(
+    link: &Link,
+    session: Option<&SessionKey>,
+) -> Result<Vec<OpenRequest>, Failure> {
     all(link, session, true).await
 }
 
 /// Like [`open`] for one session but without previews of the calls: enough to announce that
 /// requests are open.
-pub(crate) async fn in_brief(link: &Link, session: &SessionKey) -> Result<Vec<OpenRequest>, Failure> {
+pub(crate) async fn in_brief(
+    link: &Link,
+    session: &SessionKey,
+) -> Result<Vec<OpenRequest>, Failure> {
     all(link, Some(session), false).await
 }
 

@@ -9,7 +9,7 @@ use rusqlite::Connection;
 use serde_json::Value;
 
 use crate::harness::TEST_TIMEOUT;
-use crate::home::{Home, CommandOutput};
+use crate::home::{CommandOutput, Home};
 
 /// A home folder with a background daemon, which is stopped when the test ends.
 struct Usual(Home);

@@ -126,7 +126,11 @@ fn g1_13_what_was_cancelled_stays_so_over_a_restart() {
         let asked = caller.place().model_calls();
         caller.kill_once().await;
         caller.quiet().await;
-        assert_eq!(caller.place().model_calls(), asked, "no model call after it");
+        assert_eq!(
+            caller.place().model_calls(),
+            asked,
+            "no model call after it"
+        );
         for run in [&c, &d] {
             assert_eq!(caller.ended(&run.id).await["state"], "cancelled");
         }

@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::harness::{eventually, run};
-use crate::home::{Home, CommandOutput, output_of};
+use crate::home::{CommandOutput, Home, output_of};
 
 /// A pause before each step that is longer than any test.
 const STILL: &str = "[runner]\npace = \"1h\"\n";

@@ -5,7 +5,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::home::{Home, CommandOutput, output_of};
+use crate::home::{CommandOutput, Home, output_of};
 
 const SERVE: &str = "\"$abide\" serve --detach --json --state-dir state --listen 127.0.0.1:0";
 

@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use crate::agents::config;
 use crate::delegations::{children, tool_results, until_ended};
 use crate::harness::{
-    Daemon, Link, ModelServer, TEST_TIMEOUT, Place, Reply, Script, calls, chat, eventually, run, says,
+    Daemon, Link, ModelServer, Place, Reply, Script, TEST_TIMEOUT, calls, chat, eventually, run,
+    says,
 };
 use crate::providers;
 

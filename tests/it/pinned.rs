@@ -274,11 +274,17 @@ fn a2_the_pool_of_a_plan_is_that_of_the_runs_beginning_over_edits_and_a_kill() {
         server.let_go("edited");
         let ended = client.ended(&first).await;
         assert_eq!(ended["result"], "boss is done", "{ended}");
-        assert_eq!(tool_results(&client, BOSS).await[0]["result"], "helper was asked");
+        assert_eq!(
+            tool_results(&client, BOSS).await[0]["result"],
+            "helper was asked"
+        );
         let second = turn(&client, "again").await;
         let ended = client.ended(&second).await;
         assert_eq!(ended["result"], "boss is done again", "{ended}");
-        assert_eq!(tool_results(&client, BOSS).await[1]["result"], "newcomer was asked");
+        assert_eq!(
+            tool_results(&client, BOSS).await[1]["result"],
+            "newcomer was asked"
+        );
         assert_eq!(daemon.stop().await, 0);
     });
     let plans: Vec<String> = server

@@ -223,7 +223,11 @@ fn g13_5_a_stop_is_bounded_with_a_stuck_command_and_leaves_nothing() {
         let client = daemon.client().await;
         let ended = client.ended(&run.id).await;
         assert_eq!(ended["result"], "it has come back", "{ended}");
-        assert!(command_result(&client, &run.session).await.starts_with("uncertain: "));
+        assert!(
+            command_result(&client, &run.session)
+                .await
+                .starts_with("uncertain: ")
+        );
         assert_eq!(begun(&place), 1);
         assert_eq!(daemon.stop().await, 0);
     });

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Caller, RandomKills, Place, Script, Spawned, calls, run, says};
+use crate::harness::{Caller, Place, RandomKills, Script, Spawned, calls, run, says};
 
 /// Number of daemons that are killed repeatedly in parallel, each in its own folder.
 const PACKS: u64 = 4;

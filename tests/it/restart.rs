@@ -3,7 +3,9 @@
 use rusqlite::Connection;
 use serde_json::json;
 
-use crate::harness::{ArmedFailpoints, Caller, Faults, Place, Script, calls, eventually, run, says};
+use crate::harness::{
+    ArmedFailpoints, Caller, Faults, Place, Script, calls, eventually, run, says,
+};
 
 /// A place with one held text answer.
 fn held() -> Place {

@@ -262,7 +262,9 @@ fn a_ring_of_sessions_that_began_apart_ends_with_every_cap_at_one() {
             runs.push(caller.turn(&key, &format!("[start {name}]")).await);
         }
         for name in ["a", "b", "c"] {
-            caller.until_model_called(&format!("[start {name}]"), 0).await;
+            caller
+                .until_model_called(&format!("[start {name}]"), 0)
+                .await;
         }
         caller.place().let_go("go");
         for (run, name) in runs.iter().zip(["a", "b", "c"]) {

@@ -10,7 +10,7 @@ use abide::client::Client;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::harness::{TEST_TIMEOUT, Place, Script, run, says};
+use crate::harness::{Place, Script, TEST_TIMEOUT, run, says};
 use crate::house::root;
 
 fn place() -> Place {
@@ -126,7 +126,10 @@ fn the_service_manager_is_told_of_start_drain_and_end() {
         let told = managed.next_notification();
         assert_eq!(told, ["STOPPING=1", "STATUS=draining, then stopping"]);
         // 20 s for the drain and 10 s for what comes after it.
-        assert_eq!(managed.next_notification(), ["EXTEND_TIMEOUT_USEC=30000000"]);
+        assert_eq!(
+            managed.next_notification(),
+            ["EXTEND_TIMEOUT_USEC=30000000"]
+        );
         managed.place.let_go("go");
         assert_eq!(managed.daemon.wait().unwrap().code(), Some(0));
     });
@@ -187,7 +190,10 @@ fn the_watchdog_is_fed_only_while_the_registrys_loop_works() {
         let silence = "STATUS=the store or the registry does not answer";
         let told = tokio::task::spawn_blocking(move || {
             managed.notifications_until(silence);
-            ([managed.next_notification(), managed.next_notification()], managed)
+            (
+                [managed.next_notification(), managed.next_notification()],
+                managed,
+            )
         });
         let (told, managed) = told.await.unwrap();
         for message in told {

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
-use crate::harness::{StoreRows, Place, Script, run};
+use crate::harness::{Place, Script, StoreRows, run};
 
 /// The paths in the data of events, with the type at each path, by kind.
 #[derive(Default)]

@@ -228,7 +228,8 @@ fn a_conversation_from_a_pipe_is_answers_alone() {
         let daemon = place.start().await;
         fs::write(place.path().join("lines"), "[a]\n\n[a]\n").unwrap();
         let mut talk = command(&place, &["chat", "agent:build:piped"]);
-        let said = crate::home::output_of(talk.stdin(File::open(place.path().join("lines")).unwrap()));
+        let said =
+            crate::home::output_of(talk.stdin(File::open(place.path().join("lines")).unwrap()));
         assert_eq!(
             (said.code, &*said.out),
             (0, "a is done\na is done\n"),

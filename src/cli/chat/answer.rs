@@ -65,7 +65,10 @@ struct Asking<'a> {
 impl Asking<'_> {
     async fn put(&mut self, asked: OpenRequest) -> Result<Then, Failure> {
         let rest = asked.pages(Clock::system().now());
-        let mut put = Prompted { asked, unshown_pages: rest };
+        let mut put = Prompted {
+            asked,
+            unshown_pages: rest,
+        };
         self.turn_page(&mut put).await;
         loop {
             let said = match self.line(&put).await {
@@ -86,7 +89,9 @@ impl Asking<'_> {
                     Slash::Leave => return Ok(Then::Leave),
                 }
             }
-            if said.is_empty() && put.unshown_pages.is_empty() || said == "later" && !put.unshown_pages.is_empty() {
+            if said.is_empty() && put.unshown_pages.is_empty()
+                || said == "later" && !put.unshown_pages.is_empty()
+            {
                 return Ok(Then::Next);
             }
             if said.is_empty() {
@@ -114,7 +119,10 @@ impl Asking<'_> {
                         return Ok(Then::Next);
                     };
                     let rest = now.pages(Clock::system().now());
-                    put = Prompted { asked: now, unshown_pages: rest };
+                    put = Prompted {
+                        asked: now,
+                        unshown_pages: rest,
+                    };
                     self.turn_page(&mut put).await;
                 }
             }

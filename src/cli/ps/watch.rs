@@ -106,7 +106,12 @@ impl Ps {
         }
     }
 
-    fn draw(&self, screen: &mut Screen, listing: &Listing, asked: &[OpenRequest]) -> Result<(), Failure> {
+    fn draw(
+        &self,
+        screen: &mut Screen,
+        listing: &Listing,
+        asked: &[OpenRequest],
+    ) -> Result<(), Failure> {
         let runs = listing.runs()?;
         let (columns, rows) = Screen::room();
         let now = Clock::system().now();

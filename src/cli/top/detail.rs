@@ -50,7 +50,8 @@ impl Detail {
     /// Takes over the current state of the request. `true`: a file has changed and so has what an
     /// approval covers, so it must be read again.
     pub(super) fn refresh(&mut self, now: &OpenRequest) -> bool {
-        let (OpenRequest::Approval(before), OpenRequest::Approval(after)) = (&self.asked, now) else {
+        let (OpenRequest::Approval(before), OpenRequest::Approval(after)) = (&self.asked, now)
+        else {
             return false;
         };
         if before.change == after.change {

@@ -253,7 +253,10 @@ fn keys_line(model: &Model, now: Timestamp, width: u16) -> Line<'static> {
         Over::Detail(detail) => detail_keys(
             detail.is_read(),
             detail.is_calm(now),
-            matches!(detail.asked, crate::cli::open_requests::OpenRequest::Approval(_)),
+            matches!(
+                detail.asked,
+                crate::cli::open_requests::OpenRequest::Approval(_)
+            ),
         ),
         Over::Steer(..) => "Enter sends it · Esc discards it",
         Over::Cancel(_) => "y cancel it · n keep it",
@@ -329,7 +332,10 @@ fn over(frame: &mut Frame<'_>, area: Rect, model: &mut Model, now: Timestamp) {
             frame.render_widget(Paragraph::new(shown), inner);
         }
         Over::Detail(detail) => {
-            let is_line = !matches!(detail.asked, crate::cli::open_requests::OpenRequest::Approval(_));
+            let is_line = !matches!(
+                detail.asked,
+                crate::cli::open_requests::OpenRequest::Approval(_)
+            );
             let height = inner
                 .height
                 .saturating_sub(u16::from(is_line || inner.height > 2));

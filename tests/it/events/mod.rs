@@ -12,7 +12,7 @@ use abide::client::Events;
 use abide::wire::events::Event;
 use serde_json::{Value, json};
 
-use crate::harness::{StoreRows, Link};
+use crate::harness::{Link, StoreRows};
 
 /// The next item of a subscription.
 pub(crate) async fn next(events: &mut Events) -> Event {

@@ -12,7 +12,7 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 
 use super::{is_mark, logged, mark, stored_events, until};
-use crate::harness::{Daemon, Link, TEST_TIMEOUT, Place, Script, kind_of, run, says};
+use crate::harness::{Daemon, Link, Place, Script, TEST_TIMEOUT, kind_of, run, says};
 
 /// A WebSocket that receives only what the test reads.
 struct Socket(WebSocketStream<TcpStream>);

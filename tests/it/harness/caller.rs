@@ -212,7 +212,8 @@ impl Caller {
 
     /// Calls `runs.retry`.
     pub(crate) async fn retry(&mut self, run: &str) -> Spawned {
-        self.call_creating_run("runs.retry", json!({ "runId": run })).await
+        self.call_creating_run("runs.retry", json!({ "runId": run }))
+            .await
     }
 
     /// Calls `sessions.compact`.
@@ -239,7 +240,8 @@ impl Caller {
 
     /// Calls `sessions.spawn` for agent explore, unless the parameters name another.
     pub(crate) async fn spawn(&mut self, params: Value) -> Spawned {
-        self.call_creating_run("sessions.spawn", with_agent(params)).await
+        self.call_creating_run("sessions.spawn", with_agent(params))
+            .await
     }
 
     /// Calls `sessions.send`.

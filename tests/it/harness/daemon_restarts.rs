@@ -3,7 +3,7 @@
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
-use super::caller::{Caller, RandomKills, Kill};
+use super::caller::{Caller, Kill, RandomKills};
 use super::eventually;
 use super::place::{Faults, Place};
 use crate::invariants::{self, Moment};
@@ -104,7 +104,9 @@ impl Caller {
         }
         let book = self.place.book();
         invariants::check(&book, Moment::Killed, &self.history, &self.place);
-        self.history.kills.push(Kill::of(&book, self.place.model_calls()));
+        self.history
+            .kills
+            .push(Kill::of(&book, self.place.model_calls()));
         self.history.latest = Some(book);
     }
 

@@ -14,15 +14,15 @@ mod book;
 mod caller;
 mod client;
 mod daemon;
-mod damage;
 mod daemon_restarts;
+mod damage;
 mod model_server;
 mod place;
 mod rows;
 mod script;
 mod terminal;
 
-pub(crate) use book::{StoreRows, Event, Message, OutboxRow, Run, Step};
+pub(crate) use book::{Event, Message, OutboxRow, Run, Step, StoreRows};
 pub(crate) use caller::{ArmedFailpoints, Caller, History, RandomKills};
 pub(crate) use client::{Link, Spawned, kind_of};
 pub(crate) use daemon::Daemon;

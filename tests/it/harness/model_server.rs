@@ -250,7 +250,9 @@ impl ModelServer {
         let (state, waited) = self
             .0
             .changed
-            .wait_timeout_while(state, super::TEST_TIMEOUT, |state| state.requests.len() < count)
+            .wait_timeout_while(state, super::TEST_TIMEOUT, |state| {
+                state.requests.len() < count
+            })
             .unwrap();
         let found = state.requests.len();
         assert!(!waited.timed_out(), "{found} requests, {count} expected");

@@ -7,7 +7,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::book::{
-    ApprovalRow, StoreRows, Event, Message, OutboxRow, QuestionRow, Run, SentRow, Session, Step,
+    ApprovalRow, Event, Message, OutboxRow, QuestionRow, Run, SentRow, Session, Step, StoreRows,
 };
 
 /// Reads all rows.

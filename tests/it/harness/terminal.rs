@@ -122,7 +122,10 @@ impl Terminal {
                 return seen;
             }
             // Output that is redrawn repeatedly never pauses.
-            assert!(clock.monotonic() - began < TEST_TIMEOUT, "not seen:\n{seen}");
+            assert!(
+                clock.monotonic() - began < TEST_TIMEOUT,
+                "not seen:\n{seen}"
+            );
             match self.written.recv_timeout(TEST_TIMEOUT) {
                 Ok(bytes) => self.take(&bytes),
                 Err(why) => panic!("the screen never matched ({why}):\n{seen}"),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use abide::kernel::action::EventKind;
 
-use crate::harness::{StoreRows, Event, Run};
+use crate::harness::{Event, Run, StoreRows};
 
 /// No cursor exceeds the stored counter.
 pub(super) fn log_is_in_order(book: &StoreRows) {

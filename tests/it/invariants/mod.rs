@@ -12,7 +12,7 @@ mod waiting;
 
 use serde_json::Value;
 
-use crate::harness::{StoreRows, History, Place};
+use crate::harness::{History, Place, StoreRows};
 
 /// When the rows were read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::harness::{StoreRows, History, Message, Script, Step};
+use crate::harness::{History, Message, Script, Step, StoreRows};
 
 type Asked = BTreeMap<(String, usize), usize>;
 

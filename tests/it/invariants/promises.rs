@@ -1,6 +1,6 @@
 //! Everything that the client was promised exists, and nothing that it was told changes later.
 
-use crate::harness::{StoreRows, History};
+use crate::harness::{History, StoreRows};
 
 /// Every accepted call has its run. An unanswered call has created everything or nothing; its
 /// idempotency key tells which.

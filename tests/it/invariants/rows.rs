@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{gap_free, once};
-use crate::harness::{StoreRows, Message, OutboxRow, Run, Step};
+use crate::harness::{Message, OutboxRow, Run, Step, StoreRows};
 
 /// Messages have no gaps, and each session stores their count. A child is one level deeper than its
 /// parent.

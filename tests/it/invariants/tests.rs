@@ -4,7 +4,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::{Moment, check};
-use crate::harness::{StoreRows, Caller, Event, History, Place, run};
+use crate::harness::{Caller, Event, History, Place, StoreRows, run};
 use crate::scenarios;
 
 /// A violation: its description, and the change to the rows.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::once;
-use crate::harness::{StoreRows, Message, Step};
+use crate::harness::{Message, Step, StoreRows};
 
 /// Every entry belongs to exactly one cause and is in its required position.
 pub(super) fn nothing_is_lost_or_doubled(book: &StoreRows) {

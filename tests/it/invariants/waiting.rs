@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::harness::{StoreRows, Step};
+use crate::harness::{Step, StoreRows};
 
 /// Each waiting step names what it waits for, which has not happened yet; a run whose open steps
 /// all wait is paused.

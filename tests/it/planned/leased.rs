@@ -157,7 +157,10 @@ fn a4_a_server_that_is_not_closed_as_it_should_is_a_warning_of_the_run_and_no_er
         let warning = kid["warnings"][0].as_str().unwrap();
         assert!(warning.contains("MCP server mem"), "{warning}");
         assert!(warning.contains("was killed"), "{warning}");
-        assert_eq!(tool_results(&client, BOSS).await[0]["result"], "kid is done");
+        assert_eq!(
+            tool_results(&client, BOSS).await[0]["result"],
+            "kid is done"
+        );
         // The event follows the end of the run that it belongs to.
         until_ended(&mut events, kid["runId"].as_str().unwrap()).await;
         let warned = loop {

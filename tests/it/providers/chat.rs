@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{place, messages_of};
+use super::{messages_of, place};
 use crate::harness::{ModelServer, chat, run};
 
 #[test]

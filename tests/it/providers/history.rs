@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::{place, messages_of};
+use super::{messages_of, place};
 use crate::harness::{Link, ModelServer, Reply, chat, messages, run};
 
 const TALK: &str = "agent:build:talk";

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{place, messages_of};
+use super::{messages_of, place};
 use crate::harness::{Link, ModelServer, Place, Reply, chat, run};
 
 /// Occurs in every summary request and in no other request.
@@ -103,7 +103,9 @@ fn g11_7_what_the_provider_finds_too_long_is_shortened_once_and_asked_again() {
         text.contains("the gist of it") && !text.contains(&old),
         "{text}"
     );
-    let asked = messages_of(&last).last().unwrap()["content"].as_str().unwrap();
+    let asked = messages_of(&last).last().unwrap()["content"]
+        .as_str()
+        .unwrap();
     assert!(asked.ends_with("summary>>>\n\n[job] second"), "{asked}");
     // The summary request is based on the agent's own prompt too.
     let summary = requests

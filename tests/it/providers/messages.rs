@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{place, messages_of};
+use super::{messages_of, place};
 use crate::harness::{Faults, ModelServer, Request, eventually, messages, run};
 
 fn thinking_call() -> Vec<Value> {

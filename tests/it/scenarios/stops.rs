@@ -61,7 +61,11 @@ async fn stopped(caller: &mut Caller) {
     caller.quiet().await;
     caller.kill_once().await;
     caller.quiet().await;
-    assert_eq!(caller.place().model_calls(), asked, "a model was called after it");
+    assert_eq!(
+        caller.place().model_calls(),
+        asked,
+        "a model was called after it"
+    );
     let inbox = caller.ack_all(&session).await;
     let mut told: Vec<&str> = inbox
         .iter()

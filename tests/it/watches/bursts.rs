@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::{bumps, replace, until_bumped, version};
 use crate::events::next;
-use crate::harness::{Daemon, Link, TEST_TIMEOUT, Place, Script, run};
+use crate::harness::{Daemon, Link, Place, Script, TEST_TIMEOUT, run};
 use crate::providers::outside::announce;
 use crate::skills::put;
 
