@@ -83,7 +83,8 @@ fn assert_same(what: &str, documented: &[String], actual: BTreeSet<String>) {
 #[test]
 fn every_method_is_documented_with_its_parameters() {
     let document = run(async {
-        let daemon = Place::new(Script::new()).start().await;
+        let place = Place::new(Script::new());
+        let daemon = place.start().await;
         let client = daemon.client().await;
         client.call("rpc.discover", json!({})).await
     });

@@ -72,7 +72,8 @@ fn collect(value: &Value, path: &str, seen: &mut BTreeSet<String>) {
 #[test]
 fn methods_and_schemas_of_the_protocol() {
     let mut document = run(async {
-        let daemon = Place::new(Script::new()).start().await;
+        let place = Place::new(Script::new());
+        let daemon = place.start().await;
         let client = daemon.client().await;
         client.call("rpc.discover", json!({})).await
     });
