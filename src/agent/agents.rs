@@ -233,7 +233,7 @@ impl Agents {
             known.insert(project.folder.clone(), project.clone());
             return project;
         }
-        tracing::debug!(project = %project.folder.display(), "its agents cannot be read now");
+        tracing::debug!(project = %project.folder.display(), "project agents cannot be read now");
         let Some(before) = known.get(&project.folder) else {
             return project;
         };
@@ -282,7 +282,7 @@ fn stored_environment(definition: &AgentDefinition) -> Result<(), Fault> {
                  cannot set it. Nothing was stored"
             );
             return Err(Fault::new(Kind::Forbidden, message)
-                .hint("an agent's file in the configuration may set it")
+                .hint("set the variable in an agent file in the configuration instead")
                 .with("name", name.as_str()));
         }
         if matches!(given, Some(GivenValue::Text(_))) {

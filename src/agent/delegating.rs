@@ -166,7 +166,7 @@ pub(super) fn linked(
         .iter()
         .find(|schema| Some(schema["name"].as_str().unwrap_or_default()) == link.prefix());
     let Some(pattern) = pattern else {
-        return Err("this program has no such tools".to_owned());
+        return Err("this build has no delegation tool of this kind".to_owned());
     };
     let mut schema = pattern.clone();
     schema["name"] = name.into();

@@ -27,7 +27,7 @@ as file:line with its content.";
 pub(super) fn presets() -> Vec<AgentDefinition> {
     let looking = ["read", "list", "glob", "grep", "skill"];
     let tools: Vec<String> = looking.iter().map(ToString::to_string).collect();
-    // Those of these names that exist take effect.
+    // Names of tools that do not exist have no effect.
     let changing = ["write", "edit", "shell", "fetch", "todo", "output"];
     let dealing = [
         "task",

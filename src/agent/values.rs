@@ -43,7 +43,7 @@ pub(super) fn decision(value: &Value) -> Result<Decision, String> {
 /// The parsed field `env` of an agent.
 #[derive(Default)]
 pub(super) struct EnvField {
-    /// Names with their values or references; `None` = only requests give the value.
+    /// Names with their values or references; `None` if the value must come with each request.
     pub env: BTreeMap<String, Option<GivenValue>>,
     /// The names declared as secrets.
     pub secret: BTreeSet<String>,
@@ -90,7 +90,7 @@ pub(super) fn environment(value: &Value) -> Result<EnvField, String> {
     Ok(read)
 }
 
-/// The error for an unknown word, with the known ones.
+/// The error text for a value that is not in `known`; lists the allowed values.
 pub(super) fn no_word(word: &str, known: &[&str]) -> String {
     let known = known.join(", ");
     format!("{:?} is not one of {known}", preview(word, 64))

@@ -72,7 +72,7 @@ impl Answer {
         }
         let answered: Question = link::read(&raw)?;
         print::note(&format!(
-            "answered; run {} goes on: abide wait {0}",
+            "answered; run {} continues: abide wait {0}",
             short(answered.run_id)
         ));
         Ok(0)
@@ -120,7 +120,7 @@ pub(crate) fn find_open<I: Copy + Display + FromStr>(
         ),
         _ => Err(
             missing(format!("more than one {what} ends in {}", line(wanted, 40))).hint(format!(
-                "give more digits: {list} --json shows the whole ids"
+                "give more digits of the id: {list} --json shows the full ids"
             )),
         ),
     }

@@ -165,7 +165,7 @@ impl Resolve {
         }
         let resolved: Approval = link::read(&raw)?;
         print::note(&format!(
-            "{}; run {} goes on: abide wait {1}",
+            "{}; run {} continues: abide wait {1}",
             resolved.state,
             short(resolved.run_id)
         ));

@@ -52,7 +52,7 @@ pub(crate) struct Reset {
     #[command(flatten)]
     clear: Clear,
 
-    /// Only if its generation is still this one, so that a retry does not reset twice
+    /// Reset it only if its generation is still NUMBER, so that a retry does not reset twice
     #[arg(long, value_name = "NUMBER")]
     if_generation: Option<i64>,
 }
@@ -94,7 +94,7 @@ pub(crate) struct Patch {
     #[arg(long, value_name = "DIR")]
     cwd: Option<String>,
 
-    /// Only if its revision is still this one
+    /// Change it only if its revision is still NUMBER
     #[arg(long, value_name = "NUMBER")]
     if_revision: Option<i64>,
 }

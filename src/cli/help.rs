@@ -89,7 +89,7 @@ fn overview(command: &Command) -> String {
         ("--json", "Print JSON, one object per line"),
         (
             "-h, --help",
-            "Print help, also of a command: abide run --help",
+            "Print help; for one command: abide run --help",
         ),
         ("-V, --version", "Print version"),
     ] {

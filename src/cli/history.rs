@@ -117,7 +117,7 @@ pub(crate) fn show(message: &Message, now: Timestamp, full: bool) -> String {
         };
     }
     if message.truncated {
-        let rest = "(cut: longer than the limit of a history page)";
+        let rest = "(truncated: longer than the limit of a history page)";
         text.push_str(&print::styled(print::DIM, rest));
         text.push('\n');
     }

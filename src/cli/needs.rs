@@ -115,7 +115,7 @@ fn of_review(run: &Run) -> Need {
     let digits = short(run.run_id);
     let name = run.label.as_deref().unwrap_or(run.agent.as_str());
     let message = format!(
-        "! {name} (run {digits}) needs a review: a call was cut off by a kill and may have \
+        "! {name} (run {digits}) needs a review: a call was interrupted by a kill and may have \
          happened"
     );
     let command = format!("abide review {digits} done|not-done|abort");

@@ -15,7 +15,7 @@ use crate::wire::lifecycle::{Decision, ResolveRun};
 use crate::wire::runs::{ListRuns, Runs};
 use crate::wire::shapes::{OpenReview, Run};
 
-/// Resolve calls that were cut off by a kill
+/// Resolve calls that were interrupted by a kill
 ///
 /// If the daemon is killed during a call that must not be repeated, the outcome of the call is
 /// unknown. A run of an agent with `on_uncertain: review` is then paused. Check what has happened
@@ -83,7 +83,7 @@ impl Review {
                 short(run.run_id),
                 run.reviews.len()
             ),
-            _ => format!("run {} goes on: abide wait {0}", short(run.run_id)),
+            _ => format!("run {} continues: abide wait {0}", short(run.run_id)),
         });
         Ok(0)
     }

@@ -37,7 +37,7 @@ pub(crate) struct Stop {
     #[arg(long, value_name = "TIME", value_parser = duration)]
     timeout: Option<Duration>,
 
-    /// Restart it: by its supervisor, or else by itself
+    /// Restart the daemon: by its supervisor or, without one, by itself
     #[arg(long)]
     restart: bool,
 }
@@ -92,7 +92,7 @@ impl Stop {
         let again = tokio::select! {
             over = over => over?,
             () = interrupt.pressed() => {
-                print::note("the daemon is still stopping; abide status shows when it is gone");
+                print::note("the daemon is still stopping; abide status shows when it has stopped");
                 return Ok(exit::NOT_ENDED);
             }
         };
@@ -102,9 +102,10 @@ impl Stop {
             (Some(status), true) => {
                 print::object(&json!({ "restarted": true, "pid": status.pid, "url": status.url }))?
             }
-            (Some(status), false) => {
-                print::note(&format!("up again: process {}, {}", status.pid, status.url))
-            }
+            (Some(status), false) => print::note(&format!(
+                "restarted: process {}, {}",
+                status.pid, status.url
+            )),
         }
         Ok(0)
     }
@@ -193,7 +194,7 @@ async fn wait_until_up_again(
             return Err(Failure::new(
                 exit::NO_DAEMON,
                 "not_restarted",
-                "the daemon has ended or is ending, but is not up again; all accepted work is kept",
+                "the daemon stopped or is stopping, but did not restart in time; all accepted work is kept",
             )
             .hint("check it: abide status; start it: abide serve --detach"));
         }

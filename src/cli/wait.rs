@@ -160,7 +160,7 @@ pub(crate) fn outcome(run: &Run) {
     }
     if run.result_truncated {
         print::note(&format!(
-            "the answer was cut; see all of it: abide history {digits}"
+            "the answer was truncated; see all of it: abide history {digits}"
         ));
     }
 }

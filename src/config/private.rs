@@ -86,7 +86,7 @@ pub fn read_secret(path: &Path, rule: Rule) -> Result<String, Unusable> {
     Ok(text.to_owned())
 }
 
-/// May other users read it?
+/// True if other users may read the file.
 pub fn is_readable_by_others(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|about| about.mode() & 0o044 != 0)
 }

@@ -304,7 +304,7 @@ settings! {
 
 }
 
-/// Is there a setting of this name, or can there be one?
+/// True if `key` names a setting, also one in a table that does not exist yet.
 pub(super) fn is_key(key: &str) -> bool {
     KEYS.contains(&key) || named::is_key(key)
 }
@@ -325,7 +325,7 @@ pub fn shown(key: &str, value: Option<&Value>) -> serde_json::Value {
     serde_json::to_value(value).unwrap_or_default()
 }
 
-/// Is it a table of which only the names are displayed?
+/// True if `key` is a table of which only the names are displayed, never the values.
 pub(super) fn hides_values(key: &str) -> bool {
     key.ends_with(".headers") || key.ends_with(".env")
 }

@@ -174,7 +174,7 @@ pub fn prefix_of(tool: &str) -> Option<&'static str> {
     [SUBAGENT_PREFIX, CALL_PREFIX].into_iter().find(begins)
 }
 
-/// Does another agent carry out a call of this tool while its caller waits?
+/// True if another agent carries out a call of this tool while the caller waits.
 pub fn is_waited_for(tool: &str) -> bool {
     tool == TASK || tool == DELEGATE || prefix_of(tool).is_some()
 }

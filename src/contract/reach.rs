@@ -100,7 +100,7 @@ impl Reach {
         }
     }
 
-    /// Is the agent shown by `agents_list`, or allowed by any tool if the run lacks that one?
+    /// True if `agents_list` shows the agent or, in a run without that tool, any tool allows it.
     pub fn lists(&self, agent: &AgentId) -> bool {
         match &self.listed {
             Some(listed) => listed.contains(agent),

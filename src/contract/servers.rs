@@ -40,7 +40,7 @@ impl ServerState {
         }
     }
 
-    /// Can it be called?
+    /// True if the server can be called.
     pub fn is_connected(self) -> bool {
         matches!(self, ServerState::Ready | ServerState::Noisy)
     }

@@ -211,7 +211,7 @@ impl SkillListing {
 
 /// The available skills. Implemented by the `skill` module, called by the registry.
 pub trait Skills: Send + Sync + 'static {
-    /// Can [`Skills::here`] answer for work in `cwd` without disk access?
+    /// True if [`Skills::here`] can answer for work in `cwd` without disk access.
     fn is_ready(&self, cwd: Option<&str>) -> bool;
 
     /// The skills for work in `cwd` (the default workspace if unset). Slightly stale results are

@@ -270,7 +270,7 @@ async fn clear(path: &Path, clock: &Clock) -> Result<(), Failure> {
     }
 }
 
-/// Has the process that created the socket at the other end ended, or is it about to?
+/// True if the process that created the socket has exited or is about to exit.
 fn is_left_behind(stream: &UnixStream) -> bool {
     let made_by = stream.peer_cred().ok().and_then(|peer| peer.pid());
     made_by

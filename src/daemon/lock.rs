@@ -102,7 +102,7 @@ fn held(folder: &Path, said: &str, is_going: bool) -> Failure {
     }
 }
 
-/// Is the process that holds the lock about to end, or has it ended?
+/// True if the process that holds the lock has exited or is about to exit.
 fn is_going(file: &File, folder: &Path, said: &str) -> bool {
     match fcntl_getlk(file, &Flock::from(FlockType::WriteLock)) {
         // Released meanwhile.

@@ -494,7 +494,7 @@ const LAST_THREADS: Duration = Duration::from_secs(1);
 /// Time limit for clients to read their last answers.
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
 
-/// Keeps the lock of the state folder. If another process has taken it, this one ends at once: two
+/// Keeps the lock of the state folder. If another process has taken it, this one exits now: two
 /// daemons would do all work twice.
 async fn keep_lock(lock: Arc<Mutex<Lock>>) {
     let mut ticks = tokio::time::interval(KEEP_LOCK);

@@ -53,7 +53,7 @@ impl Process {
         };
         if self.drain(stop).is_err() {
             tracing::warn!(
-                "second stop signal: running steps are cut off and continue at the next start"
+                "second stop signal: running steps are interrupted and continue at the next start"
             );
             self.registry.hurry();
         }

@@ -164,7 +164,7 @@ pub(super) const METHODS: &[MethodInfo] = &[
     row(
         "runs.output",
         Reads,
-        "Returns a part of a tool's output, also if it is truncated in the transcript.",
+        "Returns a part of a tool's output, even if the output is truncated in the transcript.",
         r#"{"runId": "01936f0e-0000-7000-8000-000000000001", "toolCallId": "call-1", "offset": 0}"#,
     ),
     row(

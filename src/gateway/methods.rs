@@ -64,7 +64,7 @@ pub(super) type Handler = dyn Fn(Call) -> BoxFuture<'static, Answered> + Send + 
 ///
 /// jsonrpsee's own table is not used because of its cost: it copies each response into another
 /// buffer and parses it to check that it is JSON, which takes a seventh of the time of a long page.
-/// It also serializes errors, which would have to be parsed again to learn their kind.
+/// That table also serializes errors; their kind would have to be parsed out of the text again.
 #[derive(Default)]
 pub(crate) struct Methods(BTreeMap<&'static str, Arc<Handler>>);
 
@@ -79,7 +79,7 @@ impl Methods {
         assert!(before.is_none(), "{name} is registered twice");
     }
 
-    /// The method named `name`, with its static name.
+    /// Looks up a method; also returns its name with static lifetime.
     pub(super) fn find(&self, name: &str) -> Option<(&'static str, Arc<Handler>)> {
         let (name, handler) = self.0.get_key_value(name)?;
         Some((name, Arc::clone(handler)))

@@ -86,7 +86,11 @@ async fn wait(context: Arc<Context>, params: wire::Wait) -> Result<wire::Waited,
         _ => return Err(Fault::params("runId", "give either runId or runIds")),
     };
     if !(1..=wire::WAIT_RUNS).contains(&ids.len()) {
-        let message = format!("{} ids; one wait takes 1 to {}", ids.len(), wire::WAIT_RUNS);
+        let message = format!(
+            "{} ids given; one wait accepts 1 to {} ids",
+            ids.len(),
+            wire::WAIT_RUNS
+        );
         return Err(Fault::params("runIds", message));
     }
     let all = params.mode != Some(wire::WaitMode::Any);

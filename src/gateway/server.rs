@@ -81,7 +81,7 @@ async fn over_tcp(
         // The peer may have disconnected already; that is not an accept error.
         match ends(&stream, peer) {
             Ok(ends) => serve(door, stream, Peer::Tcp(ends), seats.stranger(room)),
-            Err(error) => tracing::debug!(%error, "a connection ended at once"),
+            Err(error) => tracing::debug!(%error, "the setup of a new connection failed"),
         }
     }
 }

@@ -326,7 +326,7 @@ mod tests {
         assert_eq!(ages.at(at(start.plus_ms(SETTLES - 1), SETTLES - 1)), None);
         let later = start.plus_ms(SETTLES);
         assert_eq!(ages.at(at(later, SETTLES)), Some(later));
-        // Set right meanwhile: trusted at once.
+        // Corrected in the meantime: trusted immediately.
         let mut ages = fresh();
         let right = SEEN.plus_ms(HOUR);
         assert_eq!(ages.at(at(right, SETTLES)), Some(right));

@@ -115,7 +115,7 @@ impl AnnounceNote {
         out.push('\n');
         if self.truncated || shown.len() < quoted.len() {
             out.push_str(&format!(
-                "The result was cut at {} bytes. Read all of it with runs.get {}.\n",
+                "The result was truncated at {} bytes. Read all of it with runs.get {}.\n",
                 shown.len(),
                 self.run
             ));

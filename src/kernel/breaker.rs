@@ -15,7 +15,7 @@ pub struct BreakerPolicy {
     /// The window for these failures, in milliseconds.
     pub window_ms: u64,
     /// How long it stays open after the last failure, in milliseconds. Then calls are tried again,
-    /// and one failure opens it at once.
+    /// and one failure opens it immediately.
     pub cool_off_ms: u64,
 }
 

@@ -205,7 +205,11 @@ pub fn outcome(
     }
     if shown.len() < whole.len() {
         result["truncated"] = true.into();
-        result["note"] = format!("the text was cut; runs.get {} has all of it", child.id).into();
+        result["note"] = format!(
+            "the text was truncated; runs.get {} has all of it",
+            child.id
+        )
+        .into();
     }
     result["last"] = true.into();
     (

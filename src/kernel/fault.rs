@@ -1,4 +1,4 @@
-//! The error type that every room returns for refusals and failures. The wire's table maps a kind
+//! The error type that every module returns for refusals and failures. The wire's table maps a kind
 //! to its RPC code and exit code.
 
 use std::fmt;

@@ -99,7 +99,7 @@ pub fn check_depth(limits: &SpawnLimits, depth: u32) -> Result<(), Fault> {
 }
 
 /// Refuses a run beyond the maximum number under one root run, so that runs that spawn runs cannot
-/// go on for ever.
+/// continue without end.
 pub fn check_total(limits: &SpawnLimits, total: u32) -> Result<(), Fault> {
     if total >= limits.max_total {
         return Err(refusal(

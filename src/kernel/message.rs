@@ -293,7 +293,7 @@ pub struct OpenRun {
     pub run: RunId,
     /// The agent that carries it out.
     pub agent: AgentId,
-    /// Its label, or else the beginning of its task.
+    /// Its label or, without one, the beginning of its task.
     pub about: String,
 }
 

@@ -1,5 +1,5 @@
 //! The domain model: runs, sessions, steps, the run state machine and the policies. Pure: no async,
-//! no IO, no clock; time and ids are passed in as values. Every other room may depend on this one;
+//! no IO, no clock; time and ids are passed in as values. Every other module may depend on it;
 //! it depends on none.
 
 pub mod action;

@@ -152,7 +152,7 @@ impl Overlay {
                     &name,
                     &format!("{name} cannot be set by a request: {BLOCKED}"),
                     &format!(
-                        "an agent file in the configuration may set it, or let \
+                        "set it in an agent file in the configuration, or let \
                          requests set it: env: {{{name}: null}}"
                     ),
                 ));

@@ -60,7 +60,7 @@ pub enum StepFate {
 pub struct Plan {
     /// The event for the run state machine.
     pub event: RunEvent,
-    /// The fate of its open steps, in call order. Empty when the run ends.
+    /// What happens to its open steps, in call order. Empty when the run ends.
     pub steps: Vec<(StepId, StepFate)>,
     /// Its end is announced without waking the requester's model.
     pub is_quiet: bool,
@@ -140,7 +140,7 @@ pub fn recover(
     };
     let steps = open
         .iter()
-        // The fate of a lost program is reported with the end of its run.
+        // The outcome of a lost program is reported with the end of its run.
         .filter(|step| !is_lost_program(step, run))
         .filter_map(|step| Some((step.id, of_run(step)?)))
         .collect();
@@ -192,7 +192,7 @@ fn is_lost_program(step: &Step, run: &Run) -> bool {
     step.kind == StepKind::Command && fate(step, on_uncertain) == StepFate::Uncertain
 }
 
-/// The first recovery continues at once, the next ones after 1, 5, 25 … seconds.
+/// The first recovery continues immediately, the next ones after 1, 5, 25 … seconds.
 fn delay_ms(recoveries: u32) -> u64 {
     match recoveries {
         0 | 1 => 0,

@@ -1,4 +1,4 @@
-//! Sample values for the tests of this and other rooms.
+//! Sample values for the tests of this and other modules.
 
 use uuid::Uuid;
 

@@ -1,5 +1,5 @@
 //! The content of a transcript entry for callers that pass it on: in its stored form, which is also
-//! the form in which it is sent. The store reads it, the doors send it.
+//! the form in which it is sent. The store reads it; the gateway sends it.
 
 use serde::Serialize;
 use serde_json::Value;

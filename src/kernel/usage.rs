@@ -1,5 +1,5 @@
 //! Aggregated usage: run counts, model usage and durations. Durations are counted in logarithmic
-//! buckets. The store keeps the sums, the doors show them.
+//! buckets. The store keeps the sums; the gateway and the CLI show them.
 
 use std::collections::BTreeMap;
 

@@ -80,8 +80,8 @@ impl Captured {
         )
     }
 
-    /// The last `most` bytes of the text, from a character boundary on. A cut is marked by `…`, as
-    /// everywhere; redaction relies on the mark to find a secret that was cut.
+    /// At most the last `most` bytes, starting at a character boundary. `…` marks a truncation, as
+    /// everywhere; redaction relies on the mark to find a truncated secret.
     pub fn last(&self, most: usize) -> String {
         let text = self.text();
         let mut from = text.len().saturating_sub(most);

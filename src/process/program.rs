@@ -30,7 +30,7 @@ pub struct Program {
 /// The standard input of a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Input {
-    /// Empty input.
+    /// No input: the program reads end of file immediately.
     #[default]
     Nothing,
     /// This text; the pipe is closed after it.

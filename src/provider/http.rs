@@ -374,7 +374,7 @@ enum BodyFault {
 impl fmt::Display for BodyFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            BodyFault::Broken(why) => write!(f, "the answer was cut: {why}"),
+            BodyFault::Broken(why) => write!(f, "the answer is incomplete: {why}"),
             BodyFault::Stalled(stall) => write!(
                 f,
                 "the answer stalled: no data for {} (stall_timeout)",
@@ -481,7 +481,7 @@ fn broken(fault: sse_stream::Error) -> Failure {
     match fault {
         sse_stream::Error::Body(cause) => match cause.downcast::<BodyFault>() {
             Ok(cut) => Failure::from(*cut),
-            Err(other) => Failure::passing(format!("the answer was cut: {other}")),
+            Err(other) => Failure::passing(format!("the answer is incomplete: {other}")),
         },
         other => Failure::passing(format!("the answer is not a valid event stream: {other}")),
     }

@@ -205,7 +205,7 @@ pub trait Provider: Send + Sync + 'static {
     /// The models it offers, as `provider/name`; `provider/*` means any name.
     fn offered(&self) -> Vec<String>;
 
-    /// Those of its models that support thinking levels, in the same notation.
+    /// Its models that support thinking levels, in the same notation.
     fn thinking(&self) -> Vec<String> {
         Vec::new()
     }
@@ -331,7 +331,7 @@ impl Providers {
         self.all().iter().flat_map(|one| one.offered()).collect()
     }
 
-    /// Those of the models that support thinking levels.
+    /// The models that support thinking levels.
     pub fn thinking(&self) -> Vec<String> {
         self.all().iter().flat_map(|one| one.thinking()).collect()
     }

@@ -127,7 +127,7 @@ impl AnnounceState {
 pub struct RunDetail {
     /// The stored run.
     pub run: Run,
-    /// The open step, or else the last one: its sequence number and kind (`model` or a tool name).
+    /// The open step; if none, the last one: its sequence number and kind (`model` or a tool name).
     pub step: Option<(u32, String)>,
     /// Progress of the announce of its end.
     pub announce: AnnounceState,

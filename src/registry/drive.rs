@@ -442,7 +442,7 @@ impl Drive<'_> {
         if self.conclude(Conclusion::ExecutorGone { left }).await {
             Ended::Moved
         } else {
-            Ended::Lost("its end could not be stored".to_owned())
+            Ended::Lost("the end of the run could not be stored".to_owned())
         }
     }
 

@@ -38,7 +38,7 @@ impl Principal {
         }
     }
 
-    /// The actor recorded in rows about runs: the run, or else the user.
+    /// The actor recorded in rows about runs: the run or, without a run, the user.
     pub(super) fn by(&self) -> String {
         match self.run {
             Some(_) => self.recorded(),

@@ -478,7 +478,7 @@ impl Service {
 
     /// Announces that work is accepted again.
     fn resumed(&self, began: Duration) {
-        tracing::info!("resumed");
+        tracing::info!("the daemon resumed after a drain");
         let away_ms = millis(self.inner.clock.monotonic().saturating_sub(began));
         let after = "drain";
         self.note(GatewayNote::Resumed { after, away_ms });

@@ -297,5 +297,5 @@ impl Registry {
 
 /// A reply of the wrong type for the command, reported as an internal fault.
 pub(super) fn unexpected(reply: &Reply) -> Fault {
-    Fault::internal(format!("unexpected reply of the store: {reply:?}"))
+    Fault::internal(format!("unexpected reply from the store: {reply:?}"))
 }

@@ -262,7 +262,7 @@ pub(super) fn cut_of(step: &Step) -> Option<Cut> {
     step.input[FORCED_ANSWER_KEY].as_str().and_then(Cut::parse)
 }
 
-/// The warning for the requester of a run that was cut.
+/// The warning for the requester of a run that was stopped early.
 fn warning(definition: &AgentDefinition, cut: Cut) -> String {
     match cut {
         Cut::MaxLoops => format!(

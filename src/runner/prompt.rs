@@ -253,7 +253,7 @@ fn framed(message: &Message) -> Message {
     }
 }
 
-/// Has an answer neither text nor tool calls, and nothing that the provider continues?
+/// True if an answer has no text, no tool calls and nothing that the provider continues.
 fn is_blank(answer: &Message) -> bool {
     if let Some(text) = answer.content.only_text() {
         return text.is_blank();

@@ -129,7 +129,7 @@ impl TurnRunner {
         shorten.unwrap_or_else(|| self.model_call(view, None, None))
     }
 
-    /// A model call: for `node` in a run with strategy `plan`, as its last one if `cut` is set.
+    /// A model call: for `node` if the strategy is `plan`; the run's last call if `cut` is set.
     pub(super) fn model_call(&self, view: &RunView, node: Option<Node>, cut: Option<Cut>) -> Next {
         let summary = match node {
             Some(node) => format!("{node}: {}", view.run.model),
@@ -359,12 +359,12 @@ pub(super) fn empty_answers(view: &RunView) -> usize {
         .count()
 }
 
-/// Neither text nor tool calls, and not paused by the provider?
+/// True if the answer has neither text nor tool calls and the provider has not paused it.
 pub(super) fn is_empty(content: &[Block]) -> bool {
     tool_calls(content).is_empty() && plain_text(content).trim().is_empty() && !is_paused(content)
 }
 
-/// Has the provider paused this answer, to continue when it gets it back?
+/// True if the provider paused this answer and continues it when it is sent back.
 pub(super) fn is_paused(content: &[Block]) -> bool {
     let paused = |block: &Block| {
         matches!(
@@ -435,7 +435,7 @@ fn yielded<'a>(view: &'a RunView, model: &Step) -> Option<&'a str> {
     Some(step.input["message"].as_str().unwrap_or_default())
 }
 
-/// Has input or an announce arrived since the model's last call?
+/// True if input or an announce has arrived since the model's last call.
 pub(super) fn has_unseen_input(view: &RunView, latest: &Step) -> bool {
     let seen = latest.seen_up_to.unwrap_or(i64::MAX);
     view.messages

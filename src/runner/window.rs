@@ -191,7 +191,7 @@ fn calls(message: &Message) -> Vec<String> {
     calls.collect()
 }
 
-/// Does a turn begin here, with an input after an answer?
+/// True if a turn begins here: an input that follows an answer.
 fn is_turn(shown: &[&Arc<Message>], index: usize) -> bool {
     let said = |message: &Message| !matches!(message.role, Role::Assistant | Role::Tool);
     match (shown.get(index), index.checked_sub(1)) {

@@ -217,7 +217,7 @@ impl Library {
             (folder, looked.signature).hash(&mut hasher);
             all.awaited.extend(looked.awaited.iter().cloned());
         }
-        // Collected at once: single insertions would compare each folder with many others.
+        // Collected in one pass: single insertions would compare each folder with many others.
         let folders = ordered.values().flat_map(|looked| looked.folders());
         all.folders = folders.collect();
         all.signature = hasher.finish();

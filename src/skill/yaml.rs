@@ -69,7 +69,7 @@ impl Node {
 /// Parsed front matter.
 #[derive(Debug)]
 pub(super) struct Tree {
-    /// The top-level fields.
+    /// The top-level fields of the front matter, in file order.
     pub fields: Vec<Field>,
     /// Remarks about oddities, each with its line.
     pub notes: Vec<(usize, String)>,
@@ -213,7 +213,7 @@ impl<'a> Reader<'a> {
     fn count(&mut self, more: usize, line: usize) -> Result<(), Broken> {
         self.nodes += more;
         if self.nodes > NODES {
-            let message = format!("more than {NODES} values, aliases counted as what they repeat");
+            let message = format!("more than {NODES} values (aliases count as their expansion)");
             return Err(Broken::at(line, message));
         }
         Ok(())

@@ -24,7 +24,7 @@ pub struct Sequence {
     end: i64,
 }
 
-/// Number of sequence numbers taken from the row at once.
+/// Number of sequence numbers reserved from the row in one write.
 const BLOCK: i64 = 1024;
 
 impl Sequence {

@@ -112,7 +112,7 @@ pub fn run(mut db: Sqlite, shared: &Checkpoints, stop: &Receiver<()>, watch: &dy
             }
             // Logged once, not ten times a second.
             Err(fault) if !std::mem::replace(&mut failing, true) => {
-                tracing::warn!(%fault, "a checkpoint failed; it will be tried again");
+                tracing::warn!(%fault, "a WAL checkpoint failed; it will be retried");
             }
             Err(_) => {}
         }

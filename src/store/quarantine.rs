@@ -95,7 +95,7 @@ pub fn begin_repair(tx: &mut dyn Tx, seq: i64, run: i64) -> Result<(), DbError> 
     .map(drop)
 }
 
-/// The entry has the fate of its row, and the permission to repair has ended.
+/// The entry records what happened to its row, and the permission to repair has ended.
 pub fn settle(tx: &mut dyn Tx, seq: i64, fate: Fate) -> Result<(), DbError> {
     tx.execute(
         "UPDATE quarantine SET mending = NULL, fate = ?2 WHERE seq = ?1",

@@ -76,7 +76,7 @@ pub struct Shown {
     pub run: Run,
     /// Its list position.
     pub seq: i64,
-    /// Its first open step, or else its last step.
+    /// Its first open step or, if none is open, its last step.
     pub step: Option<steps::ShownStep>,
     /// Its outbox row, if it has ended.
     pub announce: Option<outbox::Entry>,

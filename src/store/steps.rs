@@ -238,7 +238,7 @@ pub fn open(tx: &mut dyn Tx, run: RunId) -> Result<Vec<Step>, DbError> {
     )
 }
 
-/// A step as lists show it: its seq, and its tool, or else its kind.
+/// A step as shown in lists: its seq, and its tool name or, without one, its kind.
 pub type ShownStep = (u32, String);
 
 /// The open steps of these runs, in call order within each run.

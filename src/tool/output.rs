@@ -72,7 +72,7 @@ impl ToolOutput {
     }
 }
 
-/// The fate of the omitted part of a long result.
+/// What happened to the omitted part of a long result.
 pub(super) enum Rest<'a> {
     /// It is stored under this id of the call.
     Kept(&'a str),

@@ -131,3 +131,40 @@ fn is_module(file: &Path, module: &str) -> bool {
     let folder = file.parent().unwrap().file_name().unwrap();
     stem == last || stem == format!("{last}_tests") || folder == last
 }
+
+/// A role is named (caller, client, operator, agent), a limit is a number, a run is paused. The few
+/// lines that remain are values in tests.
+#[test]
+fn texts_name_roles_and_use_the_terms_of_the_field() {
+    let avoided_words = ["nobody", "somebody", "whoever"];
+    let avoided_phrases = ["so many", "holds still"];
+    let mut files = rust_files(&root().join("src"));
+    files.extend(documents());
+    let mut lines = Vec::new();
+    for file in files {
+        let text = fs::read_to_string(&file).unwrap();
+        for (at, line) in text.lines().enumerate() {
+            let text = line.to_lowercase();
+            let mut words = text.split(|letter: char| !letter.is_alphanumeric() && letter != '_');
+            if words.any(|word| avoided_words.contains(&word))
+                || avoided_phrases.iter().any(|phrase| text.contains(phrase))
+            {
+                lines.push(format!("{}:{}: {}", file.display(), at + 1, line.trim()));
+            }
+        }
+    }
+    assert!(lines.len() < 30, "{}:\n{}", lines.len(), lines.join("\n"));
+}
+
+/// Every document that users and contributors read.
+fn documents() -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"]
+        .map(|name| root().join(name))
+        .into();
+    for folder in ["docs", "docs/reference"] {
+        let entries = fs::read_dir(root().join(folder)).unwrap();
+        let paths = entries.map(|entry| entry.unwrap().path());
+        found.extend(paths.filter(|path| path.extension().is_some_and(|end| end == "md")));
+    }
+    found
+}

@@ -100,7 +100,7 @@ fn a_cut_off_call_is_shown_exactly_and_settled_from_the_command_line() {
 
         let done = ["review", short, "done", "--result", "slept well"];
         let (code, _, err) = abide(&place, &done);
-        assert!(code == 0 && err.contains("goes on"), "{code} {err}");
+        assert!(code == 0 && err.contains("continues"), "{code} {err}");
         let ended = client.ended(&spawned.id).await;
         assert_eq!(ended["result"], "it has come back", "{ended}");
         let params = json!({ "sessionKey": spawned.session });

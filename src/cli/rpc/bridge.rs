@@ -52,7 +52,7 @@ async fn carry(place: &Where) -> Result<u8, Failure> {
     };
     match over {
         Over::Done(code) => Ok(code),
-        Over::NobodyReads => Ok(0),
+        Over::ReaderGone => Ok(0),
         Over::Local(error) => Err(Failure::local("standard output", error)),
         Over::Lost(why) => {
             // Messages that were already read will not be sent any more: their calls get an error,
@@ -107,7 +107,7 @@ enum Over {
     /// The input has ended and every call is answered; with the exit code.
     Done(u8),
     /// The reader of standard output has closed it.
-    NobodyReads,
+    ReaderGone,
     /// Writing to standard output failed.
     Local(io::Error),
     /// The connection to the daemon was lost, with the reason.
@@ -203,7 +203,7 @@ impl Bridge {
         // be done.
         match frames::write(&mut io::stdout().lock(), self.framing.get(), text) {
             Ok(()) => None,
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => Some(Over::NobodyReads),
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => Some(Over::ReaderGone),
             Err(error) => Some(Over::Local(error)),
         }
     }

@@ -40,7 +40,7 @@ pub(super) struct Keys {
 
 impl Keys {
     /// Parses the keys in `bytes`. The sequence of a key that is cut at the end is not held back:
-    /// terminals write the bytes of a key at once.
+    /// terminals write the bytes of a key in one write.
     pub(super) fn read(&mut self, bytes: &[u8]) -> Vec<Key> {
         let mut all = std::mem::take(&mut self.held);
         all.extend_from_slice(bytes);

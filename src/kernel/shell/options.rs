@@ -16,7 +16,7 @@ struct Globals {
     valued: &'static [&'static str],
     /// Options without a value.
     flags: &'static [&'static str],
-    /// Those of the options above that do not change what the command does.
+    /// The options above that do not change what the command does.
     harmless: &'static [&'static str],
 }
 
@@ -186,7 +186,7 @@ pub(super) fn needs(words: &[Word]) -> Vec<String> {
     running(&rest, long, short)
 }
 
-/// Those of these words that are options in `long` (or an abbreviation of one) or have a letter of
+/// The words that are options in `long` (or an abbreviation of one) or have a letter of
 /// `short`. A word that may turn out to be an option yields [`UNNAMED`].
 pub(super) fn running(words: &[Word], long: &[&str], short: &str) -> Vec<String> {
     let mut found = Vec::new();

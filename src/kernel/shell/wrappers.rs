@@ -11,7 +11,7 @@ pub(super) struct Wrapper {
     valued: &'static [&'static str],
     /// Options without a value.
     flags: &'static [&'static str],
-    /// Those of the options above that make the command run in another folder; a pattern must name
+    /// The options above that make the command run in another folder; a pattern must name
     /// them.
     moving: &'static [&'static str],
     /// Number of operands before the command.

@@ -151,7 +151,10 @@ fn a_cut_an_error_and_a_refusal_are_no_answers() {
     for length in 1..whole.len() - 2 {
         let (answer, _) = read(&whole[..length]);
         let failure = answer.unwrap_err();
-        assert!(failure.message.contains("was cut"), "{length}: {failure:?}");
+        assert!(
+            failure.message.contains("is incomplete"),
+            "{length}: {failure:?}"
+        );
     }
     let error =
         json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}});

@@ -250,7 +250,7 @@ fn what_nobody_knows_is_kept_and_goes_back() {
 #[test]
 fn g11_1_a_stream_without_a_reason_for_its_end_is_a_failure() {
     let cut = read(&[delta(json!({"content": "half"}))]);
-    assert!(cut.answer.unwrap_err().message.contains("was cut"));
+    assert!(cut.answer.unwrap_err().message.contains("is incomplete"));
     let done = read_text(&[r#"{"choices":[{"delta":{"content":"half"}}]}"#, "[DONE]"]);
     assert!(done.answer.is_err());
     let garbage = read_text(&["{\"choices\": [{\"del"]);

@@ -580,7 +580,7 @@ impl Draft {
              one per answer"
                 .to_owned()
         } else if self.is_blank() && doubt == Some(Doubt::Cut) {
-            "the answer was cut off before its arguments. Repeat the call".to_owned()
+            "the answer was truncated before the arguments of this call. Repeat the call".to_owned()
         } else {
             return None;
         };

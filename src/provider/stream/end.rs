@@ -132,13 +132,13 @@ impl Ends {
         let so_far = || shown_so_far(so_far);
         let Some((meaning, reason)) = self.worst else {
             return Err(Failure::passing(format!(
-                "the answer was cut: it ended without a finish reason; {}",
+                "the answer is incomplete: the stream closed without a finish reason; {}",
                 so_far()
             )));
         };
         let shown = preview(&reason, 64);
         let cut = |at: &str| {
-            let warning = format!("an answer was cut off {at}");
+            let warning = format!("an answer was truncated {at}");
             (Some(warning), true)
         };
         let (warning, is_cut) = match meaning {
@@ -224,7 +224,7 @@ mod tests {
             assert!(failure.message.contains("half an answer"), "{failure:?}");
         }
         for none in [&[][..], &["", "null"]] {
-            assert!(judged(none).unwrap_err().message.contains("was cut"));
+            assert!(judged(none).unwrap_err().message.contains("is incomplete"));
         }
     }
 

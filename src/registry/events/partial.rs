@@ -146,7 +146,7 @@ impl Partials {
         }
     }
 
-    /// Registers a listener; answers under way are delivered to it from their beginning.
+    /// Registers a listener; it also receives unfinished answers, from their beginning.
     pub(super) fn listen(&self, org: &str, filter: &EventFilter) -> TextListener {
         let listener = Arc::new(Listener {
             org: org.to_owned(),

@@ -107,7 +107,7 @@ pub(super) fn conversation(
     out.cue(node, fault)
 }
 
-/// Is it an intermediate message (plan or reflection) and not a response?
+/// True for an intermediate message (plan or reflection), false for a response.
 fn is_internal(message: &Message) -> bool {
     let node = message
         .metadata

@@ -26,7 +26,7 @@ impl Server {
         self.table.scope == ServerScope::Run
     }
 
-    /// The environment of the program: that of its run, or else the shared one, plus the variables
+    /// The environment of the program: its run's environment or the shared one, plus the variables
     /// of its table. References are read now; the error names one that cannot be read.
     pub(super) fn environment(&self) -> Result<Environment, String> {
         let mut environment = match &self.own {
