@@ -51,6 +51,14 @@ async fn connections(daemon: &Daemon) -> usize {
     }
 }
 
+/// Waits until the client's connection is the only one: those of the start may still be closing.
+async fn client_alone(daemon: &Daemon) -> usize {
+    eventually("the client alone", || async {
+        (connections(daemon).await == 1).then_some(1)
+    })
+    .await
+}
+
 /// Creates more event data than the operating system buffers for a client that does not read.
 async fn make_much(client: &Link) {
     let meta = json!({ "long": "m".repeat(4000) });
@@ -67,7 +75,7 @@ fn g9_1_a_reader_of_events_that_never_reads_loses_its_seat() {
         let place = place().with("lanes.global", "0");
         let daemon = place.start().await;
         let client = daemon.client().await;
-        let before = connections(&daemon).await;
+        let before = client_alone(&daemon).await;
         let mut readers = Vec::new();
         for _ in 0..4 {
             readers.push(asked(&daemon, "GET /events?since=0", "").await);
@@ -102,7 +110,7 @@ fn g9_1_an_answer_that_nobody_reads_costs_no_seat() {
             let turn = client.turn(&talk, &long).await;
             client.ended(&turn.id).await;
         }
-        let before = connections(&daemon).await;
+        let before = client_alone(&daemon).await;
         let history = json!({
             "jsonrpc": "2.0", "id": 1, "method": "sessions.history",
             "params": { "sessionKey": talk, "limit": 100 },
