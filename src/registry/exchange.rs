@@ -43,7 +43,7 @@ async fn go_on(inner: &Arc<Inner>, run: RunId) -> Result<(), Fault> {
     inner.store.submit_waiting(command).await.map(|_| ())
 }
 
-/// The run of the next turn; `None` if its agent is gone or forbidden, which ends the exchange.
+/// The run of the next turn; `None` if its agent cannot be used any more, which ends the exchange.
 async fn next_run(
     inner: &Arc<Inner>,
     session: &Session,
@@ -56,14 +56,16 @@ async fn next_run(
     };
     let (folder, named) = (session.cwd.as_deref(), session.agent.as_str());
     let resolved = inner.resolve(&session.org, folder, Some(named), overrides);
-    let agent = match resolved.await {
-        Err(gone) if matches!(gone.kind, Kind::NotFound | Kind::Forbidden) => return Ok(None),
-        resolved => resolved?,
+    let Some(agent) = usable(resolved.await)? else {
+        return Ok(None);
     };
     let id = RunId(inner.clock.new_id());
+    let Some(environment) = usable(inner.sealed(id, &agent.overlay))? else {
+        return Ok(None);
+    };
     Ok(Some(Box::new(NewRun {
         id,
-        environment: inner.sealed(id, &agent.overlay)?,
+        environment,
         // Replaced by the user of the previous turn.
         user: String::new(),
         label: None,
@@ -76,6 +78,16 @@ async fn next_run(
         key: None,
         retry_of: None,
     })))
+}
+
+/// Only a fault that passes by itself is returned, and retried: a removed agent or a model that is
+/// not offered any more would be retried without end.
+fn usable<T>(resolved: Result<T, Fault>) -> Result<Option<T>, Fault> {
+    match resolved {
+        Ok(found) => Ok(Some(found)),
+        Err(fault) if matches!(fault.kind, Kind::Busy | Kind::Unavailable) => Err(fault),
+        Err(_) => Ok(None),
+    }
 }
 
 /// The session of the next turn, and the text that is sent to it.
@@ -96,4 +108,20 @@ fn other_side(tx: &mut dyn Tx, run: RunId) -> Result<Option<(Session, String)>, 
     Ok(session
         .filter(|session| session.owner == Owner::Agent)
         .map(|session| (session, said)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_faults_that_pass_by_themselves_are_retried() {
+        let retried: Vec<&str> = Kind::ALL
+            .iter()
+            .filter(|kind| usable::<()>(Err(Fault::new(**kind, "refused"))).is_err())
+            .map(|kind| kind.as_str())
+            .collect();
+        assert_eq!(retried, ["unavailable", "busy"]);
+        assert_eq!(usable(Ok(1)).unwrap(), Some(1));
+    }
 }
