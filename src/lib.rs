@@ -12,6 +12,7 @@ pub mod agent;
 pub mod cli;
 pub mod client;
 pub mod clock;
+pub mod command;
 pub mod config;
 pub mod contract;
 pub mod daemon;

@@ -32,7 +32,7 @@ use crate::kernel::fault::{Fault, Kind};
 use tokio::sync::watch;
 
 use crate::kernel::ids::AgentId;
-use crate::kernel::overlay;
+use crate::kernel::policy::overlay;
 use crate::kernel::secret::GivenValue;
 use crate::kernel::text::preview;
 

@@ -17,7 +17,7 @@ use crate::contract::catalog::{
 };
 use crate::contract::rows::{AgentRows, StoredAgent, TrustedProject};
 use crate::kernel::fault::{Fault, Kind};
-use crate::kernel::thinking::Thinking;
+use crate::kernel::run::thinking::Thinking;
 use crate::kernel::time::Timestamp;
 
 const HERE: Place<'static> = Place {

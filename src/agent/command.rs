@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::values::{no_word, text};
 use crate::kernel::text::preview;
-use crate::kernel::text_enum::text_enum;
+use crate::kernel::text::text_enum::text_enum;
 
 /// Returns why a program, by name or absolute path, cannot be started.
 pub type ProgramCheck = Arc<dyn Fn(&str) -> Result<(), String> + Send + Sync>;

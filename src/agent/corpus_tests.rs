@@ -9,8 +9,8 @@ use crate::agent::Strategy;
 use crate::contract::catalog::AgentMode;
 use crate::contract::linked::OnFailure;
 use crate::kernel::delegation::Stream;
-use crate::kernel::gate::{Bundle, Decision, Subject, Target, WriteScope};
-use crate::kernel::thinking::Thinking;
+use crate::kernel::policy::gate::{Bundle, Decision, Subject, Target, WriteScope};
+use crate::kernel::run::thinking::Thinking;
 use std::fs;
 use std::path::Path;
 
@@ -477,7 +477,7 @@ fn files_of_claude_are_read_in_their_own_words() {
     assert_eq!(unknown, ["shell"]);
     let rights = found.rights(Bundle::default());
     let judge = |tool: &str, line: &str| {
-        let commands = crate::kernel::shell::Line::read(line).commands;
+        let commands = crate::kernel::policy::shell::Line::read(line).commands;
         let subject = Subject {
             things: commands.into_iter().map(Target::Command).collect(),
             ..Subject::default()

@@ -10,11 +10,11 @@ use super::command::CommandSpec;
 use crate::contract::allow::AllowList;
 use crate::contract::catalog::AgentMode;
 use crate::contract::linked::{Link, OnFailure};
-use crate::kernel::gate::{Bundle, Layer, Rights, Rule, WriteScope, is_closed};
 use crate::kernel::ids::AgentId;
+use crate::kernel::policy::gate::{Bundle, Layer, Rights, Rule, WriteScope, is_closed};
 use crate::kernel::run::OnUncertain;
+use crate::kernel::run::thinking::Thinking;
 use crate::kernel::secret::GivenValue;
-use crate::kernel::thinking::Thinking;
 
 /// The definition of an agent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -19,8 +19,8 @@ use super::values::{
 };
 use super::{AgentDefinition, Strategy};
 use crate::contract::catalog::AgentMode;
-use crate::kernel::gate::{Layer, WriteScope};
-use crate::kernel::options;
+use crate::kernel::policy::gate::{Layer, WriteScope};
+use crate::kernel::run::options;
 use crate::kernel::text::preview;
 
 /// Known fields that are not in effect in this version.

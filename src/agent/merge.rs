@@ -5,8 +5,8 @@ use super::AgentDefinition;
 use super::fields::Draft;
 use super::tools::{ToolChoice, Within};
 use crate::contract::linked::Link;
-use crate::kernel::gate::{Layer, WriteScope};
-use crate::kernel::pattern::fits;
+use crate::kernel::policy::gate::{Layer, WriteScope};
+use crate::kernel::policy::pattern::fits;
 use crate::kernel::run::OnUncertain;
 
 /// The trust in a definition; later variants are more trusted.

@@ -7,8 +7,8 @@ use crate::agent::Strategy;
 use crate::agent::command::{CommandSpec, Progress, Stdin};
 use crate::contract::catalog::AgentMode;
 use crate::contract::linked::{LinkSession, OnFailure};
-use crate::kernel::gate::{Bundle, Decision, Rule, Subject};
 use crate::kernel::ids::AgentId;
+use crate::kernel::policy::gate::{Bundle, Decision, Rule, Subject};
 use crate::kernel::secret::GivenValue;
 
 const LEVELS: [Level; 4] = [

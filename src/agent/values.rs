@@ -8,13 +8,13 @@ use serde_json::Value;
 
 use crate::contract::catalog::AgentMode;
 use crate::contract::linked::OnFailure;
-use crate::kernel::gate::Decision;
 use crate::kernel::ids::AgentId;
-use crate::kernel::overlay;
+use crate::kernel::policy::gate::Decision;
+use crate::kernel::policy::overlay;
 use crate::kernel::run::OnUncertain;
+use crate::kernel::run::thinking::Thinking;
 use crate::kernel::secret::{GivenValue, Reference};
 use crate::kernel::text::preview;
-use crate::kernel::thinking::Thinking;
 
 /// The maximum number of characters of a one-line text, such as a description or title.
 const TEXT_LIMIT: usize = 4096;

@@ -21,10 +21,10 @@ use crate::contract::linked;
 use crate::contract::servers::ServerViews;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::AgentId;
-use crate::kernel::overlay::{AgentEnv, Overlay};
+use crate::kernel::policy::overlay::{AgentEnv, Overlay};
 use crate::kernel::run::OnUncertain;
+use crate::kernel::run::thinking::Thinking;
 use crate::kernel::text::preview;
-use crate::kernel::thinking::Thinking;
 use crate::kernel::time::Timestamp;
 
 /// The available models and programs.

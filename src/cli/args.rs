@@ -8,14 +8,16 @@ use std::time::Duration;
 use clap::error::ErrorKind;
 use clap::{FromArgMatches, Parser, Subcommand};
 
-use super::discover::Where;
-use super::failure::{Failure, exit};
-use super::{
-    agents, answer, approvals, attach, audit, backup, cancel, chat, completions, config, demo,
-    doctor, env, events, help, history, inbox, logs, mcp, memory, print, ps, restore, retry,
-    review, rpc, run, send, serve, sessions, setup, signals, skills, spawn, status, steer, stop,
-    top, trust, usage, wait,
+use super::{chat, demo, help, setup, top};
+use crate::cli::commands::{
+    agents, answer, approvals, attach, audit, backup, cancel, completions, config, doctor, env,
+    events, history, inbox, logs, mcp, memory, ps, restore, retry, review, rpc, run, send, serve,
+    sessions, skills, spawn, status, steer, stop, trust, usage, wait,
 };
+use crate::cli::common::failure::{Failure, exit};
+use crate::cli::common::signals;
+use crate::cli::link::discover::Where;
+use crate::cli::output::print;
 use crate::daemon;
 
 /// A durable session daemon with a persistent subagent registry.
@@ -224,7 +226,7 @@ fn report(failure: &Failure, json: bool) {
         // If printing fails, the exit code still reports the error.
         let _ = print::object(&failure.json());
     } else {
-        let text = super::text::clean(&failure.to_string());
+        let text = crate::cli::output::text::clean(&failure.to_string());
         let text = print::note_for_screen(&text, "abide: ".len());
         print::note(&format!("{} {text}", print::styled(print::BAD, "abide:")));
     }

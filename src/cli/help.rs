@@ -8,7 +8,7 @@ use clap::{Command, CommandFactory};
 use unicode_width::UnicodeWidthStr;
 
 use super::args::Arguments;
-use super::text::{COLUMNS, wrap};
+use crate::cli::output::text::{COLUMNS, wrap};
 
 /// All commands, grouped by purpose.
 const GROUPS: [(&str, &[&str]); 4] = [

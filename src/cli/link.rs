@@ -1,16 +1,21 @@
 //! A connection to the daemon, and the translation of its errors into failures. Used by every
 //! command that calls a daemon.
 
+pub(crate) mod discover;
+pub(crate) mod start;
+pub(crate) mod token;
+pub(crate) mod watch;
+pub(crate) mod words;
+
 use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::discover::{NO_DAEMON, Target, Transport, Where, start_command};
-use super::failure::{Failure, exit};
-use super::token::{read_token, token_for_socket};
-use super::words;
+use crate::cli::common::failure::{Failure, exit};
+use crate::cli::link::discover::{NO_DAEMON, Target, Transport, Where, start_command};
+use crate::cli::link::token::{read_token, token_for_socket};
 use crate::client::{Client, ClientError, Events};
 use crate::clock::Clock;
 use crate::daemon::Endpoint;

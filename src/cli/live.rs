@@ -4,19 +4,25 @@
 //! After a restart of the daemon, events continue from the last one that was seen. Rows are read at
 //! each snapshot, and where events do not carry enough.
 
+pub(crate) mod follow;
+pub(crate) mod stream;
+pub(crate) mod tree;
+pub(crate) mod view;
+
 use std::time::Duration;
 
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::chat::slash::{self, Slash};
-use super::discover::Where;
-use super::failure::Failure;
 use super::link::{self, Link};
-use super::open_requests::{self, OpenRequest, Prompted};
-use super::person::{Person, Typed};
-use super::print;
-use super::view::{FRAME, View};
-use super::watch::{Seen, Watch};
+use crate::cli::asking::open_requests;
+use crate::cli::asking::open_requests::{OpenRequest, Prompted};
+use crate::cli::asking::person::{Person, Typed};
+use crate::cli::common::failure::Failure;
+use crate::cli::link::discover::Where;
+use crate::cli::link::watch::{Seen, Watch};
+use crate::cli::live::view::{FRAME, View};
+use crate::cli::output::print;
 use crate::clock::Clock;
 use crate::kernel::ids::SessionKey;
 use crate::wire::events::{Event, SubscribeEvents};

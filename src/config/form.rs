@@ -11,7 +11,7 @@ use toml::Value;
 
 use crate::kernel::policy::Visibility;
 use crate::kernel::session::Overflow;
-use crate::kernel::text_enum::text_enum;
+use crate::kernel::text::text_enum::text_enum;
 
 pub use remote::*;
 

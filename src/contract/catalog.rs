@@ -10,9 +10,9 @@ use super::allow::AllowList;
 use super::skills::SkillPin;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::AgentId;
-use crate::kernel::overlay::{AgentEnv, Overlay};
+use crate::kernel::policy::overlay::{AgentEnv, Overlay};
 use crate::kernel::run::OnUncertain;
-use crate::kernel::thinking::Thinking;
+use crate::kernel::run::thinking::Thinking;
 use crate::kernel::time::Timestamp;
 
 /// The roles that an agent may take.

@@ -12,10 +12,10 @@ use super::BoxFuture;
 use super::skills::{PinnedSkill, SkillSet};
 use crate::kernel::delegation::{DelegationMode, Stream};
 use crate::kernel::fault::Fault;
-use crate::kernel::gate::Bundle;
 use crate::kernel::ids::{RunId, StepId};
+use crate::kernel::policy::gate::Bundle;
+use crate::kernel::run::thinking::Thinking;
 use crate::kernel::session::{Cleanup, SessionMode};
-use crate::kernel::thinking::Thinking;
 
 /// The step of a run on whose behalf a tool acts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

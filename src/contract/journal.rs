@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use super::pin::Pin;
-use crate::kernel::env::Environment;
-use crate::kernel::message::Message;
-use crate::kernel::redact::Redactor;
+use crate::kernel::policy::env::Environment;
 use crate::kernel::run::Run;
-use crate::kernel::step::Step;
+use crate::kernel::run::step::Step;
+use crate::kernel::session::message::Message;
+use crate::kernel::text::redact::Redactor;
 
 /// A run as its runner sees it. A runner decides from this view alone, so that it decides the same
 /// after a restart.
@@ -23,7 +23,7 @@ pub struct RunView {
     /// Its skills as pinned at spawn: JSON of [`super::skills::SkillSet`]; `None` if it has none.
     pub skills: Option<Pin>,
     /// The upper bound of its session's permissions as pinned at spawn: JSON of
-    /// [`crate::kernel::gate::Bundle`]; `None` if only its own definition limits it.
+    /// [`crate::kernel::policy::gate::Bundle`]; `None` if only its own definition limits it.
     pub bundle: Option<Pin>,
     /// The environment of its programs.
     pub environment: Arc<RunEnvironment>,

@@ -4,8 +4,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::kernel::delegation::Stream;
-use crate::kernel::gate::WriteScope;
 use crate::kernel::ids::AgentId;
+use crate::kernel::policy::gate::WriteScope;
 
 /// The tool that delegates to any agent made for spawned work.
 pub const TASK: &str = "task";

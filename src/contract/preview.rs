@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use super::pin::Pin;
-use crate::kernel::redact::Redactor;
+use crate::kernel::text::redact::Redactor;
 
 /// A call that waits for approval.
 #[derive(Clone, Debug)]

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use super::BoxFuture;
 use super::journal::RunView;
 use super::preview::{Preview, Waiting};
-use crate::kernel::approval::Consent;
 use crate::kernel::ids::RunId;
-use crate::kernel::message::{Block, Compacted};
+use crate::kernel::policy::approval::Consent;
 use crate::kernel::run::RunError;
-use crate::kernel::step::{Intent, Step, Used};
+use crate::kernel::run::step::{Intent, Step, Used};
+use crate::kernel::session::message::{Block, Compacted};
 use crate::kernel::time::Timestamp;
 
 /// What a run does next.

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use super::BoxFuture;
 use crate::kernel::fault::Fault;
-use crate::kernel::step::Effect;
+use crate::kernel::run::step::Effect;
 use crate::kernel::time::Timestamp;
 
 /// The state of a server.

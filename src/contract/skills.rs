@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::catalog::{InactiveDefinition, Pinned};
 use crate::kernel::run::PinnedSkills;
-use crate::kernel::text_enum::text_enum;
+use crate::kernel::text::text_enum::text_enum;
 
 /// The sources of skills, in ascending precedence: of two skills of one name, the later source
 /// wins.

@@ -9,7 +9,9 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::contract::finding::{Finding, Health};
 use crate::kernel::ids::BootId;
-use crate::store::{self, DATABASE, Placed, RestoreError, findings};
+use crate::store;
+use crate::store::repair::findings;
+use crate::store::{DATABASE, Placed, RestoreError};
 
 /// Refuses a state folder that another user could have filled, or whose files another user could
 /// have written or are not regular files. Changes nothing.

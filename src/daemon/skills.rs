@@ -14,7 +14,7 @@ use super::parts::{LONGEST_BURST, UNREAD_AGAIN, config_folder};
 use crate::agent;
 use crate::clock::Clock;
 use crate::config::{self, Config, FileWatch};
-use crate::kernel::env::Environment;
+use crate::kernel::policy::env::Environment;
 use crate::kernel::secret::GivenValue;
 use crate::registry::{Registry, ReloadReason, SkillsReason};
 use crate::skill::{self, GivenNames, Host, Library, Limits, PromptLimits};

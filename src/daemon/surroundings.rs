@@ -13,7 +13,7 @@ use crate::contract::control::ModelProvider;
 use crate::contract::finding::{Finding, Health};
 use crate::contract::servers::{ServerState, ServerViews};
 use crate::file_work;
-use crate::store::findings::bytes;
+use crate::store::repair::findings::bytes;
 use crate::watch::Notice;
 
 /// Files that only their owner may access.

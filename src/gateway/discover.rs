@@ -1,6 +1,8 @@
 //! `rpc.discover`: the OpenRPC document of all methods and events, generated from the types that
 //! are actually decoded and encoded.
 
+pub(crate) mod sample;
+
 use std::sync::Arc;
 
 use schemars::generate::SchemaSettings;
@@ -11,10 +13,10 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::Context;
-use super::descriptions::{MethodInfo, about};
-use super::method::Table;
-use super::sample::sample;
-use super::status;
+use crate::gateway::discover::sample::sample;
+use crate::gateway::methods::descriptions::{MethodInfo, about};
+use crate::gateway::methods::method::Table;
+use crate::gateway::methods::status;
 use crate::kernel::fault::{Fault, Kind};
 use crate::wire::gateway::NoParams;
 use crate::wire::{PROTOCOL, error, event_data};
@@ -283,7 +285,7 @@ mod tests {
 
     #[test]
     fn every_example_names_its_parameters() {
-        for about in super::super::descriptions::METHODS {
+        for about in crate::gateway::methods::descriptions::METHODS {
             let example = example(about).unwrap();
             assert_eq!(example["name"], about.name);
         }

@@ -1,6 +1,11 @@
 //! The HTTP routes: public health and readiness; authenticated calls, events, metrics and WebSocket
 //! upgrades.
 
+pub(crate) mod metrics;
+pub(crate) mod socket;
+pub(crate) mod sse;
+pub(crate) mod write_timeout;
+
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,18 +24,16 @@ use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::connection_limits::Seat;
-use super::metrics::Scrape;
-use super::peer::{Gate, Peer};
 use super::rpc::{Answer, Connection, Dispatcher, error_text};
-use super::run_rights;
-use super::socket;
-use super::sse::{self, Opened};
-use super::status::phase_name;
 use crate::contract::control::Phase;
+use crate::gateway::access::connection_limits::Seat;
+use crate::gateway::access::peer::{Gate, Peer};
+use crate::gateway::access::run_rights;
+use crate::gateway::http::metrics::Scrape;
+use crate::gateway::http::sse::Opened;
+use crate::gateway::methods::status::phase_name;
 use crate::kernel::fault::{Fault, Kind};
 use crate::registry::Principal;
-use crate::telemetry::metrics;
 use crate::wire::gateway::{Readiness, Restoring};
 
 /// Maximum number of bytes of a refused body that are read and discarded, so that the client gets
@@ -116,7 +119,7 @@ async fn metrics_route(
     }
     let text = (door.metrics)().await?;
     let mut answered = json(StatusCode::OK, text);
-    let kind = HeaderValue::from_static(metrics::CONTENT_TYPE);
+    let kind = HeaderValue::from_static(crate::telemetry::metrics::CONTENT_TYPE);
     answered.headers_mut().insert(CONTENT_TYPE, kind);
     Ok(answered)
 }

@@ -1,5 +1,26 @@
 //! The table of method handlers by name. `method` fills it; the dispatcher looks methods up in it.
 
+pub(crate) mod agents;
+pub(crate) mod approvals;
+pub(crate) mod convert;
+pub(crate) mod descriptions;
+pub(crate) mod entries;
+pub(crate) mod events;
+pub(crate) mod lifecycle;
+pub(crate) mod maintenance;
+pub(crate) mod memory;
+pub(crate) mod method;
+pub(crate) mod ops;
+pub(crate) mod page;
+pub(crate) mod questions;
+pub(crate) mod runs;
+pub(crate) mod servers;
+pub(crate) mod sessions;
+pub(crate) mod skills;
+pub(crate) mod status;
+pub(crate) mod trust;
+pub(crate) mod usage;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

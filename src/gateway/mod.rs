@@ -2,46 +2,19 @@
 //! Methods translate requests into calls of the registry and results back; no decisions are made
 //! here. The daemon calls [`serve`].
 
-mod agents;
-mod approvals;
-mod auth;
-mod connection_limits;
-mod convert;
-mod descriptions;
+pub(crate) mod access;
 mod discover;
-mod entries;
-mod envelope;
-mod events;
 mod http;
-mod lifecycle;
-mod maintenance;
-mod memory;
-mod method;
 mod methods;
-mod metrics;
-mod ops;
-mod page;
-mod peer;
-mod questions;
 mod rpc;
-mod run_rights;
-mod runs;
-mod sample;
 mod server;
-mod servers;
-mod sessions;
-mod skills;
-mod socket;
-mod sse;
-mod status;
-mod subscriptions;
 #[cfg(test)]
 mod tests;
-mod tokenless_rights;
-mod trust;
-mod usage;
-mod write_timeout;
 
+use crate::gateway::access::auth;
+use crate::gateway::access::peer;
+use crate::gateway::http::metrics;
+use crate::gateway::methods::method;
 use std::io;
 use std::ops::Deref;
 use std::path::PathBuf;
@@ -56,11 +29,11 @@ use tokio_util::task::TaskTracker;
 use crate::clock::Clock;
 use crate::contract::control::Control;
 use crate::contract::servers::ServersSeen;
+pub use crate::gateway::access::connection_limits::Connections;
+pub use crate::gateway::access::peer::Origins;
 use crate::kernel::ids::BootId;
 use crate::kernel::time::Timestamp;
 use crate::registry::{Principal, Registry};
-pub use connection_limits::Connections;
-pub use peer::Origins;
 
 /// What the gateway needs from the rest of the daemon.
 pub struct State {

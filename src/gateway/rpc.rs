@@ -5,6 +5,9 @@
 //! notification and never answers it, answers invalid messages without `data.kind`, and holds a
 //! whole batch before it counts its entries.
 
+pub(crate) mod envelope;
+pub(crate) mod subscriptions;
+
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
@@ -15,14 +18,14 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::Limits;
-use super::descriptions;
-use super::envelope::{Entries, Envelope, OnlyId, broken};
-use super::events::needs_websocket;
 use super::methods::{Call, Handler, Methods, Text};
-use super::subscriptions::Subscriptions;
 use crate::clock::Clock;
 use crate::contract::BoxFuture;
 use crate::contract::control::{Control, Phase};
+use crate::gateway::methods::descriptions;
+use crate::gateway::methods::events::needs_websocket;
+use crate::gateway::rpc::envelope::{Entries, Envelope, OnlyId, broken};
+use crate::gateway::rpc::subscriptions::Subscriptions;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::text;
 use crate::registry::Principal;

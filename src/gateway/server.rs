@@ -16,12 +16,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use super::Listeners;
-use super::auth::Ends;
-use super::connection_limits::{Seat, Seats};
 use super::http::{self, HttpGateway};
-use super::peer::Peer;
 use super::rpc::{Connection, error_text};
-use super::write_timeout::WriteTimeout;
+use crate::gateway::access::auth::Ends;
+use crate::gateway::access::connection_limits::{Seat, Seats};
+use crate::gateway::access::peer::Peer;
+use crate::gateway::http::write_timeout::WriteTimeout;
 use crate::kernel::fault::{Fault, Kind};
 
 /// Timeout for the head of a request, including the next one on an open connection.
@@ -230,7 +230,7 @@ where
     });
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(super::connection_limits::STRANGER_TIMEOUT)
+        .header_read_timeout(crate::gateway::access::connection_limits::STRANGER_TIMEOUT)
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), service);
     tokio::select! {

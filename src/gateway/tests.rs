@@ -23,10 +23,11 @@ use tokio_tungstenite::tungstenite::protocol::Message;
 use tokio_util::sync::CancellationToken;
 
 use super::methods::{Call, Methods, Reply as _};
-use super::{Limits, Listeners, auth, open, peer, rpc};
+use super::{Limits, Listeners, open, rpc};
 use crate::clock::Clock;
 use crate::contract::BoxFuture;
 use crate::contract::control::{Control, Drain, ModelProvider, Phase, Reloaded, Settings, Then};
+use crate::gateway::access::{auth, peer};
 use crate::kernel::fault::Fault;
 use crate::registry::Principal;
 
@@ -80,7 +81,7 @@ fn no_names() -> tokio::sync::watch::Receiver<super::Names> {
     tokio::sync::watch::channel(super::Names::default()).1
 }
 
-fn no_numbers() -> super::metrics::Scrape {
+fn no_numbers() -> crate::gateway::http::metrics::Scrape {
     Box::new(|| Box::pin(std::future::ready(Ok(String::new()))))
 }
 

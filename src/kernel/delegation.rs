@@ -2,15 +2,20 @@
 //! meanwhile. The result for the caller is built here from the child's rows alone, so that it is
 //! the same after any restart. The store writes it in the transaction that ends the child.
 
+pub mod announce;
+pub mod breaker;
+pub mod called;
+pub mod pack;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::ids::AgentId;
 use super::run::{Run, RunState};
-use super::step::{Step, StepKind, StepState};
 use super::text;
-use super::text_enum::text_enum;
-use super::waiting::RESULT_LIMIT;
+use crate::kernel::run::step::{Step, StepKind, StepState};
+use crate::kernel::run::waiting::RESULT_LIMIT;
+use crate::kernel::text::text_enum::text_enum;
 
 /// Maximum number of a child's tool calls that are shown; the last ones.
 pub const MOST_CALLS: usize = 100;
@@ -322,8 +327,8 @@ pub fn progress(call: &str, child: &Run, step: &Step) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::event::{Pending, RunEvent};
-    use crate::kernel::machine::apply;
+    use crate::kernel::run::event::{Pending, RunEvent};
+    use crate::kernel::run::machine::apply;
     use crate::kernel::run::{AnnouncePolicy, RunError};
     use crate::kernel::sample::queued;
     use crate::kernel::time::Moment;
@@ -368,7 +373,7 @@ mod tests {
             tool: Some("grep".to_owned()),
             tool_call: Some("k1".to_owned()),
             asked_by: None,
-            effect: crate::kernel::step::Effect::Read,
+            effect: crate::kernel::run::step::Effect::Read,
             state,
             input: Value::Null,
             seen_up_to: None,

@@ -9,11 +9,11 @@ use std::sync::LazyLock;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::announce::quote;
 use super::ids::{AgentId, MemoryId, RunId};
-use super::step::Step;
-use super::text_enum::text_enum;
 use super::time::Timestamp;
+use crate::kernel::delegation::announce::quote;
+use crate::kernel::run::step::Step;
+use crate::kernel::text::text_enum::text_enum;
 
 /// Maximum characters of one memory.
 pub const LONGEST: usize = 2000;

@@ -1,10 +1,18 @@
 //! Access control between sessions. Every entry point uses the same check: tools, lists, histories
 //! and messages call it with what they know as values.
 
+pub mod approval;
+pub mod env;
+pub mod gate;
+pub mod overlay;
+pub mod pattern;
+pub mod shell;
+pub mod steering;
+
 use super::fault::{Fault, Kind};
 use super::ids::{AgentId, SessionKey};
-use super::pattern::fits;
-use super::text_enum::text_enum;
+use crate::kernel::policy::pattern::fits;
+use crate::kernel::text::text_enum::text_enum;
 
 text_enum! {
     /// The sessions that a session of an agent can reach.

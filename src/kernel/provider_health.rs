@@ -77,7 +77,7 @@ enum State {
     },
 }
 
-super::text_enum::text_enum! {
+crate::kernel::text::text_enum::text_enum! {
     /// The state of a provider, for clients.
     Condition {
         /// Requests are sent.

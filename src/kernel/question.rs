@@ -1,8 +1,8 @@
 //! A run's question to the user.
 
 use super::ids::{AgentId, QuestionId, RunId, SessionId, SessionKey};
-use super::text_enum::text_enum;
 use super::time::Timestamp;
+use crate::kernel::text::text_enum::text_enum;
 
 text_enum! {
     /// The progress of a question.

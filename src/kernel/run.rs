@@ -1,15 +1,29 @@
 //! A run: one piece of work in a session, from "accepted" to its one terminal state.
 
+pub mod action;
+pub mod budget;
+pub mod event;
+pub mod limits;
+pub mod machine;
+pub mod options;
+pub mod recover;
+pub mod step;
+pub mod stop;
+pub mod thinking;
+pub mod trace;
+pub mod usage;
+pub mod waiting;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::budget::{Budget, Spent};
 use super::delegation::{Delegated, DelegationMode};
 use super::ids::{AgentId, RunId, SessionId, SessionKey};
-use super::overlay::EnvName;
-use super::text_enum::text_enum;
-use super::thinking::Thinking;
 use super::time::Timestamp;
+use crate::kernel::policy::overlay::EnvName;
+use crate::kernel::run::budget::{Budget, Spent};
+use crate::kernel::run::thinking::Thinking;
+use crate::kernel::text::text_enum::text_enum;
 
 text_enum! {
     /// Why an open run is paused.

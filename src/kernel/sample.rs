@@ -2,12 +2,12 @@
 
 use uuid::Uuid;
 
-use super::budget::Spent;
 use super::ids::{AgentId, RunId, SessionId, SessionKey};
 use super::run::{
     AnnouncePolicy, Lane, OnUncertain, Pins, Requester, Run, RunOrigin, RunState, Usage,
 };
 use super::time::Timestamp;
+use crate::kernel::run::budget::Spent;
 
 /// A run right after a spawn for a client-owned parent session.
 pub fn queued(announce: AnnouncePolicy) -> Run {

@@ -9,8 +9,8 @@ use crate::kernel::ids::{
     AgentId, AnnounceId, ApprovalId, BootId, MemoryId, MessageId, QuestionId, RunId, SessionId,
     SessionKey, StepId,
 };
-use crate::kernel::message::Block;
 use crate::kernel::run::{CancelRequest, Pins, RunError, Usage};
+use crate::kernel::session::message::Block;
 use crate::kernel::time::Timestamp;
 
 /// The pattern of an id's text form.

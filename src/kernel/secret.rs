@@ -4,7 +4,7 @@
 use std::fmt;
 use std::path::Path;
 
-use super::overlay::looks_secret;
+use crate::kernel::policy::overlay::looks_secret;
 
 /// A text that debug output never shows.
 #[derive(Clone, PartialEq, Eq)]

@@ -1,10 +1,16 @@
 //! A session: a conversation with a transcript.
 
+pub mod blocks;
+pub mod message;
+pub mod raw_metadata;
+pub mod send;
+pub mod stored_content;
+
 use super::ids::{AgentId, SessionId, SessionKey};
 use super::run::Usage;
-use super::text_enum::text_enum;
-use super::thinking::Thinking;
 use super::time::Timestamp;
+use crate::kernel::run::thinking::Thinking;
+use crate::kernel::text::text_enum::text_enum;
 
 text_enum! {
     /// How to treat a transcript that is too long for its model.

@@ -1,5 +1,8 @@
 //! Shortens and cleans text, always at character boundaries.
 
+pub mod redact;
+pub mod text_enum;
+
 /// External text without its trailing full stop, so that a message can continue after it.
 pub fn open_ended(text: &str) -> &str {
     text.trim_end_matches(|ch: char| ch == '.' || ch.is_whitespace())

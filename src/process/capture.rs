@@ -112,8 +112,8 @@ fn is_begun(bytes: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::redact::Redactor;
     use crate::kernel::secret::Secret;
+    use crate::kernel::text::redact::Redactor;
     use proptest::prelude::*;
 
     fn captured(keep: usize, pieces: &[&[u8]]) -> Captured {

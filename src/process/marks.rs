@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use uuid::Uuid;
 
-use crate::kernel::env::Environment;
 use crate::kernel::ids::{RunId, StepId};
+use crate::kernel::policy::env::Environment;
 
 /// The run that a process belongs to.
 pub const RUN_ID: &str = "ABIDE_RUN_ID";

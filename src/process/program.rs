@@ -8,7 +8,7 @@ use rustix::fs::Access;
 use rustix::process::Signal;
 
 use super::Captured;
-use crate::kernel::env::Environment;
+use crate::kernel::policy::env::Environment;
 
 /// A program to be started.
 #[derive(Clone, Debug)]

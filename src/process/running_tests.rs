@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::*;
 use crate::contract::processes::Processes as _;
-use crate::kernel::env::Environment;
+use crate::kernel::policy::env::Environment;
 
 /// Far longer than anything in these tests takes.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use super::ModelRequest;
 use super::refusal::Refusal;
-use crate::kernel::thinking::Thinking;
+use crate::kernel::run::thinking::Thinking;
 
 /// The thinking levels that can be sent, in ascending order.
 const LEVELS: [Thinking; 6] = [

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::failure::Failure;
 use super::{ModelAnswer, ModelRequest};
-use crate::kernel::blocks::{Arguments, BlockRef};
+use crate::kernel::session::blocks::{Arguments, BlockRef};
 
 /// A piece of an answer, emitted to listeners while it streams.
 #[derive(Clone, Debug, PartialEq, Eq)]

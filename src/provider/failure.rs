@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::refusal::Refusal;
 use super::verdict::{Size, Verdict, judge};
 use super::wait;
-use crate::kernel::step::TOO_LONG;
+use crate::kernel::run::step::TOO_LONG;
 use crate::kernel::time::Timestamp;
 
 /// Advice appended to the error when the account has no credit left.

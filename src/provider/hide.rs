@@ -12,8 +12,8 @@ use http::{HeaderMap, HeaderName};
 use md5::{Digest as _, Md5};
 use ring::digest;
 
-use crate::kernel::redact::Redactor;
 use crate::kernel::secret::Secret;
+use crate::kernel::text::redact::Redactor;
 
 /// The shortest sequence of key (or derived) characters that is removed.
 const PART: usize = 5;

@@ -10,9 +10,9 @@ use serde_json::value::RawValue;
 
 use super::adapt::Switches;
 use super::{Call, ModelRequest};
-use crate::kernel::blocks::{BlockRef, Quoted};
-use crate::kernel::message::{AnswerFinding, Block, Message, Role};
-use crate::kernel::thinking::Thinking;
+use crate::kernel::run::thinking::Thinking;
+use crate::kernel::session::blocks::{BlockRef, Quoted};
+use crate::kernel::session::message::{AnswerFinding, Block, Message, Role};
 
 /// Replacement for blank text, which servers refuse.
 pub(super) const EMPTY: &str = "(empty)";

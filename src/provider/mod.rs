@@ -45,10 +45,10 @@ use crate::config::ProviderTable;
 use crate::contract::BoxFuture;
 use crate::contract::control::ModelProvider;
 use crate::contract::runner::TextSink;
-use crate::kernel::message::{Block, Message};
 use crate::kernel::provider_health::HealthReport;
 use crate::kernel::run::Usage;
-use crate::kernel::thinking::Thinking;
+use crate::kernel::run::thinking::Thinking;
+use crate::kernel::session::message::{Block, Message};
 use crate::kernel::time::Timestamp;
 
 pub use health::OnChange;
@@ -95,7 +95,7 @@ pub struct ModelRequest {
     /// Maximum tokens of the answer; `None` = the provider's default.
     pub max_tokens: Option<u32>,
     /// Further request fields under the names of the provider's API; see
-    /// [`crate::kernel::options`].
+    /// [`crate::kernel::run::options`].
     pub options: Map<String, Value>,
     /// Timeout of one attempt with a provider that configures no timeout of its own.
     pub limit: Duration,
@@ -122,7 +122,7 @@ pub struct ModelAnswer {
 pub struct ProviderFault {
     /// A stable error kind: `provider`, `provider_timeout`, `provider_auth`, `provider_credit`,
     /// `provider_config`, `provider_request`, `answer_too_large`, `refused` or
-    /// [`crate::kernel::step::TOO_LONG`].
+    /// [`crate::kernel::run::step::TOO_LONG`].
     pub kind: &'static str,
     /// What happened and what was tried.
     pub message: String,

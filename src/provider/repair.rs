@@ -7,7 +7,7 @@ use super::failure::{Failure, Remedy};
 use super::history::Form;
 use super::http::NO_CONNECTION;
 use super::{ModelAnswer, ModelRequest};
-use crate::kernel::message::{AnswerFinding, Block, Role};
+use crate::kernel::session::message::{AnswerFinding, Block, Role};
 
 /// The repair of one call's conversation; each other form is tried at most once.
 #[derive(Debug, Default)]

@@ -25,8 +25,8 @@ use serde_json::{Value, json};
 use super::{ModelAnswer, ModelRequest, Provider, ProviderFault, latest_input};
 use crate::contract::BoxFuture;
 use crate::contract::runner::TextSink;
-use crate::kernel::message::{Block, Message, MessageKind, Role};
 use crate::kernel::run::Usage;
+use crate::kernel::session::message::{Block, Message, MessageKind, Role};
 
 /// Poll interval for the file that a held answer waits for.
 const HOLD_POLL: Duration = Duration::from_millis(10);

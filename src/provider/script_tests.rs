@@ -11,7 +11,7 @@ fn script(folder: &Path, text: Value) -> Script {
 }
 
 fn said(answer: &ModelAnswer) -> String {
-    crate::kernel::message::plain_text(&answer.blocks)
+    crate::kernel::session::message::plain_text(&answer.blocks)
 }
 
 #[tokio::test]

@@ -6,9 +6,9 @@ use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use super::{ModelRequest, ToolSchema};
-use crate::kernel::blocks::Blocks;
 use crate::kernel::ids::MessageId;
-use crate::kernel::message::{Block, Message, MessageKind, Origin, Role};
+use crate::kernel::session::blocks::Blocks;
+use crate::kernel::session::message::{Block, Message, MessageKind, Origin, Role};
 use crate::kernel::time::Timestamp;
 
 fn message(seq: i64, role: Role, kind: MessageKind, content: Vec<Block>) -> Message {

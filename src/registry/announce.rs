@@ -1,5 +1,7 @@
 //! Delivers outbox rows to the transcripts of requesters. The service loop calls it.
 
+pub(crate) mod exchange;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,15 +10,15 @@ use tokio_util::task::TaskTracker;
 
 use super::Inner;
 use super::service::Signal;
+use crate::command::{Command, NewRun};
 use crate::contract::catalog::{AgentMode, Overrides, Pinned, Resolved};
 use crate::contract::skills::SkillPin;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{RunId, SessionId};
-use crate::kernel::overlay::{AgentEnv, Overlay};
+use crate::kernel::policy::overlay::{AgentEnv, Overlay};
 use crate::kernel::session::{Owner, Session};
-use crate::store::command::NewRun;
+use crate::store::tables::{blobs, runs, sessions};
 use crate::store::tx::DbError;
-use crate::store::{Command, blobs, runs, sessions};
 
 /// Delay before a failed delivery is retried; its outbox rows stay pending until then.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);

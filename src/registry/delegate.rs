@@ -1,12 +1,15 @@
 //! Calls that tools make to the registry on behalf of a run ([`crate::contract::delegate`]). Each
 //! becomes one store command, idempotent by the step's id, or a read within the caller's reach.
 
+pub(crate) mod children;
+pub(crate) mod shown;
+pub(crate) mod within;
+
 use serde_json::json;
 
-use super::outputs::OutputPart;
-use super::request::CancelTarget;
 use super::send::{Outgoing, accepted_json, run_id, step_key};
 use super::{Principal, Registry};
+use crate::command::{Ask, Command, KeepOutput, Sender, StepRef, WaitFor, relation};
 use crate::contract::BoxFuture;
 use crate::contract::delegate::{
     Delegate, DelegateArgs, Named, PinnedText, QuestionArgs, RecallArgs, SendArgs, Site, SpawnArgs,
@@ -15,14 +18,14 @@ use crate::contract::delegate::{
 use crate::contract::skills::SkillSet;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::policy::{Relation, Right, Target, Who};
-use crate::kernel::run::Run;
+use crate::kernel::run::{Run, waiting};
 use crate::kernel::session::Session;
-use crate::kernel::waiting;
-use crate::store::command::{Ask, KeepOutput, Sender, StepRef, WaitFor, relation};
-use crate::store::{Command, outbox, runs, sends, sessions};
+use crate::registry::api::outputs::OutputPart;
+use crate::registry::api::request::CancelTarget;
+use crate::store::tables::{outbox, runs, sends, sessions};
 
 /// The run that calls, with its session and its principal, as stored.
-pub(super) struct Caller {
+pub(crate) struct Caller {
     pub run: Run,
     pub session: Session,
     pub who: Principal,

@@ -2,10 +2,15 @@
 //! carried out, and its outcome journaled. The rows are authoritative; the view here is only what
 //! the runner is shown, and each command's answer updates it.
 
+pub(crate) mod admit;
 mod ahead;
 pub(super) mod arguments;
+pub(crate) mod compact;
 mod forward;
 mod outcome;
+pub(crate) mod recall;
+pub(crate) mod redact;
+pub(crate) mod trace;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -18,17 +23,17 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::Inner;
-use super::admit::admit;
-use super::redact::{Redacted, redact};
+use crate::command::{AwaitProvider, Command, Conclusion, Reply, RunAfter, StepRef};
 use crate::contract::journal::RunView;
 use crate::contract::runner::{DiscardSink, Next, StepOutcome, TextSink};
 use crate::failpoint::reach;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{RunId, StepId};
+use crate::kernel::run::step::{Effect, Step, StepState};
 use crate::kernel::run::{Run, RunState};
-use crate::kernel::step::{Effect, Step, StepState};
-use crate::store::command::{AwaitProvider, Conclusion, RunAfter, StepRef};
-use crate::store::{Command, Reply, memories, read, runs, steps};
+use crate::registry::drive::admit::admit;
+use crate::registry::drive::redact::{Redacted, redact};
+use crate::store::tables::{memories, read, runs, steps};
 use crate::telemetry::redaction::{Hidden, hide};
 
 /// How a drive task ended.

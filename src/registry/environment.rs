@@ -1,6 +1,6 @@
 //! The environments of runs: composed when a run is created, encrypted into its rows, rebuilt from
 //! them each time it takes a slot, and tracked until no process holds them. The rules are in
-//! [`crate::kernel::overlay`].
+//! [`crate::kernel::policy::overlay`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,25 +8,26 @@ use std::time::Duration;
 
 use tokio_util::task::TaskTracker;
 
-use super::agents::off_thread;
-use super::answer::RunDetail;
 use super::options::SkillEnvironment;
 use super::spawn::unexpected;
 use super::{Inner, Principal, Registry};
+use crate::command::{Command, LackEnvironment, ProvideEnvironment, Reply, StepRef};
 use crate::config;
 use crate::contract::catalog::Resolved;
 use crate::contract::journal::{RunEnvironment, RunView};
 use crate::contract::skills::{PinnedSkill, SOURCES, SkillPin};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::RunId;
-use crate::kernel::overlay::{self, EnvName, Giver, Overlay, REQUEST, SkillEnv};
-use crate::kernel::redact::Redactor;
+use crate::kernel::policy::overlay;
+use crate::kernel::policy::overlay::{EnvName, Giver, Overlay, REQUEST, SkillEnv};
 use crate::kernel::run::Run;
+use crate::kernel::run::step::Step;
 use crate::kernel::secret::{GivenValue, Secret};
-use crate::kernel::step::Step;
-use crate::store::command::{LackEnvironment, ProvideEnvironment, StepRef};
-use crate::store::environment::{self, NewEnvironment, StoredValue};
-use crate::store::{Command, Reply};
+use crate::kernel::text::redact::Redactor;
+use crate::registry::api::agents::off_thread;
+use crate::registry::api::answer::RunDetail;
+use crate::store::tables::environment;
+use crate::store::tables::environment::{NewEnvironment, StoredValue};
 
 /// Skill sources inside the project, which are untrusted.
 const OF_PROJECT: [&str; 2] = ["project", "workspace"];

@@ -7,10 +7,10 @@
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 use super::options::LaneCaps;
+use crate::command::Ticket;
 use crate::kernel::ids::{RunId, SessionId};
 use crate::kernel::run::Lane;
 use crate::kernel::time::{Moment, Timestamp};
-use crate::store::Ticket;
 
 /// The waiting runs and the slot holders.
 pub struct Lanes {

@@ -2,89 +2,57 @@
 //! RPC layer calls the handle [`Registry`], which is cheap to clone; one service loop does the work
 //! that follows each commit.
 
-mod admit;
-mod agents;
 mod announce;
-mod answer;
-mod approvals;
-mod audit;
-mod cancel;
-mod children;
-mod compact;
-mod compare;
-mod damage;
+pub(crate) mod api;
 mod delegate;
-mod drain;
 mod drive;
 mod environment;
 mod events;
-mod exchange;
-mod folder;
-mod gauges;
 mod lanes;
-mod lifecycle;
-mod maintenance;
-mod memory;
 mod options;
-mod outputs;
-mod previews;
-mod providers;
-mod questions;
-mod recall;
-mod redact;
-mod request;
-mod restore;
-mod review;
-mod run_cleanup;
 mod send;
 mod service;
-mod shown;
-mod skills;
 mod spawn;
-mod sweeps;
-mod timers;
-mod trace;
-mod usage;
-mod view;
+pub(crate) mod upkeep;
 mod wait;
-mod within;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 
 use tokio::sync::{mpsc, watch};
 
-pub use agents::{ReloadReason, TrustView};
-pub use answer::*;
+pub use crate::registry::api::agents::{ReloadReason, TrustView};
+pub use crate::registry::api::answer::*;
+pub use crate::registry::api::gauges::LaneUse;
+pub use crate::registry::api::outputs::OutputPart;
+pub use crate::registry::api::request::*;
+pub use crate::registry::api::skills::{SkillsReason, SkillsRefreshed, SkillsView};
+pub use crate::registry::api::usage::{UsageQuery, UsageView};
+pub use crate::registry::delegate::within::Object;
+pub use crate::registry::upkeep::restore::Restored;
+pub use crate::registry::upkeep::sweeps::Retention;
 pub use events::{
     EventFilter, Item, KindPattern, LogEvent, Snapshot, StoredEvent, Subscribe, Subscription,
     TextEvent, TextUpdate,
 };
-pub use gauges::LaneUse;
 pub use options::{LaneCaps, Options, SkillEnvironment};
-pub use outputs::OutputPart;
-pub use request::*;
-pub use restore::Restored;
 pub use service::Service;
-pub use skills::{SkillsReason, SkillsRefreshed, SkillsView};
-pub use sweeps::Retention;
-pub use usage::{UsageQuery, UsageView};
-pub use within::Object;
 
 use crate::clock::Clock;
+use crate::command::Effect;
 use crate::contract::catalog::Catalog;
 use crate::contract::journal::RunEnvironment;
 use crate::contract::processes::Processes;
 use crate::contract::runner::Runner;
 use crate::contract::skills::Skills;
 use crate::kernel::ages::AgeClock;
-use crate::kernel::env::Environment;
 use crate::kernel::ids::BootId;
+use crate::kernel::policy::env::Environment;
 use crate::kernel::time::Timestamp;
-use crate::store::pins::Pins;
-use crate::store::transcripts::Transcripts;
-use crate::store::{Effect, Seal, Store};
-use drain::Drains;
+use crate::registry::upkeep::drain::Drains;
+use crate::store::tables::pins::Pins;
+use crate::store::tables::transcripts::Transcripts;
+use crate::store::{Seal, Store};
 use events::{Feed, Partials};
 use service::Signal;
 use wait::Waiters;
@@ -95,7 +63,7 @@ pub struct Registry {
     inner: Arc<Inner>,
 }
 
-struct Inner {
+pub(crate) struct Inner {
     store: Store,
     /// Cache of pinned bodies (agent, tools, skills) while runs use them.
     pins: Arc<Pins>,

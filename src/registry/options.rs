@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::sweeps::Retention;
 use crate::kernel::policy::Policy;
 use crate::kernel::run::Lane;
 use crate::kernel::secret::GivenValue;
+use crate::registry::upkeep::sweeps::Retention;
 
 /// Maximum number of runs that may hold a slot at once; 0 closes a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,18 +2,17 @@
 
 use std::time::Duration;
 
-use super::answer::SendAnswer;
-use super::request::SendRequest;
 use super::{Principal, Registry};
+use crate::command::{Accepted, Command, Key, PendingWait, SendMessage, Sender};
 use crate::contract::catalog::Overrides;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{RunId, SessionKey};
-use crate::kernel::run::RunState;
-use crate::kernel::session::Session;
-use crate::kernel::{send, waiting};
-use crate::store::command::{Accepted, Key, SendMessage, Sender};
+use crate::kernel::run::{RunState, waiting};
+use crate::kernel::session::{Session, send};
+use crate::registry::api::answer::SendAnswer;
+use crate::registry::api::request::SendRequest;
+use crate::store::tables::sessions;
 use crate::store::tx::{DbError, Tx};
-use crate::store::{Command, PendingWait, sessions};
 
 /// A message with its resolved options, ready to submit to a target.
 pub(super) struct Outgoing {

@@ -11,22 +11,21 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use super::Inner;
-use super::agents::ReloadReason;
 use super::announce::Announcer;
-use super::compare::Suspects;
-use super::drain::{DrainTimeout, Order};
 use super::drive::{self, Ended, Hold};
 use super::environment;
 use super::lanes::Lanes;
-use super::sweeps::Sweeper;
-use super::timers::{Settling, WaitTimers};
+use crate::command::{Command, Effect, GatewayNote};
 use crate::contract::control::Then;
 use crate::failpoint::reach;
 use crate::kernel::ids::{RunId, SessionId};
-use crate::kernel::recover::Loss;
+use crate::kernel::run::recover::Loss;
 use crate::kernel::time::Timestamp;
-use crate::store::command::GatewayNote;
-use crate::store::{Command, Effect};
+use crate::registry::api::agents::ReloadReason;
+use crate::registry::upkeep::compare::Suspects;
+use crate::registry::upkeep::drain::{DrainTimeout, Order};
+use crate::registry::upkeep::sweeps::Sweeper;
+use crate::registry::upkeep::timers::{Settling, WaitTimers};
 use crate::telemetry::metrics::metrics;
 
 /// Messages from the registry's tasks to the loop.
@@ -163,7 +162,7 @@ impl Service {
                     reset(&mut sweep, options.retention.sweep_each);
                 }
                 () = DrainTimeout::passed(drain_timeout.as_mut()) => self.cut_off(),
-                () = inner.store.noticed().news() => super::damage::look(&self.inner, &self.tasks),
+                () = inner.store.noticed().news() => crate::registry::upkeep::damage::look(&self.inner, &self.tasks),
                 _ = tick.tick() => self.tick(),
                 _ = touch.tick() => self.touch(),
                 _ = compare.tick() => self.compare(),
@@ -203,7 +202,8 @@ impl Service {
             Effect::AgentsChanged => {
                 let inner = Arc::clone(&self.inner);
                 self.tasks.spawn(async move {
-                    let reloaded = super::agents::reload(&inner, ReloadReason::Stored).await;
+                    let reloaded =
+                        crate::registry::api::agents::reload(&inner, ReloadReason::Stored).await;
                     if let Err(fault) = reloaded {
                         tracing::error!(%fault, "could not reload the agents");
                     }
@@ -237,9 +237,11 @@ impl Service {
                     .insert(window, left, self.inner.clock.monotonic());
             }
             Effect::WindowClosed(window) => self.windows.remove(window),
-            Effect::Exchange(run) => super::exchange::follow(&self.inner, &self.tasks, run),
+            Effect::Exchange(run) => {
+                crate::registry::announce::exchange::follow(&self.inner, &self.tasks, run)
+            }
             Effect::Ended(run) => {
-                super::run_cleanup::end(&self.inner, &self.tasks, run);
+                crate::registry::upkeep::run_cleanup::end(&self.inner, &self.tasks, run);
                 self.lanes.forget(run);
                 self.settling.remove(run);
                 self.inner.waiters.ended(run);
@@ -247,12 +249,12 @@ impl Service {
             Effect::Carried(run) => environment::until_restored(&self.inner, &self.tasks, run),
             Effect::Outcome(run, outcome, lived_ms) => {
                 metrics().run_ended(outcome, Duration::from_millis(lived_ms));
-                super::trace::export(&self.inner, &self.tasks, run);
+                crate::registry::drive::trace::export(&self.inner, &self.tasks, run);
             }
-            Effect::DelegationBegun(told) => super::trace::log_start(&told, false),
-            Effect::DelegationOver(told) => super::trace::log_end(&told, false),
+            Effect::DelegationBegun(told) => crate::registry::drive::trace::log_start(&told, false),
+            Effect::DelegationOver(told) => crate::registry::drive::trace::log_end(&told, false),
             Effect::Untold(run, what) => {
-                super::trace::repeat_logs(&self.inner, &self.tasks, run, what);
+                crate::registry::drive::trace::repeat_logs(&self.inner, &self.tasks, run, what);
             }
             Effect::AgeUnknown(run, loss) => {
                 self.doubted.insert(run, loss);
@@ -362,10 +364,10 @@ impl Service {
         self.inner.store.room().look();
         self.lanes.wake_delayed(self.inner.clock.moment());
         for run in self.settling.due(self.inner.clock.monotonic()) {
-            super::timers::time_out(&self.inner, &self.tasks, run);
+            crate::registry::upkeep::timers::time_out(&self.inner, &self.tasks, run);
         }
         for window in self.windows.due(self.inner.clock.monotonic()) {
-            super::timers::expire_wait(&self.inner, &self.tasks, window);
+            crate::registry::upkeep::timers::expire_wait(&self.inner, &self.tasks, window);
         }
     }
 
@@ -401,7 +403,7 @@ impl Service {
     fn compare(&self) {
         self.inner.waiters.all_look();
         environment::look_at_all(&self.inner, &self.tasks);
-        super::compare::look(Arc::clone(&self.inner), &self.tasks);
+        crate::registry::upkeep::compare::look(Arc::clone(&self.inner), &self.tasks);
     }
 
     /// Repairs rows that have no task, and logs each as a defect.

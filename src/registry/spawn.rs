@@ -1,19 +1,22 @@
 //! Turns requests into one store command each: resolves the agent, its pins and the time limit. The
 //! command itself checks what depends on rows.
 
-use super::answer::SessionView;
-use super::folder;
-use super::request::{CreateRequest, IfExists, SpawnRequest, TurnRequest};
+pub(crate) mod folder;
+
 use super::{Idempotency, Principal, Registry};
+use crate::command::{
+    Accepted, Asks, Begins, Command, Key, NewRun, NewSession, Reply, RunTurn, Spawn,
+};
 use crate::contract::catalog::{Overrides, Resolved};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{AgentId, MessageId, RunId, SessionId, SessionKey};
+use crate::kernel::run::trace;
 use crate::kernel::session::Owner;
 use crate::kernel::text::{preview, storable};
-use crate::kernel::trace;
-use crate::store::command::{Accepted, Asks, Begins, Key, NewRun, NewSession, RunTurn, Spawn};
+use crate::registry::api::answer::SessionView;
+use crate::registry::api::request::{CreateRequest, IfExists, SpawnRequest, TurnRequest};
+use crate::store::tables::read;
 use crate::store::tx::Tx;
-use crate::store::{Command, Reply, read};
 
 /// Maximum number of characters of a run's title.
 pub(super) const TITLE: usize = 80;
@@ -95,10 +98,9 @@ impl Registry {
         if let Some(first) = self.known(key.as_ref())? {
             return Ok(first);
         }
-        let session = self
-            .inner
-            .store
-            .read_now(|tx| crate::store::sessions::by_key(tx, &who.org, &request.session))?;
+        let session = self.inner.store.read_now(|tx| {
+            crate::store::tables::sessions::by_key(tx, &who.org, &request.session)
+        })?;
         let named = match (&request.agent, &session) {
             (Some(agent), _) => Some(agent.as_str()),
             (None, Some(session)) => Some(session.agent.as_str()),
@@ -216,7 +218,7 @@ impl Registry {
 
     /// The folder of the requesting session; a missing session is refused by the command.
     fn folder_of(&self, who: &Principal, key: &SessionKey) -> Result<Option<String>, Fault> {
-        let read = |tx: &mut dyn Tx| crate::store::sessions::by_key(tx, &who.org, key);
+        let read = |tx: &mut dyn Tx| crate::store::tables::sessions::by_key(tx, &who.org, key);
         let session = self.inner.store.read_now(read)?;
         Ok(session.and_then(|session| session.cwd))
     }

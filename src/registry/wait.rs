@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use super::answer::{RunDetail, WaitAnswer, WaitCause, Waited};
-use super::view::EXPIRED;
 use super::{Principal, Registry};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::RunId;
-use crate::store::read;
+use crate::registry::api::answer::{RunDetail, WaitAnswer, WaitCause, Waited};
+use crate::registry::api::view::EXPIRED;
+use crate::store::tables::read;
 
 /// The waiters of each run.
 #[derive(Default)]

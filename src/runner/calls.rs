@@ -7,9 +7,9 @@ use super::perform::pinned_tools;
 use super::plan::node_of;
 use super::turn::{TurnRunner, answer_of, tool_calls};
 use crate::contract::journal::RunView;
-use crate::kernel::message::{AnswerFinding, Block};
 use crate::kernel::run::RunError;
-use crate::kernel::step::{Node, Step, StepKind, StepState};
+use crate::kernel::run::step::{Node, Step, StepKind, StepState};
+use crate::kernel::session::message::{AnswerFinding, Block};
 use crate::kernel::text::preview;
 use crate::tool::misfit;
 

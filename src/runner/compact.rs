@@ -12,10 +12,10 @@ use crate::agent::AgentDefinition;
 use crate::contract::journal::RunView;
 use crate::contract::runner::{DiscardSink, Next, StepOutcome};
 use crate::kernel::ids::{MessageId, StepId};
-use crate::kernel::message::{Block, Compacted, Message, NewMessage, Role, plain_text};
 use crate::kernel::run::RunError;
+use crate::kernel::run::step::{Intent, Step, StepKind, StepState, TOO_LONG, Used, Why};
 use crate::kernel::session::Overflow;
-use crate::kernel::step::{Intent, Step, StepKind, StepState, TOO_LONG, Used, Why};
+use crate::kernel::session::message::{Block, Compacted, Message, NewMessage, Role, plain_text};
 use crate::kernel::text::{open_ended, prefix, preview};
 use crate::provider::{BUILT_IN, ModelRequest};
 

@@ -9,11 +9,11 @@ use super::turn::{TurnRunner, answer_of, pinned_agent};
 use crate::contract::journal::RunView;
 use crate::contract::linked::{self, OnFailure};
 use crate::kernel::delegation::DelegationMode;
-use crate::kernel::gate::{Rights, WriteScope};
-use crate::kernel::message::Block;
-use crate::kernel::pack::Pack;
+use crate::kernel::delegation::pack::Pack;
+use crate::kernel::policy::gate::{Rights, WriteScope};
 use crate::kernel::run::RunError;
-use crate::kernel::step::{Step, StepState};
+use crate::kernel::run::step::{Step, StepState};
+use crate::kernel::session::message::Block;
 
 impl TurnRunner {
     /// Leases connections of its own to the agent's servers, if a plan delegated to this run. They

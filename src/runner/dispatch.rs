@@ -9,7 +9,7 @@ use crate::contract::journal::RunView;
 use crate::contract::preview::{Preview, Waiting};
 use crate::contract::runner::{Admission, Next, Runner, StepOutcome, TextSink};
 use crate::kernel::ids::RunId;
-use crate::kernel::step::Step;
+use crate::kernel::run::step::Step;
 
 /// Executes runs of every kind.
 pub struct Runners {

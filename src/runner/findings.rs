@@ -8,8 +8,8 @@ use serde_json::Value;
 use super::turn::answer_of;
 use crate::contract::journal::RunView;
 use crate::contract::linked::DELEGATE;
-use crate::kernel::message::{Block, plain_text};
-use crate::kernel::step::{Step, StepKind, StepState};
+use crate::kernel::run::step::{Step, StepKind, StepState};
+use crate::kernel::session::message::{Block, plain_text};
 use crate::kernel::text::prefix;
 
 /// Maximum size of one result in bytes.

@@ -9,9 +9,9 @@ use crate::contract::journal::RunView;
 use crate::contract::rows::MemoryRows;
 use crate::kernel::ids::MessageId;
 use crate::kernel::memory::{self, LONGEST, Recalled, SAVE_TOOL};
-use crate::kernel::message::{Block, Message, MessageKind, Origin, Role};
 use crate::kernel::run::RunError;
-use crate::kernel::step::{Step, StepKind};
+use crate::kernel::run::step::{Step, StepKind};
+use crate::kernel::session::message::{Block, Message, MessageKind, Origin, Role};
 use crate::kernel::text::prefix_chars;
 
 /// Prefix of a summary line that is kept as a memory.

@@ -8,8 +8,8 @@ use super::turn::TurnRunner;
 use crate::agent::AgentDefinition;
 use crate::contract::journal::RunView;
 use crate::contract::runner::{StepOutcome, TextSink};
+use crate::kernel::run::step::Used;
 use crate::kernel::run::{RunError, Usage};
-use crate::kernel::step::Used;
 use crate::kernel::text::open_ended;
 use crate::provider::{BUILT_IN, ModelAnswer, ModelRequest, Provider, ProviderFault};
 

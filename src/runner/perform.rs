@@ -23,7 +23,7 @@ use crate::contract::linked::{self, Candidate};
 use crate::contract::runner::{Admission, StepOutcome, TextSink};
 use crate::contract::servers::Served;
 use crate::kernel::run::RunError;
-use crate::kernel::step::{Effect, Node, Step};
+use crate::kernel::run::step::{Effect, Node, Step};
 use crate::kernel::text::preview;
 use crate::provider::{ModelRequest, ToolSchema};
 use crate::tool::{Call, Called};

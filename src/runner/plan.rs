@@ -23,11 +23,11 @@ use crate::agent::AgentDefinition;
 use crate::contract::journal::RunView;
 use crate::contract::linked::DELEGATE;
 use crate::contract::runner::{Next, StepOutcome};
-use crate::kernel::message::{Block, plain_text};
 use crate::kernel::run::RunError;
-use crate::kernel::step::{
+use crate::kernel::run::step::{
     Cut, FORCED_ANSWER_KEY, Node, PLAN_PHASE_KEY, Step, StepKind, StepState,
 };
+use crate::kernel::session::message::{Block, plain_text};
 use crate::kernel::text::open_ended;
 use crate::provider::ModelRequest;
 use reading::{Plan, Pool, asked, read};

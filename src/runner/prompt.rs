@@ -11,11 +11,13 @@ use crate::agent::AgentDefinition;
 use crate::contract::journal::RunView;
 use crate::contract::linked;
 use crate::contract::pin::Pin;
-use crate::kernel::blocks::BlockRef;
-use crate::kernel::message::{AnswerFinding, Block, Compacted, Message, MessageKind, Origin, Role};
-use crate::kernel::raw_metadata::RawMetadata;
 use crate::kernel::run::{RunError, RunOrigin};
-use crate::kernel::send;
+use crate::kernel::session::blocks::BlockRef;
+use crate::kernel::session::message::{
+    AnswerFinding, Block, Compacted, Message, MessageKind, Origin, Role,
+};
+use crate::kernel::session::raw_metadata::RawMetadata;
+use crate::kernel::session::send;
 use crate::kernel::text::preview;
 
 /// The result of a call that has none: its run has ended, or the conversation was copied while the

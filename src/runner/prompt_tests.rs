@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::super::driver::{Driver, run_id};
 use super::super::turn::Options;
 use super::*;
-use crate::kernel::message::AnswerFinding;
+use crate::kernel::session::message::AnswerFinding;
 
 fn driver() -> Driver {
     Driver::new(

@@ -3,7 +3,7 @@
 
 use crate::agent::AgentDefinition;
 use crate::contract::journal::RunView;
-use crate::kernel::gate::{Bundle, Rights};
+use crate::kernel::policy::gate::{Bundle, Rights};
 use crate::kernel::run::RunError;
 
 /// The effective rights of the run.

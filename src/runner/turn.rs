@@ -23,12 +23,12 @@ use crate::contract::preview::{Preview, Waiting};
 use crate::contract::rows::MemoryRows;
 use crate::contract::runner::{Admission, Next, Runner, StepOutcome, TextSink};
 use crate::kernel::ids::{RunId, StepId};
-use crate::kernel::message::{AnswerFinding, Block, Message, plain_text};
 use crate::kernel::run::RunError;
-use crate::kernel::session::Overflow;
-use crate::kernel::step::{
+use crate::kernel::run::step::{
     Cut, Effect, FORCED_ANSWER_KEY, Intent, Node, PLAN_PHASE_KEY, Step, StepKind, StepState, Why,
 };
+use crate::kernel::session::Overflow;
+use crate::kernel::session::message::{AnswerFinding, Block, Message, plain_text};
 use crate::kernel::text;
 use crate::provider::Providers;
 use crate::tool::{Catalogue, YIELD};

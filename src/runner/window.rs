@@ -10,9 +10,9 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::kernel::blocks::BlockRef;
 use crate::kernel::ids::RunId;
-use crate::kernel::message::{Compacted, Message, MessageKind, Role};
+use crate::kernel::session::blocks::BlockRef;
+use crate::kernel::session::message::{Compacted, Message, MessageKind, Role};
 
 /// Estimated tokens of an entry besides its text: role, markers, names.
 const OVERHEAD: u64 = 8;

@@ -10,8 +10,8 @@ use super::super::prompt::conversation;
 use super::super::turn::Options;
 use super::*;
 use crate::kernel::ids::AgentId;
-use crate::kernel::message::{Block, OpenRun};
-use crate::kernel::raw_metadata::RawMetadata;
+use crate::kernel::session::message::{Block, OpenRun};
+use crate::kernel::session::raw_metadata::RawMetadata;
 
 fn driver() -> Driver {
     Driver::new(

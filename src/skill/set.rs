@@ -15,7 +15,7 @@ use crate::contract::catalog::{InactiveDefinition, Pinned};
 use crate::contract::skills::{
     ListedSkill, PickedSkills, PinnedSkill, SOURCES, SkillListing, SkillSet,
 };
-use crate::kernel::pattern;
+use crate::kernel::policy::pattern;
 use crate::kernel::text::preview;
 
 /// Limits of the skill list for models.

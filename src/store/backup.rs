@@ -7,10 +7,12 @@ use std::path::{Path, PathBuf};
 
 use super::sqlite::{Sqlite, Use, header_version};
 use super::tx::{DbError, DbErrorKind, Tx, number};
-use super::{boots, check, files, memory_words, migrate};
+use super::{files, migrate};
 use crate::clock::Clock;
 use crate::failpoint::reach;
 use crate::kernel::fault::{Fault, Kind};
+use crate::store::repair::check;
+use crate::store::tables::{boots, memory_words};
 
 /// A backup that was made and checked.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,11 +1,11 @@
 //! Handles the time since the previous process: whether the wall clock can be trusted, and
 //! extending deadlines by the downtime. The command that begins a boot calls it.
 
-use super::boots;
-use super::columns::to_json;
 use super::tx::{DbError, Tx};
 use crate::kernel::ages::{BootBaseline, ClockTrust, HostBoot};
 use crate::kernel::time::Timestamp;
+use crate::store::tables::boots;
+use crate::store::tables::columns::to_json;
 
 /// Name of the `meta` row with the machine's start time.
 const BASELINE: &str = "machine";

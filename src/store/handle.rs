@@ -7,17 +7,18 @@ use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 use super::backup::{self, Backup};
 use super::checkpoint::Checkpoints;
-use super::command::{Accepted, Command, Key, Reply, Settings, first_answer};
-use super::health::{self, Health};
-use super::noticed::FoundDamage;
 use super::placement::Placement;
 use super::readers::Readers;
 use super::room::Room;
-use super::salvage::{self, Report};
 use super::tx::{DbError, Tx};
 use super::writer::{Job, Message, busy};
 use crate::clock::Clock;
+use crate::command::{Accepted, Command, Key, Reply, Settings, first_answer};
 use crate::kernel::fault::{Fault, Kind};
+use crate::store::repair::health::Health;
+use crate::store::repair::noticed::FoundDamage;
+use crate::store::repair::salvage::Report;
+use crate::store::repair::{health, salvage};
 
 /// An open store: cheap to clone, closed by [`Threads::close`].
 #[derive(Clone)]

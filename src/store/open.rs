@@ -5,22 +5,24 @@ use std::sync::{Arc, Mutex};
 
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::checkpoint::{self, Checkpoints};
-use super::command::{Effect, Settings};
+use super::checkpoint::Checkpoints;
 use super::handle::{Inner, Store};
-use super::migrate::{self, MigrateError};
-use super::noticed::FoundDamage;
-use super::outline::Outline;
+use super::migrate::MigrateError;
 use super::placement::Placement;
 use super::readers::Readers;
 use super::room::Room;
-use super::salvage::{self, Report, Unsaved};
 use super::sqlite::{Sqlite, Use, header_version};
 use super::threads::{Threads, thread};
 use super::tx::{DbError, DbErrorKind};
 use super::writer::{CommitChannels, Message, OnFatal, QUEUE, Writer, WriterShared};
-use super::{backup, boots, check, files, redo};
+use super::{backup, checkpoint, files, migrate};
 use crate::clock::Clock;
+use crate::command::{Effect, Settings};
+use crate::store::repair::noticed::FoundDamage;
+use crate::store::repair::outline::Outline;
+use crate::store::repair::salvage::{Report, Unsaved};
+use crate::store::repair::{check, redo, salvage};
+use crate::store::tables::boots;
 
 /// Options for opening a store.
 pub struct OpenOptions {

@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::Semaphore;
 
-use super::noticed::FoundDamage;
 use super::placement::Placement;
 use super::sqlite::{Sqlite, Use};
 use super::tx::{DbError, DbErrorKind, Tx};
+use crate::store::repair::noticed::FoundDamage;
 
 /// Maximum number of concurrent long reads. More would not help: they share the machine's cores.
 const LONG_READS: usize = 4;

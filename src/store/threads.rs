@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
-use super::check;
 use super::handle::Store;
 use super::open::OpenError;
 use super::sqlite::{Interrupt, Sqlite, Use};
 use super::tx::{DbError, DbErrorKind};
 use super::writer::Message;
+use crate::store::repair::check;
 
 /// The threads of an open store.
 pub struct Threads {

@@ -8,17 +8,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use serde_json::json;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::audit::{self, Entry};
-use super::boots::Sequence;
 use super::checkpoint::Checkpoints;
-use super::command::{Command, Context, Effect, Reply, Settings, execute};
-use super::noticed::FoundDamage;
 use super::placement::{Moved, Placement};
 use super::sqlite::Sqlite;
 use super::tx::{DbError, DbErrorKind, Tx};
 use crate::clock::Clock;
+use crate::command::{Command, Context, Effect, Reply, Settings, execute};
 use crate::failpoint::{reach, reach_edge};
 use crate::kernel::fault::{Fault, Kind};
+use crate::store::repair::noticed::FoundDamage;
+use crate::store::tables::audit;
+use crate::store::tables::audit::Entry;
+use crate::store::tables::boots::Sequence;
 use crate::telemetry::metrics::metrics;
 
 /// Maximum number of queued commands; a further one is answered `busy`.

@@ -8,7 +8,7 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use tracing_subscriber::fmt::MakeWriter;
 
-use crate::kernel::redact::Redactor;
+use crate::kernel::text::redact::Redactor;
 
 /// The active redactors, by registration number.
 static NOW: RwLock<Vec<(u64, Redactor)>> = RwLock::new(Vec::new());

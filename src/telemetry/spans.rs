@@ -5,10 +5,10 @@
 
 use tracing::Level;
 
+use crate::kernel::run::step::{Step, StepKind, StepState};
+use crate::kernel::run::trace::{Caller, span_of};
 use crate::kernel::run::{Run, RunState, Usage};
-use crate::kernel::step::{Step, StepKind, StepState};
 use crate::kernel::time::Timestamp;
-use crate::kernel::trace::{Caller, span_of};
 
 /// One span of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -197,9 +197,9 @@ fn tokens(used: Usage) -> [(&'static str, Attribute); 2] {
 mod tests {
     use super::*;
     use crate::kernel::ids::{RunId, StepId};
+    use crate::kernel::run::step::{Effect, Intent, Used};
     use crate::kernel::run::{AnnouncePolicy, Outcome, RunError};
     use crate::kernel::sample::queued;
-    use crate::kernel::step::{Effect, Intent, Used};
     use serde_json::json;
     use uuid::Uuid;
 

@@ -8,27 +8,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Value, json};
 
-use super::address::Private;
 use super::arguments::Arguments;
-use super::definition_files;
-use super::delegating;
-use super::edit::Edit;
 use super::fetch::Fetch;
-use super::gate::{self, Aim};
-use super::glob::Glob;
-use super::grep::Grep;
-use super::list::List;
+use super::gate::Aim;
 use super::mcp::Servers;
-use super::memory_tools;
 use super::output::Rest;
-use super::read::Read;
 use super::registry_tool::{By, Called, RegistryTool};
-use super::session_tools;
 use super::shell::Shell;
 use super::todo::Todo;
-use super::workspace::LedTo;
-use super::write::Write;
-use super::{Tool, ToolOutput, Unopened, Workspace, preview, skill};
+use super::{
+    Tool, ToolOutput, Unopened, Workspace, delegating, gate, memory_tools, session_tools, skill,
+};
 use crate::contract::BoxFuture;
 use crate::contract::delegate::{Delegate, DelegateSlot, Site};
 use crate::contract::journal::RunEnvironment;
@@ -36,9 +26,18 @@ use crate::contract::linked::{self, Link};
 use crate::contract::runner::Admission;
 use crate::contract::servers::Served;
 use crate::file_work::TOOLS;
-use crate::kernel::gate::{Decision, Rights, Subject};
 use crate::kernel::ids::{RunId, StepId};
-use crate::kernel::step::Effect;
+use crate::kernel::policy::gate::{Decision, Rights, Subject};
+use crate::kernel::run::step::Effect;
+use crate::tool::fetch::address::Private;
+use crate::tool::files::edit::Edit;
+use crate::tool::files::glob::Glob;
+use crate::tool::files::grep::Grep;
+use crate::tool::files::list::List;
+use crate::tool::files::read::Read;
+use crate::tool::files::workspace::LedTo;
+use crate::tool::files::write::Write;
+use crate::tool::files::{definition_files, preview};
 
 /// The inputs of the catalogue.
 #[derive(Clone, Default)]

@@ -1,8 +1,8 @@
 //! Tests the tools through the catalogue with real folders.
 
 use crate::contract::journal::RunEnvironment;
-use crate::kernel::gate::{Bundle, Rule, WriteScope};
 use crate::kernel::ids::{RunId, StepId};
+use crate::kernel::policy::gate::{Bundle, Rule, WriteScope};
 use std::fs;
 use std::os::unix::fs::symlink;
 use uuid::Uuid;

@@ -11,8 +11,8 @@ use crate::contract::delegate::DelegateArgs;
 use crate::contract::linked::{self, Link};
 use crate::kernel::delegation::{DelegationMode, Stream};
 use crate::kernel::fault::Fault;
-use crate::kernel::gate::{Bundle, WriteScope};
-use crate::kernel::step::Effect;
+use crate::kernel::policy::gate::{Bundle, WriteScope};
+use crate::kernel::run::step::Effect;
 
 /// The tool `task`.
 pub(super) const TASK: RegistryTool = RegistryTool {

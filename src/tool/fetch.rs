@@ -1,6 +1,8 @@
 //! The tool `fetch`: gets the content of a web address as text. It is read-only: one GET without
 //! cookies, proxy or data of this machine.
 
+pub(crate) mod address;
+
 use std::error::Error;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -9,12 +11,12 @@ use reqwest::header::{CONTENT_TYPE, LOCATION};
 use reqwest::{Client, Response, Url, redirect};
 use serde_json::Value;
 
-use super::address::{Guarded, Private, Refused};
 use super::arguments::{Arguments, Parameter, Shape, schema};
 use super::{Aim, Tool, ToolOutput, Workspace};
 use crate::contract::BoxFuture;
-use crate::kernel::gate::Decision;
-use crate::kernel::step::Effect;
+use crate::kernel::policy::gate::Decision;
+use crate::kernel::run::step::Effect;
+use crate::tool::fetch::address::{Guarded, Private, Refused};
 
 /// The maximum number of bytes read of a response.
 const BODY_LIMIT: usize = 5 * 1024 * 1024;

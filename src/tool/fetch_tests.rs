@@ -5,9 +5,9 @@ use std::net::{SocketAddr, TcpListener};
 
 use serde_json::json;
 
-use super::address::Private;
 use super::fetch::Fetch;
 use super::{Tool, ToolOutput, Workspace};
+use crate::tool::fetch::address::Private;
 
 /// Starts a server that answers each request by its path, until the test ends.
 fn server() -> SocketAddr {

@@ -1,4 +1,4 @@
-//! Converts tool calls to subjects for the rules of a gate ([`crate::kernel::gate`]). The catalogue
+//! Converts tool calls to subjects for the rules of a gate ([`crate::kernel::policy::gate`]). The catalogue
 //! calls this before a call has any effect.
 
 use std::path::Path;
@@ -8,9 +8,9 @@ use serde_json::Value;
 
 use super::{Workspace, fetch};
 use crate::contract::runner::Admission;
-use crate::kernel::approval::Consent;
-use crate::kernel::gate::{Decision, Rights, Subject, Target, Verdict, Writes};
-use crate::kernel::shell::Line;
+use crate::kernel::policy::approval::Consent;
+use crate::kernel::policy::gate::{Decision, Rights, Subject, Target, Verdict, Writes};
+use crate::kernel::policy::shell::Line;
 
 /// The arguments of a tool that gate rules look at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

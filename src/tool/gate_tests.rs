@@ -1,7 +1,7 @@
 //! Tests the subjects of calls, as rules see them.
 
 use super::*;
-use crate::kernel::gate::{Bundle, Rule, WriteScope};
+use crate::kernel::policy::gate::{Bundle, Rule, WriteScope};
 use serde_json::json;
 
 /// The names of each thing.

@@ -4,7 +4,7 @@ use super::arguments::{Parameter, Shape};
 use super::registry_tool::RegistryTool;
 use crate::contract::delegate::RecallArgs;
 use crate::kernel::memory::SAVE_TOOL;
-use crate::kernel::step::Effect;
+use crate::kernel::run::step::Effect;
 
 /// The maximum number of memories that one search returns.
 const MOST_FOUND: usize = 20;

@@ -1,37 +1,24 @@
 //! The tools of agents, each with its effect class, and the catalogue through which runners call
 //! them. The daemon passes the tool schemas to `agent`.
 
-mod address;
 mod arguments;
 mod blocking;
 mod catalogue;
-mod definition_files;
 mod delegating;
-mod diff;
-mod edit;
 mod fetch;
+pub(crate) mod files;
 mod gate;
-mod glob;
-mod grep;
-mod ignored;
-mod list;
 mod mcp;
 mod memory_tools;
-mod open_folder;
 mod output;
-mod preview;
-mod read;
 mod registry_tool;
 mod session_tools;
 mod shell;
 mod skill;
-mod text_file;
 mod todo;
-mod walk;
-mod workspace;
-mod write;
 
-pub use address::Private;
+pub use crate::tool::fetch::address::Private;
+pub use crate::tool::files::workspace::{Unopened, Workspace};
 pub use arguments::misfit;
 pub use catalogue::{Call, Catalogue, Options};
 pub use gate::{Aim, admit_program};
@@ -40,7 +27,6 @@ pub use output::{OUTPUT_LIMIT, ToolOutput};
 pub use registry_tool::Called;
 pub use session_tools::YIELD;
 pub use shell::Shell;
-pub use workspace::{Unopened, Workspace};
 
 #[cfg(test)]
 mod fetch_tests;
@@ -50,8 +36,8 @@ mod writing_tests;
 use serde_json::Value;
 
 use crate::contract::BoxFuture;
-use crate::kernel::gate::Decision;
-use crate::kernel::step::Effect;
+use crate::kernel::policy::gate::Decision;
+use crate::kernel::run::step::Effect;
 
 /// A tool that an agent can call.
 pub trait Tool: Send + Sync + 'static {

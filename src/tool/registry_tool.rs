@@ -12,8 +12,8 @@ use crate::contract::BoxFuture;
 use crate::contract::delegate::{Delegate, Site, ToolReply};
 use crate::contract::linked::Link;
 use crate::kernel::fault::Fault;
-use crate::kernel::gate::Rights;
-use crate::kernel::step::Effect;
+use crate::kernel::policy::gate::Rights;
+use crate::kernel::run::step::Effect;
 
 /// The calling step and its rights.
 pub(super) struct By<'a> {

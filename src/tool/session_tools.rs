@@ -6,9 +6,9 @@ use super::arguments::{Arguments, Parameter, Shape};
 use super::registry_tool::{RegistryTool, ms};
 use crate::contract::delegate::{Named, QuestionArgs, SendArgs, SpawnArgs, WaitArgs};
 use crate::kernel::ids::AgentId;
+use crate::kernel::run::step::Effect;
+use crate::kernel::run::thinking::Thinking;
 use crate::kernel::session::{Cleanup, SessionMode};
-use crate::kernel::step::Effect;
-use crate::kernel::thinking::Thinking;
 
 /// The tool with which a model ends its turn until a message arrives.
 pub const YIELD: &str = "sessions_yield";
@@ -392,8 +392,8 @@ mod tests {
     use super::*;
     use crate::contract::allow::AGENT_FORMAT;
     use crate::contract::delegate::Site;
-    use crate::kernel::gate::{Bundle, Rights, WriteScope};
     use crate::kernel::ids::{RunId, StepId};
+    use crate::kernel::policy::gate::{Bundle, Rights, WriteScope};
     use crate::tool::registry_tool::{By, Called};
     use serde_json::json;
     use uuid::Uuid;

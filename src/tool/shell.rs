@@ -12,8 +12,8 @@ use super::{ToolOutput, Workspace};
 use crate::contract::BoxFuture;
 use crate::contract::delegate::Site;
 use crate::file_work::TOOLS;
-use crate::kernel::env::Environment;
-use crate::kernel::step::Effect;
+use crate::kernel::policy::env::Environment;
+use crate::kernel::run::step::Effect;
 use crate::process::{ExitReason, Finished, Input, Processes, Program, signal_name};
 
 /// The maximum number of bytes kept of each stream; both and the notes fit into one result.

@@ -12,11 +12,11 @@ use serde_json::{Value, json};
 use super::ToolOutput;
 use super::arguments::{Arguments, Parameter, Shape, schema};
 use super::blocking::{Stop, blocking};
-use super::open_folder::{FOLDER, OpenFolder, folder_in, kind_in};
 use super::registry_tool::in_words;
 use crate::contract::BoxFuture;
 use crate::contract::delegate::{Delegate, PinnedText, Site};
-use crate::kernel::step::Effect;
+use crate::kernel::run::step::Effect;
+use crate::tool::files::open_folder::{FOLDER, OpenFolder, folder_in, kind_in};
 
 /// The name by which models call it.
 pub(super) const NAME: &str = "skill";

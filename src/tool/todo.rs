@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{Tool, ToolOutput, Workspace};
 use crate::contract::BoxFuture;
-use crate::kernel::step::Effect;
+use crate::kernel::run::step::Effect;
 use crate::kernel::text::preview;
 
 /// The maximum number of entries.

@@ -10,8 +10,8 @@ use uuid::Uuid;
 use super::{Call, Called, Catalogue, Options, ToolOutput};
 use crate::contract::delegate::Site;
 use crate::contract::journal::RunEnvironment;
-use crate::kernel::gate::{Bundle, Rights, WriteScope};
 use crate::kernel::ids::{RunId, StepId};
+use crate::kernel::policy::gate::{Bundle, Rights, WriteScope};
 
 struct Place {
     _folder: tempfile::TempDir,

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::decode::Params;
 use super::input;
 use crate::kernel::ids::RunId;
-use crate::kernel::overlay::MOST_NAMES;
+use crate::kernel::policy::overlay::MOST_NAMES;
 use crate::kernel::secret::{GivenValue, Reference};
 
 /// Description of the accepted forms, used in error messages.

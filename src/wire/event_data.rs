@@ -7,11 +7,11 @@ use serde_json::Value;
 
 use super::events;
 use super::shapes::{EnvName, Word};
-use crate::kernel::action::EventKind;
 use crate::kernel::ids::{
     AgentId, AnnounceId, ApprovalId, BootId, MessageId, QuestionId, RunId, SessionId, SessionKey,
     StepId,
 };
+use crate::kernel::run::action::EventKind;
 use crate::kernel::run::{CancelRequest, RunError, Usage};
 use crate::kernel::time::Timestamp;
 

@@ -13,8 +13,8 @@ use super::budget::BudgetUse;
 use crate::kernel::ids::{
     AgentId, AnnounceId, ApprovalId, MessageId, QuestionId, RunId, SessionId, SessionKey, StepId,
 };
-use crate::kernel::message::Block;
 use crate::kernel::run::{CancelRequest, Pins, RunError, Usage};
+use crate::kernel::session::message::Block;
 use crate::kernel::time::Timestamp;
 
 /// Value of an enum that later versions may extend.

@@ -24,7 +24,8 @@ const TABLE: &[(&str, &[&str])] = &[
     ("file_work", &[]),
     ("config", &[]),
     ("outbound", &[]),
-    ("store", &[]),
+    ("store", &["command"]),
+    ("command", &["store"]),
     ("watch", &[]),
     ("process", &[]),
     ("front_matter", &[]),
@@ -33,7 +34,7 @@ const TABLE: &[(&str, &[&str])] = &[
     ("provider", &[]),
     ("tool", &["skill", "process"]),
     ("runner", &["agent", "provider", "tool", "skill", "process"]),
-    ("registry", &["store"]),
+    ("registry", &["store", "command"]),
     ("node", &["wire", "client", "process"]),
     ("wire", &[]),
     ("client", &["wire"]),
@@ -45,8 +46,8 @@ const TABLE: &[(&str, &[&str])] = &[
     (
         "daemon",
         &[
-            "agent", "cli", "client", "gateway", "node", "process", "provider", "registry",
-            "runner", "skill", "store", "tool", "watch", "wire",
+            "agent", "cli", "client", "command", "gateway", "node", "process", "provider",
+            "registry", "runner", "skill", "store", "tool", "watch", "wire",
         ],
     ),
     // The program itself parses and runs the command line.

@@ -18,8 +18,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, Once};
 
 use abide::clock::Clock;
-use abide::store::Command;
-use abide::store::command::EDGES;
+use abide::command::Command;
+use abide::command::EDGES;
 
 use crate::harness::{ArmedFailpoints, Caller, run};
 use crate::scenarios::{self, Scenario};

@@ -6,7 +6,7 @@ use super::Reader;
 use super::names::{DELEGATING, Entry, entry, gated, no_tool, taken_away};
 use super::permission::listed;
 use crate::agent::names::derived;
-use crate::kernel::gate::Decision;
+use crate::kernel::policy::gate::Decision;
 
 impl Reader {
     /// Reads a list, a map of switches, or `{allow, deny}`.

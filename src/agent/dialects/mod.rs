@@ -18,7 +18,7 @@ use super::fields::is_known;
 use super::folder::Dialect;
 use super::raw::{Broken, Raw};
 use super::values::{count, duration, flag, no_word, text};
-use crate::kernel::gate::{Decision, Rule};
+use crate::kernel::policy::gate::{Decision, Rule};
 
 pub(super) use self::looks::{names_a_restriction, refusal, restricts};
 #[cfg(test)]

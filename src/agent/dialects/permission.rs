@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use super::names::{DELEGATING, Entry, commands, entry, patterns, split};
 use super::{Narrowing, no_word};
 use crate::agent::values::text;
-use crate::kernel::gate::Decision;
+use crate::kernel::policy::gate::Decision;
 use crate::kernel::text::preview;
 
 /// Tools that change something or access the network.

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use super::Reader;
 use crate::agent::names::{self, derived};
 use crate::agent::values::line;
+use crate::kernel::run::thinking::Thinking;
 use crate::kernel::text::preview;
-use crate::kernel::thinking::Thinking;
 
 /// Model names without a meaning outside of that program.
 const ALIASES: &[&str] = &[

@@ -8,7 +8,7 @@ use super::permission::listed;
 use super::{Reader, switch};
 use crate::agent::names::derived;
 use crate::agent::values::text;
-use crate::kernel::gate::Decision;
+use crate::kernel::policy::gate::Decision;
 
 /// The tool groups of Roo Code and Kilo Code, and the equivalent tools here.
 const GROUPS: &[(&str, &[&str])] = &[

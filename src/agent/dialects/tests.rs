@@ -3,8 +3,8 @@
 use crate::agent::fields::Draft;
 use crate::agent::folder::{Dialect, parse};
 use crate::agent::raw::{Broken, Format};
-use crate::kernel::gate::{Bundle, Decision, Subject, Target};
-use crate::kernel::shell::Line;
+use crate::kernel::policy::gate::{Bundle, Decision, Subject, Target};
+use crate::kernel::policy::shell::Line;
 
 use super::*;
 

@@ -6,8 +6,8 @@ use super::Reader;
 use crate::agent::values::{duration, on_failure, text};
 use crate::contract::linked::{Link, LinkSession};
 use crate::kernel::delegation::Stream;
-use crate::kernel::gate::WriteScope;
 use crate::kernel::ids::AgentId;
+use crate::kernel::policy::gate::WriteScope;
 
 impl Reader<'_> {
     pub(super) fn linked_agents(&mut self, value: &Value) -> Result<(), String> {

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::Reader;
 use crate::agent::values::{decision, matched, text, texts};
-use crate::kernel::gate::{Decision, Rule};
+use crate::kernel::policy::gate::{Decision, Rule};
 use crate::kernel::text::preview;
 
 impl Reader<'_> {

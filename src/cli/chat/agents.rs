@@ -1,9 +1,9 @@
 //! `/agent` in `abide chat`: lists the agents and finds the session with another one.
 
-use crate::cli::failure::{Failure, exit};
+use crate::cli::common::failure::{Failure, exit};
 use crate::cli::link::Link;
-use crate::cli::print;
-use crate::cli::text::{Table, line};
+use crate::cli::output::print;
+use crate::cli::output::text::{Table, line};
 use crate::kernel::ids::{AgentId, SessionKey};
 use crate::wire::agents::{Agent, Agents, Audience, ListAgents};
 use crate::wire::input::{PAGE_LIMIT, PageSize};

@@ -2,13 +2,14 @@
 //! line editor is not used: it may hold typed-ahead lines, which are messages and not answers.
 
 use super::slash::{Slash, at_a_question};
-use crate::cli::failure::Failure;
-use crate::cli::follow::Interrupt;
+use crate::cli::asking::open_requests;
+use crate::cli::asking::open_requests::{OpenRequest, Prompted};
+use crate::cli::asking::person::{Person, Typed};
+use crate::cli::common::failure::Failure;
 use crate::cli::link::{self, Link};
-use crate::cli::open_requests::{self, OpenRequest, Prompted};
-use crate::cli::person::{Person, Typed};
-use crate::cli::print;
-use crate::cli::screen::Screen;
+use crate::cli::live::follow::Interrupt;
+use crate::cli::output::print;
+use crate::cli::output::screen::Screen;
 use crate::clock::Clock;
 
 /// Asks the user about each of these requests; skipped ones stay open. `false`: the user wants to

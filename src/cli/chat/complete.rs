@@ -4,8 +4,8 @@ use std::fs;
 use std::path::PathBuf;
 
 use super::command::COMMANDS;
-use crate::cli::text::clean;
-use crate::kernel::thinking::Thinking;
+use crate::cli::output::text::clean;
+use crate::kernel::run::thinking::Thinking;
 
 /// Maximum number of files that are offered at once.
 const OFFERED: usize = 200;

@@ -18,8 +18,9 @@ use rustyline::{
 use tokio::sync::mpsc;
 
 use super::complete::{Words, complete};
-use crate::cli::failure::Failure;
-use crate::cli::print::{self, HEAD, styled};
+use crate::cli::common::failure::Failure;
+use crate::cli::output::print;
+use crate::cli::output::print::{HEAD, styled};
 
 /// Maximum number of messages in a folder's history.
 const KEPT: usize = 1_000;

@@ -22,11 +22,11 @@ use clap::builder::PossibleValuesParser;
 use self::session::Wanted;
 use self::talk::Talk;
 use super::args::Common;
-use super::change::absolute;
-use super::failure::Failure;
 use super::link::Link;
-use super::start;
-use crate::kernel::thinking::Thinking;
+use crate::cli::commands::change::absolute;
+use crate::cli::common::failure::Failure;
+use crate::cli::link::start;
+use crate::kernel::run::thinking::Thinking;
 use crate::wire::shapes::Session;
 
 /// Talk with a session's agent

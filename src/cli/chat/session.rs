@@ -2,15 +2,16 @@
 
 use super::agents;
 use crate::cli::args::Common;
-use crate::cli::failure::{Failure, exit};
+use crate::cli::common::failure::{Failure, exit};
+use crate::cli::common::ids;
 use crate::cli::link::{self, Link};
-use crate::cli::markdown::Markdown;
-use crate::cli::print::{self, DIM, HEAD, styled};
-use crate::cli::text::{COLUMNS, clean, line};
-use crate::cli::{ids, text};
+use crate::cli::output::markdown::Markdown;
+use crate::cli::output::print::{DIM, HEAD, styled};
+use crate::cli::output::text::{COLUMNS, clean, line};
+use crate::cli::output::{print, text};
 use crate::clock::Clock;
 use crate::kernel::ids::SessionKey;
-use crate::kernel::message::plain_text;
+use crate::kernel::session::message::plain_text;
 use crate::wire::gateway::{NoParams, Status};
 use crate::wire::input::{PageSize, ThinkingLevel};
 use crate::wire::lifecycle::PatchSession;

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::cli::text::clean;
+use crate::cli::output::text::clean;
 
 /// A place that an answer names, with the lines quoted from there.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -13,9 +13,9 @@ use clap::Args;
 
 use self::show::Show;
 use super::args::Common;
-use super::failure::{Failure, exit};
-use super::follow::Interrupt;
-use super::print;
+use crate::cli::common::failure::{Failure, exit};
+use crate::cli::live::follow::Interrupt;
+use crate::cli::output::print;
 
 /// Label and task of each subagent. Any tree of source code has an answer to each.
 const QUESTIONS: [(&str, &str); 3] = [

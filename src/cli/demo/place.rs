@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use ignore::WalkBuilder;
 
-use crate::cli::failure::Failure;
+use crate::cli::common::failure::Failure;
 
 /// Maximum number of files for a demo of a few seconds.
 const MOST_FILES: usize = 20_000;

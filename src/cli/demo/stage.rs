@@ -6,10 +6,10 @@ use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use crate::cli::discover::Where;
-use crate::cli::failure::Failure;
-use crate::cli::link::Link;
-use crate::cli::start::{self, Plan, Started};
+use crate::cli::common::failure::Failure;
+use crate::cli::link::discover::Where;
+use crate::cli::link::start::{Plan, Started};
+use crate::cli::link::{Link, start};
 use crate::clock::Clock;
 use crate::wire::gateway::{Drain, Draining, Then};
 

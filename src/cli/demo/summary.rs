@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use super::findings::Finding;
-use crate::cli::failure::Failure;
-use crate::cli::print;
-use crate::cli::text::{COLUMNS, clean, line, span};
+use crate::cli::common::failure::Failure;
+use crate::cli::output::print;
+use crate::cli::output::text::{COLUMNS, clean, line, span};
 
 /// Findings of one run.
 pub(super) struct Answer {

@@ -3,9 +3,10 @@
 
 use serde::Serialize;
 
-use crate::cli::failure::Failure;
-use crate::cli::print::{self, DIM, styled};
-use crate::cli::text::clean;
+use crate::cli::common::failure::Failure;
+use crate::cli::output::print;
+use crate::cli::output::print::{DIM, styled};
+use crate::cli::output::text::clean;
 use crate::config::Config;
 use crate::daemon::ollama::{self, Server};
 

@@ -6,9 +6,9 @@ use serde_json::json;
 
 use super::said;
 use crate::cli::args::Common;
-use crate::cli::config::Writer;
-use crate::cli::failure::{Failure, exit};
-use crate::cli::print;
+use crate::cli::commands::config::Writer;
+use crate::cli::common::failure::{Failure, exit};
+use crate::cli::output::print;
 use crate::config::Change;
 use crate::process;
 

@@ -1,11 +1,12 @@
 //! Actions of `abide top`, executed over a connection of their own while the screen keeps updating;
 //! the result is one line.
 
-use crate::cli::discover::Where;
-use crate::cli::failure::Failure;
+use crate::cli::asking::open_requests;
+use crate::cli::asking::open_requests::OpenRequest;
+use crate::cli::common::failure::Failure;
+use crate::cli::link::discover::Where;
 use crate::cli::link::{self, Link};
-use crate::cli::open_requests::{self, OpenRequest};
-use crate::cli::text::{clean, short};
+use crate::cli::output::text::{clean, short};
 use crate::clock::Clock;
 use crate::kernel::ids::{MessageId, RunId};
 use crate::wire::lifecycle::{CancelRun, Cancelled, Steer, Steered};

@@ -4,8 +4,9 @@
 use anstyle::Style;
 use uuid::Uuid;
 
-use crate::cli::open_requests::OpenRequest;
-use crate::cli::{approval_text, text};
+use crate::cli::asking::approval_text;
+use crate::cli::asking::open_requests::OpenRequest;
+use crate::cli::output::text;
 use crate::kernel::time::Timestamp;
 
 /// Milliseconds that an approval must be on the screen without an early `y` before a `y` counts.

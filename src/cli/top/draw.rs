@@ -9,7 +9,7 @@ use ratatui::widgets::{Block, Clear, Paragraph};
 use super::help;
 use super::model::{At, Model, Over, Waits};
 use super::rows;
-use crate::cli::text::{line, short, span, wrap};
+use crate::cli::output::text::{line, short, span, wrap};
 use crate::kernel::time::Timestamp;
 use crate::wire::gateway::{ModelProvider, Status};
 
@@ -255,7 +255,7 @@ fn keys_line(model: &Model, now: Timestamp, width: u16) -> Line<'static> {
             detail.is_calm(now),
             matches!(
                 detail.asked,
-                crate::cli::open_requests::OpenRequest::Approval(_)
+                crate::cli::asking::open_requests::OpenRequest::Approval(_)
             ),
         ),
         Over::Steer(..) => "Enter sends it · Esc discards it",
@@ -282,7 +282,7 @@ fn over(frame: &mut Frame<'_>, area: Rect, model: &mut Model, now: Timestamp) {
         ..area
     };
     let run_name = |model: &Model, id| {
-        let name = model.run(id).map(crate::cli::tree::name);
+        let name = model.run(id).map(crate::cli::live::tree::name);
         format!("{} {}", name.unwrap_or("run"), short(id))
     };
     let title = match &model.over {
@@ -334,7 +334,7 @@ fn over(frame: &mut Frame<'_>, area: Rect, model: &mut Model, now: Timestamp) {
         Over::Detail(detail) => {
             let is_line = !matches!(
                 detail.asked,
-                crate::cli::open_requests::OpenRequest::Approval(_)
+                crate::cli::asking::open_requests::OpenRequest::Approval(_)
             );
             let height = inner
                 .height

@@ -1,6 +1,6 @@
 //! Help of `abide top`: its keys.
 
-use crate::cli::text::wrap;
+use crate::cli::output::text::wrap;
 
 /// Keys and their effects.
 const KEYS: [(&str, &str); 11] = [

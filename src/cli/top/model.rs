@@ -7,8 +7,8 @@ use uuid::Uuid;
 
 use super::act::Outcome;
 use super::detail::Detail;
-use crate::cli::open_requests::OpenRequest;
-use crate::cli::tree;
+use crate::cli::asking::open_requests::OpenRequest;
+use crate::cli::live::tree;
 use crate::kernel::ids::RunId;
 use crate::wire::gateway::Status;
 use crate::wire::shapes::Run;

@@ -4,9 +4,9 @@ use super::act::Act;
 use super::detail::Detail;
 use super::keys::Key;
 use super::model::{At, Model, Over, Waits};
-use crate::cli::open_requests::OpenRequest;
-use crate::cli::text::short;
-use crate::cli::tree;
+use crate::cli::asking::open_requests::OpenRequest;
+use crate::cli::live::tree;
+use crate::cli::output::text::short;
 use crate::kernel::ids::RunId;
 use crate::kernel::time::Timestamp;
 

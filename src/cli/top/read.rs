@@ -5,9 +5,10 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use super::model::{ENDED, Model};
-use crate::cli::failure::Failure;
+use crate::cli::asking::open_requests;
+use crate::cli::asking::open_requests::OpenRequest;
+use crate::cli::common::failure::Failure;
 use crate::cli::link::{self, Link};
-use crate::cli::open_requests::{self, OpenRequest};
 use crate::clock::Clock;
 use crate::kernel::ids::RunId;
 use crate::wire::events::{Event, SubscribeEvents};

@@ -6,11 +6,11 @@ use ratatui::text::{Line, Span};
 
 use super::draw::{BAD, BUSY, DIM, GOOD};
 use super::model::Waits;
-use crate::cli::open_requests::OpenRequest;
-use crate::cli::text::{age, line, short, span};
-use crate::cli::tree;
-use crate::cli::usage;
-use crate::cli::verbatim;
+use crate::cli::asking::open_requests::OpenRequest;
+use crate::cli::asking::verbatim;
+use crate::cli::commands::usage;
+use crate::cli::live::tree;
+use crate::cli::output::text::{age, line, short, span};
 use crate::kernel::time::Timestamp;
 use crate::wire::shapes::Run;
 
@@ -157,7 +157,7 @@ pub(super) fn details(run: &Run, now: Timestamp) -> Vec<String> {
     lines.extend(run.result.iter().cloned());
     lines
         .iter()
-        .map(|text| crate::cli::text::clean(text))
+        .map(|text| crate::cli::output::text::clean(text))
         .collect()
 }
 

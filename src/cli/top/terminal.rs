@@ -22,8 +22,8 @@ use rustix::termios::{
     tcsetattr,
 };
 
-use crate::cli::failure::Failure;
-use crate::cli::person;
+use crate::cli::asking::person;
+use crate::cli::common::failure::Failure;
 
 /// Assumed size of a terminal that does not report its own.
 const USUAL: Size = Size {

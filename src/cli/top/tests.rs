@@ -8,7 +8,7 @@ use super::draw::draw;
 use super::keys::Key;
 use super::model::{Model, Over};
 use super::press::{Next, press};
-use crate::cli::open_requests::OpenRequest;
+use crate::cli::asking::open_requests::OpenRequest;
 use crate::cli::top::act::{Act, Outcome};
 use crate::kernel::time::Timestamp;
 use crate::wire::approvals::Approval;

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use toml::Value;
 
 use super::{Form, Text, Word};
-use crate::kernel::overlay;
+use crate::kernel::policy::overlay;
 use crate::kernel::secret::{GivenValue, Reference, Secret};
-use crate::kernel::text_enum::text_enum;
+use crate::kernel::text::text_enum::text_enum;
 
 text_enum! {
     /// Which runs share one process of a tool server.

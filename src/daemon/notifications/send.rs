@@ -11,7 +11,7 @@ use super::Settings;
 use super::facts::Facts;
 use crate::clock::Clock;
 use crate::contract::BoxFuture;
-use crate::kernel::env::Environment;
+use crate::kernel::policy::env::Environment;
 use crate::process::{ExitReason, Input, Processes, Program, signal_name};
 
 /// Maximum number of concurrent commands.

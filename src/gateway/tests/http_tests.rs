@@ -294,6 +294,6 @@ async fn strangers_have_seconds_and_the_owner_has_time() {
     assert!(text.ends_with(b"{\"state\":\"live\"}"));
 
     let mut socket = server.socket().await;
-    tokio::time::sleep(10 * crate::gateway::connection_limits::STRANGER_TIMEOUT).await;
+    tokio::time::sleep(10 * crate::gateway::access::connection_limits::STRANGER_TIMEOUT).await;
     socket.lives().await;
 }

@@ -6,8 +6,8 @@ use tokio_tungstenite::tungstenite::protocol::{Role, frame::Frame, frame::coding
 
 use super::*;
 use crate::client::{Client, ClientError};
-use crate::gateway::socket;
-use crate::gateway::write_timeout::WriteTimeout;
+use crate::gateway::http::socket;
+use crate::gateway::http::write_timeout::WriteTimeout;
 
 #[tokio::test]
 async fn the_own_client_speaks_with_the_doors() {

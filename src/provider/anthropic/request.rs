@@ -12,10 +12,10 @@ use serde_json::{Map, Value, json};
 use super::super::Call;
 use super::super::answer::{object, written};
 use super::super::history::{self, EMPTY, NO_OUTPUT, native_of, unnamed_calls};
-use crate::kernel::blocks::{Arguments, BlockRef, Quoted};
-use crate::kernel::message::{Message, Role};
-use crate::kernel::options::{Api, for_api};
-use crate::kernel::thinking::Thinking;
+use crate::kernel::run::options::{Api, for_api};
+use crate::kernel::run::thinking::Thinking;
+use crate::kernel::session::blocks::{Arguments, BlockRef, Quoted};
+use crate::kernel::session::message::{Message, Role};
 
 /// Output limit if the agent sets none, tokens: this API requires one.
 const MAX_TOKENS: u32 = 8192;

@@ -2,7 +2,7 @@
 
 use super::super::super::testing::{announce, assistant, calls, request, result, stored, user};
 use super::*;
-use crate::kernel::message::Block;
+use crate::kernel::session::message::Block;
 use crate::provider::ModelRequest;
 use crate::provider::adapt::Switches;
 

@@ -13,8 +13,8 @@ use super::super::history::fitting_name;
 use super::super::stream::{self, Calls, Ends, Live, Piece as CallPiece, settle, settled};
 use super::super::{ModelAnswer, Origin};
 use super::request::fitting;
-use crate::kernel::message::{AnswerFinding, Block};
 use crate::kernel::run::Usage;
+use crate::kernel::session::message::{AnswerFinding, Block};
 
 /// The answer while it is being read.
 pub(in crate::provider) struct Answer {

@@ -33,9 +33,9 @@ use self::words::Term;
 use super::{ModelAnswer, ModelRequest, Provider, ProviderFault, latest_input};
 use crate::contract::BoxFuture;
 use crate::contract::runner::TextSink;
-use crate::kernel::message::{Block, Message, MessageKind, plain_text};
 use crate::kernel::run::Usage;
-use crate::kernel::send::REPLY_SKIP;
+use crate::kernel::session::message::{Block, Message, MessageKind, plain_text};
+use crate::kernel::session::send::REPLY_SKIP;
 
 /// The first sentence of every answer, so that no reader takes it for a model's.
 const DISCLAIMER: &str = "This is a text search by the built-in offline agent, not a model: it \

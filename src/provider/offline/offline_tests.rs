@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::super::testing::{announce, assistant, calls, request, result, user};
 use super::*;
-use crate::kernel::message::{Message, plain_text};
+use crate::kernel::session::message::{Message, plain_text};
 
 fn reply(messages: Vec<Message>) -> Vec<Block> {
     blocks(&request(messages)).unwrap()

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use super::DISCLAIMER;
-use crate::kernel::announce::parts;
-use crate::kernel::message::{Message, MessageKind};
+use crate::kernel::delegation::announce::parts;
+use crate::kernel::session::message::{Message, MessageKind};
 use crate::kernel::text::prefix;
 
 /// Maximum total bytes of all quoted results.

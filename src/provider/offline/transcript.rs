@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock};
 use regex::Regex;
 
 use super::files::fixed;
-use crate::kernel::message::{Block, Message, Role};
+use crate::kernel::session::message::{Block, Message, Role};
 
 /// A tool call and its result.
 pub(super) struct Call {

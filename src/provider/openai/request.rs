@@ -11,9 +11,9 @@ use serde_json::{Map, Value, json};
 use super::super::Call;
 use super::super::answer::{object_text, written};
 use super::super::history::{self, EMPTY, NO_OUTPUT, native_of, unnamed_calls};
-use crate::kernel::blocks::{BlockRef, Blocks, Quoted};
-use crate::kernel::message::{Message, Role};
-use crate::kernel::options::{Api, for_api};
+use crate::kernel::run::options::{Api, for_api};
+use crate::kernel::session::blocks::{BlockRef, Blocks, Quoted};
+use crate::kernel::session::message::{Message, Role};
 
 /// The two names of the output limit; each is unknown to some servers.
 const NEW_LIMIT: &str = "max_completion_tokens";

@@ -2,8 +2,8 @@
 
 use super::super::super::testing::{assistant, calls, request, result, stored, user};
 use super::*;
-use crate::kernel::message::Block;
-use crate::kernel::thinking::Thinking;
+use crate::kernel::run::thinking::Thinking;
+use crate::kernel::session::message::Block;
 use crate::provider::adapt::Switches;
 
 fn sent(messages: Vec<Message>) -> Value {

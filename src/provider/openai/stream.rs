@@ -12,8 +12,8 @@ use super::super::stream::{
     self, Calls, Ends, Live, Phase, Piece as CallPiece, settle_fields, settled,
 };
 use super::super::{ModelAnswer, Origin};
-use crate::kernel::message::{AnswerFinding, Block};
 use crate::kernel::run::Usage;
+use crate::kernel::session::message::{AnswerFinding, Block};
 
 /// Message fields that carry the model's thinking.
 const THINKING: &[&str] = &["reasoning_content", "reasoning"];

@@ -89,7 +89,7 @@ impl Read {
     }
 
     fn text(&self) -> String {
-        crate::kernel::message::plain_text(&self.answer.as_ref().unwrap().blocks)
+        crate::kernel::session::message::plain_text(&self.answer.as_ref().unwrap().blocks)
     }
 }
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::Replayed;
 use crate::config::ProviderKind;
-use crate::kernel::message::{AnswerFinding, Block};
+use crate::kernel::session::message::{AnswerFinding, Block};
 
 /// A call that would be executed: tool name and arguments.
 pub type Run<'a> = (&'a str, &'a Value);

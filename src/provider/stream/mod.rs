@@ -26,7 +26,7 @@ pub(super) use same::Phase;
 pub(super) use surrogates::Live;
 
 use super::answer::object;
-use crate::kernel::message::{AnswerFinding, Block};
+use crate::kernel::session::message::{AnswerFinding, Block};
 use calls::Call;
 use surrogates::joined;
 

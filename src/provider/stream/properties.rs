@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::checks::{Run, carried_out};
 use super::{Replayed, replay, replay_whole};
 use crate::config::ProviderKind;
-use crate::kernel::message::Block;
+use crate::kernel::session::message::Block;
 use crate::provider::ProviderFault;
 
 /// A recording from `fuzz/corpus/streams`. Those whose name begins with `bad` have no good end. The
@@ -189,7 +189,7 @@ fn sound(replayed: &Replayed) -> Vec<Run<'_>> {
 }
 
 fn text_of(replayed: &Replayed) -> String {
-    crate::kernel::message::plain_text(&replayed.answer.blocks)
+    crate::kernel::session::message::plain_text(&replayed.answer.blocks)
 }
 
 #[test]

@@ -18,7 +18,7 @@ use super::super::history::Form;
 use super::super::{Call, ModelAnswer, ModelRequest, Origin, ProviderFault, anthropic, openai};
 use crate::config::ProviderKind;
 use crate::kernel::ids::{MessageId, RunId};
-use crate::kernel::message::{AnswerFinding, Block, NewMessage};
+use crate::kernel::session::message::{AnswerFinding, Block, NewMessage};
 use crate::kernel::time::Timestamp;
 
 /// A recorded answer after reading.

@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use super::Drive;
+use crate::command::Recorded;
 use crate::contract::journal::RunView;
 use crate::kernel::ids::MessageId;
-use crate::kernel::message::{Message, NewMessage};
-use crate::kernel::step::{Step, StepState};
-use crate::store::command::Recorded;
+use crate::kernel::run::step::{Step, StepState};
+use crate::kernel::session::message::{Message, NewMessage};
 
 impl Drive<'_> {
     /// The view as it will be once the turn's input is in the transcript.

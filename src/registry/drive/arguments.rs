@@ -11,13 +11,14 @@ use crate::contract::journal::RunView;
 use crate::contract::linked;
 use crate::contract::runner::StepOutcome;
 use crate::kernel::fault::Fault;
-use crate::kernel::message::Block;
-use crate::kernel::redact::Redactor;
 use crate::kernel::run::Run;
+use crate::kernel::run::step::{Step, StepKind};
 use crate::kernel::secret::Secret;
-use crate::kernel::step::{Step, StepKind};
+use crate::kernel::session::message::Block;
+use crate::kernel::text::redact::Redactor;
 use crate::registry::Inner;
-use crate::store::{Seal, environment};
+use crate::store::Seal;
+use crate::store::tables::environment;
 
 /// The outcome of a performed step.
 pub(super) struct MaskedOutcome {

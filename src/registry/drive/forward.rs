@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use crate::command::Command;
 use crate::contract::runner::TextSink;
 use crate::kernel::delegation::PARTIAL_BYTES;
 use crate::kernel::ids::RunId;
 use crate::kernel::run::Run;
-use crate::kernel::step::Step;
+use crate::kernel::run::step::Step;
 use crate::kernel::text::{prefix, storable};
 use crate::registry::Inner;
-use crate::store::Command;
 
 /// Maximum bytes of one piece; the rest of a longer piece is only in the final answer.
 const MOST: usize = 32 * 1024;

@@ -6,16 +6,15 @@ use std::time::Duration;
 
 use super::Drive;
 use super::arguments::MaskedOutcome;
+use crate::command::{Command, Recorded, RunAfter, Then, TurnEnd};
 use crate::contract::journal::RunView;
 use crate::contract::runner::{Next, StepOutcome};
 use crate::failpoint::reach;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::MessageId;
-use crate::kernel::message::NewMessage;
+use crate::kernel::run::step::{Intent, Step, StepKind, Used};
 use crate::kernel::run::{RunError, Usage};
-use crate::kernel::step::{Intent, Step, StepKind, Used};
-use crate::store::Command;
-use crate::store::command::{Recorded, RunAfter, Then, TurnEnd};
+use crate::kernel::session::message::NewMessage;
 use crate::telemetry::metrics::metrics;
 
 impl Drive<'_> {

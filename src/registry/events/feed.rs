@@ -8,7 +8,8 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 
 use super::super::Inner;
-use crate::store::events::{self, Event, Part};
+use crate::store::tables::events;
+use crate::store::tables::events::{Event, Part};
 
 /// Maximum number of events in the ring.
 const MOST_EVENTS: usize = 4096;

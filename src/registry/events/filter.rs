@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::kernel::ids::{RunId, SessionKey};
-use crate::store::events::Event;
+use crate::store::tables::events::Event;
 
 /// A kind of event (`run.ended`), or a prefix of kinds that ends with a star (`run.*`, `*`).
 #[derive(Clone, Debug, PartialEq, Eq)]

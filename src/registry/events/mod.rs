@@ -14,7 +14,7 @@ mod subscription;
 pub(super) use feed::{Feed, tail};
 pub(super) use partial::Partials;
 
-pub use crate::store::events::Event as StoredEvent;
+pub use crate::store::tables::events::Event as StoredEvent;
 pub use feed::LogEvent;
 pub use filter::{EventFilter, KindPattern};
 pub use partial::{TextEvent, TextUpdate};

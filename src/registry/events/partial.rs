@@ -9,7 +9,7 @@ use super::filter::{EventFilter, Place};
 use crate::contract::runner::TextSink;
 use crate::kernel::ids::{MessageId, RunId};
 use crate::kernel::run::Run;
-use crate::kernel::step::Step;
+use crate::kernel::run::step::Step;
 use crate::kernel::text;
 
 /// Maximum bytes of one answer that are streamed; the rest arrives with the stored message.

@@ -7,16 +7,16 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::super::answer::{RunDetail, SessionView};
 use super::super::{Inner, Principal, Registry};
 use super::feed::{LogEvent, Taken};
 use super::filter::{Branch, EventFilter};
 use super::partial::{TextEvent, TextListener};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::RunId;
-use crate::store::events::{self, Part};
+use crate::registry::api::answer::{RunDetail, SessionView};
+use crate::store::tables::events::Part;
+use crate::store::tables::{events, read, runs, sessions};
 use crate::store::tx::{DbError, Tx};
-use crate::store::{read, runs, sessions};
 
 /// Maximum number of events per batch.
 const BATCH: usize = 256;

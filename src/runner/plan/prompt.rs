@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use super::reading::{Pool, schema};
 use crate::kernel::ids::RunId;
-use crate::kernel::message::{Block, Message, MessageKind, Role, plain_text};
-use crate::kernel::step::{Node, PLAN_PHASE_KEY};
+use crate::kernel::run::step::{Node, PLAN_PHASE_KEY};
+use crate::kernel::session::message::{Block, Message, MessageKind, Role, plain_text};
 use crate::runner::prompt::{note, quoted};
 
 /// The last line of a reflection that requests another plan.

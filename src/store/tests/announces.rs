@@ -1,11 +1,12 @@
 //! Tests of delivering the ends of runs to their requesters.
 
 use super::{Bench, Recorded, Then, accepted, after, answer, new_run, turn};
+use crate::command::{Command, Effect};
 use crate::kernel::fault::Kind;
 use crate::kernel::ids::{AnnounceId, RunId, SessionId, SessionKey};
-use crate::kernel::message::MessageKind;
 use crate::kernel::run::{RunError, RunState};
-use crate::store::{Command, Effect, runs, sessions};
+use crate::kernel::session::message::MessageKind;
+use crate::store::tables::{runs, sessions};
 
 fn session_id(bench: &mut Bench, key: &SessionKey) -> SessionId {
     sessions::by_key(bench.db.as_mut(), "default", key)
@@ -162,7 +163,7 @@ pub fn a_failed_parent_takes_its_children_along(mut bench: Bench) {
     // The run with an executor is only marked, and ends when the executor has stopped.
     assert!(effects.contains(&Effect::StopExecutor(running.run)));
     assert!(bench.row(running.run).cancel.is_some());
-    let why = super::super::command::Conclusion::ExecutorGone { left: Vec::new() };
+    let why = crate::command::Conclusion::ExecutorGone { left: Vec::new() };
     after(bench.run(Command::Conclude {
         run: running.run,
         why,

@@ -3,9 +3,9 @@
 use super::{Bench, accepted, id};
 use crate::kernel::delegation::{Delegated, DelegationMode};
 use crate::kernel::ids::{MessageId, RunId};
-use crate::kernel::message::{MessageKind, NewMessage};
 use crate::kernel::run::Run;
-use crate::store::{messages, runs};
+use crate::kernel::session::message::{MessageKind, NewMessage};
+use crate::store::tables::{messages, runs};
 
 pub fn what_others_did_takes_no_place_in_what_a_called_run_sees(mut bench: Bench) {
     let turn = accepted(bench.run(super::turn("agent:build:a", "the port is 8080")));

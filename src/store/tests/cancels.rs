@@ -4,16 +4,16 @@ use super::{
     Bench, Recorded, Then, TurnEnd, accepted, after, answer, id, model, new_run, policy, spawn,
     spawn_of, text, tool, turn,
 };
+use crate::command::{
+    Ask, Cancel, CancelTarget, Cancelled, Command, Conclusion, Effect, Reply, SendMessage, Sender,
+    SpawnedBy, StepRef, WaitFor,
+};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{AgentId, MessageId, RunId, SessionKey};
-use crate::kernel::message::MessageKind;
+use crate::kernel::run::step::Effect as Class;
 use crate::kernel::run::{AnnouncePolicy, Outcome, RunState};
-use crate::kernel::step::Effect as Class;
-use crate::store::command::{
-    Ask, Cancel, CancelTarget, Cancelled, Conclusion, SendMessage, Sender, SpawnedBy, StepRef,
-    WaitFor,
-};
-use crate::store::{Command, Effect, Reply, outbox, sessions};
+use crate::kernel::session::message::MessageKind;
+use crate::store::tables::{outbox, sessions};
 
 const ENDED: RunState = RunState::Ended(Outcome::Cancelled);
 

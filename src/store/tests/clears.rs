@@ -1,12 +1,14 @@
 //! Tests of resets and deletions that wait for open runs to end.
 
 use super::{Bench, accepted, id, new_run, policy, spawn, turn};
+use crate::command::{
+    Command, Conclusion, DeleteSession, Effect, Reply, ResetSession, SendMessage, Sender,
+};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{BootId, RunId, SessionKey};
 use crate::kernel::run::{AnnouncePolicy, Outcome, RunState};
 use crate::kernel::session::Session;
-use crate::store::command::{Conclusion, DeleteSession, ResetSession, SendMessage, Sender};
-use crate::store::{Command, Effect, Reply, outbox, sessions};
+use crate::store::tables::{outbox, sessions};
 
 const ENDED: RunState = RunState::Ended(Outcome::Cancelled);
 

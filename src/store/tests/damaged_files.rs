@@ -7,16 +7,18 @@ use std::path::Path;
 
 use super::{Bench, accepted, sqlite};
 use crate::clock::Clock;
-use crate::kernel::gate::{Bundle, Decision, Rights, Rule, Subject, WriteScope, Writes};
-use crate::store::command::{Remember, StepRef};
+use crate::command::{Command, Remember, StepRef};
+use crate::kernel::policy::gate::{Bundle, Decision, Rights, Rule, Subject, WriteScope, Writes};
 use crate::store::open::{OpenError, OpenOptions};
-use crate::store::outline::Outline;
-use crate::store::salvage::Report;
+use crate::store::repair::consistency;
+use crate::store::repair::outline::Outline;
+use crate::store::repair::salvage::Report;
+use crate::store::repair::tables::TABLES;
 use crate::store::sqlite::{Sqlite, Use};
-use crate::store::tables::TABLES;
+use crate::store::tables::{bundles, quarantine, read};
 use crate::store::threads::Threads;
 use crate::store::tx::{Raw, Tx, all, number};
-use crate::store::{Command, Store, bundles, consistency, files, quarantine, read};
+use crate::store::{Store, files};
 
 const PAGE: usize = files::PAGE;
 
@@ -43,7 +45,7 @@ fn bytes() -> Vec<u8> {
             bench.ended(run, &format!("found {number} {}", "x".repeat(number * 7)));
         }
     }
-    let session = crate::store::sessions::by_key(bench.db.as_mut(), "default", &root)
+    let session = crate::store::tables::sessions::by_key(bench.db.as_mut(), "default", &root)
         .unwrap()
         .unwrap()
         .id;
@@ -407,7 +409,7 @@ fn a_run_whose_restrictions_are_lost_may_do_nothing() {
     let unsettled = store.read_now(read::unsettled).unwrap().unwrap();
     assert_eq!(unsettled.broken, [bound]);
     let above = store
-        .read_now(|tx| crate::store::sessions::by_key(tx, "default", &root))
+        .read_now(|tx| crate::store::tables::sessions::by_key(tx, "default", &root))
         .unwrap()
         .unwrap();
     assert_eq!(

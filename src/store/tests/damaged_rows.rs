@@ -2,22 +2,23 @@
 //! is damaged in turn, for a finished run and for an active one.
 
 use super::{Bench, NewRun, Spawn, accepted, id, model, new_run, spawn_of, sqlite, tool};
+use crate::command::{Command, Effect, Key, PutAgent, Recorded, Remember, StepRef, Then};
 use crate::contract::servers::KnownServer;
 use crate::kernel::ids::{MessageId, RunId};
 use crate::kernel::run::RunState;
-use crate::kernel::step::Effect as Class;
+use crate::kernel::run::step::Effect as Class;
+use crate::kernel::run::usage::UsageBy;
 use crate::kernel::time::Timestamp;
-use crate::kernel::usage::UsageBy;
-use crate::store::command::{Key, PutAgent, Recorded, Remember, StepRef, Then};
-use crate::store::pins::Pins;
-use crate::store::quarantine::{self, Fate};
-use crate::store::tables::{self, OnUndecodable, TABLES, Table};
-use crate::store::transcripts::Transcripts;
-use crate::store::tx::{BadRow, DbErrorKind, Param, Raw, Tx, all, number};
-use crate::store::{
-    Command, Effect, agents, audit, consistency, events, memories, messages, outbox, read, servers,
-    sessions, steps, trust, usage,
+use crate::store::repair::tables::{OnUndecodable, TABLES, Table};
+use crate::store::repair::{consistency, tables};
+use crate::store::tables::pins::Pins;
+use crate::store::tables::quarantine::Fate;
+use crate::store::tables::transcripts::Transcripts;
+use crate::store::tables::{
+    agents, audit, events, memories, messages, outbox, quarantine, read, servers, sessions, steps,
+    trust, usage,
 };
+use crate::store::tx::{BadRow, DbErrorKind, Param, Raw, Tx, all, number};
 
 /// A delivered finished run, an active one under an agent's session, and a settling one.
 struct Store {
@@ -346,7 +347,7 @@ fn everything(bench: &mut Bench) -> Vec<i64> {
 /// Every run that needed the row has ended, and every waiter for such a run continues.
 fn no_run_waits_for_ever(store: &mut Store, table: &Table, what: &str) {
     let db = store.bench.db.as_mut();
-    let open = crate::store::runs::live(db).unwrap();
+    let open = crate::store::tables::runs::live(db).unwrap();
     // An id is unique, so the same garbage in every row damages only one of them.
     if matches!(table.name, "runs" | "steps") && what != "runs.id" {
         assert!(
@@ -356,7 +357,7 @@ fn no_run_waits_for_ever(store: &mut Store, table: &Table, what: &str) {
     }
     for run in &open {
         let waits = run.state == RunState::Settling;
-        let children = crate::store::runs::count_live_children(db, run.session).unwrap();
+        let children = crate::store::tables::runs::count_live_children(db, run.session).unwrap();
         let untold = outbox::has_pending(db, run.session).unwrap();
         assert!(!waits || children > 0 || untold, "{what}: {run:?}");
     }

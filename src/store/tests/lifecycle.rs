@@ -3,16 +3,16 @@
 
 use super::sweeps::{old_runs, sweep};
 use super::{Bench, accepted, new_run, policy, spawn, spawn_of, turn};
+use crate::command::{Begins, Command, DeleteSession, Effect, PatchSession, Reply, ResetSession};
 use crate::contract::journal::RunView;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{RunId, SessionId, SessionKey};
 use crate::kernel::run::{AnnouncePolicy, RunState};
 use crate::kernel::session::{Cleanup, Session};
 use crate::kernel::time::Timestamp;
-use crate::store::command::{Begins, DeleteSession, PatchSession, ResetSession};
-use crate::store::pins::Pins;
-use crate::store::transcripts::Transcripts;
-use crate::store::{Command, Effect, Reply, expired, messages, outbox, read, sessions};
+use crate::store::tables::pins::Pins;
+use crate::store::tables::transcripts::Transcripts;
+use crate::store::tables::{expired, messages, outbox, read, sessions};
 
 pub(super) fn session(bench: &mut Bench, key: &SessionKey) -> Option<Session> {
     sessions::by_key(bench.db.as_mut(), "default", key).unwrap()
@@ -95,7 +95,7 @@ pub fn a_fork_begins_with_its_parents_transcript_and_costs_no_copy(mut bench: Be
     // Pages cross the fork point in both directions.
     let own = session(&mut bench, &child.session).unwrap().id;
     let db = bench.db.as_mut();
-    let page = |found: Vec<crate::kernel::message::Message>| -> Vec<i64> {
+    let page = |found: Vec<crate::kernel::session::message::Message>| -> Vec<i64> {
         found.iter().map(|one| one.seq).collect()
     };
     assert_eq!(page(messages::before(db, own, 4, 2, true).unwrap()), [2, 3]);

@@ -3,14 +3,14 @@
 
 use super::plans::plan_of;
 use super::{Bench, accepted, after, id, model};
+use crate::command::{Command, Recorded, Remember, Reply, StepRef, Then};
 use crate::kernel::fault::Kind;
 use crate::kernel::ids::{MemoryId, RunId, StepId};
 use crate::kernel::memory::{Memory, MemorySource, asked_words};
-use crate::kernel::message::{Compacted, OpenRun};
 use crate::kernel::run::RunOrigin;
-use crate::kernel::step::{Intent, Why};
-use crate::store::command::{Recorded, Remember, StepRef, Then};
-use crate::store::{Command, Reply, memories, runs};
+use crate::kernel::run::step::{Intent, Why};
+use crate::kernel::session::message::{Compacted, OpenRun};
+use crate::store::tables::{memories, runs};
 
 fn remember(run: RunId, step: u32, text: &str) -> Command {
     let by = StepRef {

@@ -25,30 +25,31 @@ mod wakes;
 
 use uuid::Uuid;
 
-use super::boots::Sequence;
-use super::command::{
-    Accepted, Begins, Context, NewRun, NewSession, Recorded, RunAfter, RunTurn, Spawn, Then,
-    TurnEnd, execute,
-};
-use super::environment::NewEnvironment;
+use super::migrate;
 use super::sqlite::{Sqlite, Use};
 use super::tx::{Tx, number};
-use super::{Command, Effect, Reply, Settings, migrate, runs};
 use crate::clock::Clock;
+use crate::command::{
+    Accepted, Begins, Command, Context, Effect, NewRun, NewSession, Recorded, Reply, RunAfter,
+    RunTurn, Settings, Spawn, Then, TurnEnd, execute,
+};
 use crate::contract::catalog::{AgentMode, Pinned, Resolved};
-use crate::kernel::breaker::BreakerPolicy;
-use crate::kernel::budget::Budget;
+use crate::kernel::delegation::breaker::BreakerPolicy;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::{AgentId, MessageId, RunId, SessionId, SessionKey, StepId};
-use crate::kernel::limits::SpawnLimits;
-use crate::kernel::message::{Block, Message};
-use crate::kernel::overlay::{AgentEnv, Overlay};
 use crate::kernel::policy::Policy;
-use crate::kernel::recover::RecoveryPolicy;
+use crate::kernel::policy::overlay::{AgentEnv, Overlay};
+use crate::kernel::run::budget::Budget;
+use crate::kernel::run::limits::SpawnLimits;
+use crate::kernel::run::recover::RecoveryPolicy;
+use crate::kernel::run::step::{Effect as Class, Intent, StepKind, Used};
 use crate::kernel::run::{AnnouncePolicy, OnUncertain, Run, Usage};
+use crate::kernel::session::message::{Block, Message};
 use crate::kernel::session::{Cleanup, Owner, SessionMode};
-use crate::kernel::step::{Effect as Class, Intent, StepKind, Used};
 use crate::kernel::time::Timestamp;
+use crate::store::tables::boots::Sequence;
+use crate::store::tables::environment::NewEnvironment;
+use crate::store::tables::runs;
 
 /// A test database of some engine, with commands on it.
 pub(super) struct Bench {
@@ -141,10 +142,10 @@ impl Bench {
 
     pub fn transcript(&mut self, key: &SessionKey) -> Vec<Message> {
         let db = self.db.as_mut();
-        let session = super::sessions::by_key(db, "default", key)
+        let session = crate::store::tables::sessions::by_key(db, "default", key)
             .unwrap()
             .unwrap();
-        super::messages::last(db, session.id, 1000).unwrap()
+        crate::store::tables::messages::last(db, session.id, 1000).unwrap()
     }
 
     pub fn client_session(&mut self, key: &str) -> SessionKey {
@@ -259,7 +260,7 @@ pub(super) fn turn(session: &str, message: &str) -> Command {
         run: new_run("build"),
         session: SessionKey::parse(session).unwrap(),
         new_session: SessionId(id()),
-        asks: crate::store::command::Asks::Message(message.to_owned()),
+        asks: crate::command::Asks::Message(message.to_owned()),
         model_named: false,
         thinking_named: false,
     }))

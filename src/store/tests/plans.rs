@@ -3,8 +3,9 @@
 
 use super::{Bench, id};
 use crate::kernel::ids::{RunId, SessionId};
-use crate::store::read::{self, RunQuery};
-use crate::store::sessions::{self, ListQuery};
+use crate::store::tables::read::RunQuery;
+use crate::store::tables::sessions::ListQuery;
+use crate::store::tables::{read, sessions};
 use crate::store::tx::{BadRow, DbError, Param, Row, Tx};
 
 /// Records the plan of each query before running it.

@@ -1,13 +1,14 @@
 //! Tests of open runs without an executor.
 
 use super::{Bench, Recorded, Then, TurnEnd, after, answer, tool};
+use crate::command::{Command, Effect};
 use crate::kernel::fault::Kind;
 use crate::kernel::ids::BootId;
-use crate::kernel::message::MessageKind;
-use crate::kernel::recover::Loss;
 use crate::kernel::run::RunState;
-use crate::kernel::step::{Effect as Class, StepState};
-use crate::store::{Command, Effect, steps};
+use crate::kernel::run::recover::Loss;
+use crate::kernel::run::step::{Effect as Class, StepState};
+use crate::kernel::session::message::MessageKind;
+use crate::store::tables::steps;
 use std::time::Duration;
 
 fn recover(run: crate::kernel::ids::RunId) -> Command {
@@ -178,7 +179,7 @@ pub fn time_away_does_not_count(mut bench: Bench) {
     assert_eq!(bench.row(run).used_ms, 10_000);
     bench.started(run);
     bench.clock.advance(Duration::from_secs(49));
-    let why = super::super::command::Conclusion::TimedOut;
+    let why = crate::command::Conclusion::TimedOut;
     let early = bench
         .run(Command::Conclude {
             run,
@@ -196,7 +197,7 @@ pub fn a_sleep_of_the_machine_does_not_count(mut bench: Bench) {
     bench.started(run);
     bench.clock.advance(Duration::from_secs(10));
     bench.clock.sleep(Duration::from_secs(2 * 3600));
-    let why = super::super::command::Conclusion::TimedOut;
+    let why = crate::command::Conclusion::TimedOut;
     let early = bench.run(Command::Conclude { run, why }).unwrap_err();
     assert_eq!(early.kind, Kind::Conflict, "{early}");
     bench.ended(run, "found");

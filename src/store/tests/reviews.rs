@@ -4,15 +4,15 @@
 use serde_json::json;
 
 use super::{Bench, accepted, after, spawn_of, tool};
+use crate::command::{Cancel, CancelTarget, Command, Effect, Resolve, Verdict};
 use crate::kernel::fault::Kind;
 use crate::kernel::ids::{RunId, StepId};
-use crate::kernel::message::MessageKind;
-use crate::kernel::recover::Loss;
+use crate::kernel::run::recover::Loss;
+use crate::kernel::run::step::{Effect as Class, Step, StepState};
 use crate::kernel::run::{OnUncertain, Outcome, PauseReason, RunState};
-use crate::kernel::step::{Effect as Class, Step, StepState};
-use crate::store::command::{Cancel, CancelTarget, Resolve, Verdict};
-use crate::store::read::{self, RunQuery};
-use crate::store::{Command, Effect, runs, steps};
+use crate::kernel::session::message::MessageKind;
+use crate::store::tables::read::RunQuery;
+use crate::store::tables::{read, runs, steps};
 
 /// A run interrupted by a kill during a call that must not be repeated.
 fn cut_off(bench: &mut Bench, on_uncertain: OnUncertain, others: &[Class]) -> RunId {

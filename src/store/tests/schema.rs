@@ -1,7 +1,8 @@
 //! Tests of invariants that the schema itself enforces, independent of the code above it.
 
 use super::{Bench, answer};
-use crate::store::events::{self, Part};
+use crate::store::tables::events;
+use crate::store::tables::events::Part;
 use crate::store::tx::DbErrorKind;
 
 /// The engine refuses `sql`, and nothing has changed.

@@ -1,11 +1,10 @@
 //! Tests of spawns: atomicity, limits, idempotency keys.
 
 use super::{Bench, accepted, policy, spawn, spawn_of};
+use crate::command::{Command, Key};
 use crate::kernel::fault::Kind;
 use crate::kernel::ids::SessionKey;
 use crate::kernel::run::AnnouncePolicy;
-use crate::store::Command;
-use crate::store::command::Key;
 
 pub fn g5_9_a_spawn_is_whole_or_absent(mut bench: Bench) {
     let parent = bench.client_session("client:a");

@@ -4,10 +4,9 @@ use std::fs;
 use std::path::Path;
 
 use super::damaged_files::options;
-use crate::store::Store;
-use crate::store::files;
+use crate::store::repair::check;
 use crate::store::sqlite::{Sqlite, Use};
-use crate::store::{check, migrate};
+use crate::store::{Store, files, migrate};
 
 /// Maximum number of additional pages read of a larger file, whose trees are a little deeper.
 const MORE_PAGES: u64 = 64;

@@ -5,16 +5,16 @@ use super::{
     Bench, Recorded, Then, accepted, after, model, new_run, policy, spawn, spawn_of, text, tool,
     turn,
 };
+use crate::command::{
+    Accepted, Cancel, CancelTarget, Cancelled, Command, Conclusion, Reply, ResetSession,
+    SendMessage, Sender, SpawnedBy, StepRef,
+};
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::{AgentId, RunId, SessionId, SessionKey};
+use crate::kernel::run::step::Effect as Class;
+use crate::kernel::run::stop::{CANCELLED_BY_PERSON, REASON};
 use crate::kernel::run::{AnnouncePolicy, Outcome, RunError, RunState};
-use crate::kernel::step::Effect as Class;
-use crate::kernel::stop::{CANCELLED_BY_PERSON, REASON};
-use crate::store::command::{
-    Accepted, Cancel, CancelTarget, Cancelled, Conclusion, ResetSession, SendMessage, Sender,
-    SpawnedBy, StepRef,
-};
-use crate::store::{Command, Reply, outbox, runs, sessions};
+use crate::store::tables::{outbox, runs, sessions};
 
 const CANCELLED: RunState = RunState::Ended(Outcome::Cancelled);
 

@@ -6,13 +6,13 @@ use std::time::Duration;
 use super::damaged_rows::texts;
 use super::lifecycle::{deliver, done, session};
 use super::{Bench, accepted, id, policy, spawn, spawn_of, turn};
+use crate::command::{Command, Key, Reply, Sweep, Swept, is_due};
 use crate::contract::catalog::Pinned;
 use crate::contract::skills::{PickedSkills, SkillPin, SkillSet, SkillsNow};
 use crate::kernel::ids::AnnounceId;
 use crate::kernel::run::AnnouncePolicy;
 use crate::kernel::time::Timestamp;
-use crate::store::command::{Key, Sweep, Swept, is_due};
-use crate::store::{Command, Reply, expired, sessions};
+use crate::store::tables::{expired, sessions};
 
 pub(super) fn sweep(bench: &mut Bench, what: Sweep) -> Swept {
     match bench.run(Command::Sweep(what)).unwrap().0 {

@@ -7,12 +7,12 @@ use super::super::open::{OpenError, OpenOptions};
 use super::super::sqlite::{Sqlite, Use};
 use super::{Command, Reply, Settings, id, spawn};
 use crate::clock::Clock;
-use crate::kernel::breaker::BreakerPolicy;
-use crate::kernel::budget::Budget;
+use crate::kernel::delegation::breaker::BreakerPolicy;
 use crate::kernel::fault::Kind;
 use crate::kernel::ids::BootId;
-use crate::kernel::limits::SpawnLimits;
-use crate::kernel::recover::RecoveryPolicy;
+use crate::kernel::run::budget::Budget;
+use crate::kernel::run::limits::SpawnLimits;
+use crate::kernel::run::recover::RecoveryPolicy;
 use crate::store::open::Opened;
 
 fn open(folder: &std::path::Path) -> Opened {

@@ -2,12 +2,12 @@
 
 use super::lifecycle::session;
 use super::{Bench, accepted, id, spawn_of, turn};
+use crate::command::{Begins, Command, ResetSession};
 use crate::kernel::ids::{MessageId, RunId, SessionKey};
-use crate::kernel::message::NewMessage;
 use crate::kernel::run::Run;
-use crate::store::command::{Begins, ResetSession};
-use crate::store::transcripts::{Mark, Transcripts};
-use crate::store::{Command, messages};
+use crate::kernel::session::message::NewMessage;
+use crate::store::tables::messages;
+use crate::store::tables::transcripts::{Mark, Transcripts};
 
 /// The limit of the window; the tests write more entries.
 const LIMIT: u32 = 7;

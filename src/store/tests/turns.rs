@@ -1,13 +1,14 @@
 //! Tests of turns and their journal.
 
 use super::{Bench, Recorded, Then, accepted, after, answer, model, text, tool, turn};
+use crate::command::Command;
 use crate::kernel::fault::Kind;
 use crate::kernel::ids::SessionKey;
-use crate::kernel::message::{Block, MessageKind};
+use crate::kernel::run::step::{Effect as Class, StepState};
 use crate::kernel::run::{CancelRequest, Outcome, PauseReason, Run, RunError, RunState};
-use crate::kernel::step::{Effect as Class, StepState};
+use crate::kernel::session::message::{Block, MessageKind};
 use crate::kernel::time::Timestamp;
-use crate::store::{Command, runs, steps};
+use crate::store::tables::{runs, steps};
 
 pub fn inputs_enter_the_transcript_when_their_turn_begins(mut bench: Bench) {
     let key = SessionKey::parse("agent:build:a").unwrap();
@@ -25,7 +26,7 @@ pub fn inputs_enter_the_transcript_when_their_turn_begins(mut bench: Bench) {
         .map(|message| {
             (
                 message.seq,
-                crate::kernel::message::plain_text(&message.content),
+                crate::kernel::session::message::plain_text(&message.content),
             )
         })
         .collect();

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use super::plans::plan_of;
 use super::{Bench, accepted, after, id, text};
+use crate::command::{Command, Effect, Recorded, Then, TurnEnd};
 use crate::kernel::ids::{RunId, SessionId};
+use crate::kernel::run::step::Used;
+use crate::kernel::run::usage::{HOUR, Tally, UsageBy};
 use crate::kernel::run::{Outcome, RunError, RunState, Usage};
-use crate::kernel::step::Used;
 use crate::kernel::time::Timestamp;
-use crate::kernel::usage::{HOUR, Tally, UsageBy};
-use crate::store::command::{Recorded, Then, TurnEnd};
-use crate::store::usage::{self, Only};
-use crate::store::{Command, Effect};
+use crate::store::tables::usage;
+use crate::store::tables::usage::Only;
 
 fn answer(run: RunId, model: &str, cost_micros: u64) -> Command {
     let said = Some("said".to_owned());

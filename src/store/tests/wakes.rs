@@ -1,9 +1,10 @@
 //! Tests of wake runs whose announces another turn has answered.
 
 use super::{Bench, Recorded, Then, accepted, after, answer, model, new_run, turn};
+use crate::command::Command;
 use crate::kernel::ids::{RunId, SessionId, SessionKey};
 use crate::kernel::run::{Outcome, RunError, RunState};
-use crate::store::{Command, runs};
+use crate::store::tables::runs;
 
 /// Delivers the session's pending announces, with an available wake run.
 pub fn deliver(bench: &mut Bench, session: SessionId) {

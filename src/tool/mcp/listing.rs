@@ -9,7 +9,7 @@ use rmcp::service::{Peer, PeerRequestOptions, ServiceError};
 use serde_json::Value;
 
 use crate::contract::servers::Skipped;
-use crate::kernel::step::Effect;
+use crate::kernel::run::step::Effect;
 use crate::kernel::text::preview;
 
 /// The maximum number of pages.

@@ -156,7 +156,7 @@ fn name(server: &str, tool: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::step::Effect;
+    use crate::kernel::run::step::Effect;
     use proptest::prelude::*;
     use serde_json::{Value, json};
 

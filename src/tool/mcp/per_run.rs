@@ -7,11 +7,11 @@ use super::server::Server;
 use super::servers::Servers;
 use crate::config::{self, ServerScope};
 use crate::contract::journal::RunEnvironment;
-use crate::kernel::env::Environment;
 use crate::kernel::ids::RunId;
-use crate::kernel::overlay::looks_secret;
-use crate::kernel::redact::{Pieces, Redactor};
+use crate::kernel::policy::env::Environment;
+use crate::kernel::policy::overlay::looks_secret;
 use crate::kernel::secret::GivenValue;
+use crate::kernel::text::redact::{Pieces, Redactor};
 use crate::process;
 
 /// The run that a process was started for, and its environment.

@@ -23,8 +23,8 @@ use super::stray_lines::StrayLines;
 use super::wire::{Channel, Wire};
 use crate::config::ServerTable;
 use crate::contract::servers::{KnownServer, ServedTool, ServerState, ServerView};
-use crate::kernel::env::Environment;
-use crate::kernel::redact::Redactor;
+use crate::kernel::policy::env::Environment;
+use crate::kernel::text::redact::Redactor;
 use crate::process::{Input, Program, Service};
 use crate::tool::ToolOutput;
 

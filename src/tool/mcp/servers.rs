@@ -16,8 +16,8 @@ use crate::clock::Clock;
 use crate::config::ServerTable;
 use crate::contract::journal::RunEnvironment;
 use crate::contract::servers::{KnownServer, ServerRows, ServerView, ServerViews, ServersSeen};
-use crate::kernel::env::Environment;
 use crate::kernel::ids::RunId;
+use crate::kernel::policy::env::Environment;
 use crate::process::Processes;
 use crate::tool::ToolOutput;
 

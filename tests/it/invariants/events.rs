@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use abide::kernel::action::EventKind;
+use abide::kernel::run::action::EventKind;
 
 use crate::harness::{Event, Run, StoreRows};
 

@@ -215,7 +215,7 @@ fn announce_says_how_it_ended(message: &Message, notice: &OutboxRow, run: &Run) 
     assert_eq!(message.run.as_ref(), Some(&run.id), "{message:?}");
     assert_eq!(message.origin, "internal", "{message:?}");
     let text = message.text();
-    let parts = abide::kernel::announce::parts(&text);
+    let parts = abide::kernel::delegation::announce::parts(&text);
     assert!(parts.head.contains(&run.id), "{text}");
     assert!(
         parts.head.contains(&format!(" ended {} ", run.state)),

@@ -1,0 +1,37 @@
+//! The commands: one file or folder each, apart from the interactive ones.
+
+pub(crate) mod agents;
+pub(crate) mod answer;
+pub(crate) mod approvals;
+pub(crate) mod attach;
+pub(crate) mod audit;
+pub(crate) mod backup;
+pub(crate) mod cancel;
+pub(crate) mod change;
+pub(crate) mod completions;
+pub(crate) mod config;
+pub(crate) mod doctor;
+pub(crate) mod env;
+pub(crate) mod events;
+pub(crate) mod history;
+pub(crate) mod inbox;
+pub(crate) mod logs;
+pub(crate) mod mcp;
+pub(crate) mod memory;
+pub(crate) mod ps;
+pub(crate) mod restore;
+pub(crate) mod retry;
+pub(crate) mod review;
+pub(crate) mod rpc;
+pub(crate) mod run;
+pub(crate) mod send;
+pub(crate) mod serve;
+pub(crate) mod sessions;
+pub(crate) mod skills;
+pub(crate) mod spawn;
+pub(crate) mod status;
+pub(crate) mod steer;
+pub(crate) mod stop;
+pub(crate) mod trust;
+pub(crate) mod usage;
+pub(crate) mod wait;

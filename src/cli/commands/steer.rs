@@ -1,0 +1,58 @@
+//! `abide steer`: sends a message to a run in the middle of its turn.
+
+use clap::Args;
+
+use crate::cli::args::Common;
+use crate::cli::common::failure::Failure;
+use crate::cli::common::ids;
+use crate::cli::link;
+use crate::cli::link::Link;
+use crate::cli::output::{print, text};
+use crate::clock::Clock;
+use crate::kernel::ids::MessageId;
+use crate::wire::lifecycle::{Steer as Request, Steered};
+
+/// Send a message to a run that is working
+///
+/// Its next model call sees the message; current steps are not interrupted. A run that has not
+/// started or has ended is left unchanged (exit code 9): use abide send for its session instead.
+#[derive(Debug, Args)]
+#[command(after_help = r#"abide steer @last "Look into the tests, too""#)]
+pub(crate) struct Steer {
+    /// The run
+    #[arg(value_name = "RUN")]
+    run: String,
+
+    /// The message
+    #[arg(value_name = "TEXT")]
+    text: String,
+}
+
+impl Steer {
+    pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
+        let link = Link::open(&common.place).await?;
+        let request = Request {
+            run_id: ids::run(&link, &self.run).await?,
+            message: self.text,
+            // With the id, a retry adds the message only once.
+            message_id: Some(MessageId(Clock::system().new_id())),
+        };
+        let raw = match link.raw("runs.steer", &request).await {
+            Err(lost) if link::is_broken(&lost) => {
+                let again = link::reconnect(&common.place, lost, print::note).await?;
+                again.raw("runs.steer", &request).await?
+            }
+            answer => answer?,
+        };
+        if common.json {
+            print::object(&raw)?;
+            return Ok(0);
+        }
+        let said: Steered = link::read(&raw)?;
+        print::note(&format!(
+            "sent; the next model call of {} sees it",
+            text::short(said.run_id)
+        ));
+        Ok(0)
+    }
+}

@@ -1,0 +1,42 @@
+//! Work as a turn of a session: `--session` of `run` and `spawn`.
+
+use serde_json::Value;
+
+use super::failure::Failure;
+use crate::cli::args::Common;
+use crate::cli::link::Link;
+use crate::cli::output::print;
+use crate::cli::{chat, link};
+use crate::wire::runs::Turn;
+use crate::wire::sessions::Spawn;
+
+/// The request for a turn of this session, with the options of `asked`. An unknown key creates a
+/// session in the current folder.
+pub(crate) async fn of(link: &Link, session: &str, asked: Spawn) -> Result<Turn, Failure> {
+    let session = chat::open(link, session, asked.agent).await?;
+    Ok(Turn {
+        session_key: session.key,
+        message: asked.task,
+        agent: None,
+        run_id: asked.run_id,
+        model: asked.model,
+        thinking: asked.thinking,
+        run_timeout: asked.run_timeout,
+        budget: asked.budget,
+        env: asked.env,
+        idempotency_key: asked.idempotency_key,
+        meta: asked.meta,
+    })
+}
+
+/// The daemon has accepted the turn once this returns; its key keeps a retry from being a second
+/// turn.
+pub(crate) async fn send(link: &Link, common: &Common, turn: &Turn) -> Result<Value, Failure> {
+    match link.raw("agent.run", turn).await {
+        Err(lost) if link::is_broken(&lost) && turn.idempotency_key.is_some() => {
+            let again = link::reconnect(&common.place, lost, print::note).await?;
+            again.raw("agent.run", turn).await
+        }
+        answer => answer,
+    }
+}

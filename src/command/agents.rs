@@ -1,0 +1,219 @@
+//! Commands on stored agents, on the recorded set of all agents, and on trust in projects.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+
+use super::Reply;
+use super::context::{Context, Effect};
+use crate::contract::rows::{StoredAgent, TrustedProject};
+use crate::kernel::fault::{Fault, Kind};
+use crate::kernel::run::action::EventKind;
+use crate::store::tables::agents::Noted;
+use crate::store::tables::{agents, trust};
+
+/// Maximum number of stored agents per tenant.
+pub const MAX_AGENTS: i64 = 500;
+/// Maximum number of trusted projects per tenant.
+pub const MAX_TRUSTED: i64 = 1000;
+
+/// An agent definition to store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PutAgent {
+    /// The tenant.
+    pub org: String,
+    /// The agent's name.
+    pub name: String,
+    /// The format of the definition text.
+    pub format: String,
+    /// The definition, already validated.
+    pub text: String,
+    /// True to create the agent, which must not exist; false to update it, which must exist.
+    pub new: bool,
+    /// Expected revision; a different one is a `conflict`.
+    pub if_revision: Option<i64>,
+}
+
+/// Once this returns, the stored agent has this definition; an equal definition is no change.
+pub fn put(context: &mut Context<'_>, new: PutAgent) -> Result<Reply, Fault> {
+    let found = agents::get(context.tx, &new.org, &new.name)?;
+    if let Some(found) = &found
+        && found.text == new.text
+        && found.format == new.format
+    {
+        return Ok(Reply::Revision(found.revision));
+    }
+    let revision = match (&found, new.new) {
+        (Some(found), true) => return Err(taken(found)),
+        (None, false) => return Err(missing(&new.name)),
+        (Some(found), false) => {
+            check_revision(found, new.if_revision)?;
+            found.revision + 1
+        }
+        (None, true) => {
+            let count = agents::count(context.tx, &new.org)?;
+            if count >= MAX_AGENTS {
+                return Err(full("stored_agents", MAX_AGENTS, "agents created over RPC")
+                    .hint("delete one that is no longer needed (agents.delete)"));
+            }
+            1
+        }
+    };
+    let agent = StoredAgent {
+        org: new.org,
+        name: new.name,
+        format: new.format,
+        text: new.text,
+        revision,
+        created_at: found.map_or(context.now.wall, |found| found.created_at),
+    };
+    agents::put(context.tx, &agent, context.now.wall)?;
+    context.effect(Effect::AgentsChanged);
+    Ok(Reply::Revision(revision))
+}
+
+/// Once this returns, the stored agent is deleted; the reply says whether this command did it.
+pub fn delete(
+    context: &mut Context<'_>,
+    org: &str,
+    name: &str,
+    if_revision: Option<i64>,
+) -> Result<Reply, Fault> {
+    let Some(found) = agents::get(context.tx, org, name)? else {
+        return Ok(Reply::Removed(false));
+    };
+    check_revision(&found, if_revision)?;
+    agents::delete(context.tx, org, name)?;
+    context.effect(Effect::AgentsChanged);
+    Ok(Reply::Removed(true))
+}
+
+/// Once this returns, the event log has every change up to these agents. `built_in` is the base if
+/// no set was recorded before.
+pub fn note(
+    context: &mut Context<'_>,
+    org: &str,
+    now: BTreeMap<String, String>,
+    built_in: BTreeMap<String, String>,
+    reason: &str,
+) -> Result<Reply, Fault> {
+    let before = agents::noted(context.tx, org)?;
+    let before = before.unwrap_or(Noted {
+        agents: built_in,
+        version: 0,
+    });
+    if before.agents == now {
+        return Ok(Reply::Done);
+    }
+    let added = now.keys().filter(|name| !before.agents.contains_key(*name));
+    let removed = before.agents.keys().filter(|name| !now.contains_key(*name));
+    let changed = now.iter().filter(|(name, hash)| {
+        before
+            .agents
+            .get(*name)
+            .is_some_and(|before| before != *hash)
+    });
+    let version = before.version + 1;
+    context.emit_org(
+        EventKind::AgentsChanged,
+        org,
+        json!({
+            "version": version,
+            "reason": reason,
+            "added": added.collect::<Vec<_>>(),
+            "changed": changed.map(|(name, _)| name).collect::<Vec<_>>(),
+            "removed": removed.collect::<Vec<_>>(),
+        }),
+    );
+    let noted = Noted {
+        agents: now,
+        version,
+    };
+    agents::note(context.tx, org, &noted, context.now.wall)?;
+    Ok(Reply::Done)
+}
+
+/// Once this returns, the project is trusted with the content of this hash.
+pub fn trust_project(
+    context: &mut Context<'_>,
+    org: String,
+    user: String,
+    folder: String,
+    hash: String,
+) -> Result<Reply, Fault> {
+    let known = trust::get(context.tx, &org, &folder)?;
+    if let Some(known) = &known
+        && known.hash == hash
+    {
+        return Ok(Reply::Trusted(known.clone()));
+    }
+    let count = trust::count(context.tx, &org)?;
+    if known.is_none() && count >= MAX_TRUSTED {
+        return Err(
+            full("trusted_projects", MAX_TRUSTED, "projects that are trusted")
+                .hint("revoke one that is no longer needed (trust.revoke)"),
+        );
+    }
+    let project = TrustedProject {
+        org,
+        folder,
+        hash,
+        user,
+        at: context.now.wall,
+    };
+    trust::put(context.tx, &project)?;
+    context.effect(Effect::AgentsChanged);
+    Ok(Reply::Trusted(project))
+}
+
+/// Once this returns, the project is not trusted; the reply says whether it was.
+pub fn revoke_trust(context: &mut Context<'_>, org: &str, folder: &str) -> Result<Reply, Fault> {
+    let known = trust::get(context.tx, org, folder)?;
+    if known.is_some() {
+        trust::delete(context.tx, org, folder)?;
+        context.effect(Effect::AgentsChanged);
+    }
+    Ok(Reply::Removed(known.is_some()))
+}
+
+fn check_revision(found: &StoredAgent, expected: Option<i64>) -> Result<(), Fault> {
+    match expected {
+        Some(expected) if expected != found.revision => Err(Fault::new(
+            Kind::Conflict,
+            format!(
+                "agent {} has revision {}, not {expected}: it was changed meanwhile. Nothing was \
+                 changed",
+                found.name, found.revision
+            ),
+        )
+        .hint("read it again (agents.get) and repeat the change")
+        .with("revision", found.revision)),
+        _ => Ok(()),
+    }
+}
+
+fn taken(found: &StoredAgent) -> Fault {
+    Fault::new(
+        Kind::Conflict,
+        format!(
+            "agent {} already exists at revision {}. Nothing was changed",
+            found.name, found.revision
+        ),
+    )
+    .hint("change it with agents.update")
+    .with("revision", found.revision)
+}
+
+fn missing(name: &str) -> Fault {
+    Fault::not_found("stored agent", name).hint("create it with agents.create")
+}
+
+fn full(limit: &str, value: i64, counts: &str) -> Fault {
+    Fault::new(
+        Kind::Limit,
+        format!("limit {limit} = {value} reached; it counts {counts}. Nothing was stored"),
+    )
+    .with("limit", limit)
+    .with("value", value)
+    .with("counts", counts)
+}

@@ -1,0 +1,109 @@
+//! Commands about the daemon itself: boots, drains, machine sleep and provider health.
+
+use serde_json::json;
+
+use super::Reply;
+use super::clear;
+use super::context::Context;
+use crate::kernel::ages::ClockTrust;
+use crate::kernel::fault::Fault;
+use crate::kernel::ids::BootId;
+use crate::kernel::provider_health::HealthReport;
+use crate::kernel::run::action::EventKind;
+use crate::store::downtime;
+use crate::store::tables::{boots, runs};
+
+/// An event of the daemon itself, for the event log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GatewayNote {
+    /// It stopped accepting work.
+    Draining {
+        /// What follows: `stop`, `restart` or `resume`.
+        then: &'static str,
+        /// Timeout for steps in flight.
+        timeout_ms: u64,
+    },
+    /// It accepts work again.
+    Resumed {
+        /// What it resumes from: `drain` or `sleep`.
+        after: &'static str,
+        /// How long that took.
+        away_ms: u64,
+    },
+    /// A model provider became unavailable or available again.
+    Provider {
+        /// The provider's name.
+        name: String,
+        /// The provider's condition.
+        seen: HealthReport,
+    },
+}
+
+/// Once this returns, this boot is recorded, with an event that after an earlier boot includes the
+/// downtime. Every pending wait has as much time left as when the previous process was last seen.
+pub fn begin_boot(context: &mut Context<'_>, boot: BootId, pid: u32) -> Result<Reply, Fault> {
+    let seq = context.take_seq()?;
+    let now = context.now.wall;
+    let seen = boots::last_seen(context.tx)?;
+    // Running time counts up to the last sign of life of the previous process, and from now on by
+    // this clock.
+    let alive = boots::last_alive(context.tx)?;
+    runs::count_up_to(context.tx, alive, context.now.steady)?;
+    let unclean = boots::begin(context.tx, seq, boot, pid, now)?;
+    context.emit_gateway(EventKind::GatewayStarted, json!({ "bootId": boot }));
+    let max_age_ms = context.settings.recovery.max_age_ms;
+    let machine = context.clock.machine();
+    let sight = downtime::sight(context.tx, now, seen, machine.as_ref(), max_age_ms);
+    let sight = sight?;
+    if sight != ClockTrust::Trusted {
+        let (ahead_ms, is_certain) = match sight {
+            ClockTrust::Trusted => (0, false),
+            ClockTrust::Ahead(ahead) => (ahead, true),
+            ClockTrust::Doubted(seen) => (now.since(seen), false),
+        };
+        tracing::warn!(
+            ahead_ms,
+            is_certain,
+            "the clock is far ahead; nothing expires or is removed because of its age"
+        );
+        context.alert(
+            (None, None),
+            json!({ "alert": "clock_ahead", "aheadMs": ahead_ms, "isCertain": is_certain }),
+        );
+    }
+    if let Some(seen) = seen {
+        downtime::extend_deadlines(context.tx, seen, now)?;
+        let away = now.since(seen);
+        let data = json!({ "bootId": boot, "after": "stop", "awayMs": away });
+        context.emit_gateway(EventKind::GatewayResumed, data);
+    }
+    clear::carry_out(context)?;
+    Ok(Reply::Boot { unclean, sight })
+}
+
+/// Once this returns, the event log has this event of the daemon.
+pub fn note(context: &mut Context<'_>, boot: BootId, note: GatewayNote) -> Result<Reply, Fault> {
+    let (kind, data) = match note {
+        GatewayNote::Draining { then, timeout_ms } => (
+            EventKind::GatewayDraining,
+            json!({ "bootId": boot, "then": then, "timeoutMs": timeout_ms }),
+        ),
+        GatewayNote::Resumed { after, away_ms } => (
+            EventKind::GatewayResumed,
+            json!({ "bootId": boot, "after": after, "awayMs": away_ms }),
+        ),
+        GatewayNote::Provider { name, seen } => (
+            EventKind::ProviderHealth,
+            json!({
+                "provider": name,
+                "state": seen.condition,
+                "since": seen.since,
+                "until": seen.until,
+                "failures": seen.failures,
+                "reason": seen.reason,
+            }),
+        ),
+    };
+    context.emit_gateway(kind, data);
+    Ok(Reply::Done)
+}

@@ -1,0 +1,7 @@
+//! Who a peer is, what it may call, and how many connections it may hold.
+
+pub(crate) mod auth;
+pub(crate) mod connection_limits;
+pub(crate) mod peer;
+pub(crate) mod run_rights;
+pub(crate) mod tokenless_rights;

@@ -1,0 +1,163 @@
+//! Handlers of `approvals.*`.
+
+use std::sync::Arc;
+
+use super::method::Table;
+use super::page;
+use super::page::SerializedPage;
+use crate::contract::preview::{ChangeEffect, FileChange};
+use crate::gateway::Context;
+use crate::kernel::fault::Fault;
+use crate::kernel::policy::approval::{ApprovalState, Choice, Remember, Remembered};
+use crate::registry::{ApprovalFilter, ApprovalView};
+use crate::wire::approvals as wire;
+
+pub(crate) fn register(table: &mut Table) {
+    table.method("approvals.list", list);
+    table.method("approvals.resolve", resolve);
+    table.method("approvals.remembered", remembered);
+    table.method("approvals.forget", forget);
+}
+
+async fn list(
+    context: Arc<Context>,
+    params: wire::ListApprovals,
+) -> Result<SerializedPage<wire::Approvals>, Fault> {
+    let filter = ApprovalFilter {
+        session: params.session_key,
+        tree: params.tree.unwrap_or(true),
+        state: params
+            .state
+            .and_then(|state| ApprovalState::parse(state.as_str())),
+        previews: params.previews.unwrap_or(true),
+    };
+    let fetch = async |limit| {
+        let registry = &context.registry;
+        let (filter, cursor) = (filter.clone(), params.cursor.clone());
+        let page = registry
+            .approvals(&context.principal, filter, limit, cursor)
+            .await?;
+        Ok(wire::Approvals {
+            approvals: page.items.into_iter().map(approval).collect(),
+            next_cursor: page.next,
+        })
+    };
+    page::fit(params.limit.0, fetch).await
+}
+
+async fn resolve(
+    context: Arc<Context>,
+    params: wire::ResolveApproval,
+) -> Result<wire::Approval, Fault> {
+    let choice = match params.decision {
+        wire::Decision::Allow => Choice::Allow,
+        wire::Decision::Deny => Choice::Deny,
+    };
+    let remember = params.remember.map(|scope| match scope {
+        wire::Scope::Session => Remember::Session,
+        wire::Scope::Agent => Remember::Agent,
+    });
+    let registry = &context.registry;
+    let resolved = registry
+        .resolve_approval(
+            &context.principal,
+            params.id,
+            choice,
+            remember,
+            params.digest,
+        )
+        .await?;
+    Ok(approval(resolved))
+}
+
+async fn remembered(
+    context: Arc<Context>,
+    params: wire::ListRemembered,
+) -> Result<SerializedPage<wire::RememberedPage>, Fault> {
+    let fetch = async |limit| {
+        let registry = &context.registry;
+        let page = registry
+            .remembered(&context.principal, limit, params.cursor.clone())
+            .await?;
+        Ok(wire::RememberedPage {
+            remembered: page.items.into_iter().map(remembered_one).collect(),
+            next_cursor: page.next,
+        })
+    };
+    page::fit(params.limit.0, fetch).await
+}
+
+async fn forget(
+    context: Arc<Context>,
+    params: wire::ForgetApproval,
+) -> Result<wire::Forgotten, Fault> {
+    let registry = &context.registry;
+    let forgotten = registry
+        .forget_approval(&context.principal, params.id)
+        .await?;
+    Ok(wire::Forgotten { forgotten })
+}
+
+fn approval(view: ApprovalView) -> wire::Approval {
+    let ApprovalView {
+        approval,
+        origin,
+        root,
+        env,
+        preview,
+    } = view;
+    wire::Approval {
+        id: approval.id,
+        run_id: approval.run,
+        session_key: origin.session,
+        root_session_key: root,
+        agent: origin.agent,
+        label: origin.label,
+        title: origin.title,
+        depth: origin.depth,
+        tool: approval.tool,
+        arguments: approval.arguments,
+        why: approval.consent.why,
+        covers: Some(approval.consent.covers).filter(|covers| !covers.is_empty()),
+        folder: preview.folder,
+        env,
+        change: preview.change.map(change),
+        asked_at: approval.asked_at,
+        expires_at: approval.expires_at,
+        state: approval.state.as_str().into(),
+        resolved_by: approval.resolved_by,
+        remember: approval.remember.map(|scope| scope.as_str().into()),
+        ended_at: approval.ended_at,
+    }
+}
+
+fn change(change: FileChange) -> wire::Change {
+    let (effect, diff, reason) = match change.effect {
+        ChangeEffect::Creates(diff) => ("creates", Some(diff), None),
+        ChangeEffect::Changes(diff) => ("changes", Some(diff), None),
+        ChangeEffect::Nothing => ("nothing", None, None),
+        ChangeEffect::Fails(why) => ("fails", None, Some(why)),
+        ChangeEffect::NotShown(why) => ("not_shown", None, Some(why)),
+    };
+    wire::Change {
+        path: change.path,
+        effect: effect.into(),
+        diff,
+        reason,
+        digest: change.digest,
+    }
+}
+
+fn remembered_one(one: Remembered) -> wire::Remembered {
+    wire::Remembered {
+        id: one.id,
+        scope: one.scope.as_str().into(),
+        agent: one.agent,
+        session_id: (one.scope == Remember::Session).then_some(one.session),
+        tool: one.tool,
+        covers: Some(one.covers).filter(|covers| !covers.is_empty()),
+        decision: one.choice.as_str().into(),
+        by: one.by,
+        at: one.at,
+    }
+}

@@ -1,0 +1,203 @@
+//! Handlers that cancel, steer, resolve and retry runs and change existing sessions.
+
+use std::sync::Arc;
+
+use super::convert;
+use super::method::{Table, idempotency};
+use crate::gateway::Context;
+use crate::kernel::fault::Fault;
+use crate::registry::{CancelAnswer, CancelTarget, PatchRequest, Verdict};
+use crate::wire::lifecycle as wire;
+use crate::wire::shapes::{Run, Session};
+
+pub(crate) fn register(table: &mut Table) {
+    table.method("runs.cancel", cancel_run);
+    table.method("runs.steer", steer);
+    table.method("runs.resolve", resolve);
+    table.method("runs.retry", retry);
+    table.method("runs.retry_announce", retry_announce);
+    table.method("runs.dismiss_announce", dismiss_announce);
+    table.method("sessions.cancel", cancel_session);
+    table.method("sessions.patch", patch);
+    table.method("sessions.reset", reset);
+    table.method("sessions.delete", delete);
+    table.method("sessions.compact", compact);
+}
+
+async fn cancel_run(
+    context: Arc<Context>,
+    params: wire::CancelRun,
+) -> Result<wire::Cancelled, Fault> {
+    cancel(&context, CancelTarget::Run(params.run_id), params.reason).await
+}
+
+async fn cancel_session(
+    context: Arc<Context>,
+    params: wire::CancelSession,
+) -> Result<wire::Cancelled, Fault> {
+    let target = match params.all {
+        true => CancelTarget::Conversation(params.session_key),
+        false => CancelTarget::Session(params.session_key),
+    };
+    cancel(&context, target, params.reason).await
+}
+
+async fn cancel(
+    context: &Context,
+    target: CancelTarget,
+    reason: Option<String>,
+) -> Result<wire::Cancelled, Fault> {
+    let CancelAnswer {
+        cancelled,
+        already_ended,
+        not_ended,
+    } = context
+        .registry
+        .cancel(&context.principal, target, reason)
+        .await?;
+    Ok(wire::Cancelled {
+        cancelled,
+        already_ended,
+        not_ended,
+    })
+}
+
+async fn resolve(context: Arc<Context>, params: wire::ResolveRun) -> Result<Run, Fault> {
+    let verdict = match (params.decision, params.result) {
+        (wire::Decision::Done, result) => Verdict::Done(result),
+        (_, Some(_)) => {
+            return Err(Fault::params(
+                "result",
+                "a result is only allowed with decision done; leave it out",
+            ));
+        }
+        (wire::Decision::NotDone, None) => Verdict::NotDone,
+        (wire::Decision::Abort, None) => Verdict::Abort,
+    };
+    let (run, step) = (params.run_id, params.step_id);
+    let registry = &context.registry;
+    let detail = registry
+        .resolve(&context.principal, run, step, verdict)
+        .await?;
+    Ok(convert::run(detail, usize::MAX))
+}
+
+async fn steer(context: Arc<Context>, params: wire::Steer) -> Result<wire::Steered, Fault> {
+    let message_id = context
+        .registry
+        .steer(
+            &context.principal,
+            params.run_id,
+            params.message_id,
+            params.message,
+        )
+        .await?;
+    Ok(wire::Steered {
+        run_id: params.run_id,
+        message_id,
+    })
+}
+
+async fn retry(context: Arc<Context>, params: wire::RetryRun) -> Result<wire::Retried, Fault> {
+    let key = idempotency(params.idempotency_key.as_deref(), &params)?;
+    let accepted = context
+        .registry
+        .retry(&context.principal, params.run_id, key)
+        .await?;
+    Ok(wire::Retried {
+        status: "accepted".into(),
+        run_id: accepted.run,
+        retry_of: params.run_id,
+        session_key: accepted.session,
+        agent: accepted.agent,
+        model: accepted.model,
+        warnings: accepted.warnings,
+    })
+}
+
+async fn retry_announce(
+    context: Arc<Context>,
+    params: wire::AnnounceOfRun,
+) -> Result<wire::AnnounceDecided, Fault> {
+    let wake_run_id = context
+        .registry
+        .retry_announce(&context.principal, params.run_id)
+        .await?;
+    Ok(wire::AnnounceDecided {
+        run_id: params.run_id,
+        wake_run_id,
+    })
+}
+
+async fn dismiss_announce(
+    context: Arc<Context>,
+    params: wire::AnnounceOfRun,
+) -> Result<wire::AnnounceDecided, Fault> {
+    context
+        .registry
+        .dismiss_announce(&context.principal, params.run_id)
+        .await?;
+    Ok(wire::AnnounceDecided {
+        run_id: params.run_id,
+        wake_run_id: None,
+    })
+}
+
+async fn patch(context: Arc<Context>, params: wire::PatchSession) -> Result<Session, Fault> {
+    let request = PatchRequest {
+        label: params.label,
+        title: params.title,
+        model: params.model,
+        thinking: params.thinking.map(|level| level.map(convert::thinking)),
+        cwd: params.cwd,
+        if_revision: params.if_revision,
+    };
+    let session = context
+        .registry
+        .patch_session(&context.principal, &params.session_key, request)
+        .await?;
+    Ok(convert::session(session))
+}
+
+async fn reset(context: Arc<Context>, params: wire::ResetSession) -> Result<Session, Fault> {
+    let session = context
+        .registry
+        .reset_session(
+            &context.principal,
+            &params.session_key,
+            params.force,
+            params.if_generation,
+        )
+        .await?;
+    Ok(convert::session(session))
+}
+
+async fn delete(
+    context: Arc<Context>,
+    params: wire::DeleteSession,
+) -> Result<wire::Deleted, Fault> {
+    context
+        .registry
+        .delete_session(&context.principal, &params.session_key, params.force)
+        .await?;
+    Ok(wire::Deleted {
+        session_key: params.session_key,
+        deleted: true,
+    })
+}
+
+async fn compact(
+    context: Arc<Context>,
+    params: wire::CompactSession,
+) -> Result<wire::Compacting, Fault> {
+    let key = idempotency(params.idempotency_key.as_deref(), &params)?;
+    let accepted = context
+        .registry
+        .compact_session(&context.principal, &params.session_key, key)
+        .await?;
+    Ok(wire::Compacting {
+        status: "accepted".into(),
+        run_id: accepted.run,
+        session_key: accepted.session,
+    })
+}

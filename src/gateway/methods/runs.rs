@@ -1,0 +1,193 @@
+//! Handlers of `agent.*` and `runs.*`.
+
+use std::sync::Arc;
+
+use super::method::{Table, idempotency};
+use super::page::SerializedPage;
+use super::{convert, page};
+use crate::gateway::Context;
+use crate::kernel::fault::Fault;
+use crate::registry::{MetaValue, Page, RunDetail, RunFilter, TurnRequest, WaitCause};
+use crate::wire::environment::ProvideEnv;
+use crate::wire::runs as wire;
+use crate::wire::shapes::Run;
+
+pub(crate) fn register(table: &mut Table) {
+    table.method("agent.run", turn);
+    table.method("agent.wait", wait);
+    table.method("runs.get", get);
+    table.method("runs.list", list);
+    table.method("runs.output", output);
+    table.method("runs.provide_env", provide_env);
+    table.method("runs.steps", steps);
+}
+
+/// Maximum number of bytes in one `runs.output` result.
+const OUTPUT_PART: usize = 256 * 1024;
+
+async fn output(context: Arc<Context>, params: wire::GetOutput) -> Result<wire::Output, Fault> {
+    let wire::GetOutput {
+        run_id,
+        tool_call_id,
+        offset,
+    } = params;
+    let registry = &context.registry;
+    let who = &context.principal;
+    let part = registry
+        .output(who, run_id, &tool_call_id, offset.unwrap_or(0), OUTPUT_PART)
+        .await?;
+    Ok(wire::Output {
+        run_id,
+        tool_call_id,
+        offset: part.offset,
+        text: part.text,
+        next_offset: part.next,
+        bytes: part.bytes,
+        kept: part.kept,
+    })
+}
+
+async fn provide_env(context: Arc<Context>, params: ProvideEnv) -> Result<Run, Fault> {
+    let (run, env) = (params.run_id, params.env.0);
+    let provided = context.registry.provide_env(&context.principal, run, env);
+    Ok(convert::run(provided.await?, usize::MAX))
+}
+
+async fn turn(context: Arc<Context>, params: wire::Turn) -> Result<wire::TurnAccepted, Fault> {
+    let request = TurnRequest {
+        idempotency: idempotency(params.idempotency_key.as_deref(), &params)?,
+        session: params.session_key,
+        agent: params.agent,
+        message: params.message,
+        run_id: params.run_id,
+        model: params.model,
+        thinking: params.thinking.map(convert::thinking),
+        run_timeout_ms: params.run_timeout.map(|limit| limit.0),
+        budget: params.budget.map(convert::budget),
+        env: params.env.map(|env| env.0).unwrap_or_default(),
+        meta: params.meta,
+    };
+    let accepted = context
+        .registry
+        .run_turn(&context.principal, request)
+        .await?;
+    Ok(wire::TurnAccepted {
+        status: "accepted".into(),
+        run_id: accepted.run,
+        session_key: accepted.session,
+        created: accepted.created,
+        warnings: accepted.warnings,
+    })
+}
+
+async fn wait(context: Arc<Context>, params: wire::Wait) -> Result<wire::Waited, Fault> {
+    let ids = match (params.run_id, params.run_ids) {
+        (Some(id), None) => vec![id],
+        (None, Some(ids)) => ids,
+        _ => return Err(Fault::params("runId", "give either runId or runIds")),
+    };
+    if !(1..=wire::WAIT_RUNS).contains(&ids.len()) {
+        let message = format!(
+            "{} ids given; one wait accepts 1 to {} ids",
+            ids.len(),
+            wire::WAIT_RUNS
+        );
+        return Err(Fault::params("runIds", message));
+    }
+    let all = params.mode != Some(wire::WaitMode::Any);
+    let window = params.wait_timeout.0;
+    let answer = context
+        .registry
+        .wait(&context.principal, ids, all, window)
+        .await?;
+    Ok(wire::Waited {
+        runs: convert::waited(answer.runs),
+        done: answer.done,
+        cause: match answer.cause {
+            WaitCause::Ended => "ended",
+            WaitCause::TimedOut => "window",
+            WaitCause::Draining => "draining",
+        }
+        .into(),
+    })
+}
+
+async fn get(context: Arc<Context>, params: wire::GetRun) -> Result<Run, Fault> {
+    let detail = context
+        .registry
+        .run(&context.principal, params.run_id)
+        .await?;
+    Ok(convert::run(detail, usize::MAX))
+}
+
+async fn list(
+    context: Arc<Context>,
+    params: wire::ListRuns,
+) -> Result<SerializedPage<wire::Runs>, Fault> {
+    let filter = RunFilter {
+        session: params.session_key,
+        parent: params.parent,
+        states: params
+            .states
+            .iter()
+            .map(|state| state.as_str().to_owned())
+            .collect(),
+        agent: params.agent,
+        label: params.label,
+        tree: params.tree,
+        undelivered: params.undelivered,
+        needs_review: params.needs_review,
+        meta: params
+            .meta
+            .into_iter()
+            .flatten()
+            .map(|(name, value)| (name, meta_value(value)))
+            .collect(),
+        total: params.total,
+        created_after: params.created_after,
+        created_before: params.created_before,
+    };
+    let fetch = async |limit| {
+        let registry = &context.registry;
+        let (filter, cursor) = (filter.clone(), params.cursor.clone());
+        let show = |page: Page<RunDetail>, total| {
+            let runs = page.items.into_iter();
+            page::write::<wire::Runs>(&wire::Runs {
+                runs: runs
+                    .map(|run| convert::run(run, convert::RESULT_PREVIEW))
+                    .collect(),
+                next_cursor: page.next,
+                total,
+            })
+        };
+        registry
+            .runs(&context.principal, filter, limit, cursor, show)
+            .await
+    };
+    page::fit(params.limit.0, fetch).await
+}
+
+fn meta_value(value: wire::MetaValue) -> MetaValue {
+    match value {
+        wire::MetaValue::Flag(flag) => MetaValue::Flag(flag),
+        wire::MetaValue::Number(number) => MetaValue::Number(number),
+        wire::MetaValue::Text(text) => MetaValue::Text(text),
+    }
+}
+
+async fn steps(
+    context: Arc<Context>,
+    params: wire::ListSteps,
+) -> Result<SerializedPage<wire::Steps>, Fault> {
+    let fetch = async |limit| {
+        let (registry, cursor) = (&context.registry, params.cursor.clone());
+        let page = registry
+            .steps(&context.principal, params.run_id, limit, cursor)
+            .await?;
+        Ok(wire::Steps {
+            steps: page.items.into_iter().map(convert::step).collect(),
+            next_cursor: page.next,
+        })
+    };
+    page::fit(params.limit.0, fetch).await
+}

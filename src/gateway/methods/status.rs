@@ -1,0 +1,163 @@
+//! Handlers of `gateway.hello`, `ping`, `status` and `drain`.
+
+use std::sync::Arc;
+
+use super::method::Table;
+use crate::contract::catalog::Place;
+use crate::contract::control::{Drain, Phase, Then};
+use crate::gateway::Context;
+use crate::kernel::fault::Fault;
+use crate::wire::gateway as wire;
+use crate::wire::{PROTOCOL, gateway::Empty};
+
+/// The daemon's version.
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+pub(crate) fn register(table: &mut Table) {
+    table.method("gateway.hello", hello);
+    table.method("gateway.ping", ping);
+    table.method("gateway.status", status);
+    table.method("gateway.drain", drain);
+}
+
+async fn hello(context: Arc<Context>, params: wire::Hello) -> Result<wire::Welcome, Fault> {
+    if let Some(range) = params.protocol
+        && !(range.min..=range.max).contains(&PROTOCOL)
+    {
+        return Err(Fault::params(
+            "protocol",
+            format!(
+                "the client speaks {} to {}, this daemon speaks {PROTOCOL}",
+                range.min, range.max
+            ),
+        )
+        .hint("use client and daemon versions that support the same protocol")
+        .with("supported", vec![PROTOCOL]));
+    }
+    if let Some(client) = params.client {
+        tracing::debug!(name = %client.name, version = %client.version, "a client sent gateway.hello");
+    }
+    let limits = context.limits;
+    Ok(wire::Welcome {
+        protocol: PROTOCOL,
+        version: VERSION.to_owned(),
+        store_id: context.registry.store_id().to_owned(),
+        capabilities: context.capabilities.get().cloned().unwrap_or_default(),
+        limits: wire::Limits {
+            payload: limits.payload as u64,
+            reply: limits.reply as u64,
+            in_flight: limits.in_flight,
+            waits: limits.waits,
+            subscriptions: limits.subscriptions,
+            batch: limits.batch,
+        },
+        principal: wire::PrincipalInfo {
+            org: context.principal.org.clone(),
+            user: context.principal.user.clone(),
+            scopes: vec!["admin".to_owned()],
+        },
+        server_time: context.clock.now(),
+    })
+}
+
+async fn ping(_: Arc<Context>, _: wire::NoParams) -> Result<Empty, Fault> {
+    Ok(Empty {})
+}
+
+async fn status(context: Arc<Context>, _: wire::NoParams) -> Result<wire::Status, Fault> {
+    let counts = context.registry.counts().await?;
+    let catalog = context.registry.catalog();
+    let place = Place {
+        org: &context.principal.org,
+        cwd: None,
+    };
+    let agent = catalog.get(place, catalog.default_agent().as_str())?;
+    Ok(wire::Status {
+        version: VERSION.to_owned(),
+        protocol: PROTOCOL,
+        pid: std::process::id(),
+        boot_id: context.boot,
+        started_at: context.started_at,
+        uptime_ms: context.clock.now().since(context.started_at),
+        phase: phase_name(context.control.phase()).to_owned(),
+        store_id: context.registry.store_id().to_owned(),
+        url: context.url.clone(),
+        socket: context.socket.clone(),
+        default_agent: agent.id.into(),
+        model: agent.model,
+        providers: context
+            .control
+            .providers()
+            .into_iter()
+            .map(|provider| wire::ModelProvider {
+                name: provider.name,
+                kind: provider.kind.to_owned(),
+                models: provider.models,
+                problem: provider.problem,
+                health: provider.health.map(|seen| wire::Health {
+                    state: seen.condition.as_str().into(),
+                    since: seen.since,
+                    until: seen.until,
+                    failures: seen.failures,
+                    reason: seen.reason,
+                }),
+                learned: provider.learned,
+            })
+            .collect(),
+        salvaged: context.registry.salvaged()?.map(|report| wire::Salvaged {
+            at: report.at,
+            set_aside: report.set_aside.to_string_lossy().into_owned(),
+            kept: report.tables.iter().map(|table| table.kept).sum(),
+            lost: report.tables.iter().map(|table| table.lost).sum(),
+            more: report.tables.iter().any(|table| table.more),
+            quarantined: report.quarantined,
+        }),
+        notices: context.control.notices(),
+        lanes: context
+            .registry
+            .lanes()
+            .await?
+            .into_iter()
+            .map(|lane| wire::LaneUse {
+                name: lane.name.into(),
+                running: lane.running,
+                queued: lane.queued,
+                limit: lane.limit as u64,
+            })
+            .collect(),
+        counts: wire::Counts {
+            queued: counts.queued,
+            running: counts.running,
+            paused: counts.paused,
+            settling: counts.settling,
+            pending_announces: counts.pending_announces,
+            approvals: counts.approvals,
+            questions: counts.questions,
+            environments: counts.environments,
+        },
+    })
+}
+
+async fn drain(context: Arc<Context>, params: wire::Drain) -> Result<wire::Draining, Fault> {
+    let timeout = context.control.drain(Drain {
+        timeout: params.timeout.map(|timeout| timeout.0),
+        then: match params.then {
+            wire::Then::Stop => Then::Stop,
+            wire::Then::Restart => Then::Restart,
+            wire::Then::Resume => Then::Resume,
+        },
+    })?;
+    Ok(wire::Draining {
+        timeout_ms: u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX),
+    })
+}
+
+/// Name of the phase in `gateway.status` and `/ready`.
+pub(crate) fn phase_name(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Starting { .. } => "starting",
+        // Requests are answered, as when the disk fills up during operation.
+        Phase::Ready | Phase::Full => "ready",
+        Phase::Draining => "draining",
+    }
+}

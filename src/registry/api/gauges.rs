@@ -1,0 +1,60 @@
+//! Counts of live work for the metrics and status methods, read from the rows on request.
+
+use crate::kernel::fault::Fault;
+use crate::registry::Registry;
+use crate::store::tables::gauges;
+use crate::telemetry::metrics::Live;
+
+/// The use of one lane; the last entry of a list is the total of all lanes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LaneUse {
+    /// The lane's name; `global` for the total.
+    pub name: &'static str,
+    /// Runs that hold a slot of the lane.
+    pub running: u64,
+    /// Runs that wait for a slot.
+    pub queued: u64,
+    /// Maximum number of runs that may hold a slot at once.
+    pub limit: usize,
+}
+
+impl Registry {
+    /// The use of each lane, then the total.
+    pub async fn lanes(&self) -> Result<Vec<LaneUse>, Fault> {
+        let found = self.inner.store.read(gauges::lanes).await?;
+        let caps = self.inner.options().lanes;
+        let mut lanes: Vec<LaneUse> = found
+            .into_iter()
+            .map(|(lane, running, queued)| LaneUse {
+                name: lane.as_str(),
+                running,
+                queued,
+                limit: caps.of(lane),
+            })
+            .collect();
+        lanes.push(LaneUse {
+            name: "global",
+            running: lanes.iter().map(|lane| lane.running).sum(),
+            queued: lanes.iter().map(|lane| lane.queued).sum(),
+            limit: caps.global,
+        });
+        Ok(lanes)
+    }
+
+    /// Counts of live work over all tenants.
+    pub async fn live(&self) -> Result<Live, Fault> {
+        let store = &self.inner.store;
+        let found = store.read(gauges::read).await?;
+        let names = ["queued", "running", "paused", "settling"];
+        Ok(Live {
+            states: names.into_iter().zip(found.states).collect(),
+            queues: found
+                .queues
+                .into_iter()
+                .map(|(lane, count)| (lane.as_str(), count))
+                .collect(),
+            pending_announces: found.pending_announces,
+            log_bytes: store.log_bytes(),
+        })
+    }
+}

@@ -1,0 +1,315 @@
+//! Updates, retries and deletes existing sessions, runs and announces. Called by the RPC layer.
+
+use super::answer::SessionView;
+use super::cancel::CANCEL_WAIT;
+use super::request::PatchRequest;
+use crate::command::{
+    Accepted, Asks, Begins, Command, DeleteSession, PatchSession, Reply, ResetSession, RunTurn,
+    Spawn,
+};
+use crate::contract::catalog::Overrides;
+use crate::kernel::fault::{Fault, Kind};
+use crate::kernel::ids::{MessageId, RunId, SessionId, SessionKey};
+use crate::kernel::run::step::StepKind;
+use crate::kernel::run::{Run, RunOrigin};
+use crate::kernel::session::{Cleanup, Owner, Session, SessionMode};
+use crate::registry::announce::wake_run;
+use crate::registry::spawn::{folder, unexpected};
+use crate::registry::{Idempotency, Principal, Registry};
+use crate::store::tables::{bundles, clearings, messages, outbox, read, runs, sessions, steps};
+
+impl Registry {
+    /// Once this returns, the session has the patched label, title, model, thinking level or
+    /// folder.
+    pub async fn patch_session(
+        &self,
+        who: &Principal,
+        key: &SessionKey,
+        mut patch: PatchRequest,
+    ) -> Result<SessionView, Fault> {
+        if let Some(cwd) = patch.cwd.take() {
+            patch.cwd = Some(folder::taken(cwd).await?);
+        }
+        if let Some(Some(model)) = &patch.model {
+            let session = self.session(who, key).await?.session;
+            // An unavailable model is refused now instead of at the next turn.
+            let overrides = Overrides {
+                model: Some(model),
+                thinking: None,
+                given: &[],
+            };
+            let (folder, named) = (session.cwd.as_deref(), session.agent.as_str());
+            self.inner
+                .resolve(&who.org, folder, Some(named), overrides)
+                .await?;
+        }
+        let command = Command::PatchSession(Box::new(PatchSession {
+            org: who.org.clone(),
+            key: key.clone(),
+            label: patch.label,
+            title: patch.title,
+            model: patch.model,
+            thinking: patch.thinking,
+            cwd: patch.cwd,
+            if_revision: patch.if_revision,
+        }));
+        match self.inner.store.submit(command).await? {
+            Reply::Session(session, _) => self.shown(*session),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Starts a new generation of a session; older messages are kept but no model sees them. If
+    /// runs must be stopped first, the reset is stored before that, so a restart does not lose it.
+    pub async fn reset_session(
+        &self,
+        who: &Principal,
+        key: &SessionKey,
+        force: bool,
+        if_generation: Option<i64>,
+    ) -> Result<SessionView, Fault> {
+        let command = Command::ResetSession(Box::new(ResetSession {
+            org: who.org.clone(),
+            key: key.clone(),
+            force,
+            if_generation,
+            by: who.by(),
+            by_person: who.run.is_none(),
+        }));
+        match self.inner.store.submit(command).await? {
+            Reply::Session(session, _) => self.shown(*session),
+            Reply::Stopping(runs) => {
+                self.until_cleared(who, key, runs, "reset").await?;
+                self.session(who, key).await
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Deletes a session and its descendants. Once this returns its key is free; transcripts and
+    /// journals are purged in the background.
+    pub async fn delete_session(
+        &self,
+        who: &Principal,
+        key: &SessionKey,
+        force: bool,
+    ) -> Result<(), Fault> {
+        let command = Command::DeleteSession(Box::new(DeleteSession {
+            org: who.org.clone(),
+            key: key.clone(),
+            force,
+            by: who.by(),
+            by_person: who.run.is_none(),
+        }));
+        match self.inner.store.submit(command).await? {
+            Reply::Done => Ok(()),
+            Reply::Stopping(runs) => self.until_cleared(who, key, runs, "deleted").await,
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Waits up to [`PATIENCE`] for the marked runs to end; the end of the last one carries out the
+    /// reset or deletion.
+    async fn until_cleared(
+        &self,
+        who: &Principal,
+        key: &SessionKey,
+        runs: Vec<RunId>,
+        what: &str,
+    ) -> Result<(), Fault> {
+        let stopping = runs.len();
+        self.wait(who, runs, true, CANCEL_WAIT).await?;
+        let is_left =
+            self.inner
+                .store
+                .read_now(|tx| match sessions::by_key(tx, &who.org, key)? {
+                    Some(session) => clearings::of(tx, session.id),
+                    None => Ok(None),
+                })?;
+        if is_left.is_none() {
+            return Ok(());
+        }
+        Err(Fault::new(
+            Kind::Busy,
+            format!(
+                "runs cancelled: {stopping}, and not all have ended yet; session {key} will be \
+                 {what} when the last of them ends"
+            ),
+        )
+        .hint("do not repeat the request; new runs in the session are refused until then")
+        .with("retryAfterMs", 1000))
+    }
+
+    fn shown(&self, session: Session) -> Result<SessionView, Fault> {
+        let shown = self
+            .inner
+            .store
+            .read_now(|tx| read::session_beside(tx, session))?;
+        Ok(shown.into())
+    }
+
+    /// Runs an ended run's task again: a spawned run in a new session, a turn in the same session.
+    pub async fn retry(
+        &self,
+        who: &Principal,
+        id: RunId,
+        idempotency: Option<Idempotency>,
+    ) -> Result<Accepted, Fault> {
+        let key = self.key(who, "runs.retry", &id.to_string(), idempotency);
+        if let Some(first) = self.known(key.as_ref())? {
+            return Ok(first);
+        }
+        let old = self.run(who, id).await?.run;
+        if !old.state.is_terminal() {
+            return Err(Fault::new(
+                Kind::Conflict,
+                format!("run {id} is {}: it has not ended", old.state.as_str()),
+            )
+            .hint("wait for it (agent.wait), or cancel it first (runs.cancel)"));
+        }
+        let (said, session, bundle, is_compaction) = self.inner.store.read_now(|tx| {
+            let said = match runs::input(tx, id)? {
+                Some(text) => Some(text),
+                None => messages::input_message(tx, old.session, id)?.map(|message| message.text()),
+            };
+            // A run that worked in its caller's session has its own permission bundle; the
+            // session's bundle does not apply to it.
+            let bundle = match old.is_called() {
+                true => runs::bundle(tx, id)?,
+                false => bundles::get(tx, old.session)?,
+            };
+            let first = steps::get(tx, id, 1)?;
+            let is_compaction = first.is_some_and(|step| step.kind == StepKind::Compaction);
+            let session = sessions::by_id(tx, old.session)?;
+            Ok((said, session, bundle, is_compaction))
+        })?;
+        if old.origin != RunOrigin::Spawn && old.origin != RunOrigin::Turn {
+            return Err(Fault::new(
+                Kind::Conflict,
+                format!("run {id} was not started by sessions.spawn or agent.run and cannot be retried"),
+            )
+            .hint("to repeat an announce, use runs.retry_announce; to repeat a message, sessions.send"));
+        }
+        let Some(said) = said else {
+            if is_compaction {
+                return Err(Fault::new(
+                    Kind::Conflict,
+                    format!("run {id} compacted its session and has no task to retry"),
+                )
+                .hint("compact again with sessions.compact"));
+            }
+            return Err(Fault::new(
+                Kind::Conflict,
+                format!("the task of run {id} was deleted with its session"),
+            )
+            .hint("send the task again: sessions.spawn, agent.run"));
+        };
+        let overrides = Overrides {
+            model: Some(&old.model),
+            thinking: old.thinking,
+            given: &[],
+        };
+        let (folder, named) = (old.cwd.as_deref(), old.agent.as_str());
+        let agent = self
+            .inner
+            .resolve(&who.org, folder, Some(named), overrides)
+            .await?;
+        let mut run = self.new_run(
+            who,
+            None,
+            agent,
+            old.label.clone(),
+            &said,
+            old.limit_ms,
+            old.meta.clone(),
+            key,
+        )?;
+        self.inner.given_before(&old, &mut run.environment)?;
+        run.retry_of = Some(id);
+        run.budget = old.budget;
+        let command = if old.origin == RunOrigin::Spawn {
+            Command::Spawn(Box::new(self.spawn_again(old, said, run, session, bundle)))
+        } else {
+            Command::RunTurn(Box::new(RunTurn {
+                org: who.org.clone(),
+                run,
+                session: old.session_key,
+                new_session: SessionId(self.inner.clock.new_id()),
+                asks: Asks::Message(said),
+                model_named: true,
+                thinking_named: old.thinking.is_some(),
+            }))
+        };
+        self.accepted(command).await
+    }
+
+    fn spawn_again(
+        &self,
+        old: Run,
+        task: String,
+        run: crate::command::NewRun,
+        session: Option<Session>,
+        bundle: Option<String>,
+    ) -> Spawn {
+        let session = session.filter(|_| !old.is_called());
+        let fork = session.as_ref().and_then(|session| session.fork);
+        Spawn {
+            org: old.org,
+            run,
+            session: SessionId(self.inner.clock.new_id()),
+            message: MessageId(self.inner.clock.new_id()),
+            task,
+            announce: old.requester.is_some().then_some(old.announce),
+            parent: old.requester.map(|requester| requester.key),
+            cwd: old.cwd,
+            by: None,
+            thinking: session.as_ref().and_then(|session| session.thinking),
+            mode: session
+                .as_ref()
+                .map_or(SessionMode::Run, |session| session.mode),
+            cleanup: session
+                .as_ref()
+                .map_or(Cleanup::Keep, |session| session.cleanup),
+            begins: fork.map_or(Begins::Isolated, Begins::At),
+            bundle,
+        }
+    }
+
+    /// Delivers an announce again to its agent, or retries a held one. Returns the wake run if one
+    /// was needed.
+    pub async fn retry_announce(&self, who: &Principal, id: RunId) -> Result<Option<RunId>, Fault> {
+        let target = self.inner.store.read_now(|tx| {
+            let Some(entry) = outbox::of_run(tx, id)? else {
+                return Ok(None);
+            };
+            sessions::by_id(tx, entry.target)
+        })?;
+        let wake = match target {
+            Some(target) if target.owner == Owner::Agent => {
+                Some(Box::new(wake_run(&self.inner, &target).await?))
+            }
+            _ => None,
+        };
+        let command = Command::RetryAnnounce {
+            org: who.org.clone(),
+            run: id,
+            wake,
+        };
+        match self.inner.store.submit(command).await? {
+            Reply::Woken(run) => Ok(run),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Once this returns, the announce will not be delivered; its result stays on the run.
+    pub async fn dismiss_announce(&self, who: &Principal, id: RunId) -> Result<(), Fault> {
+        let command = Command::DismissAnnounce {
+            org: who.org.clone(),
+            run: id,
+        };
+        match self.inner.store.submit(command).await? {
+            Reply::Done => Ok(()),
+            other => Err(unexpected(&other)),
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! Store maintenance: backups and health findings. Called for the admin methods and `doctor`.
+
+use std::path::PathBuf;
+
+use crate::contract::finding::Finding;
+use crate::kernel::fault::Fault;
+use crate::registry::Registry;
+use crate::store::Backup;
+use crate::store::repair::findings;
+
+pub use crate::store::SalvageReport;
+
+impl Registry {
+    /// Copies the whole store, as of one point in time, to a new file and verifies the copy.
+    pub async fn backup(&self, to: Option<PathBuf>) -> Result<Backup, Fault> {
+        self.inner.store.backup(to).await
+    }
+
+    /// The report of what was salvaged from a damaged store, until an operator acknowledges it.
+    pub fn salvaged(&self) -> Result<Option<SalvageReport>, Fault> {
+        self.inner.store.salvaged()
+    }
+
+    /// Checks the store's health and returns the findings.
+    pub async fn examine(&self) -> Result<Vec<Finding>, Fault> {
+        Ok(findings::of(&self.inner.store.health().await?))
+    }
+}

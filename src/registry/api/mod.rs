@@ -1,0 +1,19 @@
+//! The calls of the RPC layer, apart from those that create runs.
+
+pub(crate) mod agents;
+pub(crate) mod answer;
+pub(crate) mod approvals;
+pub(crate) mod audit;
+pub(crate) mod cancel;
+pub(crate) mod gauges;
+pub(crate) mod lifecycle;
+pub(crate) mod maintenance;
+pub(crate) mod memory;
+pub(crate) mod outputs;
+pub(crate) mod previews;
+pub(crate) mod questions;
+pub(crate) mod request;
+pub(crate) mod review;
+pub(crate) mod skills;
+pub(crate) mod usage;
+pub(crate) mod view;

@@ -1,0 +1,163 @@
+//! Questions of runs to the user: lists them with their origin, and records answers.
+
+use super::answer::{Page, QuestionView};
+use super::request::{QuestionAnswer, QuestionFilter};
+use super::view::{cut, place};
+use crate::command::{Command, Reply};
+use crate::kernel::fault::Fault;
+use crate::kernel::ids::{QuestionId, RunId, SessionId, SessionKey};
+use crate::kernel::question::{Asker, Question, QuestionState};
+use crate::registry::{Principal, Registry};
+use crate::store::tables::asked::Query;
+use crate::store::tables::{questions, runs, sessions};
+use crate::store::tx::{DbError, Tx};
+
+impl Registry {
+    /// A page of questions, oldest first, each with its origin. With `tree`, all questions of the
+    /// tree that contains the session, so that a user at the root sees every one.
+    pub async fn questions(
+        &self,
+        who: &Principal,
+        filter: QuestionFilter,
+        limit: u32,
+        cursor: Option<String>,
+    ) -> Result<Page<QuestionView>, Fault> {
+        let state = filter.state.map(QuestionState::as_str);
+        let query = self.asked(
+            who,
+            filter.session.as_ref(),
+            filter.tree,
+            state,
+            limit,
+            cursor,
+        )?;
+        let mut found = self
+            .inner
+            .store
+            .read(move |tx| {
+                questions::list(tx, &query)?
+                    .into_iter()
+                    .map(|(seq, question)| Ok((seq, with_origin(tx, question)?)))
+                    .collect::<Result<Vec<_>, DbError>>()
+            })
+            .await?;
+        let next = cut(&mut found, limit, |(seq, _)| *seq);
+        Ok(Page {
+            items: found.into_iter().filter_map(|(_, view)| view).collect(),
+            next,
+        })
+    }
+
+    /// Once this returns, the question is answered and its run continues with the answer. Repeating
+    /// the same answer returns the same result.
+    pub async fn answer(
+        &self,
+        who: &Principal,
+        id: QuestionId,
+        answer: QuestionAnswer,
+    ) -> Result<QuestionView, Fault> {
+        let text = match answer {
+            QuestionAnswer::Text(text) => text,
+            QuestionAnswer::Choice(choice) => self.choice(who, id, choice)?,
+        };
+        let command = Command::Answer {
+            org: who.org.clone(),
+            id,
+            answer: text,
+            by: who.by(),
+        };
+        match self.inner.store.submit(command).await? {
+            Reply::Question(question) => self
+                .inner
+                .store
+                .read_now(|tx| with_origin(tx, *question))?
+                .ok_or_else(|| Fault::not_found("question", id)),
+            other => Err(crate::registry::spawn::unexpected(&other)),
+        }
+    }
+
+    /// Builds the list query for questions and approvals.
+    pub(crate) fn asked(
+        &self,
+        who: &Principal,
+        session: Option<&SessionKey>,
+        tree: bool,
+        state: Option<&'static str>,
+        limit: u32,
+        cursor: Option<String>,
+    ) -> Result<Query, Fault> {
+        let mut query = Query {
+            org: who.org.clone(),
+            session: None,
+            root: None,
+            state,
+            after: place(cursor)?,
+            limit: limit + 1,
+        };
+        if let Some(key) = session {
+            let found = self
+                .inner
+                .store
+                .read_now(|tx| sessions::by_key(tx, &who.org, key))?
+                .ok_or_else(|| Fault::not_found("session", key))?;
+            if tree {
+                query.root = Some(found.root);
+            } else {
+                query.session = Some(found.id);
+            }
+        }
+        Ok(query)
+    }
+
+    /// Checks that the choice is one of the answers proposed by the question, which must belong to the
+    /// caller's tenant.
+    fn choice(&self, who: &Principal, id: QuestionId, choice: String) -> Result<String, Fault> {
+        let found = self.inner.store.read_now(|tx| questions::get(tx, id))?;
+        let question = found
+            .filter(|question| question.org == who.org)
+            .ok_or_else(|| Fault::not_found("question", id))?;
+        if question.choices.contains(&choice) {
+            return Ok(choice);
+        }
+        let choices = question.choices.join(", ");
+        Err(Fault::params(
+            "choice",
+            if choices.is_empty() {
+                "this question proposes no choices; answer with text".to_owned()
+            } else {
+                format!("{choice:?} is not one of {choices}")
+            },
+        )
+        .with("choices", question.choices))
+    }
+}
+
+/// The question with the run and session that it comes from; `None` if the run is gone.
+fn with_origin(tx: &mut dyn Tx, question: Question) -> Result<Option<QuestionView>, DbError> {
+    let origin = origin(tx, question.run, question.root_session)?;
+    Ok(origin.map(|(origin, root)| QuestionView {
+        root,
+        origin,
+        question,
+    }))
+}
+
+/// The run as shown to the user, and the root session of its tree; `None` if the run is gone.
+pub(crate) fn origin(
+    tx: &mut dyn Tx,
+    run: RunId,
+    root: SessionId,
+) -> Result<Option<(Asker, Option<SessionKey>)>, DbError> {
+    let Some(run) = runs::get(tx, run)? else {
+        return Ok(None);
+    };
+    let root = sessions::by_id(tx, root)?;
+    let asker = Asker {
+        agent: run.agent,
+        session: run.session_key,
+        label: run.label,
+        title: run.title,
+        depth: run.depth,
+    };
+    Ok(Some((asker, root.map(|root| root.key))))
+}

@@ -1,0 +1,33 @@
+//! Reviews of calls whose effect is uncertain: records an operator's verdict.
+
+use super::answer::RunDetail;
+use super::request::Verdict;
+use crate::command::{Command, Reply, Resolve};
+use crate::kernel::fault::Fault;
+use crate::kernel::ids::{RunId, StepId};
+use crate::registry::spawn::unexpected;
+use crate::registry::{Principal, Registry};
+
+impl Registry {
+    /// Once this returns, the call under review is settled, and its run continues or has ended. A
+    /// repeat fails with `conflict` and names the call's state.
+    pub async fn resolve(
+        &self,
+        who: &Principal,
+        run: RunId,
+        step: StepId,
+        verdict: Verdict,
+    ) -> Result<RunDetail, Fault> {
+        let command = Command::Resolve(Box::new(Resolve {
+            org: who.org.clone(),
+            run,
+            step,
+            verdict,
+            by: who.by(),
+        }));
+        match self.inner.store.submit(command).await? {
+            Reply::Run(after) => self.run(who, after.run.id).await,
+            other => Err(unexpected(&other)),
+        }
+    }
+}

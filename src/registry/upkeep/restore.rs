@@ -1,0 +1,245 @@
+//! Daemon start: passes every open run through the kernel's recovery. It only writes rows; their
+//! effects wait until the service loop runs.
+
+use std::collections::HashSet;
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+
+use crate::command::{Command, Effect, MissedLog, Reply, RunAfter, Ticket};
+use crate::failpoint;
+use crate::kernel::ages::{AgeClock, SETTLES_MS};
+use crate::kernel::fault::{Fault, Kind};
+use crate::kernel::ids::RunId;
+use crate::kernel::run::action::EventKind;
+use crate::kernel::run::recover::Loss;
+use crate::kernel::run::{Run, RunState};
+use crate::kernel::time::Timestamp;
+use crate::registry::{Inner, Registry};
+use crate::store::Store;
+use crate::store::tables::{events, outbox, read, runs, sends, steps};
+
+/// Maximum number of rows restored in one group of commits.
+const AT_ONCE: usize = 256;
+/// Commits within this many milliseconds before a kill may lack their log lines.
+const MISSED_LOG_MS: i64 = 10_000;
+/// Maximum number of events that are searched for those commits.
+const MAX_MISSED_LOGS: i64 = 4096;
+/// Delay before a write that failed on a full disk is retried.
+const AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+/// Result of a restore.
+#[derive(Debug, Default)]
+pub struct Restored {
+    /// The previous process ended uncleanly.
+    pub unclean: bool,
+    /// Number of open runs found.
+    pub open: usize,
+    /// Number of runs that were in the middle of a turn and continue.
+    pub resumed: usize,
+    /// Number of runs that could not be continued.
+    pub closed: usize,
+    /// The first effects for the service loop.
+    pub effects: Vec<Effect>,
+}
+
+impl Registry {
+    /// Once this returns, every open run is queued, paused, settling or ended, and none is assigned
+    /// to an executor of an earlier process.
+    pub async fn restore(&self, pid: u32) -> Result<Restored, Fault> {
+        let inner = &self.inner;
+        let last = inner.store.read(events::last).await?;
+        let command = Command::BeginBoot {
+            boot: inner.boot,
+            pid,
+        };
+        let Reply::Boot { unclean, sight } = patiently(inner, command).await? else {
+            return Err(Fault::internal(
+                "the store did not report how the previous process ended",
+            ));
+        };
+        if unclean {
+            // Leftover child processes must have stopped before their steps are declared uncertain.
+            let found = inner.processes.end_leftovers().await;
+            if !found.is_empty() {
+                tracing::warn!(pids = ?found, "stopped child processes that the previous daemon process left running");
+            }
+        }
+        settle_salvaged(inner).await?;
+        let loss = if unclean { Loss::Killed } else { Loss::Drained };
+        let open = readable(&inner.store).await?;
+        let mut restored = Restored {
+            unclean,
+            open: open.len(),
+            ..Restored::default()
+        };
+        inner.to_restore.store(open.len() as u64, Ordering::Relaxed);
+        let max_age_ms = inner.options().max_age_ms;
+        let now = inner.clock.moment_with_sleep();
+        let settles_ms = failpoint::substituted("clock.settles").unwrap_or(SETTLES_MS);
+        let ages = AgeClock::new(sight, now, max_age_ms, settles_ms);
+        *inner.ages.lock().unwrap_or_else(PoisonError::into_inner) = Some(ages);
+        let aged_at = inner.aged_at();
+        let is_old = |run: &Run| {
+            let now = aged_at.unwrap_or(now.wall);
+            now.since(run.last_activity_at) > max_age_ms
+        };
+        let (doubted, open): (Vec<Run>, Vec<Run>) = open.into_iter().partition(|run| {
+            let at_work = matches!(run.state, RunState::Queued | RunState::Running);
+            aged_at.is_none() && at_work && run.cancel.is_none() && is_old(run)
+        });
+        // A queued run that the kill did not affect needs no command of its own.
+        let (ready, mut broken): (Vec<Run>, Vec<Run>) = open
+            .into_iter()
+            .partition(|run| run.state == RunState::Queued && run.cancel.is_none() && !is_old(run));
+        for run in &doubted {
+            let keeps = Effect::Paused(run.id, run.session, run.depth);
+            restored
+                .effects
+                .extend([keeps, Effect::AgeUnknown(run.id, loss)]);
+        }
+        inner
+            .restored
+            .fetch_add(doubted.len() as u64, Ordering::Relaxed);
+        let in_turn: HashSet<RunId> = inner
+            .store
+            .read(steps::in_turn)
+            .await?
+            .into_iter()
+            .collect();
+        // Runs with a pending cancel are ended first.
+        broken.sort_by_key(|run| run.cancel.is_none());
+        for run in &ready {
+            let ticket = Ticket::of(run, in_turn.contains(&run.id));
+            restored.effects.push(Effect::Enqueue(ticket));
+        }
+        inner
+            .restored
+            .fetch_add(ready.len() as u64, Ordering::Relaxed);
+        for group in broken.chunks(AT_ONCE) {
+            // A command fails once on a row that cannot be read; the row is then quarantined, and
+            // its run has ended or can continue.
+            let again = self
+                .recover_all(group, loss, aged_at, &mut restored)
+                .await?;
+            super::damage::set_aside(&inner.store).await;
+            let again = self.recover_all(&again, loss, aged_at, &mut restored);
+            for run in again.await? {
+                // A run that cannot be recovered must not block the others.
+                tracing::error!(run = %run.id, "a run could not be restored");
+            }
+            inner
+                .restored
+                .fetch_add(group.len() as u64, Ordering::Relaxed);
+        }
+        // The rows of waiting steps hold what they wait for and until when.
+        for (window, until) in inner.store.read(read::wait_deadlines).await? {
+            restored.effects.push(Effect::Window(window, until));
+        }
+        for run in inner.store.read(sends::due).await? {
+            restored.effects.push(Effect::Exchange(run));
+        }
+        for session in inner.store.read(outbox::pending_targets).await? {
+            restored.effects.push(Effect::Deliverable(session));
+        }
+        if unclean {
+            let untold = inner
+                .store
+                .read(move |tx| events::shortly_before(tx, last, MISSED_LOG_MS, MAX_MISSED_LOGS));
+            for (run, kind) in untold.await? {
+                let what = match kind {
+                    EventKind::RunEnded => MissedLog::End,
+                    _ => MissedLog::Begin,
+                };
+                restored.effects.push(Effect::Untold(run, what));
+            }
+        }
+        super::damage::set_aside(&inner.store).await;
+        inner.is_at_work.store(true, Ordering::Release);
+        Ok(restored)
+    }
+
+    /// Returns when the restore has found the disk full and waits for space.
+    pub async fn lacks_room(&self) {
+        let mut lacks = self.inner.lacks_room.subscribe();
+        // The sender lives in `self`, so this cannot fail.
+        let _ = lacks.wait_for(|lacks| *lacks).await;
+    }
+
+    /// Passes these runs to recovery; returns those whose command failed.
+    async fn recover_all(
+        &self,
+        group: &[Run],
+        loss: Loss,
+        aged_at: Option<Timestamp>,
+        restored: &mut Restored,
+    ) -> Result<Vec<Run>, Fault> {
+        let inner = &self.inner;
+        let commands = group.iter().map(|run| {
+            let run = run.id;
+            patiently(inner, Command::Recover { run, loss, aged_at })
+        });
+        let mut refused = Vec::new();
+        for (run, reply) in group.iter().zip(join_all(commands).await) {
+            match reply {
+                Ok(Reply::Run(after)) => count(restored, run, &after),
+                Ok(other) => return Err(crate::registry::spawn::unexpected(&other)),
+                Err(fault) => {
+                    tracing::warn!(run = %run.id, %fault, "a run could not be restored at the first attempt");
+                    refused.push(run.clone());
+                }
+            }
+        }
+        Ok(refused)
+    }
+}
+
+/// After a salvage of a damaged file, repairs the references to rows that were lost.
+async fn settle_salvaged(inner: &Inner) -> Result<(), Fault> {
+    if let Some(unsettled) = inner.store.read(read::unsettled).await? {
+        let read::Unsettled {
+            broken,
+            unannounced: untold,
+        } = unsettled;
+        patiently(inner, Command::SettleSalvaged { broken, untold }).await?;
+    }
+    Ok(())
+}
+
+/// Every open run, after the unreadable ones were quarantined.
+async fn readable(store: &Store) -> Result<Vec<Run>, Fault> {
+    loop {
+        let open = store.read(runs::live).await?;
+        if !store.noticed().has_waiting() {
+            return Ok(open);
+        }
+        super::damage::set_aside(store).await;
+    }
+}
+
+/// Submits a command of the restore. Retries while the disk is full: meanwhile the daemon serves
+/// reads, and the restore continues by itself once there is space.
+async fn patiently(inner: &Inner, command: Command) -> Result<Reply, Fault> {
+    loop {
+        match inner.store.submit_waiting(command.clone()).await {
+            Err(fault) if matches!(fault.kind, Kind::Unavailable | Kind::Busy) => {
+                tracing::warn!(%fault, "the restore waits for the store");
+                if fault.kind == Kind::Unavailable {
+                    inner.lacks_room.send_replace(true);
+                }
+                tokio::time::sleep(AGAIN_AFTER).await;
+            }
+            done => return done,
+        }
+    }
+}
+
+fn count(restored: &mut Restored, before: &Run, after: &RunAfter) {
+    if after.run.state.is_terminal() {
+        restored.closed += 1;
+    } else if before.state == RunState::Running {
+        restored.resumed += 1;
+    }
+}

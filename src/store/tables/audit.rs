@@ -1,0 +1,176 @@
+//! The table of audit rows, and how an audit row joins the transaction of the audited command.
+//!
+//! The API layer executes a call inside [`on_behalf`], with its audit entry. The first command
+//! that the call submits takes the entry, and the writer inserts the row in that command's
+//! transaction: the row exists exactly if the effect does, and costs no commit of its own. If a
+//! call submits no command (it was refused, or had nothing to write), the entry is returned to
+//! the caller, which may write it as a soft command.
+
+use std::cell::RefCell;
+
+use super::columns::{at, opt_string, time, whole};
+use crate::command::Reply;
+use crate::kernel::fault::{Fault, Kind};
+use crate::kernel::time::Timestamp;
+use crate::store::tx;
+use crate::store::tx::{DbError, Param, Tx, all, insert_row};
+
+/// The audit entry of a call that changes something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The tenant.
+    pub org: String,
+    /// The principal that made the call.
+    pub principal: String,
+    /// The API method.
+    pub method: &'static str,
+    /// The object of the call, as far as the request names it.
+    pub object: Option<String>,
+}
+
+/// One audit row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// Its sequence number: rising, with gaps.
+    pub seq: i64,
+    /// When the call was made.
+    pub at: Timestamp,
+    /// The principal that made the call.
+    pub principal: String,
+    /// The API method.
+    pub method: String,
+    /// The object of the call; `None` if neither request nor reply names one.
+    pub object: Option<String>,
+    /// `ok`, or the kind of the fault.
+    pub outcome: String,
+}
+
+/// The columns that [`read`] decodes.
+pub const COLUMNS: &str = "seq, at, principal, method, object, outcome";
+
+fn read(row: &dyn tx::Row) -> Result<Row, DbError> {
+    whole(row, "audit", &[("seq", at!(seq))], decode)
+}
+
+/// Decodes an audit row from [`COLUMNS`].
+pub fn decode(row: &dyn tx::Row) -> Result<Row, DbError> {
+    Ok(Row {
+        seq: row.int(at!(seq))?,
+        at: time(row, at!(at))?,
+        principal: row.text(at!(principal))?.to_owned(),
+        method: row.text(at!(method))?.to_owned(),
+        object: opt_string(row, at!(object))?,
+        outcome: row.text(at!(outcome))?.to_owned(),
+    })
+}
+
+tokio::task_local! {
+    static CALL: RefCell<Option<Entry>>;
+}
+
+/// Runs `work` with the audit entry of its call; returns the entry if no command took it.
+pub async fn on_behalf<T>(entry: Entry, work: impl Future<Output = T>) -> (T, Option<Entry>) {
+    let scoped = async move {
+        let done = work.await;
+        (done, take())
+    };
+    CALL.scope(RefCell::new(Some(entry)), scoped).await
+}
+
+/// Takes the entry of the current call; only the first caller gets it.
+pub(crate) fn take() -> Option<Entry> {
+    CALL.try_with(|entry| entry.borrow_mut().take())
+        .ok()
+        .flatten()
+}
+
+/// The outcome word of a call; `None` if the call is not audited, because it was malformed or was
+/// refused due to the daemon's own state.
+pub fn outcome<T>(done: &Result<T, Fault>) -> Option<&'static str> {
+    let kind = match done {
+        Ok(_) => return Some("ok"),
+        Err(fault) => fault.kind,
+    };
+    let kept = !matches!(
+        kind,
+        Kind::ParseError
+            | Kind::InvalidRequest
+            | Kind::UnknownMethod
+            | Kind::InvalidParams
+            | Kind::RateLimited
+            | Kind::Unavailable
+            | Kind::Busy
+    );
+    kept.then(|| kind.as_str())
+}
+
+/// The id or key of the object that a command created or moved, if its reply has one.
+pub(crate) fn object_of(reply: &Reply) -> Option<String> {
+    match reply {
+        Reply::Accepted(accepted) => Some(accepted.run.to_string()),
+        Reply::Session(session, _) => Some(session.key.to_string()),
+        Reply::Run(after) => Some(after.run.id.to_string()),
+        _ => None,
+    }
+}
+
+/// The row is in the table.
+pub fn insert(
+    tx: &mut dyn Tx,
+    seq: i64,
+    at: Timestamp,
+    entry: &Entry,
+    object: Option<&str>,
+    outcome: &str,
+) -> Result<(), DbError> {
+    insert_row(
+        tx,
+        "audit",
+        &[
+            ("seq", seq.into()),
+            ("at", at.0.into()),
+            ("org", (&entry.org).into()),
+            ("principal", (&entry.principal).into()),
+            ("method", entry.method.into()),
+            ("object", object.or(entry.object.as_deref()).into()),
+            ("outcome", outcome.into()),
+        ],
+    )
+}
+
+/// Only the newest `keep` rows are left.
+pub fn prune(tx: &mut dyn Tx, keep: u32) -> Result<(), DbError> {
+    tx.execute(
+        &format!(
+            "DELETE FROM audit WHERE seq <= \
+             (SELECT seq FROM audit ORDER BY seq DESC LIMIT 1 OFFSET {keep})"
+        ),
+        &[],
+    )
+    .map(|_| ())
+}
+
+/// A page of the tenant's rows below `before`, newest first, optionally of one method.
+pub fn page(
+    tx: &mut dyn Tx,
+    org: &str,
+    method: Option<&str>,
+    before: i64,
+    limit: u32,
+) -> Result<Vec<Row>, DbError> {
+    let mut params: Vec<Param<'_>> = vec![org.into(), before.into()];
+    let mut clause = "";
+    if let Some(method) = method {
+        params.push(method.into());
+        clause = "AND method = ?3";
+    }
+    all(
+        tx,
+        &format!(
+            "SELECT {COLUMNS} FROM audit \
+             WHERE org = ?1 AND seq < ?2 {clause} ORDER BY seq DESC LIMIT {limit}"
+        ),
+        &params,
+        read,
+    )
+}

@@ -1,0 +1,78 @@
+//! The table of bodies that runs pin, keyed by the hash of their content.
+
+use super::columns::whole;
+use crate::contract::catalog::Pinned;
+use crate::kernel::time::Timestamp;
+use crate::store::tx::{DbError, Param, Row, Tx, all, first};
+
+/// Precision of the last-use time, in milliseconds: it is written once an hour, not per run.
+pub const USED_WITHIN_MS: u64 = 3_600_000;
+
+/// The body can be read by its hash, and counts as used now. It nearly always exists, so that is
+/// checked first; otherwise the whole body would be bound to a statement for nothing.
+pub fn insert(tx: &mut dyn Tx, pinned: &Pinned, now: Timestamp) -> Result<(), DbError> {
+    let hash = Param::from(&pinned.hash);
+    let sql = "SELECT used_at FROM blobs WHERE hash = ?1";
+    // A time that does not decode is overwritten.
+    let used = |row: &dyn Row| Ok(Timestamp(row.int(0).unwrap_or_default()));
+    match first(tx, sql, &[hash], used)? {
+        None => tx.execute(
+            "INSERT INTO blobs (hash, body, used_at) VALUES (?1, ?2, ?3)",
+            &[hash, pinned.body.as_ref().into(), now.0.into()],
+        )?,
+        Some(used) if now.since(used) > USED_WITHIN_MS => tx.execute(
+            "UPDATE blobs SET used_at = ?2 WHERE hash = ?1",
+            &[hash, now.0.into()],
+        )?,
+        Some(_) => 0,
+    };
+    Ok(())
+}
+
+/// The body with that hash.
+pub fn get(tx: &mut dyn Tx, hash: &str) -> Result<Option<String>, DbError> {
+    first(
+        tx,
+        &format!("SELECT {COLUMNS} FROM blobs WHERE hash = ?1"),
+        &[hash.into()],
+        |row| whole(row, "blobs", &[("hash", 1)], decode),
+    )
+}
+
+/// The columns that [`decode`] reads, in its order, and the key.
+pub const COLUMNS: &str = "body, hash";
+
+/// Decodes a body from [`COLUMNS`].
+pub fn decode(row: &dyn Row) -> Result<String, DbError> {
+    Ok(row.text(0)?.to_owned())
+}
+
+/// Bodies that no run has pinned since this time and no pinned skill set names, with the time of
+/// their last use.
+pub fn unused_since(
+    tx: &mut dyn Tx,
+    point: Timestamp,
+    limit: u32,
+) -> Result<Vec<(String, Timestamp)>, DbError> {
+    all(
+        tx,
+        &format!(
+            "SELECT hash, used_at FROM blobs WHERE used_at < ?1 AND NOT EXISTS \
+             (SELECT 1 FROM skill_bodies WHERE body = blobs.hash) LIMIT {limit}"
+        ),
+        &[point.0.into()],
+        |row| Ok((row.text(0)?.to_owned(), Timestamp(row.int(1)?))),
+    )
+}
+
+/// The body counts as used at this point.
+pub fn use_again(tx: &mut dyn Tx, hash: &str, now: Timestamp) -> Result<(), DbError> {
+    let sql = "UPDATE blobs SET used_at = ?2 WHERE hash = ?1";
+    tx.execute(sql, &[hash.into(), now.0.into()]).map(|_| ())
+}
+
+/// The body is deleted.
+pub fn remove(tx: &mut dyn Tx, hash: &str) -> Result<(), DbError> {
+    tx.execute("DELETE FROM blobs WHERE hash = ?1", &[hash.into()])
+        .map(|_| ())
+}

@@ -1,0 +1,68 @@
+//! The table of permission bundles: the upper limit of what runs of a spawned session may do.
+
+use super::columns::{to_json, whole};
+use crate::kernel::ids::SessionId;
+use crate::kernel::policy::gate::{Bundle, Decision, Layer, Rule, Writes};
+use crate::store::tx::{DbError, Row, Tx, first};
+
+/// The columns that [`decode`] reads, in its order, and the key.
+pub const COLUMNS: &str = "body, session_id";
+
+/// Decodes a bundle body from [`COLUMNS`].
+pub fn decode(row: &dyn Row) -> Result<String, DbError> {
+    Ok(row.text(0)?.to_owned())
+}
+
+/// The session's bundle is in the table.
+pub fn insert(tx: &mut dyn Tx, session: SessionId, body: &str) -> Result<(), DbError> {
+    tx.execute(
+        "INSERT INTO bundles (session_id, body) VALUES (?1, ?2)",
+        &[(&session.0).into(), body.into()],
+    )
+    .map(|_| ())
+}
+
+/// The session's bundle; `None` if it was not spawned, or its parent had no restriction.
+pub fn get(tx: &mut dyn Tx, session: SessionId) -> Result<Option<String>, DbError> {
+    first(
+        tx,
+        &format!("SELECT {COLUMNS} FROM bundles WHERE session_id = ?1"),
+        &[(&session.0).into()],
+        |row| whole(row, "bundles", &[("session_id", 1)], decode),
+    )
+}
+
+/// The bundle of a deleted session is deleted.
+pub fn remove(tx: &mut dyn Tx, session: SessionId) -> Result<(), DbError> {
+    tx.execute(
+        "DELETE FROM bundles WHERE session_id = ?1",
+        &[(&session.0).into()],
+    )
+    .map(|_| ())
+}
+
+/// The bundle that replaces a lost one: nothing is allowed.
+pub fn lost() -> String {
+    to_json(&Bundle {
+        layers: vec![Layer {
+            agent: "(lost with a part of the damaged store)".to_owned(),
+            rules: vec![Rule {
+                tool: "*".to_owned(),
+                pattern: None,
+                decision: Decision::Deny,
+            }],
+        }],
+        writes: Writes::Nowhere,
+    })
+}
+
+/// Every spawned session without a bundle has one that allows nothing, so that no run has more
+/// permissions than before the rows were lost.
+pub fn close_unbound(tx: &mut dyn Tx) -> Result<(), DbError> {
+    tx.execute(
+        "INSERT INTO bundles (session_id, body) SELECT id, ?1 FROM sessions \
+         WHERE depth > 0 AND NOT EXISTS (SELECT 1 FROM bundles WHERE session_id = sessions.id)",
+        &[lost().as_str().into()],
+    )
+    .map(|_| ())
+}

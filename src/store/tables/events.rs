@@ -1,0 +1,242 @@
+//! The table of events: the ordered log of what happened.
+
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::columns::{at, named, opt_string, opt_uuid, time, to_json, uuid, whole};
+use crate::kernel::ids::{RunId, SessionId};
+use crate::kernel::run::action::EventKind;
+use crate::kernel::time::Timestamp;
+use crate::store::tx::{DbError, Row, Tx, all, first, insert_row, number};
+
+/// An event that has no cursor yet.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewEvent {
+    /// The kind of event.
+    pub kind: EventKind,
+    /// The tenant; empty for events about the daemon itself.
+    pub org: String,
+    /// The session it concerns.
+    pub session: Option<SessionId>,
+    /// The run it concerns.
+    pub run: Option<RunId>,
+    /// That run's parent.
+    pub parent_run: Option<RunId>,
+    /// Details, a JSON object.
+    pub data: Value,
+}
+
+/// Data about an event's session and run besides their ids, stored with the event so that it can
+/// be filtered and shown after their rows are gone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Circumstances {
+    /// Key of the session.
+    pub session_key: Option<String>,
+    /// Parent of the run.
+    pub parent_run: Option<RunId>,
+    /// The root run of its tree.
+    pub root_run: Option<RunId>,
+    /// Id of its trace.
+    pub trace_id: Option<String>,
+}
+
+/// One event of the log, with the fields that readers need.
+#[derive(Clone, Debug)]
+pub struct Event {
+    /// Its position in the log: strictly rising, never reused.
+    pub cursor: i64,
+    /// When it happened.
+    pub at: Timestamp,
+    /// The kind of event; a kind unknown to this program is passed on.
+    pub kind: String,
+    /// The tenant; empty for events about the daemon itself.
+    pub org: String,
+    /// The run it concerns.
+    pub run: Option<RunId>,
+    /// Session key, parent, root and trace.
+    pub circumstances: Circumstances,
+    /// Details, a JSON object.
+    pub data: Box<RawValue>,
+}
+
+/// The event is in the log at `cursor`.
+pub fn insert(
+    tx: &mut dyn Tx,
+    cursor: i64,
+    event: &NewEvent,
+    about: &Circumstances,
+    now: Timestamp,
+) -> Result<(), DbError> {
+    insert_row(
+        tx,
+        "events",
+        &[
+            ("cursor", cursor.into()),
+            ("at", now.0.into()),
+            ("kind", event.kind.as_str().into()),
+            ("org", (&event.org).into()),
+            ("session_id", event.session.as_ref().map(|id| &id.0).into()),
+            ("run_id", event.run.as_ref().map(|id| &id.0).into()),
+            (
+                "parent_run",
+                event
+                    .parent_run
+                    .as_ref()
+                    .or(about.parent_run.as_ref())
+                    .map(|id| &id.0)
+                    .into(),
+            ),
+            ("data", (&to_json(&event.data)).into()),
+            ("session_key", about.session_key.as_deref().into()),
+            ("root_run", about.root_run.as_ref().map(|id| &id.0).into()),
+            ("trace_id", about.trace_id.as_deref().into()),
+        ],
+    )
+}
+
+/// When the oldest event happened.
+pub fn oldest(tx: &mut dyn Tx) -> Result<Option<Timestamp>, DbError> {
+    first(
+        tx,
+        "SELECT at FROM events ORDER BY cursor LIMIT 1",
+        &[],
+        |row| time(row, 0),
+    )
+}
+
+/// At most `limit` of the oldest events, from before this time, are deleted; returns the number.
+pub fn remove_some(tx: &mut dyn Tx, before: Timestamp, limit: u32) -> Result<u64, DbError> {
+    let oldest = all(
+        tx,
+        &format!("SELECT cursor, at FROM events ORDER BY cursor LIMIT {limit}"),
+        &[],
+        |row| Ok((row.int(0)?, time(row, 1)?)),
+    )?;
+    let old = oldest.iter().take_while(|(_, at)| *at <= before).last();
+    match old {
+        Some((cursor, _)) => {
+            tx.execute("DELETE FROM events WHERE cursor <= ?1", &[(*cursor).into()])
+        }
+        None => Ok(0),
+    }
+}
+
+/// The key of a session, for an event about it.
+pub fn key_of(tx: &mut dyn Tx, session: SessionId) -> Result<Option<String>, DbError> {
+    first(
+        tx,
+        "SELECT key FROM sessions WHERE id = ?1",
+        &[(&session.0).into()],
+        |row| Ok(row.text(0)?.to_owned()),
+    )
+}
+
+/// Parent, root and trace of a run, for an event about it.
+pub fn tree_of(tx: &mut dyn Tx, run: RunId) -> Result<Option<Circumstances>, DbError> {
+    first(
+        tx,
+        "SELECT parent_run, root_run, trace_id FROM runs WHERE id = ?1",
+        &[(&run.0).into()],
+        |row| {
+            Ok(Circumstances {
+                session_key: None,
+                parent_run: opt_uuid(row, 0)?.map(RunId),
+                root_run: opt_uuid(row, 1)?.map(RunId),
+                trace_id: opt_string(row, 2)?,
+            })
+        },
+    )
+}
+
+/// The result of reading the log from a cursor.
+#[derive(Debug)]
+pub enum Part {
+    /// The events after the requested cursor, in order; empty if there are no more yet.
+    Events(Vec<Event>),
+    /// Some of the requested events are expired. The log is complete after this cursor.
+    Expired(i64),
+}
+
+/// The events after `cursor`, in order, at most `limit`.
+pub fn after(tx: &mut dyn Tx, cursor: i64, limit: u32) -> Result<Part, DbError> {
+    let expired = expired(tx)?;
+    if cursor < expired {
+        return Ok(Part::Expired(expired));
+    }
+    let found = all(
+        tx,
+        &format!("SELECT {COLUMNS} FROM events WHERE cursor > ?1 ORDER BY cursor LIMIT {limit}"),
+        &[cursor.into()],
+        read,
+    )?;
+    Ok(Part::Events(found))
+}
+
+/// Runs that ended, or were queued by other runs, shortly before the event with this cursor:
+/// within `within_ms` milliseconds, and among the `most` events before it.
+pub fn shortly_before(
+    tx: &mut dyn Tx,
+    cursor: i64,
+    within_ms: i64,
+    most: i64,
+) -> Result<Vec<(RunId, EventKind)>, DbError> {
+    let at = "SELECT at FROM events WHERE cursor = ?1";
+    let Some(at) = first(tx, at, &[cursor.into()], |row| row.int(0))? else {
+        return Ok(Vec::new());
+    };
+    all(
+        tx,
+        "SELECT run_id, kind, cursor FROM events \
+         WHERE cursor > ?1 AND cursor <= ?2 AND at >= ?3 AND run_id IS NOT NULL \
+         AND (kind = 'run.ended' OR (kind = 'run.queued' AND parent_run IS NOT NULL)) \
+         ORDER BY cursor",
+        &[
+            (cursor - most).into(),
+            cursor.into(),
+            (at - within_ms).into(),
+        ],
+        |row| {
+            whole(row, "events", &[("cursor", 2)], |row| {
+                Ok((RunId(uuid(row, 0)?), named(row, 1, EventKind::parse)?))
+            })
+        },
+    )
+}
+
+/// The columns that [`read`] decodes.
+pub const COLUMNS: &str =
+    "cursor, at, kind, org, run_id, data, session_key, parent_run, root_run, trace_id";
+
+fn read(row: &dyn Row) -> Result<Event, DbError> {
+    whole(row, "events", &[("cursor", at!(cursor))], decode)
+}
+
+/// Decodes an event from [`COLUMNS`].
+pub fn decode(row: &dyn Row) -> Result<Event, DbError> {
+    let data = RawValue::from_string(row.text(at!(data))?.to_owned())
+        .map_err(|_| DbError::undecodable(at!(data), "text that is not JSON"))?;
+    Ok(Event {
+        cursor: row.int(at!(cursor))?,
+        at: time(row, at!(at))?,
+        kind: row.text(at!(kind))?.to_owned(),
+        org: row.text(at!(org))?.to_owned(),
+        run: opt_uuid(row, at!(run_id))?.map(RunId),
+        circumstances: Circumstances {
+            session_key: opt_string(row, at!(session_key))?,
+            parent_run: opt_uuid(row, at!(parent_run))?.map(RunId),
+            root_run: opt_uuid(row, at!(root_run))?.map(RunId),
+            trace_id: opt_string(row, at!(trace_id))?,
+        },
+        data,
+    })
+}
+
+/// Events up to this cursor may be deleted; those after it are all present.
+pub fn expired(tx: &mut dyn Tx) -> Result<i64, DbError> {
+    number(tx, "SELECT up_to FROM events_expired", &[])
+}
+
+/// The cursor of the last event; 0 if there is none.
+pub fn last(tx: &mut dyn Tx) -> Result<i64, DbError> {
+    number(tx, "SELECT coalesce(max(cursor), 0) FROM events", &[])
+}

@@ -1,0 +1,63 @@
+//! Counts of live runs and announces for the daemon's metrics, read on demand by the registry.
+
+use super::outbox;
+use super::runs;
+use crate::kernel::run::Lane;
+use crate::store::tx::{DbError, Tx};
+
+/// Counts of live rows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gauges {
+    /// Open runs by state: queued, running, paused, settling.
+    pub states: [u64; 4],
+    /// Queued runs by lane, in the order of [`Lane::ALL`].
+    pub queues: Vec<(Lane, u64)>,
+    /// Announces that are pending delivery.
+    pub pending_announces: u64,
+}
+
+/// Running and queued runs by lane, in the order of [`Lane::ALL`].
+pub fn lanes(tx: &mut dyn Tx) -> Result<Vec<(Lane, u64, u64)>, DbError> {
+    let mut lanes: Vec<(Lane, u64, u64)> = Lane::ALL.iter().map(|lane| (*lane, 0, 0)).collect();
+    tx.query(
+        "SELECT lane, state, count(*) FROM runs \
+         WHERE ended_at IS NULL AND state IN ('running', 'queued') GROUP BY lane, state",
+        &[],
+        &mut |row| {
+            let lane = row.text(0)?;
+            let count = u64::try_from(row.int(2)?).unwrap_or(0);
+            let is_running = row.text(1)? == "running";
+            if let Some(found) = lanes.iter_mut().find(|(of, ..)| of.as_str() == lane) {
+                match is_running {
+                    true => found.1 = count,
+                    false => found.2 = count,
+                }
+            }
+            Ok(())
+        },
+    )?;
+    Ok(lanes)
+}
+
+/// Reads all counts.
+pub fn read(tx: &mut dyn Tx) -> Result<Gauges, DbError> {
+    let states = runs::count_live(tx)?;
+    let pending = outbox::count_pending(tx)?;
+    let mut queues: Vec<(Lane, u64)> = Lane::ALL.iter().map(|lane| (*lane, 0)).collect();
+    tx.query(
+        "SELECT lane, count(*) FROM runs WHERE ended_at IS NULL AND state = 'queued' GROUP BY lane",
+        &[],
+        &mut |row| {
+            let lane = row.text(0)?;
+            if let Some(queue) = queues.iter_mut().find(|(of, _)| of.as_str() == lane) {
+                queue.1 = u64::try_from(row.int(1)?).unwrap_or(0);
+            }
+            Ok(())
+        },
+    )?;
+    Ok(Gauges {
+        states,
+        queues,
+        pending_announces: u64::try_from(pending).unwrap_or(0),
+    })
+}

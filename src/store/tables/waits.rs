@@ -1,0 +1,79 @@
+//! The table of waits: what each open step waits for, if its outcome comes from elsewhere.
+
+use super::columns::{count, time, uuid};
+use crate::kernel::ids::RunId;
+use crate::kernel::time::Timestamp;
+use crate::store::tx::{DbError, Tx, all};
+use uuid::Uuid;
+
+/// The step waits for `awaited`, the id of a run, question or approval.
+pub fn insert(tx: &mut dyn Tx, awaited: Uuid, run: RunId, step: u32) -> Result<(), DbError> {
+    tx.execute(
+        "INSERT INTO waits (awaited, run_id, step) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING",
+        &[(&awaited).into(), (&run.0).into(), step.into()],
+    )
+    .map(|_| ())
+}
+
+/// The run and seq of the steps that wait for `awaited`.
+pub fn on(tx: &mut dyn Tx, awaited: Uuid) -> Result<Vec<(RunId, u32)>, DbError> {
+    all(
+        tx,
+        "SELECT run_id, step FROM waits WHERE awaited = ?1 ORDER BY run_id, step",
+        &[(&awaited).into()],
+        |row| Ok((RunId(uuid(row, 0)?), count(row, 1)?)),
+    )
+}
+
+/// The ids that the step waits for.
+pub fn of(tx: &mut dyn Tx, run: RunId, step: u32) -> Result<Vec<Uuid>, DbError> {
+    all(
+        tx,
+        "SELECT awaited FROM waits WHERE run_id = ?1 AND step = ?2 ORDER BY awaited",
+        &[(&run.0).into(), step.into()],
+        |row| uuid(row, 0),
+    )
+}
+
+/// The ids that any step of the run waits for.
+pub fn of_run(tx: &mut dyn Tx, run: RunId) -> Result<Vec<Uuid>, DbError> {
+    all(
+        tx,
+        "SELECT awaited FROM waits WHERE run_id = ?1 ORDER BY step, awaited",
+        &[(&run.0).into()],
+        |row| uuid(row, 0),
+    )
+}
+
+/// The step waits for nothing any more.
+pub fn remove(tx: &mut dyn Tx, run: RunId, step: u32) -> Result<(), DbError> {
+    tx.execute(
+        "DELETE FROM waits WHERE run_id = ?1 AND step = ?2",
+        &[(&run.0).into(), step.into()],
+    )
+    .map(|_| ())
+}
+
+/// Every step that waits for the provider of its run's model.
+pub fn for_providers(tx: &mut dyn Tx) -> Result<Vec<(RunId, u32)>, DbError> {
+    all(
+        tx,
+        "SELECT steps.run_id, steps.seq FROM steps \
+         WHERE (steps.run_id, steps.seq) IN (SELECT run_id, step FROM waits) \
+         AND steps.waits = 'provider'",
+        &[],
+        |row| Ok((RunId(uuid(row, 0)?), count(row, 1)?)),
+    )
+}
+
+/// Every wait of a step that has a deadline, with the deadline.
+pub fn wait_deadlines(tx: &mut dyn Tx) -> Result<Vec<(RunId, u32, Timestamp)>, DbError> {
+    all(
+        tx,
+        "SELECT steps.run_id, steps.seq, steps.wait_until FROM steps \
+         WHERE (steps.run_id, steps.seq) IN (SELECT run_id, step FROM waits) \
+         AND steps.wait_until IS NOT NULL",
+        &[],
+        |row| Ok((RunId(uuid(row, 0)?), count(row, 1)?, time(row, 2)?)),
+    )
+}

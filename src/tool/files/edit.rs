@@ -1,0 +1,228 @@
+//! The tool `edit`: replaces one text in a file.
+//!
+//! A repeated call changes nothing: if the new text is already in the place of the old one, the
+//! work is done, even if the new text contains the old one.
+
+use serde_json::Value;
+
+use super::text_file::{Existing, FILE_LIMIT, Target, with_crlf};
+use crate::contract::BoxFuture;
+use crate::kernel::run::step::Effect;
+use crate::tool::arguments::{Arguments, Parameter, Shape, schema};
+use crate::tool::blocking::blocking;
+use crate::tool::{Aim, Tool, ToolOutput, Workspace};
+
+const PARAMETERS: &[Parameter] = &[
+    Parameter {
+        name: "path",
+        shape: Shape::Text,
+        required: true,
+        description: "The file, relative to the workspace folder.",
+    },
+    Parameter {
+        name: "old_text",
+        shape: Shape::Text,
+        required: true,
+        description: "The exact current text, with enough context to be unique in the file.",
+    },
+    Parameter {
+        name: "new_text",
+        shape: Shape::AnyText,
+        required: true,
+        description: "The new text; empty to remove the old text.",
+    },
+];
+
+/// The tool `edit`.
+pub(crate) struct Edit;
+
+impl Tool for Edit {
+    fn name(&self) -> &'static str {
+        "edit"
+    }
+
+    fn description(&self) -> &'static str {
+        "Replaces one text in a file by another. The old text must occur exactly once. \
+         Read the file first; the line number and tab that read shows are not part of the text."
+    }
+
+    fn parameters(&self) -> Value {
+        schema(PARAMETERS)
+    }
+
+    fn misfit(&self, arguments: &Value) -> Option<String> {
+        Arguments::misfit(PARAMETERS, arguments)
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Idempotent
+    }
+
+    fn aim(&self) -> Aim {
+        Aim::Paths(&["path"])
+    }
+
+    fn call(&self, workspace: Workspace, arguments: Value) -> BoxFuture<'static, ToolOutput> {
+        blocking(move |_| {
+            let arguments = Arguments::check(PARAMETERS, arguments)?;
+            let path = arguments.text("path").unwrap_or_default();
+            let target = Target::of(&workspace, path)?;
+            let shown = &target.shown;
+            let Some(existing) = target.existing()? else {
+                return Err(format!("no such file: {path}; use write to create it"));
+            };
+            let [old, new] =
+                ["old_text", "new_text"].map(|name| arguments.text(name).unwrap_or_default());
+            let (text, at) = match planned_change(shown, &existing, old, new)? {
+                Change::Made(text, at) => (text, at),
+                Change::IsThere => {
+                    return Ok(format!(
+                        "{shown}: the new text is already there; nothing was changed"
+                    ));
+                }
+                Change::Impossible(why) => {
+                    return Err(format!("{shown}: {why}; nothing was changed"));
+                }
+            };
+            target.put(&text, Some(&existing))?;
+            let line = text[..at].matches('\n').count() + 1;
+            Ok(format!("changed {shown} at line {line}"))
+        })
+    }
+}
+
+/// Computes the change of a file; the error says why the call is refused. `preview.rs` also calls
+/// this before the call.
+pub(crate) fn planned_change(
+    shown: &str,
+    existing: &Existing,
+    old: &str,
+    new: &str,
+) -> Result<Change, String> {
+    if new.contains('\0') {
+        return Err("new_text: a text file cannot contain NUL".to_owned());
+    }
+    let ended = |text: &str| match existing.has_crlf() {
+        true => with_crlf(text),
+        false => text.to_owned(),
+    };
+    match replaced(&existing.text, &ended(old), &ended(new)) {
+        Change::Made(text, _) if text.len() > FILE_LIMIT => Err(format!(
+            "{shown} would have {} bytes; {FILE_LIMIT} at most",
+            text.len()
+        )),
+        change => Ok(change),
+    }
+}
+
+/// The result of replacing a text.
+pub(crate) enum Change {
+    /// The whole new text, and the byte offset of the change.
+    Made(String, usize),
+    /// The change was made before.
+    IsThere,
+    /// The change cannot be made, for this reason.
+    Impossible(String),
+}
+
+/// Replaces `old` by `new`; `old` must occur exactly once.
+fn replaced(text: &str, old: &str, new: &str) -> Change {
+    if old == new {
+        return Change::Impossible("old_text and new_text are the same".to_owned());
+    }
+    let places = places(text, old);
+    let done = !new.is_empty()
+        && self::places(text, new).iter().any(|start| {
+            let within = *start..*start + new.len();
+            // The old text occurs nowhere else.
+            places
+                .iter()
+                .all(|place| within.contains(place) && place + old.len() <= within.end)
+        });
+    if done {
+        return Change::IsThere;
+    }
+    match places[..] {
+        [at] => {
+            let (before, after) = (&text[..at], &text[at + old.len()..]);
+            Change::Made([before, new, after].concat(), at)
+        }
+        [] => Change::Impossible(
+            "old_text was not found; read the file again, the text must match exactly".to_owned(),
+        ),
+        _ => Change::Impossible(format!(
+            "old_text occurs {} times; include more context",
+            places.len()
+        )),
+    }
+}
+
+/// The byte offsets of `part` in `text`, overlapping ones included.
+fn places(text: &str, part: &str) -> Vec<usize> {
+    let mut found = Vec::new();
+    let mut from = 0;
+    while let Some(at) = text[from..].find(part) {
+        found.push(from + at);
+        let step = text[from + at..].chars().next().map_or(1, char::len_utf8);
+        from += at + step;
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn an_insertion_is_made_once() {
+        let text = "fn a() {}\nfn b() {}\n";
+        let (old, new) = ("fn a() {}\n", "fn a() {}\nfn c() {}\n");
+        let Change::Made(once, at) = replaced(text, old, new) else {
+            panic!("not made")
+        };
+        assert_eq!(
+            (once.as_str(), at),
+            ("fn a() {}\nfn c() {}\nfn b() {}\n", 0)
+        );
+        assert!(matches!(replaced(&once, old, new), Change::IsThere));
+    }
+
+    #[test]
+    fn what_is_not_clear_is_not_done() {
+        for (text, old, new, says) in [
+            ("a a", "a", "b", "2 times"),
+            ("aaa", "aa", "b", "2 times"),
+            ("x", "a", "b", "was not found"),
+            ("x", "a", "", "was not found"),
+            ("a", "a", "a", "the same"),
+        ] {
+            let Change::Impossible(why) = replaced(text, old, new) else {
+                panic!("{text} {old} {new}")
+            };
+            assert!(why.contains(says), "{text} {old} {new}: {why}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_repeat_changes_nothing_more(
+            before in "[ab\n]{0,6}", old in "[ab\n]{1,4}", new in "[ab\n]{1,6}", after in "[ab\n]{0,6}",
+        ) {
+            let text = format!("{before}{old}{after}");
+            if let Change::Made(once, _) = replaced(&text, &old, &new) {
+                match replaced(&once, &old, &new) {
+                    Change::IsThere => {}
+                    // The change has created the old text again, across its border.
+                    Change::Impossible(_) => {}
+                    Change::Made(..) => {
+                        let inside = places(&once, &old).iter().any(|at| {
+                            *at >= before.len() && at + old.len() <= before.len() + new.len()
+                        });
+                        prop_assert!(!inside, "{once:?}");
+                    }
+                }
+            }
+        }
+    }
+}

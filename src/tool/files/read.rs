@@ -1,0 +1,136 @@
+//! The tool `read`: shows lines of a text file with numbers.
+
+use std::io::Read as _;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::contract::BoxFuture;
+use crate::kernel::run::step::Effect;
+use crate::tool::arguments::{Arguments, Parameter, Shape, schema};
+use crate::tool::blocking::blocking;
+use crate::tool::output::{Lines, quoted};
+use crate::tool::{Aim, Tool, ToolOutput, Workspace};
+
+/// The maximum size of a file that is read, in bytes.
+const FILE_LIMIT: u64 = 8 * 1024 * 1024;
+
+const DEFAULT_LINES: usize = 400;
+
+const PARAMETERS: &[Parameter] = &[
+    Parameter {
+        name: "path",
+        shape: Shape::Text,
+        required: true,
+        description: "The file, relative to the workspace folder.",
+    },
+    Parameter {
+        name: "offset",
+        shape: Shape::Count {
+            min: 1,
+            max: 10_000_000,
+        },
+        required: false,
+        description: "The first line to show, counted from 1. Default 1.",
+    },
+    Parameter {
+        name: "limit",
+        shape: Shape::Count { min: 1, max: 2_000 },
+        required: false,
+        description: "The number of lines to show. Default 400.",
+    },
+];
+
+/// The tool `read`.
+pub(crate) struct Read;
+
+impl Tool for Read {
+    fn name(&self) -> &'static str {
+        "read"
+    }
+
+    fn description(&self) -> &'static str {
+        "Shows lines of a text file with their numbers. Find the place with grep first, then \
+         read around it."
+    }
+
+    fn parameters(&self) -> Value {
+        schema(PARAMETERS)
+    }
+
+    fn misfit(&self, arguments: &Value) -> Option<String> {
+        Arguments::misfit(PARAMETERS, arguments)
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Read
+    }
+
+    fn aim(&self) -> Aim {
+        Aim::Paths(&["path"])
+    }
+
+    fn call(&self, workspace: Workspace, arguments: Value) -> BoxFuture<'static, ToolOutput> {
+        blocking(move |_| {
+            let arguments = Arguments::check(PARAMETERS, arguments)?;
+            let asked = arguments.text("path").unwrap_or(".");
+            let path = workspace.resolve(asked)?;
+            let shown = workspace.shown(&path);
+            let bytes = content(&workspace, &path, &shown)?;
+            let offset = arguments.count("offset").unwrap_or(1);
+            let limit = arguments.count("limit").unwrap_or(DEFAULT_LINES);
+            show(&shown, &bytes, offset, limit)
+        })
+    }
+}
+
+fn content(workspace: &Workspace, path: &Path, shown: &str) -> Result<Vec<u8>, String> {
+    if workspace.is_folder(path)? {
+        return Err(format!("{shown} is a folder; use list"));
+    }
+    let file = workspace.open_file(path)?;
+    let mut bytes = Vec::new();
+    // One byte more than the limit shows that a file is too large, even if it grows meanwhile.
+    file.take(FILE_LIMIT + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| format!("{shown}: {error}"))?;
+    if bytes.len() as u64 > FILE_LIMIT {
+        return Err(format!(
+            "{shown} is larger than {FILE_LIMIT} bytes, the maximum for read; use grep"
+        ));
+    }
+    if bytes.iter().take(8 * 1024).any(|byte| *byte == 0) {
+        return Err(format!(
+            "{shown} is not a text file ({} bytes)",
+            bytes.len()
+        ));
+    }
+    Ok(bytes)
+}
+
+fn show(shown: &str, bytes: &[u8], offset: usize, limit: usize) -> Result<String, String> {
+    if bytes.is_empty() {
+        return Ok(format!("{shown}: empty"));
+    }
+    let total = bytes.split_inclusive(|byte| *byte == b'\n').count();
+    if offset > total {
+        return Err(format!("offset: {shown} has only {total} lines"));
+    }
+    let mut lines = Lines::default();
+    let last = total.min(offset.saturating_add(limit - 1));
+    lines.push(&format!("{shown}: lines {offset}-{last} of {total}"));
+    let window = bytes.split_inclusive(|byte| *byte == b'\n').enumerate();
+    for (index, line) in window.skip(offset - 1).take(limit) {
+        lines.push(&format!("{}\t{}", index + 1, quoted(line)));
+    }
+    let end = last - lines.left_out();
+    let mut notes = Vec::new();
+    if end < total {
+        notes.push(format!(
+            "… {} more lines; continue with offset {}",
+            total - end,
+            end + 1
+        ));
+    }
+    Ok(lines.finish(&notes))
+}
