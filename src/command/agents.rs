@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
-use super::Reply;
-use super::context::{Context, Effect};
+use super::context::Context;
+use crate::contract::commit::Effect;
 use crate::contract::rows::{StoredAgent, TrustedProject};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::run::action::EventKind;
@@ -35,13 +35,13 @@ pub struct PutAgent {
 }
 
 /// Once this returns, the stored agent has this definition; an equal definition is no change.
-pub fn put(context: &mut Context<'_>, new: PutAgent) -> Result<Reply, Fault> {
+pub fn put(context: &mut Context<'_>, new: PutAgent) -> Result<i64, Fault> {
     let found = agents::get(context.tx, &new.org, &new.name)?;
     if let Some(found) = &found
         && found.text == new.text
         && found.format == new.format
     {
-        return Ok(Reply::Revision(found.revision));
+        return Ok(found.revision);
     }
     let revision = match (&found, new.new) {
         (Some(found), true) => return Err(taken(found)),
@@ -69,7 +69,7 @@ pub fn put(context: &mut Context<'_>, new: PutAgent) -> Result<Reply, Fault> {
     };
     agents::put(context.tx, &agent, context.now.wall)?;
     context.effect(Effect::AgentsChanged);
-    Ok(Reply::Revision(revision))
+    Ok(revision)
 }
 
 /// Once this returns, the stored agent is deleted; the reply says whether this command did it.
@@ -78,14 +78,14 @@ pub fn delete(
     org: &str,
     name: &str,
     if_revision: Option<i64>,
-) -> Result<Reply, Fault> {
+) -> Result<bool, Fault> {
     let Some(found) = agents::get(context.tx, org, name)? else {
-        return Ok(Reply::Removed(false));
+        return Ok(false);
     };
     check_revision(&found, if_revision)?;
     agents::delete(context.tx, org, name)?;
     context.effect(Effect::AgentsChanged);
-    Ok(Reply::Removed(true))
+    Ok(true)
 }
 
 /// Once this returns, the event log has every change up to these agents. `built_in` is the base if
@@ -96,14 +96,14 @@ pub fn note(
     now: BTreeMap<String, String>,
     built_in: BTreeMap<String, String>,
     reason: &str,
-) -> Result<Reply, Fault> {
+) -> Result<(), Fault> {
     let before = agents::noted(context.tx, org)?;
     let before = before.unwrap_or(Noted {
         agents: built_in,
         version: 0,
     });
     if before.agents == now {
-        return Ok(Reply::Done);
+        return Ok(());
     }
     let added = now.keys().filter(|name| !before.agents.contains_key(*name));
     let removed = before.agents.keys().filter(|name| !now.contains_key(*name));
@@ -130,7 +130,7 @@ pub fn note(
         version,
     };
     agents::note(context.tx, org, &noted, context.now.wall)?;
-    Ok(Reply::Done)
+    Ok(())
 }
 
 /// Once this returns, the project is trusted with the content of this hash.
@@ -140,12 +140,12 @@ pub fn trust_project(
     user: String,
     folder: String,
     hash: String,
-) -> Result<Reply, Fault> {
+) -> Result<TrustedProject, Fault> {
     let known = trust::get(context.tx, &org, &folder)?;
     if let Some(known) = &known
         && known.hash == hash
     {
-        return Ok(Reply::Trusted(known.clone()));
+        return Ok(known.clone());
     }
     let count = trust::count(context.tx, &org)?;
     if known.is_none() && count >= MAX_TRUSTED {
@@ -163,17 +163,17 @@ pub fn trust_project(
     };
     trust::put(context.tx, &project)?;
     context.effect(Effect::AgentsChanged);
-    Ok(Reply::Trusted(project))
+    Ok(project)
 }
 
 /// Once this returns, the project is not trusted; the reply says whether it was.
-pub fn revoke_trust(context: &mut Context<'_>, org: &str, folder: &str) -> Result<Reply, Fault> {
+pub fn revoke_trust(context: &mut Context<'_>, org: &str, folder: &str) -> Result<bool, Fault> {
     let known = trust::get(context.tx, org, folder)?;
     if known.is_some() {
         trust::delete(context.tx, org, folder)?;
         context.effect(Effect::AgentsChanged);
     }
-    Ok(Reply::Removed(known.is_some()))
+    Ok(known.is_some())
 }
 
 fn check_revision(found: &StoredAgent, expected: Option<i64>) -> Result<(), Fault> {

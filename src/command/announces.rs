@@ -2,10 +2,11 @@
 
 use serde_json::json;
 
-use super::context::{Context, Effect};
+use super::context::Context;
 use super::deliver::wake_up;
 use super::moves::{load, look_at_settling};
-use super::{NewRun, Reply, cleanup, stop};
+use super::{NewRun, cleanup, stop};
+use crate::contract::commit::Effect;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::RunId;
 use crate::kernel::run::Run;
@@ -22,7 +23,7 @@ pub fn retry(
     org: &str,
     id: RunId,
     wake: Option<Box<NewRun>>,
-) -> Result<Reply, Fault> {
+) -> Result<Option<RunId>, Fault> {
     let (_, entry) = find(context, org, id)?;
     let target = sessions::by_id(context.tx, entry.target)?;
     match (entry.state.as_str(), target) {
@@ -50,21 +51,21 @@ pub fn retry(
             stop::begin(context, &target, Initiator::Person)?;
             let live = runs::live_in(context.tx, target.id)?;
             let made = wake_up(context, &target, &live, Some(&entry), wake)?;
-            Ok(Reply::Woken(made))
+            Ok(made)
         }
         (_, Some(target)) => {
             outbox::make_pending(context.tx, entry.seq)?;
             context.effect(Effect::Deliverable(target.id));
-            Ok(Reply::Woken(None))
+            Ok(None)
         }
     }
 }
 
 /// Once this returns, the announce will not be delivered; the result stays on the run.
-pub fn dismiss(context: &mut Context<'_>, org: &str, id: RunId) -> Result<Reply, Fault> {
+pub fn dismiss(context: &mut Context<'_>, org: &str, id: RunId) -> Result<(), Fault> {
     let (run, entry) = find(context, org, id)?;
     match entry.state.as_str() {
-        "dismissed" => Ok(Reply::Done),
+        "dismissed" => Ok(()),
         "delivered" => Err(refused(
             id,
             "it is already delivered",
@@ -87,7 +88,7 @@ pub fn dismiss(context: &mut Context<'_>, org: &str, id: RunId) -> Result<Reply,
             // A settling run no longer waits for it.
             look_at_settling(context, entry.target)?;
             cleanup::after_run(context, &run)?;
-            Ok(Reply::Done)
+            Ok(())
         }
     }
 }

@@ -2,10 +2,10 @@
 
 use serde_json::json;
 
+use super::StepRef;
 use super::context::Context;
 use super::moves::load;
 use super::waiting::{acting, begin, finish, release, until};
-use super::{Reply, StepRef};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::ApprovalId;
 use crate::kernel::policy::approval::{
@@ -44,11 +44,11 @@ pub struct ResolveApproval {
 
 /// Once this returns, the approval is open and its step waits for it, or it is already decided, by
 /// a user or by a remembered decision. A repeat does not ask again.
-pub fn request(context: &mut Context<'_>, asked: RequestApproval) -> Result<Reply, Fault> {
+pub fn request(context: &mut Context<'_>, asked: RequestApproval) -> Result<Approval, Fault> {
     let (run, step) = acting(context, asked.by)?;
     let id = ApprovalId(step.id.0);
     if let Some(known) = approvals::get(context.tx, id)? {
-        return Ok(Reply::Approval(Box::new(known)));
+        return Ok(known);
     }
     let now = context.now.wall;
     let mut approval = Approval {
@@ -88,7 +88,7 @@ pub fn request(context: &mut Context<'_>, asked: RequestApproval) -> Result<Repl
     approvals::insert(context.tx, seq, &approval)?;
     if approval.state != ApprovalState::Open {
         resolved(context, &approval)?;
-        return Ok(Reply::Approval(Box::new(approval)));
+        return Ok(approval);
     }
     context.emit(
         EventKind::ApprovalRequested,
@@ -110,12 +110,12 @@ pub fn request(context: &mut Context<'_>, asked: RequestApproval) -> Result<Repl
         until: Some(approval.expires_at),
     };
     begin(context, &run, &step, wait, &[id.0])?;
-    Ok(Reply::Approval(Box::new(approval)))
+    Ok(approval)
 }
 
 /// Once this returns, the approval is decided: its step may be carried out, or has the refusal as
 /// its outcome. Repeating the same decision changes nothing.
-pub fn resolve(context: &mut Context<'_>, said: ResolveApproval) -> Result<Reply, Fault> {
+pub fn resolve(context: &mut Context<'_>, said: ResolveApproval) -> Result<Approval, Fault> {
     let found = approvals::get(context.tx, said.id)?;
     let mut approval = found
         .filter(|approval| approval.org == said.org)
@@ -124,7 +124,7 @@ pub fn resolve(context: &mut Context<'_>, said: ResolveApproval) -> Result<Reply
         })?;
     let wanted = said.choice.state();
     if approval.state == wanted && approval.remember == said.remember {
-        return Ok(Reply::Approval(Box::new(approval)));
+        return Ok(approval);
     }
     if approval.state != ApprovalState::Open {
         return Err(over(&approval));
@@ -153,7 +153,7 @@ pub fn resolve(context: &mut Context<'_>, said: ResolveApproval) -> Result<Reply
         Choice::Allow => release(context, approval.run, approval.step)?,
         Choice::Deny => refuse(context, &approval)?,
     }
-    Ok(Reply::Approval(Box::new(approval)))
+    Ok(approval)
 }
 
 fn over(approval: &Approval) -> Fault {
@@ -229,7 +229,7 @@ fn refuse(context: &mut Context<'_>, approval: &Approval) -> Result<(), Fault> {
 }
 
 /// Once this returns, the remembered decision no longer applies.
-pub fn forget(context: &mut Context<'_>, org: &str, id: ApprovalId) -> Result<Reply, Fault> {
+pub fn forget(context: &mut Context<'_>, org: &str, id: ApprovalId) -> Result<bool, Fault> {
     let gone = remembered::forget(context.tx, org, id)?;
-    Ok(Reply::Removed(gone))
+    Ok(gone)
 }

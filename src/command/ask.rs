@@ -2,10 +2,10 @@
 
 use serde_json::json;
 
+use super::StepRef;
 use super::context::Context;
 use super::moves::load;
 use super::waiting::{acting, begin, finish, until};
-use super::{Reply, StepRef};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::QuestionId;
 use crate::kernel::question::{Question, QuestionState};
@@ -29,10 +29,10 @@ pub struct Ask {
 }
 
 /// Once this returns, the question is open, and the step that asks it waits for the answer.
-pub fn ask(context: &mut Context<'_>, ask: Ask) -> Result<Reply, Fault> {
+pub fn ask(context: &mut Context<'_>, ask: Ask) -> Result<(), Fault> {
     let (run, step) = acting(context, ask.by)?;
     if step.waits.is_some() {
-        return Ok(Reply::Done);
+        return Ok(());
     }
     let question = Question {
         id: QuestionId(step.id.0),
@@ -70,7 +70,7 @@ pub fn ask(context: &mut Context<'_>, ask: Ask) -> Result<Reply, Fault> {
         until: Some(question.expires_at),
     };
     begin(context, &run, &step, wait, &[question.id.0])?;
-    Ok(Reply::Done)
+    Ok(())
 }
 
 /// Once this returns, the question is answered, and the step that asked has the answer as its
@@ -81,7 +81,7 @@ pub fn answer(
     id: QuestionId,
     answer: &str,
     by: &str,
-) -> Result<Reply, Fault> {
+) -> Result<Question, Fault> {
     let found = questions::get(context.tx, id)?;
     let question = found
         .filter(|question| question.org == org)
@@ -90,7 +90,7 @@ pub fn answer(
         })?;
     let answer = storable(answer);
     if question.state == QuestionState::Answered && question.answer.as_deref() == Some(&*answer) {
-        return Ok(Reply::Question(Box::new(question)));
+        return Ok(question);
     }
     if question.state != QuestionState::Open {
         let what = match question.state {
@@ -113,7 +113,7 @@ pub fn answer(
     let told = waiting::answered(&answer);
     finish(context, question.run, question.step, (&told, false))?;
     let question = questions::get(context.tx, id)?.unwrap_or(question);
-    Ok(Reply::Question(Box::new(question)))
+    Ok(question)
 }
 
 /// Once this returns, the question, if it was open, has ended in `state`, with an event.

@@ -1,9 +1,9 @@
 //! Marks that an effect that must not be repeated is about to start.
 
+use super::RunAfter;
 use super::context::Context;
 use super::moves::load;
 use super::record_outcome::open_step;
-use super::{Reply, RunAfter};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::RunId;
 use crate::kernel::run::step::StepState;
@@ -11,7 +11,12 @@ use crate::store::tables::steps;
 
 /// Once this returns, the effect of a `once` step may begin; a kill from now on leaves it
 /// uncertain.
-pub fn begin(context: &mut Context<'_>, id: RunId, seq: u32, attempt: u32) -> Result<Reply, Fault> {
+pub fn begin(
+    context: &mut Context<'_>,
+    id: RunId,
+    seq: u32,
+    attempt: u32,
+) -> Result<RunAfter, Fault> {
     let run = load(context, id)?;
     if run.cancel.is_some() {
         return Err(Fault::new(
@@ -22,9 +27,9 @@ pub fn begin(context: &mut Context<'_>, id: RunId, seq: u32, attempt: u32) -> Re
     let mut step = open_step(context, id, seq, attempt)?;
     step.state = StepState::Started;
     steps::update(context.tx, &step)?;
-    Ok(Reply::Run(Box::new(RunAfter {
+    Ok(RunAfter {
         run,
         messages: Vec::new(),
         steps: vec![step],
-    })))
+    })
 }

@@ -1,14 +1,15 @@
 //! Runs that are called into their caller's session: creates them there, stores both sides of the
 //! call in its transcript, and emits events on the caller's stream.
 
+use super::Accepted;
 use serde_json::json;
 
+use super::breaker;
 use super::context::Context;
 use super::delegated::{self, emit_to_caller};
 use super::moves::load;
 use super::new_run::{accept, new_run};
 use super::spawn::{Awaits, Spawn, set_parent};
-use super::{Reply, breaker};
 use crate::kernel::delegation::called::AGENT_KEY;
 use crate::kernel::delegation::{Delegated, DelegationMode, called_end, planned_end};
 use crate::kernel::fault::Fault;
@@ -32,7 +33,7 @@ pub fn spawn(
     (awaits, agent_name): (&Awaits, String),
     (caller, step): (&Run, &Step),
     session: &Session,
-) -> Result<Reply, Fault> {
+) -> Result<Accepted, Fault> {
     let mut row = new_run(context, &spawn.org, spawn.run, session, RunOrigin::Spawn);
     row.run.requester = Some(Requester {
         session: session.id,
@@ -63,7 +64,7 @@ pub fn spawn(
     let child = (run.id, &run.agent);
     delegated::begun(context, caller, child, Some(awaits.face), &message);
     delegated::wait(context, caller, step, run.id)?;
-    Ok(Reply::Accepted(accepted))
+    Ok(accepted)
 }
 
 /// The message to the called agent as it is stored in the transcript.
@@ -138,7 +139,7 @@ pub fn note_partial(
     (step, attempt): (u32, u32),
     offset: usize,
     text: &str,
-) -> Result<Reply, Fault> {
+) -> Result<(), Fault> {
     let run = load(context, id)?;
     let found = steps::get(context.tx, id, step)?;
     let comes = found.is_some_and(|step| step.state.is_open() && step.attempts == attempt);
@@ -157,5 +158,5 @@ pub fn note_partial(
         });
         emit_to_caller(context, caller, EventKind::SubAgentPartial, data)?;
     }
-    Ok(Reply::Done)
+    Ok(())
 }

@@ -2,7 +2,6 @@
 //! then on the kernel refuses new steps, slots and timers of these runs, also after a restart.
 //! Until new work begins in their sessions, the end of a run wakes no agent there.
 
-use super::Reply;
 use super::context::Context;
 use super::moves::{load, move_in_cascade};
 use super::remove::tree_of;
@@ -56,7 +55,7 @@ pub struct Cancelled {
 /// Once this returns, every open run of the target and its descendants is marked. Those without an
 /// executor have ended; the others end when theirs stops. Announces that no turn has seen have
 /// become `inbox` announces.
-pub fn cancel(context: &mut Context<'_>, cancel: Cancel) -> Result<Reply, Fault> {
+pub fn cancel(context: &mut Context<'_>, cancel: Cancel) -> Result<Cancelled, Fault> {
     let Cancel {
         org,
         target,
@@ -92,7 +91,7 @@ pub fn cancel(context: &mut Context<'_>, cancel: Cancel) -> Result<Reply, Fault>
             clear_all(context, &session, &request)?
         }
     };
-    Ok(Reply::Cancelled(done))
+    Ok(done)
 }
 
 fn named(context: &mut Context<'_>, org: &str, key: &SessionKey) -> Result<Session, Fault> {

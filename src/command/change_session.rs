@@ -1,12 +1,13 @@
 //! Changes existing sessions: label, title, model, thinking level, folder, and the reset.
 
+use super::Clearance;
 use serde_json::json;
 
-use super::Reply;
 use super::cancel::cascade;
 use super::clear;
-use super::context::{Context, Effect};
+use super::context::Context;
 use super::remove::still_open;
+use crate::contract::commit::Effect;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{SessionId, SessionKey};
 use crate::kernel::run::CancelRequest;
@@ -56,7 +57,7 @@ pub struct ResetSession {
 
 /// Once this returns, the session has the new values, is not archived, and held announces are
 /// offered again.
-pub fn patch(context: &mut Context<'_>, patch: PatchSession) -> Result<Reply, Fault> {
+pub fn patch(context: &mut Context<'_>, patch: PatchSession) -> Result<Session, Fault> {
     let mut session = find(context, &patch.org, &patch.key)?;
     if let Some(revision) = patch.if_revision
         && revision != session.ver
@@ -95,18 +96,18 @@ pub fn patch(context: &mut Context<'_>, patch: PatchSession) -> Result<Reply, Fa
         &session,
         json!({ "changed": changed, "revision": session.ver }),
     );
-    Ok(Reply::Session(Box::new(session), false))
+    Ok(session)
 }
 
 /// Once this returns, a new generation has begun: older messages are kept and shown, but no model
 /// sees them. Open runs are a `conflict`; with `force` they are marked to end and returned, and the
 /// end of the last one starts the new generation.
-pub fn reset(context: &mut Context<'_>, reset: ResetSession) -> Result<Reply, Fault> {
+pub fn reset(context: &mut Context<'_>, reset: ResetSession) -> Result<Clearance<Session>, Fault> {
     let session = find(context, &reset.org, &reset.key)?;
     if let Some(generation) = reset.if_generation
         && generation != session.generation
     {
-        return already_another(session, generation);
+        return already_another(session, generation).map(Clearance::Done);
     }
     let open = runs::live_in(context.tx, session.id)?;
     if !reset.force && !open.is_empty() {
@@ -127,18 +128,18 @@ pub fn reset(context: &mut Context<'_>, reset: ResetSession) -> Result<Reply, Fa
         stopping.sort_unstable();
         stopping.dedup();
         clear::ask(context, &session, Clearing::Reset)?;
-        return Ok(Reply::Stopping(stopping));
+        return Ok(Clearance::Stopping(stopping));
     }
     // The end of these runs may have changed or removed the row.
     let session = find(context, &reset.org, &reset.key)?;
     let session = begin_anew(context, session)?;
-    Ok(Reply::Session(Box::new(session), false))
+    Ok(Clearance::Done(session))
 }
 
 /// A repeat of a completed reset gets the session; a generation in the future is a `conflict`.
-fn already_another(session: Session, expected: i64) -> Result<Reply, Fault> {
+fn already_another(session: Session, expected: i64) -> Result<Session, Fault> {
     if session.generation > expected {
-        return Ok(Reply::Session(Box::new(session), false));
+        return Ok(session);
     }
     Err(Fault::new(
         Kind::Conflict,

@@ -1,8 +1,8 @@
 //! Parks runs, and ends runs other than by the outcome of a step.
 
+use super::RunAfter;
 use super::context::Context;
 use super::moves::{end_turn, load, move_run};
-use super::{Reply, RunAfter};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::RunId;
 use crate::kernel::run::event::RunEvent;
@@ -43,14 +43,14 @@ pub enum Conclusion {
 }
 
 /// Once this returns, the run is back in its queue, at a step boundary.
-pub fn park(context: &mut Context<'_>, id: RunId) -> Result<Reply, Fault> {
+pub fn park(context: &mut Context<'_>, id: RunId) -> Result<RunAfter, Fault> {
     let run = load(context, id)?;
     let run = move_run(context, &run, RunEvent::Parked)?;
     Ok(after(run))
 }
 
 /// Once this returns, the run has ended or is marked to end. A run that had ended is unchanged.
-pub fn conclude(context: &mut Context<'_>, id: RunId, why: Conclusion) -> Result<Reply, Fault> {
+pub fn conclude(context: &mut Context<'_>, id: RunId, why: Conclusion) -> Result<RunAfter, Fault> {
     let run = load(context, id)?;
     if run.state.is_terminal() {
         return Ok(after(run));
@@ -66,11 +66,11 @@ pub fn conclude(context: &mut Context<'_>, id: RunId, why: Conclusion) -> Result
         },
         Conclusion::EndTurn(end) => {
             let ended = end_turn(context, &run, end)?;
-            return Ok(Reply::Run(Box::new(RunAfter {
+            return Ok(RunAfter {
                 run: ended.run,
                 messages: ended.messages,
                 steps: ended.steps,
-            })));
+            });
         }
         Conclusion::TimedOut => {
             if run.remaining_at(context.now.steady) != Some(0) {
@@ -86,10 +86,10 @@ pub fn conclude(context: &mut Context<'_>, id: RunId, why: Conclusion) -> Result
     Ok(after(run))
 }
 
-fn after(run: Run) -> Reply {
-    Reply::Run(Box::new(RunAfter {
+fn after(run: Run) -> RunAfter {
+    RunAfter {
         run,
         messages: Vec::new(),
         steps: Vec::new(),
-    }))
+    }
 }

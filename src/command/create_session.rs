@@ -1,8 +1,8 @@
 //! Creates sessions.
 
+use super::SessionAfter;
 use serde_json::json;
 
-use super::Reply;
 use super::context::Context;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{AgentId, SessionId, SessionKey};
@@ -39,7 +39,7 @@ pub struct NewSession {
 }
 
 /// Once this returns, the session exists, new or unchanged.
-pub fn create(context: &mut Context<'_>, new: NewSession) -> Result<Reply, Fault> {
+pub fn create(context: &mut Context<'_>, new: NewSession) -> Result<SessionAfter, Fault> {
     let key = new.key.clone().unwrap_or_else(|| match new.owner {
         Owner::Agent => SessionKey::root(&new.agent, new.id),
         Owner::Client => SessionKey::client(new.id),
@@ -47,13 +47,19 @@ pub fn create(context: &mut Context<'_>, new: NewSession) -> Result<Reply, Fault
     if let Some(found) = sessions::by_key(context.tx, &new.org, &key)? {
         let same = found.agent == new.agent && found.owner == new.owner;
         if new.get_existing && same {
-            return Ok(Reply::Session(Box::new(found), false));
+            return Ok(SessionAfter {
+                session: found,
+                is_new: false,
+            });
         }
         return Err(taken(&found, same));
     }
     let session = root(context, &new, key);
     insert(context, &session)?;
-    Ok(Reply::Session(Box::new(session), true))
+    Ok(SessionAfter {
+        session,
+        is_new: true,
+    })
 }
 
 fn taken(found: &Session, same: bool) -> Fault {

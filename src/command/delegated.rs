@@ -4,17 +4,18 @@
 use serde_json::json;
 
 use super::cancel;
-use super::context::{Begun, Context, Effect};
+use super::context::Context;
 use super::moves::load;
-use super::record_outcome::SUMMARY;
 use super::spawn::{Awaits, Spawn};
 use super::stop;
 use super::waiting;
+use crate::contract::commit::{Begun, Effect};
 use crate::kernel::delegation::{self, Delegated, DelegationMode};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{AgentId, RunId, SessionKey};
 use crate::kernel::run::Run;
 use crate::kernel::run::action::EventKind;
+use crate::kernel::run::step::SUMMARY;
 use crate::kernel::run::step::{Step, StepKind, Wait, WaitKind};
 use crate::kernel::run::stop::Initiator;
 use crate::kernel::session::Session;

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::context::Context;
 use super::moves::move_run;
 use super::new_run::{accept, new_run};
-use super::{NewRun, Reply, cleanup, clear};
+use super::{NewRun, cleanup, clear};
 use crate::kernel::delegation::announce::{ANNOUNCES_LIMIT, AnnounceNote};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{AnnounceId, RunId, SessionId, SessionKey};
@@ -29,10 +29,10 @@ pub fn deliver(
     target: SessionId,
     wake: Option<Box<NewRun>>,
     unable: Option<&str>,
-) -> Result<Reply, Fault> {
+) -> Result<(), Fault> {
     let waiting = outbox::pending_for(context.tx, target, AT_ONCE)?;
     if waiting.is_empty() {
-        return Ok(Reply::Done);
+        return Ok(());
     }
     let session = sessions::by_id(context.tx, target)?;
     let Some(session) = session else {
@@ -40,14 +40,14 @@ pub fn deliver(
             hold(context, entry, GONE)?;
         }
         again(context, target, waiting.len());
-        return Ok(Reply::Done);
+        return Ok(());
     };
     let live = runs::live_in(context.tx, target)?;
     if session.owner == Owner::Agent
         && (is_in_turn(context, &live)? || clear::is_to_come(context, target)?)
     {
         // The end of that turn, or of the scheduled reset or deletion, triggers another delivery.
-        return Ok(Reply::Done);
+        return Ok(());
     }
     // Announces requested before a reset are delivered but wake no agent.
     let wakes = |entry: &Entry| {
@@ -63,7 +63,7 @@ pub fn deliver(
             hold(context, entry, why)?;
         }
         again(context, target, waiting.len());
-        return Ok(Reply::Done);
+        return Ok(());
     }
     let mut budget = Budget::of(context, &session, waiting.len())?;
     for entry in &waiting {
@@ -76,13 +76,13 @@ pub fn deliver(
     for entry in &waiting {
         cleanup::after(context, entry.run)?;
     }
-    Ok(Reply::Done)
+    Ok(())
 }
 
 /// Schedules another delivery if there may be more announces than one delivery takes.
 fn again(context: &mut Context<'_>, target: SessionId, taken: usize) {
     if taken == AT_ONCE as usize {
-        context.effect(super::Effect::Deliverable(target));
+        context.effect(crate::contract::commit::Effect::Deliverable(target));
     }
 }
 
@@ -251,7 +251,7 @@ pub fn ack(
     org: &str,
     key: &SessionKey,
     ids: Vec<AnnounceId>,
-) -> Result<Reply, Fault> {
+) -> Result<Vec<AnnounceId>, Fault> {
     let session =
         sessions::by_key(context.tx, org, key)?.ok_or_else(|| Fault::not_found("session", key))?;
     let mut acked = Vec::with_capacity(ids.len());
@@ -273,5 +273,5 @@ pub fn ack(
         cleanup::after(context, entry.run)?;
         acked.push(id);
     }
-    Ok(Reply::Acked(acked))
+    Ok(acked)
 }

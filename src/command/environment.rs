@@ -3,10 +3,11 @@
 
 use serde_json::json;
 
-use super::context::{Context, Effect};
+use super::context::Context;
 use super::moves::load;
 use super::waiting::{acting, begin, release};
-use super::{Reply, RunAfter, StepRef};
+use super::{RunAfter, StepRef};
+use crate::contract::commit::Effect;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::RunId;
 use crate::kernel::policy::overlay::REQUEST;
@@ -61,10 +62,10 @@ pub fn run_ended(context: &mut Context<'_>, run: &Run) -> Result<(), Fault> {
 
 /// Once this returns, the step waits for the values, and its run is paused if no other step is
 /// active.
-pub fn lack(context: &mut Context<'_>, lack: LackEnvironment) -> Result<Reply, Fault> {
+pub fn lack(context: &mut Context<'_>, lack: LackEnvironment) -> Result<(), Fault> {
     let (run, step) = acting(context, lack.by)?;
     if step.waits.is_some() {
-        return Ok(Reply::Done);
+        return Ok(());
     }
     for (name, why) in &lack.lacks {
         environment::mark_missing(context.tx, run.id, name, why)?;
@@ -76,12 +77,12 @@ pub fn lack(context: &mut Context<'_>, lack: LackEnvironment) -> Result<Reply, F
         until: None,
     };
     begin(context, &run, &step, wait, &[])?;
-    Ok(Reply::Done)
+    Ok(())
 }
 
 /// Once this returns, the run has these values, and continues if none is missing. A repeat changes
 /// nothing.
-pub fn provide(context: &mut Context<'_>, given: ProvideEnvironment) -> Result<Reply, Fault> {
+pub fn provide(context: &mut Context<'_>, given: ProvideEnvironment) -> Result<RunAfter, Fault> {
     let run = load(context, given.run)?;
     if run.org != given.org {
         return Err(Fault::not_found("run", given.run));
@@ -117,19 +118,19 @@ pub fn provide(context: &mut Context<'_>, given: ProvideEnvironment) -> Result<R
         }
     }
     let run = load(context, given.run)?;
-    Ok(Reply::Run(Box::new(RunAfter {
+    Ok(RunAfter {
         run,
         messages: Vec::new(),
         steps: Vec::new(),
-    })))
+    })
 }
 
 /// Once this returns, the ended run's environment is recorded as restored, with one event.
-pub fn restore(context: &mut Context<'_>, id: RunId) -> Result<Reply, Fault> {
+pub fn restore(context: &mut Context<'_>, id: RunId) -> Result<(), Fault> {
     if environment::unmark_applied(context.tx, id)? {
         let run = load(context, id)?;
         let names: Vec<&str> = run.env.iter().map(|one| one.name.as_str()).collect();
         context.emit(EventKind::EnvRestored, &run, json!({ "names": names }));
     }
-    Ok(Reply::Done)
+    Ok(())
 }

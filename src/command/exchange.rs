@@ -1,10 +1,11 @@
 //! The follow-up of an answer to another session: the next turn of the exchange, or its end, which
 //! is announced once to the session that began it.
 
-use super::context::{Context, Effect};
+use super::context::Context;
 use super::moves::load;
 use super::new_run::{accept, new_run};
-use super::{NewRun, Reply, clear, stop};
+use super::{NewRun, clear, stop};
+use crate::contract::commit::Effect;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::RunId;
 use crate::kernel::run::action::EventKind;
@@ -39,10 +40,10 @@ pub fn exchange(
     context: &mut Context<'_>,
     id: RunId,
     next: Option<Box<NewRun>>,
-) -> Result<Reply, Fault> {
+) -> Result<(), Fault> {
     let due = sends::get(context.tx, id)?.filter(|send| send.state == State::Due);
     let Some(send) = due else {
-        return Ok(Reply::Done);
+        return Ok(());
     };
     let run = load(context, id)?;
     match (goes_on_in(context, &send, &run)?, next) {
@@ -52,7 +53,7 @@ pub fn exchange(
         _ => end(context, &send)?,
     }
     sends::set_state(context.tx, id, State::Done)?;
-    Ok(Reply::Done)
+    Ok(())
 }
 
 /// The session of the next turn; `None` if the exchange is over.

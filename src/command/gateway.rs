@@ -1,8 +1,8 @@
 //! Commands about the daemon itself: boots, drains, machine sleep and provider health.
 
+use super::BootReport;
 use serde_json::json;
 
-use super::Reply;
 use super::clear;
 use super::context::Context;
 use crate::kernel::ages::ClockTrust;
@@ -41,7 +41,7 @@ pub enum GatewayNote {
 
 /// Once this returns, this boot is recorded, with an event that after an earlier boot includes the
 /// downtime. Every pending wait has as much time left as when the previous process was last seen.
-pub fn begin_boot(context: &mut Context<'_>, boot: BootId, pid: u32) -> Result<Reply, Fault> {
+pub fn begin_boot(context: &mut Context<'_>, boot: BootId, pid: u32) -> Result<BootReport, Fault> {
     let seq = context.take_seq()?;
     let now = context.now.wall;
     let seen = boots::last_seen(context.tx)?;
@@ -78,11 +78,11 @@ pub fn begin_boot(context: &mut Context<'_>, boot: BootId, pid: u32) -> Result<R
         context.emit_gateway(EventKind::GatewayResumed, data);
     }
     clear::carry_out(context)?;
-    Ok(Reply::Boot { unclean, sight })
+    Ok(BootReport { unclean, sight })
 }
 
 /// Once this returns, the event log has this event of the daemon.
-pub fn note(context: &mut Context<'_>, boot: BootId, note: GatewayNote) -> Result<Reply, Fault> {
+pub fn note(context: &mut Context<'_>, boot: BootId, note: GatewayNote) -> Result<(), Fault> {
     let (kind, data) = match note {
         GatewayNote::Draining { then, timeout_ms } => (
             EventKind::GatewayDraining,
@@ -105,5 +105,5 @@ pub fn note(context: &mut Context<'_>, boot: BootId, note: GatewayNote) -> Resul
         ),
     };
     context.emit_gateway(kind, data);
-    Ok(Reply::Done)
+    Ok(())
 }

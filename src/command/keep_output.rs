@@ -1,8 +1,8 @@
 //! Keeps tool results that are too long for the transcript.
 
+use super::StepRef;
 use super::context::Context;
 use super::waiting::acting;
-use super::{Reply, StepRef};
 use crate::kernel::fault::Fault;
 use crate::kernel::text::{prefix, storable};
 use crate::store::tables::columns::to_int;
@@ -20,7 +20,7 @@ pub struct KeepOutput {
 
 /// Once this returns, the result can be fetched, up to the kept length. This comes before the
 /// step's outcome, which refers to it.
-pub fn keep(context: &mut Context<'_>, keep: KeepOutput) -> Result<Reply, Fault> {
+pub fn keep(context: &mut Context<'_>, keep: KeepOutput) -> Result<(), Fault> {
     let (run, step) = acting(context, keep.by)?;
     let text = storable(&keep.text);
     let body = prefix(&text, KEPT);
@@ -34,5 +34,5 @@ pub fn keep(context: &mut Context<'_>, keep: KeepOutput) -> Result<Reply, Fault>
         at: context.now.wall,
     };
     outputs::put(context.tx, &output, body)?;
-    Ok(Reply::Done)
+    Ok(())
 }

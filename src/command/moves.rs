@@ -3,10 +3,11 @@
 
 use serde_json::json;
 
-use super::context::{Context, Delegation, Effect};
+use super::context::Context;
 use super::{
     TurnEnd, called, cancel, cleanup, clear, delegated, environment, steer, stop, usage, waiting,
 };
+use crate::contract::commit::{Delegation, Effect};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{RunId, SessionId};
 use crate::kernel::run::action::{Action, EventKind};

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use serde_json::json;
 
-use super::Reply;
-use super::context::{Context, Effect};
+use super::context::Context;
 use super::moves::{move_run, owed};
+use crate::contract::commit::Effect;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::{RunId, SessionId};
 use crate::kernel::run::event::RunEvent;
@@ -23,7 +23,7 @@ const PINS: &str = "(pin_agent IS ?1 OR pin_tools IS ?1 OR pin_skills IS ?1)";
 /// Once this returns, the row is in quarantine with all its bytes, unless it can be decoded. Its
 /// readable part stays in its table where that is still valid. Open runs that cannot continue
 /// without the rest have ended `interrupted`, also if the row is a lost body.
-pub fn quarantine(context: &mut Context<'_>, bad: &BadRow) -> Result<Reply, Fault> {
+pub fn quarantine(context: &mut Context<'_>, bad: &BadRow) -> Result<(), Fault> {
     let Some(table) = tables::find(bad.table) else {
         return Err(Fault::internal(format!("no table {}", bad.table)));
     };
@@ -46,7 +46,7 @@ pub fn quarantine(context: &mut Context<'_>, bad: &BadRow) -> Result<Reply, Faul
     if !broken.is_empty() {
         end_what_is_broken(context, broken)?;
     }
-    Ok(Reply::Done)
+    Ok(())
 }
 
 /// Once this returns, open runs of a salvaged store that lost rows have ended `interrupted`, and
@@ -56,9 +56,9 @@ pub fn settle_salvaged(
     context: &mut Context<'_>,
     runs: &[RunId],
     untold: &[RunId],
-) -> Result<Reply, Fault> {
+) -> Result<(), Fault> {
     if !salvage::is_unsettled(context.tx)? {
-        return Ok(Reply::Done);
+        return Ok(());
     }
     let broken = Broken {
         runs: runs.iter().copied().collect(),
@@ -75,7 +75,7 @@ pub fn settle_salvaged(
         context.alert((None, None), data);
     }
     boots::clear_meta(context.tx, salvage::UNSETTLED)?;
-    Ok(Reply::Done)
+    Ok(())
 }
 
 /// The consequences of lost rows.

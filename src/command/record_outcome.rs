@@ -2,11 +2,12 @@
 
 use super::context::Context;
 use super::moves::{emit_step, end_turn, goes_on, intend, load, move_run};
-use super::{Reply, RunAfter, TurnEnd, called, remember, usage};
+use super::{RunAfter, TurnEnd, called, remember, usage};
 use crate::kernel::delegation::announce::NO_REPLY;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{MessageId, RunId};
 use crate::kernel::run::event::RunEvent;
+use crate::kernel::run::step::SUMMARY;
 use crate::kernel::run::step::{Intent, PLAN_PHASE_KEY, Step, StepState, TOO_LONG, Used};
 use crate::kernel::run::{Run, RunError, RunOrigin};
 use crate::kernel::session::message::{Block, Compacted, NewMessage, OpenRun, plain_text};
@@ -16,8 +17,6 @@ use crate::store::tables::{environment, runs, sessions, steps};
 
 /// Maximum number of open runs that a compaction summary lists.
 const MOST_OPEN: usize = 50;
-/// Maximum number of characters of a summary.
-pub const SUMMARY: usize = 200;
 
 /// The outcome of a step.
 #[derive(Clone, Debug, PartialEq)]
@@ -144,7 +143,7 @@ pub fn record(
     attempt: u32,
     mut outcome: Recorded,
     then: Then,
-) -> Result<Reply, Fault> {
+) -> Result<RunAfter, Fault> {
     let run = load(context, id)?;
     let mut step = open_step(context, id, seq, attempt)?;
     step.ended_at = Some(context.now.wall);
@@ -263,11 +262,11 @@ pub fn record(
             }
         }
     }
-    Ok(Reply::Run(Box::new(RunAfter {
+    Ok(RunAfter {
         run,
         messages,
         steps: changed,
-    })))
+    })
 }
 
 /// Open runs that the session requested, for a model that no longer sees the requests.

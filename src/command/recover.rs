@@ -2,10 +2,11 @@
 
 use serde_json::json;
 
-use super::context::{Context, Effect};
+use super::RunAfter;
+use super::context::Context;
 use super::moves::{emit_step, load, move_run, move_run_quietly, run_paused};
 use super::record_outcome::tool_result;
-use super::{Reply, RunAfter};
+use crate::contract::commit::Effect;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::RunId;
 use crate::kernel::run::event::RunEvent;
@@ -25,7 +26,7 @@ pub fn recover(
     id: RunId,
     loss: Loss,
     aged_at: Option<Timestamp>,
-) -> Result<Reply, Fault> {
+) -> Result<RunAfter, Fault> {
     let mut run = load(context, id)?;
     if run.state.is_terminal() {
         return Ok(after(run, Vec::new()));
@@ -168,10 +169,10 @@ fn tell(context: &mut Context<'_>, run: &Run, text: String) -> Result<(), Fault>
     Ok(())
 }
 
-fn after(run: Run, steps: Vec<Step>) -> Reply {
-    Reply::Run(Box::new(RunAfter {
+fn after(run: Run, steps: Vec<Step>) -> RunAfter {
+    RunAfter {
         run,
         messages: Vec::new(),
         steps,
-    }))
+    }
 }

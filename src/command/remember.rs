@@ -1,8 +1,9 @@
 //! Commands that save and delete long-term memories.
 
+use super::Remembered;
+use super::StepRef;
 use super::context::Context;
 use super::waiting::acting;
-use super::{Reply, StepRef};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::MemoryId;
 use crate::kernel::memory::{LONGEST, Memory, MemorySource};
@@ -21,15 +22,21 @@ pub struct Remember {
 
 /// Once this returns, the text is stored once in the namespace of the step's run; an equal text is
 /// not stored again.
-pub fn remember(context: &mut Context<'_>, remember: &Remember) -> Result<Reply, Fault> {
+pub fn remember(context: &mut Context<'_>, remember: &Remember) -> Result<Remembered, Fault> {
     let (run, step) = acting(context, remember.by)?;
     let id = MemoryId(step.id.0);
     if let Some(kept) = memories::get(context.tx, &run.org, id)? {
-        return Ok(Reply::Remembered(Box::new(kept), true));
+        return Ok(Remembered {
+            memory: kept,
+            is_new: true,
+        });
     }
     let text = storable(remember.text.trim());
     let (memory, is_new) = keep(context, &run, id, text, MemorySource::Tool)?;
-    Ok(Reply::Remembered(Box::new(memory), is_new))
+    Ok(Remembered {
+        memory: memory,
+        is_new: is_new,
+    })
 }
 
 /// Saves the facts that a compaction extracted, up to the namespace limit. Returns the number of
@@ -100,12 +107,16 @@ fn full(space: &str, count: i64, most: i64) -> Fault {
 }
 
 /// Once this returns, these memories of the tenant are deleted; the reply has those that existed.
-pub fn forget(context: &mut Context<'_>, org: &str, ids: Vec<MemoryId>) -> Result<Reply, Fault> {
+pub fn forget(
+    context: &mut Context<'_>,
+    org: &str,
+    ids: Vec<MemoryId>,
+) -> Result<Vec<MemoryId>, Fault> {
     let mut gone = Vec::new();
     for id in ids {
         if memories::remove(context.tx, org, id)? {
             gone.push(id);
         }
     }
-    Ok(Reply::Forgotten(gone))
+    Ok(gone)
 }

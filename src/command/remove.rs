@@ -2,13 +2,14 @@
 //! in bounded parts, so that no session is large enough to block the writer. The rows of its runs
 //! stay, with results and usage.
 
+use super::Clearance;
 use serde_json::json;
 
-use super::Reply;
 use super::cancel;
 use super::clear;
-use super::context::{Context, Effect};
+use super::context::Context;
 use super::deliver::{GONE, hold};
+use crate::contract::commit::Effect;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{SessionId, SessionKey};
 use crate::kernel::run::action::EventKind;
@@ -49,7 +50,7 @@ pub struct DeleteSession {
 
 /// Once this returns, the session and its descendants are deleted. Open runs are a `conflict`; with
 /// `force` they are marked to end and returned, and the end of the last one deletes the session.
-pub fn delete(context: &mut Context<'_>, delete: DeleteSession) -> Result<Reply, Fault> {
+pub fn delete(context: &mut Context<'_>, delete: DeleteSession) -> Result<Clearance<()>, Fault> {
     let session = sessions::by_key(context.tx, &delete.org, &delete.key)?
         .ok_or_else(|| Fault::not_found("session", &delete.key))?;
     let open = super::subtree::open_from_session(context, &session)?;
@@ -66,13 +67,13 @@ pub fn delete(context: &mut Context<'_>, delete: DeleteSession) -> Result<Reply,
     let stopping = cancel::clear(context, &session, &request)?.stopping;
     if !stopping.is_empty() {
         clear::ask(context, &session, Clearing::Delete)?;
-        return Ok(Reply::Stopping(stopping));
+        return Ok(Clearance::Stopping(stopping));
     }
     // The end of its runs may have deleted it (`cleanup: delete`).
     if sessions::by_id(context.tx, session.id)?.is_some() {
         remove_tree(context, &session)?;
     }
-    Ok(Reply::Done)
+    Ok(Clearance::Done(()))
 }
 
 /// The refusal for a session with open runs.
@@ -161,9 +162,9 @@ fn remove(context: &mut Context<'_>, session: &Session) -> Result<(), Fault> {
 
 /// Once this returns, a bounded part of a deleted session is purged; an effect follows if there is
 /// more.
-pub fn purge(context: &mut Context<'_>, id: SessionId) -> Result<Reply, Fault> {
+pub fn purge(context: &mut Context<'_>, id: SessionId) -> Result<(), Fault> {
     let Some(mut run_seq) = purges::run_seq(context.tx, id)? else {
-        return Ok(Reply::Done);
+        return Ok(());
     };
     let children = sessions::children(context.tx, id, RUNS_AT_ONCE)?;
     if !children.is_empty() {
@@ -172,7 +173,7 @@ pub fn purge(context: &mut Context<'_>, id: SessionId) -> Result<Reply, Fault> {
     let gone = messages::remove_some(context.tx, id, ROWS_AT_ONCE)?;
     if gone == u64::from(ROWS_AT_ONCE) {
         context.effect(Effect::Purge(id));
-        return Ok(Reply::Done);
+        return Ok(());
     }
     let mut left = u64::from(ROWS_AT_ONCE);
     let batch = runs::ids_in(context.tx, id, run_seq, RUNS_AT_ONCE)?;
@@ -199,7 +200,7 @@ pub fn purge(context: &mut Context<'_>, id: SessionId) -> Result<Reply, Fault> {
         purges::advance(context.tx, id, run_seq)?;
         context.effect(Effect::Purge(id));
     }
-    Ok(Reply::Done)
+    Ok(())
 }
 
 /// Deletes the rest of a tree that was too large for one command, and cancels work that began in it
@@ -208,7 +209,7 @@ fn purge_children(
     context: &mut Context<'_>,
     id: SessionId,
     children: &[Session],
-) -> Result<Reply, Fault> {
+) -> Result<(), Fault> {
     let mut removed = false;
     for child in children {
         let request = CancelRequest {
@@ -227,5 +228,5 @@ fn purge_children(
     if removed {
         context.effect(Effect::Purge(id));
     }
-    Ok(Reply::Done)
+    Ok(())
 }

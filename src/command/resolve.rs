@@ -1,9 +1,9 @@
 //! Records an operator's verdict on an uncertain effect.
 
+use super::RunAfter;
 use super::context::Context;
 use super::moves::{load, move_run};
 use super::waiting::{finish, release};
-use super::{Reply, RunAfter};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{RunId, StepId};
 use crate::kernel::run::event::RunEvent;
@@ -40,7 +40,7 @@ pub struct Resolve {
 
 /// Once this returns, the step has the operator's outcome or is carried out again, and its run
 /// continues; or the run has ended.
-pub fn resolve(context: &mut Context<'_>, resolve: Resolve) -> Result<Reply, Fault> {
+pub fn resolve(context: &mut Context<'_>, resolve: Resolve) -> Result<RunAfter, Fault> {
     let run = load(context, resolve.run)?;
     if run.org != resolve.org {
         return Err(Fault::not_found("run", resolve.run));
@@ -77,11 +77,11 @@ pub fn resolve(context: &mut Context<'_>, resolve: Resolve) -> Result<Reply, Fau
             move_run(context, &run, RunEvent::Interrupted(error))?;
         }
     }
-    Ok(Reply::Run(Box::new(RunAfter {
+    Ok(RunAfter {
         run: load(context, run.id)?,
         messages: Vec::new(),
         steps: Vec::new(),
-    })))
+    })
 }
 
 fn check(run: &Run, step: &Step) -> Result<(), Fault> {

@@ -3,10 +3,11 @@
 
 use serde_json::json;
 
-use super::context::{Context, Effect, PendingWait};
+use super::context::Context;
 use super::new_run::{accept, new_run, refuse_taken_id, repeated};
 use super::waiting::{acting, begin, until};
-use super::{Accepted, NewRun, Reply, StepRef, stop};
+use super::{Accepted, NewRun, StepRef, stop};
+use crate::contract::commit::{Effect, PendingWait};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{RunId, SessionId, SessionKey};
 use crate::kernel::policy::{Relation, Right, Target, Who};
@@ -65,9 +66,9 @@ struct Speaker {
 
 /// Once this returns, the message is queued as a turn in the target's session, or is in its
 /// transcript if a client owns it. A step that wants the reply waits for it.
-pub fn send(context: &mut Context<'_>, message: SendMessage) -> Result<Reply, Fault> {
+pub fn send(context: &mut Context<'_>, message: SendMessage) -> Result<Accepted, Fault> {
     if let Some(accepted) = repeated(context, message.run.key.as_ref())? {
-        return Ok(Reply::Accepted(accepted));
+        return Ok(accepted);
     }
     refuse_taken_id(context, message.run.id)?;
     let target = sessions::by_id(context.tx, message.target)?
@@ -118,7 +119,7 @@ pub fn send(context: &mut Context<'_>, message: SendMessage) -> Result<Reply, Fa
             None => {}
         }
     }
-    Ok(Reply::Accepted(accepted))
+    Ok(accepted)
 }
 
 /// Resolves the sender and checks that it may send.
@@ -306,7 +307,7 @@ fn append_to_client(
     message: SendMessage,
     target: &Session,
     speaker: &Speaker,
-) -> Result<Reply, Fault> {
+) -> Result<Accepted, Fault> {
     let from = named(speaker.session.as_ref());
     let said = received_message(
         context,
@@ -335,7 +336,7 @@ fn append_to_client(
         let now = context.now.wall;
         idempotency::insert(context.tx, &key.scope, &key.key, &used, now)?;
     }
-    Ok(Reply::Accepted(accepted))
+    Ok(accepted)
 }
 
 /// The message as a transcript entry of its receiver, marked with the sending session if there is

@@ -2,7 +2,6 @@
 
 use serde_json::json;
 
-use super::Reply;
 use super::context::Context;
 use crate::contract::skills::SkillPin;
 use crate::kernel::fault::Fault;
@@ -27,8 +26,8 @@ pub struct NoteSkills {
 }
 
 /// Once this returns, the folder's skills are recorded with this hash; the reply has their version.
-pub fn note(context: &mut Context<'_>, found: &NoteSkills) -> Result<Reply, Fault> {
-    version(context, found).map(Reply::Revision)
+pub fn note(context: &mut Context<'_>, found: &NoteSkills) -> Result<i64, Fault> {
+    version(context, found)
 }
 
 fn version(context: &mut Context<'_>, found: &NoteSkills) -> Result<i64, Fault> {

@@ -1,9 +1,10 @@
 //! Spawns: limits, child session, first message and queued run in one command.
 
+use super::Accepted;
 use super::context::Context;
 use super::new_run::{accept, new_run, refuse_taken_id, repeated};
 use super::waiting::acting;
-use super::{NewRun, Reply, StepRef, breaker, called, clear, create_session, delegated, stop};
+use super::{NewRun, StepRef, breaker, called, clear, create_session, delegated, stop};
 use crate::contract::allow::check_allowed;
 use crate::kernel::delegation::{DelegationMode, Stream};
 use crate::kernel::fault::Fault;
@@ -86,10 +87,10 @@ pub struct Awaits {
 }
 
 /// Once this returns, the child session, its first message and the queued run are stored.
-pub fn spawn(context: &mut Context<'_>, mut spawn: Spawn) -> Result<Reply, Fault> {
+pub fn spawn(context: &mut Context<'_>, mut spawn: Spawn) -> Result<Accepted, Fault> {
     // A known key is answered before any limit is checked.
     if let Some(accepted) = repeated(context, spawn.run.key.as_ref())? {
-        return Ok(Reply::Accepted(accepted));
+        return Ok(accepted);
     }
     refuse_taken_id(context, spawn.run.id)?;
     let (caller, step) = match &spawn.by {
@@ -239,7 +240,7 @@ pub fn spawn(context: &mut Context<'_>, mut spawn: Spawn) -> Result<Reply, Fault
         }
         delegated::wait(context, caller, step, run)?;
     }
-    Ok(Reply::Accepted(accepted))
+    Ok(accepted)
 }
 
 /// Makes the run a child of `caller`, in the same tree, trace and user.

@@ -3,7 +3,7 @@
 use super::context::Context;
 use super::moves::{intend, load, move_run};
 use super::send::received_message;
-use super::{Reply, RunAfter, called, environment};
+use super::{RunAfter, called, environment};
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::RunId;
 use crate::kernel::run::RunOrigin;
@@ -19,7 +19,7 @@ pub fn start(
     id: RunId,
     intents: Vec<Intent>,
     seen: i64,
-) -> Result<Reply, Fault> {
+) -> Result<RunAfter, Fault> {
     let run = load(context, id)?;
     environment::applied(context, &run)?;
     let run = move_run(context, &run, RunEvent::Started)?;
@@ -60,9 +60,9 @@ pub fn start(
     } else {
         (run, open)
     };
-    Ok(Reply::Run(Box::new(RunAfter {
+    Ok(RunAfter {
         run,
         messages,
         steps,
-    })))
+    })
 }

@@ -4,10 +4,10 @@
 
 use serde_json::json;
 
+use super::cleanup;
 use super::context::Context;
 use super::deliver::{Budget, deliver_one};
 use super::moves::load;
-use super::{Reply, cleanup};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{MessageId, RunId};
 use crate::kernel::run::{Run, RunState};
@@ -25,13 +25,13 @@ pub fn steer(
     id: RunId,
     message: MessageId,
     text: &str,
-) -> Result<Reply, Fault> {
+) -> Result<(), Fault> {
     let run = load(context, id)?;
     if run.org != org {
         return Err(Fault::not_found("run", id));
     }
     if steers::has(context.tx, id, message)? {
-        return Ok(Reply::Done);
+        return Ok(());
     }
     if !takes_steers(context, &run)? {
         return Err(not_in_a_turn(&run));
@@ -43,7 +43,7 @@ pub fn steer(
         at: context.now.wall,
     };
     steers::insert(context.tx, id, &steer)?;
-    Ok(Reply::Done)
+    Ok(())
 }
 
 fn takes_steers(context: &mut Context<'_>, run: &Run) -> Result<bool, Fault> {

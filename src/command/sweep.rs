@@ -3,7 +3,6 @@
 
 use serde_json::json;
 
-use super::Reply;
 use super::context::Context;
 use super::remove::remove_tree;
 use crate::kernel::fault::Fault;
@@ -77,7 +76,7 @@ impl Swept {
 }
 
 /// Once this returns, a bounded part of what is old enough is archived or removed.
-pub fn sweep(context: &mut Context<'_>, sweep: &Sweep) -> Result<Reply, Fault> {
+pub fn sweep(context: &mut Context<'_>, sweep: &Sweep) -> Result<Swept, Fault> {
     let swept = match sweep {
         Sweep::Archive { before, org, after } => archive(context, *before, org, *after)?,
         Sweep::Runs {
@@ -91,7 +90,7 @@ pub fn sweep(context: &mut Context<'_>, sweep: &Sweep) -> Result<Reply, Fault> {
         }
         Sweep::Leftovers { before, ids_before } => leftovers(context, *before, *ids_before)?,
     };
-    Ok(Reply::Swept(swept))
+    Ok(swept)
 }
 
 /// True if a sweep may find something. It reads only the oldest rows, so that an idle daemon writes

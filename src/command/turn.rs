@@ -1,9 +1,10 @@
 //! Turns: a message to a session's agent, queued behind the session's other turns.
 
+use super::Accepted;
 use super::context::Context;
 use super::moves::{emit_step, load};
 use super::new_run::{accept, new_run, refuse_taken_id, repeated};
-use super::{NewRun, Reply, create_session, stop};
+use super::{NewRun, create_session, stop};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{RunId, SessionId, SessionKey, StepId};
 use crate::kernel::run::RunOrigin;
@@ -46,9 +47,9 @@ pub enum Asks {
 /// Once this returns, the queued run and its session are stored. The message is stored with the run
 /// and enters the transcript when the turn begins, so that it never comes in the middle of another
 /// turn.
-pub fn run_turn(context: &mut Context<'_>, turn: RunTurn) -> Result<Reply, Fault> {
+pub fn run_turn(context: &mut Context<'_>, turn: RunTurn) -> Result<Accepted, Fault> {
     if let Some(accepted) = repeated(context, turn.run.key.as_ref())? {
-        return Ok(Reply::Accepted(accepted));
+        return Ok(accepted);
     }
     refuse_taken_id(context, turn.run.id)?;
     let found = sessions::by_key(context.tx, &turn.org, &turn.session)?;
@@ -108,7 +109,7 @@ pub fn run_turn(context: &mut Context<'_>, turn: RunTurn) -> Result<Reply, Fault
             accepted
         }
     };
-    Ok(Reply::Accepted(accepted))
+    Ok(accepted)
 }
 
 /// Stores the first and only step of a run that compacts its session.

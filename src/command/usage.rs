@@ -14,15 +14,6 @@ use crate::store::tables::usage;
 /// Minimum number of runs ended in an hour before the failure rate counts.
 const LEAST_RUNS: u64 = 10;
 
-/// Alert thresholds per hour; `None` disables one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Thresholds {
-    /// Cost of a tenant, in millionths.
-    pub cost_micros: Option<u64>,
-    /// Percentage of failed runs.
-    pub failed_percent: Option<u32>,
-}
-
 /// Once this returns, the ended run is counted.
 pub fn run_ended(context: &mut Context<'_>, run: &Run) -> Result<(), Fault> {
     let RunState::Ended(outcome) = run.state else {

@@ -4,16 +4,18 @@
 use serde_json::json;
 use uuid::Uuid;
 
-use super::context::{Context, Effect, PendingWait};
+use super::context::Context;
 use super::moves::{emit_step, load, move_run};
-use super::record_outcome::{SUMMARY, open_step, tool_result};
-use super::{Reply, approve, ask, delegated, exchange};
+use super::record_outcome::{open_step, tool_result};
+use super::{approve, ask, delegated, exchange};
+use crate::contract::commit::{Effect, PendingWait};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{AnnounceId, ApprovalId, MessageId, QuestionId, RunId, SessionId};
 use crate::kernel::policy::approval::ApprovalState;
 use crate::kernel::question::QuestionState;
 use crate::kernel::run::action::EventKind;
 use crate::kernel::run::event::RunEvent;
+use crate::kernel::run::step::SUMMARY;
 use crate::kernel::run::step::{Step, StepState, Wait, WaitKind};
 use crate::kernel::run::waiting::StepProgress;
 use crate::kernel::run::{Run, RunState, Usage, waiting};
@@ -186,14 +188,14 @@ pub fn run_ended(context: &mut Context<'_>, run: &Run) -> Result<(), Fault> {
 
 /// Once this returns, the step waits for its provider, with the reason as its error so far. A
 /// repeat changes nothing; a run that is ending does not wait.
-pub fn await_provider(context: &mut Context<'_>, wait: AwaitProvider) -> Result<Reply, Fault> {
+pub fn await_provider(context: &mut Context<'_>, wait: AwaitProvider) -> Result<(), Fault> {
     let run = load(context, wait.by.run)?;
     if run.cancel.is_some() || run.state.is_terminal() {
-        return Ok(Reply::Done);
+        return Ok(());
     }
     let mut step = open_step(context, wait.by.run, wait.by.step, wait.by.attempt)?;
     if step.waits.is_some() {
-        return Ok(Reply::Done);
+        return Ok(());
     }
     step.error = Some(preview(&wait.reason, SUMMARY));
     steps::update(context.tx, &step)?;
@@ -203,7 +205,7 @@ pub fn await_provider(context: &mut Context<'_>, wait: AwaitProvider) -> Result<
     };
     // The row in the table of waits lets the next process find the wait.
     begin(context, &run, &step, until, &[step.id.0])?;
-    Ok(Reply::Done)
+    Ok(())
 }
 
 /// Gives the waiting step its outcome if the awaited event has happened or, with `over`, the
@@ -301,10 +303,10 @@ fn told_by_tool(
 
 /// Once this returns, the step waits for the ends of runs that its session requested, or has its
 /// outcome if they have ended.
-pub fn wait_for(context: &mut Context<'_>, wait: WaitFor) -> Result<Reply, Fault> {
+pub fn wait_for(context: &mut Context<'_>, wait: WaitFor) -> Result<(), Fault> {
     let (run, step) = acting(context, wait.by)?;
     if step.waits.is_some() {
-        return Ok(Reply::Done);
+        return Ok(());
     }
     for id in &wait.runs {
         let found = runs::get(context.tx, *id)?;
@@ -323,7 +325,7 @@ pub fn wait_for(context: &mut Context<'_>, wait: WaitFor) -> Result<Reply, Fault
     let awaited: Vec<Uuid> = wait.runs.iter().map(|id| id.0).collect();
     begin(context, &run, &step, Wait { kind, until }, &awaited)?;
     look(context, run.id, step.seq, wait.until <= context.now.wall)?;
-    Ok(Reply::Done)
+    Ok(())
 }
 
 fn is_asked_for_by(run: &Run, session: SessionId) -> bool {
@@ -334,14 +336,14 @@ fn is_asked_for_by(run: &Run, session: SessionId) -> bool {
 
 /// Ends a wait whose deadline has passed: the step gets the present state as its outcome, and a
 /// late reply is announced later. A wait that is over is unchanged.
-pub fn window_over(context: &mut Context<'_>, window: PendingWait) -> Result<Reply, Fault> {
+pub fn window_over(context: &mut Context<'_>, window: PendingWait) -> Result<(), Fault> {
     match window {
         PendingWait::Step(run, seq) => {
             look(context, run, seq, true)?;
         }
         PendingWait::Call(run) => sends::clear_wait_deadline(context.tx, run)?,
     }
-    Ok(Reply::Done)
+    Ok(())
 }
 
 /// Ends the wait of a step whose run has ended, and closes its question or approval.

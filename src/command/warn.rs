@@ -3,7 +3,6 @@
 
 use serde_json::json;
 
-use super::Reply;
 use super::context::Context;
 use super::moves::load;
 use crate::kernel::fault::Fault;
@@ -13,7 +12,7 @@ use crate::kernel::run::machine::add_warnings;
 use crate::store::tables::runs;
 
 /// Once this returns, the run has these warnings, each once, with an event for the new ones.
-pub fn run(context: &mut Context<'_>, id: RunId, warnings: Vec<String>) -> Result<Reply, Fault> {
+pub fn run(context: &mut Context<'_>, id: RunId, warnings: Vec<String>) -> Result<(), Fault> {
     let mut run = load(context, id)?;
     let before = run.warnings.len();
     add_warnings(&mut run.warnings, warnings);
@@ -22,5 +21,5 @@ pub fn run(context: &mut Context<'_>, id: RunId, warnings: Vec<String>) -> Resul
         let new = json!({ "warnings": run.warnings[before..] });
         context.emit(EventKind::RunWarned, &run, new);
     }
-    Ok(Reply::Done)
+    Ok(())
 }

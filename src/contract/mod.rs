@@ -5,6 +5,7 @@ use std::pin::Pin;
 
 pub mod allow;
 pub mod catalog;
+pub mod commit;
 pub mod control;
 pub mod delegate;
 pub mod finding;

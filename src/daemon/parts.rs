@@ -13,10 +13,10 @@ use super::skills::{self, Skills};
 use super::started::ManagedProcesses;
 use crate::agent::{self, Agents, ProgramCheck};
 use crate::clock::Clock;
-use crate::command::Thresholds;
 use crate::config::{Config, FileWatch, MAX_GRACE};
 use crate::contract;
 use crate::contract::catalog::{Catalog, Place};
+use crate::contract::commit::Thresholds;
 use crate::contract::delegate::DelegateSlot;
 use crate::contract::runner::Runner;
 use crate::contract::servers::ServerRows;
@@ -34,7 +34,7 @@ use crate::process::{self, Descriptors, Processes};
 use crate::provider::{self, Providers};
 use crate::registry::{self, LaneCaps, Registry, ReloadReason, SkillEnvironment};
 use crate::runner::{self, CommandRunner, Runners, TurnRunner};
-use crate::store::{self, OpenOptions, Store};
+use crate::store::{OpenOptions, Store};
 use crate::tool::{self, Catalogue, ServerOptions, Servers, Shell};
 use crate::watch::{self, Watcher};
 
@@ -83,8 +83,8 @@ pub fn store_options(folder: &Path, clock: &Clock, config: &Config) -> OpenOptio
 }
 
 /// The settings that store commands apply.
-pub fn store_settings(config: &Config) -> store::Settings {
-    store::Settings {
+pub fn store_settings(config: &Config) -> contract::commit::Settings {
+    contract::commit::Settings {
         limits: SpawnLimits {
             max_depth: config.max_spawn_depth,
             max_children: config.max_client_children,

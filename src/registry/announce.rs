@@ -10,7 +10,7 @@ use tokio_util::task::TaskTracker;
 
 use super::Inner;
 use super::service::Signal;
-use crate::command::{Command, NewRun};
+use crate::command::{Deliver, NewRun};
 use crate::contract::catalog::{AgentMode, Overrides, Pinned, Resolved};
 use crate::contract::skills::SkillPin;
 use crate::kernel::fault::{Fault, Kind};
@@ -90,7 +90,7 @@ async fn deliver_to(inner: &Arc<Inner>, session: SessionId) -> Result<(), Fault>
         },
         _ => (None, None),
     };
-    let command = Command::Deliver {
+    let command = Deliver {
         session,
         wake,
         unable,

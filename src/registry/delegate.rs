@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::send::{Outgoing, accepted_json, run_id, step_key};
 use super::{Principal, Registry};
-use crate::command::{Ask, Command, KeepOutput, Sender, StepRef, WaitFor, relation};
+use crate::command::{Ask, KeepOutput, Sender, StepRef, WaitFor, relation};
 use crate::contract::BoxFuture;
 use crate::contract::delegate::{
     Delegate, DelegateArgs, Named, PinnedText, QuestionArgs, RecallArgs, SendArgs, Site, SpawnArgs,
@@ -103,23 +103,23 @@ impl Registry {
             ));
         }
         let until = self.inner.clock.now().plus_ms(ask.timeout_ms);
-        let command = Command::WaitFor(WaitFor {
+        let command = WaitFor {
             by: step_ref(site),
             runs: wanted,
             any: ask.any,
             until,
-        });
+        };
         self.inner.store.submit_waiting(command).await?;
         Ok(ToolReply::Pending)
     }
 
     async fn ask_by(&self, site: Site, ask: QuestionArgs) -> Result<ToolReply, Fault> {
-        let command = Command::Ask(Box::new(Ask {
+        let command = Ask {
             by: step_ref(site),
             text: ask.text,
             choices: ask.choices,
             window_ms: ask.timeout_ms,
-        }));
+        };
         self.inner.store.submit_waiting(command).await?;
         Ok(ToolReply::Pending)
     }
@@ -302,7 +302,7 @@ impl Delegate for Registry {
         let registry = self.clone();
         Box::pin(async move {
             let by = step_ref(site);
-            let command = Command::KeepOutput(Box::new(KeepOutput { by, text }));
+            let command = KeepOutput { by, text };
             registry.inner.store.submit_waiting(command).await?;
             Ok(())
         })

@@ -23,7 +23,9 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::Inner;
-use crate::command::{AwaitProvider, Command, Conclusion, Reply, RunAfter, StepRef};
+use crate::command::{
+    AwaitProvider, BeginEffect, Conclude, Conclusion, Park, RunAfter, StartRun, StepRef,
+};
 use crate::contract::journal::RunView;
 use crate::contract::runner::{DiscardSink, Next, StepOutcome, TextSink};
 use crate::failpoint::reach;
@@ -34,6 +36,7 @@ use crate::kernel::run::{Run, RunState};
 use crate::registry::drive::admit::admit;
 use crate::registry::drive::redact::{Redacted, redact};
 use crate::store::tables::{memories, read, runs, steps};
+use crate::store::write::Command;
 use crate::telemetry::redaction::{Hidden, hide};
 
 /// How a drive task ended.
@@ -211,15 +214,13 @@ impl Drive<'_> {
         };
         let run = self.view.run.id;
         let seen = self.view.last_seq();
-        let after = self
-            .submit(Command::StartRun { run, intents, seen })
-            .await?;
+        let after = self.submit(StartRun { run, intents, seen }).await?;
         reach("drive.started");
         let steps = self.absorb(after);
         match end {
             None => Ok(Some(steps)),
             Some(why) => {
-                let after = self.submit(Command::Conclude { run, why }).await?;
+                let after = self.submit(Conclude { run, why }).await?;
                 let steps = self.absorb(after);
                 Ok((self.view.run.state == RunState::Running).then_some(steps))
             }
@@ -339,7 +340,7 @@ impl Drive<'_> {
                     Err(fault) => return (step, Err(fault)),
                 }
                 if step.effect == Effect::Once && step.state == StepState::Intended {
-                    let begin = Command::BeginEffect {
+                    let begin = BeginEffect {
                         run: step.run,
                         step: step.seq,
                         attempt: step.attempts,
@@ -377,7 +378,7 @@ impl Drive<'_> {
                 redact(&mut outcome, &redactor);
                 if let StepOutcome::AwaitsProvider { until, reason } = outcome {
                     reach("drive.pausing");
-                    let wait = Command::AwaitProvider(Box::new(AwaitProvider {
+                    let wait = AwaitProvider {
                         by: StepRef {
                             run: step.run,
                             step: step.seq,
@@ -385,8 +386,8 @@ impl Drive<'_> {
                         },
                         until,
                         reason,
-                    }));
-                    let waits = submit_any(&inner, wait).await;
+                    };
+                    let waits = submit(&inner, wait).await;
                     return (step, waits.map(|_| StepOutcome::Waits.into()));
                 }
                 (step, sealed.map(|sealed| MaskedOutcome { outcome, sealed }))
@@ -457,7 +458,7 @@ impl Drive<'_> {
 
     async fn park(&self) -> Ended {
         let run = self.view.run.id;
-        match self.submit(Command::Park { run }).await {
+        match self.submit(Park { run }).await {
             Ok(_) => Ended::Moved,
             Err(fault) => self.refused(&fault, "it could not be parked").await,
         }
@@ -465,7 +466,7 @@ impl Drive<'_> {
 
     async fn conclude(&self, why: Conclusion) -> bool {
         let run = self.view.run.id;
-        match self.submit(Command::Conclude { run, why }).await {
+        match self.submit(Conclude { run, why }).await {
             Ok(_) => true,
             Err(fault) => {
                 tracing::info!(%run, %fault, "the run could not be ended");
@@ -474,22 +475,17 @@ impl Drive<'_> {
         }
     }
 
-    async fn submit(&self, command: Command) -> Result<RunAfter, Fault> {
+    async fn submit<C: Command + Clone>(&self, command: C) -> Result<C::Reply, Fault> {
         submit(self.inner, command).await
-    }
-}
-
-/// Submits a command of a run's task that answers with the run.
-async fn submit(inner: &Arc<Inner>, command: Command) -> Result<RunAfter, Fault> {
-    match submit_any(inner, command).await? {
-        Reply::Run(after) => Ok(*after),
-        other => Err(super::spawn::unexpected(&other)),
     }
 }
 
 /// Submits a command of a run's task. Retries while the disk is full, so that a step's outcome is
 /// not lost; only a drain ends the retries.
-pub(super) async fn submit_any(inner: &Arc<Inner>, command: Command) -> Result<Reply, Fault> {
+pub(super) async fn submit<C: Command + Clone>(
+    inner: &Inner,
+    command: C,
+) -> Result<C::Reply, Fault> {
     loop {
         match inner.store.submit_waiting(command.clone()).await {
             Err(fault) if matches!(fault.kind, Kind::Unavailable | Kind::Busy) => {

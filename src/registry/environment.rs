@@ -9,9 +9,8 @@ use std::time::Duration;
 use tokio_util::task::TaskTracker;
 
 use super::options::SkillEnvironment;
-use super::spawn::unexpected;
 use super::{Inner, Principal, Registry};
-use crate::command::{Command, LackEnvironment, ProvideEnvironment, Reply, StepRef};
+use crate::command::{LackEnvironment, ProvideEnvironment, RestoreEnvironment, StepRef};
 use crate::config;
 use crate::contract::catalog::Resolved;
 use crate::contract::journal::{RunEnvironment, RunView};
@@ -187,19 +186,17 @@ impl Inner {
     /// Once this returns, the step waits for the missing values of its run's environment, unless
     /// they were provided meanwhile.
     pub(super) async fn lack(self: &Arc<Self>, view: &RunView, step: &Step) -> Result<(), Fault> {
-        let command = Command::LackEnvironment(Box::new(LackEnvironment {
+        let command = LackEnvironment {
             by: StepRef {
                 run: step.run,
                 step: step.seq,
                 attempt: step.attempts,
             },
             lacks: view.environment.missing.clone(),
-        }));
-        match super::drive::submit_any(self, command).await? {
-            // The missing values may have been provided since this task read them.
-            Reply::Done => self.go_on_if_whole(&view.run).await,
-            other => Err(unexpected(&other)),
-        }
+        };
+        super::drive::submit(self, command).await?;
+        // The missing values may have been provided since this task read them.
+        self.go_on_if_whole(&view.run).await
     }
 
     /// Releases the steps that wait for values if none is missing any more. It is called after
@@ -208,12 +205,12 @@ impl Inner {
         if !self.environment_of(run).await?.missing.is_empty() {
             return Ok(());
         }
-        let command = Command::ProvideEnvironment(Box::new(ProvideEnvironment {
+        let command = ProvideEnvironment {
             org: run.org.clone(),
             run: run.id,
             values: Vec::new(),
             complete: true,
-        }));
+        };
         match self.store.submit_waiting(command).await {
             // On a conflict the run has ended meanwhile.
             Ok(_) => Ok(()),
@@ -343,21 +340,17 @@ impl Registry {
                 let kept = stored.iter().find(|one| one.name == known.name);
                 !env.contains_key(&known.name) && inner.value(id, &known.name, kept).is_err()
             });
-            Ok(Command::ProvideEnvironment(Box::new(ProvideEnvironment {
+            Ok(ProvideEnvironment {
                 org,
                 run: id,
                 values,
                 complete: !lacks,
-            })))
+            })
         })
         .await?;
-        match self.inner.store.submit(command).await? {
-            Reply::Run(after) => {
-                self.inner.go_on_if_whole(&after.run).await?;
-                self.run(who, after.run.id).await
-            }
-            other => Err(unexpected(&other)),
-        }
+        let after = self.inner.store.submit(command).await?;
+        self.inner.go_on_if_whole(&after.run).await?;
+        self.run(who, after.run.id).await
     }
 }
 
@@ -374,7 +367,7 @@ pub(super) fn until_restored(inner: &Arc<Inner>, tasks: &TaskTracker, run: RunId
             }
             tokio::time::sleep(PAUSE).await;
         }
-        let command = Command::RestoreEnvironment { run };
+        let command = RestoreEnvironment { run };
         if let Err(fault) = inner.store.submit_waiting(command).await {
             tracing::warn!(%run, %fault, "could not record that the environment is restored; will retry");
         }

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 use super::options::LaneCaps;
-use crate::command::Ticket;
+use crate::contract::commit::Ticket;
 use crate::kernel::ids::{RunId, SessionId};
 use crate::kernel::run::Lane;
 use crate::kernel::time::{Moment, Timestamp};

@@ -39,8 +39,8 @@ pub use options::{LaneCaps, Options, SkillEnvironment};
 pub use service::Service;
 
 use crate::clock::Clock;
-use crate::command::Effect;
 use crate::contract::catalog::Catalog;
+use crate::contract::commit::Effect;
 use crate::contract::journal::RunEnvironment;
 use crate::contract::processes::Processes;
 use crate::contract::runner::Runner;

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use super::{Principal, Registry};
-use crate::command::{Accepted, Command, Key, PendingWait, SendMessage, Sender};
+use crate::command::{Accepted, Key, SendMessage, Sender, WindowOver};
 use crate::contract::catalog::Overrides;
+use crate::contract::commit::PendingWait;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{RunId, SessionKey};
 use crate::kernel::run::{RunState, waiting};
@@ -101,15 +102,15 @@ impl Registry {
             outgoing.meta,
             outgoing.key,
         )?;
-        let command = Command::Send(Box::new(SendMessage {
+        let command = SendMessage {
             org: outgoing.who.org,
             run,
             target: target.id,
             message: outgoing.message,
             from: outgoing.from,
             window_ms: outgoing.window_ms,
-        }));
-        self.accepted(command).await
+        };
+        self.inner.store.submit(command).await
     }
 
     /// Waits for the reply; one that comes after the timeout is delivered to the sender later.
@@ -137,7 +138,7 @@ impl Registry {
             let window = PendingWait::Call(id);
             self.inner
                 .store
-                .submit_waiting(Command::WindowOver { window })
+                .submit_waiting(WindowOver { window })
                 .await?;
         }
         Ok(answer(self.run(who, id).await?.run))

@@ -15,7 +15,8 @@ use super::announce::Announcer;
 use super::drive::{self, Ended, Hold};
 use super::environment;
 use super::lanes::Lanes;
-use crate::command::{Command, Effect, GatewayNote};
+use crate::command::{EndBoot, GatewayNote, NoteGateway, Recover, Touch, WarnRun};
+use crate::contract::commit::Effect;
 use crate::contract::control::Then;
 use crate::failpoint::reach;
 use crate::kernel::ids::{RunId, SessionId};
@@ -328,12 +329,12 @@ impl Service {
             // The processes of its steps must have stopped before the steps are recovered.
             inner.processes.end_run(run).await;
             if !warnings.is_empty() {
-                let command = Command::WarnRun { run, warnings };
+                let command = WarnRun { run, warnings };
                 if let Err(fault) = inner.store.submit_waiting(command).await {
                     tracing::warn!(%run, %fault, "could not store why the task of the run failed");
                 }
             }
-            let command = Command::Recover { run, loss, aged_at };
+            let command = Recover { run, loss, aged_at };
             if let Err(fault) = inner.store.submit_waiting(command).await {
                 // The next comparison of rows and tasks finds the run again.
                 tracing::error!(%run, %fault, "a run could not be recovered yet");
@@ -393,7 +394,7 @@ impl Service {
         }
         let inner = Arc::clone(&self.inner);
         self.tasks.spawn(async move {
-            let command = Command::Touch { boot: inner.boot };
+            let command = Touch { boot: inner.boot };
             if let Err(fault) = inner.store.submit_waiting(command).await {
                 tracing::warn!(%fault, "could not store the heartbeat of this process; will retry");
             }
@@ -490,7 +491,7 @@ impl Service {
         let inner = Arc::clone(&self.inner);
         self.tasks.spawn(async move {
             let boot = inner.boot;
-            let command = Command::NoteGateway {
+            let command = NoteGateway {
                 boot,
                 note: note.clone(),
             };
@@ -510,12 +511,7 @@ impl Service {
         self.tasks.close();
         self.tasks.wait().await;
         let boot = self.inner.boot;
-        if let Err(fault) = self
-            .inner
-            .store
-            .submit_waiting(Command::EndBoot { boot })
-            .await
-        {
+        if let Err(fault) = self.inner.store.submit_waiting(EndBoot { boot }).await {
             tracing::warn!(%fault, "the clean stop could not be stored; the next start will treat it as a crash");
         }
     }

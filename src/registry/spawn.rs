@@ -5,7 +5,7 @@ pub(crate) mod folder;
 
 use super::{Idempotency, Principal, Registry};
 use crate::command::{
-    Accepted, Asks, Begins, Command, Key, NewRun, NewSession, Reply, RunTurn, Spawn,
+    Accepted, Asks, Begins, Key, NewRun, NewSession, RunTurn, SessionAfter, Spawn, first_answer,
 };
 use crate::contract::catalog::{Overrides, Resolved};
 use crate::kernel::fault::{Fault, Kind};
@@ -63,7 +63,7 @@ impl Registry {
             key,
         )?;
         run.budget = request.budget;
-        let command = Command::Spawn(Box::new(Spawn {
+        let command = Spawn {
             org: who.org.clone(),
             run,
             session: SessionId(self.inner.clock.new_id()),
@@ -82,8 +82,8 @@ impl Registry {
                 Begins::Isolated
             },
             bundle: None,
-        }));
-        self.accepted(command).await
+        };
+        self.inner.store.submit(command).await
     }
 
     /// Queues a turn in a session, which is created if it does not exist. Once this returns, the
@@ -143,7 +143,7 @@ impl Registry {
             key,
         )?;
         run.budget = request.budget;
-        let command = Command::RunTurn(Box::new(RunTurn {
+        let command = RunTurn {
             org: who.org.clone(),
             run,
             session: request.session,
@@ -151,8 +151,8 @@ impl Registry {
             asks: Asks::Message(request.message),
             model_named: request.model.is_some(),
             thinking_named: request.thinking.is_some(),
-        }));
-        self.accepted(command).await
+        };
+        self.inner.store.submit(command).await
     }
 
     /// Once this returns, the root session exists; the flag says whether this call created it.
@@ -163,7 +163,7 @@ impl Registry {
     ) -> Result<(SessionView, bool), Fault> {
         request.cwd = folder::taken(request.cwd).await?;
         let agent = self.session_agent(who, &request).await?;
-        let command = Command::CreateSession(Box::new(NewSession {
+        let command = NewSession {
             id: SessionId(self.inner.clock.new_id()),
             org: who.org.clone(),
             key: request.key,
@@ -174,17 +174,13 @@ impl Registry {
             thinking: request.thinking,
             cwd: request.cwd,
             get_existing: request.if_exists == IfExists::Get,
-        }));
-        match self.inner.store.submit(command).await? {
-            Reply::Session(session, created) => {
-                let shown = self
-                    .inner
-                    .store
-                    .read_now(|tx| read::session_beside(tx, *session))?;
-                Ok((SessionView::from(shown), created))
-            }
-            other => Err(unexpected(&other)),
-        }
+        };
+        let SessionAfter { session, is_new } = self.inner.store.submit(command).await?;
+        let shown = self
+            .inner
+            .store
+            .read_now(|tx| read::session_beside(tx, session))?;
+        Ok((SessionView::from(shown), is_new))
     }
 
     async fn session_agent(
@@ -227,7 +223,7 @@ impl Registry {
     /// agent or model is gone. The command checks again.
     pub(super) fn known(&self, key: Option<&Key>) -> Result<Option<Accepted>, Fault> {
         match key {
-            Some(key) => self.inner.store.first_answer(key),
+            Some(key) => self.inner.store.read_now(|tx| Ok(first_answer(tx, key)))?,
             None => Ok(None),
         }
     }
@@ -288,16 +284,4 @@ impl Registry {
             retry_of: None,
         })
     }
-
-    pub(super) async fn accepted(&self, command: Command) -> Result<Accepted, Fault> {
-        match self.inner.store.submit(command).await? {
-            Reply::Accepted(accepted) => Ok(accepted),
-            other => Err(unexpected(&other)),
-        }
-    }
-}
-
-/// A reply of the wrong type for the command, reported as an internal fault.
-pub(super) fn unexpected(reply: &Reply) -> Fault {
-    Fault::internal(format!("unexpected reply from the store: {reply:?}"))
 }

@@ -11,9 +11,10 @@ use super::placement::Placement;
 use super::readers::Readers;
 use super::room::Room;
 use super::tx::{DbError, Tx};
-use super::writer::{Job, Message, busy};
+use super::write::{Class, Command};
+use super::writer::{Message, busy, job};
 use crate::clock::Clock;
-use crate::command::{Accepted, Command, Key, Reply, Settings, first_answer};
+use crate::contract::commit::Settings;
 use crate::kernel::fault::{Fault, Kind};
 use crate::store::repair::health::Health;
 use crate::store::repair::noticed::FoundDamage;
@@ -44,15 +45,15 @@ pub(super) struct Inner {
 impl Store {
     /// Submits a command and waits until it is committed. Dropping the future does not cancel the
     /// command.
-    pub async fn submit(&self, command: Command) -> Result<Reply, Fault> {
-        if command.makes_work() {
+    pub async fn submit<C: Command>(&self, command: C) -> Result<C::Reply, Fault> {
+        if C::CLASS == Class::NewWork {
             self.inner.room.check()?;
             self.inner.placement.check()?;
         }
         let (answer, reply) = oneshot::channel();
         self.inner
             .queue
-            .try_send(Message::Job(Job::new(command, answer)))
+            .try_send(Message::Job(job(command, answer)))
             .map_err(|refused| match refused {
                 mpsc::error::TrySendError::Full(_) => busy(),
                 mpsc::error::TrySendError::Closed(_) => closed(),
@@ -62,21 +63,21 @@ impl Store {
 
     /// As [`Store::submit`], but waits for room in the queue. For the registry's own work, which
     /// must not be refused.
-    pub async fn submit_waiting(&self, command: Command) -> Result<Reply, Fault> {
+    pub async fn submit_waiting<C: Command>(&self, command: C) -> Result<C::Reply, Fault> {
         let (answer, reply) = oneshot::channel();
         self.inner
             .queue
-            .send(Message::Job(Job::new(command, answer)))
+            .send(Message::Job(job(command, answer)))
             .await
             .map_err(|_| closed())?;
         reply.await.unwrap_or_else(|_| Err(closed()))
     }
 
     /// Submits a command whose reply is not needed; drops it, with a warning, if the queue is full.
-    pub fn submit_detached(&self, command: Command) {
+    pub fn submit_detached<C: Command>(&self, command: C) {
         let (answer, _) = oneshot::channel();
-        let job = Message::Job(Job::new(command, answer));
-        if self.inner.queue.try_send(job).is_err() {
+        let message = Message::Job(job(command, answer));
+        if self.inner.queue.try_send(message).is_err() {
             tracing::warn!("the write queue is full; a background write was dropped");
         }
     }
@@ -97,12 +98,6 @@ impl Store {
         if asked.is_err() || answered.await.is_err() {
             std::future::pending().await
         }
-    }
-
-    /// The stored answer to the first request with this key, if there was one; `conflict` if that
-    /// request was a different one.
-    pub fn first_answer(&self, key: &Key) -> Result<Option<Accepted>, Fault> {
-        self.inner.readers.with(|tx| Ok(first_answer(tx, key)))?
     }
 
     /// Runs a short read (a few rows by key) on the calling thread.

@@ -23,9 +23,9 @@ mod room;
 mod seal;
 mod sqlite;
 mod threads;
+pub mod write;
 mod writer;
 
-pub use crate::command::{Command, Effect, PendingWait, Reply, Settings, Ticket};
 pub use crate::store::repair::health::{Health, Unexamined, examine};
 pub use crate::store::repair::noticed::Checked;
 pub use crate::store::repair::salvage::Report as SalvageReport;

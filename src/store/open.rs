@@ -17,7 +17,7 @@ use super::tx::{DbError, DbErrorKind};
 use super::writer::{CommitChannels, Message, OnFatal, QUEUE, Writer, WriterShared};
 use super::{backup, checkpoint, files, migrate};
 use crate::clock::Clock;
-use crate::command::{Effect, Settings};
+use crate::contract::commit::{Effect, Settings};
 use crate::store::repair::noticed::FoundDamage;
 use crate::store::repair::outline::Outline;
 use crate::store::repair::salvage::{Report, Unsaved};

@@ -12,14 +12,17 @@ use super::checkpoint::Checkpoints;
 use super::placement::{Moved, Placement};
 use super::sqlite::Sqlite;
 use super::tx::{DbError, DbErrorKind, Tx};
+use super::write::{Class, Command, Reply, Transaction};
 use crate::clock::Clock;
-use crate::command::{Command, Context, Effect, Reply, Settings, execute};
+use crate::contract::commit::{Effect, Settings};
 use crate::failpoint::{reach, reach_edge};
 use crate::kernel::fault::{Fault, Kind};
+use crate::kernel::run::action::EventKind;
 use crate::store::repair::noticed::FoundDamage;
 use crate::store::tables::audit;
 use crate::store::tables::audit::Entry;
 use crate::store::tables::boots::Sequence;
+use crate::store::tables::events::{self, Circumstances, NewEvent};
 use crate::telemetry::metrics::metrics;
 
 /// Maximum number of queued commands; a further one is answered `busy`.
@@ -32,7 +35,7 @@ const PRUNE_EACH: u64 = 1024;
 /// A message in the writer's queue.
 pub enum Message {
     /// A command to execute.
-    Job(Job),
+    Job(Box<dyn Job>),
     /// Settings that commands follow from now on.
     Settings(Settings),
     /// The store's files may have been moved or deleted: check them.
@@ -43,24 +46,71 @@ pub enum Message {
     Close,
 }
 
-/// A command and the channel for its reply.
-pub struct Job {
-    /// The command to execute.
-    pub command: Command,
-    /// Receives the reply; the command is executed even if the caller no longer waits.
-    pub answer: oneshot::Sender<Result<Reply, Fault>>,
+/// A submitted command, its reply and the channel for it, without their types.
+pub trait Job: Send {
+    /// The name of the command.
+    fn name(&self) -> &'static str;
+    /// True if the command may wait until another one starts a batch.
+    fn is_soft(&self) -> bool;
     /// The audit entry of the RPC call, if that has no audit row yet.
-    audit: Option<Entry>,
+    fn audit(&self) -> Option<&Entry>;
+    /// Executes the command and holds its reply back. The result is the work for the registry.
+    fn execute(&mut self, on: Transaction<'_>) -> Result<Vec<Effect>, Fault>;
+    /// The id or key of the object that the executed command created or moved.
+    fn object(&self) -> Option<String>;
+    /// Sends the reply, or the fault. A caller that gave up finds the outcome in the rows.
+    fn answer(self: Box<Self>, done: Result<(), Fault>);
 }
 
-impl Job {
-    /// A job that takes the audit entry of the current RPC call.
-    pub fn new(command: Command, answer: oneshot::Sender<Result<Reply, Fault>>) -> Self {
-        Job {
-            command,
-            answer,
-            audit: audit::take(),
-        }
+/// A command and the channel for its reply.
+struct Submitted<C: Command> {
+    command: C,
+    /// The command is executed even if the caller no longer waits.
+    answer: oneshot::Sender<Result<C::Reply, Fault>>,
+    audit: Option<Entry>,
+    reply: Option<C::Reply>,
+}
+
+/// A job that takes the audit entry of the current RPC call.
+pub fn job<C: Command>(
+    command: C,
+    answer: oneshot::Sender<Result<C::Reply, Fault>>,
+) -> Box<dyn Job> {
+    Box::new(Submitted {
+        command,
+        answer,
+        audit: audit::take(),
+        reply: None,
+    })
+}
+
+impl<C: Command> Job for Submitted<C> {
+    fn name(&self) -> &'static str {
+        C::NAME
+    }
+
+    fn is_soft(&self) -> bool {
+        C::CLASS == Class::Soft
+    }
+
+    fn audit(&self) -> Option<&Entry> {
+        self.audit.as_ref()
+    }
+
+    fn execute(&mut self, on: Transaction<'_>) -> Result<Vec<Effect>, Fault> {
+        let executed = self.command.execute(on)?;
+        self.reply = Some(executed.reply);
+        Ok(executed.effects)
+    }
+
+    fn object(&self) -> Option<String> {
+        self.reply.as_ref().and_then(Reply::object)
+    }
+
+    fn answer(self: Box<Self>, done: Result<(), Fault>) {
+        let Submitted { answer, reply, .. } = *self;
+        let missing = || Fault::internal("the command was not executed");
+        let _ = answer.send(done.and_then(|()| reply.ok_or_else(missing)));
     }
 }
 
@@ -101,9 +151,8 @@ pub struct Writer {
     on_fatal: OnFatal,
 }
 
-/// A command that was executed: its reply, held back until the commit, and the effects to carry
-/// out after it.
-type Done = Result<(Reply, Vec<Effect>), Fault>;
+/// The result of an executed command: the work for the registry after the commit.
+type Done = Result<Vec<Effect>, Fault>;
 
 /// Why a batch cannot be committed as it is.
 enum BatchError {
@@ -155,7 +204,7 @@ impl Writer {
                     Message::CheckFiles => drop(self.look_after_files()),
                     // The requester may have given up.
                     Message::Ping(answer) => answer.send(()).unwrap_or_default(),
-                    Message::Job(job) if job.command.is_soft() => soft.push(job),
+                    Message::Job(job) if job.is_soft() => soft.push(job),
                     Message::Job(job) => batch.push(job),
                 }
                 if batch.len() >= BATCH {
@@ -189,11 +238,11 @@ impl Writer {
     }
 
     /// Executes a batch in one transaction, and answers after its commit.
-    fn commit(&mut self, batch: Vec<Job>) {
+    fn commit(&mut self, mut batch: Vec<Box<dyn Job>>) {
         let began = self.clock.monotonic();
-        let done = match self.execute_batch(&batch) {
+        let done = match self.execute_batch(&mut batch) {
             Err(BatchError::CommandFailed(at, fault)) => {
-                self.execute_with_savepoints(&batch, at, &fault)
+                self.execute_with_savepoints(&mut batch, at, &fault)
             }
             done => done,
         };
@@ -202,7 +251,7 @@ impl Writer {
                 metrics().committed(batch.len(), self.clock.monotonic() - began);
                 match self.look_after_files() {
                     Ok(()) => self.answer(batch, done),
-                    Err(fault) => self.refuse(batch, &fault),
+                    Err(fault) => refuse(batch, &fault),
                 }
             }
             Err(BatchError::CommandFailed(_, fault) | BatchError::Lost(fault)) => {
@@ -213,19 +262,19 @@ impl Writer {
 
     /// Executes the commands without savepoints, which cost a copy of every page that a command
     /// touches. A command that is refused before it has written needs none.
-    fn execute_batch(&mut self, batch: &[Job]) -> Result<Vec<Done>, BatchError> {
+    fn execute_batch(&mut self, batch: &mut [Box<dyn Job>]) -> Result<Vec<Done>, BatchError> {
         self.delimit("BEGIN IMMEDIATE")?;
         let mut all = Vec::with_capacity(batch.len());
-        for (at, job) in batch.iter().enumerate() {
+        for (at, job) in batch.iter_mut().enumerate() {
             let before = self.db.changes();
-            let done = self.carry_out(&job.command)?;
+            let done = self.carry_out(job.as_mut())?;
             if let Err(fault) = &done
                 && self.db.changes() != before
             {
                 self.roll_back();
                 return Err(BatchError::CommandFailed(at, fault.clone()));
             }
-            self.audit(job, &done)?;
+            self.audit(job.as_ref(), &done)?;
             all.push(done);
         }
         Ok(all)
@@ -235,41 +284,37 @@ impl Writer {
     /// which already has its answer.
     fn execute_with_savepoints(
         &mut self,
-        batch: &[Job],
+        batch: &mut [Box<dyn Job>],
         spoilt: usize,
         fault: &Fault,
     ) -> Result<Vec<Done>, BatchError> {
         self.delimit("BEGIN IMMEDIATE")?;
         let mut all = Vec::with_capacity(batch.len());
-        for (at, job) in batch.iter().enumerate() {
-            if at == spoilt {
-                let done = Err(fault.clone());
-                self.audit(job, &done)?;
-                all.push(done);
-                continue;
-            }
-            self.delimit("SAVEPOINT command")?;
-            let done = self.carry_out(&job.command)?;
-            if done.is_err() {
-                self.delimit("ROLLBACK TO command")?;
-                self.sequence.undone();
-            }
-            self.delimit("RELEASE command")?;
-            self.audit(job, &done)?;
+        for (at, job) in batch.iter_mut().enumerate() {
+            let done = if at == spoilt {
+                Err(fault.clone())
+            } else {
+                self.delimit("SAVEPOINT command")?;
+                let done = self.carry_out(job.as_mut())?;
+                if done.is_err() {
+                    self.delimit("ROLLBACK TO command")?;
+                    self.sequence.undone();
+                }
+                self.delimit("RELEASE command")?;
+                done
+            };
+            self.audit(job.as_ref(), &done)?;
             all.push(done);
         }
         Ok(all)
     }
 
     /// Writes the audit row of a command's call in the same transaction as the command.
-    fn audit(&mut self, job: &Job, done: &Done) -> Result<(), BatchError> {
-        let (Some(entry), Some(outcome)) = (&job.audit, audit::outcome(done)) else {
+    fn audit(&mut self, job: &dyn Job, done: &Done) -> Result<(), BatchError> {
+        let (Some(entry), Some(outcome)) = (job.audit(), audit::outcome(done)) else {
             return Ok(());
         };
-        let object = done
-            .as_ref()
-            .ok()
-            .and_then(|(reply, _)| audit::object_of(reply));
+        let object = if done.is_ok() { job.object() } else { None };
         let written = self.sequence.take(&mut self.db, 1).and_then(|seq| {
             let now = self.clock.now();
             audit::insert(&mut self.db, seq, now, entry, object.as_deref(), outcome)
@@ -286,19 +331,12 @@ impl Writer {
     }
 
     /// Executes one command. A panic in it becomes an error reply and does not end the thread.
-    fn carry_out(&mut self, command: &Command) -> Result<Done, BatchError> {
-        let name = command.name();
+    fn carry_out(&mut self, job: &mut dyn Job) -> Result<Done, BatchError> {
+        let name = job.name();
         reach_edge(name, "begin");
         let done = catch_unwind(AssertUnwindSafe(|| {
             reach("store.command_panics");
-            let mut context = Context::new(
-                &mut self.db,
-                &self.clock,
-                &self.settings,
-                &mut self.sequence,
-            );
-            let reply = execute(&mut context, command.clone())?;
-            Ok((reply, context.finish()?))
+            job.execute(self.transaction())
         }))
         .unwrap_or_else(|_| {
             tracing::error!(
@@ -330,6 +368,15 @@ impl Writer {
         })))
     }
 
+    fn transaction(&mut self) -> Transaction<'_> {
+        Transaction {
+            tx: &mut self.db,
+            clock: &self.clock,
+            settings: &self.settings,
+            sequence: &mut self.sequence,
+        }
+    }
+
     /// Runs a statement that begins or ends a transaction or a savepoint. If it fails, the whole
     /// batch is undone, so that no arbitrary part of it is committed.
     fn delimit(&mut self, sql: &str) -> Result<(), BatchError> {
@@ -352,10 +399,10 @@ impl Writer {
     }
 
     /// Passes on the effects of a committed batch and answers its callers.
-    fn answer(&self, batch: Vec<Job>, done: Vec<Done>) {
+    fn answer(&self, batch: Vec<Box<dyn Job>>, done: Vec<Done>) {
         self.commits.fetch_add(1, Ordering::Relaxed);
         for job in &batch {
-            reach_edge(job.command.name(), "committed");
+            reach_edge(job.name(), "committed");
         }
         if let Some(last) = self.sequence.last() {
             self.head.send_if_modified(|head| {
@@ -365,22 +412,18 @@ impl Writer {
             });
         }
         let mut effects = Vec::new();
-        let mut held = Vec::with_capacity(batch.len());
-        for (job, done) in batch.into_iter().zip(done) {
-            let reply = done.map(|(reply, mut caused)| {
-                effects.append(&mut caused);
-                reply
-            });
-            held.push((job, reply));
+        let mut outcomes = Vec::with_capacity(batch.len());
+        for done in done {
+            outcomes.push(done.map(|mut caused| effects.append(&mut caused)));
         }
         if !effects.is_empty() {
             // The receiver is gone while the daemon stops; the rows show what is left to do.
             let _ = self.effects.send(effects);
         }
-        for (job, reply) in held {
-            // A caller that gave up in the meantime finds the outcome in the rows.
-            let _ = job.answer.send(reply);
-            reach_edge(job.command.name(), "answered");
+        for (job, outcome) in batch.into_iter().zip(outcomes) {
+            let name = job.name();
+            job.answer(outcome);
+            reach_edge(name, "answered");
         }
     }
 
@@ -411,32 +454,33 @@ impl Writer {
 
     /// Writes an alert event about the move, so that the saved copy records what happened.
     fn record_move(&mut self, moved: &Moved) -> Result<(), DbError> {
+        let alert = NewEvent {
+            kind: EventKind::AlertRaised,
+            org: String::new(),
+            session: None,
+            run: None,
+            parent_run: None,
+            data: json!({ "alert": "store_moved", "what": moved.what }),
+        };
         self.db.execute("BEGIN IMMEDIATE", &[])?;
-        let (clock, settings) = (&self.clock, &self.settings);
-        let mut context = Context::new(&mut self.db, clock, settings, &mut self.sequence);
-        let data = json!({ "alert": "store_moved", "what": moved.what });
-        context.alert((None, None), data);
-        let told = context.finish();
-        self.db
-            .execute(if told.is_ok() { "COMMIT" } else { "ROLLBACK" }, &[])?;
-        told.map(drop).map_err(|fault| DbError {
-            kind: DbErrorKind::Other,
-            message: fault.to_string(),
-        })
+        let written = self.sequence.take(&mut self.db, 1).and_then(|cursor| {
+            let now = self.clock.now();
+            events::insert(&mut self.db, cursor, &alert, &Circumstances::default(), now)
+        });
+        let end = if written.is_ok() {
+            "COMMIT"
+        } else {
+            "ROLLBACK"
+        };
+        self.db.execute(end, &[])?;
+        written
     }
 
     /// Rolls back a batch and answers its callers with the reason.
-    fn lost(&mut self, batch: Vec<Job>, why: &Fault) {
+    fn lost(&mut self, batch: Vec<Box<dyn Job>>, why: &Fault) {
         self.roll_back();
         tracing::error!(%why, commands = batch.len(), "a batch of writes was rolled back");
-        self.refuse(batch, why);
-    }
-
-    /// Answers every caller of a batch with this fault.
-    fn refuse(&self, batch: Vec<Job>, why: &Fault) {
-        for job in batch {
-            let _ = job.answer.send(Err(why.clone()));
-        }
+        refuse(batch, why);
     }
 
     /// After a failed sync the content of the disk is unknown, and a second sync could report false
@@ -459,6 +503,13 @@ impl Writer {
             Ok(_) => self.checkpoints.restarted(),
             Err(fault) => tracing::warn!(%fault, "the WAL could not be restarted"),
         }
+    }
+}
+
+/// Answers every caller of a batch with this fault.
+fn refuse(batch: Vec<Box<dyn Job>>, why: &Fault) {
+    for job in batch {
+        job.answer(Err(why.clone()));
     }
 }
 

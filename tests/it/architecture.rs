@@ -24,7 +24,7 @@ const TABLE: &[(&str, &[&str])] = &[
     ("file_work", &[]),
     ("config", &[]),
     ("outbound", &[]),
-    ("store", &["command"]),
+    ("store", &[]),
     ("command", &["store"]),
     ("watch", &[]),
     ("process", &[]),

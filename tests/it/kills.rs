@@ -18,8 +18,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, Once};
 
 use abide::clock::Clock;
-use abide::command::Command;
-use abide::command::EDGES;
+use abide::command::{EDGES, NAMES};
 
 use crate::harness::{ArmedFailpoints, Caller, run};
 use crate::scenarios::{self, Scenario};
@@ -235,7 +234,7 @@ fn assert_covered(passes: &[Passes]) {
         .flat_map(BTreeMap::keys)
         .map(String::as_str)
         .collect();
-    for command in Command::NAMES {
+    for command in NAMES {
         let excused = OUT_OF_REACH.iter().find(|(name, _)| name == command);
         for edge in EDGES {
             let name = format!("store.{command}.{edge}");
@@ -249,7 +248,7 @@ fn assert_covered(passes: &[Passes]) {
         }
     }
     for (command, _) in OUT_OF_REACH {
-        assert!(Command::NAMES.contains(command), "{command} is no command");
+        assert!(NAMES.contains(command), "{command} is no command");
     }
     for point in BETWEEN {
         assert!(passed.contains(point), "no scenario passes {point}");

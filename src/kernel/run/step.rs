@@ -36,6 +36,9 @@ impl StepKind {
     }
 }
 
+/// Maximum number of characters in the summary of a step or run.
+pub const SUMMARY: usize = 200;
+
 /// Prefix of the error of a model call whose request was too long for the provider.
 pub const TOO_LONG: &str = "context_too_long";
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio_util::task::TaskTracker;
 
-use crate::command::{Command, NewRun};
+use crate::command::{Exchange, NewRun};
 use crate::contract::catalog::Overrides;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::RunId;
@@ -39,7 +39,7 @@ async fn go_on(inner: &Arc<Inner>, run: RunId) -> Result<(), Fault> {
         Some((session, said)) => next_run(inner, &session, &said).await?,
         None => None,
     };
-    let command = Command::Exchange { run, next };
+    let command = Exchange { run, next };
     inner.store.submit_waiting(command).await.map(|_| ())
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::MutexGuard;
 
-use crate::command::{Command, PutAgent, Reply};
+use crate::command::{DeleteAgent, NoteAgents, PutAgent, RevokeTrust, TrustProject};
 use crate::contract::catalog::{
     AgentSummary, Covers, Definition, Listing, Overrides, Place, Resolved, ToolSet,
 };
@@ -16,7 +16,7 @@ use crate::kernel::fault::{Fault, Kind};
 use crate::registry::{Inner, Principal, Registry};
 use crate::store::tables::{agents, trust};
 
-use crate::registry::spawn::unexpected;
+use crate::store::write::Command;
 
 /// Why the agents are reloaded; recorded in the event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,18 +131,15 @@ impl Registry {
         if_revision: Option<i64>,
     ) -> Result<AgentSummary, Fault> {
         let name = self.inner.catalog.check(&who.org, &definition)?;
-        let command = Command::PutAgent(Box::new(PutAgent {
+        let command = PutAgent {
             org: who.org.clone(),
             name: name.to_string(),
             format: definition.format,
             text: definition.text,
             new,
             if_revision,
-        }));
-        match self.inner.store.submit(command).await? {
-            Reply::Revision(_) => {}
-            other => return Err(unexpected(&other)),
-        }
+        };
+        self.inner.store.submit(command).await?;
         self.reload_agents(ReloadReason::Stored).await?;
         self.agent(who, None, name.into()).await
     }
@@ -156,7 +153,7 @@ impl Registry {
         if_revision: Option<i64>,
     ) -> Result<bool, Fault> {
         self.inner.catalog.stored_only(&who.org, &name)?;
-        let command = Command::DeleteAgent {
+        let command = DeleteAgent {
             org: who.org.clone(),
             name,
             if_revision,
@@ -177,19 +174,15 @@ impl Registry {
         folder: String,
     ) -> Result<(TrustedProject, Covers), Fault> {
         let covers = self.covers(folder).await?;
-        let command = Command::TrustProject {
+        let command = TrustProject {
             org: who.org.clone(),
             user: who.user.clone(),
             folder: covers.folder.clone(),
             hash: covers.hash.clone(),
         };
-        match self.inner.store.submit(command).await? {
-            Reply::Trusted(project) => {
-                self.reload_agents(ReloadReason::Stored).await?;
-                Ok((project, covers))
-            }
-            other => Err(unexpected(&other)),
-        }
+        let project = self.inner.store.submit(command).await?;
+        self.reload_agents(ReloadReason::Stored).await?;
+        Ok((project, covers))
     }
 
     /// The trusted projects, sorted by folder, each with its present content.
@@ -212,21 +205,17 @@ impl Registry {
     pub async fn revoke_trust(&self, who: &Principal, folder: String) -> Result<bool, Fault> {
         let whole = std::path::Path::new(&folder).canonicalize().ok();
         let whole = whole.and_then(|whole| whole.to_str().map(str::to_owned));
-        let command = Command::RevokeTrust {
+        let command = RevokeTrust {
             org: who.org.clone(),
             folder: whole.unwrap_or(folder),
         };
         self.removed(command).await
     }
 
-    async fn removed(&self, command: Command) -> Result<bool, Fault> {
-        match self.inner.store.submit(command).await? {
-            Reply::Removed(removed) => {
-                self.reload_agents(ReloadReason::Stored).await?;
-                Ok(removed)
-            }
-            other => Err(unexpected(&other)),
-        }
+    async fn removed<C: Command<Reply = bool>>(&self, command: C) -> Result<bool, Fault> {
+        let removed = self.inner.store.submit(command).await?;
+        self.reload_agents(ReloadReason::Stored).await?;
+        Ok(removed)
     }
 
     async fn covers(&self, folder: String) -> Result<Covers, Fault> {
@@ -385,7 +374,7 @@ async fn reload_alone(
         if *known == now {
             continue;
         }
-        let command = Command::NoteAgents {
+        let command = NoteAgents {
             org,
             now,
             built_in: built_in.clone(),

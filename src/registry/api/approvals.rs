@@ -6,7 +6,7 @@ use super::previews;
 use super::questions::origin;
 use super::request::ApprovalFilter;
 use super::view::{cut, place};
-use crate::command::{Command, Reply, ResolveApproval};
+use crate::command::{ForgetApproval, ResolveApproval};
 use crate::contract::preview::Preview;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::ApprovalId;
@@ -63,22 +63,18 @@ impl Registry {
         if let Some(digest) = digest.filter(|_| choice == Choice::Allow) {
             self.still_holds(who, id, &digest).await?;
         }
-        let command = Command::ResolveApproval(Box::new(ResolveApproval {
+        let command = ResolveApproval {
             org: who.org.clone(),
             id,
             choice,
             remember,
             by: who.by(),
-        }));
-        match self.inner.store.submit(command).await? {
-            Reply::Approval(approval) => {
-                let found = self.inner.store.read_now(|tx| with_origin(tx, *approval))?;
-                let mut views = Vec::from_iter(found);
-                previews::add(&self.inner, &mut views).await;
-                views.pop().ok_or_else(|| Fault::not_found("approval", id))
-            }
-            other => Err(crate::registry::spawn::unexpected(&other)),
-        }
+        };
+        let approval = self.inner.store.submit(command).await?;
+        let found = self.inner.store.read_now(|tx| with_origin(tx, approval))?;
+        let mut views = Vec::from_iter(found);
+        previews::add(&self.inner, &mut views).await;
+        views.pop().ok_or_else(|| Fault::not_found("approval", id))
     }
 
     /// Fails with `conflict` if this open call would no longer make the change in the digest.
@@ -131,14 +127,11 @@ impl Registry {
 
     /// Once this returns, the remembered decision no longer applies; returns whether it existed.
     pub async fn forget_approval(&self, who: &Principal, id: ApprovalId) -> Result<bool, Fault> {
-        let command = Command::ForgetApproval {
+        let command = ForgetApproval {
             org: who.org.clone(),
             id,
         };
-        match self.inner.store.submit(command).await? {
-            Reply::Removed(gone) => Ok(gone),
-            other => Err(crate::registry::spawn::unexpected(&other)),
-        }
+        self.inner.store.submit(command).await
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::answer::Page;
 use super::view::{cut, place};
-use crate::command::Command;
+use crate::command::Audit;
 use crate::kernel::fault::Fault;
 use crate::registry::{Principal, Registry};
 use crate::store::tables::audit;
@@ -27,9 +27,7 @@ impl Registry {
         let (done, left) = audit::on_behalf(entry, call).await;
         if let (Some(entry), Some(outcome)) = (left, audit::outcome(&done)) {
             let entry = Box::new(entry);
-            self.inner
-                .store
-                .submit_detached(Command::Audit { entry, outcome });
+            self.inner.store.submit_detached(Audit { entry, outcome });
         }
         done
     }

@@ -4,11 +4,10 @@ use std::time::Duration;
 
 use super::answer::CancelAnswer;
 use super::request::CancelTarget;
-use crate::command::{Cancel, Cancelled, Command, Reply};
+use crate::command::{Cancel, Cancelled, Steer};
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::{MessageId, RunId};
 use crate::kernel::run::{Outcome, RunState};
-use crate::registry::spawn::unexpected;
 use crate::registry::{Principal, Registry};
 use crate::store::tables::runs;
 
@@ -25,17 +24,15 @@ impl Registry {
         target: CancelTarget,
         reason: Option<String>,
     ) -> Result<CancelAnswer, Fault> {
-        let command = Command::Cancel(Box::new(Cancel {
+        let command = Cancel {
             org: who.org.clone(),
             target,
             by: who.by(),
             by_person: who.run.is_none(),
             reason,
-        }));
-        match self.inner.store.submit(command).await? {
-            Reply::Cancelled(done) => self.until_stopped(who, done).await,
-            other => Err(unexpected(&other)),
-        }
+        };
+        let done = self.inner.store.submit(command).await?;
+        self.until_stopped(who, done).await
     }
 
     /// Waits up to [`PATIENCE`] for the executors of cancelled runs to stop.
@@ -75,15 +72,13 @@ impl Registry {
         text: String,
     ) -> Result<MessageId, Fault> {
         let message = message.unwrap_or_else(|| MessageId(self.inner.clock.new_id()));
-        let command = Command::Steer {
+        let command = Steer {
             org: who.org.clone(),
             run,
             message,
             text,
         };
-        match self.inner.store.submit(command).await? {
-            Reply::Done => Ok(message),
-            other => Err(unexpected(&other)),
-        }
+        self.inner.store.submit(command).await?;
+        Ok(message)
     }
 }

@@ -4,8 +4,8 @@ use super::answer::SessionView;
 use super::cancel::CANCEL_WAIT;
 use super::request::PatchRequest;
 use crate::command::{
-    Accepted, Asks, Begins, Command, DeleteSession, PatchSession, Reply, ResetSession, RunTurn,
-    Spawn,
+    Accepted, Asks, Begins, Clearance, DeleteSession, DismissAnnounce, PatchSession, ResetSession,
+    RetryAnnounce, RunTurn, Spawn,
 };
 use crate::contract::catalog::Overrides;
 use crate::kernel::fault::{Fault, Kind};
@@ -14,7 +14,7 @@ use crate::kernel::run::step::StepKind;
 use crate::kernel::run::{Run, RunOrigin};
 use crate::kernel::session::{Cleanup, Owner, Session, SessionMode};
 use crate::registry::announce::wake_run;
-use crate::registry::spawn::{folder, unexpected};
+use crate::registry::spawn::folder;
 use crate::registry::{Idempotency, Principal, Registry};
 use crate::store::tables::{bundles, clearings, messages, outbox, read, runs, sessions, steps};
 
@@ -43,7 +43,7 @@ impl Registry {
                 .resolve(&who.org, folder, Some(named), overrides)
                 .await?;
         }
-        let command = Command::PatchSession(Box::new(PatchSession {
+        let command = PatchSession {
             org: who.org.clone(),
             key: key.clone(),
             label: patch.label,
@@ -52,11 +52,9 @@ impl Registry {
             thinking: patch.thinking,
             cwd: patch.cwd,
             if_revision: patch.if_revision,
-        }));
-        match self.inner.store.submit(command).await? {
-            Reply::Session(session, _) => self.shown(*session),
-            other => Err(unexpected(&other)),
-        }
+        };
+        let session = self.inner.store.submit(command).await?;
+        self.shown(session)
     }
 
     /// Starts a new generation of a session; older messages are kept but no model sees them. If
@@ -68,21 +66,20 @@ impl Registry {
         force: bool,
         if_generation: Option<i64>,
     ) -> Result<SessionView, Fault> {
-        let command = Command::ResetSession(Box::new(ResetSession {
+        let command = ResetSession {
             org: who.org.clone(),
             key: key.clone(),
             force,
             if_generation,
             by: who.by(),
             by_person: who.run.is_none(),
-        }));
+        };
         match self.inner.store.submit(command).await? {
-            Reply::Session(session, _) => self.shown(*session),
-            Reply::Stopping(runs) => {
+            Clearance::Done(session) => self.shown(session),
+            Clearance::Stopping(runs) => {
                 self.until_cleared(who, key, runs, "reset").await?;
                 self.session(who, key).await
             }
-            other => Err(unexpected(&other)),
         }
     }
 
@@ -94,17 +91,16 @@ impl Registry {
         key: &SessionKey,
         force: bool,
     ) -> Result<(), Fault> {
-        let command = Command::DeleteSession(Box::new(DeleteSession {
+        let command = DeleteSession {
             org: who.org.clone(),
             key: key.clone(),
             force,
             by: who.by(),
             by_person: who.run.is_none(),
-        }));
+        };
         match self.inner.store.submit(command).await? {
-            Reply::Done => Ok(()),
-            Reply::Stopping(runs) => self.until_cleared(who, key, runs, "deleted").await,
-            other => Err(unexpected(&other)),
+            Clearance::Done(()) => Ok(()),
+            Clearance::Stopping(runs) => self.until_cleared(who, key, runs, "deleted").await,
         }
     }
 
@@ -227,20 +223,20 @@ impl Registry {
         self.inner.given_before(&old, &mut run.environment)?;
         run.retry_of = Some(id);
         run.budget = old.budget;
-        let command = if old.origin == RunOrigin::Spawn {
-            Command::Spawn(Box::new(self.spawn_again(old, said, run, session, bundle)))
-        } else {
-            Command::RunTurn(Box::new(RunTurn {
-                org: who.org.clone(),
-                run,
-                session: old.session_key,
-                new_session: SessionId(self.inner.clock.new_id()),
-                asks: Asks::Message(said),
-                model_named: true,
-                thinking_named: old.thinking.is_some(),
-            }))
+        if old.origin == RunOrigin::Spawn {
+            let spawn = self.spawn_again(old, said, run, session, bundle);
+            return self.inner.store.submit(spawn).await;
+        }
+        let turn = RunTurn {
+            org: who.org.clone(),
+            run,
+            session: old.session_key,
+            new_session: SessionId(self.inner.clock.new_id()),
+            asks: Asks::Message(said),
+            model_named: true,
+            thinking_named: old.thinking.is_some(),
         };
-        self.accepted(command).await
+        self.inner.store.submit(turn).await
     }
 
     fn spawn_again(
@@ -290,26 +286,20 @@ impl Registry {
             }
             _ => None,
         };
-        let command = Command::RetryAnnounce {
+        let command = RetryAnnounce {
             org: who.org.clone(),
             run: id,
             wake,
         };
-        match self.inner.store.submit(command).await? {
-            Reply::Woken(run) => Ok(run),
-            other => Err(unexpected(&other)),
-        }
+        self.inner.store.submit(command).await
     }
 
     /// Once this returns, the announce will not be delivered; its result stays on the run.
     pub async fn dismiss_announce(&self, who: &Principal, id: RunId) -> Result<(), Fault> {
-        let command = Command::DismissAnnounce {
+        let command = DismissAnnounce {
             org: who.org.clone(),
             run: id,
         };
-        match self.inner.store.submit(command).await? {
-            Reply::Done => Ok(()),
-            other => Err(unexpected(&other)),
-        }
+        self.inner.store.submit(command).await
     }
 }

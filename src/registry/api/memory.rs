@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::answer::Page;
 use super::view::{cut, place};
-use crate::command::{Command, Remember, Reply};
+use crate::command::{ForgetMemories, Remember, Remembered};
 use crate::contract::delegate::{RecallArgs, Site, ToolReply};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::MemoryId;
@@ -59,14 +59,11 @@ impl Registry {
         who: &Principal,
         ids: Vec<MemoryId>,
     ) -> Result<Vec<MemoryId>, Fault> {
-        let command = Command::ForgetMemories {
+        let command = ForgetMemories {
             org: who.org.clone(),
             ids,
         };
-        match self.inner.store.submit(command).await? {
-            Reply::Forgotten(gone) => Ok(gone),
-            other => Err(crate::registry::spawn::unexpected(&other)),
-        }
+        self.inner.store.submit(command).await
     }
 
     /// Saves a memory for a run's tool call.
@@ -80,16 +77,14 @@ impl Registry {
             .hint("Save only the fact, in one or two sentences."));
         }
         let by = step_ref(site);
-        let command = Command::Remember(Remember { by, text });
-        match self.inner.store.submit_waiting(command).await? {
-            Reply::Remembered(memory, is_new) => Ok(ToolReply::Now(json!({
-                "saved": is_new,
-                "id": memory.id,
-                "namespace": memory.space,
-                "note": if is_new { "saved" } else { "already known" },
-            }))),
-            other => Err(crate::registry::spawn::unexpected(&other)),
-        }
+        let command = Remember { by, text };
+        let Remembered { memory, is_new } = self.inner.store.submit_waiting(command).await?;
+        Ok(ToolReply::Now(json!({
+            "saved": is_new,
+            "id": memory.id,
+            "namespace": memory.space,
+            "note": if is_new { "saved" } else { "already known" },
+        })))
     }
 
     /// Searches the namespaces that the run may read.

@@ -3,7 +3,7 @@
 use super::answer::{Page, QuestionView};
 use super::request::{QuestionAnswer, QuestionFilter};
 use super::view::{cut, place};
-use crate::command::{Command, Reply};
+use crate::command::Answer;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::{QuestionId, RunId, SessionId, SessionKey};
 use crate::kernel::question::{Asker, Question, QuestionState};
@@ -60,20 +60,17 @@ impl Registry {
             QuestionAnswer::Text(text) => text,
             QuestionAnswer::Choice(choice) => self.choice(who, id, choice)?,
         };
-        let command = Command::Answer {
+        let command = Answer {
             org: who.org.clone(),
             id,
             answer: text,
             by: who.by(),
         };
-        match self.inner.store.submit(command).await? {
-            Reply::Question(question) => self
-                .inner
-                .store
-                .read_now(|tx| with_origin(tx, *question))?
-                .ok_or_else(|| Fault::not_found("question", id)),
-            other => Err(crate::registry::spawn::unexpected(&other)),
-        }
+        let question = self.inner.store.submit(command).await?;
+        self.inner
+            .store
+            .read_now(|tx| with_origin(tx, question))?
+            .ok_or_else(|| Fault::not_found("question", id))
     }
 
     /// Builds the list query for questions and approvals.

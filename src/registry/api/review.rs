@@ -2,10 +2,9 @@
 
 use super::answer::RunDetail;
 use super::request::Verdict;
-use crate::command::{Command, Reply, Resolve};
+use crate::command::Resolve;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::{RunId, StepId};
-use crate::registry::spawn::unexpected;
 use crate::registry::{Principal, Registry};
 
 impl Registry {
@@ -18,16 +17,14 @@ impl Registry {
         step: StepId,
         verdict: Verdict,
     ) -> Result<RunDetail, Fault> {
-        let command = Command::Resolve(Box::new(Resolve {
+        let command = Resolve {
             org: who.org.clone(),
             run,
             step,
             verdict,
             by: who.by(),
-        }));
-        match self.inner.store.submit(command).await? {
-            Reply::Run(after) => self.run(who, after.run.id).await,
-            other => Err(unexpected(&other)),
-        }
+        };
+        let after = self.inner.store.submit(command).await?;
+        self.run(who, after.run.id).await
     }
 }

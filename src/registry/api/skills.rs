@@ -3,14 +3,13 @@
 use std::sync::{Arc, PoisonError};
 
 use super::agents::off_thread;
-use crate::command::{Command, NoteSkills, Reply};
+use crate::command::NoteSkills;
 use crate::contract::catalog::{Place, Resolved};
 use crate::contract::delegate::{PinnedText, Site};
 use crate::contract::skills::{PickedSkills, SkillListing, SkillPin, SkillSet, SkillsNow};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::SessionKey;
 use crate::kernel::policy::pattern;
-use crate::registry::spawn::unexpected;
 use crate::registry::{Inner, Principal, Registry};
 use crate::store::tables::skills::SkillsNoted;
 use crate::store::tables::{blobs, runs, skills};
@@ -240,17 +239,14 @@ impl Inner {
         {
             return Ok(refreshed(before.version));
         }
-        let command = Command::NoteSkills(NoteSkills {
+        let command = NoteSkills {
             org: org.to_owned(),
             workspace: workspace.clone(),
             hash: here.hash.clone(),
             count: here.usable(),
             reason: reason.as_str(),
-        });
-        match self.store.submit_waiting(command).await? {
-            Reply::Revision(version) => Ok(refreshed(version)),
-            other => Err(unexpected(&other)),
-        }
+        };
+        self.store.submit_waiting(command).await.map(refreshed)
     }
 
     /// The agent as a run pins it, with its skills; `given` are the variable names that the request

@@ -4,7 +4,7 @@ use super::answer::{
     AnnounceState, Counts, History, InboxEntry, Page, RunDetail, SessionView, StepPage,
 };
 use super::request::{HistoryPart, MetaValue, RunFilter, SessionFilter, SessionKind};
-use crate::command::{Command, Reply};
+use crate::command::Ack;
 use crate::kernel::delegation::announce::AnnounceNote;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{AnnounceId, MessageId, RunId, SessionId, SessionKey};
@@ -158,15 +158,12 @@ impl Registry {
         key: &SessionKey,
         ids: Vec<AnnounceId>,
     ) -> Result<Vec<AnnounceId>, Fault> {
-        let command = Command::Ack {
+        let command = Ack {
             org: who.org.clone(),
             session: key.clone(),
             ids,
         };
-        match self.inner.store.submit(command).await? {
-            Reply::Acked(ids) => Ok(ids),
-            other => Err(crate::registry::spawn::unexpected(&other)),
-        }
+        self.inner.store.submit(command).await
     }
 
     /// One run of the tenant.

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::command::{AGENT_NAME, Accepted, Awaits, BREAKER, Begins, Command, Spawn, SpawnedBy};
+use crate::command::{AGENT_NAME, Accepted, Awaits, BREAKER, Begins, Spawn, SpawnedBy};
 use crate::contract::catalog::Overrides;
 use crate::contract::delegate::{DelegateArgs, Site, SpawnArgs, ToolReply};
 use crate::contract::reach::Reach;
@@ -174,7 +174,7 @@ impl Registry {
             run.title = preview(&title, TITLE);
         }
         let clock = &self.inner.clock;
-        let accepted = self.accepted(Command::Spawn(Box::new(Spawn {
+        let accepted = self.inner.store.submit(Spawn {
             org: caller.who.org,
             run,
             session: SessionId(clock.new_id()),
@@ -197,7 +197,7 @@ impl Registry {
                 false => Begins::Isolated,
             },
             bundle: bound(&ask.bundle)?,
-        })));
+        });
         // A refusal names the agent that was requested.
         accepted.await.map_err(|fault| fault.with(AGENT_NAME, name))
     }

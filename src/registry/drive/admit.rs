@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::command::{Command, Reply, RequestApproval, StepRef};
+use crate::command::{RequestApproval, StepRef};
 use crate::contract::journal::RunView;
 use crate::contract::runner::{Admission, StepOutcome};
 use crate::failpoint::reach;
@@ -13,7 +13,7 @@ use crate::kernel::run::RunError;
 use crate::kernel::run::step::{Step, StepKind};
 use crate::kernel::text::storable;
 use crate::registry::Inner;
-use crate::registry::drive::submit_any;
+use crate::registry::drive::submit;
 
 /// Checks whether a step's effect may begin, and requests an approval if the gate asks for one.
 /// Returns `None` if it may begin, else the step's outcome (refused or waiting).
@@ -52,7 +52,7 @@ pub(crate) async fn admit(
     };
     let covers = storable(&consent.covers);
     reach("drive.asking");
-    let command = Command::RequestApproval(Box::new(RequestApproval {
+    let command = RequestApproval {
         by: StepRef {
             run: step.run,
             step: step.seq,
@@ -60,11 +60,8 @@ pub(crate) async fn admit(
         },
         consent,
         window_ms: inner.options().approval_ms,
-    }));
-    let approval = match submit_any(inner, command).await? {
-        Reply::Approval(approval) => approval,
-        other => return Err(crate::registry::spawn::unexpected(&other)),
     };
+    let approval = submit(inner, command).await?;
     Ok(match approval.state {
         ApprovalState::Allowed if approval.consent.covers != covers => refused(format!(
             "access denied: the approval covers {}; the same call would now touch {covers}, because a \

@@ -1,7 +1,7 @@
 //! Compacts a session's context on request, as a run of its own that is queued behind the session's
 //! waiting turns.
 
-use crate::command::{Accepted, Asks, Command, RunTurn};
+use crate::command::{Accepted, Asks, RunTurn};
 use crate::contract::catalog::Overrides;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::{SessionId, SessionKey, StepId};
@@ -40,7 +40,7 @@ impl Registry {
             .resolve(&who.org, folder, Some(named), overrides)
             .await?;
         let run = self.new_run(who, None, agent, None, TITLE, None, None, known)?;
-        let command = Command::RunTurn(Box::new(RunTurn {
+        let command = RunTurn {
             org: who.org.clone(),
             run,
             session: session.key,
@@ -48,7 +48,7 @@ impl Registry {
             asks: Asks::Compaction(StepId(self.inner.clock.new_id())),
             model_named: false,
             thinking_named: false,
-        }));
-        self.accepted(command).await
+        };
+        self.inner.store.submit(command).await
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::command::Command;
+use crate::command::NotePartial;
 use crate::contract::runner::TextSink;
 use crate::kernel::delegation::PARTIAL_BYTES;
 use crate::kernel::ids::RunId;
@@ -110,7 +110,7 @@ impl Forwarder {
         let Some((offset, text)) = self.said.take() else {
             return;
         };
-        let command = Command::NotePartial {
+        let command = NotePartial {
             run: self.run,
             step: self.step,
             attempt: self.attempt,

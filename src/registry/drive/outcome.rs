@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::Drive;
 use super::arguments::MaskedOutcome;
-use crate::command::{Command, Recorded, RunAfter, Then, TurnEnd};
+use crate::command::{RecordOutcome, Recorded, RunAfter, Then, TurnEnd};
 use crate::contract::journal::RunView;
 use crate::contract::runner::{Next, StepOutcome};
 use crate::failpoint::reach;
@@ -57,7 +57,7 @@ impl Drive<'_> {
         self.count(step, &recorded);
         let then = self.what_follows(step, &recorded);
         reach("drive.recording");
-        self.submit(Command::RecordOutcome {
+        self.submit(RecordOutcome {
             run: step.run,
             step: step.seq,
             attempt: step.attempts,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio_util::task::TaskTracker;
 
-use crate::command::{Begun, Delegation, MissedLog};
+use crate::contract::commit::{Begun, Delegation, MissedLog};
 use crate::kernel::ids::RunId;
 use crate::kernel::run::step::Step;
 use crate::kernel::run::{Run, RunOrigin};

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio_util::task::TaskTracker;
 
-use crate::command::{PendingWait, Ticket};
+use crate::contract::commit::{PendingWait, Ticket};
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::{RunId, SessionId};
 use crate::kernel::run::{Run, RunState};

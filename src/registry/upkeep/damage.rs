@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio_util::task::TaskTracker;
 
-use crate::command::Command;
+use crate::command::Quarantine;
 use crate::kernel::fault::Kind;
 use crate::registry::Inner;
 use crate::store::Store;
@@ -30,7 +30,7 @@ pub(crate) fn look(inner: &Arc<Inner>, tasks: &TaskTracker) {
 /// Once this returns, every noticed row is in quarantine, or the log has the reason why not.
 pub(crate) async fn set_aside(store: &Store) {
     for row in store.noticed().take() {
-        let command = Command::Quarantine { row: row.clone() };
+        let command = Quarantine { row: row.clone() };
         loop {
             match store.submit_waiting(command.clone()).await {
                 Ok(_) => break,

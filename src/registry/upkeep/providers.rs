@@ -1,7 +1,8 @@
 //! Passes provider changes to the event log and to waiting runs. Called by the daemon, which owns
 //! the model providers.
 
-use crate::command::{Command, GatewayNote, PendingWait};
+use crate::command::{GatewayNote, WindowOver};
+use crate::contract::commit::PendingWait;
 use crate::kernel::fault::Fault;
 use crate::kernel::provider_health::HealthReport;
 use crate::registry::Registry;
@@ -25,7 +26,7 @@ impl Registry {
         let store = &self.inner.store;
         for (run, step) in store.read(waits::for_providers).await? {
             let window = PendingWait::Step(run, step);
-            store.submit_waiting(Command::WindowOver { window }).await?;
+            store.submit_waiting(WindowOver { window }).await?;
         }
         Ok(())
     }

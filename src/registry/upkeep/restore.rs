@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 
-use crate::command::{Command, Effect, MissedLog, Reply, RunAfter, Ticket};
+use crate::command::{BeginBoot, BootReport, Recover, RunAfter, SettleSalvaged};
+use crate::contract::commit::{Effect, MissedLog, Ticket};
 use crate::failpoint;
 use crate::kernel::ages::{AgeClock, SETTLES_MS};
 use crate::kernel::fault::{Fault, Kind};
@@ -20,6 +21,7 @@ use crate::kernel::time::Timestamp;
 use crate::registry::{Inner, Registry};
 use crate::store::Store;
 use crate::store::tables::{events, outbox, read, runs, sends, steps};
+use crate::store::write::Command;
 
 /// Maximum number of rows restored in one group of commits.
 const AT_ONCE: usize = 256;
@@ -51,15 +53,11 @@ impl Registry {
     pub async fn restore(&self, pid: u32) -> Result<Restored, Fault> {
         let inner = &self.inner;
         let last = inner.store.read(events::last).await?;
-        let command = Command::BeginBoot {
+        let command = BeginBoot {
             boot: inner.boot,
             pid,
         };
-        let Reply::Boot { unclean, sight } = patiently(inner, command).await? else {
-            return Err(Fault::internal(
-                "the store did not report how the previous process ended",
-            ));
-        };
+        let BootReport { unclean, sight } = patiently(inner, command).await?;
         if unclean {
             // Leftover child processes must have stopped before their steps are declared uncertain.
             let found = inner.processes.end_leftovers().await;
@@ -179,13 +177,12 @@ impl Registry {
         let inner = &self.inner;
         let commands = group.iter().map(|run| {
             let run = run.id;
-            patiently(inner, Command::Recover { run, loss, aged_at })
+            patiently(inner, Recover { run, loss, aged_at })
         });
         let mut refused = Vec::new();
         for (run, reply) in group.iter().zip(join_all(commands).await) {
             match reply {
-                Ok(Reply::Run(after)) => count(restored, run, &after),
-                Ok(other) => return Err(crate::registry::spawn::unexpected(&other)),
+                Ok(after) => count(restored, run, &after),
                 Err(fault) => {
                     tracing::warn!(run = %run.id, %fault, "a run could not be restored at the first attempt");
                     refused.push(run.clone());
@@ -203,7 +200,7 @@ async fn settle_salvaged(inner: &Inner) -> Result<(), Fault> {
             broken,
             unannounced: untold,
         } = unsettled;
-        patiently(inner, Command::SettleSalvaged { broken, untold }).await?;
+        patiently(inner, SettleSalvaged { broken, untold }).await?;
     }
     Ok(())
 }
@@ -221,7 +218,7 @@ async fn readable(store: &Store) -> Result<Vec<Run>, Fault> {
 
 /// Submits a command of the restore. Retries while the disk is full: meanwhile the daemon serves
 /// reads, and the restore continues by itself once there is space.
-async fn patiently(inner: &Inner, command: Command) -> Result<Reply, Fault> {
+async fn patiently<C: Command + Clone>(inner: &Inner, command: C) -> Result<C::Reply, Fault> {
     loop {
         match inner.store.submit_waiting(command.clone()).await {
             Err(fault) if matches!(fault.kind, Kind::Unavailable | Kind::Busy) => {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 use tokio_util::task::TaskTracker;
 
-use crate::command::Command;
+use crate::command::WarnRun;
 use crate::kernel::ids::RunId;
 use crate::registry::Inner;
 
@@ -40,7 +40,7 @@ async fn warn(inner: Arc<Inner>, run: RunId, warnings: Vec<String>) {
     if warnings.is_empty() {
         return;
     }
-    let command = Command::WarnRun { run, warnings };
+    let command = WarnRun { run, warnings };
     if let Err(fault) = inner.store.submit_waiting(command).await {
         tracing::warn!(%run, %fault, "could not store the warnings of an ended run");
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio_util::task::TaskTracker;
 
-use crate::command::{Command, Reply, Sweep, Swept, is_due};
+use crate::command::{Purge, Sweep, Swept, is_due};
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::SessionId;
 use crate::kernel::time::Timestamp;
@@ -91,7 +91,7 @@ fn lock(at: &Mutex<Option<Places>>) -> std::sync::MutexGuard<'_, Option<Places>>
 }
 
 async fn purge(inner: &Inner, session: SessionId) -> Result<(), Fault> {
-    let command = Command::Purge { session };
+    let command = Purge { session };
     inner.store.submit_waiting(command).await.map(|_| ())
 }
 
@@ -171,8 +171,5 @@ async fn step(inner: &Inner, what: Sweep) -> Result<Swept, Fault> {
     if !inner.store.read(move |tx| is_due(tx, &due)).await? {
         return Ok(Swept::default());
     }
-    match inner.store.submit_waiting(Command::Sweep(what)).await? {
-        Reply::Swept(swept) => Ok(swept),
-        other => Err(crate::registry::spawn::unexpected(&other)),
-    }
+    inner.store.submit_waiting(what).await
 }

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use tokio_util::task::TaskTracker;
 
-use crate::command::{Command, Conclusion, PendingWait};
+use crate::command::{Conclude, Conclusion, WindowOver};
+use crate::contract::commit::PendingWait;
 use crate::kernel::ids::RunId;
 use crate::registry::Inner;
 
@@ -97,7 +98,7 @@ impl WaitTimers {
 pub(crate) fn expire_wait(inner: &Arc<Inner>, tasks: &TaskTracker, window: PendingWait) {
     let inner = Arc::clone(inner);
     tasks.spawn(async move {
-        let command = Command::WindowOver { window };
+        let command = WindowOver { window };
         if let Err(fault) = inner.store.submit_waiting(command).await {
             tracing::warn!(?window, %fault, "could not store that a wait timed out; will retry");
         }
@@ -109,7 +110,7 @@ pub(crate) fn expire_wait(inner: &Arc<Inner>, tasks: &TaskTracker, window: Pendi
 pub(crate) fn time_out(inner: &Arc<Inner>, tasks: &TaskTracker, run: RunId) {
     let inner = Arc::clone(inner);
     tasks.spawn(async move {
-        let command = Command::Conclude {
+        let command = Conclude {
             run,
             why: Conclusion::TimedOut,
         };

@@ -9,7 +9,6 @@
 use std::cell::RefCell;
 
 use super::columns::{at, opt_string, time, whole};
-use crate::command::Reply;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::time::Timestamp;
 use crate::store::tx;
@@ -102,16 +101,6 @@ pub fn outcome<T>(done: &Result<T, Fault>) -> Option<&'static str> {
             | Kind::Busy
     );
     kept.then(|| kind.as_str())
-}
-
-/// The id or key of the object that a command created or moved, if its reply has one.
-pub(crate) fn object_of(reply: &Reply) -> Option<String> {
-    match reply {
-        Reply::Accepted(accepted) => Some(accepted.run.to_string()),
-        Reply::Session(session, _) => Some(session.key.to_string()),
-        Reply::Run(after) => Some(after.run.id.to_string()),
-        _ => None,
-    }
 }
 
 /// The row is in the table.

@@ -11,7 +11,7 @@ use super::{
     approvals, bundles, columns, environment, outbox, questions, runs, sends, sessions, steps,
     stops, waits,
 };
-use crate::command::PendingWait;
+use crate::contract::commit::PendingWait;
 use crate::contract::journal::RunView;
 use crate::contract::linked;
 use crate::kernel::delegation::{self, ChildCall};

@@ -1,11 +1,7 @@
 //! The table of MCP servers: the tools that each offered at its last start.
 
 use super::columns::whole;
-use crate::command::Command;
-use crate::contract::BoxFuture;
-use crate::contract::servers::{KnownServer, ServerRows};
-use crate::kernel::fault::Fault;
-use crate::store::Store;
+use crate::contract::servers::KnownServer;
 use crate::store::tx::{DbError, Row, Tx, all};
 
 /// The columns that [`decode`] reads.
@@ -40,18 +36,4 @@ pub fn put(tx: &mut dyn Tx, known: &KnownServer) -> Result<(), DbError> {
         ],
     )
     .map(|_| ())
-}
-
-impl ServerRows for Store {
-    fn known_servers(&self) -> Result<Vec<KnownServer>, Fault> {
-        self.read_now(every)
-    }
-
-    fn keep_server(&self, known: KnownServer) -> BoxFuture<'static, Result<(), Fault>> {
-        let store = self.clone();
-        Box::pin(async move {
-            let command = Command::KeepServer(Box::new(known));
-            store.submit_waiting(command).await.map(drop)
-        })
-    }
 }

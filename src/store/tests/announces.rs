@@ -1,7 +1,8 @@
 //! Tests of delivering the ends of runs to their requesters.
 
-use super::{Bench, Recorded, Then, accepted, after, answer, new_run, turn};
-use crate::command::{Command, Effect};
+use super::{Bench, Recorded, Then, answer, new_run, reply, turn};
+use crate::command::{Ack, Conclude, Deliver, RecordOutcome, StartRun};
+use crate::contract::commit::Effect;
 use crate::kernel::fault::Kind;
 use crate::kernel::ids::{AnnounceId, RunId, SessionId, SessionKey};
 use crate::kernel::run::{RunError, RunState};
@@ -19,7 +20,7 @@ fn deliver(bench: &mut Bench, key: &SessionKey) -> Vec<Effect> {
     let session = session_id(bench, key);
     let wake = Some(Box::new(new_run("build")));
     bench
-        .run(Command::Deliver {
+        .run(Deliver {
             session,
             wake,
             unable: None,
@@ -50,7 +51,7 @@ pub fn g2_1_a_repeated_delivery_changes_nothing(mut bench: Bench) {
 }
 
 pub fn g2_8_what_ends_during_a_turn_is_told_after_it(mut bench: Bench) {
-    let root = accepted(bench.run(turn("agent:build:a", "go")));
+    let root = reply(bench.run(turn("agent:build:a", "go")));
     bench.started(root.run);
     let mut children = Vec::new();
     for _ in 0..3 {
@@ -73,7 +74,7 @@ pub fn g2_8_what_ends_during_a_turn_is_told_after_it(mut bench: Bench) {
 }
 
 pub fn one_wake_run_carries_all(mut bench: Bench) {
-    let root = accepted(bench.run(turn("agent:build:a", "go")));
+    let root = reply(bench.run(turn("agent:build:a", "go")));
     bench.started(root.run);
     let children: Vec<RunId> = (0..3)
         .map(|_| bench.spawned(Some(&root.session)).run)
@@ -100,7 +101,7 @@ pub fn one_wake_run_carries_all(mut bench: Bench) {
     bench.ended(child, "found");
     let before = bench.rows();
     let fault = bench
-        .run(Command::Deliver {
+        .run(Deliver {
             session,
             wake: None,
             unable: None,
@@ -143,7 +144,7 @@ pub fn a_failed_parent_takes_its_children_along(mut bench: Bench) {
     let running = bench.spawned(Some(&child.session));
     bench.started(running.run);
     let below = bench.spawned(Some(&queued.session));
-    let failed = Command::RecordOutcome {
+    let failed = RecordOutcome {
         run: child.run,
         step: 1,
         attempt: 1,
@@ -164,7 +165,7 @@ pub fn a_failed_parent_takes_its_children_along(mut bench: Bench) {
     assert!(effects.contains(&Effect::StopExecutor(running.run)));
     assert!(bench.row(running.run).cancel.is_some());
     let why = crate::command::Conclusion::ExecutorGone { left: Vec::new() };
-    after(bench.run(Command::Conclude {
+    reply(bench.run(Conclude {
         run: running.run,
         why,
     }));
@@ -181,7 +182,7 @@ pub fn acknowledging_is_all_or_nothing(mut bench: Bench) {
     let run = bench.spawned(Some(&parent)).run;
     bench.started(run);
     bench.ended(run, "found");
-    let ack = |ids: Vec<AnnounceId>| Command::Ack {
+    let ack = |ids: Vec<AnnounceId>| Ack {
         org: "default".to_owned(),
         session: SessionKey::parse("client:a").unwrap(),
         ids,
@@ -221,7 +222,7 @@ pub fn g2_14_a_gone_target_leaves_the_result_on_the_run(mut bench: Bench) {
         .execute("DELETE FROM sessions WHERE key = 'client:a'", &[])
         .unwrap();
     bench
-        .run(Command::Deliver {
+        .run(Deliver {
             session,
             wake: None,
             unable: None,
@@ -235,7 +236,7 @@ pub fn g2_14_a_gone_target_leaves_the_result_on_the_run(mut bench: Bench) {
 }
 
 pub fn what_is_told_before_a_turn_begins_is_seen_by_it(mut bench: Bench) {
-    let root = accepted(bench.run(turn("agent:build:a", "go")));
+    let root = reply(bench.run(turn("agent:build:a", "go")));
     bench.started(root.run);
     let children = [0, 1].map(|_| bench.spawned(Some(&root.session)).run);
     bench.ended(root.run, "asked");
@@ -250,7 +251,7 @@ pub fn what_is_told_before_a_turn_begins_is_seen_by_it(mut bench: Bench) {
     bench.ended(children[1], "two");
     deliver(&mut bench, &root.session);
     let intents = vec![super::model()];
-    let begun = after(bench.run(Command::StartRun {
+    let begun = reply(bench.run(StartRun {
         run: wake,
         intents,
         seen,
@@ -272,7 +273,7 @@ pub fn a_settling_run_waits_for_nobodys_inbox(mut bench: Bench) {
         bench.started(child.run);
         let below = [first, second].map(|policy| {
             let spawn = super::policy(super::spawn(Some(&child.session)), policy);
-            accepted(bench.run(spawn)).run
+            reply(bench.run(spawn)).run
         });
         bench.ended(child.run, "an answer");
         for run in below {

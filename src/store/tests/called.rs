@@ -1,6 +1,6 @@
 //! Tests of runs of called agents in their caller's session.
 
-use super::{Bench, accepted, id};
+use super::{Bench, id, reply};
 use crate::kernel::delegation::{Delegated, DelegationMode};
 use crate::kernel::ids::{MessageId, RunId};
 use crate::kernel::run::Run;
@@ -8,7 +8,7 @@ use crate::kernel::session::message::{MessageKind, NewMessage};
 use crate::store::tables::{messages, runs};
 
 pub fn what_others_did_takes_no_place_in_what_a_called_run_sees(mut bench: Bench) {
-    let turn = accepted(bench.run(super::turn("agent:build:a", "the port is 8080")));
+    let turn = reply(bench.run(super::turn("agent:build:a", "the port is 8080")));
     bench.started(turn.run);
     let mut caller = runs::get(bench.db.as_mut(), turn.run).unwrap().unwrap();
     let own = Run {

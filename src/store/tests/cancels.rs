@@ -1,13 +1,14 @@
 //! Tests of cancels over all kinds of descendants, and of texts that steer a turn.
 
 use super::{
-    Bench, Recorded, Then, TurnEnd, accepted, after, answer, id, model, new_run, policy, spawn,
-    spawn_of, text, tool, turn,
+    Bench, Recorded, Then, TurnEnd, answer, id, model, new_run, policy, reply, spawn, text, tool,
+    turn,
 };
 use crate::command::{
-    Ask, Cancel, CancelTarget, Cancelled, Command, Conclusion, Effect, Reply, SendMessage, Sender,
-    SpawnedBy, StepRef, WaitFor,
+    Ask, BeginEffect, Cancel, CancelTarget, Cancelled, Conclude, Conclusion, RecordOutcome,
+    SendMessage, Sender, SpawnedBy, Steer, StepRef, WaitFor,
 };
+use crate::contract::commit::Effect;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{AgentId, MessageId, RunId, SessionKey};
 use crate::kernel::run::step::Effect as Class;
@@ -18,17 +19,14 @@ use crate::store::tables::{outbox, sessions};
 const ENDED: RunState = RunState::Ended(Outcome::Cancelled);
 
 fn cancel(bench: &mut Bench, target: CancelTarget) -> (Cancelled, Vec<Effect>) {
-    let command = Command::Cancel(Box::new(Cancel {
+    let command = Cancel {
         org: "default".to_owned(),
         target,
         by: "admin".to_owned(),
         by_person: true,
         reason: Some("not needed".to_owned()),
-    }));
-    match bench.run(command).unwrap() {
-        (Reply::Cancelled(done), effects) => (done, effects),
-        other => panic!("{other:?}"),
-    }
+    };
+    bench.run(command).unwrap()
 }
 
 fn cancel_run(bench: &mut Bench, run: RunId) -> Cancelled {
@@ -37,11 +35,11 @@ fn cancel_run(bench: &mut Bench, run: RunId) -> Cancelled {
 
 fn gone(bench: &mut Bench, run: RunId) {
     let why = Conclusion::ExecutorGone { left: Vec::new() };
-    bench.run(Command::Conclude { run, why }).unwrap();
+    bench.run(Conclude { run, why }).unwrap();
 }
 
 fn steer(bench: &mut Bench, run: RunId, message: MessageId, said: &str) -> Result<(), Fault> {
-    let command = Command::Steer {
+    let command = Steer {
         org: "default".to_owned(),
         run,
         message,
@@ -86,12 +84,12 @@ pub fn g4_12_a_cancel_reaches_everything_below(mut bench: Bench) {
 
 /// A model's answer may still request work between the mark and the stop of the executor.
 pub fn g4_12_a_marked_run_begins_nothing_more(mut bench: Bench) {
-    let talk = accepted(bench.run(turn("agent:build:a", "go")));
-    let other = accepted(bench.run(turn("agent:build:b", "go")));
+    let talk = reply(bench.run(turn("agent:build:a", "go")));
+    let other = reply(bench.run(turn("agent:build:b", "go")));
     let child = bench.spawned(Some(&talk.session)).run;
     bench.started(talk.run);
     bench.started(child);
-    let asks = Command::RecordOutcome {
+    let asks = RecordOutcome {
         run: talk.run,
         step: 1,
         attempt: 1,
@@ -109,7 +107,7 @@ pub fn g4_12_a_marked_run_begins_nothing_more(mut bench: Bench) {
         step: 2,
         attempt: 1,
     };
-    let mut spawned = spawn_of(Some(&talk.session));
+    let mut spawned = spawn(Some(&talk.session));
     spawned.by = Some(SpawnedBy {
         step: by,
         allowed: vec![AgentId::parse("explore").unwrap()],
@@ -121,44 +119,41 @@ pub fn g4_12_a_marked_run_begins_nothing_more(mut bench: Bench) {
         .unwrap()
         .id;
     let (until, window_ms) = (bench.clock.now().plus_ms(60_000), 60_000);
-    let begins = [
-        Command::Spawn(Box::new(spawned)),
-        Command::Send(Box::new(SendMessage {
-            org: "default".to_owned(),
-            run: new_run("build"),
-            target,
-            message: "and you?".to_owned(),
-            from: Sender::Step(by),
-            window_ms: 0,
-        })),
-        Command::WaitFor(WaitFor {
-            by,
-            runs: vec![child],
-            any: false,
-            until,
-        }),
-        Command::Ask(Box::new(Ask {
-            by,
-            text: "may I?".to_owned(),
-            choices: Vec::new(),
-            window_ms,
-        })),
-        Command::BeginEffect {
-            run: talk.run,
-            step: 2,
-            attempt: 1,
+    let send = SendMessage {
+        org: "default".to_owned(),
+        run: new_run("build"),
+        target,
+        message: "and you?".to_owned(),
+        from: Sender::Step(by),
+        window_ms: 0,
+    };
+    let wait = WaitFor {
+        by,
+        runs: vec![child],
+        any: false,
+        until,
+    };
+    let ask = Ask {
+        by,
+        text: "may I?".to_owned(),
+        choices: Vec::new(),
+        window_ms,
+    };
+    let begin = BeginEffect {
+        run: talk.run,
+        step: 2,
+        attempt: 1,
+    };
+    let outcome = RecordOutcome {
+        run: talk.run,
+        step: 2,
+        attempt: 1,
+        outcome: Recorded::ToolResult {
+            text: "found".to_owned(),
+            is_error: false,
         },
-        Command::RecordOutcome {
-            run: talk.run,
-            step: 2,
-            attempt: 1,
-            outcome: Recorded::ToolResult {
-                text: "found".to_owned(),
-                is_error: false,
-            },
-            then: Then::Steps(vec![model()]),
-        },
-    ];
+        then: Then::Steps(vec![model()]),
+    };
     let everything = |bench: &mut Bench| {
         let mut rows = bench.rows();
         for table in ["questions", "sends", "waits", "steers"] {
@@ -168,22 +163,20 @@ pub fn g4_12_a_marked_run_begins_nothing_more(mut bench: Bench) {
     };
     assert_eq!(cancel_run(&mut bench, talk.run).stopping, [talk.run]);
     let before = everything(&mut bench);
-    for begin in begins {
-        let name = begin.name();
-        let refused = bench.run(begin);
-        match (name, refused) {
-            // Its outcome is kept, and no step follows.
-            ("record_outcome", Ok((Reply::Run(after), _))) => {
-                assert!(after.steps.iter().all(|step| step.seq == 2), "{after:?}");
-                assert_eq!(after.run.steps, 2);
-            }
-            (_, refused) => {
-                let fault = refused.unwrap_err();
-                assert_eq!(fault.kind, Kind::Conflict, "{name}: {fault}");
-                assert_eq!(everything(&mut bench), before, "{name}");
-            }
-        }
+    for refused in [
+        bench.run(spawned).err(),
+        bench.run(send).err(),
+        bench.run(wait).err(),
+        bench.run(ask).err(),
+        bench.run(begin).err(),
+    ] {
+        assert_eq!(refused.unwrap().kind, Kind::Conflict);
+        assert_eq!(everything(&mut bench), before);
     }
+    // An outcome is kept, and no step follows.
+    let after = reply(bench.run(outcome));
+    assert!(after.steps.iter().all(|step| step.seq == 2), "{after:?}");
+    assert_eq!(after.run.steps, 2);
     let said = steer(&mut bench, talk.run, MessageId(id()), "left").unwrap_err();
     assert_eq!(said.kind, Kind::Conflict);
     gone(&mut bench, talk.run);
@@ -195,7 +188,7 @@ pub fn a_cancel_goes_on_below_runs_that_have_ended(mut bench: Bench) {
     let child = bench.spawned(Some(&top));
     bench.started(child.run);
     // Its announce policy is `none`, so the child ends before it.
-    let left = accepted(bench.run(policy(spawn(Some(&child.session)), AnnouncePolicy::None)));
+    let left = reply(bench.run(policy(spawn(Some(&child.session)), AnnouncePolicy::None)));
     let below = bench.spawned(Some(&left.session)).run;
     bench.started(left.run);
     bench.started(below);
@@ -210,8 +203,8 @@ pub fn a_cancel_goes_on_below_runs_that_have_ended(mut bench: Bench) {
 }
 
 pub fn a_cancelled_turn_leaves_other_turns_of_its_session_alone(mut bench: Bench) {
-    let first = accepted(bench.run(turn("agent:build:a", "one")));
-    let second = accepted(bench.run(turn("agent:build:a", "two")));
+    let first = reply(bench.run(turn("agent:build:a", "one")));
+    let second = reply(bench.run(turn("agent:build:a", "two")));
     let child = bench.spawned(Some(&first.session)).run;
     assert_eq!(cancel_run(&mut bench, first.run).cancelled, [first.run]);
     assert_eq!(bench.row(second.run).state, RunState::Queued);
@@ -221,13 +214,13 @@ pub fn a_cancelled_turn_leaves_other_turns_of_its_session_alone(mut bench: Bench
 }
 
 pub fn a_session_that_is_not_there_cannot_be_cancelled(mut bench: Bench) {
-    let command = Command::Cancel(Box::new(Cancel {
+    let command = Cancel {
         org: "default".to_owned(),
         target: CancelTarget::Session(SessionKey::parse("nobody").unwrap()),
         by: "admin".to_owned(),
         by_person: true,
         reason: None,
-    }));
+    };
     assert_eq!(bench.run(command).unwrap_err().kind, Kind::NotFound);
 }
 
@@ -236,7 +229,7 @@ pub fn a_steer_enters_with_the_next_model_call_only(mut bench: Bench) {
     let early = steer(&mut bench, run.run, MessageId(id()), "too early").unwrap_err();
     assert_eq!(early.kind, Kind::Conflict);
     bench.started(run.run);
-    let asks = Command::RecordOutcome {
+    let asks = RecordOutcome {
         run: run.run,
         step: 1,
         attempt: 1,
@@ -252,9 +245,9 @@ pub fn a_steer_enters_with_the_next_model_call_only(mut bench: Bench) {
     steer(&mut bench, run.run, message, "look in src").unwrap();
     // A repeat with the same message id changes nothing.
     steer(&mut bench, run.run, message, "look in src").unwrap();
-    let after_call = after(bench.run(asks));
+    let after_call = reply(bench.run(asks));
     assert_eq!(after_call.messages.len(), 1, "not before the tool's result");
-    let result = Command::RecordOutcome {
+    let result = RecordOutcome {
         run: run.run,
         step: 2,
         attempt: 1,
@@ -264,7 +257,7 @@ pub fn a_steer_enters_with_the_next_model_call_only(mut bench: Bench) {
         },
         then: Then::Steps(vec![model()]),
     };
-    let next = after(bench.run(result));
+    let next = reply(bench.run(result));
     let said: Vec<_> = next.messages.iter().map(|one| one.text()).collect();
     assert_eq!(said.last().map(String::as_str), Some("look in src"));
     assert_eq!(next.messages.last().unwrap().id, message);
@@ -295,7 +288,7 @@ pub fn a_steer_that_no_model_call_can_see_is_dropped_and_said(mut bench: Bench) 
     let run = bench.spawned(None).run;
     bench.started(run);
     steer(&mut bench, run, MessageId(id()), "and this?").unwrap();
-    let last = Command::RecordOutcome {
+    let last = RecordOutcome {
         run,
         step: 1,
         attempt: 1,
@@ -311,7 +304,7 @@ pub fn a_steer_that_no_model_call_can_see_is_dropped_and_said(mut bench: Bench) 
         }),
     };
     assert_eq!(
-        after(bench.run(last)).run.state,
+        reply(bench.run(last)).run.state,
         RunState::Ended(Outcome::Ok)
     );
     assert_eq!(bench.count("SELECT count(*) FROM steers"), 0);
@@ -321,10 +314,10 @@ pub fn a_steer_that_no_model_call_can_see_is_dropped_and_said(mut bench: Bench) 
 }
 
 pub fn an_announce_that_steers_enters_a_turn_that_goes_on(mut bench: Bench) {
-    let root = accepted(bench.run(turn("agent:build:a", "go")));
+    let root = reply(bench.run(turn("agent:build:a", "go")));
     bench.started(root.run);
     let steers = policy(spawn(Some(&root.session)), AnnouncePolicy::Steer);
-    let child = accepted(bench.run(steers)).run;
+    let child = reply(bench.run(steers)).run;
     bench.started(child);
     bench.ended(child, "found");
     let goes_on = bench.ended(root.run, "half");

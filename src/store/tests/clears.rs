@@ -1,9 +1,11 @@
 //! Tests of resets and deletions that wait for open runs to end.
 
-use super::{Bench, accepted, id, new_run, policy, spawn, turn};
+use super::{Bench, id, new_run, policy, reply, spawn, turn};
+use crate::command::Clearance;
 use crate::command::{
-    Command, Conclusion, DeleteSession, Effect, Reply, ResetSession, SendMessage, Sender,
+    BeginBoot, Conclude, Conclusion, DeleteSession, Deliver, ResetSession, SendMessage, Sender,
 };
+use crate::contract::commit::Effect;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{BootId, RunId, SessionKey};
 use crate::kernel::run::{AnnouncePolicy, Outcome, RunState};
@@ -20,32 +22,36 @@ fn generation(bench: &mut Bench, key: &SessionKey) -> i64 {
     session(bench, key).unwrap().generation
 }
 
-fn reset(bench: &mut Bench, key: &SessionKey, if_generation: Option<i64>) -> Result<Reply, Fault> {
-    let command = Command::ResetSession(Box::new(ResetSession {
+fn reset(
+    bench: &mut Bench,
+    key: &SessionKey,
+    if_generation: Option<i64>,
+) -> Result<Clearance<Session>, Fault> {
+    let command = ResetSession {
         org: "default".to_owned(),
         key: key.clone(),
         force: true,
         if_generation,
         by: "admin".to_owned(),
         by_person: true,
-    }));
+    };
     bench.run(command).map(|(reply, _)| reply)
 }
 
-fn delete(bench: &mut Bench, key: &SessionKey) -> Reply {
-    let command = Command::DeleteSession(Box::new(DeleteSession {
+fn delete(bench: &mut Bench, key: &SessionKey) -> Clearance<()> {
+    let command = DeleteSession {
         org: "default".to_owned(),
         key: key.clone(),
         force: true,
         by: "admin".to_owned(),
         by_person: true,
-    }));
+    };
     bench.run(command).unwrap().0
 }
 
 fn gone(bench: &mut Bench, run: RunId) -> Vec<Effect> {
     let why = Conclusion::ExecutorGone { left: Vec::new() };
-    bench.run(Command::Conclude { run, why }).unwrap().1
+    bench.run(Conclude { run, why }).unwrap().1
 }
 
 fn waiting(bench: &mut Bench) -> i64 {
@@ -53,13 +59,13 @@ fn waiting(bench: &mut Bench) -> i64 {
 }
 
 pub fn a_reset_comes_with_the_end_of_the_last_run_and_once(mut bench: Bench) {
-    let talk = accepted(bench.run(turn("agent:build:a", "one")));
+    let talk = reply(bench.run(turn("agent:build:a", "one")));
     bench.started(talk.run);
-    let queued = accepted(bench.run(turn("agent:build:a", "two"))).run;
-    let child = accepted(bench.run(policy(spawn(Some(&talk.session)), AnnouncePolicy::Wake))).run;
+    let queued = reply(bench.run(turn("agent:build:a", "two"))).run;
+    let child = reply(bench.run(policy(spawn(Some(&talk.session)), AnnouncePolicy::Wake))).run;
     bench.started(child);
     // Spawned for a client: the end of the turn does not cancel it.
-    let Reply::Stopping(stopping) = reset(&mut bench, &talk.session, None).unwrap() else {
+    let Clearance::Stopping(stopping) = reset(&mut bench, &talk.session, None).unwrap() else {
         panic!("something is at work");
     };
     assert!(stopping.contains(&talk.run), "{stopping:?}");
@@ -67,7 +73,7 @@ pub fn a_reset_comes_with_the_end_of_the_last_run_and_once(mut bench: Bench) {
     // A repeat schedules nothing more.
     assert!(matches!(
         reset(&mut bench, &talk.session, Some(1)).unwrap(),
-        Reply::Stopping(_)
+        Clearance::Stopping(_)
     ));
     assert_eq!(
         (generation(&mut bench, &talk.session), waiting(&mut bench)),
@@ -83,7 +89,7 @@ pub fn a_reset_comes_with_the_end_of_the_last_run_and_once(mut bench: Bench) {
     );
     // With `if_generation` a repeat gets the present session; without it, it is a new reset.
     match reset(&mut bench, &talk.session, Some(1)).unwrap() {
-        Reply::Session(session, _) => assert_eq!(session.generation, 2),
+        Clearance::Done(session) => assert_eq!(session.generation, 2),
         other => panic!("{other:?}"),
     }
     assert_eq!(
@@ -95,7 +101,7 @@ pub fn a_reset_comes_with_the_end_of_the_last_run_and_once(mut bench: Bench) {
 }
 
 pub fn a_deletion_comes_with_the_end_of_the_last_run_below(mut bench: Bench) {
-    let talk = accepted(bench.run(turn("agent:build:a", "one")));
+    let talk = reply(bench.run(turn("agent:build:a", "one")));
     bench.started(talk.run);
     let child = bench.spawned(Some(&talk.session));
     bench.started(child.run);
@@ -103,7 +109,7 @@ pub fn a_deletion_comes_with_the_end_of_the_last_run_below(mut bench: Bench) {
     bench.started(below.run);
     assert!(matches!(
         delete(&mut bench, &talk.session),
-        Reply::Stopping(_)
+        Clearance::Stopping(_)
     ));
     for run in [talk.run, below.run] {
         gone(&mut bench, run);
@@ -122,7 +128,7 @@ pub fn a_deletion_comes_with_the_end_of_the_last_run_below(mut bench: Bench) {
 }
 
 pub fn nothing_begins_where_a_reset_or_deletion_is_to_come(mut bench: Bench) {
-    let talk = accepted(bench.run(turn("agent:build:a", "one")));
+    let talk = reply(bench.run(turn("agent:build:a", "one")));
     bench.started(talk.run);
     let child = bench.spawned(Some(&talk.session));
     let told = bench.spawned(Some(&talk.session)).run;
@@ -130,30 +136,28 @@ pub fn nothing_begins_where_a_reset_or_deletion_is_to_come(mut bench: Bench) {
     bench.ended(told, "found");
     let own = session(&mut bench, &talk.session).unwrap();
     reset(&mut bench, &talk.session, None).unwrap();
-    let send = |target| {
-        Command::Send(Box::new(SendMessage {
-            org: "default".to_owned(),
-            run: new_run("build"),
-            target,
-            message: "and you?".to_owned(),
-            from: Sender::Client,
-            window_ms: 0,
-        }))
+    let send = |target| SendMessage {
+        org: "default".to_owned(),
+        run: new_run("build"),
+        target,
+        message: "and you?".to_owned(),
+        from: Sender::Client,
+        window_ms: 0,
     };
     let before = bench.rows();
-    for begins in [
-        turn("agent:build:a", "two"),
-        spawn(Some(&talk.session)),
-        send(own.id),
+    for refused in [
+        bench.run(turn("agent:build:a", "two")),
+        bench.run(spawn(Some(&talk.session))),
+        bench.run(send(own.id)),
     ] {
-        let refused = bench.run(begins).unwrap_err();
+        let refused = refused.unwrap_err();
         assert_eq!(refused.kind, Kind::Busy, "{refused}");
         assert!(refused.message.contains("is being reset"), "{refused}");
         assert_eq!(bench.rows(), before);
     }
     // Announces for the session wait for the reset, and wake no agent then.
     let deliver = |bench: &mut Bench| {
-        let command = Command::Deliver {
+        let command = Deliver {
             session: own.id,
             wake: Some(Box::new(new_run("build"))),
             unable: None,
@@ -163,19 +167,19 @@ pub fn nothing_begins_where_a_reset_or_deletion_is_to_come(mut bench: Bench) {
     deliver(&mut bench);
     assert_eq!(bench.rows(), before);
     // Descendant sessions go on, as they do for a reset.
-    let other = accepted(bench.run(spawn(Some(&child.session)))).run;
+    let other = reply(bench.run(spawn(Some(&child.session)))).run;
     bench.started(other);
     let effects = gone(&mut bench, talk.run);
     assert!(effects.contains(&Effect::Deliverable(own.id)));
     deliver(&mut bench);
     let wakes = "SELECT count(*) FROM runs WHERE origin = 'wake'";
     assert_eq!(bench.count(wakes), 0);
-    accepted(bench.run(turn("agent:build:a", "two")));
+    reply(bench.run(turn("agent:build:a", "two")));
 
     // A deletion includes the descendants.
     assert!(matches!(
         delete(&mut bench, &talk.session),
-        Reply::Stopping(_)
+        Clearance::Stopping(_)
     ));
     let refused = bench.run(spawn(Some(&child.session))).unwrap_err();
     assert_eq!(refused.kind, Kind::Busy, "{refused}");
@@ -183,7 +187,7 @@ pub fn nothing_begins_where_a_reset_or_deletion_is_to_come(mut bench: Bench) {
 }
 
 pub fn a_deletion_goes_before_a_reset(mut bench: Bench) {
-    let talk = accepted(bench.run(turn("agent:build:a", "one")));
+    let talk = reply(bench.run(turn("agent:build:a", "one")));
     bench.started(talk.run);
     reset(&mut bench, &talk.session, None).unwrap();
     delete(&mut bench, &talk.session);
@@ -193,7 +197,7 @@ pub fn a_deletion_goes_before_a_reset(mut bench: Bench) {
 }
 
 pub fn a_wish_whose_run_was_lost_is_carried_out_at_the_next_start(mut bench: Bench) {
-    let talk = accepted(bench.run(turn("agent:build:a", "one")));
+    let talk = reply(bench.run(turn("agent:build:a", "one")));
     bench.started(talk.run);
     reset(&mut bench, &talk.session, None).unwrap();
     // As when a damaged row is removed from its table.
@@ -204,7 +208,7 @@ pub fn a_wish_whose_run_was_lost_is_carried_out_at_the_next_start(mut bench: Ben
     ] {
         bench.db.execute(sql, &[]).unwrap();
     }
-    let begin = Command::BeginBoot {
+    let begin = BeginBoot {
         boot: BootId(id()),
         pid: 1,
     };

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use super::{Bench, accepted, sqlite};
+use super::{Bench, reply, sqlite};
 use crate::clock::Clock;
-use crate::command::{Command, Remember, StepRef};
+use crate::command::{Deliver, Remember, StepRef};
 use crate::kernel::policy::gate::{Bundle, Decision, Rights, Rule, Subject, WriteScope, Writes};
 use crate::store::open::{OpenError, OpenOptions};
 use crate::store::repair::consistency;
@@ -30,7 +30,7 @@ fn bytes() -> Vec<u8> {
     bench.settings.limits.max_unacked = 1000;
     let root = bench.client_session("client:a");
     for number in 0..120 {
-        let run = accepted(bench.run(super::spawn(Some(&root)))).run;
+        let run = reply(bench.run(super::spawn(Some(&root)))).run;
         bench.started(run);
         if number % 10 == 9 {
             let by = StepRef {
@@ -39,7 +39,7 @@ fn bytes() -> Vec<u8> {
                 attempt: 1,
             };
             let text = format!("worth keeping {number}");
-            bench.run(Command::Remember(Remember { by, text })).unwrap();
+            bench.run(Remember { by, text }).unwrap();
         }
         if number % 10 != 9 {
             bench.ended(run, &format!("found {number} {}", "x".repeat(number * 7)));
@@ -50,7 +50,7 @@ fn bytes() -> Vec<u8> {
         .unwrap()
         .id;
     for _ in 0..3 {
-        let deliver = Command::Deliver {
+        let deliver = Deliver {
             session,
             wake: None,
             unable: None,
@@ -375,12 +375,9 @@ fn a_run_whose_restrictions_are_lost_may_do_nothing() {
     let mut bench = Bench::new(sqlite);
     let root = bench.client_session("client:a");
     let mut command = super::spawn(Some(&root));
-    let Command::Spawn(spawn) = &mut command else {
-        panic!("{command:?}");
-    };
-    spawn.bundle =
+    command.bundle =
         Some(r#"{"layers":[{"agent":"bound-by-me","rules":[]}],"writes":"nowhere"}"#.to_owned());
-    let bound = accepted(bench.run(command)).run;
+    let bound = reply(bench.run(command)).run;
     bench.started(bound);
     let session = bench.row(bound).session;
     let copy = bench.path().with_extension("copy");

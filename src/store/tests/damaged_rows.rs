@@ -1,8 +1,13 @@
 //! Tests with rows that do not decode: no other row may be affected. Every column of every table
 //! is damaged in turn, for a finished run and for an active one.
 
-use super::{Bench, NewRun, Spawn, accepted, id, model, new_run, spawn_of, sqlite, tool};
-use crate::command::{Command, Effect, Key, PutAgent, Recorded, Remember, StepRef, Then};
+use super::{Bench, NewRun, Spawn, id, model, new_run, reply, spawn, sqlite, tool};
+use crate::command::KeepServer;
+use crate::command::{
+    Audit, Deliver, Key, NoteAgents, Park, PutAgent, Quarantine, RecordOutcome, Recorded, Remember,
+    SettleSalvaged, StepRef, Then, TrustProject,
+};
+use crate::contract::commit::Effect;
 use crate::contract::servers::KnownServer;
 use crate::kernel::ids::{MessageId, RunId};
 use crate::kernel::run::RunState;
@@ -27,8 +32,8 @@ struct Store {
     at_work: RunId,
 }
 
-fn keyed(parent: Option<&crate::kernel::ids::SessionKey>, key: &str) -> Command {
-    let spawn = Spawn {
+fn keyed(parent: Option<&crate::kernel::ids::SessionKey>, key: &str) -> Spawn {
+    Spawn {
         message: MessageId(id()),
         run: NewRun {
             label: Some("label".to_owned()),
@@ -40,31 +45,30 @@ fn keyed(parent: Option<&crate::kernel::ids::SessionKey>, key: &str) -> Command 
             }),
             ..new_run("explore")
         },
-        ..spawn_of(parent)
-    };
-    Command::Spawn(Box::new(spawn))
+        ..spawn(parent)
+    }
 }
 
 fn store() -> Store {
     let mut bench = Bench::new(sqlite);
     let root = bench.client_session("client:a");
-    let finished = accepted(bench.run(keyed(Some(&root), "first"))).run;
+    let finished = reply(bench.run(keyed(Some(&root), "first"))).run;
     bench.started(finished);
     bench.ended(finished, "found");
     let session = bench.row(finished).requester.unwrap().session;
     bench
-        .run(Command::Deliver {
+        .run(Deliver {
             session,
             wake: None,
             unable: None,
         })
         .unwrap();
-    let parent = accepted(bench.run(keyed(Some(&root), "second")));
+    let parent = reply(bench.run(keyed(Some(&root), "second")));
     bench.started(parent.run);
-    let at_work = accepted(bench.run(keyed(Some(&parent.session), "third"))).run;
+    let at_work = reply(bench.run(keyed(Some(&parent.session), "third"))).run;
     bench.started(at_work);
     bench
-        .run(Command::RecordOutcome {
+        .run(RecordOutcome {
             run: at_work,
             step: 1,
             attempt: 1,
@@ -78,46 +82,53 @@ fn store() -> Store {
         })
         .unwrap();
     bench
-        .run(Command::Remember(Remember {
+        .run(Remember {
             by: StepRef {
                 run: at_work,
                 step: 2,
                 attempt: 1,
             },
             text: "worth keeping".to_owned(),
-        }))
+        })
         .unwrap();
     // The parent's turn has ended; it waits for the active run.
     bench.ended(parent.run, "waits");
     assert_eq!(bench.row(parent.run).state, RunState::Settling);
     let org = "default".to_owned();
-    for command in [
-        Command::PutAgent(Box::new(PutAgent {
+    bench
+        .run(PutAgent {
             org: org.clone(),
             name: "kept".to_owned(),
             format: "json".to_owned(),
             text: "{}".to_owned(),
             new: true,
             if_revision: None,
-        })),
-        Command::NoteAgents {
+        })
+        .unwrap();
+    bench
+        .run(NoteAgents {
             org: org.clone(),
             now: [("kept".to_owned(), "hash".to_owned())].into(),
             built_in: [].into(),
             reason: "stored".to_owned(),
-        },
-        Command::TrustProject {
+        })
+        .unwrap();
+    bench
+        .run(TrustProject {
             org: org.clone(),
             user: "admin".to_owned(),
             folder: "/project".to_owned(),
             hash: "hash".to_owned(),
-        },
-        Command::KeepServer(Box::new(KnownServer {
-            name: "files".to_owned(),
-            digest: "digest".to_owned(),
-            tools: "[]".to_owned(),
-        })),
-        Command::Audit {
+        })
+        .unwrap();
+    let known = KnownServer {
+        name: "files".to_owned(),
+        digest: "digest".to_owned(),
+        tools: "[]".to_owned(),
+    };
+    bench.run(KeepServer { known }).unwrap();
+    bench
+        .run(Audit {
             entry: Box::new(audit::Entry {
                 org,
                 principal: "admin".to_owned(),
@@ -125,10 +136,8 @@ fn store() -> Store {
                 object: Some("/project".to_owned()),
             }),
             outcome: "ok",
-        },
-    ] {
-        bench.run(command).unwrap();
-    }
+        })
+        .unwrap();
     Store {
         bench,
         finished,
@@ -296,7 +305,7 @@ fn set_all_aside(store: &mut Store, table: &'static Table, column: &str) -> usiz
         };
         count += 1;
         bench
-            .run(Command::Quarantine { row: bad.clone() })
+            .run(Quarantine { row: bad.clone() })
             .unwrap_or_else(|fault| panic!("{what}: {fault}"));
         let db = bench.db.as_mut();
         let key: Vec<(String, Raw)> = bad
@@ -315,7 +324,7 @@ fn set_all_aside(store: &mut Store, table: &'static Table, column: &str) -> usiz
         );
         // A repeat changes nothing.
         let before = everything(bench);
-        bench.run(Command::Quarantine { row: bad }).unwrap();
+        bench.run(Quarantine { row: bad }).unwrap();
         assert_eq!(everything(bench), before, "{what}");
     }
     let db = bench.db.as_mut();
@@ -410,7 +419,7 @@ fn an_open_run_of_which_anything_needed_is_lost_ends_and_says_what() {
         );
         let unsettled = read::unsettled(db).unwrap().unwrap();
         assert!(unsettled.broken.contains(&id), "{sql}");
-        let settle = Command::SettleSalvaged {
+        let settle = SettleSalvaged {
             broken: unsettled.broken,
             untold: unsettled.unannounced,
         };
@@ -438,7 +447,7 @@ fn a_body_that_is_looked_for_and_not_there_ends_what_has_pinned_it() {
         panic!("{unread:?}");
     };
     assert_eq!(row.key, [("hash", Raw::Text(hash.into_bytes()))]);
-    store.bench.run(Command::Quarantine { row: *row }).unwrap();
+    store.bench.run(Quarantine { row: *row }).unwrap();
     let run = store.bench.row(store.at_work);
     assert_eq!(run.error.unwrap().kind, "damaged");
 }
@@ -453,14 +462,14 @@ fn g1_9_a_damaged_open_run_is_told_to_its_requester() {
         &[(&store.at_work.0).into()],
     );
     // A command that meets the row is refused as a whole, and its fault names the table.
-    let refused = store.bench.run(Command::Park { run: store.at_work });
+    let refused = store.bench.run(Park { run: store.at_work });
     assert!(refused.unwrap_err().message.contains("a row of runs"));
     let row = BadRow {
         table: "runs",
         key: vec![("id", Raw::Bytes(store.at_work.0.as_bytes().to_vec()))],
         why: String::new(),
     };
-    let (_, effects) = store.bench.run(Command::Quarantine { row }).unwrap();
+    let (_, effects) = store.bench.run(Quarantine { row }).unwrap();
     let run = store.bench.row(store.at_work);
     assert_eq!(run.state.as_str(), "interrupted");
     assert_eq!(run.error.as_ref().unwrap().kind, "damaged");
@@ -500,7 +509,7 @@ fn an_announce_whose_row_was_lost_is_told_once_all_the_same() {
                 key: key_of(outbox, &place),
                 why: String::new(),
             };
-            store.bench.run(Command::Quarantine { row }).unwrap();
+            store.bench.run(Quarantine { row }).unwrap();
         }
         let run = store.finished;
         let entry = outbox::of_run(store.bench.db.as_mut(), run)

@@ -2,8 +2,13 @@
 //! again, dismissed and delivered by a tool.
 
 use super::sweeps::{old_runs, sweep};
-use super::{Bench, accepted, new_run, policy, spawn, spawn_of, turn};
-use crate::command::{Begins, Command, DeleteSession, Effect, PatchSession, Reply, ResetSession};
+use super::{Bench, new_run, policy, reply, spawn, turn};
+use crate::command::Clearance;
+use crate::command::{
+    Ack, Begins, DeleteSession, Deliver, DismissAnnounce, PatchSession, Purge, ResetSession,
+    RetryAnnounce,
+};
+use crate::contract::commit::Effect;
 use crate::contract::journal::RunView;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{RunId, SessionId, SessionKey};
@@ -18,19 +23,23 @@ pub(super) fn session(bench: &mut Bench, key: &SessionKey) -> Option<Session> {
     sessions::by_key(bench.db.as_mut(), "default", key).unwrap()
 }
 
-fn delete(bench: &mut Bench, key: &SessionKey, force: bool) -> Result<(Reply, Vec<Effect>), Fault> {
-    bench.run(Command::DeleteSession(Box::new(DeleteSession {
+fn delete(
+    bench: &mut Bench,
+    key: &SessionKey,
+    force: bool,
+) -> Result<(Clearance<()>, Vec<Effect>), Fault> {
+    bench.run(DeleteSession {
         org: "default".to_owned(),
         key: key.clone(),
         force,
         by: "admin".to_owned(),
         by_person: true,
-    })))
+    })
 }
 
 pub(super) fn deliver(bench: &mut Bench, session: SessionId, unable: Option<&str>) {
     let wake = unable.is_none().then(|| Box::new(new_run("build")));
-    let command = Command::Deliver {
+    let command = Deliver {
         session,
         wake,
         unable: unable.map(str::to_owned),
@@ -59,7 +68,7 @@ fn purge(bench: &mut Bench, session: SessionId) -> usize {
     let mut commands = 0;
     while let Some(session) = left.pop() {
         commands += 1;
-        let (_, effects) = bench.run(Command::Purge { session }).unwrap();
+        let (_, effects) = bench.run(Purge { session }).unwrap();
         left.extend(effects.into_iter().filter_map(|effect| match effect {
             Effect::Purge(session) => Some(session),
             _ => None,
@@ -76,16 +85,16 @@ fn view(bench: &mut Bench, run: RunId) -> RunView {
 }
 
 pub fn a_fork_begins_with_its_parents_transcript_and_costs_no_copy(mut bench: Bench) {
-    let parent = accepted(bench.run(turn("agent:build:a", "remember this")));
+    let parent = reply(bench.run(turn("agent:build:a", "remember this")));
     bench.started(parent.run);
     bench.ended(parent.run, "I do");
     let before = bench.count("SELECT count(*) FROM messages");
-    let mut new = spawn_of(Some(&parent.session));
+    let mut new = spawn(Some(&parent.session));
     new.begins = Begins::Fork;
-    let child = accepted(bench.run(Command::Spawn(Box::new(new))));
+    let child = reply(bench.run(new));
     assert_eq!(bench.count("SELECT count(*) FROM messages"), before + 1);
     // Later messages to the parent do not reach the child.
-    let later = accepted(bench.run(turn("agent:build:a", "and that")));
+    let later = reply(bench.run(turn("agent:build:a", "and that")));
     bench.started(later.run);
     let view = view(&mut bench, child.run);
     let said: Vec<String> = view.messages.iter().map(|one| one.text()).collect();
@@ -101,14 +110,14 @@ pub fn a_fork_begins_with_its_parents_transcript_and_costs_no_copy(mut bench: Be
     assert_eq!(page(messages::before(db, own, 4, 2, true).unwrap()), [2, 3]);
     assert_eq!(page(messages::after(db, own, 0, 2, true).unwrap()), [1, 2]);
     assert_eq!(page(messages::after(db, own, 1, 9, true).unwrap()), [2, 3]);
-    let mut orphan = spawn_of(None);
+    let mut orphan = spawn(None);
     orphan.begins = Begins::Fork;
-    let refused = bench.run(Command::Spawn(Box::new(orphan))).unwrap_err();
+    let refused = bench.run(orphan).unwrap_err();
     assert_eq!(refused.kind, Kind::InvalidParams);
 }
 
 pub fn a_reset_hides_what_was_said_and_wakes_nobody_for_old_news(mut bench: Bench) {
-    let talk = accepted(bench.run(turn("agent:build:a", "one")));
+    let talk = reply(bench.run(turn("agent:build:a", "one")));
     bench.started(talk.run);
     bench.ended(talk.run, "said one");
     let child = bench.spawned(Some(&talk.session)).run;
@@ -121,7 +130,7 @@ pub fn a_reset_hides_what_was_said_and_wakes_nobody_for_old_news(mut bench: Benc
         by_person: true,
     };
     // An active child is no turn of the session.
-    bench.run(Command::ResetSession(Box::new(reset))).unwrap();
+    bench.run(reset).unwrap();
     bench.started(child);
     bench.ended(child, "found");
     let own = session(&mut bench, &talk.session).unwrap();
@@ -136,7 +145,7 @@ pub fn a_reset_hides_what_was_said_and_wakes_nobody_for_old_news(mut bench: Benc
         bench.count("SELECT count(*) FROM runs WHERE origin = 'wake'"),
         0
     );
-    let next = accepted(bench.run(turn("agent:build:a", "two")));
+    let next = reply(bench.run(turn("agent:build:a", "two")));
     let after = bench.started(next.run);
     // The announce, and the new request.
     let seen: Vec<i64> = after.messages.iter().map(|one| one.generation).collect();
@@ -151,17 +160,15 @@ pub fn a_reset_hides_what_was_said_and_wakes_nobody_for_old_news(mut bench: Benc
 
 pub fn a_patch_of_another_revision_changes_nothing(mut bench: Bench) {
     let key = bench.client_session("client:a");
-    let patch = |title: Option<&str>, if_revision| {
-        Command::PatchSession(Box::new(PatchSession {
-            org: "default".to_owned(),
-            key: SessionKey::parse("client:a").unwrap(),
-            label: None,
-            title: Some(title.map(str::to_owned)),
-            model: None,
-            thinking: None,
-            cwd: None,
-            if_revision,
-        }))
+    let patch = |title: Option<&str>, if_revision| PatchSession {
+        org: "default".to_owned(),
+        key: SessionKey::parse("client:a").unwrap(),
+        label: None,
+        title: Some(title.map(str::to_owned)),
+        model: None,
+        thinking: None,
+        cwd: None,
+        if_revision,
     };
     bench.run(patch(Some("talk"), Some(1))).unwrap();
     let refused = bench.run(patch(Some("other"), Some(1))).unwrap_err();
@@ -200,7 +207,7 @@ pub fn g2_14_what_was_for_a_deleted_session_is_kept_until_it_is_dismissed(mut be
     let again = bench.client_session("client:a");
     let other = session(&mut bench, &again).unwrap().id;
     assert_ne!(other, own);
-    let retry = Command::RetryAnnounce {
+    let retry = RetryAnnounce {
         org: "default".to_owned(),
         run: told,
         wake: None,
@@ -209,7 +216,7 @@ pub fn g2_14_what_was_for_a_deleted_session_is_kept_until_it_is_dismissed(mut be
     // Retention does not remove it, a dismissal does.
     sweep(&mut bench, old_runs());
     assert_eq!(state(&mut bench, told), "undelivered");
-    let dismiss = Command::DismissAnnounce {
+    let dismiss = DismissAnnounce {
         org: "default".to_owned(),
         run: told,
     };
@@ -222,7 +229,7 @@ pub fn g2_14_what_was_for_a_deleted_session_is_kept_until_it_is_dismissed(mut be
 }
 
 pub fn a_large_session_goes_bit_by_bit(mut bench: Bench) {
-    let talk = accepted(bench.run(turn("agent:build:a", "one")));
+    let talk = reply(bench.run(turn("agent:build:a", "one")));
     bench.started(talk.run);
     bench.ended(talk.run, "said");
     let own = session(&mut bench, &talk.session).unwrap().id;
@@ -250,7 +257,7 @@ pub fn a_tree_too_large_for_one_command_goes_too(mut bench: Bench) {
     let key = bench.client_session("client:a");
     for _ in 0..230 {
         let new = policy(spawn(Some(&key)), AnnouncePolicy::None);
-        let run = accepted(bench.run(new)).run;
+        let run = reply(bench.run(new)).run;
         bench.started(run);
         bench.ended(run, "found");
     }
@@ -263,7 +270,7 @@ pub fn a_tree_too_large_for_one_command_goes_too(mut bench: Bench) {
 }
 
 pub fn a_target_whose_agent_cannot_run_is_offered_its_news_when_it_is_used(mut bench: Bench) {
-    let talk = accepted(bench.run(turn("agent:build:a", "one")));
+    let talk = reply(bench.run(turn("agent:build:a", "one")));
     bench.started(talk.run);
     bench.ended(talk.run, "said");
     let child = done(&mut bench, &talk.session);
@@ -280,7 +287,7 @@ pub fn a_target_whose_agent_cannot_run_is_offered_its_news_when_it_is_used(mut b
 }
 
 pub fn a_result_that_a_tool_brought_is_not_announced(mut bench: Bench) {
-    let talk = accepted(bench.run(turn("agent:build:a", "one")));
+    let talk = reply(bench.run(turn("agent:build:a", "one")));
     bench.started(talk.run);
     let child = done(&mut bench, &talk.session);
     let now = Timestamp(1);
@@ -308,7 +315,7 @@ pub fn a_dismissed_announce_lets_a_settling_run_end(mut bench: Bench) {
     bench.ended(below, "found");
     bench.ended(child.run, "waits");
     assert_eq!(bench.row(child.run).state, RunState::Settling);
-    let dismiss = Command::DismissAnnounce {
+    let dismiss = DismissAnnounce {
         org: "default".to_owned(),
         run: below,
     };
@@ -317,7 +324,7 @@ pub fn a_dismissed_announce_lets_a_settling_run_end(mut bench: Bench) {
 }
 
 pub fn announces_of_one_wake_turn_share_100_kilobytes(mut bench: Bench) {
-    let talk = accepted(bench.run(turn("agent:build:a", "one")));
+    let talk = reply(bench.run(turn("agent:build:a", "one")));
     bench.started(talk.run);
     let mut children = Vec::new();
     for _ in 0..4 {
@@ -351,16 +358,16 @@ pub fn announces_of_one_wake_turn_share_100_kilobytes(mut bench: Bench) {
 
 pub fn cleanup_waits_for_the_acknowledgement_and_for_what_is_below(mut bench: Bench) {
     let top = bench.client_session("client:a");
-    let mut new = spawn_of(Some(&top));
+    let mut new = spawn(Some(&top));
     new.cleanup = Cleanup::Delete;
-    let child = accepted(bench.run(Command::Spawn(Box::new(new))));
+    let child = reply(bench.run(new));
     bench.started(child.run);
     bench.ended(child.run, "found");
-    let left = accepted(bench.run(policy(spawn(Some(&child.session)), AnnouncePolicy::None)));
+    let left = reply(bench.run(policy(spawn(Some(&child.session)), AnnouncePolicy::None)));
     let own = session(&mut bench, &top).unwrap().id;
     deliver(&mut bench, own, None);
     let ids = vec![crate::kernel::ids::AnnounceId::of(child.run)];
-    let ack = Command::Ack {
+    let ack = Ack {
         org: "default".to_owned(),
         session: top,
         ids,

@@ -2,8 +2,9 @@
 //! found without scanning unrelated rows.
 
 use super::plans::plan_of;
-use super::{Bench, accepted, after, id, model};
-use crate::command::{Command, Recorded, Remember, Reply, StepRef, Then};
+use super::{Bench, id, model, reply};
+use crate::command::Remembered;
+use crate::command::{ForgetMemories, RecordOutcome, Recorded, Remember, StartRun, StepRef, Then};
 use crate::kernel::fault::Kind;
 use crate::kernel::ids::{MemoryId, RunId, StepId};
 use crate::kernel::memory::{Memory, MemorySource, asked_words};
@@ -12,21 +13,19 @@ use crate::kernel::run::step::{Intent, Why};
 use crate::kernel::session::message::{Compacted, OpenRun};
 use crate::store::tables::{memories, runs};
 
-fn remember(run: RunId, step: u32, text: &str) -> Command {
+fn remember(run: RunId, step: u32, text: &str) -> Remember {
     let by = StepRef {
         run,
         step,
         attempt: 1,
     };
     let text = text.to_owned();
-    Command::Remember(Remember { by, text })
+    Remember { by, text }
 }
 
-fn kept(bench: &mut Bench, command: Command) -> (Memory, bool) {
-    match bench.run(command).unwrap().0 {
-        Reply::Remembered(memory, is_new) => (*memory, is_new),
-        other => panic!("{other:?}"),
-    }
+fn kept(bench: &mut Bench, command: Remember) -> (Memory, bool) {
+    let Remembered { memory, is_new } = reply(bench.run(command));
+    (memory, is_new)
 }
 
 fn found(bench: &mut Bench, spaces: &[&str], query: &str) -> Vec<String> {
@@ -36,7 +35,7 @@ fn found(bench: &mut Bench, spaces: &[&str], query: &str) -> Vec<String> {
 }
 
 pub fn a_repeated_step_keeps_once_in_the_path_of_its_agents(mut bench: Bench) {
-    let root = accepted(bench.run(super::turn("agent:build:a", "one")));
+    let root = reply(bench.run(super::turn("agent:build:a", "one")));
     bench.started(root.run);
     let child = bench.spawned(Some(&root.session)).run;
     bench.started(child);
@@ -70,17 +69,17 @@ pub fn a_repeated_step_keeps_once_in_the_path_of_its_agents(mut bench: Bench) {
 
     let ids = vec![below.id, MemoryId(id())];
     for gone in [vec![below.id], Vec::new()] {
-        let forget = Command::ForgetMemories {
+        let forget = ForgetMemories {
             org: "default".to_owned(),
             ids: ids.clone(),
         };
-        assert_eq!(bench.run(forget).unwrap().0, Reply::Forgotten(gone));
+        assert_eq!(bench.run(forget).unwrap().0, gone);
     }
-    let forget = Command::ForgetMemories {
+    let forget = ForgetMemories {
         org: "other".to_owned(),
         ids: vec![own.id],
     };
-    assert_eq!(bench.run(forget).unwrap().0, Reply::Forgotten(Vec::new()));
+    assert_eq!(bench.run(forget).unwrap().0, Vec::new());
     assert_eq!(found(&mut bench, &[], "ports").len(), 2);
     assert_eq!(found(&mut bench, &["build"], "ports").len(), 1);
     assert_eq!(found(&mut bench, &["build/explore"], "ports").len(), 0);
@@ -88,7 +87,7 @@ pub fn a_repeated_step_keeps_once_in_the_path_of_its_agents(mut bench: Bench) {
 
 pub fn what_a_summary_keeps_stands_with_it_and_a_full_memory_ends_no_turn(mut bench: Bench) {
     bench.settings.max_memories = 2;
-    let run = accepted(bench.run(super::turn("agent:build:a", "one"))).run;
+    let run = reply(bench.run(super::turn("agent:build:a", "one"))).run;
     let shorten = |bench: &mut Bench, step: u32, texts: &[&str]| {
         let outcome = Recorded::Shortened {
             summary: Some(Box::new(("the gist".to_owned(), Compacted::default()))),
@@ -96,7 +95,7 @@ pub fn what_a_summary_keeps_stands_with_it_and_a_full_memory_ends_no_turn(mut be
             remember: texts.iter().map(|text| (*text).to_owned()).collect(),
             used: None,
         };
-        let command = Command::RecordOutcome {
+        let command = RecordOutcome {
             run,
             step,
             attempt: 1,
@@ -106,12 +105,12 @@ pub fn what_a_summary_keeps_stands_with_it_and_a_full_memory_ends_no_turn(mut be
         bench.run(command)
     };
     let first = Intent::compaction(StepId(id()), Why::Window);
-    after(bench.run(Command::StartRun {
+    reply(bench.run(StartRun {
         run,
         intents: vec![first],
         seen: 0,
     }));
-    let done = after(shorten(&mut bench, 1, &["one", "one", "two"]));
+    let done = reply(shorten(&mut bench, 1, &["one", "one", "two"]));
     assert_eq!(
         done.steps[0].result_summary.as_deref(),
         Some("shorter; 2 saved to memory")
@@ -120,7 +119,7 @@ pub fn what_a_summary_keeps_stands_with_it_and_a_full_memory_ends_no_turn(mut be
         shorten(&mut bench, 1, &["three"]).is_err(),
         "a second outcome"
     );
-    let done = after(shorten(&mut bench, 2, &["two", "three"]));
+    let done = reply(shorten(&mut bench, 2, &["two", "three"]));
     assert_eq!(done.steps[0].result_summary.as_deref(), Some("shorter"));
     assert!(
         done.run.warnings[0].contains("memory.max_entries"),
@@ -141,8 +140,8 @@ pub fn what_a_summary_keeps_stands_with_it_and_a_full_memory_ends_no_turn(mut be
 }
 
 pub fn a_search_reads_its_name_spaces_and_the_index_can_be_made_anew(mut bench: Bench) {
-    let run = accepted(bench.run(super::turn("agent:build:a", "one"))).run;
-    after(bench.run(Command::StartRun {
+    let run = reply(bench.run(super::turn("agent:build:a", "one"))).run;
+    reply(bench.run(StartRun {
         run,
         intents: (0..3).map(|_| model()).collect(),
         seen: 0,
@@ -188,15 +187,15 @@ pub fn a_search_reads_its_name_spaces_and_the_index_can_be_made_anew(mut bench: 
 }
 
 pub fn a_summary_names_the_runs_that_are_open(mut bench: Bench) {
-    let turn = accepted(bench.run(super::turn("agent:build:a", "one")));
+    let turn = reply(bench.run(super::turn("agent:build:a", "one")));
     let first = Intent::compaction(StepId(id()), Why::Window);
-    after(bench.run(Command::StartRun {
+    reply(bench.run(StartRun {
         run: turn.run,
         intents: vec![first],
         seen: 0,
     }));
-    let open = accepted(bench.run(super::spawn(Some(&turn.session)))).run;
-    let over = accepted(bench.run(super::spawn(Some(&turn.session)))).run;
+    let open = reply(bench.run(super::spawn(Some(&turn.session)))).run;
+    let over = reply(bench.run(super::spawn(Some(&turn.session)))).run;
     bench.started(over);
     bench.ended(over, "found");
     let outcome = Recorded::Shortened {
@@ -205,7 +204,7 @@ pub fn a_summary_names_the_runs_that_are_open(mut bench: Bench) {
         remember: Vec::new(),
         used: None,
     };
-    let done = after(bench.run(Command::RecordOutcome {
+    let done = reply(bench.run(RecordOutcome {
         run: turn.run,
         step: 1,
         attempt: 1,

@@ -30,10 +30,11 @@ use super::sqlite::{Sqlite, Use};
 use super::tx::{Tx, number};
 use crate::clock::Clock;
 use crate::command::{
-    Accepted, Begins, Command, Context, Effect, NewRun, NewSession, Recorded, Reply, RunAfter,
-    RunTurn, Settings, Spawn, Then, TurnEnd, execute,
+    Accepted, Begins, NewRun, NewSession, RecordOutcome, Recorded, RunAfter, RunTurn, Spawn,
+    StartRun, Then, TurnEnd,
 };
 use crate::contract::catalog::{AgentMode, Pinned, Resolved};
+use crate::contract::commit::{Effect, Settings};
 use crate::kernel::delegation::breaker::BreakerPolicy;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::{AgentId, MessageId, RunId, SessionId, SessionKey, StepId};
@@ -50,6 +51,7 @@ use crate::kernel::time::Timestamp;
 use crate::store::tables::boots::Sequence;
 use crate::store::tables::environment::NewEnvironment;
 use crate::store::tables::runs;
+use crate::store::write::{Command, Transaction};
 
 /// A test database of some engine, with commands on it.
 pub(super) struct Bench {
@@ -94,15 +96,15 @@ impl Bench {
     }
 
     /// Executes one command in a transaction of its own.
-    pub fn run(&mut self, command: Command) -> Result<(Reply, Vec<Effect>), Fault> {
+    pub fn run<C: Command>(&mut self, command: C) -> Result<(C::Reply, Vec<Effect>), Fault> {
         self.db.execute("BEGIN", &[]).unwrap();
-        let mut context = Context::new(
-            self.db.as_mut(),
-            &self.clock,
-            &self.settings,
-            &mut self.sequence,
-        );
-        let done = execute(&mut context, command).and_then(|reply| Ok((reply, context.finish()?)));
+        let done = command.execute(Transaction {
+            tx: self.db.as_mut(),
+            clock: &self.clock,
+            settings: &self.settings,
+            sequence: &mut self.sequence,
+        });
+        let done = done.map(|executed| (executed.reply, executed.effects));
         if done.is_ok() {
             self.db.execute("COMMIT", &[]).unwrap();
         } else {
@@ -162,17 +164,17 @@ impl Bench {
             cwd: None,
             get_existing: true,
         };
-        self.run(Command::CreateSession(Box::new(new))).unwrap();
+        self.run(new).unwrap();
         key
     }
 
     pub fn spawned(&mut self, parent: Option<&SessionKey>) -> Accepted {
-        accepted(self.run(spawn(parent)))
+        reply(self.run(spawn(parent)))
     }
 
     /// Starts a queued run with one model call.
     pub fn started(&mut self, run: RunId) -> RunAfter {
-        after(self.run(Command::StartRun {
+        reply(self.run(StartRun {
             run,
             intents: vec![model()],
             seen: 0,
@@ -182,7 +184,7 @@ impl Bench {
     /// Answers the run's open model call with a text that ends the turn.
     pub fn ended(&mut self, run: RunId, text: &str) -> RunAfter {
         let step = self.row(run).steps;
-        after(self.run(answer(run, step, text)))
+        reply(self.run(answer(run, step, text)))
     }
 }
 
@@ -231,7 +233,7 @@ pub(super) fn new_run(name: &str) -> NewRun {
     }
 }
 
-pub(super) fn spawn_of(parent: Option<&SessionKey>) -> Spawn {
+pub(super) fn spawn(parent: Option<&SessionKey>) -> Spawn {
     Spawn {
         org: "default".to_owned(),
         run: new_run("explore"),
@@ -250,12 +252,8 @@ pub(super) fn spawn_of(parent: Option<&SessionKey>) -> Spawn {
     }
 }
 
-pub(super) fn spawn(parent: Option<&SessionKey>) -> Command {
-    Command::Spawn(Box::new(spawn_of(parent)))
-}
-
-pub(super) fn turn(session: &str, message: &str) -> Command {
-    Command::RunTurn(Box::new(RunTurn {
+pub(super) fn turn(session: &str, message: &str) -> RunTurn {
+    RunTurn {
         org: "default".to_owned(),
         run: new_run("build"),
         session: SessionKey::parse(session).unwrap(),
@@ -263,7 +261,7 @@ pub(super) fn turn(session: &str, message: &str) -> Command {
         asks: crate::command::Asks::Message(message.to_owned()),
         model_named: false,
         thinking_named: false,
-    }))
+    }
 }
 
 pub(super) fn model() -> Intent {
@@ -307,8 +305,8 @@ pub(super) fn used() -> Option<Used> {
     })
 }
 
-pub(super) fn answer(run: RunId, step: u32, said: &str) -> Command {
-    Command::RecordOutcome {
+pub(super) fn answer(run: RunId, step: u32, said: &str) -> RecordOutcome {
+    RecordOutcome {
         run,
         step,
         attempt: 1,
@@ -326,27 +324,16 @@ pub(super) fn answer(run: RunId, step: u32, said: &str) -> Command {
     }
 }
 
-pub(super) fn accepted(done: Result<(Reply, Vec<Effect>), Fault>) -> Accepted {
-    match done.unwrap().0 {
-        Reply::Accepted(accepted) => accepted,
-        other => panic!("{other:?}"),
-    }
+/// The reply of a command that succeeded.
+pub(super) fn reply<R>(done: Result<(R, Vec<Effect>), Fault>) -> R {
+    done.unwrap().0
 }
 
-pub(super) fn after(done: Result<(Reply, Vec<Effect>), Fault>) -> RunAfter {
-    match done.unwrap().0 {
-        Reply::Run(after) => *after,
-        other => panic!("{other:?}"),
-    }
-}
-
-pub(super) fn policy(command: Command, announce: AnnouncePolicy) -> Command {
-    match command {
-        Command::Spawn(mut spawn) => {
-            spawn.announce = Some(announce);
-            Command::Spawn(spawn)
-        }
-        other => other,
+/// The spawn with this announce policy.
+pub(super) fn policy(spawn: Spawn, announce: AnnouncePolicy) -> Spawn {
+    Spawn {
+        announce: Some(announce),
+        ..spawn
     }
 }
 

@@ -1,7 +1,10 @@
 //! Tests of open runs without an executor.
 
-use super::{Bench, Recorded, Then, TurnEnd, after, answer, tool};
-use crate::command::{Command, Effect};
+use super::{Bench, Recorded, Then, TurnEnd, answer, reply, tool};
+use crate::command::{
+    BeginBoot, BeginEffect, Conclude, EndBoot, Park, RecordOutcome, Recover, StartRun, Touch,
+};
+use crate::contract::commit::Effect;
 use crate::kernel::fault::Kind;
 use crate::kernel::ids::BootId;
 use crate::kernel::run::RunState;
@@ -11,8 +14,8 @@ use crate::kernel::session::message::MessageKind;
 use crate::store::tables::steps;
 use std::time::Duration;
 
-fn recover(run: crate::kernel::ids::RunId) -> Command {
-    Command::Recover {
+fn recover(run: crate::kernel::ids::RunId) -> Recover {
+    Recover {
         run,
         loss: Loss::Killed,
         aged_at: None,
@@ -38,7 +41,7 @@ pub fn a_read_is_repeated_and_a_late_outcome_refused(mut bench: Bench) {
         (again.steps.len(), again.steps[0].attempts, again.run.steps),
         (1, 2, 1)
     );
-    let ended = after(bench.run(Command::RecordOutcome {
+    let ended = reply(bench.run(RecordOutcome {
         run: child.run,
         step: 1,
         attempt: 2,
@@ -77,12 +80,12 @@ pub fn a_once_effect_that_began_is_uncertain(mut bench: Bench) {
         tool("b", Class::Once),
         tool("c", Class::Read),
     ];
-    after(bench.run(Command::StartRun {
+    reply(bench.run(StartRun {
         run,
         intents,
         seen: 0,
     }));
-    after(bench.run(Command::BeginEffect {
+    reply(bench.run(BeginEffect {
         run,
         step: 1,
         attempt: 1,
@@ -109,7 +112,7 @@ pub fn a_once_effect_that_began_is_uncertain(mut bench: Bench) {
     // The call that did not begin is executed now; a repeat of the first is refused.
     assert_eq!(
         bench
-            .run(Command::BeginEffect {
+            .run(BeginEffect {
                 run,
                 step: 1,
                 attempt: 1
@@ -123,14 +126,14 @@ pub fn a_once_effect_that_began_is_uncertain(mut bench: Bench) {
 /// Begins the next boot and returns its id.
 fn boot(bench: &mut Bench) -> BootId {
     let boot = BootId(super::id());
-    bench.run(Command::BeginBoot { boot, pid: 1 }).unwrap();
+    bench.run(BeginBoot { boot, pid: 1 }).unwrap();
     boot
 }
 
 /// Advances the clock by `seconds` and records that the process is alive.
 fn lived(bench: &mut Bench, boot: BootId, seconds: u64) {
     bench.clock.advance(Duration::from_secs(seconds));
-    bench.run(Command::Touch { boot }).unwrap();
+    bench.run(Touch { boot }).unwrap();
 }
 
 pub fn time_counts_as_far_as_each_killed_process_lived(mut bench: Bench) {
@@ -162,7 +165,7 @@ pub fn time_counts_as_far_as_each_killed_process_lived(mut bench: Bench) {
     bench.run(recover(run)).unwrap();
     bench.started(run);
     bench.clock.advance(Duration::from_secs(2));
-    bench.run(Command::EndBoot { boot: last }).unwrap();
+    bench.run(EndBoot { boot: last }).unwrap();
     bench.clock.advance(Duration::from_secs(3600));
     boot(&mut bench);
     assert_eq!(bench.row(run).used_ms, used + 2_000);
@@ -181,14 +184,14 @@ pub fn time_away_does_not_count(mut bench: Bench) {
     bench.clock.advance(Duration::from_secs(49));
     let why = crate::command::Conclusion::TimedOut;
     let early = bench
-        .run(Command::Conclude {
+        .run(Conclude {
             run,
             why: why.clone(),
         })
         .unwrap_err();
     assert_eq!(early.kind, Kind::Conflict);
     bench.clock.advance(Duration::from_secs(1));
-    after(bench.run(Command::Conclude { run, why }));
+    reply(bench.run(Conclude { run, why }));
     assert_eq!(bench.row(run).state.as_str(), "timeout");
 }
 
@@ -198,7 +201,7 @@ pub fn a_sleep_of_the_machine_does_not_count(mut bench: Bench) {
     bench.clock.advance(Duration::from_secs(10));
     bench.clock.sleep(Duration::from_secs(2 * 3600));
     let why = crate::command::Conclusion::TimedOut;
-    let early = bench.run(Command::Conclude { run, why }).unwrap_err();
+    let early = bench.run(Conclude { run, why }).unwrap_err();
     assert_eq!(early.kind, Kind::Conflict, "{early}");
     bench.ended(run, "found");
     let row = bench.row(run);
@@ -209,14 +212,14 @@ pub fn a_sleep_of_the_machine_does_not_count(mut bench: Bench) {
 }
 
 pub fn g1_2_a_run_that_is_too_old_is_told_quietly(mut bench: Bench) {
-    let root = super::accepted(bench.run(super::turn("agent:build:a", "go")));
+    let root = super::reply(bench.run(super::turn("agent:build:a", "go")));
     bench.started(root.run);
     let child = bench.spawned(Some(&root.session));
     bench.ended(root.run, "asked");
     bench.clock.advance(Duration::from_secs(8 * 24 * 3600));
     let (run, loss) = (child.run, Loss::Killed);
     let aged_at = Some(bench.clock.now());
-    let command = Command::Recover { run, loss, aged_at };
+    let command = Recover { run, loss, aged_at };
     bench.run(command).unwrap();
     let row = bench.row(child.run);
     assert_eq!(row.state.as_str(), "interrupted");
@@ -231,7 +234,7 @@ pub fn g1_2_a_run_that_is_too_old_is_told_quietly(mut bench: Bench) {
 pub fn parked_steps_go_on_as_they_stand(mut bench: Bench) {
     let run = bench.spawned(None).run;
     bench.started(run);
-    after(bench.run(Command::Park { run }));
+    reply(bench.run(Park { run }));
     bench.run(recover(run)).unwrap();
     let row = bench.row(run);
     assert_eq!((row.state, row.recoveries), (RunState::Queued, 0));

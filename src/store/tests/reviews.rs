@@ -3,8 +3,11 @@
 
 use serde_json::json;
 
-use super::{Bench, accepted, after, spawn_of, tool};
-use crate::command::{Cancel, CancelTarget, Command, Effect, Resolve, Verdict};
+use super::{Bench, reply, spawn, tool};
+use crate::command::{
+    BeginEffect, Cancel, CancelTarget, RecordOutcome, Recover, Resolve, StartRun, Verdict,
+};
+use crate::contract::commit::Effect;
 use crate::kernel::fault::Kind;
 use crate::kernel::ids::{RunId, StepId};
 use crate::kernel::run::recover::Loss;
@@ -16,15 +19,15 @@ use crate::store::tables::{read, runs, steps};
 
 /// A run interrupted by a kill during a call that must not be repeated.
 fn cut_off(bench: &mut Bench, on_uncertain: OnUncertain, others: &[Class]) -> RunId {
-    let mut spawn = spawn_of(None);
+    let mut spawn = spawn(None);
     spawn.run.agent.on_uncertain = on_uncertain;
-    let run = accepted(bench.run(Command::Spawn(Box::new(spawn)))).run;
+    let run = reply(bench.run(spawn)).run;
     let calls = [Class::Once].into_iter().chain(others.iter().copied());
     let intents = calls
         .enumerate()
         .map(|(place, class)| tool(&place.to_string(), class))
         .collect();
-    after(bench.run(Command::StartRun {
+    reply(bench.run(StartRun {
         run,
         intents,
         seen: 0,
@@ -36,14 +39,14 @@ fn cut_off(bench: &mut Bench, on_uncertain: OnUncertain, others: &[Class]) -> Ru
 
 fn begin(bench: &mut Bench, run: RunId, attempt: u32) -> Result<(), Kind> {
     let step = 1;
-    let begun = bench.run(Command::BeginEffect { run, step, attempt });
+    let begun = bench.run(BeginEffect { run, step, attempt });
     begun.map(drop).map_err(|fault| fault.kind)
 }
 
 fn killed(bench: &mut Bench, run: RunId) -> Vec<Effect> {
     let loss = Loss::Killed;
     let aged_at = None;
-    let command = Command::Recover { run, loss, aged_at };
+    let command = Recover { run, loss, aged_at };
     bench.run(command).unwrap().1
 }
 
@@ -59,7 +62,7 @@ fn say(bench: &mut Bench, run: RunId, step: StepId, verdict: Verdict) -> Result<
         verdict,
         by: "ann".to_owned(),
     };
-    let resolved = bench.run(Command::Resolve(Box::new(said)));
+    let resolved = bench.run(said);
     resolved.map(drop).map_err(|fault| fault.kind)
 }
 
@@ -132,13 +135,13 @@ pub fn a_review_that_ends_its_run_leaves_the_call_uncertain(mut bench: Bench) {
 pub fn a_cancelled_review_is_uncertain_too(mut bench: Bench) {
     let run = cut_off(&mut bench, OnUncertain::Review, &[]);
     bench
-        .run(Command::Cancel(Box::new(Cancel {
+        .run(Cancel {
             org: "default".to_owned(),
             target: CancelTarget::Run(run),
             by: "ann".to_owned(),
             by_person: true,
             reason: None,
-        })))
+        })
         .unwrap();
     assert_eq!(bench.row(run).state, RunState::Ended(Outcome::Cancelled));
     assert_eq!(first_step(&mut bench, run).state, StepState::Uncertain);
@@ -147,13 +150,13 @@ pub fn a_cancelled_review_is_uncertain_too(mut bench: Bench) {
 pub fn other_calls_of_the_answer_go_on_before_a_review(mut bench: Bench) {
     let run = cut_off(&mut bench, OnUncertain::Review, &[Class::Read]);
     assert_eq!(bench.row(run).state, RunState::Queued);
-    after(bench.run(Command::StartRun {
+    reply(bench.run(StartRun {
         run,
         intents: Vec::new(),
         seen: 100,
     }));
     let step = first_step(&mut bench, run);
-    after(bench.run(Command::RecordOutcome {
+    reply(bench.run(RecordOutcome {
         run,
         step: 2,
         attempt: 2,
@@ -170,23 +173,23 @@ pub fn other_calls_of_the_answer_go_on_before_a_review(mut bench: Bench) {
 
 pub fn a_review_is_settled_also_while_other_calls_are_at_work(mut bench: Bench) {
     let run = cut_off(&mut bench, OnUncertain::Review, &[Class::Read]);
-    after(bench.run(Command::StartRun {
+    reply(bench.run(StartRun {
         run,
         intents: Vec::new(),
         seen: 100,
     }));
     let step = first_step(&mut bench, run);
-    let said = Command::Resolve(Box::new(Resolve {
+    let said = Resolve {
         org: "default".to_owned(),
         run,
         step: step.id,
         verdict: Verdict::NotDone,
         by: "ann".to_owned(),
-    }));
+    };
     let (_, effects) = bench.run(said).unwrap();
     // An effect notifies the holder of the run that there is more to do.
     assert!(effects.contains(&Effect::Released(run)), "{effects:?}");
-    after(bench.run(Command::RecordOutcome {
+    reply(bench.run(RecordOutcome {
         run,
         step: 2,
         attempt: 2,
@@ -216,9 +219,9 @@ pub fn runs_are_found_by_the_fields_of_their_meta(mut bench: Bench) {
         json!({ "chat": 42, "tags": ["chat"] }),
         json!("42"),
     ] {
-        let mut spawn = spawn_of(None);
+        let mut spawn = spawn(None);
         spawn.run.meta = Some(meta);
-        made.push(accepted(bench.run(Command::Spawn(Box::new(spawn)))).run);
+        made.push(reply(bench.run(spawn)).run);
     }
     bench.spawned(None);
     let found = |bench: &mut Bench, fields: &[(&str, &str)]| {

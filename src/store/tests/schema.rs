@@ -44,7 +44,7 @@ pub fn one_announce_for_each_run(mut bench: Bench) {
         .unwrap()
         .session;
     bench
-        .run(super::Command::Deliver {
+        .run(crate::command::Deliver {
             session,
             wake: None,
             unable: None,
@@ -64,12 +64,12 @@ pub fn one_announce_for_each_run(mut bench: Bench) {
 }
 
 pub fn one_turn_for_each_session(mut bench: Bench) {
-    let first = super::accepted(bench.run(super::turn("agent:build:a", "one"))).run;
-    let second = super::accepted(bench.run(super::turn("agent:build:a", "two"))).run;
+    let first = super::reply(bench.run(super::turn("agent:build:a", "one"))).run;
+    let second = super::reply(bench.run(super::turn("agent:build:a", "two"))).run;
     bench.started(first);
     let before = bench.rows();
     let fault = bench
-        .run(super::Command::StartRun {
+        .run(crate::command::StartRun {
             run: second,
             intents: Vec::new(),
             seen: 0,
@@ -138,7 +138,7 @@ pub fn an_event_says_where_it_belongs(mut bench: Bench) {
     let row = bench.row(child.run);
     let session = row.requester.clone().unwrap().session;
     bench
-        .run(super::Command::Deliver {
+        .run(crate::command::Deliver {
             session,
             wake: None,
             unable: None,

@@ -1,7 +1,8 @@
 //! Tests of spawns: atomicity, limits, idempotency keys.
 
-use super::{Bench, accepted, policy, spawn, spawn_of};
-use crate::command::{Command, Key};
+use super::{Bench, policy, reply, spawn};
+use crate::command::Key;
+use crate::command::Spawn;
 use crate::kernel::fault::Kind;
 use crate::kernel::ids::SessionKey;
 use crate::kernel::run::AnnouncePolicy;
@@ -32,7 +33,7 @@ pub fn g5_9_a_spawn_is_whole_or_absent(mut bench: Bench) {
 pub fn a_refused_spawn_leaves_nothing(mut bench: Bench) {
     let parent = bench.client_session("client:a");
     let nobody = SessionKey::parse("client:nobody").unwrap();
-    let refusals = |bench: &mut Bench, command: Command, kind: Kind| {
+    let refusals = |bench: &mut Bench, command: Spawn, kind: Kind| {
         let before = bench.rows();
         let fault = bench.run(command).unwrap_err();
         assert_eq!(fault.kind, kind, "{fault}");
@@ -52,12 +53,12 @@ pub fn a_refused_spawn_leaves_nothing(mut bench: Bench) {
     let fault = refusals(&mut bench, spawn(Some(&deepest)), Kind::Limit);
     assert_eq!(fault.data["limit"], "max_spawn_depth");
     assert_eq!(fault.data["value"], 3);
-    let first = spawn_of(Some(&parent));
+    let first = spawn(Some(&parent));
     let taken = first.run.id;
-    bench.run(Command::Spawn(Box::new(first))).unwrap();
-    let mut again = spawn_of(Some(&parent));
+    bench.run(first).unwrap();
+    let mut again = spawn(Some(&parent));
     again.run.id = taken;
-    refusals(&mut bench, Command::Spawn(Box::new(again)), Kind::Conflict);
+    refusals(&mut bench, again, Kind::Conflict);
     for _ in 0..3 {
         bench.spawned(Some(&parent));
     }
@@ -65,37 +66,37 @@ pub fn a_refused_spawn_leaves_nothing(mut bench: Bench) {
     assert_eq!(fault.data["limit"], "max_client_children");
 }
 
-fn keyed(parent: &SessionKey, key: &str, digest: u8) -> Command {
-    let mut spawn = spawn_of(Some(parent));
+fn keyed(parent: &SessionKey, key: &str, digest: u8) -> Spawn {
+    let mut spawn = spawn(Some(parent));
     spawn.run.key = Some(Key {
         scope: format!("default/sessions.spawn/{parent}"),
         key: key.to_owned(),
         digest: vec![digest],
     });
-    Command::Spawn(Box::new(spawn))
+    spawn
 }
 
 pub fn g9_13_a_key_gives_the_first_answer_for_ever(mut bench: Bench) {
     let parent = bench.client_session("client:a");
-    let first = accepted(bench.run(keyed(&parent, "k", 1)));
+    let first = reply(bench.run(keyed(&parent, "k", 1)));
     for _ in 0..4 {
         bench.spawned(Some(&parent));
     }
     // A repeat works at the limit, while the run is open, and after it has ended.
     assert!(bench.run(spawn(Some(&parent))).is_err());
-    assert_eq!(accepted(bench.run(keyed(&parent, "k", 1))), first);
+    assert_eq!(reply(bench.run(keyed(&parent, "k", 1))), first);
     bench.started(first.run);
-    assert_eq!(accepted(bench.run(keyed(&parent, "k", 1))), first);
+    assert_eq!(reply(bench.run(keyed(&parent, "k", 1))), first);
     bench.ended(first.run, "found");
-    assert_eq!(accepted(bench.run(keyed(&parent, "k", 1))), first);
+    assert_eq!(reply(bench.run(keyed(&parent, "k", 1))), first);
     // The same key under another parent is another key.
     let other = bench.client_session("client:b");
-    assert_ne!(accepted(bench.run(keyed(&other, "k", 1))).run, first.run);
+    assert_ne!(reply(bench.run(keyed(&other, "k", 1))).run, first.run);
 }
 
 pub fn a_key_for_another_request_is_a_conflict(mut bench: Bench) {
     let parent = bench.client_session("client:a");
-    let first = accepted(bench.run(keyed(&parent, "k", 1)));
+    let first = reply(bench.run(keyed(&parent, "k", 1)));
     let before = bench.rows();
     let fault = bench.run(keyed(&parent, "k", 2)).unwrap_err();
     assert_eq!(fault.kind, Kind::Conflict);
@@ -105,7 +106,7 @@ pub fn a_key_for_another_request_is_a_conflict(mut bench: Bench) {
 
 pub fn a_client_owned_parent_takes_no_wake(mut bench: Bench) {
     let parent = bench.client_session("client:a");
-    let asked = accepted(bench.run(policy(spawn(Some(&parent)), AnnouncePolicy::Wake)));
+    let asked = reply(bench.run(policy(spawn(Some(&parent)), AnnouncePolicy::Wake)));
     assert_eq!(bench.row(asked.run).announce, AnnouncePolicy::Inbox);
     assert!(
         asked.warnings[0].contains("became inbox"),

@@ -1,13 +1,10 @@
 //! Tests of cancels in force: ends that wake no agent, and work that no agent may begin.
 
 use super::wakes::{deliver, ended_child};
-use super::{
-    Bench, Recorded, Then, accepted, after, model, new_run, policy, spawn, spawn_of, text, tool,
-    turn,
-};
+use super::{Bench, Recorded, Then, model, new_run, policy, reply, spawn, text, tool, turn};
 use crate::command::{
-    Accepted, Cancel, CancelTarget, Cancelled, Command, Conclusion, Reply, ResetSession,
-    SendMessage, Sender, SpawnedBy, StepRef,
+    Accepted, Cancel, CancelTarget, Cancelled, Conclude, Conclusion, Exchange, RecordOutcome,
+    ResetSession, SendMessage, Sender, SpawnedBy, StepRef,
 };
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::{AgentId, RunId, SessionId, SessionKey};
@@ -19,22 +16,19 @@ use crate::store::tables::{outbox, runs, sessions};
 const CANCELLED: RunState = RunState::Ended(Outcome::Cancelled);
 
 fn cancel(bench: &mut Bench, target: CancelTarget, by_person: bool) -> Cancelled {
-    let command = Command::Cancel(Box::new(Cancel {
+    let command = Cancel {
         org: "default".to_owned(),
         target,
         by: "admin".to_owned(),
         by_person,
         reason: None,
-    }));
-    match bench.run(command).unwrap().0 {
-        Reply::Cancelled(done) => done,
-        other => panic!("{other:?}"),
-    }
+    };
+    reply(bench.run(command))
 }
 
 fn gone(bench: &mut Bench, run: RunId) {
     let why = Conclusion::ExecutorGone { left: Vec::new() };
-    bench.run(Command::Conclude { run, why }).unwrap();
+    bench.run(Conclude { run, why }).unwrap();
 }
 
 fn how(bench: &mut Bench, run: RunId) -> (AnnouncePolicy, String) {
@@ -49,9 +43,9 @@ fn live(bench: &mut Bench, session: SessionId) -> Vec<RunId> {
 
 /// A turn in the middle of a tool call, and the step of that call.
 fn at_work(bench: &mut Bench, session: &str) -> (Accepted, StepRef) {
-    let run = accepted(bench.run(turn(session, "go")));
+    let run = reply(bench.run(turn(session, "go")));
     bench.started(run.run);
-    let asks = Command::RecordOutcome {
+    let asks = RecordOutcome {
         run: run.run,
         step: 1,
         attempt: 1,
@@ -73,29 +67,26 @@ fn at_work(bench: &mut Bench, session: &str) -> (Accepted, StepRef) {
 }
 
 fn spawned_by(bench: &mut Bench, by: StepRef) -> Accepted {
-    let mut child = spawn_of(None);
+    let mut child = spawn(None);
     child.by = Some(SpawnedBy {
         step: by,
         allowed: vec![AgentId::parse("explore").unwrap()],
         awaits: None,
         max_depth: None,
     });
-    accepted(bench.run(Command::Spawn(Box::new(child))))
+    reply(bench.run(child))
 }
 
 fn send(bench: &mut Bench, target: SessionId, from: Sender) -> Result<RunId, Fault> {
-    let command = Command::Send(Box::new(SendMessage {
+    let command = SendMessage {
         org: "default".to_owned(),
         run: new_run("explore"),
         target,
         message: "and now?".to_owned(),
         from,
         window_ms: 0,
-    }));
-    match bench.run(command)?.0 {
-        Reply::Accepted(accepted) => Ok(accepted.run),
-        other => panic!("{other:?}"),
-    }
+    };
+    Ok(bench.run(command)?.0.run)
 }
 
 pub fn what_ended_before_a_cancel_waits_in_the_inbox(mut bench: Bench) {
@@ -106,7 +97,7 @@ pub fn what_ended_before_a_cancel_waits_in_the_inbox(mut bench: Bench) {
             "agent:build:a"
         })
         .unwrap();
-        let talk = accepted(bench.run(turn(key.as_str(), "go")));
+        let talk = reply(bench.run(turn(key.as_str(), "go")));
         bench.started(talk.run);
         let session = bench.row(talk.run).session;
         let early = ended_child(&mut bench, &talk.session);
@@ -135,7 +126,7 @@ pub fn what_ended_before_a_cancel_waits_in_the_inbox(mut bench: Bench) {
         let unread = outbox::inbox(bench.db.as_mut(), session, false, 0, 10).unwrap();
         assert_eq!(unread.len(), 2);
         // A user's new work: the ends of its children wake the session again.
-        let next = accepted(bench.run(turn(talk.session.as_str(), "again")));
+        let next = reply(bench.run(turn(talk.session.as_str(), "again")));
         bench.started(next.run);
         let child = ended_child(&mut bench, &talk.session);
         assert_eq!(how(&mut bench, child).0, AnnouncePolicy::Wake);
@@ -147,7 +138,7 @@ pub fn a_cancelled_turn_takes_the_wake_run_of_its_children_along(mut bench: Benc
     let (talk, by) = at_work(&mut bench, "agent:build:a");
     let session = bench.row(talk.run).session;
     let child = spawned_by(&mut bench, by).run;
-    let result = Command::RecordOutcome {
+    let result = RecordOutcome {
         run: talk.run,
         step: 2,
         attempt: 1,
@@ -186,7 +177,7 @@ pub fn other_turns_of_a_session_go_on_and_see_what_was_cancelled(mut bench: Benc
     bench.started(child);
     bench.ended(child, "found");
     let other = ended_child(&mut bench, &talk.session);
-    let queued = accepted(bench.run(turn("agent:build:a", "two"))).run;
+    let queued = reply(bench.run(turn("agent:build:a", "two"))).run;
     cancel(&mut bench, CancelTarget::Run(talk.run), true);
     gone(&mut bench, talk.run);
     assert_eq!(how(&mut bench, child).0, AnnouncePolicy::Inbox);
@@ -205,7 +196,7 @@ pub fn a_failed_run_is_not_woken_by_what_its_children_brought(mut bench: Bench) 
     let child = bench.spawned(Some(&top));
     bench.started(child.run);
     let below = ended_child(&mut bench, &child.session);
-    let failed = Command::RecordOutcome {
+    let failed = RecordOutcome {
         run: child.run,
         step: 1,
         attempt: 1,
@@ -215,7 +206,7 @@ pub fn a_failed_run_is_not_woken_by_what_its_children_brought(mut bench: Bench) 
         },
         then: Then::Fail(RunError::new("provider", "it is down")),
     };
-    after(bench.run(failed));
+    reply(bench.run(failed));
     let session = bench.row(child.run).session;
     deliver(&mut bench, session);
     assert_eq!(live(&mut bench, session), []);
@@ -224,7 +215,7 @@ pub fn a_failed_run_is_not_woken_by_what_its_children_brought(mut bench: Bench) 
 
 pub fn a_persons_cancel_binds_agents_until_a_person_begins_again(mut bench: Bench) {
     let (talk, by) = at_work(&mut bench, "agent:build:a");
-    let child = accepted(bench.run(policy(spawn(Some(&talk.session)), AnnouncePolicy::None)));
+    let child = reply(bench.run(policy(spawn(Some(&talk.session)), AnnouncePolicy::None)));
     let target = bench.row(child.run).session;
     // An agent's own cancel blocks no later work.
     cancel(&mut bench, CancelTarget::Run(child.run), false);
@@ -245,14 +236,14 @@ pub fn a_persons_cancel_binds_agents_until_a_person_begins_again(mut bench: Benc
         false,
     );
     refused(&mut bench);
-    let reset = Command::ResetSession(Box::new(ResetSession {
+    let reset = ResetSession {
         org: "default".to_owned(),
         key: child.session.clone(),
         force: true,
         if_generation: None,
         by: "admin".to_owned(),
         by_person: true,
-    }));
+    };
     bench.run(reset).unwrap();
     refused(&mut bench);
     // A spawn begins in another session.
@@ -265,7 +256,7 @@ pub fn a_whole_conversation_ends_with_what_it_asked_others(mut bench: Bench) {
     let root = bench.client_session("client:a");
     let idle = ended_child(&mut bench, &root);
     let idle = bench.row(idle);
-    let other = accepted(bench.run(turn("agent:build:b", "go")));
+    let other = reply(bench.run(turn("agent:build:b", "go")));
     bench.started(other.run);
     let target = bench.row(other.run).session;
     let asked = send(&mut bench, target, Sender::Session(root.clone())).unwrap();
@@ -292,7 +283,7 @@ pub fn an_answer_to_what_was_cancelled_begins_nothing(mut bench: Bench) {
     bench.settings.policy.reach = [crate::kernel::policy::Visibility::All; 3];
     bench.settings.policy.agent_to_agent = vec!["*".to_owned()];
     let (asker, by) = at_work(&mut bench, "agent:build:a");
-    let answering = accepted(bench.run(turn("agent:build:b", "go")));
+    let answering = reply(bench.run(turn("agent:build:b", "go")));
     let target = bench.row(answering.run).session;
     let asked = send(&mut bench, target, Sender::Step(by)).unwrap();
     let key = SessionKey::parse("agent:build:a").unwrap();
@@ -300,7 +291,7 @@ pub fn an_answer_to_what_was_cancelled_begins_nothing(mut bench: Bench) {
         .unwrap()
         .unwrap();
     // The asking turn ends well; its question is still open.
-    let result = Command::RecordOutcome {
+    let result = RecordOutcome {
         run: asker.run,
         step: 2,
         attempt: 1,
@@ -317,7 +308,7 @@ pub fn an_answer_to_what_was_cancelled_begins_nothing(mut bench: Bench) {
     // The exchange would continue in the asker's session, which was cancelled meanwhile.
     cancel(&mut bench, CancelTarget::Session(key), true);
     let next = Some(Box::new(new_run("build")));
-    bench.run(Command::Exchange { run: asked, next }).unwrap();
+    bench.run(Exchange { run: asked, next }).unwrap();
     deliver(&mut bench, own.id);
     assert_eq!(live(&mut bench, own.id), []);
     assert_eq!(

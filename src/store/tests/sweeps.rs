@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::damaged_rows::texts;
 use super::lifecycle::{deliver, done, session};
-use super::{Bench, accepted, id, policy, spawn, spawn_of, turn};
-use crate::command::{Command, Key, Reply, Sweep, Swept, is_due};
+use super::{Bench, id, policy, reply, spawn, turn};
+use crate::command::{Ack, Key, Sweep, Swept, is_due};
 use crate::contract::catalog::Pinned;
 use crate::contract::skills::{PickedSkills, SkillPin, SkillSet, SkillsNow};
 use crate::kernel::ids::AnnounceId;
@@ -15,10 +15,7 @@ use crate::kernel::time::Timestamp;
 use crate::store::tables::{expired, sessions};
 
 pub(super) fn sweep(bench: &mut Bench, what: Sweep) -> Swept {
-    match bench.run(Command::Sweep(what)).unwrap().0 {
-        Reply::Swept(swept) => swept,
-        other => panic!("{other:?}"),
-    }
+    reply(bench.run(what))
 }
 
 const FAR: Timestamp = Timestamp(i64::MAX);
@@ -41,13 +38,13 @@ fn archive() -> Sweep {
 
 pub fn g2_10_age_takes_what_was_told_and_its_blobs_and_keys(mut bench: Bench) {
     let top = bench.client_session("client:a");
-    let mut keyed = spawn_of(Some(&top));
+    let mut keyed = spawn(Some(&top));
     keyed.run.key = Some(Key {
         scope: "default".to_owned(),
         key: "once".to_owned(),
         digest: vec![1],
     });
-    let run = accepted(bench.run(Command::Spawn(Box::new(keyed)))).run;
+    let run = reply(bench.run(keyed)).run;
     bench.started(run);
     bench.ended(run, "found");
     let archives = |bench: &mut Bench| {
@@ -65,7 +62,7 @@ pub fn g2_10_age_takes_what_was_told_and_its_blobs_and_keys(mut bench: Bench) {
         "nobody took note"
     );
     let ids = vec![AnnounceId::of(run)];
-    let ack = Command::Ack {
+    let ack = Ack {
         org: "default".to_owned(),
         session: top,
         ids,
@@ -113,9 +110,9 @@ pub fn g2_10_age_takes_what_was_told_and_its_blobs_and_keys(mut bench: Bench) {
 }
 
 pub fn a_session_whose_runs_went_before_it_was_put_aside_goes_too(mut bench: Bench) {
-    let top = accepted(bench.run(spawn(None)));
+    let top = reply(bench.run(spawn(None)));
     bench.started(top.run);
-    let below = accepted(bench.run(policy(spawn(Some(&top.session)), AnnouncePolicy::None)));
+    let below = reply(bench.run(policy(spawn(Some(&top.session)), AnnouncePolicy::None)));
     bench.started(below.run);
     bench.ended(below.run, "found");
     bench.ended(top.run, "found");
@@ -177,10 +174,8 @@ pub fn skills_go_with_the_last_run_that_names_them(mut bench: Bench) {
     let mut runs = Vec::new();
     for texts in [["one", "two"], ["two", "three"], ["two", "three"]] {
         let mut spawn = policy(spawn(Some(&top)), AnnouncePolicy::None);
-        if let Command::Spawn(spawn) = &mut spawn {
-            spawn.run.agent.skills = Some(skills(&texts));
-        }
-        runs.push(accepted(bench.run(spawn)).run);
+        spawn.run.agent.skills = Some(skills(&texts));
+        runs.push(reply(bench.run(spawn)).run);
     }
     let versions = "SELECT group_concat(skills_version, ',') FROM runs ORDER BY seq";
     assert_eq!(texts(bench.db.as_mut(), versions), ["1,2,2"]);
@@ -228,7 +223,7 @@ pub fn events_go_by_age_and_young_ones_stay(mut bench: Bench) {
 }
 
 pub fn an_archived_session_is_left_out_of_lists_and_comes_back_when_used(mut bench: Bench) {
-    let root = accepted(bench.run(turn("agent:build:a", "one")));
+    let root = reply(bench.run(turn("agent:build:a", "one")));
     bench.started(root.run);
     bench.ended(root.run, "said");
     let child = bench.spawned(Some(&root.session));
@@ -250,12 +245,9 @@ pub fn an_archived_session_is_left_out_of_lists_and_comes_back_when_used(mut ben
         (listed(&mut bench, false), listed(&mut bench, true)),
         (1, 2)
     );
-    let again = turn(child.session.as_str(), "more");
-    let Command::RunTurn(mut again) = again else {
-        panic!("a turn")
-    };
+    let mut again = turn(child.session.as_str(), "more");
     again.run.agent = super::agent("explore");
-    accepted(bench.run(Command::RunTurn(again)));
+    reply(bench.run(again));
     assert_eq!(listed(&mut bench, false), 2);
 }
 

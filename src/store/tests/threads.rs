@@ -1,11 +1,12 @@
 //! Tests of an open store: its threads, pragmas and files.
 
+use crate::command::{BeginBoot, EndBoot};
 use std::os::unix::fs::PermissionsExt;
 
 use super::super::Store;
 use super::super::open::{OpenError, OpenOptions};
 use super::super::sqlite::{Sqlite, Use};
-use super::{Command, Reply, Settings, id, spawn};
+use super::{Settings, id, spawn};
 use crate::clock::Clock;
 use crate::kernel::delegation::breaker::BreakerPolicy;
 use crate::kernel::fault::Kind;
@@ -112,7 +113,7 @@ async fn a_command_that_fails_after_it_has_written_spoils_only_itself() {
     drop(schema);
     let commands = (0..300).map(|n| {
         let mut command = spawn(None);
-        if let (0, Command::Spawn(spawn)) = (n % 10, &mut command) {
+        if let (0, spawn) = (n % 10, &mut command) {
             spawn.run.label = Some("spoilt".to_owned());
         }
         opened.store.submit(command)
@@ -146,24 +147,17 @@ async fn g5_8_a_clean_stop_empties_the_log_and_is_remembered() {
         let boot = BootId(id());
         let begun = opened
             .store
-            .submit(Command::BeginBoot { boot, pid: 1 })
+            .submit(BeginBoot { boot, pid: 1 })
             .await
             .unwrap();
-        let Reply::Boot { unclean: told, .. } = begun else {
-            panic!("{begun:?}");
-        };
-        assert_eq!(told, unclean);
+        assert_eq!(begun.unclean, unclean);
         opened.store.submit(spawn(None)).await.unwrap();
         if !unclean {
             // The second boot ends without this, so the third sees an unclean end.
             let first = folder.path().join("first");
             if !first.exists() {
                 std::fs::write(first, "").unwrap();
-                opened
-                    .store
-                    .submit(Command::EndBoot { boot })
-                    .await
-                    .unwrap();
+                opened.store.submit(EndBoot { boot }).await.unwrap();
             }
         }
         let store = opened.store.clone();

@@ -1,8 +1,8 @@
 //! Tests that cached transcripts equal the rows.
 
 use super::lifecycle::session;
-use super::{Bench, accepted, id, spawn_of, turn};
-use crate::command::{Begins, Command, ResetSession};
+use super::{Bench, id, reply, spawn, turn};
+use crate::command::{Begins, ResetSession};
 use crate::kernel::ids::{MessageId, RunId, SessionKey};
 use crate::kernel::run::Run;
 use crate::kernel::session::message::NewMessage;
@@ -33,7 +33,7 @@ fn shown(bench: &mut Bench, kept: &[Transcripts], run: RunId) -> Vec<String> {
 
 /// Runs a turn of this session; returns the messages that its model was shown.
 fn said(bench: &mut Bench, kept: &[Transcripts], key: &str, text: &str) -> Vec<String> {
-    let run = accepted(bench.run(turn(key, text))).run;
+    let run = reply(bench.run(turn(key, text))).run;
     bench.started(run);
     let seen = shown(bench, kept, run);
     bench.ended(run, &format!("{text}, answered"));
@@ -94,9 +94,9 @@ pub fn what_is_kept_of_transcripts_is_what_the_rows_say(mut bench: Bench) {
     }
 
     // A fork begins with its parent's transcript up to that point.
-    let mut new = spawn_of(Some(&key));
+    let mut new = spawn(Some(&key));
     new.begins = Begins::Fork;
-    let child = accepted(bench.run(Command::Spawn(Box::new(new)))).run;
+    let child = reply(bench.run(new)).run;
     said(&mut bench, &kept, a, "not for the fork");
     assert_eq!(
         shown(&mut bench, &kept, child)[LIMIT as usize - 3..],
@@ -112,7 +112,7 @@ pub fn what_is_kept_of_transcripts_is_what_the_rows_say(mut bench: Bench) {
         by: "admin".to_owned(),
         by_person: true,
     };
-    bench.run(Command::ResetSession(Box::new(reset))).unwrap();
+    bench.run(reset).unwrap();
     assert_eq!(said(&mut bench, &kept, a, "anew"), ["anew"]);
     assert_eq!(
         said(&mut bench, &kept, a, "again"),
@@ -127,7 +127,7 @@ pub fn of_more_transcripts_than_fit_some_are_kept_and_stay_kept(mut bench: Bench
     for number in 0..6 {
         let key = format!("agent:build:{number}");
         said(&mut bench, &[], &key, "one");
-        let run = accepted(bench.run(turn(&key, "two"))).run;
+        let run = reply(bench.run(turn(&key, "two"))).run;
         runs.push(bench.row(run));
     }
     let mut shown = |transcripts: &Transcripts, run: &Run| {
@@ -167,7 +167,7 @@ pub fn of_more_transcripts_than_fit_some_are_kept_and_stay_kept(mut bench: Bench
 pub fn a_transcript_is_read_once_and_again_when_it_is_forgotten(mut bench: Bench) {
     let (kept, nothing) = (Transcripts::new(1 << 20, 1), Transcripts::new(0, 1));
     said(&mut bench, &[], "agent:build:a", "one");
-    let run = accepted(bench.run(turn("agent:build:a", "two"))).run;
+    let run = reply(bench.run(turn("agent:build:a", "two"))).run;
     let run = bench.row(run);
     // The first entry, as seen by a read that began at `mark`.
     let first = |bench: &mut Bench, transcripts: &Transcripts, mark: Mark| {

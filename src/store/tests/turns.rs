@@ -1,7 +1,7 @@
 //! Tests of turns and their journal.
 
-use super::{Bench, Recorded, Then, accepted, after, answer, model, text, tool, turn};
-use crate::command::Command;
+use super::{Bench, Recorded, Then, answer, model, reply, text, tool, turn};
+use crate::command::{RecordOutcome, StartRun};
 use crate::kernel::fault::Kind;
 use crate::kernel::ids::SessionKey;
 use crate::kernel::run::step::{Effect as Class, StepState};
@@ -12,8 +12,8 @@ use crate::store::tables::{runs, steps};
 
 pub fn inputs_enter_the_transcript_when_their_turn_begins(mut bench: Bench) {
     let key = SessionKey::parse("agent:build:a").unwrap();
-    let first = accepted(bench.run(turn(key.as_str(), "one")));
-    let second = accepted(bench.run(turn(key.as_str(), "two")));
+    let first = reply(bench.run(turn(key.as_str(), "one")));
+    let second = reply(bench.run(turn(key.as_str(), "two")));
     assert!(first.created && !second.created);
     assert_eq!(bench.transcript(&key).len(), 0);
     bench.started(first.run);
@@ -50,7 +50,7 @@ fn calls(bench: &mut Bench, calls: &[&str]) -> (crate::kernel::ids::RunId, Sessi
         })
         .collect();
     let intents = calls.iter().map(|call| tool(call, Class::Read)).collect();
-    let asked = after(bench.run(Command::RecordOutcome {
+    let asked = reply(bench.run(RecordOutcome {
         run: child.run,
         step: 1,
         attempt: 1,
@@ -74,7 +74,7 @@ pub fn outcomes_of_parallel_calls_are_kept_each(mut bench: Bench) {
         (2, Then::Wait),
         (3, Then::Steps(vec![model()])),
     ] {
-        after(bench.run(Command::RecordOutcome {
+        reply(bench.run(RecordOutcome {
             run,
             step,
             attempt: 1,
@@ -105,7 +105,7 @@ pub fn a_second_start_changes_nothing(mut bench: Bench) {
     let run = bench.spawned(None).run;
     bench.started(run);
     let before = bench.rows();
-    let again = Command::StartRun {
+    let again = StartRun {
         run,
         intents: vec![model()],
         seen: 0,
@@ -142,7 +142,7 @@ pub fn too_many_waiting_turns_are_refused(mut bench: Bench) {
 }
 
 pub fn g1_11_a_child_writes_on_after_its_parent_ended(mut bench: Bench) {
-    let root = accepted(bench.run(turn("agent:build:a", "go")));
+    let root = reply(bench.run(turn("agent:build:a", "go")));
     bench.started(root.run);
     let child = bench.spawned(Some(&root.session));
     bench.started(child.run);
@@ -154,7 +154,7 @@ pub fn g1_11_a_child_writes_on_after_its_parent_ended(mut bench: Bench) {
 
 pub fn the_steps_of_a_run_that_ended_have_an_outcome(mut bench: Bench) {
     let (run, _) = calls(&mut bench, &["a", "b"]);
-    after(bench.run(Command::RecordOutcome {
+    reply(bench.run(RecordOutcome {
         run,
         step: 2,
         attempt: 1,

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use super::plans::plan_of;
-use super::{Bench, accepted, after, id, text};
-use crate::command::{Command, Effect, Recorded, Then, TurnEnd};
+use super::{Bench, id, reply, text};
+use crate::command::{RecordOutcome, Recorded, Then, TurnEnd};
+use crate::contract::commit::Effect;
 use crate::kernel::ids::{RunId, SessionId};
 use crate::kernel::run::step::Used;
 use crate::kernel::run::usage::{HOUR, Tally, UsageBy};
@@ -13,9 +14,9 @@ use crate::kernel::time::Timestamp;
 use crate::store::tables::usage;
 use crate::store::tables::usage::Only;
 
-fn answer(run: RunId, model: &str, cost_micros: u64) -> Command {
+fn answer(run: RunId, model: &str, cost_micros: u64) -> RecordOutcome {
     let said = Some("said".to_owned());
-    Command::RecordOutcome {
+    RecordOutcome {
         run,
         step: 1,
         attempt: 1,
@@ -47,7 +48,7 @@ fn all(bench: &mut Bench, by: UsageBy, only: &Only) -> Vec<(String, Tally)> {
 }
 
 pub fn what_ends_is_counted_once_with_all_that_it_used(mut bench: Bench) {
-    let first = accepted(bench.run(super::turn("agent:build:a", "one")));
+    let first = reply(bench.run(super::turn("agent:build:a", "one")));
     bench.started(first.run);
     bench.run(answer(first.run, "other/y", 5)).unwrap();
     let again = answer(first.run, "other/y", 5);
@@ -95,13 +96,11 @@ pub fn what_ends_is_counted_once_with_all_that_it_used(mut bench: Bench) {
 }
 
 pub fn an_answer_that_was_of_no_use_is_counted_all_the_same(mut bench: Bench) {
-    let run = accepted(bench.run(super::turn("agent:build:a", "one"))).run;
+    let run = reply(bench.run(super::turn("agent:build:a", "one"))).run;
     bench.started(run);
-    let Command::RecordOutcome { outcome, .. } = answer(run, "other/y", 5) else {
-        unreachable!("that is what it is")
-    };
+    let RecordOutcome { outcome, .. } = answer(run, "other/y", 5);
     let error = RunError::new("context_overflow", "no shorter");
-    let failed = after(bench.run(Command::RecordOutcome {
+    let failed = reply(bench.run(RecordOutcome {
         run,
         step: 1,
         attempt: 1,
@@ -125,14 +124,14 @@ pub fn a_passed_threshold_is_told_once_an_hour(mut bench: Bench) {
         |bench: &mut Bench| bench.count("SELECT count(*) FROM events WHERE kind = 'usage.alert'");
     for (place, expected) in [("a", 0), ("b", 1), ("c", 1)] {
         let key = format!("agent:build:{place}");
-        let run = accepted(bench.run(super::turn(&key, "one"))).run;
+        let run = reply(bench.run(super::turn(&key, "one"))).run;
         bench.started(run);
         let (_, effects) = bench.run(answer(run, "script/x", 5)).unwrap();
         assert!(effects.contains(&Effect::Ended(run)));
         assert_eq!(told(&mut bench), expected, "{place}");
     }
     bench.clock.advance(Duration::from_secs(3600));
-    let run = accepted(bench.run(super::turn("agent:build:d", "one"))).run;
+    let run = reply(bench.run(super::turn("agent:build:d", "one"))).run;
     bench.started(run);
     bench.run(answer(run, "script/x", 9)).unwrap();
     assert_eq!(told(&mut bench), 2);

@@ -1,7 +1,7 @@
 //! Tests of wake runs whose announces another turn has answered.
 
-use super::{Bench, Recorded, Then, accepted, after, answer, model, new_run, turn};
-use crate::command::Command;
+use super::{Bench, Recorded, Then, answer, model, new_run, reply, turn};
+use crate::command::{Deliver, RecordOutcome, StartRun};
 use crate::kernel::ids::{RunId, SessionId, SessionKey};
 use crate::kernel::run::{Outcome, RunError, RunState};
 use crate::store::tables::runs;
@@ -9,7 +9,7 @@ use crate::store::tables::runs;
 /// Delivers the session's pending announces, with an available wake run.
 pub fn deliver(bench: &mut Bench, session: SessionId) {
     let wake = Some(Box::new(new_run("build")));
-    let command = Command::Deliver {
+    let command = Deliver {
         session,
         wake,
         unable: None,
@@ -32,9 +32,9 @@ fn waiting(bench: &mut Bench, session: SessionId) -> Option<RunId> {
 
 /// An idle session with a queued turn, an ended child, and the wake run for the child.
 fn overtaken(bench: &mut Bench) -> (SessionId, SessionKey, RunId, RunId) {
-    let first = accepted(bench.run(turn("agent:build:a", "one")));
+    let first = reply(bench.run(turn("agent:build:a", "one")));
     bench.started(first.run);
-    let queued = accepted(bench.run(turn("agent:build:a", "two"))).run;
+    let queued = reply(bench.run(turn("agent:build:a", "two"))).run;
     ended_child(bench, &first.session);
     bench.ended(first.run, "done");
     let session = bench.row(first.run).session;
@@ -72,7 +72,7 @@ pub fn a_wake_run_ends_when_another_turn_has_seen_its_announces(mut bench: Bench
 pub fn a_wake_run_stays_for_what_no_model_call_has_seen(mut bench: Bench) {
     let (session, _, queued, wake) = overtaken(&mut bench);
     bench.started(queued);
-    let failed = Command::RecordOutcome {
+    let failed = RecordOutcome {
         run: queued,
         step: 1,
         attempt: 1,
@@ -82,14 +82,14 @@ pub fn a_wake_run_stays_for_what_no_model_call_has_seen(mut bench: Bench) {
         },
         then: Then::Fail(RunError::new("provider", "it is down")),
     };
-    after(bench.run(failed));
+    reply(bench.run(failed));
     assert_eq!(waiting(&mut bench, session), Some(wake));
-    let woken = after(bench.run(Command::StartRun {
+    let woken = reply(bench.run(StartRun {
         run: wake,
         intents: vec![model()],
         seen: 0,
     }));
     assert_eq!(woken.run.state, RunState::Running);
-    after(bench.run(answer(wake, 1, "heard")));
+    reply(bench.run(answer(wake, 1, "heard")));
     assert_eq!(bench.row(wake).state, RunState::Ended(Outcome::Ok));
 }
