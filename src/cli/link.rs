@@ -9,19 +9,20 @@ pub(crate) mod words;
 
 use std::time::Duration;
 
-use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::cli::common::failure::{Failure, exit};
 use crate::cli::link::discover::{NO_DAEMON, Target, Transport, Where, start_command};
 use crate::cli::link::token::{read_token, token_for_socket};
+use crate::cli::output::print;
 use crate::client::{Client, ClientError, Events};
 use crate::clock::Clock;
 use crate::daemon::Endpoint;
 use crate::kernel::fault::Kind;
 use crate::wire::PROTOCOL;
 use crate::wire::events::SubscribeEvents;
+use crate::wire::method::Method;
 
 /// A connection to the daemon.
 pub(crate) struct Link {
@@ -42,18 +43,25 @@ impl Link {
         self.client.call(method, params).await
     }
 
-    /// The failure for an error of [`Link::call`].
-    pub(crate) fn explain(&self, error: ClientError) -> Failure {
-        failure(error, &self.target)
+    /// Calls the method with these parameters and returns the reply unparsed.
+    pub(crate) async fn raw<M: Method>(&self, params: &M) -> Result<Value, Failure> {
+        self.request(params).await
     }
 
-    /// Calls a method and returns the reply unparsed.
-    pub(crate) async fn raw(
+    /// As [`Link::raw`], but if the connection is lost, the call is made again over a new one. The
+    /// parameters must have an id or idempotency key, so that a repeat does nothing more.
+    pub(crate) async fn raw_retried<M: Method>(
         &self,
-        method: &str,
-        params: impl Serialize + Send,
+        params: &M,
+        place: &Where,
     ) -> Result<Value, Failure> {
-        self.ask(method, params).await
+        match self.raw(params).await {
+            Err(lost) if is_broken(&lost) => {
+                let again = reconnect(place, lost, print::note).await?;
+                again.raw(params).await
+            }
+            answer => answer,
+        }
     }
 
     /// Subscribes to events.
@@ -67,16 +75,14 @@ impl Link {
         failure(error, &self.target)
     }
 
-    /// Calls a method and parses the reply.
-    pub(crate) async fn ask<R: DeserializeOwned>(
-        &self,
-        method: &str,
-        params: impl Serialize + Send,
-    ) -> Result<R, Failure> {
-        self.client
-            .call(method, params)
-            .await
-            .map_err(|error| failure(error, &self.target))
+    /// Calls the method with these parameters and parses the reply.
+    pub(crate) async fn ask<M: Method>(&self, params: &M) -> Result<M::Answer, Failure> {
+        self.request(params).await
+    }
+
+    async fn request<M: Method, R: DeserializeOwned>(&self, params: &M) -> Result<R, Failure> {
+        let answer = self.client.call(M::ROW.name, params).await;
+        answer.map_err(|error| self.failure(error))
     }
 }
 

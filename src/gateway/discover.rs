@@ -7,107 +7,55 @@ use std::sync::Arc;
 
 use schemars::generate::SchemaSettings;
 use schemars::transform::RecursiveTransform;
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Serialize, Serializer};
-use serde_json::value::RawValue;
+use schemars::{Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
 use super::Context;
 use crate::gateway::discover::sample::sample;
-use crate::gateway::methods::descriptions::{MethodInfo, about};
 use crate::gateway::methods::method::Table;
-use crate::gateway::methods::status;
+use crate::gateway::methods::{Answered, Reply, Text, status};
 use crate::kernel::fault::{Fault, Kind};
-use crate::wire::gateway::NoParams;
+use crate::wire::gateway::{Discover, OpenRpc};
+use crate::wire::method::MethodRow;
+use crate::wire::methods::METHODS;
 use crate::wire::{PROTOCOL, error, event_data};
 
 /// JSON pointer to the shared schemas in the document.
 const SCHEMAS: &str = "/components/schemas";
 
 pub(super) fn register(table: &mut Table) {
-    table.method("rpc.discover", discover);
+    table.method(discover);
 }
 
-async fn discover(context: Arc<Context>, _: NoParams) -> Result<Document, Fault> {
-    if let Some(document) = context.document.get() {
-        return Ok(document.clone());
-    }
+async fn discover(context: Arc<Context>, _: Discover) -> Result<Document, Fault> {
     // Generated on the first request: the schemas would take more time at startup than everything
     // else.
-    let methods = context.described.get().map_or(&[][..], Vec::as_slice);
-    let document = document(methods, &context.url, status::VERSION).map_err(Fault::internal)?;
-    Ok(context.document.get_or_init(|| document).clone())
+    let document = context.document.get_or_init(|| document(&context.url));
+    Ok(document.clone())
 }
 
 /// A serialized OpenRPC document.
 #[derive(Clone, Debug)]
-pub(super) struct Document(Arc<RawValue>);
+pub(super) struct Document(Arc<str>);
 
-impl Serialize for Document {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.0.serialize(serializer)
+impl Reply for Document {
+    type Shape = OpenRpc;
+
+    fn into_text(self) -> Answered {
+        Ok(Text::json(&self.0))
     }
 }
 
-impl JsonSchema for Document {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "OpenRpc".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "description": "An OpenRPC document, see https://spec.open-rpc.org.",
-            "type": "object",
-            "properties": {
-                "openrpc": { "type": "string" },
-                "info": { "type": "object" },
-                "servers": { "type": "array" },
-                "methods": { "type": "array" },
-                "components": { "type": "object" },
-                "x-protocol": { "description": "Protocol version.", "type": "integer" },
-                "x-event": { "description": "Schema of the envelope around an event's `data`." },
-                "x-events": {
-                    "description": "The kinds of events, each with the schema of its `data`.",
-                    "type": "array",
-                },
-            },
-            "required": ["openrpc", "info", "methods", "components"],
-        })
-    }
-}
-
-/// A registered method with its schema generators.
-pub(super) struct Described {
-    name: &'static str,
-    params: fn(&mut SchemaGenerator) -> Schema,
-    result: fn(&mut SchemaGenerator) -> Schema,
-}
-
-impl Described {
-    /// Describes the method `name` with parameters `P` and result `R`.
-    pub(super) fn new<P: JsonSchema, R: JsonSchema>(name: &'static str) -> Self {
-        Described {
-            name,
-            params: P::json_schema,
-            result: SchemaGenerator::subschema_for::<R>,
-        }
-    }
-}
-
-/// Generates the document for these methods, served at `url`.
-fn document(
-    methods: &[Described],
-    url: &str,
-    version: &str,
-) -> Result<Document, serde_json::Error> {
+/// Generates the document of all methods, served at `url`.
+fn document(url: &str) -> Document {
     // Separate generators: requests may omit fields that responses always contain.
     let mut takes = generator(SchemaSettings::for_deserialize);
     let mut gives = generator(SchemaSettings::for_serialize);
-    let mut methods: Vec<&Described> = methods.iter().collect();
-    methods.sort_unstable_by_key(|method| method.name);
-    let mut methods: Vec<Value> = methods
+    let mut rows = METHODS.to_vec();
+    rows.sort_unstable_by_key(|row| row.name);
+    let mut methods: Vec<Value> = rows
         .into_iter()
-        .map(|described| method(described, &mut takes, &mut gives))
+        .map(|row| method(row, &mut takes, &mut gives))
         .collect();
     let mut events: Vec<Value> = event_data::SHAPES
         .iter()
@@ -128,7 +76,7 @@ fn document(
         "info": {
             "title": "abide",
             "description": "A durable session daemon with a persistent subagent registry.",
-            "version": version,
+            "version": status::VERSION,
             "license": { "name": "MIT OR Apache-2.0" },
         },
         "servers": [{ "name": "This daemon", "url": url }],
@@ -138,8 +86,7 @@ fn document(
         "x-event": envelope,
         "x-events": events,
     });
-    let text = RawValue::from_string(document.to_string())?;
-    Ok(Document(text.into()))
+    Document(document.to_string().into())
 }
 
 /// Adds a result to each example; an example without one would describe a notification.
@@ -182,12 +129,8 @@ fn generator(contract: fn(SchemaSettings) -> SchemaSettings) -> SchemaGenerator 
     contract(settings).into_generator()
 }
 
-fn method(
-    described: &Described,
-    takes: &mut SchemaGenerator,
-    gives: &mut SchemaGenerator,
-) -> Value {
-    let mut schema = (described.params)(takes);
+fn method(row: &MethodRow, takes: &mut SchemaGenerator, gives: &mut SchemaGenerator) -> Value {
+    let mut schema = (row.params)(takes);
     for transform in takes.transforms_mut() {
         transform.transform(&mut schema);
     }
@@ -208,30 +151,26 @@ fn method(
         .collect();
     // The specification requires that required parameters come first.
     params.sort_by_key(|param| param["required"] != true);
-    let about = about(described.name);
-    let mut method = json!({
-        "name": described.name,
-        "summary": about.map_or("", |about| about.summary),
+    json!({
+        "name": row.name,
+        "summary": row.summary,
         "paramStructure": "by-name",
         "params": params,
-        "result": { "name": "result", "schema": (described.result)(gives) },
+        "result": { "name": "result", "schema": (row.answer)(gives) },
         "errors": error_references(),
-    });
-    if let Some(about) = about {
-        method["x-effect"] = json!(about.effect);
-        method["examples"] = example(about).into_iter().collect();
-    }
-    method
+        "x-effect": row.effect,
+        "examples": [example(row)],
+    })
 }
 
-fn example(about: &MethodInfo) -> Option<Value> {
-    // The examples are part of this program; a test parses each of them.
-    let given: Map<String, Value> = serde_json::from_str(about.example).ok()?;
+fn example(row: &MethodRow) -> Value {
+    // A test of the table parses each example.
+    let given: Map<String, Value> = serde_json::from_str(row.example).unwrap_or_default();
     let params: Vec<Value> = given
         .into_iter()
         .map(|(name, value)| json!({ "name": name, "value": value }))
         .collect();
-    Some(json!({ "name": about.name, "params": params }))
+    json!({ "name": row.name, "params": params })
 }
 
 /// Error kinds grouped by code: OpenRPC allows one entry per code, and some kinds share a code.
@@ -282,14 +221,6 @@ fn error_references() -> Vec<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_example_names_its_parameters() {
-        for about in crate::gateway::methods::descriptions::METHODS {
-            let example = example(about).unwrap();
-            assert_eq!(example["name"], about.name);
-        }
-    }
 
     #[test]
     fn a_code_stands_for_one_entry() {

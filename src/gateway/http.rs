@@ -28,7 +28,7 @@ use super::rpc::{Answer, Connection, Dispatcher, error_text};
 use crate::contract::control::Phase;
 use crate::gateway::access::connection_limits::Seat;
 use crate::gateway::access::peer::{Gate, Peer};
-use crate::gateway::access::run_rights;
+use crate::gateway::access::rights;
 use crate::gateway::http::metrics::Scrape;
 use crate::gateway::http::sse::Opened;
 use crate::gateway::methods::status::phase_name;
@@ -115,7 +115,7 @@ async fn metrics_route(
 ) -> Result<Answered, Fault> {
     let who = admit(door, peer, seat, request.headers())?;
     if let Some(run) = who.run {
-        return Err(run_rights::refusal(run, "/metrics"));
+        return Err(rights::refusal(run, "/metrics"));
     }
     let text = (door.metrics)().await?;
     let mut answered = json(StatusCode::OK, text);

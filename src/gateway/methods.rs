@@ -3,7 +3,6 @@
 pub(crate) mod agents;
 pub(crate) mod approvals;
 pub(crate) mod convert;
-pub(crate) mod descriptions;
 pub(crate) mod entries;
 pub(crate) mod events;
 pub(crate) mod lifecycle;
@@ -30,6 +29,7 @@ use super::rpc::Connection;
 use crate::contract::BoxFuture;
 use crate::kernel::fault::Fault;
 use crate::registry::Principal;
+use crate::wire::method::MethodRow;
 
 /// A call with undecoded parameters.
 pub(crate) struct Call {
@@ -53,6 +53,11 @@ impl Text {
         serde_json::to_string(value)
             .map(Text)
             .map_err(Fault::internal)
+    }
+
+    /// Takes `text`, which is JSON.
+    pub(crate) fn json(text: &str) -> Self {
+        Text(text.to_owned())
     }
 
     /// The JSON text.
@@ -79,7 +84,16 @@ impl<T: Serialize> Reply for T {
 }
 
 /// Answers calls of one method. The result is serialized once and sent unchanged.
-pub(super) type Handler = dyn Fn(Call) -> BoxFuture<'static, Answered> + Send + Sync;
+type Handler = dyn Fn(Call) -> BoxFuture<'static, Answered> + Send + Sync;
+
+/// A method that can be called.
+#[derive(Clone)]
+pub(crate) struct Registered {
+    /// Its row in the method table.
+    pub(crate) row: &'static MethodRow,
+    /// Answers its calls.
+    pub(crate) handler: Arc<Handler>,
+}
 
 /// Table of all methods.
 ///
@@ -87,23 +101,23 @@ pub(super) type Handler = dyn Fn(Call) -> BoxFuture<'static, Answered> + Send + 
 /// buffer and parses it to check that it is JSON, which takes a seventh of the time of a long page.
 /// That table also serializes errors; their kind would have to be parsed out of the text again.
 #[derive(Default)]
-pub(crate) struct Methods(BTreeMap<&'static str, Arc<Handler>>);
+pub(crate) struct Methods(BTreeMap<&'static str, Registered>);
 
 impl Methods {
     /// Adds a method. A duplicate name is a defect and panics at startup.
     pub(crate) fn add(
         &mut self,
-        name: &'static str,
+        row: &'static MethodRow,
         handler: impl Fn(Call) -> BoxFuture<'static, Answered> + Send + Sync + 'static,
     ) {
-        let before = self.0.insert(name, Arc::new(handler));
-        assert!(before.is_none(), "{name} is registered twice");
+        let handler = Arc::new(handler);
+        let before = self.0.insert(row.name, Registered { row, handler });
+        assert!(before.is_none(), "{} is registered twice", row.name);
     }
 
-    /// Looks up a method; also returns its name with static lifetime.
-    pub(super) fn find(&self, name: &str) -> Option<(&'static str, Arc<Handler>)> {
-        let (name, handler) = self.0.get_key_value(name)?;
-        Some((name, Arc::clone(handler)))
+    /// Looks up a method.
+    pub(super) fn find(&self, name: &str) -> Option<Registered> {
+        self.0.get(name).cloned()
     }
 
     /// All names, sorted.

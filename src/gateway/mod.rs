@@ -147,8 +147,6 @@ struct Shared {
     url: String,
     socket: Option<String>,
     limits: Limits,
-    capabilities: OnceLock<Vec<String>>,
-    described: OnceLock<Vec<discover::Described>>,
     document: OnceLock<discover::Document>,
 }
 
@@ -195,8 +193,6 @@ pub async fn serve(
         url,
         socket,
         limits,
-        capabilities: OnceLock::new(),
-        described: OnceLock::new(),
         document: OnceLock::new(),
     };
     let metrics = metrics::of(shared.registry.clone());

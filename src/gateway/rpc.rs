@@ -18,11 +18,10 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::Limits;
-use super::methods::{Call, Handler, Methods, Text};
+use super::methods::{Call, Methods, Registered, Text};
 use crate::clock::Clock;
 use crate::contract::BoxFuture;
 use crate::contract::control::{Control, Phase};
-use crate::gateway::methods::descriptions;
 use crate::gateway::methods::events::needs_websocket;
 use crate::gateway::rpc::envelope::{Entries, Envelope, OnlyId, broken};
 use crate::gateway::rpc::subscriptions::Subscriptions;
@@ -31,24 +30,8 @@ use crate::kernel::text;
 use crate::registry::Principal;
 use crate::telemetry::metrics::{self, metrics};
 use crate::wire::error::WireError;
+use crate::wire::method::{Dispatch, Requires};
 
-/// Methods that wait; they have a separate limit.
-const WAITS: [&str; 2] = ["agent.wait", "sessions.send"];
-/// Methods bound to the calling connection; not allowed in a batch.
-const OF_CONNECTION: [&str; 2] = ["events.subscribe", "events.unsubscribe"];
-/// Methods that create work; refused while the daemon drains.
-const CREATES_WORK: [&str; 6] = [
-    "agent.run",
-    "runs.retry",
-    "runs.retry_announce",
-    "sessions.create",
-    "sessions.send",
-    "sessions.spawn",
-];
-/// Methods that are answered while the daemon starts.
-const ANSWERS_ALWAYS: [&str; 3] = ["gateway.hello", "gateway.ping", "gateway.status"];
-/// Changing methods that do not write to the store and so work on a full disk.
-const NEEDS_NO_ROOM: [&str; 2] = ["gateway.drain", "gateway.reload"];
 /// `retryAfterMs` of a refused call.
 const RETRY_AFTER_MS: u64 = 200;
 /// `retryAfterMs` of a call refused because the disk is full.
@@ -241,7 +224,7 @@ impl Dispatcher {
         message: &Envelope,
         place: Position,
     ) -> Result<BoxFuture<'static, String>, Fault> {
-        let Some((name, handler)) = self.methods.find(&message.method) else {
+        let Some(method) = self.methods.find(&message.method) else {
             metrics().refused("unknown", Kind::UnknownMethod.as_str());
             return Err(self.unknown(&message.method));
         };
@@ -250,41 +233,40 @@ impl Dispatcher {
             connection: Arc::clone(connection),
             params: message.params.map(|params| params.get().into()),
         };
-        let began = self.begin(name, handler, call, id, place);
+        let name = method.row.name;
+        let began = self.begin(method, call, id, place);
         began.inspect_err(|fault| metrics().refused(name, fault.kind.as_str()))
     }
 
     /// Starts a call of an existing method.
     fn begin(
         &self,
-        name: &'static str,
-        handler: Arc<Handler>,
+        method: Registered,
         call: Call,
         id: Id,
         place: Position,
     ) -> Result<BoxFuture<'static, String>, Fault> {
-        self.check_phase(name)?;
-        let waits = WAITS.contains(&name);
-        if waits && matches!(place, Position::Batch) {
-            return Err(Fault::new(
-                Kind::InvalidRequest,
-                format!("{name} is not allowed in a batch: a batch answers when all of its calls are done"),
-            )
-            .hint("send it as a message of its own"));
-        }
-        let of_connection = OF_CONNECTION.contains(&name);
-        if of_connection && matches!(place, Position::Batch) {
-            return Err(Fault::new(
-                Kind::InvalidRequest,
-                format!(
-                    "{name} is not allowed in a batch: its events cannot be part of a response"
-                ),
-            )
-            .hint("send it as a message of its own"));
-        }
+        let Registered { row, handler } = method;
+        let name = row.name;
+        self.check_phase(row.requires)?;
         let held = match place {
-            Position::Alone(bytes) => Some((self.hold(&call.connection, waits)?, bytes)),
-            Position::Batch => None,
+            Position::Alone(bytes) => {
+                let waits = row.dispatch == Dispatch::Waits;
+                Some((self.hold(&call.connection, waits)?, bytes))
+            }
+            Position::Batch => {
+                let why = match row.dispatch {
+                    Dispatch::Ordinary => None,
+                    Dispatch::Waits => Some("a batch answers when all of its calls are done"),
+                    Dispatch::Connection => Some("its events cannot be part of a response"),
+                };
+                if let Some(why) = why {
+                    let message = format!("{name} is not allowed in a batch: {why}");
+                    return Err(Fault::new(Kind::InvalidRequest, message)
+                        .hint("send it as a message of its own"));
+                }
+                None
+            }
         };
         let id = id.into_owned();
         let most = self.limits.reply;
@@ -400,10 +382,9 @@ impl Dispatcher {
         Ok(held)
     }
 
-    fn check_phase(&self, name: &str) -> Result<(), Fault> {
+    fn check_phase(&self, requires: Requires) -> Result<(), Fault> {
         let says = match self.control.phase() {
-            Phase::Ready => return Ok(()),
-            Phase::Full if descriptions::changes(name) && !NEEDS_NO_ROOM.contains(&name) => {
+            Phase::Full if requires >= Requires::Room => {
                 return Err(Fault::new(
                     Kind::Unavailable,
                     "the disk with the state folder is full, and runs from before the start \
@@ -412,10 +393,10 @@ impl Dispatcher {
                 .hint("free some space; the daemon continues automatically")
                 .with("retryAfterMs", ROOM_AFTER_MS));
             }
-            Phase::Starting { .. } if !ANSWERS_ALWAYS.contains(&name) => {
+            Phase::Starting { .. } if requires >= Requires::Start => {
                 "the daemon is starting; nothing was done"
             }
-            Phase::Draining if CREATES_WORK.contains(&name) => {
+            Phase::Draining if requires >= Requires::Intake => {
                 "the daemon is draining and takes no new work; nothing was done"
             }
             _ => return Ok(()),

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use serde_json::{Map, Value};
 
-use super::decode::Params;
 use super::input::{self, PageSize, choice};
+use super::method::no_params;
 
 choice! {
     /// Audience of an agent list; selects which agents it contains.
@@ -50,7 +50,11 @@ pub struct ListAgents {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
 }
-impl Params for ListAgents {}
+
+no_params! {
+    /// Parameters of `agents.reload`.
+    ReloadAgents
+}
 
 /// Result of `agents.list` and `agents.reload`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -77,7 +81,6 @@ pub struct GetAgent {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
 }
-impl Params for GetAgent {}
 
 /// Parameters of `agents.create`. Exactly one of `definition` and `text` is required.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -95,11 +98,6 @@ pub struct CreateAgent {
     /// Format of `text`; `markdown` if unset. Not allowed with `definition`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub format: Option<Format>,
-}
-impl Params for CreateAgent {
-    fn object(&self) -> Option<String> {
-        self.name.clone()
-    }
 }
 
 /// Parameters of `agents.update`. Exactly one of `definition` and `text` is required; it replaces
@@ -122,11 +120,6 @@ pub struct UpdateAgent {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub if_revision: Option<i64>,
 }
-impl Params for UpdateAgent {
-    fn object(&self) -> Option<String> {
-        Some(self.agent.clone())
-    }
-}
 
 /// Parameters of `agents.delete`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -137,11 +130,6 @@ pub struct DeleteAgent {
     /// Delete only if the stored revision equals this one; otherwise `conflict`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub if_revision: Option<i64>,
-}
-impl Params for DeleteAgent {
-    fn object(&self) -> Option<String> {
-        Some(self.agent.clone())
-    }
 }
 
 /// Result of `agents.delete`.

@@ -4,7 +4,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::decode::Params;
 use super::input::{self, PageSize, choice};
 use super::shapes::Word;
 use crate::kernel::ids::{AgentId, ApprovalId, RunId, SessionId, SessionKey};
@@ -69,7 +68,6 @@ pub struct ListApprovals {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
 }
-impl Params for ListApprovals {}
 
 /// Result of `approvals.list`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -99,11 +97,6 @@ pub struct ResolveApproval {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
 }
-impl Params for ResolveApproval {
-    fn object(&self) -> Option<String> {
-        Some(self.id.to_string())
-    }
-}
 
 /// Parameters of `approvals.remembered`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -116,7 +109,6 @@ pub struct ListRemembered {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
 }
-impl Params for ListRemembered {}
 
 /// Result of `approvals.remembered`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -136,11 +128,6 @@ pub struct ForgetApproval {
     /// Id of the approval whose decision is remembered.
     #[serde(deserialize_with = "input::id")]
     pub id: ApprovalId,
-}
-impl Params for ForgetApproval {
-    fn object(&self) -> Option<String> {
-        Some(self.id.to_string())
-    }
 }
 
 /// Result of `approvals.forget`.

@@ -3,7 +3,6 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::decode::Params;
 use super::input::PageSize;
 use crate::kernel::time::Timestamp;
 
@@ -21,7 +20,6 @@ pub struct ListAudit {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
 }
-impl Params for ListAudit {}
 
 /// Result of `gateway.audit`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

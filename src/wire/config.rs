@@ -6,7 +6,15 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::method::no_params;
 use super::shapes::Word;
+
+no_params! {
+    /// Parameters of `gateway.config`.
+    GetConfig
+    /// Parameters of `gateway.reload`.
+    ReloadConfig
+}
 
 /// Result of `gateway.config`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -1,34 +1,19 @@
 //! Decodes the text of `params` into a request type; errors name the offending parameter. The
 //! gateway calls it once per call.
 
-use schemars::JsonSchema;
-use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::kernel::fault::{Fault, Kind};
-
-/// Parameters of a method.
-pub trait Params: DeserializeOwned + JsonSchema {
-    /// Parameters that the protocol defines and this version does not support.
-    const UNSUPPORTED: &'static [&'static str] = &[];
-
-    /// Object of the call for the audit log: the id or key that the parameters name.
-    fn object(&self) -> Option<String> {
-        None
-    }
-    /// The one parameter that may also be given by position: subscription clients unsubscribe that
-    /// way.
-    const POSITIONAL: Option<&'static str> = None;
-}
+use crate::wire::method::Method;
 
 /// Decodes the parameters of one call; `None` means no parameters.
-pub fn decode<P: Params>(text: Option<&str>) -> Result<P, Fault> {
+pub fn decode<P: Method>(text: Option<&str>) -> Result<P, Fault> {
     let text = match text {
         None | Some("null" | "[]") => "{}",
         Some(text) => text,
     };
     if text.trim_start().starts_with('[') {
-        if let Some(name) = P::POSITIONAL
+        if let Some(name) = P::ROW.positional
             && let Ok([value]) = serde_json::from_str::<[Value; 1]>(text)
         {
             let named = Map::from_iter([(name.to_owned(), value)]);
@@ -46,9 +31,10 @@ pub fn decode<P: Params>(text: Option<&str>) -> Result<P, Fault> {
     }
 }
 
-fn explain<P: Params>(text: &str, error: &serde_json::Error) -> Fault {
+fn explain<P: Method>(text: &str, error: &serde_json::Error) -> Fault {
     if let Ok(given) = serde_json::from_str::<Map<String, Value>>(text)
-        && let Some(name) = P::UNSUPPORTED
+        && let Some(name) = P::ROW
+            .unsupported
             .iter()
             .find(|name| given.contains_key(**name))
     {
@@ -113,13 +99,13 @@ fn quoted(message: &str) -> Option<String> {
 mod tests {
     use super::*;
     use crate::wire::agents::ListAgents;
-    use crate::wire::gateway::{Drain, Hello, NoParams};
+    use crate::wire::gateway::{Drain, Hello, Ping};
     use crate::wire::input::PageSize;
     use crate::wire::runs::{GetRun, ListRuns, Turn, Wait};
     use crate::wire::sessions::{Ack, Create, ListSessions, Spawn};
     use std::time::Duration;
 
-    fn refusal<P: Params>(params: &str) -> (String, String) {
+    fn refusal<P: Method>(params: &str) -> (String, String) {
         let Err(fault) = decode::<P>(Some(params)) else {
             panic!("taken: {params}");
         };
@@ -128,7 +114,7 @@ mod tests {
         (path.unwrap_or_default().to_owned(), fault.message)
     }
 
-    fn refused<P: Params>(params: &str, path: &str, says: &str) {
+    fn refused<P: Method>(params: &str, path: &str, says: &str) {
         let (at, message) = refusal::<P>(params);
         assert_eq!(at, path, "{params}: {message}");
         assert!(message.contains(says), "{params}: {message}");
@@ -184,7 +170,7 @@ mod tests {
     #[test]
     fn unknown_parameters_are_refused_by_name() {
         refused::<Spawn>(r#"{"task": "t", "tsk": 1}"#, "tsk", "unknown field");
-        refused::<NoParams>(r#"{"x": 1}"#, "x", "unknown field");
+        refused::<Ping>(r#"{"x": 1}"#, "x", "unknown field");
         refused::<Hello>(
             r#"{"client": {"name": "n", "version": "1", "os": "x"}}"#,
             "client.os",

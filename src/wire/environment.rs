@@ -8,7 +8,6 @@ use serde::de::{Deserialize, Deserializer, Error};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::Value;
 
-use super::decode::Params;
 use super::input;
 use crate::kernel::ids::RunId;
 use crate::kernel::policy::overlay::MOST_NAMES;
@@ -98,11 +97,6 @@ pub struct ProvideEnv {
     pub run_id: RunId,
     /// Values for variables that the run's environment already names.
     pub env: Env,
-}
-impl Params for ProvideEnv {
-    fn object(&self) -> Option<String> {
-        Some(self.run_id.to_string())
-    }
 }
 
 #[cfg(test)]

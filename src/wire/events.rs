@@ -6,7 +6,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::decode::Params;
 use super::input;
 use super::shapes::{Run, Session};
 use crate::kernel::ids::{MessageId, RunId, SessionKey};
@@ -54,7 +53,6 @@ pub struct SubscribeEvents {
     #[serde(default)]
     pub deltas: bool,
 }
-impl Params for SubscribeEvents {}
 
 fn kinds<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
     let kinds = Vec::<String>::deserialize(from)?;
@@ -73,9 +71,6 @@ fn kinds<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Er
 pub struct UnsubscribeEvents {
     /// Subscription id that `events.subscribe` returned.
     pub subscription: String,
-}
-impl Params for UnsubscribeEvents {
-    const POSITIONAL: Option<&'static str> = Some("subscription");
 }
 
 /// Envelope of an event. Only stored events have a `cursor`.

@@ -1,19 +1,54 @@
-//! `gateway.*`: handshake, status, readiness and drain.
+//! `rpc.discover` and `gateway.*`: handshake, status, readiness and drain.
 
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
-use super::decode::Params;
 use super::input::{DrainTimeout, choice};
+use super::method::no_params;
 use super::shapes::Word;
 use crate::kernel::ids::BootId;
 use crate::kernel::time::Timestamp;
 
-/// Parameters of a method that takes none.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct NoParams {}
-impl Params for NoParams {}
+no_params! {
+    /// Parameters of `rpc.discover`.
+    Discover
+    /// Parameters of `gateway.ping`.
+    Ping
+    /// Parameters of `gateway.status`.
+    GetStatus
+}
+
+/// Result of `rpc.discover`: an OpenRPC document, see <https://spec.open-rpc.org>.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct OpenRpc(pub Box<RawValue>);
+
+impl JsonSchema for OpenRpc {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "OpenRpc".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "An OpenRPC document, see https://spec.open-rpc.org.",
+            "type": "object",
+            "properties": {
+                "openrpc": { "type": "string" },
+                "info": { "type": "object" },
+                "servers": { "type": "array" },
+                "methods": { "type": "array" },
+                "components": { "type": "object" },
+                "x-protocol": { "description": "Protocol version.", "type": "integer" },
+                "x-event": { "description": "Schema of the envelope around an event's `data`." },
+                "x-events": {
+                    "description": "The kinds of events, each with the schema of its `data`.",
+                    "type": "array",
+                },
+            },
+            "required": ["openrpc", "info", "methods", "components"],
+        })
+    }
+}
 
 /// Result of a method that only confirms success.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -30,7 +65,6 @@ pub struct Hello {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub protocol: Option<ProtocolRange>,
 }
-impl Params for Hello {}
 
 /// Name and version of a client program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -286,7 +320,6 @@ pub struct Drain {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<DrainTimeout>,
 }
-impl Params for Drain {}
 
 /// Result of `gateway.drain`: the drain has begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -4,7 +4,6 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::decode::Params;
 use super::input::{self, ThinkingLevel, choice};
 use crate::kernel::ids::{AgentId, MessageId, RunId, SessionKey, StepId};
 
@@ -20,11 +19,6 @@ pub struct CancelRun {
     #[schemars(length(min = 1, max = input::NAME_LIMIT))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-}
-impl Params for CancelRun {
-    fn object(&self) -> Option<String> {
-        Some(self.run_id.to_string())
-    }
 }
 
 /// Parameters of `sessions.cancel`.
@@ -42,11 +36,6 @@ pub struct CancelSession {
     #[schemars(length(min = 1, max = input::NAME_LIMIT))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-}
-impl Params for CancelSession {
-    fn object(&self) -> Option<String> {
-        Some(self.session_key.to_string())
-    }
 }
 
 /// Result of a cancel. Every run of the subtree that was open is in exactly one of the lists.
@@ -77,11 +66,6 @@ pub struct Steer {
     #[serde(default, deserialize_with = "input::maybe_id")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message_id: Option<MessageId>,
-}
-impl Params for Steer {
-    fn object(&self) -> Option<String> {
-        Some(self.run_id.to_string())
-    }
 }
 
 /// Result of `runs.steer`: the message is stored.
@@ -122,11 +106,6 @@ pub struct ResolveRun {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result: Option<String>,
 }
-impl Params for ResolveRun {
-    fn object(&self) -> Option<String> {
-        Some(self.run_id.to_string())
-    }
-}
 
 /// Parameters of `runs.retry`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -140,11 +119,6 @@ pub struct RetryRun {
     #[schemars(length(min = 1, max = input::KEY_LIMIT))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
-}
-impl Params for RetryRun {
-    fn object(&self) -> Option<String> {
-        Some(self.run_id.to_string())
-    }
 }
 
 /// Result of `runs.retry`: the new run is stored.
@@ -167,18 +141,22 @@ pub struct Retried {
     pub warnings: Vec<String>,
 }
 
-/// Parameters of `runs.retry_announce` and `runs.dismiss_announce`.
+/// Parameters of `runs.retry_announce`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct AnnounceOfRun {
+pub struct RetryAnnounce {
     /// Id of the run whose result is to be announced again, or not at all.
     #[serde(deserialize_with = "input::id")]
     pub run_id: RunId,
 }
-impl Params for AnnounceOfRun {
-    fn object(&self) -> Option<String> {
-        Some(self.run_id.to_string())
-    }
+
+/// Parameters of `runs.dismiss_announce`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct DismissAnnounce {
+    /// Id of the run whose result is to be announced again, or not at all.
+    #[serde(deserialize_with = "input::id")]
+    pub run_id: RunId,
 }
 
 /// Result of `runs.retry_announce` and `runs.dismiss_announce`.
@@ -229,11 +207,6 @@ pub struct PatchSession {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub if_revision: Option<i64>,
 }
-impl Params for PatchSession {
-    fn object(&self) -> Option<String> {
-        Some(self.session_key.to_string())
-    }
-}
 
 /// Wraps a present value in `Some`, so that null differs from an absent field.
 fn patched_name<'de, D: serde::Deserializer<'de>>(
@@ -268,11 +241,6 @@ pub struct ResetSession {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub if_generation: Option<i64>,
 }
-impl Params for ResetSession {
-    fn object(&self) -> Option<String> {
-        Some(self.session_key.to_string())
-    }
-}
 
 /// Parameters of `sessions.delete`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -283,11 +251,6 @@ pub struct DeleteSession {
     /// Cancel its open runs first; if false, open runs are a `conflict`.
     #[serde(default)]
     pub force: bool,
-}
-impl Params for DeleteSession {
-    fn object(&self) -> Option<String> {
-        Some(self.session_key.to_string())
-    }
 }
 
 /// Result of `sessions.delete`.
@@ -311,11 +274,6 @@ pub struct CompactSession {
     #[serde(default, deserialize_with = "input::key")]
     #[schemars(length(min = 1, max = input::KEY_LIMIT))]
     pub idempotency_key: Option<String>,
-}
-impl Params for CompactSession {
-    fn object(&self) -> Option<String> {
-        Some(self.session_key.to_string())
-    }
 }
 
 /// Result of `sessions.compact`: the run is stored. The outcome is in the run's result.

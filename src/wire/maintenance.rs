@@ -5,8 +5,13 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::decode::Params;
+use super::method::no_params;
 use crate::contract::finding::{Finding, Health};
+
+no_params! {
+    /// Parameters of `gateway.doctor`.
+    Examine
+}
 
 /// Parameters of `gateway.backup`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -17,7 +22,6 @@ pub struct Backup {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
 }
-impl Params for Backup {}
 
 /// Result of `gateway.backup`: a backup whose integrity was checked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

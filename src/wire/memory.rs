@@ -3,7 +3,6 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::decode::Params;
 use super::input::{self, PageSize};
 use super::shapes::Word;
 use crate::kernel::ids::{MemoryId, RunId};
@@ -26,7 +25,6 @@ pub struct ListMemories {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
 }
-impl Params for ListMemories {}
 
 /// Result of `memory.list`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -53,7 +51,6 @@ pub struct SearchMemories {
     #[serde(default)]
     pub limit: PageSize,
 }
-impl Params for SearchMemories {}
 
 /// Result of `memory.search`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -69,14 +66,6 @@ pub struct DeleteMemories {
     /// Ids of the memories to delete; at most 500.
     #[serde(deserialize_with = "some_ids")]
     pub ids: Vec<MemoryId>,
-}
-impl Params for DeleteMemories {
-    fn object(&self) -> Option<String> {
-        match self.ids[..] {
-            [id] => Some(id.to_string()),
-            _ => Some(format!("{} memories", self.ids.len())),
-        }
-    }
 }
 
 fn some_ids<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<MemoryId>, D::Error> {

@@ -16,6 +16,8 @@ pub mod input;
 pub mod lifecycle;
 pub mod maintenance;
 pub mod memory;
+pub mod method;
+pub mod methods;
 pub mod questions;
 pub mod runs;
 mod schema;

@@ -3,7 +3,6 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::decode::Params;
 use super::input::{self, PageSize, choice};
 use super::shapes::Word;
 use crate::kernel::ids::{AgentId, QuestionId, RunId, SessionKey};
@@ -43,7 +42,6 @@ pub struct ListQuestions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
 }
-impl Params for ListQuestions {}
 
 /// Result of `questions.list`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -70,7 +68,6 @@ pub struct AnswerQuestion {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub choice: Option<String>,
 }
-impl Params for AnswerQuestion {}
 
 /// A question of a run to the user, with its origin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

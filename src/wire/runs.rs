@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::budget::Budget;
-use super::decode::Params;
 use super::environment::Env;
 use super::input::{self, PageSize, RunTimeout, ThinkingLevel, WaitTimeout, choice};
 use super::schema;
@@ -61,13 +60,6 @@ pub struct Turn {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub meta: Option<Value>,
 }
-impl Params for Turn {
-    const UNSUPPORTED: &'static [&'static str] = &["attachments"];
-
-    fn object(&self) -> Option<String> {
-        Some(self.session_key.to_string())
-    }
-}
 
 /// Result of `agent.run`: the run is stored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -118,7 +110,6 @@ pub struct Wait {
     #[serde(default)]
     pub wait_timeout: WaitTimeout,
 }
-impl Params for Wait {}
 
 /// Result of `agent.wait`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -161,7 +152,6 @@ pub struct GetRun {
     #[serde(deserialize_with = "input::id")]
     pub run_id: RunId,
 }
-impl Params for GetRun {}
 
 choice! {
     /// Run state to filter by.
@@ -255,7 +245,6 @@ pub struct ListRuns {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
 }
-impl Params for ListRuns {}
 
 /// Value of a `meta` field to filter by.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -297,7 +286,6 @@ pub struct ListSteps {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
 }
-impl Params for ListSteps {}
 
 /// Parameters of `runs.output`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -312,7 +300,6 @@ pub struct GetOutput {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub offset: Option<u64>,
 }
-impl Params for GetOutput {}
 
 /// Result of `runs.output`: a part of a tool's output, as it was before it was truncated for the
 /// transcript.

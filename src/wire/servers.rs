@@ -4,10 +4,15 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::decode::Params;
 use super::input;
+use super::method::no_params;
 use crate::kernel::ids::{AgentId, SessionKey};
 use crate::kernel::time::Timestamp;
+
+no_params! {
+    /// Parameters of `mcp.list`.
+    ListServers
+}
 
 /// Result of `mcp.list`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -92,7 +97,6 @@ pub struct ListTools {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
 }
-impl Params for ListTools {}
 
 /// Result of `tools.list`: the tools that a run spawned now would pin.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -5,7 +5,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::budget::Budget;
-use super::decode::Params;
 use super::environment::Env;
 use super::input::{self, PageSize, RunTimeout, ThinkingLevel, WaitTimeout, choice};
 use super::schema;
@@ -126,13 +125,6 @@ pub struct Spawn {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub meta: Option<Value>,
 }
-impl Params for Spawn {
-    const UNSUPPORTED: &'static [&'static str] = &["attachments"];
-
-    fn object(&self) -> Option<String> {
-        self.parent.as_ref().map(SessionKey::to_string)
-    }
-}
 
 /// Result of `sessions.spawn`: the run is stored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -188,7 +180,6 @@ pub struct Send {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub meta: Option<Value>,
 }
-impl Params for Send {}
 
 /// Result of `sessions.send`; delivery and reply are reported separately.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -269,11 +260,6 @@ pub struct Create {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub if_exists: Option<IfExists>,
 }
-impl Params for Create {
-    fn object(&self) -> Option<String> {
-        self.key.as_ref().map(SessionKey::to_string)
-    }
-}
 
 /// Result of `sessions.create`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -291,7 +277,6 @@ pub struct GetSession {
     /// Key of the session.
     pub session_key: SessionKey,
 }
-impl Params for GetSession {}
 
 choice! {
     /// Kind of sessions to list.
@@ -335,7 +320,6 @@ pub struct ListSessions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
 }
-impl Params for ListSessions {}
 
 /// Result of `sessions.list`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -368,7 +352,6 @@ pub struct GetHistory {
     #[serde(default)]
     pub limit: PageSize,
 }
-impl Params for GetHistory {}
 
 /// Result of `sessions.history`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -395,7 +378,6 @@ pub struct GetInbox {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
 }
-impl Params for GetInbox {}
 
 /// Result of `sessions.inbox`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -417,11 +399,6 @@ pub struct Ack {
     /// Ids of the announces to acknowledge.
     #[serde(deserialize_with = "input::ids")]
     pub announce_ids: Vec<AnnounceId>,
-}
-impl Params for Ack {
-    fn object(&self) -> Option<String> {
-        Some(self.session_key.to_string())
-    }
 }
 
 /// Result of `sessions.ack`.

@@ -4,7 +4,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::agents::InactiveDefinition;
-use super::decode::Params;
 use super::input::{self, PageSize};
 use crate::kernel::ids::SessionKey;
 
@@ -27,7 +26,6 @@ pub struct ListSkills {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
 }
-impl Params for ListSkills {}
 
 /// Result of `skills.list`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -122,7 +120,6 @@ pub struct TakeSnapshot {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workspace: Option<String>,
 }
-impl Params for TakeSnapshot {}
 
 /// The skills that a run starting now would pin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -181,12 +178,6 @@ pub struct RefreshSkills {
     #[schemars(regex(pattern = "^/"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workspace: Option<String>,
-}
-impl Params for RefreshSkills {
-    fn object(&self) -> Option<String> {
-        let session = self.session_key.as_ref().map(ToString::to_string);
-        session.or_else(|| self.workspace.clone())
-    }
 }
 
 /// Result of `skills.refresh`.

@@ -3,23 +3,27 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::decode::Params;
 use super::input::{self, PageSize};
 use crate::kernel::time::Timestamp;
 
-/// Parameters of `trust.add` and `trust.revoke`.
+/// Parameters of `trust.add`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct OneProject {
+pub struct TrustProject {
     /// Absolute path of the project.
     #[serde(deserialize_with = "input::required_folder")]
     #[schemars(regex(pattern = "^/"))]
     pub folder: String,
 }
-impl Params for OneProject {
-    fn object(&self) -> Option<String> {
-        Some(self.folder.clone())
-    }
+
+/// Parameters of `trust.revoke`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RevokeTrust {
+    /// Absolute path of the project.
+    #[serde(deserialize_with = "input::required_folder")]
+    #[schemars(regex(pattern = "^/"))]
+    pub folder: String,
 }
 
 /// Parameters of `trust.list`.
@@ -33,7 +37,6 @@ pub struct ListProjects {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
 }
-impl Params for ListProjects {}
 
 /// A project file with settings that need trust.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -3,7 +3,6 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::decode::Params;
 use super::input::{self, PageSize, choice};
 use crate::kernel::ids::{RunId, SessionKey};
 use crate::kernel::time::Timestamp;
@@ -60,7 +59,6 @@ pub struct Summarize {
     #[serde(default)]
     pub limit: PageSize,
 }
-impl Params for Summarize {}
 
 /// Result of `usage.summary`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -116,7 +116,7 @@ impl Checked {
         for name in methods {
             let examples = self.document.method(&name)["examples"].clone();
             let examples = examples.as_array().unwrap_or_else(|| {
-                panic!("{name} has no example: give it its row in gateway/methods/descriptions.rs")
+                panic!("{name} has no example: give it its row in wire/methods.rs")
             });
             for example in examples {
                 // Without a value, it would be an example of a notification.

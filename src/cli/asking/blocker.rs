@@ -6,7 +6,7 @@ use crate::cli::link::Link;
 use crate::cli::live::{tree, view};
 use crate::cli::output::text::short;
 use crate::wire::input::{PAGE_LIMIT, PageSize};
-use crate::wire::runs::{ListRuns, Runs, State};
+use crate::wire::runs::{ListRuns, State};
 use crate::wire::shapes::Run;
 
 /// The user action that a paused run needs, by its pause reason.
@@ -39,7 +39,7 @@ pub(crate) async fn of_queued(link: &Link, run: &Run) -> Result<Option<String>, 
         limit: PageSize(PAGE_LIMIT),
         ..ListRuns::default()
     };
-    let turns = link.ask::<Runs>("runs.list", &request).await?.runs;
+    let turns = link.ask(&request).await?.runs;
     let before = turns.iter().filter(|one| one.run_id != run.run_id);
     for turn in before {
         if let Some(need) = need(turn) {

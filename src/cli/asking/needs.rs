@@ -16,7 +16,7 @@ use crate::cli::output::text::short;
 use crate::clock::Clock;
 use crate::kernel::ids::SessionKey;
 use crate::wire::input::{PAGE_LIMIT, PageSize};
-use crate::wire::runs::{ListRuns, Runs};
+use crate::wire::runs::ListRuns;
 use crate::wire::shapes::Run;
 
 /// What was announced during one wait, and how.
@@ -87,7 +87,7 @@ async fn open(link: &Link, session: &SessionKey) -> Result<Vec<Need>, Failure> {
         limit: PageSize(PAGE_LIMIT),
         ..ListRuns::default()
     };
-    for run in link.ask::<Runs>("runs.list", &request).await?.runs {
+    for run in link.ask(&request).await?.runs {
         if open_requests::is_in_session_subtree(link, session, &run).await? {
             found.push(of_review(&run));
         }

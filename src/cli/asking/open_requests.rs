@@ -235,7 +235,7 @@ impl OpenRequest {
                     text: Some(said.to_owned()),
                     choice: None,
                 };
-                link.raw("questions.answer", &request).await?;
+                link.raw(&request).await?;
             }
             OpenRequest::Approval(approval) => {
                 let Some(decision) = decision(said) else {
@@ -250,7 +250,7 @@ impl OpenRequest {
                     run_id: missing.run,
                     env: Env([value].into()),
                 };
-                link.raw("runs.provide_env", &request).await?;
+                link.raw(&request).await?;
             }
         }
         Ok(true)
@@ -357,7 +357,7 @@ async fn values(link: &Link, session: &SessionKey) -> Result<Vec<OpenRequest>, F
         limit: PageSize(PAGE_LIMIT),
         ..ListRuns::default()
     };
-    let page: Runs = link.ask("runs.list", &request).await?;
+    let page: Runs = link.ask(&request).await?;
     let mut found = Vec::new();
     for run in page.runs {
         let Some(value) = OpenRequest::value_of(&run) else {

@@ -14,7 +14,7 @@ use crate::cli::output::text::{COLUMNS, Table, age, line, wrap};
 use crate::clock::Clock;
 use crate::kernel::ids::SessionKey;
 use crate::kernel::run::thinking::Thinking;
-use crate::wire::gateway::{NoParams, Status};
+use crate::wire::gateway::{GetStatus, Status};
 use crate::wire::input::PageSize;
 use crate::wire::lifecycle::{CompactSession, Compacting, PatchSession};
 use crate::wire::runs::{ListRuns, Runs};
@@ -101,7 +101,7 @@ impl Talk<'_> {
 
     async fn model(&mut self, model: Option<String>) -> Result<(), Failure> {
         let Some(model) = model else {
-            let status: Status = self.link.ask("gateway.status", NoParams {}).await?;
+            let status: Status = self.link.ask(&GetStatus {}).await?;
             let now = match &self.session.model {
                 Some(model) => model.clone(),
                 None => format!("the agent's (the default agent has {})", status.model),
@@ -130,7 +130,7 @@ impl Talk<'_> {
 
     /// The daemon has changed this conversation's session once this returns.
     async fn patch(&mut self, request: &PatchSession) -> Result<(), Failure> {
-        self.session = self.link.ask("sessions.patch", request).await?;
+        self.session = self.link.ask(request).await?;
         Ok(())
     }
 
@@ -174,7 +174,7 @@ impl Talk<'_> {
             limit: PageSize(LISTED),
             ..ListSessions::default()
         };
-        let page: Sessions = self.link.ask("sessions.list", request).await?;
+        let page: Sessions = self.link.ask(&request).await?;
         let now = Clock::system().now();
         let mut table = Table::new(&["", "SESSION", "ACTIVE", "MSGS", "WHAT"]);
         for one in page.sessions {
@@ -199,7 +199,7 @@ impl Talk<'_> {
             limit: PageSize(LISTED),
             ..ListRuns::default()
         };
-        let page: Runs = self.link.ask("runs.list", request).await?;
+        let page: Runs = self.link.ask(&request).await?;
         let open = page.runs.iter().rfind(|run| !tree::is_ended(&run.state));
         match open.map(|run| run.run_id) {
             Some(run) => self.follow(run).await.map(|_| ()),
@@ -215,7 +215,7 @@ impl Talk<'_> {
             session_key: self.session.key.clone(),
             idempotency_key: Some(Clock::system().new_id().to_string()),
         };
-        let new: Compacting = self.link.ask("sessions.compact", &request).await?;
+        let new: Compacting = self.link.ask(&request).await?;
         self.follow(new.run_id).await.map(|_| ())
     }
 
@@ -223,7 +223,7 @@ impl Talk<'_> {
         let request = GetSession {
             session_key: self.session.key.clone(),
         };
-        self.session = self.link.ask("sessions.get", request).await?;
+        self.session = self.link.ask(&request).await?;
         let Session {
             usage: used,
             messages,

@@ -5,7 +5,7 @@ use crate::cli::link::Link;
 use crate::cli::output::print;
 use crate::cli::output::text::{Table, line};
 use crate::kernel::ids::{AgentId, SessionKey};
-use crate::wire::agents::{Agent, Agents, Audience, ListAgents};
+use crate::wire::agents::{Agent, Audience, ListAgents};
 use crate::wire::input::{PAGE_LIMIT, PageSize};
 
 /// Active agents that users can talk to; pure subagents are excluded.
@@ -16,7 +16,7 @@ pub(super) async fn of_people(link: &Link, cwd: Option<String>) -> Result<Vec<Ag
         limit: PageSize(PAGE_LIMIT),
         cursor: None,
     };
-    let mut agents = link.ask::<Agents>("agents.list", request).await?.agents;
+    let mut agents = link.ask(&request).await?.agents;
     agents.retain(|agent| agent.active && agent.mode != "subagent");
     Ok(agents)
 }

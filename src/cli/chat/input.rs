@@ -15,9 +15,9 @@ use super::{agents, session};
 use crate::cli::common::failure::Failure;
 use crate::cli::output::print::{DIM, HEAD, styled};
 use crate::cli::output::{print, text};
-use crate::wire::gateway::{ModelProvider, NoParams, Status};
+use crate::wire::gateway::{GetStatus, ModelProvider};
 use crate::wire::input::{PAGE_LIMIT, PageSize};
-use crate::wire::sessions::{ListSessions, SessionKind, Sessions};
+use crate::wire::sessions::{ListSessions, SessionKind};
 
 /// Prompt of the conversation.
 const PROMPT: &str = "you> ";
@@ -108,13 +108,13 @@ impl Talk<'_> {
     /// Refreshes the completion values; where a request fails, the previous values stay.
     async fn learn_words(&mut self) {
         let agents = agents::of_people(&self.link, session::here()).await;
-        let status = self.link.ask::<Status>("gateway.status", NoParams {}).await;
+        let status = self.link.ask(&GetStatus {}).await;
         let request = ListSessions {
             kind: Some(SessionKind::Main),
             limit: PageSize(PAGE_LIMIT),
             ..ListSessions::default()
         };
-        let sessions = self.link.ask::<Sessions>("sessions.list", request).await;
+        let sessions = self.link.ask(&request).await;
         let Some(editor) = &self.editor else {
             return;
         };

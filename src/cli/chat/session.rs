@@ -12,7 +12,7 @@ use crate::cli::output::{print, text};
 use crate::clock::Clock;
 use crate::kernel::ids::SessionKey;
 use crate::kernel::session::message::plain_text;
-use crate::wire::gateway::{NoParams, Status};
+use crate::wire::gateway::GetStatus;
 use crate::wire::input::{PageSize, ThinkingLevel};
 use crate::wire::lifecycle::PatchSession;
 use crate::wire::sessions::{Create, Created, GetHistory, GetSession, History};
@@ -45,11 +45,7 @@ pub(super) async fn open(link: &Link, wanted: &Wanted) -> Result<Session, Failur
         (None, is_new) => {
             let agent = match &wanted.agent {
                 Some(agent) => agent.clone(),
-                None => {
-                    link.ask::<Status>("gateway.status", NoParams {})
-                        .await?
-                        .default_agent
-                }
+                None => link.ask(&GetStatus {}).await?.default_agent,
             };
             match is_new {
                 true => format!("agent:{agent}:{}", text::short(Clock::system().new_id())),
@@ -64,7 +60,7 @@ pub(super) async fn open(link: &Link, wanted: &Wanted) -> Result<Session, Failur
         }
         Ok(key) => {
             let request = GetSession { session_key: key };
-            let session: Session = link.ask("sessions.get", request).await?;
+            let session: Session = link.ask(&request).await?;
             if let Some(agent) = wanted
                 .agent
                 .as_deref()
@@ -118,7 +114,7 @@ async fn create(
         cwd: wanted.cwd.clone().or_else(here),
         ..Create::default()
     };
-    let created: Created = link.ask("sessions.create", &request).await?;
+    let created: Created = link.ask(&request).await?;
     Ok(created.session)
 }
 
@@ -144,7 +140,7 @@ async fn patch(link: &Link, wanted: &Wanted, session: Session) -> Result<Session
         cwd: cwd.map(Some),
         ..unchanged(session.key)
     };
-    link.ask("sessions.patch", &request).await
+    link.ask(&request).await
 }
 
 /// Parses a thinking level.
@@ -214,7 +210,7 @@ pub(super) async fn last_exchange(
         tools: Some(false),
         limit: PageSize(EARLIER),
     };
-    let raw = link.raw("sessions.history", &request).await?;
+    let raw = link.raw(&request).await?;
     if common.json {
         return print::object(&raw);
     }

@@ -309,11 +309,11 @@ impl<'a> Talk<'a> {
             idempotency_key: Some(Clock::system().new_id().to_string()),
             meta: origin::marked(None),
         };
-        let accepted: TurnAccepted = match self.link.ask("agent.run", &request).await {
+        let accepted: TurnAccepted = match self.link.ask(&request).await {
             Err(lost) if link::is_broken(&lost) => {
                 *is_known = false;
                 self.link = self.link().await?;
-                let answered = self.link.ask("agent.run", &request).await;
+                let answered = self.link.ask(&request).await;
                 let is_lost = |failure: &Failure| link::is_broken(failure);
                 *is_known = !answered.as_ref().is_err_and(is_lost);
                 answered?

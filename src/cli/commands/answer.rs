@@ -66,7 +66,7 @@ impl Answer {
             text: Some(text),
             choice: None,
         };
-        let raw = link.raw("questions.answer", &request).await?;
+        let raw = link.raw(&request).await?;
         if common.json {
             print::object(&raw)?;
             return Ok(0);
@@ -91,7 +91,7 @@ pub(crate) async fn waiting(
         limit: PageSize(PAGE_LIMIT),
         ..ListQuestions::default()
     };
-    let raw = link.raw("questions.list", &request).await?;
+    let raw = link.raw(&request).await?;
     let page: Questions = link::read(&raw)?;
     Ok((raw, page.questions))
 }

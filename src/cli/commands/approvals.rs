@@ -216,7 +216,7 @@ pub(crate) async fn resolve(
         remember,
         digest,
     };
-    link.raw("approvals.resolve", &request).await
+    link.raw(&request).await
 }
 
 /// Digest of the previewed change; an `allow` fails with `conflict` if the change differs by then.
@@ -267,7 +267,7 @@ async fn page_of_remembered(link: &Link) -> Result<(Value, RememberedPage), Fail
         limit: PageSize(PAGE_LIMIT),
         cursor: None,
     };
-    let raw = link.raw("approvals.remembered", &request).await?;
+    let raw = link.raw(&request).await?;
     let page = link::read(&raw)?;
     Ok((raw, page))
 }
@@ -278,7 +278,7 @@ impl Forget {
         let ids: Vec<ApprovalId> = page.remembered.iter().map(|one| one.id).collect();
         let list = "abide approvals remembered";
         let id = find_open(&ids, &self.approval, "remembered decision", list)?;
-        let raw = link.raw("approvals.forget", &ForgetApproval { id }).await?;
+        let raw = link.raw(&ForgetApproval { id }).await?;
         let answer: Forgotten = link::read(&raw)?;
         if common.json {
             print::object(&raw)?;
@@ -305,7 +305,7 @@ pub(crate) async fn waiting(
         limit: PageSize(PAGE_LIMIT),
         ..ListApprovals::default()
     };
-    let raw = link.raw("approvals.list", &request).await?;
+    let raw = link.raw(&request).await?;
     let page: Page = link::read(&raw)?;
     Ok((raw, page.approvals))
 }
@@ -319,7 +319,7 @@ pub(crate) async fn state(link: &Link, before: &Approval) -> Result<Option<Word>
         limit: PageSize(PAGE_LIMIT),
         ..ListApprovals::default()
     };
-    let page: Page = link.ask("approvals.list", &request).await?;
+    let page: Page = link.ask(&request).await?;
     let now = page.approvals.into_iter().find(|one| one.id == before.id);
     Ok(now.map(|one| one.state))
 }

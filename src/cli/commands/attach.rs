@@ -23,7 +23,7 @@ use crate::clock::Clock;
 use crate::kernel::ids::{RunId, SessionKey};
 use crate::wire::events::{Event, SubscribeEvents};
 use crate::wire::input::PageSize;
-use crate::wire::runs::{ListRuns, Runs};
+use crate::wire::runs::ListRuns;
 use crate::wire::sessions::{GetHistory, History};
 
 /// Maximum number of turns of a session that are shown.
@@ -250,7 +250,7 @@ impl Look<'_> {
             limit: PageSize(1),
         };
         let link = &self.live.watch.link;
-        let page: History = link.ask("sessions.history", &request).await?;
+        let page: History = link.ask(&request).await?;
         for message in &page.messages {
             let text = history::show(message, Clock::system().now(), false);
             self.live.says(&text)?;
@@ -276,7 +276,7 @@ impl Look<'_> {
         };
         let Live { watch, view, .. } = &mut self.live;
         let link = &watch.link;
-        let mut turns = link.ask::<Runs>("runs.list", &request).await?.runs;
+        let mut turns = link.ask(&request).await?.runs;
         turns.reverse();
         let mut all = Vec::new();
         for turn in turns {

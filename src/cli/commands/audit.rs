@@ -40,7 +40,7 @@ impl Audit {
             limit: PageSize(self.limit),
             cursor: self.cursor,
         };
-        let raw = link.raw("gateway.audit", params).await?;
+        let raw = link.raw(&params).await?;
         if common.json {
             print::object(&raw)?;
             return Ok(0);

@@ -38,7 +38,7 @@ impl Backup {
         let request = Request {
             path: path.map(|path| path.to_string_lossy().into_owned()),
         };
-        let raw = link.raw("gateway.backup", request).await?;
+        let raw = link.raw(&request).await?;
         if common.json {
             print::object(&raw)?;
             return Ok(0);

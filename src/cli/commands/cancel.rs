@@ -49,8 +49,7 @@ impl Cancel {
             let raw = match named {
                 Named::Run(run_id) => {
                     let reason = self.reason.clone();
-                    link.raw("runs.cancel", CancelRun { run_id, reason })
-                        .await?
+                    link.raw(&CancelRun { run_id, reason }).await?
                 }
                 Named::Session(session_key) => {
                     let reason = self.reason.clone();
@@ -59,7 +58,7 @@ impl Cancel {
                         all: self.all,
                         reason,
                     };
-                    link.raw("sessions.cancel", request).await?
+                    link.raw(&request).await?
                 }
             };
             let done: Cancelled = link::read(&raw)?;
@@ -82,9 +81,7 @@ impl Cancel {
 /// The run is cancelled, or marked to end, once this returns; prints a summary.
 pub(crate) async fn after_second_ctrl_c(link: &Link, run_id: RunId) -> Result<Run, Failure> {
     let reason = Some("Ctrl-C".to_owned());
-    let done: Cancelled = link
-        .ask("runs.cancel", CancelRun { run_id, reason })
-        .await?;
+    let done: Cancelled = link.ask(&CancelRun { run_id, reason }).await?;
     print::note(&summary(&text::short(run_id), &done));
     ids::details(link, run_id).await
 }

@@ -110,7 +110,7 @@ impl Change {
                     session_key: ids::session(&link, &clear.session).await?,
                     force: clear.force,
                 };
-                let raw = link.raw("sessions.delete", request).await?;
+                let raw = link.raw(&request).await?;
                 if common.json {
                     print::object(&raw)?;
                 } else {
@@ -125,7 +125,7 @@ impl Change {
                     force: reset.clear.force,
                     if_generation: reset.if_generation,
                 };
-                let raw = link.raw("sessions.reset", request).await?;
+                let raw = link.raw(&request).await?;
                 if common.json {
                     print::object(&raw)?;
                 } else {
@@ -138,7 +138,7 @@ impl Change {
             }
             Change::Patch(patch) => {
                 let request = patch.request(&link).await?;
-                let raw = link.raw("sessions.patch", request).await?;
+                let raw = link.raw(&request).await?;
                 if common.json {
                     print::object(&raw)?;
                 } else {
@@ -172,7 +172,7 @@ impl Compact {
             session_key: ids::session(link, &self.session).await?,
             idempotency_key: Some(Clock::system().new_id().to_string()),
         };
-        let raw = link.raw("sessions.compact", &request).await?;
+        let raw = link.raw(&request).await?;
         let new: Compacting = link::read(&raw)?;
         let wait = Wait::of(new.run_id);
         wait.run(common).await

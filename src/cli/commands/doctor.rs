@@ -18,10 +18,9 @@ use crate::cli::output::text::{clean, wrap};
 use crate::config::Config;
 use crate::contract::finding::{Finding, Health};
 use crate::daemon::{offline, ollama};
-use crate::wire::agents::{Agents, ListAgents};
-use crate::wire::gateway::NoParams;
+use crate::wire::agents::ListAgents;
 use crate::wire::input::{PAGE_LIMIT, PageSize};
-use crate::wire::maintenance::Examined;
+use crate::wire::maintenance::{Examine, Examined};
 
 /// Columns of a finding after its status.
 const FINDING: usize = 75;
@@ -104,7 +103,7 @@ fn configuration(file: Option<PathBuf>) -> (Config, Vec<Finding>) {
 async fn from_inside(common: &Common) -> Vec<Finding> {
     let asked = async {
         let link = Link::open(&common.place).await?;
-        let raw = link.raw("gateway.doctor", NoParams {}).await?;
+        let raw = link.raw(&Examine {}).await?;
         let examined: Examined = link::read(&raw)?;
         Ok::<_, Failure>(examined.findings)
     };
@@ -132,7 +131,7 @@ async fn of_agents(common: &Common) -> Vec<String> {
             limit: PageSize(PAGE_LIMIT),
             ..ListAgents::default()
         };
-        link.ask::<Agents>("agents.list", request).await
+        link.ask(&request).await
     };
     let agents = asked.await.map(|found| found.agents).unwrap_or_default();
     let active = agents.into_iter().filter(|agent| agent.active);

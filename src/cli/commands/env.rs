@@ -16,7 +16,7 @@ use crate::kernel::policy::overlay;
 use crate::kernel::secret::{GivenValue, Reference};
 use crate::wire::environment::{Env, ProvideEnv};
 use crate::wire::input::{PAGE_LIMIT, PageSize};
-use crate::wire::runs::{ListRuns, Runs, State};
+use crate::wire::runs::{GetRun, ListRuns, Runs, State};
 use crate::wire::shapes::{EnvName, Run};
 
 /// Show a run's environment, or provide a value
@@ -51,12 +51,9 @@ impl EnvOf {
         let raw = match env {
             Some(env) => {
                 let request = ProvideEnv { run_id, env };
-                link.raw("runs.provide_env", &request).await?
+                link.raw(&request).await?
             }
-            None => {
-                link.raw("runs.get", &serde_json::json!({ "runId": run_id }))
-                    .await?
-            }
+            None => link.raw(&GetRun { run_id }).await?,
         };
         if common.json {
             print::object(&raw)?;
@@ -115,7 +112,7 @@ async fn lacking(link: &Link, common: &Common) -> Result<u8, Failure> {
         limit: PageSize(PAGE_LIMIT),
         ..ListRuns::default()
     };
-    let raw = link.raw("runs.list", &request).await?;
+    let raw = link.raw(&request).await?;
     let page: Runs = link::read(&raw)?;
     let runs: Vec<&Run> = page
         .runs

@@ -55,7 +55,7 @@ impl History {
             tools: Some(!self.no_tools),
             limit: PageSize(self.limit),
         };
-        let raw = link.raw("sessions.history", &request).await?;
+        let raw = link.raw(&request).await?;
         if common.json {
             print::object(&raw)?;
             return Ok(0);

@@ -57,10 +57,11 @@ impl Inbox {
             return match (self.retry.as_slice(), self.dismiss.as_slice()) {
                 ([], []) => undelivered::list(&link, common).await,
                 ([], dismiss) => {
-                    undelivered::decide(&link, common, "runs.dismiss_announce", dismiss).await
+                    undelivered::decide(&link, common, undelivered::Decision::Dismiss, dismiss)
+                        .await
                 }
                 (retry, _) => {
-                    undelivered::decide(&link, common, "runs.retry_announce", retry).await
+                    undelivered::decide(&link, common, undelivered::Decision::Retry, retry).await
                 }
             };
         };
@@ -73,7 +74,7 @@ impl Inbox {
         };
         let mut shown = 0;
         loop {
-            let raw = link.raw("sessions.inbox", &request).await?;
+            let raw = link.raw(&request).await?;
             let page: Page = link::read(&raw)?;
             if common.json {
                 print::object(&raw)?;
@@ -118,7 +119,7 @@ async fn acknowledge(
             .map(|announce| announce.announce_id)
             .collect(),
     };
-    let raw = link.raw("sessions.ack", &request).await?;
+    let raw = link.raw(&request).await?;
     if common.json {
         print::object(&raw)?;
     }

@@ -116,7 +116,7 @@ impl Search {
             namespace: self.namespace,
             limit: PageSize::default(),
         };
-        let raw = link.raw("memory.search", &request).await?;
+        let raw = link.raw(&request).await?;
         if common.json {
             print::object(&raw)?;
             return Ok(0);
@@ -141,9 +141,7 @@ async fn delete(link: &Link, common: &Common, wanted: &[String]) -> Result<u8, F
     for one in wanted {
         ids.push(find_open(&known, one, "memory", "abide memory")?);
     }
-    let raw = link
-        .raw("memory.delete", &DeleteMemories { ids: ids.clone() })
-        .await?;
+    let raw = link.raw(&DeleteMemories { ids: ids.clone() }).await?;
     let answer: DeletedMemories = link::read(&raw)?;
     if common.json {
         print::object(&raw)?;
@@ -191,7 +189,7 @@ async fn page(
         limit: PageSize(limit),
         cursor,
     };
-    let raw = link.raw("memory.list", &request).await?;
+    let raw = link.raw(&request).await?;
     let page = link::read(&raw)?;
     Ok((raw, page))
 }

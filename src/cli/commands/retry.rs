@@ -30,13 +30,7 @@ impl Retry {
             run_id: ids::run(&link, &self.run).await?,
             idempotency_key: Some(Clock::system().new_id().to_string()),
         };
-        let raw = match link.raw("runs.retry", &request).await {
-            Err(lost) if link::is_broken(&lost) => {
-                let again = link::reconnect(&common.place, lost, print::note).await?;
-                again.raw("runs.retry", &request).await?
-            }
-            answer => answer?,
-        };
+        let raw = link.raw_retried(&request, &common.place).await?;
         if common.json {
             print::object(&raw)?;
             return Ok(0);

@@ -73,7 +73,7 @@ impl Review {
             },
             result: self.result,
         };
-        let raw = link.raw("runs.resolve", &request).await?;
+        let raw = link.raw(&request).await?;
         if common.json {
             print::object(&raw)?;
             return Ok(0);
@@ -134,7 +134,7 @@ async fn list(link: &Link, common: &Common) -> Result<u8, Failure> {
         limit: PageSize(PAGE_LIMIT),
         ..ListRuns::default()
     };
-    let raw = link.raw("runs.list", &request).await?;
+    let raw = link.raw(&request).await?;
     if common.json {
         print::object(&raw)?;
         return Ok(0);

@@ -81,7 +81,7 @@ impl Send {
 async fn reply(link: &Link, common: &Common, request: &Request) -> Result<Option<Value>, Failure> {
     let mut needs = Needs::new(common.json, false);
     let keys: Vec<SessionKey> = request.session_key.clone().into_iter().collect();
-    let mut saying = pin!(say(link, common, request));
+    let mut saying = pin!(link.raw_retried(request, &common.place));
     let mut looks = interval(LOOK);
     looks.reset();
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -95,16 +95,6 @@ async fn reply(link: &Link, common: &Common, request: &Request) -> Result<Option
                 }
             }
         }
-    }
-}
-
-async fn say(link: &Link, common: &Common, request: &Request) -> Result<Value, Failure> {
-    match link.raw("sessions.send", request).await {
-        Err(lost) if link::is_broken(&lost) => {
-            let link = link::reconnect(&common.place, lost, print::note).await?;
-            link.raw("sessions.send", request).await
-        }
-        answered => answered,
     }
 }
 

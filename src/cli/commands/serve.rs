@@ -20,7 +20,7 @@ use crate::config::{Flag, Loaded, Source};
 use crate::daemon::{self, Ending, Endpoint, Options, Ready, offline};
 use crate::process;
 use crate::telemetry;
-use crate::wire::gateway::{NoParams, Status};
+use crate::wire::gateway::GetStatus;
 
 /// Run the daemon
 ///
@@ -192,7 +192,7 @@ async fn going_on(place: &Where) {
     let Ok(link) = Link::open(place).await else {
         return;
     };
-    if let Ok(status) = link.ask::<Status>("gateway.status", NoParams {}).await {
+    if let Ok(status) = link.ask(&GetStatus {}).await {
         let counts = status.counts;
         let open = counts.running + counts.queued + counts.paused + counts.settling;
         if open > 0 {

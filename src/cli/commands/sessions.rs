@@ -67,7 +67,7 @@ impl Sessions {
         };
         let mut rows: Vec<Value> = Vec::new();
         loop {
-            let mut raw = link.raw("sessions.list", &filter).await?;
+            let mut raw = link.raw(&filter).await?;
             filter.cursor = link::read::<Page>(&raw)?.next_cursor;
             if let Value::Array(page) = raw["sessions"].take() {
                 rows.extend(page);

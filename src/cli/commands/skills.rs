@@ -93,7 +93,7 @@ fn request(name: Option<String>) -> ListSkills {
 }
 
 async fn list(link: &Link, common: &Common) -> Result<u8, Failure> {
-    let raw = link.raw("skills.list", request(None)).await?;
+    let raw = link.raw(&request(None)).await?;
     if common.json {
         print::object(&raw)?;
         return Ok(0);
@@ -139,7 +139,7 @@ fn at(file: &str, line: Option<usize>, reason: &str) -> String {
 }
 
 async fn show(link: &Link, name: String, common: &Common) -> Result<u8, Failure> {
-    let raw = link.raw("skills.list", request(Some(name))).await?;
+    let raw = link.raw(&request(Some(name))).await?;
     let listing: Listing = link::read(&raw)?;
     let Some(skill) = listing.skills.first() else {
         return Err(Failure::new(exit::NOT_FOUND, "not_found", "no such skill"));
@@ -205,7 +205,7 @@ async fn refresh(link: &Link, session: Option<String>, common: &Common) -> Resul
         session_key,
         workspace: None,
     };
-    let raw = link.raw("skills.refresh", &request).await?;
+    let raw = link.raw(&request).await?;
     if common.json {
         print::object(&raw)?;
         return Ok(0);

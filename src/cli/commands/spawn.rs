@@ -201,13 +201,7 @@ pub(crate) async fn send(
     common: &Common,
     request: &Request,
 ) -> Result<Value, Failure> {
-    match link.raw("sessions.spawn", request).await {
-        Err(lost) if link::is_broken(&lost) && request.idempotency_key.is_some() => {
-            let again = link::reconnect(&common.place, lost, print::note).await?;
-            again.raw("sessions.spawn", request).await
-        }
-        answer => answer,
-    }
+    link.raw_retried(request, &common.place).await
 }
 
 /// The daemon has accepted the run once this returns: as a turn of `session`, or in a session of

@@ -11,7 +11,7 @@ use crate::cli::link::Link;
 use crate::cli::output::print;
 use crate::cli::output::text::{COLUMNS, clean, span, wrap};
 use crate::clock::Clock;
-use crate::wire::gateway::{ModelProvider, NoParams, Status as Answer};
+use crate::wire::gateway::{GetStatus, ModelProvider, Status as Answer};
 
 /// Show the daemon and its state
 #[derive(Debug, Args)]
@@ -20,7 +20,7 @@ pub(crate) struct Status {}
 impl Status {
     pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
         let link = Link::open(&common.place).await?;
-        let raw = link.raw("gateway.status", NoParams {}).await?;
+        let raw = link.raw(&GetStatus {}).await?;
         if common.json {
             print::object(&raw)?;
             return Ok(0);

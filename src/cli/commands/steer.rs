@@ -37,13 +37,7 @@ impl Steer {
             // With the id, a retry adds the message only once.
             message_id: Some(MessageId(Clock::system().new_id())),
         };
-        let raw = match link.raw("runs.steer", &request).await {
-            Err(lost) if link::is_broken(&lost) => {
-                let again = link::reconnect(&common.place, lost, print::note).await?;
-                again.raw("runs.steer", &request).await?
-            }
-            answer => answer?,
-        };
+        let raw = link.raw_retried(&request, &common.place).await?;
         if common.json {
             print::object(&raw)?;
             return Ok(0);

@@ -15,9 +15,9 @@ use crate::cli::output::text::{clean, short, span};
 use crate::clock::Clock;
 use crate::kernel::fault::Kind;
 use crate::kernel::ids::BootId;
-use crate::wire::gateway::{Drain, Draining, NoParams, Status, Then};
+use crate::wire::gateway::{Drain, Draining, GetStatus, Status, Then};
 use crate::wire::input::{DrainTimeout, PageSize};
-use crate::wire::runs::{ListRuns, Runs, State};
+use crate::wire::runs::{ListRuns, State};
 
 /// Polling interval of the process.
 const LOOK: Duration = Duration::from_millis(20);
@@ -53,7 +53,7 @@ impl Stop {
             }
             opened => opened?,
         };
-        let before: Status = link.ask("gateway.status", NoParams {}).await?;
+        let before: Status = link.ask(&GetStatus {}).await?;
         let mut interrupt = Interrupt::new()?;
         let order = Drain {
             then: if self.restart {
@@ -63,7 +63,7 @@ impl Stop {
             },
             timeout: self.timeout.map(DrainTimeout),
         };
-        let asked: Result<Draining, Failure> = link.ask("gateway.drain", order).await;
+        let asked: Result<Draining, Failure> = link.ask(&order).await;
         let drain_timeout = match asked {
             Ok(draining) => {
                 if !common.json && before.counts.running > 0 {
@@ -128,7 +128,7 @@ async fn name_runs(link: &Link, running: u64, timeout_ms: u64) {
         limit: PageSize(NAMED as u32),
         ..ListRuns::default()
     };
-    let Ok(listed) = link.ask::<Runs>("runs.list", filter).await else {
+    let Ok(listed) = link.ask(&filter).await else {
         return;
     };
     let names: Vec<String> = listed
@@ -184,7 +184,7 @@ async fn wait_until_up_again(
     loop {
         // While one process is gone and the next is not up yet, any error is to be expected.
         if let Ok(link) = Link::open(&common.place).await
-            && let Ok(status) = link.ask::<Status>("gateway.status", NoParams {}).await
+            && let Ok(status) = link.ask(&GetStatus {}).await
             && status.boot_id != before
             && status.phase == "ready"
         {

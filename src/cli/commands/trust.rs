@@ -14,7 +14,7 @@ use crate::cli::output::print::{DIM, styled};
 use crate::cli::output::text::{Table, age, clean};
 use crate::clock::Clock;
 use crate::wire::input::{PAGE_LIMIT, PageSize};
-use crate::wire::trust::{ListProjects, OneProject, Project, Projects, Revoked};
+use crate::wire::trust::{ListProjects, Project, Projects, RevokeTrust, Revoked, TrustProject};
 
 /// Trust a project, list trusted ones, or revoke the trust
 ///
@@ -52,7 +52,7 @@ impl Trust {
                 limit: PageSize(PAGE_LIMIT),
                 cursor: None,
             };
-            let raw = link.raw("trust.list", request).await?;
+            let raw = link.raw(&request).await?;
             return listed(&raw, common);
         };
         let folder = std::path::absolute(&folder)
@@ -60,16 +60,15 @@ impl Trust {
             .into_os_string()
             .into_string()
             .map_err(|_| Failure::usage("a folder whose name is not UTF-8 cannot be trusted"))?;
-        let request = OneProject { folder };
         match self.revoke {
-            true => revoke(&link, &request, common).await,
-            false => add(&link, &request, common).await,
+            true => revoke(&link, folder, common).await,
+            false => add(&link, folder, common).await,
         }
     }
 }
 
-async fn add(link: &Link, request: &OneProject, common: &Common) -> Result<u8, Failure> {
-    let raw = link.raw("trust.add", request).await?;
+async fn add(link: &Link, folder: String, common: &Common) -> Result<u8, Failure> {
+    let raw = link.raw(&TrustProject { folder }).await?;
     if common.json {
         print::object(&raw)?;
         return Ok(0);
@@ -86,8 +85,9 @@ async fn add(link: &Link, request: &OneProject, common: &Common) -> Result<u8, F
     Ok(0)
 }
 
-async fn revoke(link: &Link, request: &OneProject, common: &Common) -> Result<u8, Failure> {
-    let raw = link.raw("trust.revoke", request).await?;
+async fn revoke(link: &Link, folder: String, common: &Common) -> Result<u8, Failure> {
+    let request = RevokeTrust { folder };
+    let raw = link.raw(&request).await?;
     let answer: Revoked = link::read(&raw)?;
     let shown = clean(&request.folder);
     if !answer.revoked {

@@ -77,7 +77,7 @@ impl Usage {
             limit: PageSize(PAGE_LIMIT),
             ..Summarize::default()
         };
-        let raw = link.raw("usage.summary", &request).await?;
+        let raw = link.raw(&request).await?;
         if common.json {
             print::object(&raw)?;
             return Ok(0);

@@ -76,7 +76,7 @@ pub(crate) async fn either(link: &Link, text: &str) -> Result<Named, Failure> {
 
 /// The run with its complete result.
 pub(crate) async fn details(link: &Link, id: RunId) -> Result<Run, Failure> {
-    link.ask("runs.get", GetRun { run_id: id }).await
+    link.ask(&GetRun { run_id: id }).await
 }
 
 /// The session with exactly this key, if it exists.
@@ -84,8 +84,7 @@ async fn by_key(link: &Link, text: &str) -> Result<Option<SessionKey>, Failure> 
     let Ok(session_key) = SessionKey::parse(text) else {
         return Ok(None);
     };
-    let found: Result<Session, Failure> =
-        link.ask("sessions.get", GetSession { session_key }).await;
+    let found: Result<Session, Failure> = link.ask(&GetSession { session_key }).await;
     match found {
         Ok(session) => Ok(Some(session.key)),
         Err(failure) if failure.code == exit::NOT_FOUND => Ok(None),
@@ -108,7 +107,7 @@ async fn last(link: &Link) -> Result<RunId, Failure> {
         limit: PageSize(1),
         ..ListRuns::default()
     };
-    let newest: Runs = link.ask("runs.list", request).await?;
+    let newest: Runs = link.ask(&request).await?;
     match newest.runs.first() {
         Some(run) => Ok(run.run_id),
         None => Err(Failure::new(
@@ -128,7 +127,7 @@ async fn newest(link: &Link, key: SessionKey) -> Result<RunId, Failure> {
         limit: PageSize(1),
         ..ListRuns::default()
     };
-    let newest: Runs = link.ask("runs.list", request).await?;
+    let newest: Runs = link.ask(&request).await?;
     match newest.runs.first() {
         Some(run) => Ok(run.run_id),
         None => Err(Failure::new(
@@ -158,14 +157,14 @@ async fn search(link: &Link, text: &str) -> Result<Vec<Match>, Failure> {
         limit: PageSize(PAGE_LIMIT),
         ..ListRuns::default()
     };
-    let mut runs = link.ask::<Runs>("runs.list", request).await?.runs;
+    let mut runs = link.ask(&request).await?.runs;
     let request = ListSessions {
         kind: Some(SessionKind::All),
         label: Some(text.to_owned()),
         limit: PageSize(PAGE_LIMIT),
         ..ListSessions::default()
     };
-    let page: Sessions = link.ask("sessions.list", request).await?;
+    let page: Sessions = link.ask(&request).await?;
     let mut sessions = page.sessions;
     let digits = text.to_ascii_lowercase();
     if are_digits(&digits) {
@@ -203,7 +202,7 @@ async fn runs_by_digits(link: &Link, digits: &str) -> Result<Vec<Run>, Failure> 
         ..ListRuns::default()
     };
     loop {
-        let page: Runs = link.ask("runs.list", &request).await?;
+        let page: Runs = link.ask(&request).await?;
         seen += page.runs.len();
         found.extend(page.runs.into_iter().filter(|run| {
             let id = run.run_id.to_string();
@@ -224,7 +223,7 @@ async fn sessions_by_digits(link: &Link, digits: &str) -> Result<Vec<Session>, F
         limit: PageSize(PAGE_LIMIT),
         ..ListSessions::default()
     };
-    let mut page: Sessions = link.ask("sessions.list", request).await?;
+    let mut page: Sessions = link.ask(&request).await?;
     page.sessions
         .retain(|session| session.key.as_str().ends_with(digits));
     Ok(page.sessions)
@@ -296,16 +295,13 @@ async fn missing(link: &Link, text: &str) -> Result<Failure, Failure> {
         limit: PageSize(PAGE_LIMIT),
         ..ListRuns::default()
     };
-    let runs = link.ask::<Runs>("runs.list", request).await?.runs;
+    let runs = link.ask(&request).await?.runs;
     let request = ListSessions {
         kind: Some(SessionKind::All),
         limit: PageSize(PAGE_LIMIT),
         ..ListSessions::default()
     };
-    let sessions = link
-        .ask::<Sessions>("sessions.list", request)
-        .await?
-        .sessions;
+    let sessions = link.ask(&request).await?.sessions;
     let labels = runs.iter().filter_map(|run| run.label.as_deref());
     let names = sessions.iter().flat_map(|session| {
         let label = session.label.as_deref().into_iter();

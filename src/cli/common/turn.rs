@@ -4,9 +4,8 @@ use serde_json::Value;
 
 use super::failure::Failure;
 use crate::cli::args::Common;
+use crate::cli::chat;
 use crate::cli::link::Link;
-use crate::cli::output::print;
-use crate::cli::{chat, link};
 use crate::wire::runs::Turn;
 use crate::wire::sessions::Spawn;
 
@@ -32,11 +31,5 @@ pub(crate) async fn of(link: &Link, session: &str, asked: Spawn) -> Result<Turn,
 /// The daemon has accepted the turn once this returns; its key keeps a retry from being a second
 /// turn.
 pub(crate) async fn send(link: &Link, common: &Common, turn: &Turn) -> Result<Value, Failure> {
-    match link.raw("agent.run", turn).await {
-        Err(lost) if link::is_broken(&lost) && turn.idempotency_key.is_some() => {
-            let again = link::reconnect(&common.place, lost, print::note).await?;
-            again.raw("agent.run", turn).await
-        }
-        answer => answer,
-    }
+    link.raw_retried(turn, &common.place).await
 }

@@ -4,7 +4,7 @@ use super::failure::Failure;
 use crate::cli::link::Link;
 use crate::kernel::ids::SessionKey;
 use crate::wire::input::{PAGE_LIMIT, PageSize};
-use crate::wire::runs::{ListRuns, Runs, State};
+use crate::wire::runs::{ListRuns, State};
 
 /// Counts of the open runs in a session and of those that it has requested.
 pub(crate) struct UnderWay {
@@ -30,8 +30,8 @@ impl UnderWay {
             parent: Some(key.clone()),
             ..open
         };
-        let turns = link.ask::<Runs>("runs.list", turns).await?.runs;
-        let children = link.ask::<Runs>("runs.list", children).await?.runs;
+        let turns = link.ask(&turns).await?.runs;
+        let children = link.ask(&children).await?.runs;
         let mut all = turns.iter().chain(&children);
         Ok(UnderWay {
             is_running: all.any(|run| &*run.state == "running"),

@@ -139,14 +139,11 @@ impl Show {
     /// Creates a client's session and three runs that are announced to its inbox.
     async fn spawn(&mut self, link: &Link) -> Result<(SessionKey, Vec<RunId>), Failure> {
         let created: Created = link
-            .ask(
-                "sessions.create",
-                Create {
-                    owner: Some(Owner::Client),
-                    title: Some("abide demo".to_owned()),
-                    ..Create::default()
-                },
-            )
+            .ask(&Create {
+                owner: Some(Owner::Client),
+                title: Some("abide demo".to_owned()),
+                ..Create::default()
+            })
             .await?;
         let parent = created.session.key;
         let folder = self.place.folder.to_str().ok_or_else(|| {
@@ -156,20 +153,17 @@ impl Show {
         let mut runs = Vec::new();
         for (label, task) in QUESTIONS {
             let spawned: Spawned = link
-                .ask(
-                    "sessions.spawn",
-                    Spawn {
-                        task: task.to_owned(),
-                        parent: Some(parent.clone()),
-                        agent: Some("explore".to_owned()),
-                        label: Some(label.to_owned()),
-                        model: Some("offline/search".to_owned()),
-                        cwd: Some(folder.clone()),
-                        announce: Some(AnnouncePolicy::Inbox),
-                        idempotency_key: Some(format!("demo-{label}")),
-                        ..Spawn::default()
-                    },
-                )
+                .ask(&Spawn {
+                    task: task.to_owned(),
+                    parent: Some(parent.clone()),
+                    agent: Some("explore".to_owned()),
+                    label: Some(label.to_owned()),
+                    model: Some("offline/search".to_owned()),
+                    cwd: Some(folder.clone()),
+                    announce: Some(AnnouncePolicy::Inbox),
+                    idempotency_key: Some(format!("demo-{label}")),
+                    ..Spawn::default()
+                })
                 .await?;
             self.say(
                 &format!("accepted {} · {}: {task}", label, short(spawned.run_id)),
@@ -302,7 +296,7 @@ impl Show {
             wait_timeout: WaitTimeout(GLANCE),
             ..Wait::default()
         };
-        let waited: Waited = link.ask("agent.wait", ask).await?;
+        let waited: Waited = link.ask(&ask).await?;
         self.view.update(link, &waited).await?;
         Ok(waited)
     }

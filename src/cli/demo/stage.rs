@@ -95,13 +95,10 @@ impl Stage {
     /// Stops the daemon gracefully and returns its exit code.
     pub(super) async fn stop(&mut self, link: Link) -> Result<Option<i32>, Failure> {
         let _: Draining = link
-            .ask(
-                "gateway.drain",
-                Drain {
-                    then: Then::Stop,
-                    timeout: None,
-                },
-            )
+            .ask(&Drain {
+                then: Then::Stop,
+                timeout: None,
+            })
             .await?;
         drop(link);
         let Some(mut started) = self.running.take() else {

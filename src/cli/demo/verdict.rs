@@ -70,16 +70,13 @@ impl Show {
             tokio::time::sleep(LOOK).await;
         };
         let history: History = link
-            .ask(
-                "sessions.history",
-                GetHistory {
-                    session_key: parent.clone(),
-                    before: None,
-                    after: None,
-                    tools: None,
-                    limit: PageSize(PAGE_LIMIT),
-                },
-            )
+            .ask(&GetHistory {
+                session_key: parent.clone(),
+                before: None,
+                after: None,
+                tools: None,
+                limit: PageSize(PAGE_LIMIT),
+            })
             .await?;
         for id in runs {
             let told = inbox
@@ -110,7 +107,7 @@ impl Show {
             session_key: parent.clone(),
             announce_ids: ids,
         };
-        let _: Acked = link.ask("sessions.ack", request).await?;
+        let _: Acked = link.ask(&request).await?;
         let left = self::inbox(link, parent).await?.announces.len();
         if left != 0 {
             return Err(broken(
@@ -123,14 +120,11 @@ impl Show {
 }
 
 async fn inbox(link: &Link, parent: &SessionKey) -> Result<Inbox, Failure> {
-    link.ask(
-        "sessions.inbox",
-        GetInbox {
-            session_key: parent.clone(),
-            acked: false,
-            limit: PageSize(PAGE_LIMIT),
-            cursor: None,
-        },
-    )
+    link.ask(&GetInbox {
+        session_key: parent.clone(),
+        acked: false,
+        limit: PageSize(PAGE_LIMIT),
+        cursor: None,
+    })
     .await
 }

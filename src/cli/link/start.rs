@@ -16,7 +16,7 @@ use crate::cli::output::{print, text};
 use crate::clock::Clock;
 use crate::daemon::{Endpoint, offline};
 use crate::kernel::fault::Kind;
-use crate::wire::gateway::{NoParams, Status};
+use crate::wire::gateway::GetStatus;
 
 /// Name of the log of a background daemon, in its state folder.
 pub(crate) const LOG: &str = "abide.log";
@@ -177,10 +177,7 @@ async fn start_once(plan: &Plan) -> Result<Started, Failure> {
 /// The daemon that runs on this folder and is ready.
 pub(crate) async fn running(state: &Path) -> Option<Endpoint> {
     let link = Link::open(&Where::folder(state)).await.ok()?;
-    let status = link
-        .ask::<Status>("gateway.status", NoParams {})
-        .await
-        .ok()?;
+    let status = link.ask(&GetStatus {}).await.ok()?;
     let endpoint = link.target.endpoint.clone();
     endpoint.filter(|_| status.phase == "ready")
 }
@@ -245,7 +242,7 @@ async fn ready(plan: &Plan, pid: u32) -> Result<Option<Endpoint>, Failure> {
         return Ok(None);
     };
     let link = Link::open(&Where::folder(&plan.state_dir)).await?;
-    match link.ask::<Status>("gateway.status", NoParams {}).await {
+    match link.ask(&GetStatus {}).await {
         Ok(status) => Ok((status.phase == "ready").then_some(endpoint)),
         Err(failure) if failure.kind == Kind::Unavailable.as_str() => Ok(None),
         Err(failure) => Err(failure),

@@ -203,7 +203,7 @@ async fn cancel(place: &Where, run_id: RunId, is_sent: &Cell<bool>) -> Result<()
     let link = Link::open(place).await?;
     let reason = Some("Ctrl-C".to_owned());
     let request = CancelRun { run_id, reason };
-    link.raw("runs.cancel", request).await.map(|_| ())
+    link.raw(&request).await.map(|_| ())
 }
 
 /// Result of the pending cancel, returned only once.
@@ -360,7 +360,7 @@ impl Follow<'_> {
             ..Wait::default()
         };
         let live = &mut self.live;
-        let raw = live.watch.link.raw("agent.wait", ask).await?;
+        let raw = live.watch.link.raw(&ask).await?;
         let waited: Waited = link::read(&raw)?;
         if let [WaitedRun::Known { run, .. }] = &waited.runs[..] {
             live.session = Some(run.session_key.clone());
@@ -400,14 +400,11 @@ pub(crate) async fn steps(link: &Link, id: RunId) -> Result<Vec<Step>, Failure> 
     let mut cursor = None;
     loop {
         let page: Steps = link
-            .ask(
-                "runs.steps",
-                ListSteps {
-                    run_id: id,
-                    limit: PageSize(PAGE_LIMIT),
-                    cursor,
-                },
-            )
+            .ask(&ListSteps {
+                run_id: id,
+                limit: PageSize(PAGE_LIMIT),
+                cursor,
+            })
             .await?;
         all.extend(page.steps);
         cursor = page.next_cursor;

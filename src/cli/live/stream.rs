@@ -386,7 +386,7 @@ async fn read(link: &Link, key: &SessionKey, seq: i64) -> Result<Option<Message>
         tools: Some(true),
         limit: PageSize(1),
     };
-    let raw = link.raw("sessions.history", request).await?;
+    let raw = link.raw(&request).await?;
     let page: History = link::read(&raw)?;
     Ok(page.messages.into_iter().find(|one| one.seq == seq))
 }

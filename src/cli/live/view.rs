@@ -22,7 +22,7 @@ use crate::clock::Clock;
 use crate::kernel::ids::{RunId, StepId};
 use crate::wire::events::Event;
 use crate::wire::input::PageSize;
-use crate::wire::runs::{ListRuns, Runs, Waited, WaitedRun};
+use crate::wire::runs::{ListRuns, Waited, WaitedRun};
 use crate::wire::shapes::{Run, Step};
 
 /// Maximum number of runs of a tree that are shown.
@@ -427,7 +427,7 @@ pub(crate) async fn tree_of(link: &Link, run: RunId) -> Result<Vec<Run>, Failure
         limit: PageSize(TREE),
         ..ListRuns::default()
     };
-    let mut runs = link.ask::<Runs>("runs.list", &request).await?.runs;
+    let mut runs = link.ask(&request).await?.runs;
     runs.reverse();
     Ok(runs)
 }

@@ -25,9 +25,10 @@ use crate::clock::Clock;
 use crate::config::{Change, Config, Source};
 use crate::daemon::ollama;
 use crate::kernel::ids::RunId;
-use crate::wire::config::{Config as InForce, Reloaded};
-use crate::wire::gateway::{NoParams, Status};
+use crate::wire::config::{Config as InForce, GetConfig, ReloadConfig, Reloaded};
+use crate::wire::gateway::{GetStatus, Status};
 use crate::wire::input::RunTimeout;
+use crate::wire::lifecycle::CancelRun;
 use crate::wire::sessions::{AnnouncePolicy, Spawn, Spawned};
 use crate::wire::shapes::Run;
 use found::Found;
@@ -245,7 +246,7 @@ fn said(question: &str) -> Result<String, Failure> {
 /// The configuration file that the daemon reads; fails if a variable or flag overrides the default
 /// model.
 async fn file_of(link: &Link) -> Result<PathBuf, Failure> {
-    let in_force: InForce = link.ask("gateway.config", NoParams {}).await?;
+    let in_force: InForce = link.ask(&GetConfig {}).await?;
     let mut settings = in_force.settings.iter();
     let model = settings.find(|setting| setting.key == "defaults.model");
     if let Some(model) = model.filter(|model| matches!(&*model.source, "variable" | "flag")) {
@@ -290,7 +291,7 @@ async fn prove(
     if file.change(&fields, taken)?.1 {
         reload(&link).await?;
     }
-    let status: Status = link.ask("gateway.status", NoParams {}).await?;
+    let status: Status = link.ask(&GetStatus {}).await?;
     let mut providers = status.providers.iter();
     match providers.find(|known| known.name == provider) {
         Some(known) => {
@@ -340,7 +341,7 @@ async fn prove(
 }
 
 async fn reload(link: &Link) -> Result<Reloaded, Failure> {
-    link.ask("gateway.reload", NoParams {}).await
+    link.ask(&ReloadConfig {}).await
 }
 
 /// Runs a small task of a read-only agent with the model.
@@ -377,7 +378,11 @@ async fn task(
     let end = follow::follow(link, &common.place, task, interrupt).await?;
     let link = Link::open(&common.place).await?;
     if !matches!(end, End::Done(_)) {
-        link.raw("runs.cancel", json!({ "runId": id })).await?;
+        let cancel = CancelRun {
+            run_id: id,
+            reason: None,
+        };
+        link.raw(&cancel).await?;
         let message = "the check was aborted, and its run is cancelled";
         return Err(Failure::new(
             exit::of_run("cancelled", false),

@@ -61,7 +61,7 @@ impl Act {
             Act::Cancel(run_id) => {
                 let reason = Some("abide top".to_owned());
                 let request = CancelRun { run_id, reason };
-                let done: Cancelled = link.ask("runs.cancel", &request).await?;
+                let done: Cancelled = link.ask(&request).await?;
                 match (done.cancelled.len(), done.not_ended.len()) {
                     (0, 0) => format!("{} had already ended", short(run_id)),
                     (1, 0) => format!("cancelled: {}", short(run_id)),
@@ -75,7 +75,7 @@ impl Act {
                     message,
                     message_id: Some(MessageId(Clock::system().new_id())),
                 };
-                let said: Steered = link.ask("runs.steer", &request).await?;
+                let said: Steered = link.ask(&request).await?;
                 format!(
                     "sent; the next model call of {} sees it",
                     short(said.run_id)

@@ -12,7 +12,7 @@ use crate::cli::link::{self, Link};
 use crate::clock::Clock;
 use crate::kernel::ids::RunId;
 use crate::wire::events::{Event, SubscribeEvents};
-use crate::wire::gateway::NoParams;
+use crate::wire::gateway::GetStatus;
 use crate::wire::input::{PAGE_LIMIT, PageSize};
 use crate::wire::runs::{ListRuns, Runs, State};
 use crate::wire::shapes::Run;
@@ -132,7 +132,7 @@ impl Reader {
 
     async fn read_changed(&mut self, link: &Link, model: &mut Model) -> Result<(), Failure> {
         if self.status {
-            model.status = Some(link.ask("gateway.status", NoParams {}).await?);
+            model.status = Some(link.ask(&GetStatus {}).await?);
             self.status = false;
         }
         if self.asked {
@@ -160,6 +160,6 @@ async fn runs(link: &Link, states: &[State], limit: u32) -> Result<(Vec<Run>, bo
         limit: PageSize(limit),
         ..ListRuns::default()
     };
-    let page: Runs = link.ask("runs.list", &request).await?;
+    let page: Runs = link.ask(&request).await?;
     Ok((page.runs, page.next_cursor.is_some()))
 }

@@ -3,5 +3,4 @@
 pub(crate) mod auth;
 pub(crate) mod connection_limits;
 pub(crate) mod peer;
-pub(crate) mod run_rights;
-pub(crate) mod tokenless_rights;
+pub(crate) mod rights;

@@ -11,15 +11,14 @@ use crate::gateway::Context;
 use crate::kernel::fault::Fault;
 use crate::registry::ReloadReason;
 use crate::wire::agents as wire;
-use crate::wire::gateway::NoParams;
 
 pub(crate) fn register(table: &mut Table) {
-    table.method("agents.list", list);
-    table.method("agents.get", get);
-    table.method("agents.create", create);
-    table.method("agents.update", update);
-    table.method("agents.delete", delete);
-    table.method("agents.reload", reload);
+    table.method(list);
+    table.method(get);
+    table.method(create);
+    table.method(update);
+    table.method(delete);
+    table.method(reload);
 }
 
 async fn list(context: Arc<Context>, params: wire::ListAgents) -> Result<wire::Agents, Fault> {
@@ -89,7 +88,7 @@ async fn delete(context: Arc<Context>, params: wire::DeleteAgent) -> Result<wire
     Ok(wire::Deleted { deleted })
 }
 
-async fn reload(context: Arc<Context>, _: NoParams) -> Result<wire::Agents, Fault> {
+async fn reload(context: Arc<Context>, _: wire::ReloadAgents) -> Result<wire::Agents, Fault> {
     context.registry.reload_agents(ReloadReason::Manual).await?;
     list(context, wire::ListAgents::default()).await
 }

@@ -13,10 +13,10 @@ use crate::registry::{ApprovalFilter, ApprovalView};
 use crate::wire::approvals as wire;
 
 pub(crate) fn register(table: &mut Table) {
-    table.method("approvals.list", list);
-    table.method("approvals.resolve", resolve);
-    table.method("approvals.remembered", remembered);
-    table.method("approvals.forget", forget);
+    table.method(list);
+    table.method(resolve);
+    table.method(remembered);
+    table.method(forget);
 }
 
 async fn list(

@@ -18,8 +18,8 @@ use crate::wire::events as wire;
 use crate::wire::gateway::Empty;
 
 pub(crate) fn register(table: &mut Table) {
-    table.connected("events.subscribe", subscribe);
-    table.connected("events.unsubscribe", unsubscribe);
+    table.connected(subscribe);
+    table.connected(unsubscribe);
 }
 
 async fn subscribe(

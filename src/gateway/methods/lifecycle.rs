@@ -11,17 +11,17 @@ use crate::wire::lifecycle as wire;
 use crate::wire::shapes::{Run, Session};
 
 pub(crate) fn register(table: &mut Table) {
-    table.method("runs.cancel", cancel_run);
-    table.method("runs.steer", steer);
-    table.method("runs.resolve", resolve);
-    table.method("runs.retry", retry);
-    table.method("runs.retry_announce", retry_announce);
-    table.method("runs.dismiss_announce", dismiss_announce);
-    table.method("sessions.cancel", cancel_session);
-    table.method("sessions.patch", patch);
-    table.method("sessions.reset", reset);
-    table.method("sessions.delete", delete);
-    table.method("sessions.compact", compact);
+    table.method(cancel_run);
+    table.method(steer);
+    table.method(resolve);
+    table.method(retry);
+    table.method(retry_announce);
+    table.method(dismiss_announce);
+    table.method(cancel_session);
+    table.method(patch);
+    table.method(reset);
+    table.method(delete);
+    table.method(compact);
 }
 
 async fn cancel_run(
@@ -117,7 +117,7 @@ async fn retry(context: Arc<Context>, params: wire::RetryRun) -> Result<wire::Re
 
 async fn retry_announce(
     context: Arc<Context>,
-    params: wire::AnnounceOfRun,
+    params: wire::RetryAnnounce,
 ) -> Result<wire::AnnounceDecided, Fault> {
     let wake_run_id = context
         .registry
@@ -131,7 +131,7 @@ async fn retry_announce(
 
 async fn dismiss_announce(
     context: Arc<Context>,
-    params: wire::AnnounceOfRun,
+    params: wire::DismissAnnounce,
 ) -> Result<wire::AnnounceDecided, Fault> {
     context
         .registry

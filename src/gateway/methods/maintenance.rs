@@ -6,12 +6,11 @@ use std::sync::Arc;
 use super::method::Table;
 use crate::gateway::Context;
 use crate::kernel::fault::Fault;
-use crate::wire::gateway::NoParams;
 use crate::wire::maintenance as wire;
 
 pub(crate) fn register(table: &mut Table) {
-    table.method("gateway.backup", backup);
-    table.method("gateway.doctor", doctor);
+    table.method(backup);
+    table.method(doctor);
 }
 
 async fn backup(context: Arc<Context>, params: wire::Backup) -> Result<wire::BackupMade, Fault> {
@@ -33,7 +32,7 @@ async fn backup(context: Arc<Context>, params: wire::Backup) -> Result<wire::Bac
     })
 }
 
-async fn doctor(context: Arc<Context>, _: NoParams) -> Result<wire::Examined, Fault> {
+async fn doctor(context: Arc<Context>, _: wire::Examine) -> Result<wire::Examined, Fault> {
     let mut findings = context.control.surroundings();
     findings.extend(context.registry.examine().await?);
     Ok(wire::Examined::of(findings))

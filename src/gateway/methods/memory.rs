@@ -11,9 +11,9 @@ use crate::kernel::memory::Memory;
 use crate::wire::memory as wire;
 
 pub(crate) fn register(table: &mut Table) {
-    table.method("memory.list", list);
-    table.method("memory.search", search);
-    table.method("memory.delete", delete);
+    table.method(list);
+    table.method(search);
+    table.method(delete);
 }
 
 async fn list(

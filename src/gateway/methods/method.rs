@@ -1,32 +1,30 @@
-//! Registration of methods: a name, a request type, and an async function from the request to its
-//! result.
+//! Registration of methods: an async function from the parameters of a method to its result.
 
 use std::sync::Arc;
 
-use schemars::JsonSchema;
 use serde::Serialize;
+use serde_json::Value;
 
 use super::{
-    agents, approvals, descriptions, events, lifecycle, maintenance, memory, ops, questions, runs,
-    servers, sessions, skills, status, trust, usage,
+    agents, approvals, events, lifecycle, maintenance, memory, ops, questions, runs, servers,
+    sessions, skills, status, trust, usage,
 };
 use crate::contract::BoxFuture;
-use crate::gateway::access::{run_rights, tokenless_rights};
-use crate::gateway::discover::Described;
+use crate::gateway::access::rights;
 use crate::gateway::methods::{Answered, Call, Methods, Reply};
 use crate::gateway::rpc::Connection;
 use crate::gateway::{Context, Shared, discover};
 use crate::kernel::fault::Fault;
 use crate::registry::Idempotency;
-use crate::wire::decode::{Params, decode};
+use crate::wire::decode::decode;
+use crate::wire::method::{Effect, Method, MethodRow};
+use crate::wire::methods::METHODS;
 
 /// Registers all methods.
 pub(crate) fn table(shared: Shared) -> Methods {
-    let shared = Arc::new(shared);
     let mut table = Table {
         methods: Methods::default(),
-        shared: Arc::clone(&shared),
-        described: Vec::new(),
+        shared: Arc::new(shared),
     };
     agents::register(&mut table);
     approvals::register(&mut table);
@@ -44,17 +42,17 @@ pub(crate) fn table(shared: Shared) -> Methods {
     usage::register(&mut table);
     ops::register(&mut table);
     discover::register(&mut table);
-    shared.described.get_or_init(|| table.described);
-    let names = table.methods.names().map(str::to_owned).collect();
-    shared.capabilities.get_or_init(|| names);
+    for row in METHODS {
+        let found = table.methods.find(row.name);
+        assert!(found.is_some(), "{} has no handler", row.name);
+    }
     table.methods
 }
 
-/// The method table under construction.
+/// The table of handlers under construction.
 pub(crate) struct Table {
     methods: Methods,
     shared: Arc<Shared>,
-    described: Vec<Described>,
 }
 
 /// A call with decoded parameters, ready to execute.
@@ -72,63 +70,55 @@ type Prepare =
     dyn Fn(Arc<Context>, Arc<Connection>, Option<&str>) -> Result<Prepared, Fault> + Send + Sync;
 
 impl Table {
-    /// Adds the method `name`: its parameters are decoded as `P`, and faults become error
-    /// responses.
-    pub(crate) fn method<P, R, F, Fut>(&mut self, name: &'static str, handler: F)
+    /// Adds the method with the parameters `M`; faults become error responses.
+    pub(crate) fn method<M, R, F, Fut>(&mut self, handler: F)
     where
-        P: Params + Send + 'static,
-        R: Reply + JsonSchema + Send + 'static,
-        F: Fn(Arc<Context>, P) -> Fut + Send + Sync + 'static,
+        M: Method + 'static,
+        R: Reply<Shape = M::Answer> + Send + 'static,
+        F: Fn(Arc<Context>, M) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<R, Fault>> + Send + 'static,
     {
-        self.connected(name, move |context, _, params: P| handler(context, params));
+        self.connected(move |context, _, params: M| handler(context, params));
     }
 
     /// As [`Table::method`], for methods that need the calling connection.
-    pub(crate) fn connected<P, R, F, Fut>(&mut self, name: &'static str, handler: F)
+    pub(crate) fn connected<M, R, F, Fut>(&mut self, handler: F)
     where
-        P: Params + Send + 'static,
-        R: Reply + JsonSchema + Send + 'static,
-        F: Fn(Arc<Context>, Arc<Connection>, P) -> Fut + Send + Sync + 'static,
+        M: Method + 'static,
+        R: Reply<Shape = M::Answer> + Send + 'static,
+        F: Fn(Arc<Context>, Arc<Connection>, M) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<R, Fault>> + Send + 'static,
     {
-        let changes = descriptions::changes(name);
-        self.described.push(Described::new::<P, R>(name));
         self.register(
-            name,
+            M::ROW,
             Arc::new(move |context, connection, text: Option<&str>| {
-                let params: P = decode(text)?;
+                let params: M = decode(text)?;
                 Ok(Prepared {
-                    object: changes.then(|| params.object()).flatten(),
+                    object: audited_object(&params)?,
                     work: work(handler(context, connection, params)),
                 })
             }),
         );
     }
 
-    fn register(&mut self, name: &'static str, prepare: Arc<Prepare>) {
-        let changes = descriptions::changes(name);
+    fn register(&mut self, row: &'static MethodRow, prepare: Arc<Prepare>) {
         let shared = Arc::clone(&self.shared);
-        self.methods.add(name, move |call: Call| {
+        self.methods.add(row, move |call: Call| {
             let prepare = Arc::clone(&prepare);
             let shared = Arc::clone(&shared);
             Box::pin(async move {
-                if let Some(run) = call.who.run {
-                    run_rights::check(&shared.registry, run, name, call.params.as_deref())?;
-                } else if !call.who.with_token {
-                    tokenless_rights::check(name, &shared.token_file)?;
-                }
+                let (registry, params) = (&shared.registry, call.params.as_deref());
+                rights::check(registry, &call.who, row, params, &shared.token_file)?;
                 let context = Arc::new(Context {
                     shared: Arc::clone(&shared),
                     principal: Arc::clone(&call.who),
                 });
-                let prepared = prepare(context, call.connection, call.params.as_deref())?;
-                if !changes {
+                let prepared = prepare(context, call.connection, params)?;
+                if row.effect == Effect::Reads {
                     return prepared.work.await;
                 }
-                let registry = &shared.registry;
                 registry
-                    .audited(&call.who, name, prepared.object, prepared.work)
+                    .audited(&call.who, row.name, prepared.object, prepared.work)
                     .await
             })
         });
@@ -137,6 +127,24 @@ impl Table {
 
 fn work<R: Reply>(answer: impl Future<Output = Result<R, Fault>> + Send + 'static) -> Work {
     Box::pin(async move { answer.await?.into_text() })
+}
+
+/// The object of a changing call for the audit: the first of the row's object parameters that is
+/// set. `None` if the call only reads or names no object.
+fn audited_object<M: Method>(params: &M) -> Result<Option<String>, Fault> {
+    if M::ROW.effect == Effect::Reads || M::ROW.object.is_empty() {
+        return Ok(None);
+    }
+    let params = serde_json::to_value(params).map_err(Fault::internal)?;
+    let mut given = M::ROW.object.iter().map(|name| (name, &params[name]));
+    Ok(given.find_map(|(name, value)| match value {
+        Value::String(id) => Some(id.clone()),
+        Value::Array(ids) => match &ids[..] {
+            [Value::String(id)] => Some(id.clone()),
+            ids => Some(format!("{} {name}", ids.len())),
+        },
+        _ => None,
+    }))
 }
 
 /// The idempotency key of a request, with its other parameters as canonical JSON. `meta` is

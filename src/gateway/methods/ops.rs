@@ -10,12 +10,11 @@ use crate::gateway::Context;
 use crate::kernel::fault::Fault;
 use crate::wire::audit::{Audit, AuditEntry, ListAudit};
 use crate::wire::config as wire;
-use crate::wire::gateway::NoParams;
 
 pub(crate) fn register(table: &mut Table) {
-    table.method("gateway.audit", audit);
-    table.method("gateway.config", config);
-    table.method("gateway.reload", reload);
+    table.method(audit);
+    table.method(config);
+    table.method(reload);
 }
 
 async fn audit(context: Arc<Context>, params: ListAudit) -> Result<SerializedPage<Audit>, Fault> {
@@ -41,7 +40,7 @@ async fn audit(context: Arc<Context>, params: ListAudit) -> Result<SerializedPag
     page::fit(params.limit.0, fetch).await
 }
 
-async fn config(context: Arc<Context>, _: NoParams) -> Result<wire::Config, Fault> {
+async fn config(context: Arc<Context>, _: wire::GetConfig) -> Result<wire::Config, Fault> {
     let Settings {
         file,
         settings,
@@ -62,7 +61,7 @@ async fn config(context: Arc<Context>, _: NoParams) -> Result<wire::Config, Faul
     })
 }
 
-async fn reload(context: Arc<Context>, _: NoParams) -> Result<wire::Reloaded, Fault> {
+async fn reload(context: Arc<Context>, _: wire::ReloadConfig) -> Result<wire::Reloaded, Fault> {
     let reloaded = context.control.reload().await?;
     let changes = |list: Vec<crate::contract::control::Change>| {
         let changes = list.into_iter().map(|change| wire::Change {

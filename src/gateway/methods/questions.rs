@@ -12,8 +12,8 @@ use crate::registry::{QuestionAnswer, QuestionFilter};
 use crate::wire::questions as wire;
 
 pub(crate) fn register(table: &mut Table) {
-    table.method("questions.list", list);
-    table.method("questions.answer", answer);
+    table.method(list);
+    table.method(answer);
 }
 
 async fn list(

@@ -13,13 +13,13 @@ use crate::wire::runs as wire;
 use crate::wire::shapes::Run;
 
 pub(crate) fn register(table: &mut Table) {
-    table.method("agent.run", turn);
-    table.method("agent.wait", wait);
-    table.method("runs.get", get);
-    table.method("runs.list", list);
-    table.method("runs.output", output);
-    table.method("runs.provide_env", provide_env);
-    table.method("runs.steps", steps);
+    table.method(turn);
+    table.method(wait);
+    table.method(get);
+    table.method(list);
+    table.method(output);
+    table.method(provide_env);
+    table.method(steps);
 }
 
 /// Maximum number of bytes in one `runs.output` result.

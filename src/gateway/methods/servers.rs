@@ -6,15 +6,14 @@ use super::method::Table;
 use crate::contract::servers::ServerView;
 use crate::gateway::Context;
 use crate::kernel::fault::Fault;
-use crate::wire::gateway::NoParams;
 use crate::wire::servers as wire;
 
 pub(crate) fn register(table: &mut Table) {
-    table.method("mcp.list", servers);
-    table.method("tools.list", tools);
+    table.method(servers);
+    table.method(tools);
 }
 
-async fn servers(context: Arc<Context>, _: NoParams) -> Result<wire::Servers, Fault> {
+async fn servers(context: Arc<Context>, _: wire::ListServers) -> Result<wire::Servers, Fault> {
     let views = Arc::clone(&context.servers.borrow());
     Ok(wire::Servers {
         servers: views.servers.iter().map(server).collect(),

@@ -20,14 +20,14 @@ use crate::wire::sessions as wire;
 use crate::wire::shapes::Session;
 
 pub(crate) fn register(table: &mut Table) {
-    table.method("sessions.spawn", spawn);
-    table.method("sessions.send", send);
-    table.method("sessions.create", create);
-    table.method("sessions.get", get);
-    table.method("sessions.list", list);
-    table.method("sessions.history", history);
-    table.method("sessions.inbox", inbox);
-    table.method("sessions.ack", ack);
+    table.method(spawn);
+    table.method(send);
+    table.method(create);
+    table.method(get);
+    table.method(list);
+    table.method(history);
+    table.method(inbox);
+    table.method(ack);
 }
 
 async fn spawn(context: Arc<Context>, params: wire::Spawn) -> Result<wire::Spawned, Fault> {

@@ -12,9 +12,9 @@ use crate::wire::input::PAGE_LIMIT;
 use crate::wire::skills as wire;
 
 pub(crate) fn register(table: &mut Table) {
-    table.method("skills.list", list);
-    table.method("skills.snapshot", snapshot);
-    table.method("skills.refresh", refresh);
+    table.method(list);
+    table.method(snapshot);
+    table.method(refresh);
 }
 
 async fn list(context: Arc<Context>, params: wire::ListSkills) -> Result<wire::Skills, Fault> {

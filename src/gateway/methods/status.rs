@@ -8,16 +8,17 @@ use crate::contract::control::{Drain, Phase, Then};
 use crate::gateway::Context;
 use crate::kernel::fault::Fault;
 use crate::wire::gateway as wire;
+use crate::wire::methods::METHODS;
 use crate::wire::{PROTOCOL, gateway::Empty};
 
 /// The daemon's version.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 pub(crate) fn register(table: &mut Table) {
-    table.method("gateway.hello", hello);
-    table.method("gateway.ping", ping);
-    table.method("gateway.status", status);
-    table.method("gateway.drain", drain);
+    table.method(hello);
+    table.method(ping);
+    table.method(status);
+    table.method(drain);
 }
 
 async fn hello(context: Arc<Context>, params: wire::Hello) -> Result<wire::Welcome, Fault> {
@@ -42,7 +43,7 @@ async fn hello(context: Arc<Context>, params: wire::Hello) -> Result<wire::Welco
         protocol: PROTOCOL,
         version: VERSION.to_owned(),
         store_id: context.registry.store_id().to_owned(),
-        capabilities: context.capabilities.get().cloned().unwrap_or_default(),
+        capabilities: capabilities(),
         limits: wire::Limits {
             payload: limits.payload as u64,
             reply: limits.reply as u64,
@@ -60,11 +61,18 @@ async fn hello(context: Arc<Context>, params: wire::Hello) -> Result<wire::Welco
     })
 }
 
-async fn ping(_: Arc<Context>, _: wire::NoParams) -> Result<Empty, Fault> {
+/// Names of all methods, sorted.
+fn capabilities() -> Vec<String> {
+    let mut names: Vec<String> = METHODS.iter().map(|row| row.name.to_owned()).collect();
+    names.sort_unstable();
+    names
+}
+
+async fn ping(_: Arc<Context>, _: wire::Ping) -> Result<Empty, Fault> {
     Ok(Empty {})
 }
 
-async fn status(context: Arc<Context>, _: wire::NoParams) -> Result<wire::Status, Fault> {
+async fn status(context: Arc<Context>, _: wire::GetStatus) -> Result<wire::Status, Fault> {
     let counts = context.registry.counts().await?;
     let catalog = context.registry.catalog();
     let place = Place {

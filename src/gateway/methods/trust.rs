@@ -10,12 +10,12 @@ use crate::registry::TrustView;
 use crate::wire::trust as wire;
 
 pub(crate) fn register(table: &mut Table) {
-    table.method("trust.add", add);
-    table.method("trust.list", list);
-    table.method("trust.revoke", revoke);
+    table.method(add);
+    table.method(list);
+    table.method(revoke);
 }
 
-async fn add(context: Arc<Context>, params: wire::OneProject) -> Result<wire::Project, Fault> {
+async fn add(context: Arc<Context>, params: wire::TrustProject) -> Result<wire::Project, Fault> {
     let registry = &context.registry;
     let (project, now) = registry.trust(&context.principal, params.folder).await?;
     Ok(shown(TrustView {
@@ -41,7 +41,7 @@ async fn list(context: Arc<Context>, params: wire::ListProjects) -> Result<wire:
     })
 }
 
-async fn revoke(context: Arc<Context>, params: wire::OneProject) -> Result<wire::Revoked, Fault> {
+async fn revoke(context: Arc<Context>, params: wire::RevokeTrust) -> Result<wire::Revoked, Fault> {
     let registry = &context.registry;
     let revoked = registry
         .revoke_trust(&context.principal, params.folder)

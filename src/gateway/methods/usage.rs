@@ -10,7 +10,7 @@ use crate::registry::UsageQuery;
 use crate::wire::usage as wire;
 
 pub(crate) fn register(table: &mut Table) {
-    table.method("usage.summary", summary);
+    table.method(summary);
 }
 
 async fn summary(context: Arc<Context>, params: wire::Summarize) -> Result<wire::Summary, Fault> {

@@ -18,9 +18,8 @@ use crate::cli::output::text::{COLUMNS, Table, clean, wrap};
 use crate::daemon::AgentCheck;
 use crate::wire::agents::{
     Agent, Agents as Listing, Audience, CreateAgent, DeleteAgent, Deleted, Format, GetAgent,
-    InactiveDefinition, ListAgents,
+    InactiveDefinition, ListAgents, ReloadAgents,
 };
-use crate::wire::gateway::NoParams;
 use crate::wire::input::{PAGE_LIMIT, PageSize};
 
 /// List, inspect and define agents
@@ -98,7 +97,7 @@ impl Agents {
             What::Create { file } => create(&link, &file, common).await,
             What::Delete { name } => delete(&link, name, common).await,
             What::Reload => {
-                let raw = link.raw("agents.reload", NoParams {}).await?;
+                let raw = link.raw(&ReloadAgents {}).await?;
                 listed(&raw, common)
             }
         }
@@ -116,7 +115,7 @@ impl List {
             limit: PageSize(PAGE_LIMIT),
             cursor: None,
         };
-        let raw = link.raw("agents.list", request).await?;
+        let raw = link.raw(&request).await?;
         listed(&raw, common)
     }
 }
@@ -177,7 +176,7 @@ async fn show(link: &Link, name: String, common: &Common) -> Result<u8, Failure>
         agent: name,
         cwd: here(),
     };
-    let raw = link.raw("agents.get", request).await?;
+    let raw = link.raw(&request).await?;
     if common.json {
         print::object(&raw)?;
         return Ok(0);
@@ -304,7 +303,7 @@ async fn create(link: &Link, file: &Path, common: &Common) -> Result<u8, Failure
         text: Some(text),
         format: Some(format),
     };
-    let raw = link.raw("agents.create", &request).await?;
+    let raw = link.raw(&request).await?;
     if common.json {
         print::object(&raw)?;
         return Ok(0);
@@ -331,7 +330,7 @@ async fn delete(link: &Link, name: String, common: &Common) -> Result<u8, Failur
         agent: name,
         if_revision: None,
     };
-    let raw = link.raw("agents.delete", &request).await?;
+    let raw = link.raw(&request).await?;
     let answer: Deleted = link::read(&raw)?;
     if !answer.deleted {
         let message = format!("no agent {shown} is stored in the daemon");

@@ -13,8 +13,7 @@ use crate::cli::link::Link;
 use crate::cli::output::print;
 use crate::cli::output::text::clean;
 use crate::config::{self, Change, ConfigError, Loaded, Origin, Source};
-use crate::wire::config::{Config as InForce, Reloaded, Setting};
-use crate::wire::gateway::NoParams;
+use crate::wire::config::{Config as InForce, GetConfig, ReloadConfig, Reloaded, Setting};
 
 /// A configuration file to change, and the daemon that reads it, if one is running.
 pub(in crate::cli) struct Writer {
@@ -89,7 +88,7 @@ impl Writer {
         let Some(link) = &self.link else {
             return Ok(None);
         };
-        let reloaded = link.ask("gateway.reload", NoParams {}).await;
+        let reloaded = link.ask(&ReloadConfig {}).await;
         reloaded
             .map(Some)
             .map_err(|failure: Failure| failure.hint(self.file.put_back()))
@@ -190,7 +189,7 @@ pub(super) async fn run(
 }
 
 async fn in_force(link: &Link) -> Result<InForce, Failure> {
-    link.ask("gateway.config", NoParams {}).await
+    link.ask(&GetConfig {}).await
 }
 
 /// Effect of a changed setting.

@@ -19,8 +19,7 @@ use crate::cli::output::print;
 use crate::cli::output::print::{DIM, styled};
 use crate::cli::output::text::clean;
 use crate::config::Source;
-use crate::wire::config::{Config as Answer, Setting};
-use crate::wire::gateway::NoParams;
+use crate::wire::config::{Config as Answer, GetConfig, Setting};
 
 /// Show, check and change the settings
 #[derive(Debug, Args)]
@@ -124,7 +123,7 @@ fn check(named: Option<PathBuf>, json: bool) -> Result<u8, Failure> {
 
 async fn show(common: &Common) -> Result<u8, Failure> {
     let link = Link::open(&common.place).await?;
-    let raw = link.raw("gateway.config", NoParams {}).await?;
+    let raw = link.raw(&GetConfig {}).await?;
     if common.json {
         print::object(&raw)?;
         return Ok(0);

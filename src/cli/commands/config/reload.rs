@@ -6,12 +6,11 @@ use crate::cli::common::failure::Failure;
 use crate::cli::link::{self, Link};
 use crate::cli::output::print;
 use crate::cli::output::text::clean;
-use crate::wire::config::{Change, Reloaded};
-use crate::wire::gateway::NoParams;
+use crate::wire::config::{Change, ReloadConfig, Reloaded};
 
 pub(super) async fn run(common: &Common) -> Result<u8, Failure> {
     let link = Link::open(&common.place).await?;
-    let raw = link.raw("gateway.reload", NoParams {}).await?;
+    let raw = link.raw(&ReloadConfig {}).await?;
     if common.json {
         print::object(&raw)?;
         return Ok(0);

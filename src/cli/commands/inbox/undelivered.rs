@@ -1,7 +1,5 @@
 //! `abide inbox --undelivered`, `--retry` and `--dismiss`: undelivered announcements.
 
-use serde_json::Value;
-
 use crate::cli::args::Common;
 use crate::cli::common::failure::Failure;
 use crate::cli::common::ids;
@@ -12,7 +10,7 @@ use crate::cli::output::print;
 use crate::cli::output::text::{Table, age, short};
 use crate::clock::Clock;
 use crate::wire::input::{PAGE_LIMIT, PageSize};
-use crate::wire::lifecycle::{AnnounceDecided, AnnounceOfRun};
+use crate::wire::lifecycle::{AnnounceDecided, DismissAnnounce, RetryAnnounce};
 use crate::wire::runs::{ListRuns, Runs};
 
 /// Lists the runs whose announcement is not delivered or not acknowledged yet.
@@ -27,7 +25,7 @@ pub(crate) async fn list(link: &Link, common: &Common) -> Result<u8, Failure> {
     let mut table = Table::new(&heads).painted(1, tree::colour);
     let mut shown = 0;
     loop {
-        let raw = link.raw("runs.list", &request).await?;
+        let raw = link.raw(&request).await?;
         let page: Runs = link::read(&raw)?;
         if common.json {
             print::object(&raw)?;
@@ -72,26 +70,33 @@ pub(crate) async fn list(link: &Link, common: &Common) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// The announcements of these runs are retried or dismissed, depending on `method`, once this
-/// returns.
+/// What to do with an undelivered announcement.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Decision {
+    Retry,
+    Dismiss,
+}
+
+/// The announcements of these runs are retried or dismissed once this returns.
 pub(crate) async fn decide(
     link: &Link,
     common: &Common,
-    method: &str,
+    decision: Decision,
     runs: &[String],
 ) -> Result<u8, Failure> {
     for text in runs {
         let run_id = ids::run(link, text).await?;
-        let raw: Value = link.raw(method, AnnounceOfRun { run_id }).await?;
+        let raw = match decision {
+            Decision::Retry => link.raw(&RetryAnnounce { run_id }).await?,
+            Decision::Dismiss => link.raw(&DismissAnnounce { run_id }).await?,
+        };
         if common.json {
             print::object(&raw)?;
             continue;
         }
         let done: AnnounceDecided = link::read(&raw)?;
-        let what = match (method, done.wake_run_id) {
-            ("runs.dismiss_announce", _) => {
-                "will not be announced; its result: abide wait".to_owned()
-            }
+        let what = match (decision, done.wake_run_id) {
+            (Decision::Dismiss, _) => "will not be announced; its result: abide wait".to_owned(),
             (_, Some(wake)) => format!(
                 "is delivered again by run {}; follow it: abide wait",
                 short(wake)

@@ -20,8 +20,7 @@ use crate::cli::output::text::clean;
 use crate::config::{self, Change};
 use crate::kernel::policy::overlay::looks_secret;
 use crate::kernel::secret::GivenValue;
-use crate::wire::gateway::NoParams;
-use crate::wire::servers::{Server, Servers};
+use crate::wire::servers::{ListServers, Server, Servers};
 
 /// Interval between two checks of a starting server.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -213,7 +212,7 @@ fn plain_secret(given: &str) -> Option<&str> {
 async fn started(link: &Link, name: &str) -> Result<Option<Server>, Failure> {
     let mut looks = LOOKS;
     loop {
-        let Servers { servers } = link.ask("mcp.list", NoParams {}).await?;
+        let Servers { servers } = link.ask(&ListServers {}).await?;
         let found = servers.into_iter().find(|server| server.name == name);
         let is_starting = found
             .as_ref()

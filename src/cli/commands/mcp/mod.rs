@@ -13,8 +13,7 @@ use crate::cli::output::print;
 use crate::cli::output::print::{BAD, DIM, GOOD, HEAD, styled};
 use crate::cli::output::text::{COLUMNS, Table, age, clean, wrap};
 use crate::clock::Clock;
-use crate::wire::gateway::NoParams;
-use crate::wire::servers::{Server, Servers};
+use crate::wire::servers::{ListServers, Server, Servers};
 
 /// List the MCP servers and their tools
 ///
@@ -51,7 +50,7 @@ impl Mcp {
             None => {}
         }
         let link = Link::open(&common.place).await?;
-        let raw = link.raw("mcp.list", NoParams {}).await?;
+        let raw = link.raw(&ListServers {}).await?;
         let Servers { servers } = link::read(&raw)?;
         match self.name {
             None => listed(&raw, &servers, common),

@@ -249,7 +249,7 @@ async fn pages(link: &Link, mut filter: ListRuns, limit: usize) -> Result<Listin
                 .unwrap_or(PAGE_LIMIT)
                 .clamp(1, PAGE_LIMIT),
         );
-        let mut raw = link.raw("runs.list", &filter).await?;
+        let mut raw = link.raw(&filter).await?;
         let page: Runs = link::read(&raw)?;
         total = total.or(page.total);
         if let Value::Array(page) = raw["runs"].take() {

@@ -83,7 +83,7 @@ async fn call(common: &Common, method: &str, params: Option<String>) -> Result<u
             print::note(&text);
             Ok(error.exit())
         }
-        Err(error) => Err(link.explain(error)),
+        Err(error) => Err(link.failure(error)),
     }
 }
 
