@@ -27,72 +27,53 @@ use crate::store::write::{Class, Command, Executed, Reply, Transaction};
 
 mod agents;
 mod announces;
-mod approve;
-mod ask;
-mod begin_effect;
-mod breaker;
-mod called;
 mod cancel;
-mod change_session;
-mod cleanup;
-mod clear;
-mod conclude;
 mod context;
-mod create_session;
-mod delegated;
-mod deliver;
-mod environment;
+mod delegation;
 mod exchange;
 mod gateway;
-mod keep_output;
 mod moves;
 mod new_run;
 mod quarantine;
-mod record_outcome;
-mod recover;
+mod recovery;
 mod remember;
-mod remove;
-mod resolve;
+mod removal;
+mod run_end;
+mod run_environment;
 mod send;
-mod server_rows;
-mod skills;
+mod session;
 mod spawn;
-mod start_run;
-mod steer;
-mod stop;
-mod subtree;
+mod steps;
 mod sweep;
 mod turn;
-mod usage;
+mod user_requests;
 mod waiting;
-mod wake;
-mod warn;
 
+pub use agents::NoteSkills;
 pub use agents::{MAX_AGENTS, MAX_TRUSTED, PutAgent};
-pub use approve::{RequestApproval, ResolveApproval};
-pub use ask::Ask;
-pub use breaker::{AGENT_NAME, BREAKER};
 pub use cancel::{Cancel, CancelTarget, Cancelled};
-pub use change_session::{PatchSession, ResetSession};
-pub use conclude::{Conclusion, TurnEnd};
 pub use context::Context;
-pub use create_session::NewSession;
-pub use environment::{LackEnvironment, ProvideEnvironment};
 pub use gateway::GatewayNote;
-pub use keep_output::KeepOutput;
 pub(crate) use new_run::first_answer;
 pub use new_run::{Accepted, Key, NewRun};
-pub use record_outcome::{Recorded, Then};
+pub use recovery::{Resolve, Verdict};
 pub use remember::Remember;
-pub use remove::DeleteSession;
-pub use resolve::{Resolve, Verdict};
+pub use removal::DeleteSession;
+pub use run_end::{AGENT_NAME, BREAKER};
+pub use run_end::{Conclusion, TurnEnd};
+pub use run_environment::{LackEnvironment, ProvideEnvironment};
 pub(crate) use send::relation;
 pub use send::{SendMessage, Sender};
-pub use skills::NoteSkills;
+pub use session::NewSession;
+pub use session::{PatchSession, ResetSession};
 pub use spawn::{Awaits, Begins, Spawn, SpawnedBy};
+pub use steps::KeepOutput;
+pub use steps::{Recorded, Then};
 pub(crate) use sweep::is_due;
 pub use sweep::{Sweep, Swept};
 pub use turn::{Asks, RunTurn};
+pub use user_requests::Ask;
+pub use user_requests::{RequestApproval, ResolveApproval};
 pub use waiting::{AwaitProvider, StepRef, WaitFor};
 
 /// Declares the commands: each is a struct, or a payload declared in the file that executes it, with
@@ -158,10 +139,10 @@ commands! {
         /// The state change to record.
         note: GatewayNote,
     } -> () as "note_gateway",
-        |context| gateway::note(context, boot, note);
+        |context| gateway::note_gateway(context, boot, note);
     /// The session exists, new or unchanged.
     NewSession(new) -> SessionAfter as "create_session" NewWork,
-        |context| create_session::create(context, new);
+        |context| session::create_session(context, new);
     /// The child session, its first message and its queued run exist; on failure none of them.
     Spawn(spawn) -> Accepted as "spawn" NewWork,
         |context| spawn::spawn(context, spawn);
@@ -178,7 +159,7 @@ commands! {
         /// Seq of the last message that the caller has seen.
         seen: i64,
     } -> RunAfter as "start_run",
-        |context| start_run::start(context, run, intents, seen);
+        |context| steps::start_run(context, run, intents, seen);
     /// The effect of a step with effect class `once` may begin.
     BeginEffect {
         /// The run.
@@ -188,7 +169,7 @@ commands! {
         /// Number of the attempt.
         attempt: u32,
     } -> RunAfter as "begin_effect",
-        |context| begin_effect::begin(context, run, step, attempt);
+        |context| steps::begin_effect(context, run, step, attempt);
     /// The step's outcome is in the journal and the transcript, and the next steps are recorded
     /// as intents or the run has ended.
     RecordOutcome {
@@ -203,13 +184,13 @@ commands! {
         /// The next steps, or the end of the turn.
         then: Then,
     } -> RunAfter as "record_outcome",
-        |context| record_outcome::record(context, run, step, attempt, outcome, then);
+        |context| steps::record_outcome(context, run, step, attempt, outcome, then);
     /// The run is queued again, at a step boundary.
     Park {
         /// The run to queue.
         run: RunId,
     } -> RunAfter as "park",
-        |context| conclude::park(context, run);
+        |context| run_end::park(context, run);
     /// The run has ended, or is marked to end.
     Conclude {
         /// The run to end.
@@ -217,7 +198,7 @@ commands! {
         /// Why it ends without an outcome of its own.
         why: Conclusion,
     } -> RunAfter as "conclude",
-        |context| conclude::conclude(context, run, why);
+        |context| run_end::conclude(context, run, why);
     /// The pending announces of this session are in its transcript, unless a turn is in progress
     /// there; a run is queued if one is needed to see them.
     Deliver {
@@ -228,7 +209,7 @@ commands! {
         /// Why no wake run can be created.
         unable: Option<String>,
     } -> () as "deliver",
-        |context| deliver::deliver(context, session, wake, unable.as_deref());
+        |context| announces::deliver(context, session, wake, unable.as_deref());
     /// These announces are acknowledged, as far as they are in this session's inbox.
     Ack {
         /// The tenant.
@@ -238,7 +219,7 @@ commands! {
         /// The announces to acknowledge.
         ids: Vec<AnnounceId>,
     } -> Vec<AnnounceId> as "ack",
-        |context| deliver::ack(context, &org, &session, ids);
+        |context| announces::ack(context, &org, &session, ids);
     /// The open run that lost its executor is queued, paused, settling or ended, as
     /// [`crate::kernel::run::recover`] decides.
     Recover {
@@ -249,7 +230,7 @@ commands! {
         /// The time by which its age is computed; `None`: its age does not end it.
         aged_at: Option<Timestamp>,
     } -> RunAfter as "recover",
-        |context| recover::recover(context, run, loss, aged_at);
+        |context| recovery::recover(context, run, loss, aged_at);
     /// The message is queued as a turn of the target session, or stored in a client's session; a
     /// step that expects the reply waits for it.
     SendMessage(message) -> Accepted as "send",
@@ -279,10 +260,10 @@ commands! {
         /// The piece of text.
         text: String,
     } -> () as "note_partial",
-        |context| called::note_partial(context, run, (step, attempt), offset, &text);
+        |context| delegation::note_partial(context, run, (step, attempt), offset, &text);
     /// The question is open, and its step waits for the answer.
     Ask(ask) -> () as "ask",
-        |context| ask::ask(context, ask);
+        |context| user_requests::ask(context, ask);
     /// The question is answered, and its step has the answer as its outcome.
     Answer {
         /// The tenant.
@@ -294,10 +275,10 @@ commands! {
         /// The user or client that answers.
         by: String,
     } -> Question as "answer",
-        |context| ask::answer(context, &org, id, &answer, &by);
+        |context| user_requests::answer(context, &org, id, &answer, &by);
     /// The result, too long for the transcript, is stored and can be fetched.
     KeepOutput(keep) -> () as "keep_output",
-        |context| keep_output::keep(context, keep);
+        |context| steps::keep_output(context, keep);
     /// The text is in the long-term memory, in the namespace of the step's run.
     Remember(new) -> Remembered as "remember",
         |context| remember::remember(context, &new);
@@ -311,10 +292,10 @@ commands! {
         |context| remember::forget(context, &org, ids);
     /// The approval is open and its step waits for it, or it is already decided.
     RequestApproval(asked) -> Approval as "request_approval",
-        |context| approve::request(context, asked);
+        |context| user_requests::request_approval(context, asked);
     /// The approval is decided: its step is to be executed, or has the denial as its outcome.
     ResolveApproval(said) -> Approval as "resolve_approval",
-        |context| approve::resolve(context, said);
+        |context| user_requests::resolve_approval(context, said);
     /// The remembered decision no longer applies.
     ForgetApproval {
         /// The tenant.
@@ -322,19 +303,19 @@ commands! {
         /// The approval whose decision was remembered.
         id: ApprovalId,
     } -> bool as "forget_approval",
-        |context| approve::forget(context, &org, id);
+        |context| user_requests::forget_approval(context, &org, id);
     /// The step waits for values of its run's environment that could not be resolved.
     LackEnvironment(lack) -> () as "lack_environment",
-        |context| environment::lack(context, lack);
+        |context| run_environment::lack(context, lack);
     /// The run has these environment values, and continues if no value is missing any more.
     ProvideEnvironment(given) -> RunAfter as "provide_environment",
-        |context| environment::provide(context, given);
+        |context| run_environment::provide(context, given);
     /// The event log says that no process has the ended run's environment any more.
     RestoreEnvironment {
         /// The ended run.
         run: RunId,
     } -> () as "restore_environment",
-        |context| environment::restore(context, run);
+        |context| run_environment::restore(context, run);
     /// The step waits for its model's provider until the deadline, or its run is ending.
     AwaitProvider(wait) -> () as "await_provider",
         |context| waiting::await_provider(context, wait);
@@ -358,7 +339,7 @@ commands! {
         };
     /// The stored agent has this definition; storing an identical one changes nothing.
     PutAgent(new) -> i64 as "put_agent",
-        |context| agents::put(context, new);
+        |context| agents::put_agent(context, new);
     /// The stored agent is deleted.
     DeleteAgent {
         /// The tenant.
@@ -368,7 +349,7 @@ commands! {
         /// The revision that it must have.
         if_revision: Option<i64>,
     } -> bool as "delete_agent",
-        |context| agents::delete(context, &org, &name, if_revision);
+        |context| agents::delete_agent(context, &org, &name, if_revision);
     /// The event log has an event for every change up to this set of agents.
     NoteAgents {
         /// The tenant.
@@ -380,7 +361,7 @@ commands! {
         /// The cause of the change.
         reason: String,
     } -> () as "note_agents",
-        |context| agents::note(context, &org, now, built_in, &reason);
+        |context| agents::note_agents(context, &org, now, built_in, &reason);
     /// The tools that the MCP server offered at its last start are stored.
     KeepServer {
         /// The server.
@@ -389,7 +370,7 @@ commands! {
         |context| Ok(servers::put(context.tx, &known)?);
     /// The skills of the folder have this hash under a version number of their own.
     NoteSkills(found) -> i64 as "note_skills",
-        |context| skills::note(context, &found);
+        |context| agents::note_skills(context, &found);
     /// The project is trusted with its content as of this hash.
     TrustProject {
         /// The tenant.
@@ -413,7 +394,7 @@ commands! {
     /// The step has the outcome that a user decided on, or is executed again; or its run has
     /// ended.
     Resolve(said) -> RunAfter as "resolve",
-        |context| resolve::resolve(context, said);
+        |context| recovery::resolve(context, said);
     /// The row is stored whole in quarantine; what can be decoded of it stays in its table.
     Quarantine {
         /// The undecodable row.
@@ -444,7 +425,7 @@ commands! {
         /// The text.
         text: String,
     } -> () as "steer",
-        |context| steer::steer(context, &org, run, message, &text);
+        |context| turn::steer(context, &org, run, message, &text);
     /// The announce is shown again to its target session, or offered for delivery again.
     RetryAnnounce {
         /// The tenant.
@@ -454,7 +435,7 @@ commands! {
         /// The wake run to create for it.
         wake: Option<Box<NewRun>>,
     } -> Option<RunId> as "retry_announce",
-        |context| announces::retry(context, &org, run, wake);
+        |context| announces::retry_announce(context, &org, run, wake);
     /// The announce is not delivered any more.
     DismissAnnounce {
         /// The tenant.
@@ -462,23 +443,23 @@ commands! {
         /// The run that ended.
         run: RunId,
     } -> () as "dismiss_announce",
-        |context| announces::dismiss(context, &org, run);
+        |context| announces::dismiss_announce(context, &org, run);
     /// The session has the new values.
     PatchSession(patch) -> Session as "patch_session",
-        |context| change_session::patch(context, patch);
+        |context| session::patch_session(context, patch);
     /// The session is reset, or will be when its open runs, which are marked to end, have ended.
     ResetSession(reset) -> Clearance<Session> as "reset_session",
-        |context| change_session::reset(context, reset);
+        |context| session::reset_session(context, reset);
     /// The session and its descendants are deleted, or will be when their open runs, which are
     /// marked to end, have ended.
     DeleteSession(delete) -> Clearance<()> as "delete_session",
-        |context| remove::delete(context, delete);
+        |context| removal::delete_session(context, delete);
     /// One bounded part of a deleted session's remaining rows is removed.
     Purge {
         /// The deleted session.
         session: SessionId,
     } -> () as "purge" Soft,
-        |context| remove::purge(context, session);
+        |context| removal::purge(context, session);
     /// One bounded part of the rows past their retention is archived or removed.
     Sweep(what) -> Swept as "sweep" Soft,
         |context| sweep::sweep(context, &what);
@@ -489,7 +470,7 @@ commands! {
         /// Warnings for its caller.
         warnings: Vec<String>,
     } -> () as "warn_run",
-        |context| warn::run(context, run, warnings);
+        |context| run_end::warn_run(context, run, warnings);
     /// The running time of open runs counts up to now against their limits, even after a kill.
     Touch {
         /// The current boot.

@@ -1,9 +1,10 @@
 //! Tests of watchers on real files.
 
-use super::*;
-use crate::kernel::time::Timestamp;
 use std::fs;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+use super::*;
+use crate::kernel::time::Timestamp;
 
 const QUICK: Options = Options {
     mode: Mode::Events,

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use serde_json::Value;
+use tokio::sync::watch;
 
 use super::AgentDefinition;
 use super::base::{Base, Trust, is_of, parse_stored, read_base, user_files};
@@ -29,8 +30,6 @@ use crate::contract::rows::AgentRows;
 use crate::contract::servers::{ServerViews, ServersSeen};
 use crate::contract::skills::Skills;
 use crate::kernel::fault::{Fault, Kind};
-use tokio::sync::watch;
-
 use crate::kernel::ids::AgentId;
 use crate::kernel::policy::overlay;
 use crate::kernel::secret::GivenValue;

@@ -1,5 +1,8 @@
 //! A corpus of unusual definition files, each with its expected result.
 
+use std::fs;
+use std::path::Path;
+
 use super::fields::Draft;
 use super::folder::{Dialect, Found, parse, read};
 use super::merge::Level;
@@ -11,8 +14,6 @@ use crate::contract::linked::OnFailure;
 use crate::kernel::delegation::Stream;
 use crate::kernel::policy::gate::{Bundle, Decision, Subject, Target, WriteScope};
 use crate::kernel::run::thinking::Thinking;
-use std::fs;
-use std::path::Path;
 
 fn markdown(text: &str) -> Result<Draft, Broken> {
     parse(Dialect::Own, Format::Markdown, "odd", text.as_bytes())

@@ -1,4 +1,4 @@
-//! Commands on stored agents, on the recorded set of all agents, and on trust in projects.
+//! Stored agents, the recorded set of all agents, trust in projects, and versions of skill sets.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,13 @@ use serde_json::json;
 use super::context::Context;
 use crate::contract::commit::Effect;
 use crate::contract::rows::{StoredAgent, TrustedProject};
+use crate::contract::skills::SkillPin;
 use crate::kernel::fault::{Fault, Kind};
+use crate::kernel::run::PinnedSkills;
 use crate::kernel::run::action::EventKind;
 use crate::store::tables::agents::Noted;
-use crate::store::tables::{agents, trust};
+use crate::store::tables::skills::SkillsNoted;
+use crate::store::tables::{agents, blobs, skills, trust};
 
 /// Maximum number of stored agents per tenant.
 pub const MAX_AGENTS: i64 = 500;
@@ -35,7 +38,7 @@ pub struct PutAgent {
 }
 
 /// Once this returns, the stored agent has this definition; an equal definition is no change.
-pub fn put(context: &mut Context<'_>, new: PutAgent) -> Result<i64, Fault> {
+pub fn put_agent(context: &mut Context<'_>, new: PutAgent) -> Result<i64, Fault> {
     let found = agents::get(context.tx, &new.org, &new.name)?;
     if let Some(found) = &found
         && found.text == new.text
@@ -44,8 +47,8 @@ pub fn put(context: &mut Context<'_>, new: PutAgent) -> Result<i64, Fault> {
         return Ok(found.revision);
     }
     let revision = match (&found, new.new) {
-        (Some(found), true) => return Err(taken(found)),
-        (None, false) => return Err(missing(&new.name)),
+        (Some(found), true) => return Err(name_taken(found)),
+        (None, false) => return Err(no_such_agent(&new.name)),
         (Some(found), false) => {
             check_revision(found, new.if_revision)?;
             found.revision + 1
@@ -53,8 +56,10 @@ pub fn put(context: &mut Context<'_>, new: PutAgent) -> Result<i64, Fault> {
         (None, true) => {
             let count = agents::count(context.tx, &new.org)?;
             if count >= MAX_AGENTS {
-                return Err(full("stored_agents", MAX_AGENTS, "agents created over RPC")
-                    .hint("delete one that is no longer needed (agents.delete)"));
+                return Err(
+                    limit_reached("stored_agents", MAX_AGENTS, "agents created over RPC")
+                        .hint("delete one that is no longer needed (agents.delete)"),
+                );
             }
             1
         }
@@ -73,7 +78,7 @@ pub fn put(context: &mut Context<'_>, new: PutAgent) -> Result<i64, Fault> {
 }
 
 /// Once this returns, the stored agent is deleted; the reply says whether this command did it.
-pub fn delete(
+pub fn delete_agent(
     context: &mut Context<'_>,
     org: &str,
     name: &str,
@@ -90,7 +95,7 @@ pub fn delete(
 
 /// Once this returns, the event log has every change up to these agents. `built_in` is the base if
 /// no set was recorded before.
-pub fn note(
+pub fn note_agents(
     context: &mut Context<'_>,
     org: &str,
     now: BTreeMap<String, String>,
@@ -150,7 +155,7 @@ pub fn trust_project(
     let count = trust::count(context.tx, &org)?;
     if known.is_none() && count >= MAX_TRUSTED {
         return Err(
-            full("trusted_projects", MAX_TRUSTED, "projects that are trusted")
+            limit_reached("trusted_projects", MAX_TRUSTED, "projects that are trusted")
                 .hint("revoke one that is no longer needed (trust.revoke)"),
         );
     }
@@ -192,7 +197,7 @@ fn check_revision(found: &StoredAgent, expected: Option<i64>) -> Result<(), Faul
     }
 }
 
-fn taken(found: &StoredAgent) -> Fault {
+fn name_taken(found: &StoredAgent) -> Fault {
     Fault::new(
         Kind::Conflict,
         format!(
@@ -204,11 +209,11 @@ fn taken(found: &StoredAgent) -> Fault {
     .with("revision", found.revision)
 }
 
-fn missing(name: &str) -> Fault {
+fn no_such_agent(name: &str) -> Fault {
     Fault::not_found("stored agent", name).hint("create it with agents.create")
 }
 
-fn full(limit: &str, value: i64, counts: &str) -> Fault {
+fn limit_reached(limit: &str, value: i64, counts: &str) -> Fault {
     Fault::new(
         Kind::Limit,
         format!("limit {limit} = {value} reached; it counts {counts}. Nothing was stored"),
@@ -216,4 +221,83 @@ fn full(limit: &str, value: i64, counts: &str) -> Fault {
     .with("limit", limit)
     .with("value", value)
     .with("counts", counts)
+}
+
+/// The usable skills of a folder, as found on disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoteSkills {
+    /// The tenant.
+    pub org: String,
+    /// The folder.
+    pub workspace: String,
+    /// Hash of the usable skills.
+    pub hash: String,
+    /// Number of usable skills.
+    pub count: usize,
+    /// What triggered the check.
+    pub reason: &'static str,
+}
+
+/// Once this returns, the folder's skills are recorded with this hash; the reply has their version.
+pub fn note_skills(context: &mut Context<'_>, found: &NoteSkills) -> Result<i64, Fault> {
+    skills_version(context, found)
+}
+
+fn skills_version(context: &mut Context<'_>, found: &NoteSkills) -> Result<i64, Fault> {
+    let before = skills::get(context.tx, &found.org, &found.workspace)?;
+    if let Some(before) = &before
+        && before.hash == found.hash
+    {
+        return Ok(before.version);
+    }
+    let noted = SkillsNoted {
+        org: found.org.clone(),
+        workspace: found.workspace.clone(),
+        hash: found.hash.clone(),
+        version: before.as_ref().map_or(0, |before| before.version) + 1,
+    };
+    skills::put(context.tx, &noted, context.now.wall)?;
+    // The first check of a folder is not a change.
+    if before.is_some() {
+        context.emit_org(
+            EventKind::SkillsChanged,
+            &found.org,
+            json!({
+                "workspace": found.workspace,
+                "version": noted.version,
+                "reason": found.reason,
+                "skills": found.count,
+            }),
+        );
+    }
+    Ok(noted.version)
+}
+
+/// Once this returns, the pinned skills are readable for as long as the run exists.
+pub fn pin_skills(
+    context: &mut Context<'_>,
+    org: &str,
+    pin: &SkillPin,
+) -> Result<PinnedSkills, Fault> {
+    let now = match pin {
+        SkillPin::Now(now) => now,
+        SkillPin::Reused(pinned, body) => {
+            // Renews the last-use time of the body, and of the bodies that it names.
+            blobs::insert(context.tx, body, context.now.wall)?;
+            return Ok(pinned.clone());
+        }
+    };
+    let found = NoteSkills {
+        org: org.to_owned(),
+        workspace: now.workspace.clone(),
+        hash: now.hash.clone(),
+        count: now.count,
+        reason: "watch",
+    };
+    let version = skills_version(context, &found)?;
+    skills::keep(context.tx, &now.picked, context.now.wall)?;
+    Ok(PinnedSkills {
+        version,
+        hash: now.picked.pinned.hash.clone(),
+    })
 }

@@ -1,18 +1,19 @@
-//! Cancels a run, a session or a conversation with every open descendant, in one transaction. From
-//! then on the kernel refuses new steps, slots and timers of these runs, also after a restart.
-//! Until new work begins in their sessions, the end of a run wakes no agent there.
+//! Cancels a run, a session or a conversation with every open descendant, in one transaction; and holds
+//! sessions: a cancel stays in force there until new work lifts it.
+
+use std::collections::HashMap;
 
 use super::context::Context;
 use super::moves::{load, move_in_cascade};
-use super::remove::tree_of;
-use super::stop;
-use super::subtree::{Subtree, is_within};
+use super::removal::tree_of;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::{RunId, SessionId, SessionKey};
 use crate::kernel::run::event::RunEvent;
-use crate::kernel::run::{CancelRequest, Outcome, Run, RunState};
+use crate::kernel::run::stop::Initiator;
+use crate::kernel::run::{AnnouncePolicy, CancelRequest, Outcome, Run, RunOrigin, RunState, stop};
 use crate::kernel::session::Session;
-use crate::store::tables::{runs, sessions};
+use crate::store::tables::{messages, outbox, runs, sessions, stops};
+use crate::store::tx::{DbError, Tx};
 
 /// The target of a cancel; its descendants are cancelled with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,18 +84,18 @@ pub fn cancel(context: &mut Context<'_>, cancel: Cancel) -> Result<Cancelled, Fa
             done
         }
         CancelTarget::Session(key) => {
-            let session = named(context, &org, &key)?;
-            clear(context, &session, &request)?
+            let session = named_session(context, &org, &key)?;
+            cancel_open_runs(context, &session, &request)?
         }
         CancelTarget::Conversation(key) => {
-            let session = named(context, &org, &key)?;
-            clear_all(context, &session, &request)?
+            let session = named_session(context, &org, &key)?;
+            cancel_all_work(context, &session, &request)?
         }
     };
     Ok(done)
 }
 
-fn named(context: &mut Context<'_>, org: &str, key: &SessionKey) -> Result<Session, Fault> {
+fn named_session(context: &mut Context<'_>, org: &str, key: &SessionKey) -> Result<Session, Fault> {
     sessions::by_key(context.tx, org, key)?.ok_or_else(|| Fault::not_found("session", key))
 }
 
@@ -133,13 +134,13 @@ pub fn cascade(
     let open = scope.open(context, run.root_session)?;
     let done = mark(context, &mut scope, open, request, |one| one.id != run.id)?;
     if run.is_called() {
-        stop::quiet(context, run.session, &mut scope.below)?;
+        send_to_inbox(context, run.session, &mut scope.below)?;
     }
     Ok(done)
 }
 
 /// Once this returns, open runs of `session` and its descendants are marked to end or have ended.
-pub fn clear(
+pub fn cancel_open_runs(
     context: &mut Context<'_>,
     session: &Session,
     request: &CancelRequest,
@@ -151,7 +152,7 @@ pub fn clear(
 }
 
 /// Once this returns, all work of `session` and its descendant sessions is marked or ended.
-fn clear_all(
+fn cancel_all_work(
     context: &mut Context<'_>,
     session: &Session,
     request: &CancelRequest,
@@ -241,12 +242,199 @@ fn mark(
         list.push(run.id);
     }
     for session in scope.stops.clone() {
-        if !stop::stop(context, session, request.by_person)? {
+        if !hold_session(context, session, request.by_person)? {
             others.push(session);
         }
     }
     for session in others {
-        stop::quiet(context, session, &mut scope.below)?;
+        send_to_inbox(context, session, &mut scope.below)?;
     }
     Ok(done)
+}
+
+/// Once this returns `true`, the cancel is in force in the session: announces that no turn has
+/// seen, and later ones, go to the inbox. `false` if other work is open there.
+pub fn hold_session(
+    context: &mut Context<'_>,
+    session: SessionId,
+    by_person: bool,
+) -> Result<bool, Fault> {
+    // No agent runs in a client's session, and the session may have been deleted with its runs.
+    let answers = sessions::has_agent(context.tx, session)?;
+    if !answers {
+        return Ok(true);
+    }
+    if runs::has_uncancelled_in(context.tx, session)? {
+        return Ok(false);
+    }
+    stops::insert(context.tx, session, by_person, context.now.wall)?;
+    let seen = messages::seen_at_end(context.tx, session)?;
+    outbox::set_unseen_inbox(context.tx, session, seen)?;
+    Ok(true)
+}
+
+/// Once this returns, unseen announces of runs in `below` are `inbox` announces in this session,
+/// regardless of other work there.
+pub fn send_to_inbox(
+    context: &mut Context<'_>,
+    session: SessionId,
+    below: &mut Subtree,
+) -> Result<(), Fault> {
+    let seen = messages::seen_at_end(context.tx, session)?;
+    for (seq, ended) in outbox::unseen(context.tx, session, seen)? {
+        if below.holds(context.tx, ended)? {
+            outbox::set_inbox(context.tx, seq)?;
+        }
+    }
+    Ok(())
+}
+
+/// Once this returns, no cancel is in force in the session and work may begin; refused if this
+/// beginner may not lift it.
+pub fn lift_hold(
+    context: &mut Context<'_>,
+    session: &Session,
+    who: Initiator,
+) -> Result<(), Fault> {
+    let stop = stops::of(context.tx, session.id)?;
+    stop::may_begin(stop, who, session.key.as_str())?;
+    match stop {
+        Some(_) => stops::remove(context.tx, session.id).map_err(Fault::from),
+        None => Ok(()),
+    }
+}
+
+/// True if a cancel is in force in the session.
+pub fn is_held(context: &mut Context<'_>, session: SessionId) -> Result<bool, Fault> {
+    let stop = stops::of(context.tx, session)?;
+    Ok(stop.is_some())
+}
+
+/// The effective announce policy for this session.
+pub fn announce_policy(
+    context: &mut Context<'_>,
+    session: SessionId,
+    policy: AnnouncePolicy,
+) -> Result<AnnouncePolicy, Fault> {
+    let stop = stops::of(context.tx, session)?;
+    Ok(stop::announced(stop, policy))
+}
+
+/// The open runs of `session` and its descendants, each after the run that requested it.
+pub fn open_from_session(context: &mut Context<'_>, session: &Session) -> Result<Vec<Run>, Fault> {
+    let mut below = Subtree::of_session(session);
+    below.open(context.tx, session.root).map_err(Fault::from)
+}
+
+/// True if the session is `top` or one of its descendants.
+pub fn is_within(tx: &mut dyn Tx, session: SessionId, top: SessionId) -> Result<bool, DbError> {
+    let mut at = Some(session);
+    while let Some(id) = at {
+        if id == top {
+            return Ok(true);
+        }
+        at = sessions::parent_of(tx, id)?;
+    }
+    Ok(false)
+}
+
+/// A subtree, with a cache of memberships. Every ancestor is older than its descendants, so each
+/// look-up terminates.
+#[derive(Default)]
+pub struct Subtree {
+    run: Option<RunId>,
+    session: Option<SessionId>,
+    runs: HashMap<RunId, bool>,
+    sessions: HashMap<SessionId, bool>,
+}
+
+impl Subtree {
+    /// The subtree of this run, including the run.
+    pub fn of_run(run: &Run) -> Self {
+        Subtree {
+            run: Some(run.id),
+            // Only a spawned run owns its session. The session of a turn, or of a called run,
+            // continues without the run.
+            session: (run.origin == RunOrigin::Spawn && !run.is_called()).then_some(run.session),
+            ..Subtree::default()
+        }
+    }
+
+    /// The runs of this session and its descendants.
+    pub fn of_session(session: &Session) -> Self {
+        Subtree {
+            session: Some(session.id),
+            ..Subtree::default()
+        }
+    }
+
+    /// True if the run is in the subtree.
+    pub fn holds(&mut self, tx: &mut dyn Tx, id: RunId) -> Result<bool, DbError> {
+        if self.run == Some(id) {
+            return Ok(true);
+        }
+        match runs::line(tx, id)? {
+            Some(line) => self.holds_run(tx, id, line),
+            None => Ok(false),
+        }
+    }
+
+    /// The open runs of the subtree, each after the run that requested it. The cost depends on the
+    /// open runs of one tree, not on its history.
+    pub fn open(&mut self, tx: &mut dyn Tx, root: SessionId) -> Result<Vec<Run>, DbError> {
+        let mut found = Vec::new();
+        // Oldest first, because the requester of a run is older than the run.
+        for run in runs::live_in_tree(tx, root)? {
+            if self.holds_run(tx, run.id, runs::Links::of(&run))? {
+                found.push(run);
+            }
+        }
+        Ok(found)
+    }
+
+    fn holds_run(
+        &mut self,
+        tx: &mut dyn Tx,
+        id: RunId,
+        line: runs::Links,
+    ) -> Result<bool, DbError> {
+        if self.run == Some(id) {
+            return Ok(true);
+        }
+        if let Some(known) = self.runs.get(&id) {
+            return Ok(*known);
+        }
+        let mut holds = self.holds_session(tx, line.session)?;
+        if let (false, Some(parent)) = (holds, line.parent_run) {
+            holds = self.holds(tx, parent)?;
+        }
+        // The root of a wake run is older than it, like every other ancestor.
+        if let (false, Some(root)) = (holds, line.woken_for.filter(|root| *root != id)) {
+            holds = self.holds(tx, root)?;
+        }
+        if let (false, Some(requester)) = (holds, line.requester) {
+            holds = self.holds_session(tx, requester)?;
+        }
+        self.runs.insert(id, holds);
+        Ok(holds)
+    }
+
+    fn holds_session(&mut self, tx: &mut dyn Tx, id: SessionId) -> Result<bool, DbError> {
+        if self.session == Some(id) {
+            return Ok(true);
+        }
+        if let Some(known) = self.sessions.get(&id) {
+            return Ok(*known);
+        }
+        let mut holds = false;
+        if let Some(parent) = sessions::parent_of(tx, id)? {
+            holds = self.holds_session(tx, parent)?;
+            // It may have been created by an ended run, in a session that continues.
+            if !holds && let Some(maker) = runs::requesting_run_of(tx, id)? {
+                holds = self.holds(tx, maker)?;
+            }
+        }
+        self.sessions.insert(id, holds);
+        Ok(holds)
+    }
 }

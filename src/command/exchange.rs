@@ -4,7 +4,7 @@
 use super::context::Context;
 use super::moves::load;
 use super::new_run::{accept, new_run};
-use super::{NewRun, clear, stop};
+use super::{NewRun, cancel, session};
 use crate::contract::commit::Effect;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::RunId;
@@ -84,9 +84,9 @@ fn goes_on_in(context: &mut Context<'_>, send: &Send, run: &Run) -> Result<Optio
         }
     };
     // An agent must not restart cancelled work, on either side.
-    if clear::is_to_come(context, session.id)?
-        || stop::is_in_force(context, session.id)?
-        || stop::is_in_force(context, asker_id)?
+    if session::is_clearing(context, session.id)?
+        || cancel::is_held(context, session.id)?
+        || cancel::is_held(context, asker_id)?
     {
         return Ok(None);
     }
@@ -152,7 +152,7 @@ fn end(context: &mut Context<'_>, send: &Send) -> Result<(), Fault> {
     } else {
         AnnouncePolicy::Wake
     };
-    let policy = stop::announced(context, asker.0, policy)?;
+    let policy = cancel::announce_policy(context, asker.0, policy)?;
     let seq = context.take_seq()?;
     let now = context.now.wall;
     outbox::insert_for(context.tx, seq, &told, asker, policy, now)?;

@@ -1,17 +1,19 @@
-//! Commands about the daemon itself: boots, drains, machine sleep and provider health.
+//! Records about the daemon itself: boots, drains, machine sleep, provider health, and the tools of its
+//! MCP servers.
 
-use super::BootReport;
 use serde_json::json;
 
-use super::clear;
 use super::context::Context;
+use super::{BootReport, KeepServer, session};
+use crate::contract::BoxFuture;
+use crate::contract::servers::{KnownServer, ServerRows};
 use crate::kernel::ages::ClockTrust;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::BootId;
 use crate::kernel::provider_health::HealthReport;
 use crate::kernel::run::action::EventKind;
-use crate::store::downtime;
-use crate::store::tables::{boots, runs};
+use crate::store::tables::{boots, runs, servers};
+use crate::store::{Store, downtime};
 
 /// An event of the daemon itself, for the event log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,12 +79,16 @@ pub fn begin_boot(context: &mut Context<'_>, boot: BootId, pid: u32) -> Result<B
         let data = json!({ "bootId": boot, "after": "stop", "awayMs": away });
         context.emit_gateway(EventKind::GatewayResumed, data);
     }
-    clear::carry_out(context)?;
+    session::carry_out_clearings(context)?;
     Ok(BootReport { unclean, sight })
 }
 
 /// Once this returns, the event log has this event of the daemon.
-pub fn note(context: &mut Context<'_>, boot: BootId, note: GatewayNote) -> Result<(), Fault> {
+pub fn note_gateway(
+    context: &mut Context<'_>,
+    boot: BootId,
+    note: GatewayNote,
+) -> Result<(), Fault> {
     let (kind, data) = match note {
         GatewayNote::Draining { then, timeout_ms } => (
             EventKind::GatewayDraining,
@@ -106,4 +112,15 @@ pub fn note(context: &mut Context<'_>, boot: BootId, note: GatewayNote) -> Resul
     };
     context.emit_gateway(kind, data);
     Ok(())
+}
+
+impl ServerRows for Store {
+    fn known_servers(&self) -> Result<Vec<KnownServer>, Fault> {
+        self.read_now(servers::every)
+    }
+
+    fn keep_server(&self, known: KnownServer) -> BoxFuture<'static, Result<(), Fault>> {
+        let store = self.clone();
+        Box::pin(async move { store.submit_waiting(KeepServer { known }).await })
+    }
 }

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::context::Context;
 use super::{
-    TurnEnd, called, cancel, cleanup, clear, delegated, environment, steer, stop, usage, waiting,
+    TurnEnd, cancel, delegation, removal, run_end, run_environment, session, turn, waiting,
 };
 use crate::contract::commit::{Delegation, Effect};
 use crate::kernel::fault::{Fault, Kind};
@@ -85,23 +85,39 @@ fn move_with(
         run_paused(context, &next);
     }
     if next.state.is_terminal() {
-        environment::run_ended(context, &next)?;
-        close_steps(context, &next)?;
-        usage::run_ended(context, &next)?;
-    }
-    for action in applied.actions {
-        perform(context, &next, action, manner)?;
-    }
-    // If an announce is due, the cleanup happens after its delivery.
-    if next.state.is_terminal() && !next.owes_announce() {
-        cleanup::after_run(context, &next)?;
-    }
-    if next.state.is_terminal() {
-        called::ended(context, &next)?;
-        waiting::run_ended(context, &next)?;
-        clear::carry_out(context)?;
+        follow_end(context, &next, applied.actions, manner)?;
+    } else {
+        for action in applied.actions {
+            perform(context, &next, action, manner)?;
+        }
     }
     Ok(next)
+}
+
+/// Everything that follows the end of a run, in this order and in the transaction of its end.
+fn follow_end(
+    context: &mut Context<'_>,
+    run: &Run,
+    actions: Vec<Action>,
+    manner: MoveOptions,
+) -> Result<(), Fault> {
+    // Its sealed values are deleted, its open steps closed, its usage counted.
+    run_environment::run_ended(context, run)?;
+    close_steps(context, run)?;
+    run_end::count_run(context, run)?;
+    // The event and the announce are written, and descendants are cancelled.
+    for action in actions {
+        perform(context, run, action, manner)?;
+    }
+    // If an announce is due, its session is cleaned up after the delivery.
+    if !run.owes_announce() {
+        removal::clean_up_after_run(context, run)?;
+    }
+    // Its caller's transcript has the call, and steps that waited for it have their outcome.
+    delegation::called_run_ended(context, run)?;
+    waiting::run_ended(context, run)?;
+    // Resets and deletions that waited for the last open run are carried out.
+    session::carry_out_clearings(context)
 }
 
 /// A paused run keeps its session's turn, and its limit is watched while its time counts.
@@ -230,7 +246,7 @@ fn announce(context: &mut Context<'_>, run: &Run, quietly: bool) -> Result<(), F
         run.announce
     };
     let target = requester.session;
-    let policy = stop::announced(context, target, policy)?;
+    let policy = cancel::announce_policy(context, target, policy)?;
     let seq = context.take_seq()?;
     let now = context.now.wall;
     outbox::insert(context.tx, seq, run, policy, now)?;
@@ -300,7 +316,7 @@ pub fn end_turn(context: &mut Context<'_>, run: &Run, end: TurnEnd) -> Result<In
     let owed = owed(context, run)?;
     let text = end.text.map(|text| storable(&text));
     if let Some(text) = text.as_deref().filter(|_| run.is_called()) {
-        called::answer(context, run, text)?;
+        delegation::append_answer(context, run, text)?;
     }
     let mut next = move_run(context, run, RunEvent::TurnEnded { text, owed })?;
     if next.state == RunState::Settling {
@@ -314,7 +330,7 @@ pub fn end_turn(context: &mut Context<'_>, run: &Run, end: TurnEnd) -> Result<In
 
 /// True if the turn continues because something is waiting to enter it.
 pub fn goes_on(context: &mut Context<'_>, run: &Run, end: &TurnEnd) -> Result<bool, Fault> {
-    Ok(!end.more.is_empty() && steer::waits(context, run)?)
+    Ok(!end.more.is_empty() && turn::has_steers(context, run)?)
 }
 
 /// A run with its newly intended steps, and the messages that entered its transcript with them.
@@ -358,7 +374,7 @@ pub fn intend(
     let next = move_run(context, run, RunEvent::StepsIntended { count })?;
     let asks = intents.iter().any(|intent| intent.kind.answers());
     let messages = if asks {
-        steer::enter(context, &next)?
+        turn::enter_steers(context, &next)?
     } else {
         Vec::new()
     };
@@ -403,7 +419,7 @@ pub fn emit_step(context: &mut Context<'_>, run: &Run, step: &Step) -> Result<()
     let also_above = run.delegated.is_some().then(|| (kind, told.clone()));
     context.emit(kind, run, told);
     match also_above {
-        Some(told) => delegated::show(context, run, step, told),
+        Some(told) => delegation::show_state(context, run, step, told),
         None => Ok(()),
     }
 }

@@ -2,9 +2,8 @@
 
 use serde_json::json;
 
-use super::change_session;
-use super::clear;
 use super::context::Context;
+use super::session;
 use crate::contract::catalog::{Pinned, Resolved};
 use crate::contract::skills::SkillPin;
 use crate::kernel::fault::{Fault, Kind};
@@ -185,7 +184,7 @@ pub fn accept(
         values,
     } = row;
     if run.origin != RunOrigin::Spawn {
-        clear::refuse(context, run.session)?;
+        session::refuse_while_clearing(context, run.session)?;
     }
     run.budget = budget(context, &run)?;
     let now = context.now.wall;
@@ -193,7 +192,7 @@ pub fn accept(
         blobs::insert(context.tx, body, now)?;
     }
     if let Some(skills) = &skills {
-        run.pins.skills = Some(super::skills::pin(context, &run.org, skills)?);
+        run.pins.skills = Some(super::agents::pin_skills(context, &run.org, skills)?);
     }
     if run.origin != RunOrigin::Spawn {
         use_again(context, &run)?;
@@ -263,7 +262,7 @@ fn use_again(context: &mut Context<'_>, run: &Run) -> Result<(), Fault> {
             json!({ "changed": ["archived"], "archived": false }),
         );
     }
-    change_session::touch(context, run.session)
+    session::touch_session(context, run.session)
 }
 
 /// The first answer to this request, if the key is known.

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::context::Context;
 use super::new_run::{accept, new_run, refuse_taken_id, repeated};
 use super::waiting::{acting, begin, until};
-use super::{Accepted, NewRun, StepRef, stop};
+use super::{Accepted, NewRun, StepRef, cancel};
 use crate::contract::commit::{Effect, PendingWait};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{RunId, SessionId, SessionKey};
@@ -100,7 +100,7 @@ pub fn send(context: &mut Context<'_>, message: SendMessage) -> Result<Accepted,
         Some(_) => Initiator::Agent,
         None => Initiator::Person,
     };
-    stop::begin(context, &target, who)?;
+    cancel::lift_hold(context, &target, who)?;
     let accepted = queue(context, &message, &target, &speaker, chain)?;
     if message.window_ms > 0 {
         let until = until(context, message.window_ms);

@@ -1,10 +1,9 @@
 //! Spawns: limits, child session, first message and queued run in one command.
 
-use super::Accepted;
 use super::context::Context;
 use super::new_run::{accept, new_run, refuse_taken_id, repeated};
 use super::waiting::acting;
-use super::{NewRun, StepRef, breaker, called, clear, create_session, delegated, stop};
+use super::{Accepted, NewRun, StepRef, cancel, delegation, run_end, session};
 use crate::contract::allow::check_allowed;
 use crate::kernel::delegation::{DelegationMode, Stream};
 use crate::kernel::fault::Fault;
@@ -115,7 +114,7 @@ pub fn spawn(context: &mut Context<'_>, mut spawn: Spawn) -> Result<Accepted, Fa
     let depth = depth.map_or(0, |above| above + 1);
     let mut warnings = Vec::new();
     if let Some(parent) = &parent {
-        clear::refuse(context, parent.id)?;
+        session::refuse_while_clearing(context, parent.id)?;
         let mut limits = context.settings.limits;
         if let (Some(by), Some(caller)) = (&spawn.by, &caller) {
             limits.max_depth = by.max_depth.unwrap_or(limits.max_depth);
@@ -143,7 +142,7 @@ pub fn spawn(context: &mut Context<'_>, mut spawn: Spawn) -> Result<Accepted, Fa
         warnings.extend(check_spawn(&limits, &counts)?);
     }
     if awaits.is_some() {
-        breaker::refuse(context, &spawn.org, &spawn.run.agent)?;
+        run_end::refuse_failing_agent(context, &spawn.org, &spawn.run.agent)?;
     }
     if let Some(caller) = &caller
         && let Some(used_up) = runs::used_up(context.tx, caller)?
@@ -162,7 +161,7 @@ pub fn spawn(context: &mut Context<'_>, mut spawn: Spawn) -> Result<Accepted, Fa
             may_call_again(was_cancelled?, agent.as_str())?;
         }
         // A client's request starts work whose end the parent session must see.
-        (None, Some(parent), _) => stop::begin(context, parent, Initiator::Person)?,
+        (None, Some(parent), _) => cancel::lift_hold(context, parent, Initiator::Person)?,
         _ => {}
     }
     let agent_name = spawn.run.agent.name().to_owned();
@@ -178,15 +177,18 @@ pub fn spawn(context: &mut Context<'_>, mut spawn: Spawn) -> Result<Accepted, Fa
         && awaits.face == DelegationMode::Called
     {
         let awaits = (awaits, agent_name);
-        return called::spawn(context, spawn, awaits, (caller, step), parent);
+        return delegation::spawn_called(context, spawn, awaits, (caller, step), parent);
     }
     let goes_on = awaits.as_ref().and_then(|awaits| awaits.goes_on.as_ref());
     let (session, is_new) = match (goes_on, &parent) {
-        (Some(key), Some(parent)) => (delegated::session(context, key, parent, &spawn)?, false),
+        (Some(key), Some(parent)) => (
+            delegation::continued_session(context, key, parent, &spawn)?,
+            false,
+        ),
         _ => {
             let fork = fork(&spawn, parent.as_ref())?;
             let session = child_session(context, &spawn, parent.as_ref(), depth, fork);
-            create_session::insert(context, &session)?;
+            session::insert_session(context, &session)?;
             (session, true)
         }
     };
@@ -214,7 +216,7 @@ pub fn spawn(context: &mut Context<'_>, mut spawn: Spawn) -> Result<Accepted, Fa
     }
     if let (Some(awaits), Some(caller), Some(step)) = (&awaits, &caller, &step) {
         let awaits = (awaits, agent_name.clone());
-        delegated::bind(context, &mut row.run, awaits, (caller, step));
+        delegation::bind_run(context, &mut row.run, awaits, (caller, step));
     }
 
     let mut task = NewMessage::user(spawn.message, &spawn.task);
@@ -223,7 +225,7 @@ pub fn spawn(context: &mut Context<'_>, mut spawn: Spawn) -> Result<Accepted, Fa
     let accepted = accept(context, row, None, is_new)?;
     if let Some(caller) = &caller {
         let face = awaits.as_ref().map(|awaits| awaits.face);
-        delegated::begun(context, caller, (run, &accepted.agent), face, &spawn.task);
+        delegation::log_begun(context, caller, (run, &accepted.agent), face, &spawn.task);
     }
     if is_new {
         let (now, first) = (context.now.wall, session.messages);
@@ -236,9 +238,9 @@ pub fn spawn(context: &mut Context<'_>, mut spawn: Spawn) -> Result<Accepted, Fa
     if let (Some(awaits), Some(caller), Some(step)) = (&awaits, &caller, &step) {
         if awaits.face == DelegationMode::Planned {
             let agent = (&accepted.agent, agent_name.as_str());
-            delegated::planned(context, (caller, step), run, agent);
+            delegation::show_planned(context, (caller, step), run, agent);
         }
-        delegated::wait(context, caller, step, run)?;
+        delegation::wait_for_child(context, caller, step, run)?;
     }
     Ok(accepted)
 }

@@ -4,7 +4,7 @@
 use serde_json::json;
 
 use super::context::Context;
-use super::remove::remove_tree;
+use super::removal::remove_tree;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::SessionId;
 use crate::kernel::run::Pins;

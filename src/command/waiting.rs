@@ -6,8 +6,8 @@ use uuid::Uuid;
 
 use super::context::Context;
 use super::moves::{emit_step, load, move_run};
-use super::record_outcome::{open_step, tool_result};
-use super::{approve, ask, delegated, exchange};
+use super::steps::{open_step, tool_result};
+use super::{delegation, exchange, user_requests};
 use crate::contract::commit::{Effect, PendingWait};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{AnnounceId, ApprovalId, MessageId, QuestionId, RunId, SessionId};
@@ -15,8 +15,7 @@ use crate::kernel::policy::approval::ApprovalState;
 use crate::kernel::question::QuestionState;
 use crate::kernel::run::action::EventKind;
 use crate::kernel::run::event::RunEvent;
-use crate::kernel::run::step::SUMMARY;
-use crate::kernel::run::step::{Step, StepState, Wait, WaitKind};
+use crate::kernel::run::step::{SUMMARY, Step, StepState, Wait, WaitKind};
 use crate::kernel::run::waiting::StepProgress;
 use crate::kernel::run::{Run, RunState, Usage, waiting};
 use crate::kernel::session::message::{Block, NewMessage};
@@ -229,7 +228,12 @@ fn look(context: &mut Context<'_>, id: RunId, seq: u32, over: bool) -> Result<bo
     if wait.kind == WaitKind::Answer {
         if over {
             for question in awaited {
-                ask::end(context, QuestionId(question), QuestionState::Expired, None)?;
+                user_requests::end_question(
+                    context,
+                    QuestionId(question),
+                    QuestionState::Expired,
+                    None,
+                )?;
             }
             finish(context, id, seq, (&waiting::unanswered(), false))?;
         }
@@ -237,7 +241,7 @@ fn look(context: &mut Context<'_>, id: RunId, seq: u32, over: bool) -> Result<bo
     }
     if wait.kind == WaitKind::Approval {
         for approval in awaited.iter().filter(|_| over) {
-            approve::expire(context, ApprovalId(*approval))?;
+            user_requests::expire_approval(context, ApprovalId(*approval))?;
         }
         // The approval's row may be lost; its step still waits no longer than the deadline.
         if over {
@@ -257,7 +261,7 @@ fn look(context: &mut Context<'_>, id: RunId, seq: u32, over: bool) -> Result<bo
     let (text, failed) = match (wait.kind, &ends[..]) {
         (WaitKind::Reply, [run]) => waiting::reply(run),
         (WaitKind::Reply, _) => (waiting::lost(), true),
-        (_, ends) => delegated::outcome(context, id, seq, ends)?
+        (_, ends) => delegation::outcome_of_call(context, id, seq, ends)?
             .unwrap_or_else(|| (waiting::children(ends, there), false)),
     };
     let Some(message) = finish(context, id, seq, (&text, failed))? else {
@@ -350,12 +354,17 @@ pub fn window_over(context: &mut Context<'_>, window: PendingWait) -> Result<(),
 pub fn give_up(context: &mut Context<'_>, run: &Run, step: &Step) -> Result<(), Fault> {
     match step.waits.map(|wait| wait.kind) {
         Some(WaitKind::Answer) => {
-            ask::end(context, QuestionId(step.id.0), QuestionState::Closed, None)?;
+            user_requests::end_question(
+                context,
+                QuestionId(step.id.0),
+                QuestionState::Closed,
+                None,
+            )?;
         }
         Some(WaitKind::Approval) => {
-            approve::end(context, ApprovalId(step.id.0), ApprovalState::Closed)?;
+            user_requests::end_approval(context, ApprovalId(step.id.0), ApprovalState::Closed)?;
         }
-        _ => delegated::give_up(context, run, step)?,
+        _ => delegation::give_up_calls(context, run, step)?,
     }
     waits::remove(context.tx, run.id, step.seq)?;
     context.effect(Effect::WindowClosed(PendingWait::Step(run.id, step.seq)));

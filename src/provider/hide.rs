@@ -9,11 +9,11 @@
 use std::collections::HashSet;
 
 use http::{HeaderMap, HeaderName};
-use md5::{Digest as _, Md5};
 use ring::digest;
 
 use crate::kernel::secret::Secret;
 use crate::kernel::text::redact::Redactor;
+use md5::{Digest as _, Md5};
 
 /// The shortest sequence of key (or derived) characters that is removed.
 const PART: usize = 5;

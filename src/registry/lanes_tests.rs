@@ -1,7 +1,8 @@
 //! Tests of the scheduler: admission for different orders of arrivals and ends.
 
-use super::*;
 use uuid::Uuid;
+
+use super::*;
 
 const NOW: Moment = Moment {
     wall: Timestamp(1000),

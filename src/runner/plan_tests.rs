@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use serde_json::value::to_raw_value;
+use uuid::Uuid;
+
 use super::prompt::{conversation, instruction, plans_again};
 use super::reading::{Plan, Pool, read};
 use super::*;
@@ -14,8 +17,6 @@ use crate::kernel::time::Timestamp;
 use crate::provider::ToolSchema;
 use crate::runner::Options;
 use crate::runner::driver::{Driver, run_id};
-use serde_json::value::to_raw_value;
-use uuid::Uuid;
 
 fn candidate(id: &str, name: &str) -> Candidate {
     Candidate {

@@ -1,10 +1,11 @@
 //! A corpus of unusual `SKILL.md` files, each with its expected outcome.
 
+use std::fs;
+use std::path::Path;
+
 use super::parse::{Skill, parse};
 use super::scan::{Found, Limits, check};
 use crate::front_matter::Broken;
-use std::fs;
-use std::path::Path;
 
 const LIMIT: usize = 1 << 20;
 

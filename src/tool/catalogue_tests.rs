@@ -1,13 +1,14 @@
 //! Tests the tools through the catalogue with real folders.
 
-use crate::contract::journal::RunEnvironment;
-use crate::kernel::ids::{RunId, StepId};
-use crate::kernel::policy::gate::{Bundle, Rule, WriteScope};
 use std::fs;
 use std::os::unix::fs::symlink;
+
 use uuid::Uuid;
 
 use super::*;
+use crate::contract::journal::RunEnvironment;
+use crate::kernel::ids::{RunId, StepId};
+use crate::kernel::policy::gate::{Bundle, Rule, WriteScope};
 use crate::tool::OUTPUT_LIMIT;
 
 struct Tree {

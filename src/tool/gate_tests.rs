@@ -1,8 +1,9 @@
 //! Tests the subjects of calls, as rules see them.
 
+use serde_json::json;
+
 use super::*;
 use crate::kernel::policy::gate::{Bundle, Rule, WriteScope};
-use serde_json::json;
 
 /// The names of each thing.
 fn named(subject: &Subject) -> Vec<Vec<&str>> {

@@ -1,10 +1,11 @@
 //! The table of waits: what each open step waits for, if its outcome comes from elsewhere.
 
+use uuid::Uuid;
+
 use super::columns::{count, time, uuid};
 use crate::kernel::ids::RunId;
 use crate::kernel::time::Timestamp;
 use crate::store::tx::{DbError, Tx, all};
-use uuid::Uuid;
 
 /// The step waits for `awaited`, the id of a run, question or approval.
 pub fn insert(tx: &mut dyn Tx, awaited: Uuid, run: RunId, step: u32) -> Result<(), DbError> {

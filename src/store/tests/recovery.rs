@@ -1,5 +1,7 @@
 //! Tests of open runs without an executor.
 
+use std::time::Duration;
+
 use super::{Bench, Recorded, Then, TurnEnd, answer, reply, tool};
 use crate::command::{
     BeginBoot, BeginEffect, Conclude, EndBoot, Park, RecordOutcome, Recover, StartRun, Touch,
@@ -12,7 +14,6 @@ use crate::kernel::run::recover::Loss;
 use crate::kernel::run::step::{Effect as Class, StepState};
 use crate::kernel::session::message::MessageKind;
 use crate::store::tables::steps;
-use std::time::Duration;
 
 fn recover(run: crate::kernel::ids::RunId) -> Recover {
     Recover {

@@ -1,6 +1,5 @@
 //! Tests of an open store: its threads, pragmas and files.
 
-use crate::command::{BeginBoot, EndBoot};
 use std::os::unix::fs::PermissionsExt;
 
 use super::super::Store;
@@ -8,6 +7,7 @@ use super::super::open::{OpenError, OpenOptions};
 use super::super::sqlite::{Sqlite, Use};
 use super::{Settings, id, spawn};
 use crate::clock::Clock;
+use crate::command::{BeginBoot, EndBoot};
 use crate::kernel::delegation::breaker::BreakerPolicy;
 use crate::kernel::fault::Kind;
 use crate::kernel::ids::BootId;

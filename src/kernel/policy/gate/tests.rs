@@ -1,7 +1,8 @@
 //! Tests of rules, layers and bundles.
 
-use super::*;
 use proptest::prelude::*;
+
+use super::*;
 
 fn says(tool: &str, pattern: Option<&str>, decision: Decision) -> Rule {
     Rule {

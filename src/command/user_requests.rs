@@ -1,4 +1,4 @@
-//! Approvals of tool calls: requested, decided, expired, and remembered.
+//! Requests of runs to users: questions, and approvals of tool calls.
 
 use serde_json::json;
 
@@ -7,14 +7,145 @@ use super::context::Context;
 use super::moves::load;
 use super::waiting::{acting, begin, finish, release, until};
 use crate::kernel::fault::{Fault, Kind};
-use crate::kernel::ids::ApprovalId;
+use crate::kernel::ids::{ApprovalId, QuestionId};
 use crate::kernel::policy::approval::{
     Approval, ApprovalState, Choice, Consent, Remember, Remembered,
 };
+use crate::kernel::question::{Question, QuestionState};
 use crate::kernel::run::action::EventKind;
 use crate::kernel::run::step::{Wait, WaitKind};
+use crate::kernel::run::waiting;
 use crate::kernel::text::storable;
-use crate::store::tables::{approvals, remembered};
+use crate::store::tables::{approvals, questions, remembered};
+
+/// A question of a run to the user.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ask {
+    /// The step that asks.
+    pub by: StepRef,
+    /// The question text.
+    pub text: String,
+    /// The proposed answers; may be empty.
+    pub choices: Vec<String>,
+    /// Time until it expires, in milliseconds.
+    pub window_ms: u64,
+}
+
+/// Once this returns, the question is open, and the step that asks it waits for the answer.
+pub fn ask(context: &mut Context<'_>, ask: Ask) -> Result<(), Fault> {
+    let (run, step) = acting(context, ask.by)?;
+    if step.waits.is_some() {
+        return Ok(());
+    }
+    let question = Question {
+        id: QuestionId(step.id.0),
+        org: run.org.clone(),
+        run: run.id,
+        step: step.seq,
+        session: run.session,
+        root_session: run.root_session,
+        text: storable(&ask.text),
+        choices: ask.choices.iter().map(|choice| storable(choice)).collect(),
+        asked_at: context.now.wall,
+        expires_at: until(context, ask.window_ms),
+        state: QuestionState::Open,
+        answer: None,
+        answered_by: None,
+        ended_at: None,
+    };
+    let seq = context.take_seq()?;
+    questions::insert(context.tx, seq, &question)?;
+    context.emit(
+        EventKind::QuestionAsked,
+        &run,
+        json!({
+            "questionId": question.id,
+            "text": question.text,
+            "choices": question.choices,
+            "expiresAt": question.expires_at,
+            "sessionKey": run.session_key,
+            "agent": run.agent,
+            "label": run.label,
+        }),
+    );
+    let wait = Wait {
+        kind: WaitKind::Answer,
+        until: Some(question.expires_at),
+    };
+    begin(context, &run, &step, wait, &[question.id.0])?;
+    Ok(())
+}
+
+/// Once this returns, the question is answered, and the step that asked has the answer as its
+/// outcome. Repeating the same answer changes nothing.
+pub fn answer(
+    context: &mut Context<'_>,
+    org: &str,
+    id: QuestionId,
+    answer: &str,
+    by: &str,
+) -> Result<Question, Fault> {
+    let found = questions::get(context.tx, id)?;
+    let question = found
+        .filter(|question| question.org == org)
+        .ok_or_else(|| {
+            Fault::not_found("question", id).hint("questions.list shows the open ones")
+        })?;
+    let answer = storable(answer);
+    if question.state == QuestionState::Answered && question.answer.as_deref() == Some(&*answer) {
+        return Ok(question);
+    }
+    if question.state != QuestionState::Open {
+        let what = match question.state {
+            QuestionState::Answered => "is already answered",
+            QuestionState::Expired => "has expired without an answer",
+            QuestionState::Closed | QuestionState::Open => "was closed: its run has ended",
+        };
+        return Err(Fault::new(
+            Kind::Conflict,
+            format!(
+                "question {id} {what}; the result that run {} got stays",
+                question.run
+            ),
+        )
+        .hint("send it to the session: sessions.send or agent.run")
+        .with("state", question.state.as_str())
+        .with("runId", question.run.to_string()));
+    }
+    end_question(context, id, QuestionState::Answered, Some((&answer, by)))?;
+    let told = waiting::answered(&answer);
+    finish(context, question.run, question.step, (&told, false))?;
+    let question = questions::get(context.tx, id)?.unwrap_or(question);
+    Ok(question)
+}
+
+/// Once this returns, the question, if it was open, has ended in `state`, with an event.
+pub fn end_question(
+    context: &mut Context<'_>,
+    id: QuestionId,
+    state: QuestionState,
+    answer: Option<(&str, &str)>,
+) -> Result<(), Fault> {
+    let Some(question) = questions::get(context.tx, id)? else {
+        return Ok(());
+    };
+    if question.state != QuestionState::Open {
+        return Ok(());
+    }
+    questions::end(context.tx, id, state, answer, context.now.wall)?;
+    let run = load(context, question.run)?;
+    context.emit(
+        EventKind::QuestionAnswered,
+        &run,
+        json!({
+            "questionId": id,
+            "state": state,
+            "answer": answer.map(|(text, _)| text),
+            "by": answer.map(|(_, by)| by),
+        }),
+    );
+    Ok(())
+}
 
 /// A tool call that needs an approval.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,7 +175,10 @@ pub struct ResolveApproval {
 
 /// Once this returns, the approval is open and its step waits for it, or it is already decided, by
 /// a user or by a remembered decision. A repeat does not ask again.
-pub fn request(context: &mut Context<'_>, asked: RequestApproval) -> Result<Approval, Fault> {
+pub fn request_approval(
+    context: &mut Context<'_>,
+    asked: RequestApproval,
+) -> Result<Approval, Fault> {
     let (run, step) = acting(context, asked.by)?;
     let id = ApprovalId(step.id.0);
     if let Some(known) = approvals::get(context.tx, id)? {
@@ -87,7 +221,7 @@ pub fn request(context: &mut Context<'_>, asked: RequestApproval) -> Result<Appr
     let seq = context.take_seq()?;
     approvals::insert(context.tx, seq, &approval)?;
     if approval.state != ApprovalState::Open {
-        resolved(context, &approval)?;
+        show_resolved(context, &approval)?;
         return Ok(approval);
     }
     context.emit(
@@ -115,7 +249,10 @@ pub fn request(context: &mut Context<'_>, asked: RequestApproval) -> Result<Appr
 
 /// Once this returns, the approval is decided: its step may be carried out, or has the refusal as
 /// its outcome. Repeating the same decision changes nothing.
-pub fn resolve(context: &mut Context<'_>, said: ResolveApproval) -> Result<Approval, Fault> {
+pub fn resolve_approval(
+    context: &mut Context<'_>,
+    said: ResolveApproval,
+) -> Result<Approval, Fault> {
     let found = approvals::get(context.tx, said.id)?;
     let mut approval = found
         .filter(|approval| approval.org == said.org)
@@ -127,12 +264,12 @@ pub fn resolve(context: &mut Context<'_>, said: ResolveApproval) -> Result<Appro
         return Ok(approval);
     }
     if approval.state != ApprovalState::Open {
-        return Err(over(&approval));
+        return Err(already_over(&approval));
     }
     approval.state = wanted;
     approval.resolved_by = Some(said.by.clone());
     approval.remember = said.remember;
-    close(context, &mut approval)?;
+    close_approval(context, &mut approval)?;
     if let Some(scope) = said.remember {
         let one = Remembered {
             id: approval.id,
@@ -151,12 +288,12 @@ pub fn resolve(context: &mut Context<'_>, said: ResolveApproval) -> Result<Appro
     }
     match said.choice {
         Choice::Allow => release(context, approval.run, approval.step)?,
-        Choice::Deny => refuse(context, &approval)?,
+        Choice::Deny => refuse_call(context, &approval)?,
     }
     Ok(approval)
 }
 
-fn over(approval: &Approval) -> Fault {
+fn already_over(approval: &Approval) -> Fault {
     let what = match approval.state {
         ApprovalState::Allowed => "is already allowed",
         ApprovalState::Denied => "is already denied",
@@ -176,16 +313,16 @@ fn over(approval: &Approval) -> Fault {
 }
 
 /// Once this returns, the approval has expired, and its step is refused.
-pub fn expire(context: &mut Context<'_>, id: ApprovalId) -> Result<(), Fault> {
-    if let Some(approval) = end(context, id, ApprovalState::Expired)? {
-        refuse(context, &approval)?;
+pub fn expire_approval(context: &mut Context<'_>, id: ApprovalId) -> Result<(), Fault> {
+    if let Some(approval) = end_approval(context, id, ApprovalState::Expired)? {
+        refuse_call(context, &approval)?;
     }
     Ok(())
 }
 
 /// Once this returns, the open approval has ended in `state` without a decision; `None` if it was
 /// not open.
-pub fn end(
+pub fn end_approval(
     context: &mut Context<'_>,
     id: ApprovalId,
     state: ApprovalState,
@@ -195,18 +332,18 @@ pub fn end(
         return Ok(None);
     };
     approval.state = state;
-    close(context, &mut approval)?;
+    close_approval(context, &mut approval)?;
     Ok(Some(approval))
 }
 
 /// Once this returns, the approval is stored as ended, with an event.
-fn close(context: &mut Context<'_>, approval: &mut Approval) -> Result<(), Fault> {
+fn close_approval(context: &mut Context<'_>, approval: &mut Approval) -> Result<(), Fault> {
     approval.ended_at = Some(context.now.wall);
     approvals::end(context.tx, approval)?;
-    resolved(context, approval)
+    show_resolved(context, approval)
 }
 
-fn resolved(context: &mut Context<'_>, approval: &Approval) -> Result<(), Fault> {
+fn show_resolved(context: &mut Context<'_>, approval: &Approval) -> Result<(), Fault> {
     let run = load(context, approval.run)?;
     context.emit(
         EventKind::ApprovalResolved,
@@ -223,13 +360,17 @@ fn resolved(context: &mut Context<'_>, approval: &Approval) -> Result<(), Fault>
 }
 
 /// Once this returns, the step has the refusal as its outcome.
-fn refuse(context: &mut Context<'_>, approval: &Approval) -> Result<(), Fault> {
+fn refuse_call(context: &mut Context<'_>, approval: &Approval) -> Result<(), Fault> {
     let told = approval.refusal();
     finish(context, approval.run, approval.step, (&told, true)).map(|_| ())
 }
 
 /// Once this returns, the remembered decision no longer applies.
-pub fn forget(context: &mut Context<'_>, org: &str, id: ApprovalId) -> Result<bool, Fault> {
+pub fn forget_approval(
+    context: &mut Context<'_>,
+    org: &str,
+    id: ApprovalId,
+) -> Result<bool, Fault> {
     let gone = remembered::forget(context.tx, org, id)?;
     Ok(gone)
 }

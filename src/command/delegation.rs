@@ -1,32 +1,33 @@
-//! Runs that carry out a tool call of another run: finds the session that continues, binds the run
-//! to its call, and gives the call its outcome.
+//! Runs that carry out a tool call of another run, in a session of their own or called into the session
+//! of their caller.
 
 use serde_json::json;
 
-use super::cancel;
 use super::context::Context;
 use super::moves::load;
-use super::spawn::{Awaits, Spawn};
-use super::stop;
-use super::waiting;
+use super::new_run::{accept, new_run};
+use super::spawn::{Awaits, Spawn, set_parent};
+use super::{Accepted, cancel, run_end, waiting};
 use crate::contract::commit::{Begun, Effect};
-use crate::kernel::delegation::{self, Delegated, DelegationMode};
+use crate::kernel::delegation;
+use crate::kernel::delegation::called::AGENT_KEY;
+use crate::kernel::delegation::{Delegated, DelegationMode, called_end, planned_end};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{AgentId, RunId, SessionKey};
-use crate::kernel::run::Run;
 use crate::kernel::run::action::EventKind;
-use crate::kernel::run::step::SUMMARY;
-use crate::kernel::run::step::{Step, StepKind, Wait, WaitKind};
+use crate::kernel::run::step::{SUMMARY, Step, StepKind, Wait, WaitKind};
 use crate::kernel::run::stop::Initiator;
+use crate::kernel::run::{Requester, Run, RunOrigin};
 use crate::kernel::session::Session;
-use crate::kernel::text::preview;
-use crate::store::tables::{runs, sessions, steps, waits};
+use crate::kernel::session::message::{Block, MessageKind, NewMessage, Origin, Role};
+use crate::kernel::text::{preview, storable};
+use crate::store::tables::{messages, runs, sessions, steps, waits};
 
 /// Maximum number of characters of a task in an event.
 const TASK: usize = 200;
 
 /// The session to continue: an idle child session of this parent with the same agent.
-pub fn session(
+pub fn continued_session(
     context: &mut Context<'_>,
     key: &SessionKey,
     parent: &Session,
@@ -56,7 +57,7 @@ pub fn session(
         )
         .hint("Wait until that run has ended, or omit session_id to start a new session."));
     }
-    stop::begin(context, &session, Initiator::Agent)?;
+    cancel::lift_hold(context, &session, Initiator::Agent)?;
     if sessions::unarchive(context.tx, session.id)? {
         let said = serde_json::json!({ "changed": ["archived"], "archived": false });
         context.emit_session(EventKind::SessionUpdated, &session, said);
@@ -65,7 +66,7 @@ pub fn session(
 }
 
 /// Binds the run to this call and limits it to the time that its caller has left.
-pub fn bind(
+pub fn bind_run(
     context: &Context<'_>,
     run: &mut Run,
     (awaits, agent_name): (&Awaits, String),
@@ -85,7 +86,7 @@ pub fn bind(
 }
 
 /// Emits the effect that logs the start of a delegation.
-pub fn begun(
+pub fn log_begun(
     context: &mut Context<'_>,
     caller: &Run,
     (run, agent): (RunId, &AgentId),
@@ -104,7 +105,7 @@ pub fn begun(
 }
 
 /// Emits a `delegation.start` event on the planner's stream.
-pub fn planned(
+pub fn show_planned(
     context: &mut Context<'_>,
     (caller, step): (&Run, &Step),
     run: RunId,
@@ -122,7 +123,12 @@ pub fn planned(
 }
 
 /// Once this returns, the step of `caller` waits for the end of `run`, which carries out its call.
-pub fn wait(context: &mut Context<'_>, caller: &Run, step: &Step, run: RunId) -> Result<(), Fault> {
+pub fn wait_for_child(
+    context: &mut Context<'_>,
+    caller: &Run,
+    step: &Step,
+    run: RunId,
+) -> Result<(), Fault> {
     let wait = Wait {
         kind: WaitKind::Child,
         until: None,
@@ -132,7 +138,7 @@ pub fn wait(context: &mut Context<'_>, caller: &Run, step: &Step, run: RunId) ->
 
 /// The result for the step of `waiter`, with whether it is an error; `None` unless the awaited run
 /// carries out that step's call.
-pub fn outcome(
+pub fn outcome_of_call(
     context: &mut Context<'_>,
     waiter: RunId,
     seq: u32,
@@ -162,7 +168,7 @@ pub fn outcome(
 
 /// Shows a step of `child` on the stream of its caller, as far as the delegation mode allows: as
 /// progress, or as the event `told` marked with its source.
-pub fn show(
+pub fn show_state(
     context: &mut Context<'_>,
     child: &Run,
     step: &Step,
@@ -200,7 +206,7 @@ pub fn emit_to_caller(
 }
 
 /// Cascades the end of a step's run to the run that carries out the step's call.
-pub fn give_up(context: &mut Context<'_>, run: &Run, step: &Step) -> Result<(), Fault> {
+pub fn give_up_calls(context: &mut Context<'_>, run: &Run, step: &Step) -> Result<(), Fault> {
     if step.waits.map(|wait| wait.kind) != Some(WaitKind::Child) {
         return Ok(());
     }
@@ -216,6 +222,150 @@ pub fn give_up(context: &mut Context<'_>, run: &Run, step: &Step) -> Result<(), 
             let request = cancel::parent_ended(context);
             cancel::cascade(context, &child, &request)?;
         }
+    }
+    Ok(())
+}
+
+/// Maximum number of characters of the call's message in an event.
+const ARGUMENTS: usize = 200;
+
+/// Once this returns, the called run is queued in its caller's session, with its message stored on
+/// the run, and the caller's step waits for its end. The session's row is unchanged.
+pub fn spawn_called(
+    context: &mut Context<'_>,
+    spawn: Spawn,
+    (awaits, agent_name): (&Awaits, String),
+    (caller, step): (&Run, &Step),
+    session: &Session,
+) -> Result<Accepted, Fault> {
+    let mut row = new_run(context, &spawn.org, spawn.run, session, RunOrigin::Spawn);
+    row.run.requester = Some(Requester {
+        session: session.id,
+        key: session.key.clone(),
+        generation: session.generation,
+    });
+    set_parent(&mut row.run, caller);
+    // It uses its caller's turn, and so its caller's lane.
+    row.run.lane = caller.lane;
+    row.run.depth = caller.depth + 1;
+    row.run.cwd.clone_from(&caller.cwd);
+    let name = agent_name.clone();
+    bind_run(context, &mut row.run, (awaits, name), (caller, step));
+    let run = row.run.clone();
+    let message = storable(&spawn.task);
+    let accepted = accept(context, row, Some(&message), false)?;
+    if let Some(bundle) = &spawn.bundle {
+        runs::set_bundle(context.tx, run.id, bundle)?;
+    }
+    let data = json!({
+        "agent": run.agent,
+        "agentName": agent_name,
+        "toolCallId": step.tool_call,
+        "childRunId": run.id,
+        "argsSummary": preview(&message, ARGUMENTS),
+    });
+    context.emit(EventKind::SubAgentCallStart, caller, data);
+    let child = (run.id, &run.agent);
+    log_begun(context, caller, child, Some(awaits.face), &message);
+    wait_for_child(context, caller, step, run.id)?;
+    Ok(accepted)
+}
+
+/// The message to the called agent as it is stored in the transcript.
+pub fn call_entry(
+    context: &Context<'_>,
+    run: &Run,
+    delegated: &Delegated,
+    text: &str,
+) -> NewMessage {
+    let block = Block::Text {
+        text: text.to_owned(),
+    };
+    let id = context.message_id();
+    let mut message = NewMessage::new(
+        id,
+        Role::User,
+        MessageKind::SubAgentUser,
+        Origin::Agent,
+        block,
+    );
+    message.tool_call = Some(delegated.call.clone());
+    message.metadata = Some(json!({ AGENT_KEY: run.agent }));
+    message
+}
+
+/// Marks this answer as the one to the run's call.
+pub fn mark_as_answer(run: &Run, message: &mut NewMessage) {
+    let Some(delegated) = run.delegated.as_ref() else {
+        return;
+    };
+    message.kind = MessageKind::SubAgentAi;
+    message.tool_call = Some(delegated.call.clone());
+    *message = message.clone().with_metadata(AGENT_KEY, json!(run.agent));
+}
+
+/// Once this returns, the run's answer is in the transcript, even if its last text was not stored
+/// as an answer.
+pub fn append_answer(context: &mut Context<'_>, run: &Run, text: &str) -> Result<(), Fault> {
+    let stands = messages::has_answer(context.tx, run.id)?;
+    if stands || text.trim().is_empty() {
+        return Ok(());
+    }
+    let text = text.to_owned();
+    let id = context.message_id();
+    let mut message = NewMessage::answer(id, run.id, vec![Block::Text { text }]);
+    mark_as_answer(run, &mut message);
+    context.append_of(run, vec![message]).map(|_| ())
+}
+
+/// Handles the end of a delegated run: emits its events on the caller's stream and updates the
+/// circuit breaker.
+pub fn called_run_ended(context: &mut Context<'_>, run: &Run) -> Result<(), Fault> {
+    let (Some(delegated), Some(caller)) = (&run.delegated, run.parent_run) else {
+        return Ok(());
+    };
+    if run.is_called() {
+        let steps = steps::latest(context.tx, run)?;
+        let (well, data) = called_end(delegated, run, &steps);
+        let kind = match well {
+            true => EventKind::SubAgentComplete,
+            false => EventKind::SubAgentError,
+        };
+        emit_to_caller(context, caller, kind, data)?;
+    }
+    if delegated.mode == DelegationMode::Planned {
+        let data = planned_end(delegated, run);
+        emit_to_caller(context, caller, EventKind::DelegationComplete, data)?;
+    }
+    run_end::update_breaker(context, run, caller)
+}
+
+/// Once this returns, the caller's stream has this piece of the called run's text, unless the step
+/// has ended or restarted.
+pub fn note_partial(
+    context: &mut Context<'_>,
+    id: RunId,
+    (step, attempt): (u32, u32),
+    offset: usize,
+    text: &str,
+) -> Result<(), Fault> {
+    let run = load(context, id)?;
+    let found = steps::get(context.tx, id, step)?;
+    let comes = found.is_some_and(|step| step.state.is_open() && step.attempts == attempt);
+    if let (Some(delegated), Some(caller), true) = (&run.delegated, run.parent_run, comes) {
+        // The provider's count for earlier answers plus an estimate for this one.
+        let about = (offset + text.len()).div_ceil(4) as u64;
+        let data = json!({
+            "agent": run.agent,
+            "agentName": delegated.agent_name,
+            "toolCallId": delegated.call,
+            "childRunId": id,
+            "offset": offset,
+            "text": text,
+            "at": context.now.wall,
+            "tokensSoFar": run.usage.output_tokens + about,
+        });
+        emit_to_caller(context, caller, EventKind::SubAgentPartial, data)?;
     }
     Ok(())
 }

@@ -1,19 +1,105 @@
-//! Stores the outcome of a step and what follows it.
+//! Steps of a run: started, begun, and their outcomes with what follows them; tool results that are too
+//! long for the transcript.
 
 use super::context::Context;
 use super::moves::{emit_step, end_turn, goes_on, intend, load, move_run};
-use super::{RunAfter, TurnEnd, called, remember, usage};
+use super::send::received_message;
+use super::waiting::acting;
+use super::{RunAfter, StepRef, TurnEnd, delegation, remember, run_end, run_environment};
 use crate::kernel::delegation::announce::NO_REPLY;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{MessageId, RunId};
 use crate::kernel::run::event::RunEvent;
-use crate::kernel::run::step::SUMMARY;
-use crate::kernel::run::step::{Intent, PLAN_PHASE_KEY, Step, StepState, TOO_LONG, Used};
+use crate::kernel::run::step::{Intent, PLAN_PHASE_KEY, SUMMARY, Step, StepState, TOO_LONG, Used};
 use crate::kernel::run::{Run, RunError, RunOrigin};
-use crate::kernel::session::message::{Block, Compacted, NewMessage, OpenRun, plain_text};
-use crate::kernel::text::{preview, storable};
+use crate::kernel::session::message::{Block, Compacted, Message, NewMessage, OpenRun, plain_text};
+use crate::kernel::text::{prefix, preview, storable};
+use crate::store::tables::columns::to_int;
 use crate::store::tables::environment::StoredValue;
-use crate::store::tables::{environment, runs, sessions, steps};
+use crate::store::tables::outputs::{KEPT, Output};
+use crate::store::tables::{environment, messages, outputs, read, runs, sends, sessions, steps};
+
+/// Once this returns, the run holds its session's turn, its input is in the transcript, and its
+/// first steps are intended. A parked or recovered run continues with the steps that it has.
+pub fn start_run(
+    context: &mut Context<'_>,
+    id: RunId,
+    intents: Vec<Intent>,
+    seen: i64,
+) -> Result<RunAfter, Fault> {
+    let run = load(context, id)?;
+    run_environment::applied(context, &run)?;
+    let run = move_run(context, &run, RunEvent::Started)?;
+    let mut appended = Vec::new();
+    if let Some(text) = runs::input(context.tx, id)? {
+        let mut input = match &run.delegated {
+            Some(delegated) if run.is_called() => {
+                delegation::call_entry(context, &run, delegated, &text)
+            }
+            _ => {
+                let send = match run.origin {
+                    RunOrigin::Send => sends::get(context.tx, id)?,
+                    _ => None,
+                };
+                let from = send.as_ref().and_then(|send| send.from.as_ref());
+                let turn = send.as_ref().map_or(0, |send| send.turn);
+                received_message(context, &text, from.map(|(_, key)| key), turn)
+            }
+        };
+        input.run = Some(id);
+        appended = context.append_of(&run, vec![input])?;
+        runs::clear_input(context.tx, id)?;
+    }
+    // An announce may have arrived since the caller read the transcript. The first model call is
+    // recorded as having seen it, so it must be shown. A called run sees its call in a different
+    // form.
+    let follows = |first: &Message| first.seq == seen + 1 && !run.is_called();
+    let mut messages = match appended.first().is_some_and(follows) {
+        true => appended,
+        false => messages::window_after(context.tx, &run, seen, read::WINDOW)?,
+    };
+    let open = match run.steps {
+        0 => Vec::new(),
+        _ => steps::open(context.tx, id)?,
+    };
+    let (run, steps) = if open.is_empty() {
+        let intended = intend(context, &run, intents)?;
+        messages.extend(intended.messages);
+        (intended.run, intended.steps)
+    } else {
+        (run, open)
+    };
+    Ok(RunAfter {
+        run,
+        messages,
+        steps,
+    })
+}
+
+/// Once this returns, the effect of a `once` step may begin; a kill from now on leaves it
+/// uncertain.
+pub fn begin_effect(
+    context: &mut Context<'_>,
+    id: RunId,
+    seq: u32,
+    attempt: u32,
+) -> Result<RunAfter, Fault> {
+    let run = load(context, id)?;
+    if run.cancel.is_some() {
+        return Err(Fault::new(
+            Kind::Conflict,
+            format!("run {id} is being cancelled; no effect may start"),
+        ));
+    }
+    let mut step = open_step(context, id, seq, attempt)?;
+    step.state = StepState::Started;
+    steps::update(context.tx, &step)?;
+    Ok(RunAfter {
+        run,
+        messages: Vec::new(),
+        steps: vec![step],
+    })
+}
 
 /// Maximum number of open runs that a compaction summary lists.
 const MOST_OPEN: usize = 50;
@@ -136,7 +222,7 @@ pub enum Then {
 /// Once this returns, the step's outcome is in journal and transcript, and the next steps are
 /// intended or the turn has ended. While a cancel is pending, the outcome is stored and nothing
 /// follows.
-pub fn record(
+pub fn record_outcome(
     context: &mut Context<'_>,
     id: RunId,
     seq: u32,
@@ -192,7 +278,7 @@ pub fn record(
                         .is_some_and(|text| !text.trim().is_empty())
                     && !goes_on(context, &run, end)?
                 {
-                    called::is_answer(&run, message);
+                    delegation::mark_as_answer(&run, message);
                 }
             }
         }
@@ -221,11 +307,11 @@ pub fn record(
     step.message_seq = messages.first().map(|message| message.seq);
     steps::update(context.tx, &step)?;
     emit_step(context, &run, &step)?;
-    super::wake::supersede(context, &run, &step)?;
+    super::announces::supersede_wake_run(context, &run, &step)?;
     if let Some(Used { model, usage }) = &step.used {
         sessions::add_usage(context.tx, run.session, *usage)?;
         runs::spend(context.tx, &run, (*usage).into())?;
-        usage::used(context, &run, model, *usage)?;
+        run_end::count_use(context, &run, model, *usage)?;
     }
     let ended = RunEvent::StepEnded {
         kind: step.kind,
@@ -318,4 +404,32 @@ pub fn open_step(
 pub fn tool_result(context: &Context<'_>, step: &Step, text: &str, is_error: bool) -> NewMessage {
     let call = step.tool_call.as_deref().unwrap_or_default();
     NewMessage::tool_result(context.message_id(), step.run, call, text, is_error)
+}
+
+/// A long tool result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeepOutput {
+    /// The step of the tool call.
+    pub by: StepRef,
+    /// The complete text; at most `KEPT` bytes are stored.
+    pub text: String,
+}
+
+/// Once this returns, the result can be fetched, up to the kept length. This comes before the
+/// step's outcome, which refers to it.
+pub fn keep_output(context: &mut Context<'_>, keep: KeepOutput) -> Result<(), Fault> {
+    let (run, step) = acting(context, keep.by)?;
+    let text = storable(&keep.text);
+    let body = prefix(&text, KEPT);
+    let output = Output {
+        run: run.id,
+        step: step.seq,
+        session: run.session,
+        tool_call: step.tool_call.unwrap_or_default(),
+        bytes: to_int(text.len() as u64),
+        kept: to_int(body.len() as u64),
+        at: context.now.wall,
+    };
+    outputs::put(context.tx, &output, body)?;
+    Ok(())
 }

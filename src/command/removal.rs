@@ -1,20 +1,19 @@
-//! Deletes sessions. The row and its key are freed immediately; transcript and journals are purged
-//! in bounded parts, so that no session is large enough to block the writer. The rows of its runs
-//! stay, with results and usage.
+//! Deletes sessions. The row and its key are freed immediately; transcript and journals are purged in
+//! bounded parts.
 
-use super::Clearance;
+use std::collections::HashSet;
+
 use serde_json::json;
 
-use super::cancel;
-use super::clear;
+use super::announces::{GONE, hold};
 use super::context::Context;
-use super::deliver::{GONE, hold};
+use super::{Clearance, cancel, session};
 use crate::contract::commit::Effect;
 use crate::kernel::fault::{Fault, Kind};
-use crate::kernel::ids::{SessionId, SessionKey};
+use crate::kernel::ids::{RunId, SessionId, SessionKey};
 use crate::kernel::run::action::EventKind;
 use crate::kernel::run::{CancelRequest, Run};
-use crate::kernel::session::{Owner, Session};
+use crate::kernel::session::{Cleanup, Owner, Session, SessionMode};
 use crate::store::tables::clearings::Clearing;
 use crate::store::tables::{
     approvals, bundles, clearings, messages, outbox, outputs, purges, questions, remembered, runs,
@@ -50,10 +49,13 @@ pub struct DeleteSession {
 
 /// Once this returns, the session and its descendants are deleted. Open runs are a `conflict`; with
 /// `force` they are marked to end and returned, and the end of the last one deletes the session.
-pub fn delete(context: &mut Context<'_>, delete: DeleteSession) -> Result<Clearance<()>, Fault> {
+pub fn delete_session(
+    context: &mut Context<'_>,
+    delete: DeleteSession,
+) -> Result<Clearance<()>, Fault> {
     let session = sessions::by_key(context.tx, &delete.org, &delete.key)?
         .ok_or_else(|| Fault::not_found("session", &delete.key))?;
-    let open = super::subtree::open_from_session(context, &session)?;
+    let open = super::cancel::open_from_session(context, &session)?;
     if !delete.force && !open.is_empty() {
         return Err(still_open("deleted", &session, &open));
     }
@@ -64,9 +66,9 @@ pub fn delete(context: &mut Context<'_>, delete: DeleteSession) -> Result<Cleara
         inherited: false,
         by_person: delete.by_person,
     };
-    let stopping = cancel::clear(context, &session, &request)?.stopping;
+    let stopping = cancel::cancel_open_runs(context, &session, &request)?.stopping;
     if !stopping.is_empty() {
-        clear::ask(context, &session, Clearing::Delete)?;
+        session::schedule_clearing(context, &session, Clearing::Delete)?;
         return Ok(Clearance::Stopping(stopping));
     }
     // The end of its runs may have deleted it (`cleanup: delete`).
@@ -103,7 +105,7 @@ pub fn remove_tree(context: &mut Context<'_>, top: &Session) -> Result<(), Fault
     // Children first, so that no row names a missing parent. The rest of a larger tree follows when
     // its parents are purged.
     for session in tree.iter().rev() {
-        remove(context, session)?;
+        remove_session(context, session)?;
     }
     Ok(())
 }
@@ -129,7 +131,7 @@ pub fn tree_of(
 
 /// Once this returns, the session is deleted, its key is free, and its undelivered announces are
 /// held.
-fn remove(context: &mut Context<'_>, session: &Session) -> Result<(), Fault> {
+fn remove_session(context: &mut Context<'_>, session: &Session) -> Result<(), Fault> {
     loop {
         let mut entries = outbox::pending_for(context.tx, session.id, HOLD_AT_ONCE)?;
         if session.owner == Owner::Client {
@@ -219,8 +221,11 @@ fn purge_children(
             inherited: true,
             by_person: false,
         };
-        if cancel::clear(context, child, &request)?.stopping.is_empty() {
-            remove(context, child)?;
+        if cancel::cancel_open_runs(context, child, &request)?
+            .stopping
+            .is_empty()
+        {
+            remove_session(context, child)?;
             removed = true;
         }
     }
@@ -229,4 +234,73 @@ fn purge_children(
         context.effect(Effect::Purge(id));
     }
     Ok(())
+}
+
+/// Maximum number of sessions in a tree that is checked; a larger one is only deleted explicitly.
+const MOST: usize = 1000;
+
+/// Cleans up after the announce of this run was delivered, acknowledged or dismissed.
+pub fn clean_up_after(context: &mut Context<'_>, run: RunId) -> Result<(), Fault> {
+    match runs::line(context.tx, run)? {
+        Some(line) => clean_up_session(context, line.session),
+        None => Ok(()),
+    }
+}
+
+/// Cleans up after the end of a run without an announce.
+pub fn clean_up_after_run(context: &mut Context<'_>, run: &Run) -> Result<(), Fault> {
+    clean_up_session(context, run.session)
+}
+
+/// Deletes the topmost session, from this one upwards, that is due for deletion and has no open
+/// work.
+fn clean_up_session(context: &mut Context<'_>, session: SessionId) -> Result<(), Fault> {
+    let mut topmost = None;
+    let mut at = Some(session);
+    while let Some(id) = at {
+        let Some(session) = sessions::by_id(context.tx, id)? else {
+            break;
+        };
+        at = session.parent;
+        let is_to_go = session.cleanup == Cleanup::Delete && session.mode == SessionMode::Run;
+        if is_to_go && is_over(context, &session)? {
+            topmost = Some(session);
+        }
+    }
+    match topmost {
+        Some(session) => remove_tree(context, &session),
+        None => Ok(()),
+    }
+}
+
+/// True if every run in the tree of `top` has ended and every announce of theirs is delivered.
+fn is_over(context: &mut Context<'_>, top: &Session) -> Result<bool, Fault> {
+    let tx = &mut *context.tx;
+    let mut tree = vec![top.id];
+    let mut next = 0;
+    while let Some(id) = tree.get(next).copied() {
+        next += 1;
+        if tree.len() > MOST || runs::has_live_in(tx, id)? {
+            return Ok(false);
+        }
+        let children = sessions::children(tx, id, MOST as u32)?;
+        tree.extend(children.iter().map(|child| child.id));
+    }
+    let inside: HashSet<SessionId> = tree.iter().copied().collect();
+    for id in tree {
+        for entry in outbox::outstanding_of(tx, id)? {
+            if entry.state != "delivered" {
+                return Ok(false);
+            }
+            // Only a client acknowledges an inbox, and one inside the tree is deleted along with
+            // it.
+            if !inside.contains(&entry.target)
+                && let Some(target) = sessions::by_id(tx, entry.target)?
+                && target.owner == Owner::Client
+            {
+                return Ok(false);
+            }
+        }
+    }
+    Ok(true)
 }

@@ -1,19 +1,20 @@
-//! Recovers an open run that has no executor.
+//! Recovers open runs that have no executor, and records verdicts of operators on uncertain effects.
 
 use serde_json::json;
 
 use super::RunAfter;
 use super::context::Context;
 use super::moves::{emit_step, load, move_run, move_run_quietly, run_paused};
-use super::record_outcome::tool_result;
+use super::steps::tool_result;
+use super::waiting::{finish, release};
 use crate::contract::commit::Effect;
-use crate::kernel::fault::Fault;
-use crate::kernel::ids::RunId;
+use crate::kernel::fault::{Fault, Kind};
+use crate::kernel::ids::{RunId, StepId};
 use crate::kernel::run::event::RunEvent;
 use crate::kernel::run::recover::{Loss, StepFate};
 use crate::kernel::run::step::{Step, StepKind, StepState, Wait, WaitKind};
-use crate::kernel::run::waiting::StepProgress;
-use crate::kernel::run::{Run, RunState, Usage, recover, waiting};
+use crate::kernel::run::waiting::{StepProgress, reviewed};
+use crate::kernel::run::{Run, RunError, RunState, Usage, recover, waiting};
 use crate::kernel::session::message::{Block, MessageKind, NewMessage, Origin, Role};
 use crate::kernel::time::Timestamp;
 use crate::store::tables::{runs, steps};
@@ -29,7 +30,7 @@ pub fn recover(
 ) -> Result<RunAfter, Fault> {
     let mut run = load(context, id)?;
     if run.state.is_terminal() {
-        return Ok(after(run, Vec::new()));
+        return Ok(run_after(run, Vec::new()));
     }
     if matches!(loss, Loss::Killed | Loss::Drained) {
         // Monotonic readings of an earlier process are meaningless here, and downtime does not
@@ -89,7 +90,7 @@ pub fn recover(
     if matches!(run.state, RunState::Paused(_)) {
         run_paused(context, &run);
     }
-    Ok(after(run, changed))
+    Ok(run_after(run, changed))
 }
 
 /// Prepares an open step for its next attempt, a reattach or a review, or ends it as uncertain.
@@ -169,10 +170,102 @@ fn tell(context: &mut Context<'_>, run: &Run, text: String) -> Result<(), Fault>
     Ok(())
 }
 
-fn after(run: Run, steps: Vec<Step>) -> RunAfter {
+fn run_after(run: Run, steps: Vec<Step>) -> RunAfter {
     RunAfter {
         run,
         messages: Vec::new(),
         steps,
     }
+}
+
+/// An operator's verdict on an effect that may have happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It has happened, with this result if it is known.
+    Done(Option<String>),
+    /// It has not happened; the step is carried out now.
+    NotDone,
+    /// The run ends, and the effect stays uncertain.
+    Abort,
+}
+
+/// A verdict on a step that waits for a review.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resolve {
+    /// The tenant.
+    pub org: String,
+    /// The run.
+    pub run: RunId,
+    /// The step.
+    pub step: StepId,
+    /// The verdict.
+    pub verdict: Verdict,
+    /// The actor, named in the outcome.
+    pub by: String,
+}
+
+/// Once this returns, the step has the operator's outcome or is carried out again, and its run
+/// continues; or the run has ended.
+pub fn resolve(context: &mut Context<'_>, resolve: Resolve) -> Result<RunAfter, Fault> {
+    let run = load(context, resolve.run)?;
+    if run.org != resolve.org {
+        return Err(Fault::not_found("run", resolve.run));
+    }
+    let found = steps::by_id(context.tx, run.id, resolve.step)?;
+    let mut step = found.ok_or_else(|| {
+        Fault::not_found("step", resolve.step).hint("runs.get lists the steps that need a review")
+    })?;
+    check_verdict(&run, &step)?;
+    match resolve.verdict {
+        Verdict::Done(result) => {
+            let told = match result {
+                // The output of an agent that is a program is the answer itself.
+                Some(result) if step.kind.answers() => result,
+                result => reviewed(&resolve.by, result.as_deref()),
+            };
+            finish(context, run.id, step.seq, (&told, false))?;
+        }
+        Verdict::NotDone => {
+            step.state = StepState::Intended;
+            step.attempts += 1;
+            steps::update(context.tx, &step)?;
+            release(context, run.id, step.seq)?;
+        }
+        Verdict::Abort => {
+            let message = format!(
+                "the daemon was killed while {} carried out step {}; {} reviewed it and ended \
+                 the run: it stays uncertain whether the effect happened",
+                step.tool.as_deref().unwrap_or("its program"),
+                step.seq,
+                resolve.by
+            );
+            let error = RunError::new("uncertain", message);
+            move_run(context, &run, RunEvent::Interrupted(error))?;
+        }
+    }
+    Ok(RunAfter {
+        run: load(context, run.id)?,
+        messages: Vec::new(),
+        steps: Vec::new(),
+    })
+}
+
+fn check_verdict(run: &Run, step: &Step) -> Result<(), Fault> {
+    let waits = step.waits.is_some_and(|wait| wait.kind == WaitKind::Review);
+    if step.state.is_open() && waits {
+        return Ok(());
+    }
+    Err(Fault::new(
+        Kind::Conflict,
+        format!(
+            "step {} of run {} does not wait for a review: the step is {}, the run {}; nothing was changed",
+            step.seq,
+            run.id,
+            step.state,
+            run.state.as_str()
+        ),
+    )
+    .hint("runs.get shows its state; runs.list {needsReview: true} lists the runs that wait for a review")
+    .with("stepState", step.state.as_str())
+    .with("runState", run.state.as_str()))
 }
