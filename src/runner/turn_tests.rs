@@ -103,7 +103,7 @@ async fn the_offline_agent_quotes_lines_that_stand_in_the_files() {
         .iter()
         .filter(|step| step.kind == StepKind::Model)
         .count();
-    assert_eq!(models, 4);
+    assert_eq!(models, 3);
     assert!((6..=13).contains(&steps.len()), "{} steps", steps.len());
 }
 
@@ -165,7 +165,7 @@ async fn the_offline_agent_says_plainly_that_nothing_was_found() {
         .steps
         .iter()
         .filter(|step| step.kind == StepKind::Model);
-    assert_eq!(models.count(), 3);
+    assert_eq!(models.count(), 2);
 }
 
 #[tokio::test]

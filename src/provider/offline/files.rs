@@ -74,12 +74,6 @@ pub(super) fn file_weight(path: &str, tests: bool) -> f64 {
     weight
 }
 
-/// Whether a block of tests begins at this line.
-pub(super) fn begins_tests(line: &str) -> bool {
-    let line = line.trim();
-    line.starts_with("mod tests") || line.starts_with("mod test ")
-}
-
 /// The weight of a match in this line by its kind, and whether the line defines a term.
 pub(super) fn line_weight(path: &str, line: &str, terms: &[Term]) -> (f64, bool) {
     let name = defined_name(path, line);

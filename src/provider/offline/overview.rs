@@ -5,26 +5,14 @@ use std::fmt::Write as _;
 
 use serde_json::json;
 
-use super::answer::quoted_line;
+use super::answer::{quote, write_notes};
 use super::files::file_name;
-use super::transcript::{Call, Found, found_lines, notes};
+use super::transcript::{Call, Line, found_lines, notes};
 use super::{DISCLAIMER, Reply};
 
 /// Prefixes of names of files that describe a project, the most useful first.
-const DESCRIBING: &[&str] = &[
-    "README",
-    "readme",
-    "Readme",
-    "Cargo.toml",
-    "package.json",
-    "pyproject.toml",
-    "go.mod",
-    "pom.xml",
-    "main.",
-    "lib.rs",
-    "__main__.py",
-    "index.",
-];
+const DESCRIBING: &str = "README,readme,Readme,Cargo.toml,package.json,pyproject.toml,go.mod,\
+                          pom.xml,main.,lib.rs,__main__.py,index.";
 
 /// Maximum number of files that are quoted, and of lines of each.
 const FILE_LIMIT: usize = 3;
@@ -36,8 +24,9 @@ pub(super) fn next(done: &[Vec<Call>]) -> Reply {
         return Reply::Text(text(calls));
     }
     let lines = json!({
-        "pattern": "\\w",
-        "glob": format!("{{{}}}*", DESCRIBING.join(",")),
+        // Licences and badges do not describe the project.
+        "pattern": r"^\s*(//!|[^\s/*<!\[]).*\w",
+        "glob": format!("{{{DESCRIBING}}}*"),
         "max_per_file": 20,
         "max_results": 400,
         "note": "the beginnings of the files that describe the folder",
@@ -49,37 +38,27 @@ fn text(calls: &[Call]) -> String {
     let mut out = format!(
         "{DISCLAIMER}\nThe task names nothing to search for, so this is an overview of the folder."
     );
-    for note in notes(calls) {
-        let _ = write!(out, " Note: {note}.");
-    }
+    write_notes(&mut out, &notes(calls));
     let lists = calls.iter().filter(|call| call.tool == "list");
     let entries: Vec<&str> = lists.flat_map(|call| call.text.lines()).collect();
     let _ = writeln!(out, "\nAt the top: {}", entries.join(" "));
     let rank = |path: &str| {
-        DESCRIBING
-            .iter()
-            .position(|start| file_name(path).starts_with(start))
+        let mut starts = DESCRIBING.split(',');
+        starts.position(|start| file_name(path).starts_with(start))
     };
-    let mut files: Vec<(&str, Vec<Found>)> = found_lines(calls).into_iter().collect();
+    let mut files: Vec<(&str, Vec<Line>)> = found_lines(calls).into_iter().collect();
     // The most useful file of each kind, those near the top first.
     files.sort_by_key(|(path, _)| (rank(path), path.matches('/').count()));
     files.retain(|(path, _)| path.matches('/').count() <= 1);
     files.dedup_by_key(|(path, _)| rank(path));
     for (path, lines) in files.iter().take(FILE_LIMIT) {
-        let lines = lines.iter().filter(|found| describes(&found.text));
-        for (index, found) in lines.take(LINE_LIMIT).enumerate() {
+        for (index, line) in lines.iter().take(LINE_LIMIT).enumerate() {
             if index == 0 {
-                let _ = writeln!(out, "\n- {path}:{} (the beginning)", found.line);
+                let _ = writeln!(out, "\n- {path}:{} (the beginning)", line.number);
             }
-            quoted_line(&mut out, found.line, &found.text);
+            quote(&mut out, line);
         }
     }
     out.truncate(out.trim_end().len());
     out
-}
-
-/// Whether a line near the top describes the project; licences and badges do not.
-fn describes(line: &str) -> bool {
-    let skipped = ["[", "![", "<", "// ", "/*", "*"];
-    !skipped.iter().any(|start| line.trim().starts_with(start))
 }

@@ -18,11 +18,7 @@ pub(super) fn relay(messages: &[Arc<Message>]) -> String {
         .iter()
         .rposition(|message| message.kind != MessageKind::Announce);
     let unanswered = &messages[answered.map_or(0, |at| at + 1)..];
-    let ended = match unanswered.len() {
-        1 => "A run has ended; this is its result, unchanged.".to_owned(),
-        many => format!("{many} runs have ended; these are their results, unchanged."),
-    };
-    let mut out = format!("{DISCLAIMER} {ended}\n");
+    let mut out = format!("{DISCLAIMER} These results of ended runs are unchanged.\n");
     let room = QUOTE_LIMIT / unanswered.len().max(1);
     for message in unanswered {
         let text = message.text();
@@ -39,12 +35,9 @@ pub(super) fn relay(messages: &[Arc<Message>]) -> String {
         for line in kept.lines() {
             let _ = writeln!(out, "> {line}");
         }
-        if kept.len() < result.len() {
-            let left = result.len() - kept.len();
-            let _ = writeln!(
-                out,
-                "> … {left} more bytes; read the run for the full result"
-            );
+        let left = result.len() - kept.len();
+        if left > 0 {
+            let _ = writeln!(out, "> … {left} more bytes; read the run for all of it");
         }
     }
     out.truncate(out.trim_end().len());

@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock};
 use regex::Regex;
 
 use super::files::fixed;
-use crate::kernel::session::message::{Block, Message, Role};
+use crate::kernel::session::message::{Block, Message};
 
 /// A tool call and its result.
 pub(super) struct Call {
@@ -21,53 +21,51 @@ pub(super) struct Call {
 /// The tool calls in `messages`, which begin after the input, grouped by answer.
 pub(super) fn rounds(messages: &[Arc<Message>]) -> Vec<Vec<Call>> {
     let blocks = messages.iter().flat_map(|message| &message.content);
-    let results: BTreeMap<&str, (&str, bool)> = blocks
-        .filter_map(|block| match block {
+    let result_of = |call: &str| {
+        blocks.clone().find_map(|block| match block {
             Block::ToolResult {
                 tool_call_id,
                 text,
                 is_error,
-            } => Some((tool_call_id.as_str(), (text.as_str(), *is_error))),
+            } if tool_call_id == call => Some((text.as_str(), *is_error)),
             _ => None,
         })
-        .collect();
+    };
     let call = |block: &Block| {
         let Block::ToolCall { id, name, .. } = block else {
             return None;
         };
-        let (text, failed) = *results.get(id.as_str()).unwrap_or(&("no result", true));
+        let (text, failed) = result_of(id).unwrap_or(("no result", true));
         Some(Call {
             tool: name.clone(),
             text: if failed { "" } else { text }.to_owned(),
             failure: failed.then(|| text.to_owned()),
         })
     };
-    let answers = messages
-        .iter()
-        .filter(|message| message.role == Role::Assistant);
-    let rounds = answers.map(|message| message.content.iter().filter_map(call).collect());
+    let calls = |message: &Arc<Message>| message.content.iter().filter_map(call).collect();
+    let rounds = messages.iter().map(calls);
     rounds
         .filter(|round: &Vec<Call>| !round.is_empty())
         .collect()
 }
 
-/// A line that `grep` found.
+/// A line of a file.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Found {
-    pub line: usize,
+pub(super) struct Line {
+    pub number: usize,
     pub text: String,
 }
 
 /// Parses the `path:line: text` lines of a round, by file.
-pub(super) fn found_lines(round: &[Call]) -> BTreeMap<&str, Vec<Found>> {
+pub(super) fn found_lines(round: &[Call]) -> BTreeMap<&str, Vec<Line>> {
     // A path may contain a colon; the first `:NUMBER: ` ends it.
     static LINE: LazyLock<Regex> = LazyLock::new(|| fixed(r"(?m)^(.+?):(\d+):\ (.*)$"));
-    let mut files = BTreeMap::<&str, Vec<Found>>::new();
+    let mut files = BTreeMap::<&str, Vec<Line>>::new();
     for found in round.iter().flat_map(|call| LINE.captures_iter(&call.text)) {
-        let (_, [path, line, text]) = found.extract();
+        let (_, [path, number, text]) = found.extract();
         let text = text.to_owned();
-        if let Ok(line) = line.parse() {
-            files.entry(path).or_default().push(Found { line, text });
+        if let Ok(number) = number.parse() {
+            files.entry(path).or_default().push(Line { number, text });
         }
     }
     files
@@ -91,15 +89,12 @@ pub(super) fn totals(result: &str) -> Option<(usize, usize)> {
 }
 
 /// Parses the paths in the result of `glob`.
-pub(super) fn paths(result: &str) -> Vec<String> {
+pub(super) fn paths(result: &str) -> impl Iterator<Item = &str> {
     // The summary line ends the list, and a line that begins with … is a note.
-    let lines = result
-        .lines()
-        .take_while(|line| !line.ends_with(" files match"));
+    let lines = result.lines();
     lines
+        .take_while(|line| !line.ends_with(" files match"))
         .filter(|line| !line.starts_with('…'))
-        .map(str::to_owned)
-        .collect()
 }
 
 /// Why calls failed, and the notes of `grep` about files that it did not search.
@@ -116,27 +111,6 @@ pub(super) fn notes(round: &[Call]) -> Vec<String> {
     notes
 }
 
-/// The lines of a file from the result of `read`.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Shown {
-    pub path: String,
-    pub lines: Vec<(usize, String)>,
-}
-
-/// Parses the result of `read`.
-pub(super) fn shown_file(result: &str) -> Option<Shown> {
-    let (head, body) = result.split_once('\n')?;
-    let (path, _) = head.rsplit_once(": lines ")?;
-    let lines = body.lines().filter_map(|line| {
-        let (number, text) = line.split_once('\t')?;
-        Some((number.parse().ok()?, text.to_owned()))
-    });
-    Some(Shown {
-        path: path.to_owned(),
-        lines: lines.collect(),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -151,8 +125,8 @@ mod tests {
         let round = [call(
             "a b.rs:12: let x: u8 = 1;\n… 3 more\n4 matching lines in 1 of 2 text files",
         )];
-        let found = Found {
-            line: 12,
+        let found = Line {
+            number: 12,
             text: "let x: u8 = 1;".to_owned(),
         };
         assert_eq!(
@@ -167,9 +141,6 @@ mod tests {
             "a.rs: 1\n1 matching lines in 1 of 9 text files\n2 files over 7 bytes skipped";
         assert_eq!(totals(partial), Some((1, 9)));
         assert_eq!(notes(&[call(partial)]), ["2 files over 7 bytes skipped"]);
-        assert_eq!(paths("a.rs\n… 1 more\n2 of 5 files match"), ["a.rs"]);
-        let shown = shown_file("a.rs: lines 3-4 of 9\n3\tx\n4\t\ty\n… 5 more lines").unwrap();
-        assert_eq!(shown.path, "a.rs");
-        assert_eq!(shown.lines, [(3, "x".to_owned()), (4, "\ty".to_owned())]);
+        assert!(paths("a.rs\n… 1 more\n2 of 5 files match").eq(["a.rs"]));
     }
 }

@@ -32,83 +32,32 @@ fn quotations_and_identifiers_come_first_and_whole() {
         words("what calls maxSize in src/a.rs with \"too many\" retries"),
         ["maxSize", "src/a.rs", "too many", "retries"]
     );
-    let term = &terms("maxSize")[0];
-    for text in ["max_size", "MaxSize", "MAX_SIZE", "max-size"] {
-        assert!(term.is_in(text), "{text}");
-    }
-    assert!(!term.is_in("max of size"));
     assert_eq!(words("it's \"never closed"), ["closed"]);
 }
 
 #[test]
-fn forms_of_a_word_match_each_other() {
-    for (asked, text) in [
-        ("limits", "limit"),
-        ("enforced", "enforces"),
-        ("connections", "connect"),
-        ("stopped", "stop()"),
-        ("stop", "stopping"),
-        ("retries", "retry"),
-        ("handled", "handler"),
-        ("configuration", "Config"),
-        ("users", "user"),
-        ("process", "process"),
-        ("status", "status"),
-        ("writes", "write"),
-        ("write", "writing"),
-        ("caching", "cache"),
-        ("tables", "a_table_row"),
-        ("state", "STATE_FOLDER"),
-        ("queue", "dequeue Queued"),
-    ] {
-        let term = &terms(asked)[0];
-        assert!(term.is_in(text), "{asked} {text} {term:?}");
-    }
-}
-
-#[test]
-fn a_short_word_matches_whole_words_only() {
-    let term = &terms("read")[0];
+fn a_word_is_found_where_a_word_begins() {
+    let term = &terms("reads")[0];
     for text in [
         "read",
         "read_all",
         "readAll",
         "mustRead()",
         "Reader",
+        "MUST_READ",
         "reads",
     ] {
         assert!(term.is_in(text), "{text}");
     }
-    for text in ["ready", "READY", "thread", "spread", "readme", "sREAD"] {
+    for text in ["thread", "spread", "sREAD"] {
         assert!(!term.is_in(text), "{text}");
     }
 }
 
 #[test]
 fn scripts_without_spaces_are_searched_in_pairs() {
-    assert_eq!(words("连接限制在哪里执行？"), ["连接", "限制", "执行"]);
-    assert_eq!(
-        words("SubAgent委派的状态图"),
-        ["SubAgent", "状态图", "委派"]
-    );
-    assert_eq!(words("这个项目是什么"), Vec::<String>::new());
-}
-
-#[test]
-fn similar_words_differ_by_one_slip() {
-    let similar = |word| terms(word)[0].similar();
-    for word in [
-        "announse",
-        "anounce",
-        "annnounce",
-        "anonunce",
-        "announc",
-        "announce",
-    ] {
-        assert!(similar(word).unwrap().is_in("an announce"), "{word}");
-    }
-    assert!(!similar("anxxxnce").unwrap().is_in("announce"));
-    assert!(similar("lane").is_none());
+    assert_eq!(words("连接限制"), ["连接", "限制"]);
+    assert_eq!(words("SubAgent委派的状态"), ["SubAgent", "委派", "的状"]);
 }
 
 proptest! {
@@ -136,7 +85,6 @@ proptest! {
     fn any_task_gives_valid_patterns(task in "\\PC{0,60}") {
         for term in terms(&task) {
             prop_assert!(!term.is_in(""), "{:?}", term);
-            prop_assert!(term.similar().is_none_or(|term| !term.is_in("")), "{:?}", term);
         }
     }
 }
