@@ -4,47 +4,44 @@
 use std::fs::{self, DirBuilder};
 use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::cli::common::failure::Failure;
 use crate::cli::link::discover::Where;
 use crate::cli::link::start::{Plan, Started};
 use crate::cli::link::{Link, start};
 use crate::clock::Clock;
-use crate::wire::gateway::{Drain, Draining, Then};
-
-/// Configuration with the built-in search model, slow enough to watch. Independent of the
-/// terminal's variables, and writes nothing to the user's own folders.
-fn config(folder: &Path) -> String {
-    let work = folder.join("work");
-    format!(
-        "[defaults]\nagent = \"explore\"\nmodel = \"offline/search\"\n\n[runner]\npace = \"1s\"\n\n\
-         [workspace]\nroot = {work:?}\n"
-    )
-}
+use crate::wire::gateway::{Drain, Then};
 
 /// The demo's daemon and its folder.
-pub(super) struct Stage {
+pub(super) struct Daemon {
     /// Contains the state folder and the sample.
-    folder: PathBuf,
+    pub(super) folder: PathBuf,
+    /// Keeps the folder after the demo.
+    pub(super) keep: bool,
     plan: Plan,
     running: Option<Started>,
-    keep: bool,
 }
 
-impl Stage {
-    /// Creates the folder.
-    pub(super) fn new(clock: &Clock) -> Result<Stage, Failure> {
+impl Daemon {
+    /// Creates the folder. Starts nothing.
+    pub(super) fn new(clock: &Clock, keep: bool) -> Result<Daemon, Failure> {
         // Hidden, so that a search of the parent folder does not find the demo's own state.
         let id = clock.new_id().simple().to_string();
         let folder = std::env::temp_dir().join(format!(".abide-demo-{}", &id[20..]));
         let config = folder.join("abide.toml");
+        // The built-in search model, slow enough to watch, and no file in the user's own folders.
+        let settings = format!(
+            "[defaults]\nagent = \"explore\"\nmodel = \"offline/search\"\n\n[runner]\npace = \
+             \"1s\"\n\n[workspace]\nroot = {:?}\n",
+            folder.join("work")
+        );
         DirBuilder::new()
             .mode(0o700)
             .create(&folder)
-            .and_then(|()| fs::write(&config, self::config(&folder)))
+            .and_then(|()| fs::write(&config, settings))
             .map_err(|error| Failure::local(folder.display(), error))?;
-        Ok(Stage {
+        Ok(Daemon {
             plan: Plan {
                 state_dir: folder.join("state"),
                 config: Some(config),
@@ -53,19 +50,9 @@ impl Stage {
                 without_env: true,
             },
             folder,
+            keep,
             running: None,
-            keep: false,
         })
-    }
-
-    /// The demo's folder, outside the daemon's state.
-    pub(super) fn folder(&self) -> &Path {
-        &self.folder
-    }
-
-    /// Keeps the folder after the demo.
-    pub(super) fn keep(&mut self) {
-        self.keep = true;
     }
 
     /// The daemon is ready once this returns; returns its process id, its URL and a connection.
@@ -73,41 +60,31 @@ impl Stage {
         let started = start::start(&self.plan).await?;
         let (pid, url) = (started.endpoint.pid, started.endpoint.url.clone());
         self.running = Some(started);
-        Ok((
-            pid,
-            url,
-            Link::open(&Where::folder(&self.plan.state_dir)).await?,
-        ))
+        let link = Link::open(&Where::folder(&self.plan.state_dir)).await?;
+        Ok((pid, url, link))
     }
 
     /// Kills the daemon with SIGKILL, so that nothing in it can clean up.
     pub(super) fn kill(&mut self) -> Result<(), Failure> {
-        if let Some(mut started) = self.running.take() {
-            started
-                .process
-                .kill()
-                .and_then(|()| started.process.wait())
-                .map_err(|error| Failure::local("the daemon cannot be killed", error))?;
-        }
-        Ok(())
+        let Some(mut started) = self.running.take() else {
+            return Ok(());
+        };
+        let killed = started.process.kill();
+        let waited = killed.and_then(|()| started.process.wait().map(drop));
+        waited.map_err(|error| Failure::local("the daemon cannot be killed", error))
     }
 
     /// Stops the daemon gracefully and returns its exit code.
     pub(super) async fn stop(&mut self, link: Link) -> Result<Option<i32>, Failure> {
-        let _: Draining = link
-            .ask(&Drain {
-                then: Then::Stop,
-                timeout: None,
-            })
-            .await?;
+        let then = Then::Stop;
+        link.ask(&Drain { then, timeout: None }).await?;
         drop(link);
         let Some(mut started) = self.running.take() else {
             return Ok(None);
         };
-        let status = tokio::task::spawn_blocking(move || started.process.wait())
-            .await
-            .map_err(|error| Failure::local("waiting for the daemon", error))?
-            .map_err(|error| Failure::local("waiting for the daemon", error))?;
+        let ended = tokio::task::spawn_blocking(move || started.process.wait()).await;
+        let ended = ended.map_err(std::io::Error::from).flatten();
+        let status = ended.map_err(|error| Failure::local("waiting for the daemon", error))?;
         Ok(status.code())
     }
 
@@ -122,7 +99,7 @@ impl Stage {
     }
 }
 
-impl Drop for Stage {
+impl Drop for Daemon {
     fn drop(&mut self) {
         // However the demo ended: no process stays, and no folder unless `keep` is set.
         let _ = self.kill();

@@ -21,7 +21,7 @@ const SAMPLE: &[(&str, &str)] = &[
 
 /// The folder that the demo explores.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct Explored {
     /// Absolute path of the folder.
     pub(super) folder: PathBuf,
     /// Number of its files, as a search sees them.
@@ -30,57 +30,53 @@ pub(super) struct Place {
     pub(super) is_sample: bool,
 }
 
-impl Place {
+impl Explored {
     /// Chooses the folder for a user in `current`. A sample is written to a folder in `state`.
     pub(super) fn choose(
         current: &Path,
         home: Option<&Path>,
         state: &Path,
-    ) -> Result<Place, Failure> {
-        let folder = current
-            .canonicalize()
-            .map_err(|error| Failure::local(current.display(), error))?;
-        let is_home = home
-            .and_then(|home| home.canonicalize().ok())
-            .is_some_and(|home| home == folder);
-        if is_home || folder.parent().is_none() {
+    ) -> Result<Explored, Failure> {
+        let unusable = |error| Failure::local(current.display(), error);
+        let folder = current.canonicalize().map_err(unusable)?;
+        let is_home = home.and_then(|home| home.canonicalize().ok()).as_ref() == Some(&folder);
+        let is_root = folder.parent().is_none();
+        let files = if is_home || is_root {
+            0
+        } else {
+            count(&folder)
+        };
+        if is_home || is_root || files > MOST_FILES {
             return Err(Failure::usage(format!(
-                "the demo does not search a home or root folder: {}",
+                "the demo does not search a home or root folder, or more than {MOST_FILES} files: {}",
                 folder.display()
             ))
             .hint("go into a folder with source code, or into an empty one for a sample"));
         }
-        match count(&folder) {
-            0 => Place::sample(state),
-            files if files > MOST_FILES => Err(Failure::usage(format!(
-                "{} holds more than {MOST_FILES} files, too many for a demo",
-                folder.display()
-            ))
-            .hint("go into one of its folders, or into an empty one for a sample")),
-            files => Ok(Place {
-                folder,
-                files,
-                is_sample: false,
-            }),
-        }
-    }
-
-    fn sample(state: &Path) -> Result<Place, Failure> {
-        let folder = state.join("sample");
-        let write = || {
-            fs::create_dir_all(&folder)?;
-            for (name, text) in SAMPLE {
-                fs::write(folder.join(name), text)?;
-            }
-            folder.canonicalize()
-        };
-        let folder = write().map_err(|error| Failure::local(folder.display(), error))?;
-        Ok(Place {
-            folder,
-            files: SAMPLE.len(),
-            is_sample: true,
+        let is_sample = files == 0;
+        Ok(Explored {
+            folder: if is_sample {
+                write_sample(state)?
+            } else {
+                folder
+            },
+            files: if is_sample { SAMPLE.len() } else { files },
+            is_sample,
         })
     }
+}
+
+/// Once this returns, the sample is in a folder in `state`.
+fn write_sample(state: &Path) -> Result<PathBuf, Failure> {
+    let folder = state.join("sample");
+    let write = || {
+        fs::create_dir_all(&folder)?;
+        for (name, text) in SAMPLE {
+            fs::write(folder.join(name), text)?;
+        }
+        folder.canonicalize()
+    };
+    write().map_err(|error| Failure::local(folder.display(), error))
 }
 
 /// Number of files that a search would read, at most one more than the limit.
@@ -103,7 +99,7 @@ mod tests {
         let current = home.path().join("empty");
         let state = home.path().join("state");
         fs::create_dir(&current).unwrap();
-        let place = Place::choose(&current, Some(home.path()), &state).unwrap();
+        let place = Explored::choose(&current, Some(home.path()), &state).unwrap();
         assert!(place.is_sample);
         assert_eq!(count(&place.folder), SAMPLE.len());
     }
@@ -112,7 +108,7 @@ mod tests {
     fn a_folder_with_a_file_is_explored_itself() {
         let current = tempfile::tempdir().unwrap();
         fs::write(current.path().join("a.txt"), "a").unwrap();
-        let place = Place::choose(current.path(), None, Path::new("nowhere")).unwrap();
+        let place = Explored::choose(current.path(), None, Path::new("nowhere")).unwrap();
         assert_eq!(place.folder, current.path().canonicalize().unwrap());
         assert_eq!((place.files, place.is_sample), (1, false));
     }
@@ -123,7 +119,7 @@ mod tests {
         fs::write(home.path().join("a.txt"), "a").unwrap();
         for refused in [Path::new("/"), home.path()] {
             let state = Path::new("nowhere");
-            let failure = Place::choose(refused, Some(home.path()), state).unwrap_err();
+            let failure = Explored::choose(refused, Some(home.path()), state).unwrap_err();
             assert_eq!(failure.code, 2, "{failure}");
         }
     }

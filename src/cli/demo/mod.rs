@@ -1,34 +1,20 @@
 //! `abide demo`: the main use in one command, with a kill in the middle. It runs a real daemon
 //! process and real runs on a real folder, and verifies what the daemon reports afterwards.
 
-mod findings;
-mod journal;
-mod place;
+mod checks;
+mod daemon;
+mod folder;
 mod show;
-mod stage;
-mod summary;
-mod verdict;
 
 use clap::Args;
+use serde_json::{Value, json};
 
-use self::show::Show;
+use self::show::{BROKEN, QUESTIONS, Show, Summary};
 use super::args::Common;
 use crate::cli::common::failure::{Failure, exit};
 use crate::cli::live::follow::Interrupt;
-use crate::cli::output::print;
-
-/// Label and task of each subagent. Any tree of source code has an answer to each.
-const QUESTIONS: [(&str, &str); 3] = [
-    ("start", "Where is the entry point? Look for \"main(\"."),
-    (
-        "errors",
-        "Which errors can happen, and how are they reported?",
-    ),
-    (
-        "settings",
-        "Which settings are there, and what are their defaults?",
-    ),
-];
+use crate::cli::output::print::{self, HEAD, styled};
+use crate::cli::output::text::{COLUMNS, clean, line, span};
 
 /// Show the main use, with a kill -9 in the middle
 ///
@@ -47,10 +33,7 @@ impl Demo {
     pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
         common.place.refuse_all("demo")?;
         let mut interrupt = Interrupt::new()?;
-        let mut show = Show::new(common.json)?;
-        if self.keep {
-            show.stage.keep();
-        }
+        let mut show = Show::new(common.json, self.keep)?;
         let played = tokio::select! {
             played = show.play() => played,
             () = interrupt.pressed() => Err(Failure::new(
@@ -60,34 +43,62 @@ impl Demo {
             )),
         };
         // Draws the last picture before the verdict.
-        let Show {
-            mut stage, view, ..
-        } = show;
-        drop(view);
+        let mut daemon = show.end();
         match played {
             Ok(summary) => {
-                summary.print(common.json)?;
+                print_summary(&summary, common.json)?;
                 if self.keep {
-                    print::note(&stage.how_to_look());
+                    print::note(&daemon.how_to_look());
                 }
                 Ok(0)
             }
             Err(failure) if failure.kind == BROKEN => {
-                stage.keep();
-                Err(failure.hint(stage.how_to_look()))
+                daemon.keep = true;
+                Err(failure.hint(daemon.how_to_look()))
             }
             Err(failure) => Err(failure),
         }
     }
 }
 
-/// Failure kind of a broken guarantee.
-const BROKEN: &str = "demo_failed";
-
-fn broken(check: &str, detail: impl std::fmt::Display) -> Failure {
-    Failure::new(
-        exit::FAILED,
-        BROKEN,
-        format!("demo failed: {check}: {detail}"),
-    )
+/// Prints the findings as the answer and the verdict as a note; with `json`, one object.
+fn print_summary(summary: &Summary, json: bool) -> Result<(), Failure> {
+    let took_ms = u64::try_from(summary.took.as_millis()).unwrap_or(u64::MAX);
+    let quotes: usize = summary.answers.iter().map(Vec::len).sum();
+    let answers = QUESTIONS.iter().zip(&summary.answers);
+    if json {
+        let findings = answers.map(|((label, task), found)| {
+            let places: Vec<String> = found.iter().map(|one| one.place()).collect();
+            json!({ "label": label, "task": task, "places": places })
+        });
+        return print::object(&json!({
+            "event": "summary",
+            "ok": true,
+            "pids": [summary.pids.0, summary.pids.1],
+            "finishedStepsKept": summary.kept_steps,
+            "quotesChecked": quotes,
+            "findings": findings.collect::<Vec<Value>>(),
+            "tookMs": took_ms,
+        }));
+    }
+    for ((_, task), found) in answers {
+        print::answer(&format!("\n{}", styled(HEAD, task)))?;
+        for finding in found {
+            print::answer(&format!("  {}", line(&finding.text(), COLUMNS - 2)))?;
+        }
+        if found.is_empty() {
+            print::answer("  (nothing in this folder)")?;
+        }
+    }
+    print::note(&clean(&format!(
+        "\n✓ {} runs survived kill -9 of daemon {} and resumed in daemon {}:\n  \
+             {} finished steps kept and none repeated, each end announced once,\n  \
+             {quotes} quotes checked against the files, {} in all",
+        summary.answers.len(),
+        summary.pids.0,
+        summary.pids.1,
+        summary.kept_steps,
+        span(took_ms),
+    )));
+    Ok(())
 }

@@ -1,58 +1,88 @@
-//! The steps of the demo: start, spawn, kill, restart, follow to the end.
+//! The steps of the demo: start, spawn, kill, restart, follow to the end, check, stop.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::journal::{self, Resumed};
-use super::place::Place;
-use super::stage::Stage;
-use super::summary::Summary;
-use super::{QUESTIONS, broken};
-use crate::cli::common::failure::Failure;
+use super::checks::{self, Finding, Resumed};
+use super::daemon::Daemon;
+use super::folder::Explored;
+use crate::cli::common::failure::{Failure, exit};
+use crate::cli::common::ids;
 use crate::cli::link::Link;
-use crate::cli::live::follow::steps;
-use crate::cli::live::tree;
-use crate::cli::live::tree::Followed;
+use crate::cli::live::follow;
+use crate::cli::live::tree::{self, Followed};
 use crate::cli::live::view::View;
 use crate::cli::output::print::{BAD, GOOD, styled};
 use crate::cli::output::text::{COLUMNS, line, short};
 use crate::clock::Clock;
 use crate::kernel::ids::{RunId, SessionKey};
 use crate::kernel::time::Timestamp;
-use crate::wire::input::WaitTimeout;
-use crate::wire::runs::{Wait, Waited};
-use crate::wire::sessions::{AnnouncePolicy, Create, Created, Owner, Spawn, Spawned};
+use crate::wire::input::{PAGE_LIMIT, PageSize, WaitTimeout};
+use crate::wire::runs::Wait;
+use crate::wire::sessions::{AnnouncePolicy, Create, GetHistory, GetInbox, Owner, Spawn};
 use crate::wire::shapes::Step;
 
-/// Interval at which the runs are polled.
+/// Label and task of each subagent. Any tree of source code has an answer to each.
+pub(super) const QUESTIONS: [(&str, &str); 3] = [
+    ("start", "Where is the entry point? Look for \"main(\"."),
+    (
+        "errors",
+        "Which errors can happen, and how are they reported?",
+    ),
+    (
+        "settings",
+        "Which settings are there, and what are their defaults?",
+    ),
+];
+
+/// Interval at which runs and inbox are polled.
 const GLANCE: Duration = Duration::from_millis(100);
+
 /// Number of finished steps in every open run that is enough for the kill.
 const ENOUGH_STEPS: usize = 3;
+
+/// Deadline for an announcement after its run has ended.
+const ANNOUNCE_LIMIT: Duration = Duration::from_secs(10);
+
+/// Failure kind of a broken guarantee.
+pub(super) const BROKEN: &str = "demo_failed";
+
 /// State of a running demo.
 pub(super) struct Show {
-    pub(super) clock: Clock,
-    pub(super) stage: Stage,
-    pub(super) place: Place,
-    pub(super) view: View,
+    clock: Clock,
+    daemon: Daemon,
+    explored: Explored,
+    view: View,
 }
 
-/// State of the runs at the kill.
-struct Before {
-    killed_at: Timestamp,
-    steps: HashMap<RunId, Vec<Step>>,
-    open: Vec<RunId>,
+/// The runs at the kill.
+struct Killed {
+    at: Timestamp,
+    runs: Vec<Followed>,
+}
+
+/// Result of the demo.
+pub(super) struct Summary {
+    pub(super) took: Duration,
+    /// Process ids of the killed daemon and of its successor.
+    pub(super) pids: (u32, u32),
+    /// Number of steps that had ended before the kill and were not repeated.
+    pub(super) kept_steps: usize,
+    /// The findings for each of [`QUESTIONS`], all verified.
+    pub(super) answers: Vec<Vec<Finding>>,
 }
 
 impl Show {
     /// Creates the state folder and chooses the folder to explore. Starts nothing.
-    pub(super) fn new(json: bool) -> Result<Show, Failure> {
+    pub(super) fn new(json: bool, keep: bool) -> Result<Show, Failure> {
         let clock = Clock::system();
-        let stage = Stage::new(&clock)?;
+        let daemon = Daemon::new(&clock, keep)?;
         let current = std::env::current_dir()
             .map_err(|error| Failure::local("the current folder does not exist", error))?;
-        let place = Place::choose(&current, std::env::home_dir().as_deref(), stage.folder())?;
+        let home = std::env::home_dir();
+        let explored = Explored::choose(&current, home.as_deref(), &daemon.folder)?;
         let view = if json {
             View::for_programs()
         } else {
@@ -60,244 +90,298 @@ impl Show {
         };
         Ok(Show {
             clock,
-            stage,
-            place,
+            daemon,
+            explored,
             view,
         })
     }
 
-    /// Plays the whole demo. A broken guarantee is a failure of kind `BROKEN`.
+    /// Once this returns, the last picture is drawn.
+    pub(super) fn end(self) -> Daemon {
+        drop(self.view);
+        self.daemon
+    }
+
+    /// Plays the whole demo. A broken guarantee is a failure of kind [`BROKEN`].
     pub(super) async fn play(&mut self) -> Result<Summary, Failure> {
         let began = self.clock.monotonic();
-        let what = if self.place.is_sample {
-            "a sample of "
-        } else {
-            ""
-        };
-        let files = self.place.files;
-        self.say(
-            &format!(
-                "exploring {} ({what}{files} files)",
-                self.place.folder.display()
-            ),
-            "place",
-            json!({ "folder": self.place.folder, "files": files, "sample": self.place.is_sample }),
-        )?;
-        let (first_pid, url, link) = self.stage.start().await?;
-        self.say(
-            &format!("daemon {first_pid} is up at {url}"),
-            "started",
-            json!({ "pid": first_pid, "url": url }),
-        )?;
+        let Explored {
+            folder,
+            files,
+            is_sample,
+        } = &self.explored;
+        let what = if *is_sample { "a sample of " } else { "" };
+        let text = format!("exploring {} ({what}{files} files)", folder.display());
+        let data = json!({ "folder": folder, "files": files, "sample": is_sample });
+        self.say("place", &text, data)?;
+        let (first, link) = self.start("started").await?;
         let (parent, runs) = self.spawn(&link).await?;
-
-        let before = self.watch_then_kill(link, &runs, first_pid).await?;
-        let (second_pid, url, link) = self.stage.start().await?;
-        self.say(
-            &format!("daemon {second_pid} has replaced it"),
-            "restarted",
-            json!({ "pid": second_pid, "url": url }),
-        )?;
-        let kept_steps = self.watch_to_the_end(&link, &runs, &before).await?;
-
+        self.watch_until_steps_are_finished(&link, &runs).await?;
+        let killed = self.kill(link, first)?;
+        let (second, link) = self.start("restarted").await?;
+        self.watch_to_the_end(&link, &runs, &killed).await?;
+        let kept_steps = check_steps(&link, &killed.runs).await?;
         let answers = self.check_answers(&link, &runs).await?;
         self.check_announces(&link, &parent, &runs).await?;
-        if let Some(code) = self.stage.stop(link).await?.filter(|code| *code != 0) {
-            return Err(broken(
-                "the daemon stops gracefully",
-                format!("exit code {code}"),
-            ));
-        }
+        let code = self.daemon.stop(link).await?;
+        ensure(code == Some(0), "the daemon stops gracefully", || {
+            format!("exit code {code:?}")
+        })?;
         self.say(
-            "the daemon has stopped",
             "stopped",
-            json!({ "pid": second_pid }),
+            "the daemon has stopped",
+            json!({ "pid": second }),
         )?;
-        let took = self.clock.monotonic() - began;
         Ok(Summary {
-            took_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
-            pids: (first_pid, second_pid),
+            took: self.clock.monotonic() - began,
+            pids: (first, second),
             kept_steps,
             answers,
         })
     }
 
     /// Prints a line for users, or an event for programs.
-    pub(super) fn say(&mut self, text: &str, event: &str, mut data: Value) -> Result<(), Failure> {
+    fn say(&mut self, event: &str, text: &str, mut data: Value) -> Result<(), Failure> {
         let text = line(text, COLUMNS);
         let text = match event {
             "killed" => styled(BAD, text),
             "resumed" => styled(GOOD, text),
             _ => text,
         };
-        self.view.tell(&text, || {
-            data["event"] = event.into();
-            data.take()
-        })
+        data["event"] = event.into();
+        self.view.tell(&text, || data)
+    }
+
+    /// The daemon is ready once this returns.
+    async fn start(&mut self, event: &str) -> Result<(u32, Link), Failure> {
+        let (pid, url, link) = self.daemon.start().await?;
+        let text = match event {
+            "started" => format!("daemon {pid} is up at {url}"),
+            _ => format!("daemon {pid} has replaced it"),
+        };
+        self.say(event, &text, json!({ "pid": pid, "url": url }))?;
+        Ok((pid, link))
     }
 
     /// Creates a client's session and three runs that are announced to its inbox.
     async fn spawn(&mut self, link: &Link) -> Result<(SessionKey, Vec<RunId>), Failure> {
-        let created: Created = link
-            .ask(&Create {
-                owner: Some(Owner::Client),
-                title: Some("abide demo".to_owned()),
-                ..Create::default()
-            })
-            .await?;
-        let parent = created.session.key;
-        let folder = self.place.folder.to_str().ok_or_else(|| {
-            Failure::usage(format!("{} is not UTF-8", self.place.folder.display()))
-        })?;
-        let folder = folder.to_owned();
+        let session = Create {
+            owner: Some(Owner::Client),
+            title: Some("abide demo".to_owned()),
+            ..Create::default()
+        };
+        let parent = link.ask(&session).await?.session.key;
         let mut runs = Vec::new();
         for (label, task) in QUESTIONS {
-            let spawned: Spawned = link
-                .ask(&Spawn {
-                    task: task.to_owned(),
-                    parent: Some(parent.clone()),
-                    agent: Some("explore".to_owned()),
-                    label: Some(label.to_owned()),
-                    model: Some("offline/search".to_owned()),
-                    cwd: Some(folder.clone()),
-                    announce: Some(AnnouncePolicy::Inbox),
-                    idempotency_key: Some(format!("demo-{label}")),
-                    ..Spawn::default()
-                })
-                .await?;
+            let request = Spawn {
+                task: task.to_owned(),
+                parent: Some(parent.clone()),
+                agent: Some("explore".to_owned()),
+                label: Some(label.to_owned()),
+                model: Some("offline/search".to_owned()),
+                cwd: Some(self.explored.folder.display().to_string()),
+                announce: Some(AnnouncePolicy::Inbox),
+                idempotency_key: Some(format!("demo-{label}")),
+                ..Spawn::default()
+            };
+            let id = link.ask(&request).await?.run_id;
+            let text = format!("accepted {label} · {}: {task}", short(id));
             self.say(
-                &format!("accepted {} · {}: {task}", label, short(spawned.run_id)),
                 "accepted",
-                json!({ "runId": spawned.run_id, "label": label, "task": task }),
+                &text,
+                json!({ "runId": id, "label": label, "task": task }),
             )?;
-            runs.push(spawned.run_id);
+            runs.push(id);
         }
         Ok((parent, runs))
     }
 
-    /// Waits until the runs have finished steps that a kill could lose, then kills the daemon.
-    async fn watch_then_kill(
-        &mut self,
-        link: Link,
-        runs: &[RunId],
-        pid: u32,
-    ) -> Result<Before, Failure> {
-        loop {
-            let waited = self.glance(&link, runs).await?;
-            let open: Vec<&Followed> = self
-                .view
-                .runs()
-                .iter()
-                .filter(|followed| !tree::is_ended(&followed.run.state))
-                .collect();
-            let finished = |followed: &Followed| {
-                let ended = followed.steps.iter().filter(|step| step.ended_at.is_some());
-                ended.count()
-            };
-            let begun = open.iter().filter(|one| finished(one) >= 1).count();
-            let far = open.iter().all(|one| finished(one) >= ENOUGH_STEPS);
-            if begun >= 2 && (far || open.len() < runs.len()) {
-                break;
-            }
-            if waited.done {
-                return Err(broken(
-                    "two runs are open, each with a finished step, when the daemon is killed",
-                    "the runs ended too early",
-                ));
-            }
-        }
-        self.stage.kill()?;
-        let before = Before {
-            killed_at: self.clock.now(),
-            steps: self
-                .view
-                .runs()
-                .iter()
-                .map(|followed| (followed.run.run_id, followed.steps.clone()))
-                .collect(),
-            open: self
-                .view
-                .runs()
-                .iter()
-                .filter(|followed| !tree::is_ended(&followed.run.state))
-                .map(|followed| followed.run.run_id)
-                .collect(),
-        };
-        drop(link);
-        self.say(
-            &format!(
-                "kill -9 {pid}, while {} runs are working",
-                before.open.len()
-            ),
-            "killed",
-            json!({ "pid": pid, "openRuns": before.open }),
-        )?;
-        Ok(before)
-    }
-
-    /// Follows each run to its end and checks that no finished step was repeated. Returns the
-    /// number of finished steps that were kept.
-    async fn watch_to_the_end(
-        &mut self,
-        link: &Link,
-        runs: &[RunId],
-        before: &Before,
-    ) -> Result<usize, Failure> {
-        let mut waiting = before.open.clone();
-        loop {
-            let waited = self.glance(link, runs).await?;
-            let mut carried_on = Vec::new();
-            for followed in self.view.runs() {
-                let id = followed.run.run_id;
-                let Some(place) = waiting.iter().position(|open| *open == id) else {
-                    continue;
-                };
-                let Some(resumed) = Resumed::judge(&followed.steps, before.killed_at) else {
-                    continue;
-                };
-                waiting.swap_remove(place);
-                let who = format!("{} · {}", tree::name(&followed.run), short(id));
-                carried_on.push((id, format!("{who} {}", resumed.text()), resumed));
-            }
-            for (id, text, resumed) in carried_on {
-                self.say(
-                    &text,
-                    "resumed",
-                    json!({ "runId": id, "atStep": resumed.at, "notRepeated": resumed.kept }),
-                )?;
-            }
-            if waited.done {
-                break;
-            }
-        }
-        let mut kept = 0;
-        for id in runs {
-            let now = steps(link, *id).await?;
-            let then = before.steps.get(id).map_or(&[][..], Vec::as_slice);
-            kept += journal::check_kept(then, &now).map_err(|detail| {
-                broken(
-                    "no finished step runs again",
-                    format!("run {}: {detail}", short(id)),
-                )
-            })?;
-        }
-        if let Some(id) = waiting.first() {
-            return Err(broken(
-                "every open run resumes",
-                format!("run {} did not", short(id)),
-            ));
-        }
-        Ok(kept)
-    }
-
-    async fn glance(&mut self, link: &Link, runs: &[RunId]) -> Result<Waited, Failure> {
+    /// Shows the runs; true if all of them have ended.
+    async fn glance(&mut self, link: &Link, runs: &[RunId]) -> Result<bool, Failure> {
         let ask = Wait {
             run_ids: Some(runs.to_vec()),
             wait_timeout: WaitTimeout(GLANCE),
             ..Wait::default()
         };
-        let waited: Waited = link.ask(&ask).await?;
+        let waited = link.ask(&ask).await?;
         self.view.update(link, &waited).await?;
-        Ok(waited)
+        Ok(waited.done)
     }
+
+    /// Once this returns, at least two runs are open and have finished steps that a kill could
+    /// lose.
+    async fn watch_until_steps_are_finished(
+        &mut self,
+        link: &Link,
+        runs: &[RunId],
+    ) -> Result<(), Failure> {
+        let has_ended = |step: &&Step| step.ended_at.is_some();
+        let finished = |one: &Followed| one.steps.iter().filter(has_ended).count();
+        loop {
+            let all_ended = self.glance(link, runs).await?;
+            let open: Vec<usize> = open(self.view.runs()).map(finished).collect();
+            let begun = open.iter().filter(|steps| **steps >= 1).count();
+            let far = open.iter().all(|steps| *steps >= ENOUGH_STEPS);
+            if begun >= 2 && (far || open.len() < runs.len()) {
+                return Ok(());
+            }
+            let check = "two runs are open, each with a finished step, when the daemon is killed";
+            ensure(!all_ended, check, || "the runs ended too early".to_owned())?;
+        }
+    }
+
+    fn kill(&mut self, link: Link, pid: u32) -> Result<Killed, Failure> {
+        self.daemon.kill()?;
+        drop(link);
+        let (at, runs) = (self.clock.now(), self.view.runs().to_vec());
+        let open: Vec<RunId> = open(&runs).map(|one| one.run.run_id).collect();
+        let text = format!("kill -9 {pid}, while {} runs are working", open.len());
+        self.say("killed", &text, json!({ "pid": pid, "openRuns": open }))?;
+        Ok(Killed { at, runs })
+    }
+
+    /// Once this returns, all runs have ended, and each that was open at the kill has resumed.
+    async fn watch_to_the_end(
+        &mut self,
+        link: &Link,
+        runs: &[RunId],
+        killed: &Killed,
+    ) -> Result<(), Failure> {
+        let mut resumed = HashSet::new();
+        let mut all_ended = false;
+        while !all_ended {
+            all_ended = self.glance(link, runs).await?;
+            for one in open(&killed.runs) {
+                let id = one.run.run_id;
+                let now = self.view.runs().iter().find(|now| now.run.run_id == id);
+                if let Some(how) = now.and_then(|now| Resumed::judge(&now.steps, killed.at))
+                    && resumed.insert(id)
+                {
+                    let text = format!("{} · {} {}", tree::name(&one.run), short(id), how.text());
+                    let data = json!({ "runId": id, "atStep": how.at, "notRepeated": how.kept });
+                    self.say("resumed", &text, data)?;
+                }
+            }
+        }
+        let left = open(&killed.runs).find(|one| !resumed.contains(&one.run.run_id));
+        ensure(left.is_none(), "every open run resumes", || {
+            left.map_or(String::new(), |one| {
+                format!("run {} did not", short(one.run.run_id))
+            })
+        })
+    }
+
+    /// Checks that every run ended ok and that its quotes match the files; returns the findings.
+    async fn check_answers(
+        &self,
+        link: &Link,
+        runs: &[RunId],
+    ) -> Result<Vec<Vec<Finding>>, Failure> {
+        let mut answers = Vec::new();
+        for id in runs {
+            let run = ids::details(link, *id).await?;
+            let is_ok = run.state == "ok";
+            let why = run.error.map_or(String::new(), |error| error.message);
+            ensure(is_ok, "every run ends ok", || {
+                format!("run {}: {} {why}", short(id), run.state)
+            })?;
+            let found = Finding::read(run.result.as_deref().unwrap_or_default());
+            for finding in &found {
+                let checked = finding.check(&self.explored.folder);
+                checked.map_err(|why| broken("each quoted file:line exists", why))?;
+            }
+            let missing = found.is_empty() && self.explored.is_sample;
+            ensure(!missing, "the sample answers every question", || run.title)?;
+            answers.push(found);
+        }
+        Ok(answers)
+    }
+
+    /// Checks that each end is once in the parent's inbox and once in its transcript.
+    async fn check_announces(
+        &mut self,
+        link: &Link,
+        parent: &SessionKey,
+        runs: &[RunId],
+    ) -> Result<(), Failure> {
+        let began = self.clock.monotonic();
+        let page = GetInbox {
+            session_key: parent.clone(),
+            acked: false,
+            limit: PageSize(PAGE_LIMIT),
+            cursor: None,
+        };
+        let mut inbox = link.ask(&page).await?;
+        while inbox.announces.len() < runs.len() && self.clock.monotonic() - began < ANNOUNCE_LIMIT
+        {
+            tokio::time::sleep(GLANCE).await;
+            inbox = link.ask(&page).await?;
+        }
+        let history = link.ask(&GetHistory {
+            session_key: parent.clone(),
+            before: None,
+            after: None,
+            tools: None,
+            limit: PageSize(PAGE_LIMIT),
+        });
+        let history = history.await?;
+        let written = history.messages.iter().filter(|one| one.kind == "announce");
+        for id in runs {
+            let pending = inbox
+                .announces
+                .iter()
+                .filter(|one| one.run_id == *id)
+                .count();
+            let written = written
+                .clone()
+                .filter(|one| one.run_id == Some(*id))
+                .count();
+            ensure(
+                (pending, written) == (1, 1),
+                "each announce arrives exactly once",
+                || {
+                    let run = short(id);
+                    format!(
+                        "run {run}: {pending} times in the inbox, {written} times in the transcript"
+                    )
+                },
+            )?;
+            let data = json!({ "runId": id, "inbox": pending, "transcript": written });
+            self.say("announced", &format!("announced once: {}", short(id)), data)?;
+        }
+        Ok(())
+    }
+}
+
+/// Checks that no step that had finished before the kill ran again; returns their number.
+async fn check_steps(link: &Link, before: &[Followed]) -> Result<usize, Failure> {
+    let mut kept = 0;
+    for Followed { run, steps, .. } in before {
+        let now = follow::steps(link, run.run_id).await?;
+        kept += checks::check_kept(steps, &now).map_err(|why| {
+            let detail = format!("run {}: {why}", short(run.run_id));
+            broken("no finished step runs again", detail)
+        })?;
+    }
+    Ok(kept)
+}
+
+/// The runs that have not ended.
+fn open(runs: &[Followed]) -> impl Iterator<Item = &Followed> {
+    runs.iter().filter(|one| !tree::is_ended(&one.run.state))
+}
+
+fn ensure(holds: bool, check: &str, detail: impl FnOnce() -> String) -> Result<(), Failure> {
+    match holds {
+        true => Ok(()),
+        false => Err(broken(check, detail())),
+    }
+}
+
+fn broken(check: &str, detail: String) -> Failure {
+    Failure::new(
+        exit::FAILED,
+        BROKEN,
+        format!("demo failed: {check}: {detail}"),
+    )
 }
