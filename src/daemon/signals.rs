@@ -9,16 +9,18 @@ use std::sync::Arc;
 
 use rustix::process::Signal as Number;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio_util::task::AbortOnDropHandle;
 
 use super::Failure;
-use super::phase::Process;
+use super::control::Process;
 use crate::contract::control::{Change, Control};
 
-/// The signals that end the daemon, caught from the moment this is created.
+/// The signals that the daemon handles, caught from the moment this is created.
 pub struct Signals {
     terminate: Signal,
     interrupt: Signal,
     processor_time: Signal,
+    hangups: Signal,
 }
 
 impl Signals {
@@ -37,29 +39,39 @@ impl Signals {
             terminate: watch(SignalKind::terminate())?,
             interrupt: watch(SignalKind::interrupt())?,
             processor_time: watch(SignalKind::from_raw(Number::XCPU.as_raw()))?,
+            hangups: watch(SignalKind::hangup())?,
         })
     }
 
-    /// Returns at the next of these signals.
-    pub async fn next(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-            _ = self.processor_time.recv() => {
-                tracing::error!("the limit on processor time (ulimit -t) is near: draining");
+    /// Once this returns, signals drain and end the process until it is gone, and reload the
+    /// configuration until the returned task is dropped.
+    pub fn handle(self, process: &Arc<Process>) -> AbortOnDropHandle<()> {
+        let Signals {
+            mut terminate,
+            mut interrupt,
+            mut processor_time,
+            hangups,
+        } = self;
+        let ended = Arc::clone(process);
+        tokio::spawn(async move {
+            loop {
+                tokio::select! {
+                    _ = terminate.recv() => {}
+                    _ = interrupt.recv() => {}
+                    _ = processor_time.recv() => {
+                        tracing::error!("the limit on processor time (ulimit -t) is near: draining");
+                    }
+                }
+                ended.terminate();
             }
-        }
+        });
+        let reloads = reload_at_hangups(hangups, Arc::clone(process));
+        AbortOnDropHandle::new(tokio::spawn(reloads))
     }
 }
 
-/// Catches SIGHUP from now on.
-pub fn hangups() -> Result<Signal, Failure> {
-    signal(SignalKind::hangup())
-        .map_err(|fault| Failure::System("signals cannot be received".to_owned(), fault))
-}
-
 /// Reloads the configuration at each SIGHUP and logs the changes.
-pub async fn reload_at_hangups(mut hangups: Signal, process: Arc<Process>) {
+async fn reload_at_hangups(mut hangups: Signal, process: Arc<Process>) {
     while hangups.recv().await.is_some() {
         match process.reload().await {
             Ok(reloaded) => {

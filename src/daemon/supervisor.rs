@@ -6,9 +6,11 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use sd_notify::NotifyState;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::Failure;
 use crate::contract::control::Then;
+use crate::registry::Registry;
 
 /// Drain timeout if neither settings nor supervisor set one.
 const DRAIN: Duration = Duration::from_secs(20);
@@ -140,7 +142,7 @@ impl Supervisor {
 
     /// Sends the watchdog signal at half the watchdog period while `answers` completes in time.
     /// Returns at once if no watchdog is set.
-    pub async fn send_watchdog<F>(&self, answers: impl Fn() -> F)
+    async fn send_watchdog<F>(&self, answers: impl Fn() -> F)
     where
         F: Future<Output = ()>,
     {
@@ -161,6 +163,14 @@ impl Supervisor {
                 }
             }
         }
+    }
+
+    /// Sends the watchdog signal while the registry answers, until the returned task is dropped.
+    pub fn start_watchdog(&self, registry: &Registry) -> AbortOnDropHandle<()> {
+        let (supervisor, registry) = (self.clone(), registry.clone());
+        AbortOnDropHandle::new(tokio::spawn(async move {
+            supervisor.send_watchdog(|| registry.answers()).await;
+        }))
     }
 
     fn notify(&self, states: &[NotifyState<'_>]) {

@@ -77,7 +77,11 @@ impl Daemon {
     /// Stops the daemon gracefully and returns its exit code.
     pub(super) async fn stop(&mut self, link: Link) -> Result<Option<i32>, Failure> {
         let then = Then::Stop;
-        link.ask(&Drain { then, timeout: None }).await?;
+        link.ask(&Drain {
+            then,
+            timeout: None,
+        })
+        .await?;
         drop(link);
         let Some(mut started) = self.running.take() else {
             return Ok(None);

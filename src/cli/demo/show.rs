@@ -165,6 +165,11 @@ impl Show {
 
     /// Creates a client's session and three runs that are announced to its inbox.
     async fn spawn(&mut self, link: &Link) -> Result<(SessionKey, Vec<RunId>), Failure> {
+        let folder = &self.explored.folder;
+        let folder = folder
+            .to_str()
+            .ok_or_else(|| Failure::usage(format!("{} is not UTF-8", folder.display())))?
+            .to_owned();
         let session = Create {
             owner: Some(Owner::Client),
             title: Some("abide demo".to_owned()),
@@ -179,7 +184,7 @@ impl Show {
                 agent: Some("explore".to_owned()),
                 label: Some(label.to_owned()),
                 model: Some("offline/search".to_owned()),
-                cwd: Some(self.explored.folder.display().to_string()),
+                cwd: Some(folder.clone()),
                 announce: Some(AnnouncePolicy::Inbox),
                 idempotency_key: Some(format!("demo-{label}")),
                 ..Spawn::default()
@@ -317,14 +322,14 @@ impl Show {
             tokio::time::sleep(GLANCE).await;
             inbox = link.ask(&page).await?;
         }
-        let history = link.ask(&GetHistory {
+        let request = GetHistory {
             session_key: parent.clone(),
             before: None,
             after: None,
             tools: None,
             limit: PageSize(PAGE_LIMIT),
-        });
-        let history = history.await?;
+        };
+        let history = link.ask(&request).await?;
         let written = history.messages.iter().filter(|one| one.kind == "announce");
         for id in runs {
             let pending = inbox

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::json;
 
-use super::{WORKER, go, place, touched};
+use super::{WORKER, go, place};
 use crate::harness::{Daemon, Place, Script, calls, eventually, fails, run, says};
 use crate::scenarios::environment::seen;
 
@@ -89,7 +89,6 @@ fn d_question_6_what_skills_put_into_the_environment_is_taken_back_when_the_run_
                     client.call("runs.cancel", id).await;
                 }
                 client.ended(&spawned.id).await;
-                assert_eq!(touched(&client).await, None);
                 assert!(own(&daemon) == before);
                 eventually("the end of what carries it", async || {
                     let carries = fs::read_dir("/proc").unwrap().flatten().any(|entry| {

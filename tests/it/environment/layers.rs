@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use super::{place, traces, untouched};
+use super::{place, traces};
 use crate::harness::{Link, Spawned, kind_of, run};
 use crate::skills::put;
 
@@ -64,7 +64,6 @@ fn g7_7_each_layer_is_there_and_it_is_told_by_name_who_has_set_what() {
         assert!(!env.contains("KEY_OF_WEATHER"), "{env}");
         assert!(!env.contains("LD_PRELOAD"), "{env}");
         client.quiet().await;
-        untouched(&client).await;
         assert_eq!(daemon.stop().await, 0);
         let events: Vec<(String, Value)> = place
             .book()

@@ -57,18 +57,3 @@ fn traces(place: &Place, canaries: &[String]) -> Vec<String> {
     }
     found
 }
-
-/// The doctor's finding about the daemon's own environment, if it changed since the start.
-async fn touched(client: &Link) -> Option<String> {
-    let said = client.call("gateway.doctor", json!({})).await;
-    let mut findings = said["findings"].as_array().unwrap().iter();
-    let found = findings
-        .find(|one| one["id"] == "environment.untouched")
-        .unwrap();
-    (found["status"] != "ok").then(|| found["message"].to_string())
-}
-
-/// Checks that the daemon reports its own environment as unchanged since the start.
-async fn untouched(client: &Link) {
-    assert_eq!(touched(client).await, None);
-}

@@ -6,7 +6,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use super::{touched, traces};
+use super::traces;
 use crate::harness::{Daemon, Link, Place, Script, Spawned, calls, eventually, fails, run, says};
 use crate::mcp::{until_state, with_server};
 use crate::processes::is_alive;
@@ -157,7 +157,6 @@ fn g7_2_g12_3_a_server_of_a_run_has_exactly_its_environment_and_again_after_a_ki
             gone(&spawned.id, &[]).await;
         }
         client.quiet().await;
-        assert_eq!(touched(&client).await, None);
         assert_eq!(daemon.stop().await, 0);
         let canaries = tokens.map(str::to_owned);
         assert_eq!(traces(&place, &canaries), [""; 0]);

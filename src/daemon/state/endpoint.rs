@@ -4,16 +4,20 @@ use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use tokio_util::task::AbortOnDropHandle;
 
-use super::Failure;
-use super::folder::{read_small, refused};
+use super::{read_small, refused};
+use crate::daemon::Failure;
 use crate::kernel::ids::BootId;
 use crate::kernel::time::Timestamp;
 
 const FILE: &str = "endpoint.json";
+/// Retry interval after a full disk.
+const ROOM_AGAIN: Duration = Duration::from_secs(1);
 
 /// The contents of `endpoint.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,7 +42,7 @@ pub struct Endpoint {
 
 impl Endpoint {
     /// Once this returns, clients find this daemon. The file is replaced atomically.
-    pub fn write(&self, folder: &Path) -> Result<(), Failure> {
+    fn write(&self, folder: &Path) -> Result<(), Failure> {
         let path = folder.join(FILE);
         let aside = folder.join(".endpoint.new");
         // Strings and numbers only, so it always has a JSON form.
@@ -63,10 +67,47 @@ impl Endpoint {
     pub fn address(&self) -> Option<SocketAddr> {
         self.url.strip_prefix("http://")?.parse().ok()
     }
+}
 
-    /// Removes the file. A file left behind is recognized by its process id.
-    pub fn remove(folder: &Path) {
-        if let Err(fault) = fs::remove_file(folder.join(FILE))
+/// The published `endpoint.json`; the file is removed when this is dropped.
+pub struct Published {
+    folder: PathBuf,
+    writing: Option<AbortOnDropHandle<()>>,
+}
+
+impl Published {
+    /// Once this returns, local clients find the daemon, or will as soon as a full disk has space.
+    pub fn new(endpoint: &Endpoint, folder: &Path) -> Result<Published, Failure> {
+        let writing = match endpoint.write(folder) {
+            Err(Failure::NoRoom(path)) => {
+                tracing::warn!(
+                    path = %path.display(),
+                    "the disk is full: no endpoint.json; clients need the socket path or address"
+                );
+                let (endpoint, folder) = (endpoint.clone(), folder.to_owned());
+                Some(AbortOnDropHandle::new(tokio::spawn(async move {
+                    while endpoint.write(&folder).is_err() {
+                        tokio::time::sleep(ROOM_AGAIN).await;
+                    }
+                })))
+            }
+            written => {
+                written?;
+                None
+            }
+        };
+        Ok(Published {
+            folder: folder.to_owned(),
+            writing,
+        })
+    }
+}
+
+impl Drop for Published {
+    fn drop(&mut self) {
+        drop(self.writing.take());
+        // A file left behind by a kill is recognized by its process id.
+        if let Err(fault) = fs::remove_file(self.folder.join(FILE))
             && fault.kind() != ErrorKind::NotFound
         {
             tracing::warn!(%fault, "endpoint.json could not be removed");

@@ -1,12 +1,15 @@
 //! The phase of the daemon process, its drains and its reloads, as offered to the gateway and to
 //! signals.
 
+mod settings;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::settings::InForce;
+pub use settings::{Followers, InForce};
+
+use super::doctor::surroundings::{self, Surroundings};
 use super::supervisor::Supervisor;
-use super::surroundings::{self, Surroundings};
 use crate::contract::BoxFuture;
 use crate::contract::control::{Control, Drain, ModelProvider, Phase, Reloaded, Settings, Then};
 use crate::contract::finding::Finding;

@@ -8,17 +8,16 @@ use std::sync::Arc;
 use tokio::sync::{Notify, watch as channel};
 use tokio_util::sync::CancellationToken;
 
-use super::Failure;
-use super::folder::refused;
-use super::parts::{LONGEST_BURST, UNREAD_AGAIN, config_folder};
+use super::{LONGEST_BURST, UNREAD_AGAIN, config_folder, options, refused};
 use crate::agent;
 use crate::clock::Clock;
 use crate::config::{self, Config, FileWatch};
+use crate::daemon::Failure;
 use crate::kernel::policy::env::Environment;
 use crate::kernel::secret::GivenValue;
 use crate::registry::{Registry, ReloadReason, SkillsReason};
 use crate::skill::{self, GivenNames, Host, Library, Limits, PromptLimits};
-use crate::watch::{self, Notice, Watcher};
+use crate::watch::{self, Watcher};
 
 /// The skill library with its settings and its watcher.
 pub struct Skills {
@@ -86,7 +85,7 @@ fn given(config: &Config) -> BTreeMap<String, GivenNames> {
         GivenValue::Text(_) => true,
         GivenValue::From(place) => config::read(place).is_ok(),
     };
-    let entries = super::parts::skill_environments(config).into_iter();
+    let entries = options::skill_environments(config).into_iter();
     entries
         .map(|(name, entry)| {
             let names = entry.env.into_iter();
@@ -182,9 +181,6 @@ pub async fn keep(
         }
     }
 }
-
-/// The notices of watchers that get no events, by what they watch.
-pub type Notices = Vec<(&'static str, Notice)>;
 
 #[cfg(test)]
 mod tests {

@@ -4,14 +4,17 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use super::environment_check::EnvironmentSnapshot;
 use super::program;
-use super::skills::Notices;
 use crate::clock::Clock;
+use crate::config::Config;
 use crate::contract::control::ModelProvider;
 use crate::contract::finding::{Finding, Health};
 use crate::contract::servers::{ServerState, ServerViews};
+use crate::daemon::boot::Boot;
+use crate::daemon::parts::Parts;
+use crate::daemon::state;
 use crate::file_work;
 use crate::store::repair::findings::bytes;
 use crate::watch::Notice;
@@ -20,8 +23,8 @@ use crate::watch::Notice;
 const PRIVATE: &[&str] = &[
     "abide.db",
     "abide.db-wal",
-    "token",
-    super::key::FILE,
+    state::TOKEN,
+    state::KEY,
     "endpoint.json",
     "abide.lock",
 ];
@@ -49,14 +52,30 @@ pub struct Surroundings {
     /// The daemon's clock.
     pub clock: Clock,
     /// Notices of file watchers, by what they watch.
-    pub watchers: Notices,
+    pub watchers: Vec<(&'static str, Notice)>,
     /// Unreadable files, by what they are part of.
     pub unread: Vec<(&'static str, Unread)>,
-    /// The daemon's environment at its start.
-    pub untouched: EnvironmentSnapshot,
 }
 
 impl Surroundings {
+    /// The surroundings of a daemon with these parts.
+    pub fn of(folder: &Path, boot: &Boot, parts: &Parts, config: &Config) -> Surroundings {
+        let (registry, library) = (parts.registry.clone(), Arc::clone(&parts.skills));
+        Surroundings {
+            folder: folder.to_owned(),
+            min_free: config.min_free,
+            clock: boot.clock.clone(),
+            watchers: vec![
+                ("agents", parts.agent_files.notice()),
+                ("skills", parts.skill_files.notice()),
+            ],
+            unread: vec![
+                ("agents", Box::new(move || registry.catalog().unread())),
+                ("skills", Box::new(move || library.unread())),
+            ],
+        }
+    }
+
     /// The messages of findings where behaviour differs from the settings.
     pub fn notices(&self) -> Vec<String> {
         let findings = self.watchers.iter().filter_map(heard_nothing);
@@ -73,7 +92,6 @@ impl Surroundings {
         findings.extend(self.unread.iter().filter_map(cannot_be_read));
         findings.extend(files_do_not_answer());
         findings.extend(program::replaced());
-        findings.push(self.untouched.look());
         findings
     }
 }

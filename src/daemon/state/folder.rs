@@ -1,22 +1,12 @@
-//! The state folder: mode 0700, its files 0600, and the token in it.
+//! The access to the state folder: mode 0700, its files 0600.
 
-use std::fs::{self, DirBuilder, Metadata, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::fs::{self, DirBuilder, Metadata};
+use std::io::{self, Read};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use super::Failure;
-use crate::config::{self, Rule, Unusable};
-
-pub(super) const TOKEN: &str = "token";
-
-/// The token and its file.
-pub struct Token {
-    /// The text that clients send.
-    pub text: String,
-    /// The path of the file.
-    pub path: PathBuf,
-}
+use super::{KEY, TOKEN};
+use crate::daemon::Failure;
 
 /// Once this returns, the folder exists and only its owner can access it. A folder in use for
 /// something else is refused and not taken over.
@@ -76,10 +66,7 @@ pub fn check_files(folder: &Path) -> Result<(), Failure> {
             continue;
         };
         // These have checks, and advice, of their own.
-        if [TOKEN, super::key::FILE]
-            .iter()
-            .any(|name| path.ends_with(name))
-        {
+        if [TOKEN, KEY].iter().any(|name| path.ends_with(name)) {
             continue;
         }
         let kind = about.file_type();
@@ -177,65 +164,6 @@ fn writable(folder: PathBuf, mode: u32) -> Failure {
         ),
         path: folder,
     }
-}
-
-/// The admin token, created at the first start. It is never logged.
-pub fn token(folder: &Path) -> Result<Token, Failure> {
-    let advice = "Remove it; the next start creates a new one";
-    load_or_create_secret(folder, TOKEN, advice)
-}
-
-/// The secret in this file, created from random bytes if missing. `advice` says what to do about an
-/// unusable file.
-pub(super) fn load_or_create_secret(
-    folder: &Path,
-    name: &str,
-    advice: &str,
-) -> Result<Token, Failure> {
-    let path = folder.join(name);
-    match config::read_secret(&path, Rule::Own) {
-        Ok(text) => return Ok(Token { text, path }),
-        Err(Unusable::Missing) => {}
-        Err(Unusable::Unreadable(fault)) => return Err(refused(&path, fault)),
-        Err(why @ (Unusable::Impossible(_) | Unusable::Foreign(_))) => {
-            return Err(Failure::Unsafe {
-                path,
-                why: why.to_string(),
-                advice: advice.to_owned(),
-            });
-        }
-    }
-    let refused = |fault: io::Error| refused(&path, fault);
-    let text = fresh()?;
-    // Written to a temporary file and renamed, so that a kill leaves no partial secret. A leftover
-    // of such a kill, or a link at that path, is removed and not written through.
-    let aside = folder.join(format!(".{name}.new"));
-    match fs::remove_file(&aside) {
-        Err(fault) if fault.kind() != io::ErrorKind::NotFound => return Err(refused(fault)),
-        _ => {}
-    }
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&aside)
-        .map_err(refused)?;
-    writeln!(file, "{text}")
-        .and_then(|()| file.sync_all())
-        .and_then(|()| fs::rename(&aside, &path))
-        .map_err(refused)?;
-    Ok(Token { text, path })
-}
-
-fn fresh() -> Result<String, Failure> {
-    let mut bytes = [0; 32];
-    getrandom::fill(&mut bytes).map_err(|fault| {
-        Failure::System(
-            "the system gave no random bytes for a secret".to_owned(),
-            io::Error::other(fault.to_string()),
-        )
-    })?;
-    Ok(blake3::Hash::from(bytes).to_hex().to_string())
 }
 
 /// Reads at most 4096 bytes of a file in the state folder; `None` if it cannot be read.

@@ -4,10 +4,13 @@
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 
-use super::{Endpoint, Failure, folder, local, lock, surroundings};
+use super::surroundings;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::contract::finding::{Finding, Health};
+use crate::daemon::Failure;
+use crate::daemon::listen::unix;
+use crate::daemon::state::{Endpoint, TOKEN, folder, lock};
 use crate::kernel::ids::BootId;
 use crate::store;
 use crate::store::repair::findings;
@@ -25,7 +28,7 @@ pub fn check_folder(state: &Path) -> Result<(), Failure> {
 pub fn has_lost_store(state: &Path) -> bool {
     // With remains of the store, or with a refused folder, a start creates none.
     let is_there = |ending: &str| state.join(format!("{DATABASE}{ending}")).exists();
-    state.join(folder::TOKEN).exists()
+    state.join(TOKEN).exists()
         && !["", "-wal", ".saved"].into_iter().any(is_there)
         && check_folder(state).is_ok()
 }
@@ -57,7 +60,7 @@ pub fn look(state: &Path, config: &Config, mend: bool) -> Look {
         let mut findings = surroundings::look(state, config.min_free, &clock, false);
         findings.push(findings::of_unexamined(&store::Unexamined::Missing));
         findings.push(port(config.listen));
-        findings.push(local::look(state, config.socket.as_deref(), false, None));
+        findings.push(unix::look(state, config.socket.as_deref(), false, None));
         return Look {
             findings,
             is_held: false,
@@ -97,7 +100,7 @@ pub fn look(state: &Path, config: &Config, mend: bool) -> Look {
     }
     let told = Endpoint::read(state).filter(|_| is_held);
     let told = told.map(|endpoint| endpoint.socket);
-    findings.push(local::look(state, config.socket.as_deref(), is_held, told));
+    findings.push(unix::look(state, config.socket.as_deref(), is_held, told));
     drop(taken);
     Look { findings, is_held }
 }

@@ -9,9 +9,10 @@ use std::path::{Path, PathBuf};
 
 use tokio::net::{UnixListener, UnixStream};
 
-use super::Failure;
 use crate::clock::Clock;
 use crate::contract::finding::{Finding, Health};
+use crate::daemon::Failure;
+use crate::daemon::state::lock;
 
 /// The socket's file name in the state folder.
 const FILE: &str = "abide.sock";
@@ -19,21 +20,21 @@ const FILE: &str = "abide.sock";
 /// the terminating zero.
 const LONGEST: usize = 103;
 
-/// A listening socket; its file is removed when this is dropped.
-pub struct Local {
+/// The file of a listening socket; it is removed when this is dropped.
+pub struct SocketFile {
     path: PathBuf,
     /// Device and inode of the file, so that only this one is ever removed.
     identity: (u64, u64),
 }
 
-impl Local {
+impl SocketFile {
     /// The path to connect to.
     pub fn path(&self) -> &Path {
         &self.path
     }
 }
 
-impl Drop for Local {
+impl Drop for SocketFile {
     fn drop(&mut self) {
         if identity(&self.path).is_ok_and(|found| found == self.identity)
             && let Err(fault) = fs::remove_file(&self.path)
@@ -49,7 +50,7 @@ pub async fn listen(
     folder: &Path,
     named: Option<&Path>,
     clock: &Clock,
-) -> Result<Option<(UnixListener, Local)>, Failure> {
+) -> Result<Option<(UnixListener, SocketFile)>, Failure> {
     let Some(path) = place(folder, named, runtime_folder().as_deref())? else {
         tracing::warn!(
             folder = %folder.display(),
@@ -68,7 +69,7 @@ pub async fn listen(
     let identity = fs::set_permissions(&path, fs::Permissions::from_mode(0o600))
         .and_then(|()| identity(&path))
         .map_err(|fault| refused(&path, fault))?;
-    Ok(Some((listener, Local { path, identity })))
+    Ok(Some((listener, SocketFile { path, identity })))
 }
 
 /// The doctor's finding on the socket of this state folder. `is_running`: a daemon holds the
@@ -238,10 +239,10 @@ async fn clear(path: &Path, clock: &Clock) -> Result<(), Failure> {
         }
         match UnixStream::connect(path).await {
             Ok(stream) if !is_left_behind(&stream) => {
-                if clock.monotonic() - began >= super::lock::HOLDER_TIMEOUT {
+                if clock.monotonic() - began >= lock::HOLDER_TIMEOUT {
                     return Err(Failure::SocketTaken(path.to_owned()));
                 }
-                tokio::time::sleep(super::lock::RETRY_INTERVAL).await;
+                tokio::time::sleep(lock::RETRY_INTERVAL).await;
             }
             // The daemon is ending (reset), or does not accept connections (its queue is full):
             // which one becomes clear soon.
@@ -253,10 +254,10 @@ async fn clear(path: &Path, clock: &Clock) -> Result<(), Failure> {
                         | io::ErrorKind::Interrupted
                 ) =>
             {
-                if clock.monotonic() - began >= super::lock::HOLDER_TIMEOUT {
+                if clock.monotonic() - began >= lock::HOLDER_TIMEOUT {
                     return Err(Failure::SocketTaken(path.to_owned()));
                 }
-                tokio::time::sleep(super::lock::RETRY_INTERVAL).await;
+                tokio::time::sleep(lock::RETRY_INTERVAL).await;
             }
             Err(fault) if fault.kind() == io::ErrorKind::NotFound => {}
             Err(fault) if fault.kind() != io::ErrorKind::ConnectionRefused => {

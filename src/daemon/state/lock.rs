@@ -16,9 +16,9 @@ use rustix::fs::{FlockOperation, fcntl_lock};
 use rustix::io::Errno;
 use rustix::process::{Flock, FlockType, fcntl_getlk};
 
-use super::folder::{read_small, refused};
-use super::{Endpoint, Failure};
+use super::{Endpoint, read_small, refused};
 use crate::clock::Clock;
+use crate::daemon::Failure;
 use crate::kernel::ids::BootId;
 use crate::kernel::time::Timestamp;
 use crate::process;

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::{notifications, parts};
 use crate::agent;
 use crate::clock::Clock;
 use crate::config::{Config, Loaded, Source, is_live, shown};
 use crate::contract::control::{Change, ModelProvider, Reloaded, Setting, Settings};
 use crate::contract::servers::ServerViews;
+use crate::daemon::notifications;
+use crate::daemon::parts::{self, options};
 use crate::gateway;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::policy::env::Environment;
@@ -176,11 +177,11 @@ impl InForce {
             let (known, named) = (&known.running.config.named, &config.named);
             (&known.providers, &known.mcp) != (&named.providers, &named.mcp)
         };
-        parts.store.configure(parts::store_settings(config)).await?;
-        let options = parts::registry_options(config, parts.drain_timeout);
+        parts.store.configure(options::of_store(config)).await?;
+        let options = options::of_registry(config, parts.drain_timeout);
         parts.registry.configure(options);
-        parts.names.send_replace(parts::names(config));
-        parts.runner.send_replace(parts::times(config));
+        parts.names.send_replace(options::names(config));
+        parts.runner.send_replace(options::of_runner(config));
         let notifications = notifications::Settings::of(config);
         parts.notifications.send_if_modified(|known| {
             let changed = *known != notifications;
@@ -203,7 +204,7 @@ impl InForce {
             *known = models;
             changed
         });
-        let skills = super::skills::settings(&parts.folder, config, &parts.environment);
+        let skills = parts::skills::settings(&parts.folder, config, &parts.environment);
         let other = parts.skills.send_if_modified(|known| {
             let other = *known != skills;
             *known = skills;

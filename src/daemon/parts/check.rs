@@ -4,11 +4,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{Failure, parts};
 use crate::agent::{self, Agents, Broken, Checked};
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::provider::{self, Providers};
+use crate::daemon::Failure;
 use crate::tool::{self, Catalogue};
 
 /// Validates agent files with the same rules as this user's own agents.
@@ -17,26 +16,19 @@ pub struct AgentCheck(Agents);
 impl AgentCheck {
     /// Uses the models and tools of these settings.
     pub fn new(config: &Config) -> Result<Self, Failure> {
-        let failure = |fault: &dyn std::fmt::Display| Failure::Config(fault.to_string());
-        let providers = Providers::new(provider::Options {
-            script: config.script.clone(),
-            tables: config.named.providers.clone(),
-            clock: Clock::system(),
-            on_change: Arc::new(|_, _| {}),
-        })
-        .map_err(|fault| failure(&fault))?;
         let clock = Clock::system();
+        let providers = super::providers(config, &clock, Arc::new(|_, _| {}))?;
         // Nothing is started: only the shell's tool name and its program lookup are used.
-        let shell = parts::shell(Path::new("/"), None, &clock, config, None);
-        let environment = parts::environment(config);
-        let programs = parts::programs(&environment);
+        let shell = super::shell(Path::new("/"), None, &clock, config, None);
+        let environment = super::environment(config);
+        let programs = super::program_check(&environment);
         let processes = shell.processes.clone();
-        let servers = parts::servers(processes, environment, &clock, config, Path::new("/"), None);
+        let servers = super::servers(processes, environment, &clock, config, Path::new("/"), None);
         let tools = Catalogue::new(tool::Options {
             shell: Some(shell),
             ..tool::Options::default()
         });
-        let models = parts::models(config, &Arc::new(providers), programs);
+        let models = super::models(config, &Arc::new(providers), programs);
         let agents = Agents::new(agent::Options {
             // Always present; the configured default agent is not needed here.
             default_agent: "build".to_owned(),
@@ -51,7 +43,7 @@ impl AgentCheck {
             rows: None,
             clock,
         })
-        .map_err(|fault| failure(&fault))?;
+        .map_err(|fault| Failure::Config(fault.to_string()))?;
         Ok(AgentCheck(agents))
     }
 

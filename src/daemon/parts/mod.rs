@@ -1,0 +1,409 @@
+//! Puts the parts together: agents, providers, tools, skills, program runners and the registry that
+//! uses them. The daemon's start calls [`Parts::assemble`].
+
+pub mod agents;
+mod check;
+pub mod options;
+mod processes;
+pub mod skills;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use tokio::sync::{mpsc, watch};
+use tokio_util::task::AbortOnDropHandle;
+
+pub use check::AgentCheck;
+
+use self::processes::ManagedProcesses;
+use super::Failure;
+use super::boot::Boot;
+use super::control::Followers;
+use super::listen::Address;
+use super::notifications::{self, Notifier};
+use super::state::refused;
+use crate::agent::{self, Agents, ProgramCheck};
+use crate::clock::Clock;
+use crate::config::{Config, MAX_GRACE};
+use crate::contract::catalog::{Catalog, Place};
+use crate::contract::commit::Effect;
+use crate::contract::delegate::DelegateSlot;
+use crate::contract::servers::ServerRows;
+use crate::gateway;
+use crate::kernel::fault::Fault;
+use crate::kernel::policy::env::Environment;
+use crate::process::{self, Descriptors, Processes};
+use crate::provider::{self, OnChange, Providers};
+use crate::registry::{self, Registry, Service};
+use crate::runner::{CommandRunner, Runners, TurnRunner};
+use crate::skill::Library;
+use crate::store::{Seal, Store};
+use crate::tool::{self, Catalogue, ServerOptions, Servers, Shell};
+use crate::watch::Watcher;
+
+/// The tenant of this machine's own users.
+pub const ORG: &str = "default";
+
+/// Retry interval for files that could not be read.
+pub(super) const UNREAD_AGAIN: Duration = Duration::from_secs(1);
+
+/// Changes that keep coming are read after this long.
+pub(super) const LONGEST_BURST: Duration = Duration::from_secs(2);
+
+/// What the parts are made of, apart from the settings.
+pub struct Basis<'a> {
+    /// The state folder.
+    pub folder: &'a Path,
+    /// This boot of the daemon.
+    pub boot: &'a Boot,
+    /// Where programs reach the daemon.
+    pub address: &'a Address,
+    /// Encrypts the values that callers give to runs.
+    pub seal: Seal,
+    /// The open store.
+    pub store: Store,
+    /// The registry's work after commits.
+    pub effects: mpsc::UnboundedReceiver<Vec<Effect>>,
+}
+
+/// The parts of a daemon. Those that execute runs are known to the registry alone.
+pub struct Parts {
+    /// The registry.
+    pub registry: Registry,
+    /// Its loop, which must run for anything to happen.
+    pub service: Service,
+    /// The names of the agents.
+    pub agent_names: Vec<String>,
+    /// The watcher of the agent files.
+    pub agent_files: Watcher,
+    /// The skills that exist.
+    pub skills: Arc<Library>,
+    /// The watcher of the skill folders.
+    pub skill_files: Watcher,
+    /// Starts and controls programs.
+    pub programs: Processes,
+    /// The tool servers.
+    pub servers: Servers,
+    /// Runs the commands of notifications.
+    pub notifier: Notifier,
+    /// The names by which clients may call, as the settings change.
+    pub names: watch::Receiver<gateway::Names>,
+    /// What is notified, as the settings change.
+    pub notified: watch::Receiver<notifications::Settings>,
+}
+
+impl Parts {
+    /// Creates all parts of these settings, and what passes new settings to them. Nothing happens
+    /// before the registry's loop runs.
+    pub fn assemble(basis: Basis<'_>, config: &Config) -> Result<(Parts, Followers), Failure> {
+        let (folder, clock) = (basis.folder, basis.boot.clock.clone());
+        let environment = environment(config);
+        let workspace = workspace(config)?;
+        let skills = skills::parts(folder, workspace.clone(), &clock, config, &environment)?;
+        // Set below; runs, which call providers and tools, start later than this.
+        let (delegate, slot) = (
+            DelegateSlot::default(),
+            Arc::<OnceLock<Registry>>::default(),
+        );
+        let workers = Workers::new(
+            &basis,
+            config,
+            (workspace, &environment),
+            &skills.library,
+            (Arc::clone(&delegate), Arc::clone(&slot)),
+        )?;
+        let drain_timeout = basis.boot.supervisor.drain_timeout(config.drain_timeout);
+        let (registry, service) = Registry::new(registry::Parts {
+            store: basis.store.clone(),
+            effects: basis.effects,
+            clock: clock.clone(),
+            catalog: workers.catalog,
+            skills: Arc::clone(&skills.library) as _,
+            runner: workers.runner,
+            processes: Arc::new(ManagedProcesses {
+                processes: workers.programs.clone(),
+                servers: workers.servers.clone(),
+            }),
+            environment: environment.clone(),
+            seal: basis.seal,
+            options: options::of_registry(config, drain_timeout),
+            boot: basis.boot.id,
+        });
+        slot.get_or_init(|| registry.clone());
+        delegate.get_or_init(|| Arc::new(registry.clone()));
+        let (names, followed_names) = watch::channel(options::names(config));
+        let (notifications, notified) = watch::channel(notifications::Settings::of(config));
+        let followers = Followers {
+            store: basis.store,
+            notifications,
+            registry: registry.clone(),
+            drain_timeout,
+            names,
+            runner: workers.times,
+            providers: workers.providers,
+            models: workers.models,
+            servers: workers.servers.clone(),
+            skills: skills.settings,
+            folder: folder.to_owned(),
+            environment,
+            clock: clock.clone(),
+        };
+        let parts = Parts {
+            registry,
+            service,
+            agent_names: workers.agent_names,
+            agent_files: agents::watcher(&clock, config),
+            skills: skills.library,
+            skill_files: skills.watcher,
+            notifier: Notifier {
+                processes: workers.programs.clone(),
+                environment: desktop_environment(config),
+                folder: folder.to_owned(),
+                clock,
+            },
+            programs: workers.programs,
+            servers: workers.servers,
+            names: followed_names,
+            notified,
+        };
+        Ok((parts, followers))
+    }
+
+    /// Collects the exit status of adopted processes until the returned task is dropped.
+    pub fn reap_orphans(&self) -> AbortOnDropHandle<()> {
+        let programs = self.programs.clone();
+        AbortOnDropHandle::new(tokio::spawn(async move { programs.reap_orphans().await }))
+    }
+}
+
+/// The parts that execute runs.
+struct Workers {
+    catalog: Arc<dyn Catalog>,
+    agent_names: Vec<String>,
+    runner: Arc<Runners>,
+    programs: Processes,
+    servers: Servers,
+    providers: Arc<Providers>,
+    /// Sends changed models to the catalog.
+    models: watch::Sender<agent::Models>,
+    /// Sends changed settings to the runner.
+    times: watch::Sender<crate::runner::Options>,
+}
+
+impl Workers {
+    /// Creates agents, providers, tools and program runners. `delegate` and `slot` are where tools
+    /// and providers find the registry later.
+    fn new(
+        basis: &Basis<'_>,
+        config: &Config,
+        (workspace, environment): (PathBuf, &Environment),
+        skills: &Arc<Library>,
+        (delegate, slot): (DelegateSlot, Arc<OnceLock<Registry>>),
+    ) -> Result<Workers, Failure> {
+        let clock = &basis.boot.clock;
+        let on_change: OnChange = Arc::new(move |name, seen| {
+            if let Some(registry) = slot.get() {
+                registry.provider_changed(name, seen);
+            }
+        });
+        let providers = Arc::new(providers(config, clock, on_change)?);
+        let socket = basis.address.socket.as_deref();
+        let descriptors = basis.boot.descriptors.clone();
+        let shell = shell(basis.folder, socket, clock, config, descriptors);
+        let programs = shell.processes.clone();
+        let servers = servers(
+            programs.clone(),
+            environment.clone(),
+            clock,
+            config,
+            &workspace,
+            Some(Arc::new(basis.store.clone())),
+        );
+        let tools = Catalogue::new(tool::Options {
+            denied: denied(basis.folder),
+            private: tool::Private::new(&config.fetch_private),
+            delegate,
+            shell: Some(shell),
+            servers: Some(servers.clone()),
+        });
+        let (models, followed) =
+            watch::channel(models(config, &providers, program_check(environment)));
+        let agents = Agents::new(agent::Options {
+            default_agent: config.agent.clone(),
+            models: followed,
+            tools: tools.schemas(),
+            servers: servers.seen(),
+            skills: Some(Arc::clone(skills) as _),
+            config: agents::files(),
+            personal: agents::personal_files(),
+            workspace: Some(workspace.clone()),
+            orgs: vec![ORG.to_owned()],
+            rows: Some(Arc::new(basis.store.clone())),
+            clock: clock.clone(),
+        })
+        .map_err(|fault| Failure::Config(fault.to_string()))?;
+        let (times, followed) = watch::channel(options::of_runner(config));
+        let command = CommandRunner {
+            processes: programs.clone(),
+            workspace: workspace.as_path().into(),
+            clock: clock.clone(),
+        };
+        let turn = TurnRunner::new(
+            followed,
+            workspace,
+            Arc::clone(&providers),
+            Arc::new(tools),
+            Some(Arc::new(basis.store.clone())),
+            clock.clone(),
+        );
+        Ok(Workers {
+            agent_names: names_of(&agents),
+            catalog: Arc::new(agents),
+            runner: Arc::new(Runners { turn, command }),
+            programs,
+            servers,
+            providers,
+            models,
+            times,
+        })
+    }
+}
+
+fn names_of(agents: &Agents) -> Vec<String> {
+    let place = Place {
+        org: ORG,
+        cwd: None,
+    };
+    let known = agents.list(place).agents.into_iter();
+    known.map(|agent| agent.id.to_string()).collect()
+}
+
+/// The model providers; `on_change` is called when the health of one changes.
+fn providers(config: &Config, clock: &Clock, on_change: OnChange) -> Result<Providers, Failure> {
+    let options = provider::Options {
+        script: config.script.clone(),
+        tables: config.named.providers.clone(),
+        clock: clock.clone(),
+        on_change,
+    };
+    Providers::new(options).map_err(|fault| Failure::Config(fault.to_string()))
+}
+
+/// The models that agents may use.
+pub fn models(
+    config: &Config,
+    providers: &Arc<Providers>,
+    programs: ProgramCheck,
+) -> agent::Models {
+    let known = Arc::clone(providers);
+    agent::Models {
+        programs,
+        providers: Arc::new(move |name| known.problem(name)),
+        default: config.model.clone(),
+        offered: providers.offered(),
+        thinking: providers.thinking(),
+    }
+}
+
+/// Refuses settings whose default model no provider offers.
+pub fn check_models(config: &Config, clock: &Clock) -> Result<(), Fault> {
+    let providers = providers(config, clock, Arc::new(|_, _| {}));
+    let providers = Arc::new(providers.map_err(Fault::internal)?);
+    let programs: ProgramCheck = Arc::new(|_| Ok(()));
+    models(config, &providers, programs).check("defaults.model", &config.model)
+}
+
+/// The setting's maximum stays within what the `process` module guarantees.
+const _: () = assert!(MAX_GRACE.as_millis() <= process::LONGEST_GRACE.as_millis());
+
+/// The part of the daemon's environment that every program gets.
+fn environment(config: &Config) -> Environment {
+    Environment::base(std::env::vars_os(), &config.env_pass)
+}
+
+/// The environment of the notification command: it also gets the variables of the user's desktop.
+fn desktop_environment(config: &Config) -> Environment {
+    let desktop = notifications::DESKTOP.map(str::to_owned);
+    let pass = [&config.env_pass[..], &desktop[..]].concat();
+    Environment::base(std::env::vars_os(), &pass)
+}
+
+/// The shell that starts commands.
+fn shell(
+    folder: &Path,
+    socket: Option<&str>,
+    clock: &Clock,
+    config: &Config,
+    descriptors: Option<Descriptors>,
+) -> Shell {
+    let options = process::Options {
+        state: folder.to_owned(),
+        socket: socket.map(str::to_owned),
+        grace: config.process_grace,
+        max_output: config.process_output,
+        descriptors,
+    };
+    Shell {
+        processes: Processes::new(options, clock.clone()),
+        timeout: config.shell_timeout,
+    }
+}
+
+/// The tool servers of these settings, none of them started; `known` has the rows of earlier
+/// starts.
+fn servers(
+    processes: Processes,
+    environment: Environment,
+    clock: &Clock,
+    config: &Config,
+    workspace: &Path,
+    known: Option<Arc<dyn ServerRows>>,
+) -> Servers {
+    let options = ServerOptions {
+        processes,
+        environment,
+        folder: workspace.to_owned(),
+        rows: known,
+        clock: clock.clone(),
+    };
+    Servers::new(options, &config.named.mcp)
+}
+
+/// Looks up programs the way agents' programs are looked up.
+fn program_check(environment: &Environment) -> ProgramCheck {
+    let path = environment.get("PATH").map(ToOwned::to_owned);
+    Arc::new(move |name| process::find(name, path.as_deref(), Path::new("/")).map(|_| ()))
+}
+
+/// The folder of runs that name none: never the daemon's working directory, which depends on how it
+/// was started.
+fn workspace(config: &Config) -> Result<PathBuf, Failure> {
+    let folder = config.workspace.clone().unwrap_or_else(default_workspace);
+    let made = std::fs::create_dir_all(&folder).and_then(|()| folder.canonicalize());
+    made.map_err(|fault| refused(&folder, fault))
+}
+
+fn default_workspace() -> PathBuf {
+    let data = std::env::var_os("XDG_DATA_HOME")
+        .map(PathBuf::from)
+        .filter(|path| path.is_absolute())
+        .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".local/share")));
+    data.unwrap_or_else(std::env::temp_dir)
+        .join("abide/workspace")
+}
+
+/// The folders that tools may not access: state and configuration.
+fn denied(state: &Path) -> Vec<PathBuf> {
+    std::iter::once(state.to_owned())
+        .chain(config_folder())
+        .collect()
+}
+
+pub(super) fn config_folder() -> Option<PathBuf> {
+    std::env::var_os("XDG_CONFIG_HOME")
+        .map(PathBuf::from)
+        .filter(|path| path.is_absolute())
+        .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".config")))
+        .map(|path| path.join("abide"))
+}

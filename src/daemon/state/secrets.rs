@@ -1,0 +1,100 @@
+//! The secrets in the state folder, which backups do not include: the token of clients, and the key
+//! that encrypts the variables which callers give to runs.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use super::{KEY, TOKEN, refused};
+use crate::config::{self, Rule, Unusable};
+use crate::daemon::Failure;
+use crate::kernel::secret::Reference;
+use crate::store::Seal;
+
+/// Name of the supervisor's credential.
+const CREDENTIAL: &str = "abide-env-key";
+/// What to do about an unusable key file.
+const ADVICE: &str = "Restore the right key, or remove it: the next start creates a new one, and \
+                      values that were encrypted with the old one are lost";
+/// The key derivation context: any text can be the secret.
+const PURPOSE: &str = "abide 2026 key for values of environments";
+
+/// The token and its file.
+pub struct Token {
+    /// The text that clients send.
+    pub text: String,
+    /// The path of the file.
+    pub path: PathBuf,
+}
+
+/// The key from the supervisor's credential, else from the state folder's file, created if missing.
+pub fn seal(state: &Path) -> Result<Seal, Failure> {
+    let given = std::env::var_os("CREDENTIALS_DIRECTORY")
+        .map(|folder| Path::new(&folder).join(CREDENTIAL))
+        .filter(|path| path.exists());
+    let text = match given {
+        // An unreadable credential is an error, so that no other key silently replaces it.
+        Some(_) => config::read(&Reference::Credential(CREDENTIAL.to_owned()))
+            .map_err(Failure::Config)?
+            .expose()
+            .to_owned(),
+        None => load_or_create(state, KEY, ADVICE)?.text,
+    };
+    Ok(Seal::new(blake3::derive_key(PURPOSE, text.as_bytes())))
+}
+
+/// The admin token, created at the first start. It is never logged.
+pub fn token(folder: &Path) -> Result<Token, Failure> {
+    let advice = "Remove it; the next start creates a new one";
+    load_or_create(folder, TOKEN, advice)
+}
+
+/// The secret in this file, created from random bytes if missing. `advice` says what to do about an
+/// unusable file.
+fn load_or_create(folder: &Path, name: &str, advice: &str) -> Result<Token, Failure> {
+    let path = folder.join(name);
+    match config::read_secret(&path, Rule::Own) {
+        Ok(text) => return Ok(Token { text, path }),
+        Err(Unusable::Missing) => {}
+        Err(Unusable::Unreadable(fault)) => return Err(refused(&path, fault)),
+        Err(why @ (Unusable::Impossible(_) | Unusable::Foreign(_))) => {
+            return Err(Failure::Unsafe {
+                path,
+                why: why.to_string(),
+                advice: advice.to_owned(),
+            });
+        }
+    }
+    let refused = |fault: io::Error| refused(&path, fault);
+    let text = fresh()?;
+    // Written to a temporary file and renamed, so that a kill leaves no partial secret. A leftover
+    // of such a kill, or a link at that path, is removed and not written through.
+    let aside = folder.join(format!(".{name}.new"));
+    match fs::remove_file(&aside) {
+        Err(fault) if fault.kind() != io::ErrorKind::NotFound => return Err(refused(fault)),
+        _ => {}
+    }
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&aside)
+        .map_err(refused)?;
+    writeln!(file, "{text}")
+        .and_then(|()| file.sync_all())
+        .and_then(|()| fs::rename(&aside, &path))
+        .map_err(refused)?;
+    Ok(Token { text, path })
+}
+
+fn fresh() -> Result<String, Failure> {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes).map_err(|fault| {
+        Failure::System(
+            "the system gave no random bytes for a secret".to_owned(),
+            io::Error::other(fault.to_string()),
+        )
+    })?;
+    Ok(blake3::Hash::from(bytes).to_hex().to_string())
+}

@@ -1,0 +1,70 @@
+//! The work of a daemon that is ready: the registry's loop, notifications, and the reloads of files
+//! that change.
+
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::clients::owner;
+use super::notifications;
+use super::parts::{Parts, agents, skills};
+use crate::contract::commit::Effect;
+use crate::contract::control::Then;
+
+/// Time limit for the last reload of agents and skills.
+const LAST_RELOAD: Duration = Duration::from_secs(2);
+
+/// The running work.
+pub struct Work {
+    /// The registry's loop; it ends when the daemon is to stop, and says how that continues.
+    pub service: JoinHandle<Then>,
+    notifying: AbortOnDropHandle<()>,
+    watching: JoinHandle<()>,
+    scanning: JoinHandle<()>,
+    stop_watching: CancellationToken,
+}
+
+impl Work {
+    /// Once this returns, runs are executed, beginning with the `effects` of the restore.
+    pub fn begin(parts: Parts, effects: Vec<Effect>) -> Work {
+        let registry = parts.registry;
+        parts.servers.start();
+        let stop = CancellationToken::new();
+        Work {
+            service: tokio::spawn(parts.service.run(effects)),
+            notifying: AbortOnDropHandle::new(tokio::spawn(notifications::keep(
+                registry.clone(),
+                owner(),
+                parts.notifier,
+                parts.notified,
+            ))),
+            watching: tokio::spawn(agents::keep(
+                registry.clone(),
+                parts.agent_files,
+                stop.clone(),
+            )),
+            scanning: tokio::spawn(skills::keep(
+                registry,
+                parts.skills,
+                parts.skill_files,
+                stop.clone(),
+            )),
+            stop_watching: stop,
+        }
+    }
+
+    /// Once this returns, nothing more is notified, and a reload in progress is recorded, unless it
+    /// takes too long.
+    pub async fn end(self) {
+        drop(self.notifying);
+        self.stop_watching.cancel();
+        let ended = async { self.watching.await.is_ok() && self.scanning.await.is_ok() };
+        if tokio::time::timeout(LAST_RELOAD, ended).await != Ok(true) {
+            tracing::error!(
+                "the last reload of agents and skills did not finish; the next start reads them"
+            );
+        }
+    }
+}
