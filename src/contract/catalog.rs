@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::allow::AllowList;
@@ -53,16 +54,18 @@ pub struct Place<'a> {
     pub cwd: Option<&'a str>,
 }
 
-/// A definition that is not in force: shadowed by one of the same name, or invalid.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A definition that is not in effect: rejected, or shadowed by another of the same name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct InactiveDefinition {
-    /// Its layer, as in [`AgentSummary::source`].
+    /// Where the definition comes from: `preset`, `stored`, `config` or `project` for agents.
     pub source: String,
-    /// Path of its file, if it comes from one.
+    /// Path of its file; absent if it does not come from a file.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
-    /// The faulty line, counted from 1.
+    /// Line of the error, counted from 1; absent if it is unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<usize>,
-    /// Why it is not in force.
+    /// Why the definition is not in effect.
     pub reason: String,
 }
 

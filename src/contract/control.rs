@@ -3,12 +3,15 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::BoxFuture;
 use super::finding::Finding;
 use crate::kernel::fault::Fault;
 use crate::kernel::provider_health::HealthReport;
+use crate::kernel::text::text_enum::text_enum;
 
 /// The startup and shutdown phase of the daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,55 +32,60 @@ pub enum Phase {
     Draining,
 }
 
-/// The settings in force.
-#[derive(Clone, Debug, Default, PartialEq)]
+/// Result of `gateway.config`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Config")]
 pub struct Settings {
-    /// The path of the settings file that was read.
+    /// Path of the configuration file that was read; absent if there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
-    /// All settings, in display order.
+    /// Every setting, sorted by key.
     pub settings: Vec<Setting>,
-    /// Warnings about unknown settings.
+    /// Parts of the configuration that were not understood.
     pub warnings: Vec<String>,
 }
 
-/// One setting in force; secrets are hidden.
-#[derive(Clone, Debug, PartialEq)]
+/// One setting.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Setting {
-    /// Its key, `section.key`.
+    /// Name of the setting, `section.key`.
     pub key: Cow<'static, str>,
-    /// Its value.
+    /// Value in force; null if unset, `[secret]` if the value is secret.
     pub value: Value,
-    /// Its origin: `default`, `file`, `variable` or `flag`.
-    pub source: &'static str,
-    /// The file, variable or flag that sets it.
+    /// Origin of the value: `default`, `file`, `variable` or `flag`.
+    pub source: Cow<'static, str>,
+    /// Name of that file, variable or flag; absent for `default`.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// A reload applies a change of it.
+    /// True if a reload applies changes; false if they need a restart.
     pub live: bool,
-    /// The value that the next start will apply, if it differs.
+    /// Value that the next start will use; absent if it equals `value`.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub pending: Option<Value>,
 }
 
-/// The result of a reload.
-#[derive(Clone, Debug, Default, PartialEq)]
+/// Result of `gateway.reload`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct Reloaded {
-    /// Changes that are in force now.
+    /// Changes that are now in force.
     pub applied: Vec<Change>,
     /// Changes that take effect at the next start.
     pub needs_restart: Vec<Change>,
-    /// Number of unchanged settings.
+    /// Number of settings that did not change.
     pub unchanged: u32,
-    /// Warnings about unknown settings.
+    /// Parts of the configuration that were not understood.
     pub warnings: Vec<String>,
 }
 
-/// A setting that was changed; secrets are hidden.
-#[derive(Clone, Debug, PartialEq)]
+/// A setting whose value changed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Change {
-    /// Its key.
+    /// Name of the setting, `section.key`.
     pub key: Cow<'static, str>,
-    /// The previous value.
+    /// Previous value.
     pub before: Value,
-    /// The new value.
+    /// New value.
     pub after: Value,
 }
 
@@ -98,25 +106,15 @@ pub struct ModelProvider {
     pub learned: Vec<String>,
 }
 
-/// What follows a drain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Then {
-    /// The process ends.
-    Stop,
-    /// The process ends and is started again.
-    Restart,
-    /// The daemon accepts work again.
-    Resume,
-}
-
-impl Then {
-    /// The word on the wire and in the event log.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Then::Stop => "stop",
-            Then::Restart => "restart",
-            Then::Resume => "resume",
-        }
+text_enum! {
+    /// What follows a drain.
+    Then {
+        /// The process exits.
+        Stop = "stop",
+        /// The process exits and is started again.
+        Restart = "restart",
+        /// The daemon accepts work again.
+        Resume = "resume",
     }
 }
 

@@ -5,15 +5,16 @@ use super::time::Timestamp;
 use crate::kernel::text::text_enum::text_enum;
 
 text_enum! {
-    /// The progress of a question.
+    /// State of a question.
+    #[schemars(rename = "State")]
     QuestionState {
-        /// It waits for an answer.
+        /// Waiting for an answer.
         Open = "open",
-        /// It was answered.
+        /// Answered.
         Answered = "answered",
-        /// It was not answered before its deadline; the model is told to take that as a no.
+        /// The deadline passed without an answer.
         Expired = "expired",
-        /// Its run ended before it was answered.
+        /// The run ended before an answer.
         Closed = "closed",
     }
 }

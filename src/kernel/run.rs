@@ -163,15 +163,15 @@ text_enum! {
 }
 
 text_enum! {
-    /// How the end of a run is announced to its requester.
+    /// How the requester is notified of a run's result.
     AnnouncePolicy {
-        /// In its transcript, and its agent runs a turn.
+        /// Added to its transcript, and its agent runs a turn.
         Wake = "wake",
-        /// In its transcript, waiting for `sessions.ack`.
+        /// Added to its transcript; it waits for `sessions.ack`.
         Inbox = "inbox",
-        /// In its current turn, before the next model call; as `wake` if no turn is running.
+        /// Inserted into its turn in progress; as `wake` if there is none.
         Steer = "steer",
-        /// Not announced; the result is available through wait and `runs.get`.
+        /// No notification.
         None = "none",
     }
 }

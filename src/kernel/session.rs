@@ -25,19 +25,20 @@ text_enum! {
 }
 
 text_enum! {
-    /// Who answers the messages in a session.
+    /// Who answers in a session.
     Owner {
-        /// Its agent: messages become turns.
+        /// Its agent: messages start turns.
         Agent = "agent",
-        /// A client program: no run answers, and announces wait for `sessions.ack`.
+        /// A client program: no turns run, and announces wait for `sessions.ack`.
         Client = "client",
     }
 }
 
 text_enum! {
-    /// How long a session accepts messages.
+    /// Lifetime of the child session.
+    #[schemars(rename = "Mode")]
     SessionMode {
-        /// Only for the task that it was spawned for.
+        /// One task.
         Run = "run",
         /// Until it is deleted.
         Session = "session",
@@ -45,11 +46,11 @@ text_enum! {
 }
 
 text_enum! {
-    /// What happens to a spawned session once its runs have ended and all announces are delivered.
+    /// What happens to the child session after its run.
     Cleanup {
-        /// It stays, and is archived after a while.
+        /// It is kept and archived after a while.
         Keep = "keep",
-        /// It is deleted together with its descendants.
+        /// It is deleted once all announces are delivered.
         Delete = "delete",
     }
 }

@@ -23,11 +23,9 @@ use tokio::sync::{mpsc, watch};
 
 pub use crate::registry::api::agents::{ReloadReason, TrustView};
 pub use crate::registry::api::answer::*;
-pub use crate::registry::api::gauges::LaneUse;
 pub use crate::registry::api::outputs::OutputPart;
 pub use crate::registry::api::request::*;
 pub use crate::registry::api::skills::{SkillsReason, SkillsRefreshed, SkillsView};
-pub use crate::registry::api::usage::{UsageQuery, UsageView};
 pub use crate::registry::delegate::within::Object;
 pub use crate::registry::upkeep::restore::Restored;
 pub use crate::registry::upkeep::sweeps::Retention;

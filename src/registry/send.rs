@@ -6,14 +6,15 @@ use super::{Principal, Registry};
 use crate::command::{Accepted, Key, SendMessage, Sender, WindowOver};
 use crate::contract::catalog::Overrides;
 use crate::contract::commit::PendingWait;
+use crate::kernel::delegation::announce::RESULT_LIMIT;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{RunId, SessionKey};
 use crate::kernel::run::{RunState, waiting};
 use crate::kernel::session::{Session, send};
-use crate::registry::api::answer::SendAnswer;
-use crate::registry::api::request::SendRequest;
+use crate::kernel::text::prefix;
 use crate::store::tables::sessions;
 use crate::store::tx::{DbError, Tx};
+use crate::wire::sessions::{Send, Sent};
 
 /// A message with its resolved options, ready to submit to a target.
 pub(super) struct Outgoing {
@@ -36,17 +37,14 @@ pub(super) struct Outgoing {
 impl Registry {
     /// Sends a message to a session. Once this returns, the message is stored; the answer reports
     /// delivery and reply separately.
-    pub async fn send(&self, who: &Principal, request: SendRequest) -> Result<SendAnswer, Fault> {
-        let (key, label) = (request.key.clone(), request.label.clone());
-        let target = self.named(who, key.as_ref().map(SessionKey::as_str), label.as_deref())?;
-        let key = self.key(
-            who,
-            "sessions.send",
-            target.key.as_str(),
-            request.idempotency,
-        );
+    pub async fn send(&self, who: &Principal, mut request: Send) -> Result<Sent, Fault> {
+        // A repeat may wait longer, so the timeout is not part of what its key stands for.
+        let window = std::mem::take(&mut request.wait_timeout).0;
+        let key = request.session_key.as_ref().map(SessionKey::as_str);
+        let target = self.named(who, key, request.label.as_deref())?;
+        let key = request.idempotency_key.as_deref();
+        let key = self.key(who, target.key.as_str(), key, &request)?;
         let has_sender = request.from.is_some();
-        let window = request.window;
         let known = self.known(key.as_ref())?;
         let accepted = match known {
             Some(accepted) => accepted,
@@ -56,7 +54,7 @@ impl Registry {
                     message: request.message,
                     from: request.from.map_or(Sender::Client, Sender::Session),
                     window_ms: u64::try_from(window.as_millis()).unwrap_or(u64::MAX),
-                    run_timeout_ms: request.run_timeout_ms,
+                    run_timeout_ms: request.run_timeout.map(|limit| limit.0),
                     meta: request.meta,
                     key,
                 };
@@ -64,11 +62,12 @@ impl Registry {
             }
         };
         if accepted.message.is_some() {
-            return Ok(SendAnswer {
-                run: None,
-                session: accepted.session,
-                status: "delivered",
+            return Ok(Sent {
+                run_id: None,
+                session_key: accepted.session,
+                status: "delivered".to_owned(),
                 delivered: true,
+                replied: false,
                 reply: None,
                 error: None,
             });
@@ -120,14 +119,14 @@ impl Registry {
         accepted: Accepted,
         window: Duration,
         has_sender: bool,
-    ) -> Result<SendAnswer, Fault> {
+    ) -> Result<Sent, Fault> {
         let id = accepted.run;
         if window.is_zero() {
             let detail = self.run(who, id).await?;
             let open = !detail.run.state.is_terminal();
             let mut answer = answer(detail.run);
             if open {
-                answer.status = "accepted";
+                "accepted".clone_into(&mut answer.status);
             }
             return Ok(answer);
         }
@@ -215,17 +214,19 @@ fn called(tx: &mut dyn Tx, org: &str, label: &str) -> Result<Vec<Session>, DbErr
 }
 
 /// Builds the answer from the run's state.
-fn answer(run: crate::kernel::run::Run) -> SendAnswer {
-    SendAnswer {
-        run: Some(run.id),
+fn answer(run: crate::kernel::run::Run) -> Sent {
+    let reply = send::reply(&run).map(|text| prefix(text, RESULT_LIMIT).to_owned());
+    Sent {
+        run_id: Some(run.id),
         delivered: run.started_at.is_some(),
-        reply: send::reply(&run).map(str::to_owned),
-        status: waiting::status(&run),
+        replied: reply.is_some(),
+        reply,
+        status: waiting::status(&run).to_owned(),
         error: match run.state {
             RunState::Ended(_) => run.error,
             _ => None,
         },
-        session: run.session_key,
+        session_key: run.session_key,
     }
 }
 

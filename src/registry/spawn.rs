@@ -3,7 +3,7 @@
 
 pub(crate) mod folder;
 
-use super::{Idempotency, Principal, Registry};
+use super::{Principal, Registry};
 use crate::command::{
     Accepted, Asks, Begins, Key, NewRun, NewSession, RunTurn, SessionAfter, Spawn, first_answer,
 };
@@ -11,12 +11,14 @@ use crate::contract::catalog::{Overrides, Resolved};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{AgentId, MessageId, RunId, SessionId, SessionKey};
 use crate::kernel::run::trace;
-use crate::kernel::session::Owner;
+use crate::kernel::session::{Cleanup, Owner, SessionMode};
 use crate::kernel::text::{preview, storable};
 use crate::registry::api::answer::SessionView;
-use crate::registry::api::request::{CreateRequest, IfExists, SpawnRequest, TurnRequest};
 use crate::store::tables::read;
 use crate::store::tx::Tx;
+use crate::wire::method::Method;
+use crate::wire::runs::Turn;
+use crate::wire::sessions::{self, Context, Create, IfExists};
 
 /// Maximum number of characters of a run's title.
 pub(super) const TITLE: usize = 80;
@@ -27,19 +29,20 @@ impl Registry {
     pub async fn spawn(
         &self,
         who: &Principal,
-        mut request: SpawnRequest,
+        mut request: sessions::Spawn,
     ) -> Result<Accepted, Fault> {
         let target = request.parent.as_ref().map_or("", |key| key.as_str());
-        let key = self.key(who, "sessions.spawn", target, request.idempotency);
+        let key = self.key(who, target, request.idempotency_key.as_deref(), &request)?;
         if let Some(first) = self.known(key.as_ref())? {
             return Ok(first);
         }
         request.cwd = folder::taken(request.cwd).await?;
+        let env = request.env.map(|env| env.0).unwrap_or_default();
         let above = match (&request.cwd, &request.parent) {
             (None, Some(parent)) => self.folder_of(who, parent)?,
             _ => None,
         };
-        let given: Vec<String> = request.env.keys().cloned().collect();
+        let given: Vec<String> = env.keys().cloned().collect();
         let overrides = Overrides {
             model: request.model.as_deref(),
             thinking: request.thinking,
@@ -51,18 +54,18 @@ impl Registry {
             .inner
             .resolve(&who.org, folder, named, overrides)
             .await?;
-        let agent = self.with_request(who, agent, request.env).await?;
+        let agent = self.with_request(who, agent, env).await?;
         let mut run = self.new_run(
             who,
             request.run_id,
             agent,
             request.label,
             &request.task,
-            request.run_timeout_ms,
+            request.run_timeout.map(|limit| limit.0),
             request.meta,
             key,
         )?;
-        run.budget = request.budget;
+        run.budget = request.budget.map(Into::into);
         let command = Spawn {
             org: who.org.clone(),
             run,
@@ -74,12 +77,11 @@ impl Registry {
             cwd: request.cwd,
             by: None,
             thinking: request.thinking,
-            mode: request.mode,
-            cleanup: request.cleanup,
-            begins: if request.fork {
-                Begins::Fork
-            } else {
-                Begins::Isolated
+            mode: request.mode.unwrap_or(SessionMode::Run),
+            cleanup: request.cleanup.unwrap_or(Cleanup::Keep),
+            begins: match request.context {
+                None | Some(Context::Isolated) => Begins::Isolated,
+                Some(Context::Fork) => Begins::Fork,
             },
             bundle: None,
         };
@@ -88,18 +90,14 @@ impl Registry {
 
     /// Queues a turn in a session, which is created if it does not exist. Once this returns, the
     /// turn is stored and survives any kill.
-    pub async fn run_turn(&self, who: &Principal, request: TurnRequest) -> Result<Accepted, Fault> {
-        let key = self.key(
-            who,
-            "agent.run",
-            request.session.as_str(),
-            request.idempotency,
-        );
+    pub async fn run_turn(&self, who: &Principal, request: Turn) -> Result<Accepted, Fault> {
+        let (target, key) = (&request.session_key, request.idempotency_key.as_deref());
+        let key = self.key(who, target.as_str(), key, &request)?;
         if let Some(first) = self.known(key.as_ref())? {
             return Ok(first);
         }
         let session = self.inner.store.read_now(|tx| {
-            crate::store::tables::sessions::by_key(tx, &who.org, &request.session)
+            crate::store::tables::sessions::by_key(tx, &who.org, &request.session_key)
         })?;
         let named = match (&request.agent, &session) {
             (Some(agent), _) => Some(agent.as_str()),
@@ -111,7 +109,8 @@ impl Registry {
                 .as_ref()
                 .and_then(|session| session.model.as_deref())
         });
-        let given: Vec<String> = request.env.keys().cloned().collect();
+        let env = request.env.map(|env| env.0).unwrap_or_default();
+        let given: Vec<String> = env.keys().cloned().collect();
         let overrides = Overrides {
             model,
             thinking: request
@@ -131,22 +130,22 @@ impl Registry {
             )
             .hint("spawn it (sessions.spawn), or name a primary agent"));
         }
-        let agent = self.with_request(who, agent, request.env).await?;
+        let agent = self.with_request(who, agent, env).await?;
         let mut run = self.new_run(
             who,
             request.run_id,
             agent,
             None,
             &request.message,
-            request.run_timeout_ms,
+            request.run_timeout.map(|limit| limit.0),
             request.meta,
             key,
         )?;
-        run.budget = request.budget;
+        run.budget = request.budget.map(Into::into);
         let command = RunTurn {
             org: who.org.clone(),
             run,
-            session: request.session,
+            session: request.session_key,
             new_session: SessionId(self.inner.clock.new_id()),
             asks: Asks::Message(request.message),
             model_named: request.model.is_some(),
@@ -159,21 +158,22 @@ impl Registry {
     pub async fn create_session(
         &self,
         who: &Principal,
-        mut request: CreateRequest,
+        mut request: Create,
     ) -> Result<(SessionView, bool), Fault> {
         request.cwd = folder::taken(request.cwd).await?;
-        let agent = self.session_agent(who, &request).await?;
+        let owner = request.owner.unwrap_or(Owner::Agent);
+        let agent = self.session_agent(who, &request, owner).await?;
         let command = NewSession {
             id: SessionId(self.inner.clock.new_id()),
             org: who.org.clone(),
             key: request.key,
-            owner: request.owner,
+            owner,
             agent,
             label: request.label,
             title: request.title,
             thinking: request.thinking,
             cwd: request.cwd,
-            get_existing: request.if_exists == IfExists::Get,
+            get_existing: request.if_exists != Some(IfExists::Conflict),
         };
         let SessionAfter { session, is_new } = self.inner.store.submit(command).await?;
         let shown = self
@@ -186,7 +186,8 @@ impl Registry {
     async fn session_agent(
         &self,
         who: &Principal,
-        request: &CreateRequest,
+        request: &Create,
+        owner: Owner,
     ) -> Result<AgentId, Fault> {
         let overrides = Overrides {
             model: None,
@@ -199,7 +200,7 @@ impl Registry {
             .inner
             .resolve(&who.org, folder, named, overrides)
             .await?;
-        if request.owner == Owner::Agent && !resolved.mode.is_primary() {
+        if owner == Owner::Agent && !resolved.mode.is_primary() {
             return Err(Fault::new(
                 Kind::Forbidden,
                 format!(
@@ -228,23 +229,33 @@ impl Registry {
         }
     }
 
-    pub(super) fn key(
+    /// The idempotency key of a request, with a digest of its other parameters. `meta` is excluded
+    /// because it may differ between repeats.
+    pub(super) fn key<M: Method>(
         &self,
         who: &Principal,
-        method: &str,
         target: &str,
-        idempotency: Option<Idempotency>,
-    ) -> Option<Key> {
-        idempotency.map(|used| Key {
+        key: Option<&str>,
+        request: &M,
+    ) -> Result<Option<Key>, Fault> {
+        let Some(key) = key else { return Ok(None) };
+        let mut request = serde_json::to_value(request).map_err(Fault::internal)?;
+        if let Some(fields) = request.as_object_mut() {
+            fields.remove("meta");
+            fields.remove("idempotencyKey");
+        }
+        request.sort_all_objects();
+        let method = M::ROW.name;
+        Ok(Some(Key {
             // Without a target, the key is scoped to the user.
             scope: if target.is_empty() {
                 format!("{}/{method}/user:{}", who.org, who.user)
             } else {
                 format!("{}/{method}/{target}", who.org)
             },
-            digest: self.inner.store.digest(&used.request),
-            key: used.key,
-        })
+            digest: self.inner.store.digest(&request.to_string()),
+            key: key.to_owned(),
+        }))
     }
 
     #[expect(

@@ -5,10 +5,12 @@ use serde::{Deserialize, Serialize};
 
 use serde_json::{Map, Value};
 
-use super::input::{self, PageSize, choice};
+use super::input::{self, PageSize};
 use super::method::no_params;
+use crate::contract::catalog::InactiveDefinition;
+use crate::kernel::text::text_enum::text_enum;
 
-choice! {
+text_enum! {
     /// Audience of an agent list; selects which agents it contains.
     Audience {
         /// A user choosing an agent: hidden agents are left out.
@@ -18,7 +20,7 @@ choice! {
     }
 }
 
-choice! {
+text_enum! {
     /// Text format of an agent definition.
     Format {
         /// Front matter, then the system prompt.
@@ -137,21 +139,6 @@ pub struct DeleteAgent {
 pub struct Deleted {
     /// True if this call removed the agent; false if it did not exist, as on a repeat.
     pub deleted: bool,
-}
-
-/// A definition that is not in effect: rejected, or shadowed by another of the same name.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct InactiveDefinition {
-    /// Where the definition comes from: `preset`, `stored`, `config` or `project` for agents.
-    pub source: String,
-    /// Path of its file; absent if it does not come from a file.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub file: Option<String>,
-    /// Line of the error, counted from 1; absent if it is unknown.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub line: Option<usize>,
-    /// Why the definition is not in effect.
-    pub reason: String,
 }
 
 /// Whether an agent is usable, as found when the agents were loaded.

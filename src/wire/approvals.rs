@@ -4,46 +4,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::input::{self, PageSize, choice};
+use super::input::{self, PageSize};
 use super::shapes::Word;
 use crate::kernel::ids::{AgentId, ApprovalId, RunId, SessionId, SessionKey};
+use crate::kernel::policy::approval::{ApprovalState, Choice, Remember};
 use crate::kernel::time::Timestamp;
-
-choice! {
-    /// State of an approval.
-    State {
-        /// Waiting for a decision.
-        Open = "open",
-        /// Approved; the call is made.
-        Allowed = "allowed",
-        /// Denied; the call is not made.
-        Denied = "denied",
-        /// The deadline passed without a decision; the call is not made.
-        Expired = "expired",
-        /// The run ended before a decision.
-        Closed = "closed",
-    }
-}
-
-choice! {
-    /// Decision on an approval.
-    Decision {
-        /// Approve the call.
-        Allow = "allow",
-        /// Deny the call.
-        Deny = "deny",
-    }
-}
-
-choice! {
-    /// Which later calls of the same kind a remembered decision covers.
-    Scope {
-        /// Calls in the same session.
-        Session = "session",
-        /// Calls of the same agent in any session.
-        Agent = "agent",
-    }
-}
 
 /// Parameters of `approvals.list`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -57,7 +22,7 @@ pub struct ListApprovals {
     pub tree: Option<bool>,
     /// Only approvals in this state; any state if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub state: Option<State>,
+    pub state: Option<ApprovalState>,
     /// Include `folder`, `env` and `change`; true if unset. If false, no file is read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub previews: Option<bool>,
@@ -88,10 +53,10 @@ pub struct ResolveApproval {
     #[serde(deserialize_with = "input::id")]
     pub id: ApprovalId,
     /// The decision.
-    pub decision: Decision,
+    pub decision: Choice,
     /// Apply the decision to later calls in this scope as well; to this call only if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub remember: Option<Scope>,
+    pub remember: Option<Remember>,
     /// `digest` of the change that was reviewed. If the call would now do something else, an
     /// `allow` fails with `conflict` and nothing is approved.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -4,6 +4,8 @@ use schemars::JsonSchema;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::kernel::run::budget;
+
 /// Maximum `cost` in a request, in the currency of the prices.
 const COST_LIMIT: f64 = 1e9;
 
@@ -20,6 +22,15 @@ pub struct Budget {
     #[schemars(range(min = 0.000_001, max = 1e9))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost: Option<f64>,
+}
+
+impl From<Budget> for budget::Budget {
+    fn from(given: Budget) -> Self {
+        budget::Budget {
+            tokens: given.tokens,
+            cost_micros: given.cost.map(budget::micros),
+        }
+    }
 }
 
 /// Budget of a run, and what the run and all its descendants have used of it.

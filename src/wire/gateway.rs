@@ -4,9 +4,10 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::input::{DrainTimeout, choice};
+use super::input::DrainTimeout;
 use super::method::no_params;
 use super::shapes::Word;
+use crate::contract::control::Then;
 use crate::kernel::ids::BootId;
 use crate::kernel::time::Timestamp;
 
@@ -296,18 +297,6 @@ pub struct Restoring {
     pub done: u64,
     /// Total number of rows to restore.
     pub total: u64,
-}
-
-choice! {
-    /// What follows a drain.
-    Then {
-        /// The process exits.
-        Stop = "stop",
-        /// The process exits and is started again.
-        Restart = "restart",
-        /// The daemon accepts work again.
-        Resume = "resume",
-    }
 }
 
 /// Parameters of `gateway.drain`.

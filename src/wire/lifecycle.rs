@@ -4,8 +4,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::input::{self, ThinkingLevel, choice};
+use super::input;
 use crate::kernel::ids::{AgentId, MessageId, RunId, SessionKey, StepId};
+use crate::kernel::run::thinking::Thinking;
+use crate::kernel::text::text_enum::text_enum;
 
 /// Parameters of `runs.cancel`, which also cancels the run's descendants.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -78,7 +80,7 @@ pub struct Steered {
     pub message_id: MessageId,
 }
 
-choice! {
+text_enum! {
     /// The user's decision on a call that may or may not have happened.
     Decision {
         /// The call happened.
@@ -197,7 +199,7 @@ pub struct PatchSession {
         deserialize_with = "patched_level",
         skip_serializing_if = "Option::is_none"
     )]
-    pub thinking: Option<Option<ThinkingLevel>>,
+    pub thinking: Option<Option<Thinking>>,
     /// Absolute working directory of its tools.
     #[serde(default, deserialize_with = "patched_folder")]
     #[schemars(regex(pattern = "^/"))]
@@ -223,7 +225,7 @@ fn patched_folder<'de, D: serde::Deserializer<'de>>(
 
 fn patched_level<'de, D: serde::Deserializer<'de>>(
     from: D,
-) -> Result<Option<Option<ThinkingLevel>>, D::Error> {
+) -> Result<Option<Option<Thinking>>, D::Error> {
     Option::deserialize(from).map(Some)
 }
 

@@ -3,24 +3,11 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::input::{self, PageSize, choice};
+use super::input::{self, PageSize};
 use super::shapes::Word;
 use crate::kernel::ids::{AgentId, QuestionId, RunId, SessionKey};
+use crate::kernel::question::QuestionState;
 use crate::kernel::time::Timestamp;
-
-choice! {
-    /// State of a question.
-    State {
-        /// Waiting for an answer.
-        Open = "open",
-        /// Answered.
-        Answered = "answered",
-        /// The deadline passed without an answer.
-        Expired = "expired",
-        /// The run ended before an answer.
-        Closed = "closed",
-    }
-}
 
 /// Parameters of `questions.list`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -34,7 +21,7 @@ pub struct ListQuestions {
     pub tree: Option<bool>,
     /// Only questions in this state; any state if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub state: Option<State>,
+    pub state: Option<QuestionState>,
     /// Page size: 1 to 500; 50 if unset.
     #[serde(default)]
     pub limit: PageSize,

@@ -9,10 +9,12 @@ use serde_json::Value;
 
 use super::budget::Budget;
 use super::environment::Env;
-use super::input::{self, PageSize, RunTimeout, ThinkingLevel, WaitTimeout, choice};
+use super::input::{self, PageSize, RunTimeout, WaitTimeout};
 use super::schema;
 use super::shapes::{Run, Step};
 use crate::kernel::ids::{RunId, SessionKey};
+use crate::kernel::run::thinking::Thinking;
+use crate::kernel::text::text_enum::text_enum;
 use crate::kernel::time::Timestamp;
 
 /// Parameters of `agent.run`.
@@ -39,7 +41,7 @@ pub struct Turn {
     pub model: Option<String>,
     /// Thinking level for this turn, instead of the agent's level.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub thinking: Option<ThinkingLevel>,
+    pub thinking: Option<Thinking>,
     /// Maximum running time; the default of the agent or the settings if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_timeout: Option<RunTimeout>,
@@ -77,7 +79,7 @@ pub struct TurnAccepted {
     pub warnings: Vec<String>,
 }
 
-choice! {
+text_enum! {
     /// Condition of a wait for several runs.
     WaitMode {
         /// Until all runs have ended.
@@ -153,7 +155,7 @@ pub struct GetRun {
     pub run_id: RunId,
 }
 
-choice! {
+text_enum! {
     /// Run state to filter by.
     State {
         /// Waiting for a slot.

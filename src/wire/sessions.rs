@@ -6,47 +6,16 @@ use serde_json::Value;
 
 use super::budget::Budget;
 use super::environment::Env;
-use super::input::{self, PageSize, RunTimeout, ThinkingLevel, WaitTimeout, choice};
+use super::input::{self, PageSize, RunTimeout, WaitTimeout};
 use super::schema;
 use super::shapes::{Announce, Message, Session};
 use crate::kernel::ids::{AnnounceId, RunId, SessionKey};
-use crate::kernel::run::RunError;
+use crate::kernel::run::thinking::Thinking;
+use crate::kernel::run::{AnnouncePolicy, RunError};
+use crate::kernel::session::{Cleanup, Owner, SessionMode};
+use crate::kernel::text::text_enum::text_enum;
 
-choice! {
-    /// How the requester is notified of a run's result.
-    AnnouncePolicy {
-        /// Added to its transcript, and its agent runs a turn.
-        Wake = "wake",
-        /// Added to its transcript; it waits for `sessions.ack`.
-        Inbox = "inbox",
-        /// Inserted into its turn in progress; as `wake` if there is none.
-        Steer = "steer",
-        /// No notification.
-        None = "none",
-    }
-}
-
-choice! {
-    /// What happens to the child session after its run.
-    Cleanup {
-        /// It is kept and archived after a while.
-        Keep = "keep",
-        /// It is deleted once all announces are delivered.
-        Delete = "delete",
-    }
-}
-
-choice! {
-    /// Lifetime of the child session.
-    Mode {
-        /// One task.
-        Run = "run",
-        /// Until it is deleted.
-        Session = "session",
-    }
-}
-
-choice! {
+text_enum! {
     /// What the child sees of its parent's conversation.
     Context {
         /// Nothing.
@@ -86,7 +55,7 @@ pub struct Spawn {
     pub model: Option<String>,
     /// Thinking level, instead of the agent's level.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub thinking: Option<ThinkingLevel>,
+    pub thinking: Option<Thinking>,
     /// Absolute working directory of its tools.
     #[serde(default, deserialize_with = "input::folder")]
     #[schemars(regex(pattern = "^/"))]
@@ -107,7 +76,7 @@ pub struct Spawn {
     pub cleanup: Option<Cleanup>,
     /// Lifetime of its session; `run` if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub mode: Option<Mode>,
+    pub mode: Option<SessionMode>,
     /// What it sees of the parent's conversation; `isolated` if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context: Option<Context>,
@@ -204,17 +173,7 @@ pub struct Sent {
     pub error: Option<RunError>,
 }
 
-choice! {
-    /// Who answers in a session.
-    Owner {
-        /// Its agent: messages start turns.
-        Agent = "agent",
-        /// A client program: no turns run, and announces wait for `sessions.ack`.
-        Client = "client",
-    }
-}
-
-choice! {
+text_enum! {
     /// What `sessions.create` does if the key is taken.
     IfExists {
         /// Return the existing session.
@@ -247,7 +206,7 @@ pub struct Create {
     pub title: Option<String>,
     /// Thinking level, instead of the agent's level.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub thinking: Option<ThinkingLevel>,
+    pub thinking: Option<Thinking>,
     /// Absolute working directory of its tools.
     #[serde(default, deserialize_with = "input::folder")]
     #[schemars(regex(pattern = "^/"))]
@@ -278,7 +237,7 @@ pub struct GetSession {
     pub session_key: SessionKey,
 }
 
-choice! {
+text_enum! {
     /// Kind of sessions to list.
     SessionKind {
         /// Root sessions.

@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::agents::InactiveDefinition;
 use super::input::{self, PageSize};
+use crate::contract::catalog::InactiveDefinition;
 use crate::kernel::ids::SessionKey;
 
 /// Parameters of `skills.list`.

@@ -3,27 +3,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::input::{self, PageSize, choice};
+use super::input::{self, PageSize};
 use crate::kernel::ids::{RunId, SessionKey};
+use crate::kernel::run::usage::UsageBy;
 use crate::kernel::time::Timestamp;
-
-choice! {
-    /// Aggregation key.
-    By {
-        /// One sum for the whole tenant.
-        Org = "org",
-        /// User of the root run.
-        User = "user",
-        /// Agent that executed the run.
-        Agent = "agent",
-        /// Model that was called.
-        Model = "model",
-        /// Session of the run.
-        Session = "session",
-        /// Root run of the tree.
-        Tree = "tree",
-    }
-}
 
 /// Parameters of `usage.summary`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -31,7 +14,7 @@ choice! {
 pub struct Summarize {
     /// Aggregation key; `agent` if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub by: Option<By>,
+    pub by: Option<UsageBy>,
     /// Start of the period; a day before `until` if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,

@@ -34,7 +34,7 @@ const TABLE: &[(&str, &[&str])] = &[
     ("provider", &[]),
     ("tool", &["skill", "process"]),
     ("runner", &["agent", "provider", "tool", "skill", "process"]),
-    ("registry", &["store", "command"]),
+    ("registry", &["store", "command", "wire"]),
     ("node", &["wire", "client", "process"]),
     ("wire", &[]),
     ("client", &["wire"]),

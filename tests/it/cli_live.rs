@@ -6,7 +6,8 @@ use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use abide::client::Client;
-use abide::wire::sessions::{Create, Created, Owner};
+use abide::kernel::session::Owner;
+use abide::wire::sessions::{Create, Created};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 

@@ -14,9 +14,10 @@ use crate::cli::link::Link;
 use crate::cli::output::print;
 use crate::cli::output::text::{COLUMNS, clean, line, short};
 use crate::kernel::ids::{RunId, SessionKey};
+use crate::kernel::policy::approval::Choice;
 use crate::kernel::secret::GivenValue;
 use crate::kernel::time::Timestamp;
-use crate::wire::approvals::{Approval, Decision};
+use crate::wire::approvals::Approval;
 use crate::wire::environment::{Env, ProvideEnv};
 use crate::wire::input::{PAGE_LIMIT, PageSize};
 use crate::wire::questions::{AnswerQuestion, Question};
@@ -54,7 +55,7 @@ impl Prompted {
     /// True if this reply must not be accepted yet, because not all of an approval was shown. A
     /// denial is always accepted.
     pub(crate) fn is_undecidable_yet(&self, said: &str) -> bool {
-        !self.unshown_pages.is_empty() && decision(said) != Some(Decision::Deny)
+        !self.unshown_pages.is_empty() && decision(said) != Some(Choice::Deny)
     }
 }
 
@@ -210,7 +211,7 @@ impl OpenRequest {
             OpenRequest::Value(missing) => format!("provided: {}", missing.name),
             OpenRequest::Approval(approval) => {
                 let what = match decision(said) {
-                    Some(Decision::Allow) => "allowed",
+                    Some(Choice::Allow) => "allowed",
                     _ => "denied",
                 };
                 let covers = approval.covers.as_deref().unwrap_or_default();
@@ -258,10 +259,10 @@ impl OpenRequest {
 }
 
 /// Accepts only exact words: a sentence that begins with one may mean something else.
-fn decision(said: &str) -> Option<Decision> {
+fn decision(said: &str) -> Option<Choice> {
     match said.to_ascii_lowercase().as_str() {
-        "y" | "yes" | "allow" => Some(Decision::Allow),
-        "n" | "no" | "deny" => Some(Decision::Deny),
+        "y" | "yes" | "allow" => Some(Choice::Allow),
+        "n" | "no" | "deny" => Some(Choice::Deny),
         _ => None,
     }
 }

@@ -2,7 +2,7 @@
 
 use super::agents;
 use super::command::{COMMANDS, Command, KEYS};
-use super::session::{Wanted, here, level, unchanged};
+use super::session::{Wanted, here, unchanged};
 use super::talk::Talk;
 use crate::cli::commands::usage;
 use crate::cli::common::failure::Failure;
@@ -79,7 +79,7 @@ impl Talk<'_> {
             name,
             is_new: true,
             model: self.session.model.clone(),
-            thinking: self.session.thinking.as_deref().and_then(level),
+            thinking: self.session.thinking.as_deref().and_then(Thinking::parse),
             cwd: self.session.cwd.clone(),
         };
         self.switch_to(&wanted).await
@@ -151,7 +151,7 @@ impl Talk<'_> {
         };
         let wanted = match typed.as_str() {
             DEFAULT => None,
-            word => Some(level(word).ok_or_else(|| {
+            word => Some(Thinking::parse(word).ok_or_else(|| {
                 let word = line(word, 40);
                 Failure::usage(format!(
                     "{word} is not a level; use one of: {levels}, {DEFAULT}"

@@ -14,8 +14,6 @@ mod session;
 pub(in crate::cli) mod slash;
 mod talk;
 
-pub(super) use self::session::level;
-
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 
@@ -110,7 +108,7 @@ impl Chat {
             agent: self.agent,
             is_new: self.new,
             model: self.model,
-            thinking: self.thinking.as_deref().and_then(session::level),
+            thinking: self.thinking.as_deref().and_then(Thinking::parse),
             cwd: self.cwd.map(absolute).transpose()?,
         };
         let link = start::link(&common.place, self.no_start).await?;

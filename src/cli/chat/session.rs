@@ -11,9 +11,10 @@ use crate::cli::output::text::{COLUMNS, clean, line};
 use crate::cli::output::{print, text};
 use crate::clock::Clock;
 use crate::kernel::ids::SessionKey;
+use crate::kernel::run::thinking::Thinking;
 use crate::kernel::session::message::plain_text;
 use crate::wire::gateway::GetStatus;
-use crate::wire::input::{PageSize, ThinkingLevel};
+use crate::wire::input::PageSize;
 use crate::wire::lifecycle::PatchSession;
 use crate::wire::sessions::{Create, Created, GetHistory, GetSession, History};
 use crate::wire::shapes::{Message, Session};
@@ -32,7 +33,7 @@ pub(super) struct Wanted {
     /// Create the session; fail if it exists.
     pub(super) is_new: bool,
     pub(super) model: Option<String>,
-    pub(super) thinking: Option<ThinkingLevel>,
+    pub(super) thinking: Option<Thinking>,
     /// Working folder, absolute.
     pub(super) cwd: Option<String>,
 }
@@ -141,11 +142,6 @@ async fn patch(link: &Link, wanted: &Wanted, session: Session) -> Result<Session
         ..unchanged(session.key)
     };
     link.ask(&request).await
-}
-
-/// Parses a thinking level.
-pub(in crate::cli) fn level(word: &str) -> Option<ThinkingLevel> {
-    serde_json::from_value(word.into()).ok()
 }
 
 /// A patch without changes, as a base for others.

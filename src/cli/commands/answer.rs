@@ -14,9 +14,10 @@ use crate::cli::output::print;
 use crate::cli::output::text::{COLUMNS, age, clean, line, short, span, wrap};
 use crate::clock::Clock;
 use crate::kernel::ids::{QuestionId, SessionKey};
+use crate::kernel::question::QuestionState;
 use crate::kernel::time::Timestamp;
 use crate::wire::input::{PAGE_LIMIT, PageSize};
-use crate::wire::questions::{AnswerQuestion, ListQuestions, Question, Questions, State};
+use crate::wire::questions::{AnswerQuestion, ListQuestions, Question, Questions};
 
 /// Answer a run's question, or list the open questions
 ///
@@ -87,7 +88,7 @@ pub(crate) async fn waiting(
 ) -> Result<(Value, Vec<Question>), Failure> {
     let request = ListQuestions {
         session_key: session.cloned(),
-        state: Some(State::Open),
+        state: Some(QuestionState::Open),
         limit: PageSize(PAGE_LIMIT),
         ..ListQuestions::default()
     };

@@ -16,9 +16,10 @@ use crate::cli::output::print;
 use crate::cli::output::text::{Table, age, short};
 use crate::clock::Clock;
 use crate::kernel::ids::{ApprovalId, SessionKey};
+use crate::kernel::policy::approval::{ApprovalState, Choice, Remember};
 use crate::wire::approvals::{
-    Approval, Approvals as Page, Decision, ForgetApproval, Forgotten, ListApprovals,
-    ListRemembered, RememberedPage, ResolveApproval, Scope, State,
+    Approval, Approvals as Page, ForgetApproval, Forgotten, ListApprovals, ListRemembered,
+    RememberedPage, ResolveApproval,
 };
 use crate::wire::input::{PAGE_LIMIT, PageSize};
 use crate::wire::shapes::Word;
@@ -80,8 +81,8 @@ impl Approvals {
         match self.what {
             None => list(&link, common).await,
             Some(What::Show(show)) => show.run(&link, common).await,
-            Some(What::Allow(resolve)) => resolve.run(&link, common, Decision::Allow).await,
-            Some(What::Deny(resolve)) => resolve.run(&link, common, Decision::Deny).await,
+            Some(What::Allow(resolve)) => resolve.run(&link, common, Choice::Allow).await,
+            Some(What::Deny(resolve)) => resolve.run(&link, common, Choice::Deny).await,
             Some(What::Remembered) => remembered(&link, common).await,
             Some(What::Forget(forget)) => forget.run(&link, common).await,
         }
@@ -126,7 +127,7 @@ impl Show {
 }
 
 impl Resolve {
-    async fn run(self, link: &Link, common: &Common, decision: Decision) -> Result<u8, Failure> {
+    async fn run(self, link: &Link, common: &Common, decision: Choice) -> Result<u8, Failure> {
         let (_, open) = waiting(link, None, true).await?;
         let ids: Vec<ApprovalId> = open.iter().map(|approval| approval.id).collect();
         let id = match (&self.approval, &ids[..]) {
@@ -144,10 +145,7 @@ impl Resolve {
                     .hint("abide approvals lists them"));
             }
         };
-        let remember = self.remember.as_deref().map(|scope| match scope {
-            "agent" => Scope::Agent,
-            _ => Scope::Session,
-        });
+        let remember = self.remember.as_deref().and_then(Remember::parse);
         let digest = open.iter().find(|one| one.id == id).and_then(digest);
         let raw = match resolve(link, id, decision, remember, digest).await {
             Err(refused) if refused.kind == "conflict" => {
@@ -206,8 +204,8 @@ fn find(open: &[Approval], wanted: &str) -> Result<ApprovalId, Failure> {
 pub(crate) async fn resolve(
     link: &Link,
     id: ApprovalId,
-    decision: Decision,
-    remember: Option<Scope>,
+    decision: Choice,
+    remember: Option<Remember>,
     digest: Option<String>,
 ) -> Result<Value, Failure> {
     let request = ResolveApproval {
@@ -300,7 +298,7 @@ pub(crate) async fn waiting(
 ) -> Result<(Value, Vec<Approval>), Failure> {
     let request = ListApprovals {
         session_key: session.cloned(),
-        state: Some(State::Open),
+        state: Some(ApprovalState::Open),
         previews: (!previews).then_some(false),
         limit: PageSize(PAGE_LIMIT),
         ..ListApprovals::default()

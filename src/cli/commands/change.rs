@@ -12,7 +12,6 @@ use crate::cli::link::Link;
 use crate::cli::output::{print, text};
 use crate::clock::Clock;
 use crate::kernel::run::thinking::Thinking;
-use crate::wire::input::ThinkingLevel;
 use crate::wire::lifecycle::{
     CompactSession, Compacting, DeleteSession, Deleted, PatchSession, ResetSession,
 };
@@ -187,7 +186,7 @@ impl Patch {
             label: value(self.label),
             title: value(self.title),
             model: value(self.model),
-            thinking: self.thinking.as_deref().map(level).transpose()?,
+            thinking: self.thinking.as_deref().map(Thinking::parse),
             cwd: value(self.cwd.map(absolute).transpose()?),
             if_revision: self.if_revision,
         };
@@ -213,15 +212,6 @@ fn levels() -> PossibleValuesParser {
         .chain([PossibleValue::new("").hide(true)])
         .collect::<Vec<_>>()
         .into()
-}
-
-fn level(text: &str) -> Result<Option<ThinkingLevel>, Failure> {
-    if text.is_empty() {
-        return Ok(None);
-    }
-    serde_json::from_value(text.into())
-        .map(Some)
-        .map_err(|error| Failure::usage(format!("--thinking: {error}")))
 }
 
 pub(crate) fn absolute(folder: String) -> Result<String, Failure> {

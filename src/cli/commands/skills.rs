@@ -13,8 +13,8 @@ use crate::cli::link::Link;
 use crate::cli::output::print;
 use crate::cli::output::print::{BAD, DIM, GOOD, HEAD, styled};
 use crate::cli::output::text::{COLUMNS, Table, clean, wrap};
+use crate::contract::catalog::InactiveDefinition;
 use crate::skill::{self, Found, Host, Limits, MissingPrograms};
-use crate::wire::agents::InactiveDefinition;
 use crate::wire::input::{PAGE_LIMIT, PageSize};
 use crate::wire::skills::{ListSkills, RefreshSkills, Refreshed, Skill, Skills as Listing};
 

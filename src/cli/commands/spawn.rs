@@ -17,10 +17,13 @@ use crate::cli::output::{print, text};
 use crate::cli::{chat, link};
 use crate::clock::Clock;
 use crate::kernel::ids::RunId;
+use crate::kernel::run::AnnouncePolicy;
+use crate::kernel::run::thinking::Thinking;
+use crate::kernel::session::{Cleanup, SessionMode};
 use crate::wire::budget::Budget;
 use crate::wire::input::RunTimeout;
 use crate::wire::runs::TurnAccepted;
-use crate::wire::sessions::{AnnouncePolicy, Cleanup, Context, Mode, Spawn as Request, Spawned};
+use crate::wire::sessions::{Context, Spawn as Request, Spawned};
 
 /// Submit work to the daemon and return at once
 ///
@@ -126,10 +129,10 @@ impl Spawn {
         if let Some(parent) = &self.parent {
             request.parent = Some(ids::session(&link, parent).await?);
         }
-        request.announce = self.announce.as_deref().and_then(policy);
+        request.announce = self.announce.as_deref().and_then(AnnouncePolicy::parse);
         request.cleanup = self.cleanup.then_some(Cleanup::Delete);
         request.context = self.fork.then_some(Context::Fork);
-        request.mode = self.keep_open.then_some(Mode::Session);
+        request.mode = self.keep_open.then_some(SessionMode::Session);
         request.meta = origin::marked(self.meta);
         let accepted = hand_over(&link, common, request, session.as_deref()).await?;
         if common.json {
@@ -180,7 +183,7 @@ impl Work {
             agent: self.agent,
             label: self.label,
             model: self.model,
-            thinking: self.thinking.as_deref().and_then(chat::level),
+            thinking: self.thinking.as_deref().and_then(Thinking::parse),
             budget: self.budget,
             cwd: Some(cwd),
             env: env::given(&self.env)?,
@@ -262,17 +265,6 @@ pub(crate) fn task(given: String) -> Result<String, Failure> {
         return Err(Failure::usage("standard input is empty"));
     }
     Ok(text)
-}
-
-fn policy(word: &str) -> Option<AnnouncePolicy> {
-    [
-        AnnouncePolicy::Wake,
-        AnnouncePolicy::Inbox,
-        AnnouncePolicy::Steer,
-        AnnouncePolicy::None,
-    ]
-    .into_iter()
-    .find(|policy| policy.as_str() == word)
 }
 
 fn json(text: &str) -> Result<Value, String> {

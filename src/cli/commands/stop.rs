@@ -13,9 +13,10 @@ use crate::cli::live::follow::Interrupt;
 use crate::cli::output::print;
 use crate::cli::output::text::{clean, short, span};
 use crate::clock::Clock;
+use crate::contract::control::Then;
 use crate::kernel::fault::Kind;
 use crate::kernel::ids::BootId;
-use crate::wire::gateway::{Drain, Draining, GetStatus, Status, Then};
+use crate::wire::gateway::{Drain, Draining, GetStatus, Status};
 use crate::wire::input::{DrainTimeout, PageSize};
 use crate::wire::runs::{ListRuns, State};
 

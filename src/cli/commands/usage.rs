@@ -13,9 +13,10 @@ use crate::cli::link::Link;
 use crate::cli::output::text::{Table, clean, span};
 use crate::cli::output::{print, text};
 use crate::clock::Clock;
+use crate::kernel::run::usage::UsageBy;
 use crate::kernel::time::Timestamp;
 use crate::wire::input::{PAGE_LIMIT, PageSize};
-use crate::wire::usage::{By, Row, Summarize, Summary};
+use crate::wire::usage::{Row, Summarize, Summary};
 
 /// Show how many runs there were, how they ended, how long they took and what they cost
 ///
@@ -61,14 +62,7 @@ impl Usage {
         let now = Clock::system().now();
         let back = i64::try_from(self.since.as_millis()).unwrap_or(i64::MAX);
         let request = Summarize {
-            by: Some(match self.by.as_str() {
-                "user" => By::User,
-                "model" => By::Model,
-                "session" => By::Session,
-                "tree" => By::Tree,
-                "org" => By::Org,
-                _ => By::Agent,
-            }),
+            by: UsageBy::parse(&self.by),
             since: Some(Timestamp(now.0.saturating_sub(back).max(0))),
             agent: self.agent,
             user: self.user,

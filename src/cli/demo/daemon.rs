@@ -11,7 +11,8 @@ use crate::cli::link::discover::Where;
 use crate::cli::link::start::{Plan, Started};
 use crate::cli::link::{Link, start};
 use crate::clock::Clock;
-use crate::wire::gateway::{Drain, Then};
+use crate::contract::control::Then;
+use crate::wire::gateway::Drain;
 
 /// The demo's daemon and its folder.
 pub(super) struct Daemon {

@@ -18,10 +18,12 @@ use crate::cli::output::print::{BAD, GOOD, styled};
 use crate::cli::output::text::{COLUMNS, line, short};
 use crate::clock::Clock;
 use crate::kernel::ids::{RunId, SessionKey};
+use crate::kernel::run::AnnouncePolicy;
+use crate::kernel::session::Owner;
 use crate::kernel::time::Timestamp;
 use crate::wire::input::{PAGE_LIMIT, PageSize, WaitTimeout};
 use crate::wire::runs::Wait;
-use crate::wire::sessions::{AnnouncePolicy, Create, GetHistory, GetInbox, Owner, Spawn};
+use crate::wire::sessions::{Create, GetHistory, GetInbox, Spawn};
 use crate::wire::shapes::Step;
 
 /// Label and task of each subagent. Any tree of source code has an answer to each.

@@ -25,11 +25,12 @@ use crate::clock::Clock;
 use crate::config::{Change, Config, Source};
 use crate::daemon::ollama;
 use crate::kernel::ids::RunId;
+use crate::kernel::run::AnnouncePolicy;
 use crate::wire::config::{Config as InForce, GetConfig, ReloadConfig, Reloaded};
 use crate::wire::gateway::{GetStatus, Status};
 use crate::wire::input::RunTimeout;
 use crate::wire::lifecycle::CancelRun;
-use crate::wire::sessions::{AnnouncePolicy, Spawn, Spawned};
+use crate::wire::sessions::{Spawn, Spawned};
 use crate::wire::shapes::Run;
 use found::Found;
 

@@ -93,7 +93,7 @@ impl InForce {
             pending: waiting(&setting.key),
             key: setting.key,
             value: setting.value,
-            source: setting.origin.kind(),
+            source: setting.origin.kind().into(),
             from: setting.origin.name().map(str::to_owned),
             live: setting.live,
         });

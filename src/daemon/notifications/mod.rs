@@ -13,9 +13,9 @@ use tokio::sync::watch;
 use crate::config::Config;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::RunId;
-use crate::registry::{
-    EventFilter, Item, KindPattern, LogEvent, Principal, Registry, RunFilter, Subscribe,
-};
+use crate::registry::{EventFilter, Item, KindPattern, LogEvent, Principal, Registry, Subscribe};
+use crate::wire::input::PageSize;
+use crate::wire::runs::{ListRuns, State};
 use facts::Facts;
 use send::Sending;
 pub use send::{DESKTOP, Notifier};
@@ -30,7 +30,7 @@ const RUNS: u32 = 500;
 /// Maximum number of ends that may wait for a notification; later ones are dropped.
 const ENDS: usize = 1000;
 /// The states in which a run may wait for a user.
-const MAY_WAIT: [&str; 3] = ["running", "paused", "settling"];
+const MAY_WAIT: [State; 3] = [State::Running, State::Paused, State::Settling];
 
 /// The settings under `notify`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -247,13 +247,13 @@ fn kinds() -> Vec<KindPattern> {
 /// Everything that waits for a user now, by id.
 async fn waiting(registry: &Registry, who: &Principal) -> Result<BTreeMap<String, Facts>, Fault> {
     let mut all = BTreeMap::new();
-    let mut cursor = None;
+    let mut filter = ListRuns {
+        states: MAY_WAIT.into(),
+        limit: PageSize(RUNS),
+        ..ListRuns::default()
+    };
     loop {
-        let filter = RunFilter {
-            states: MAY_WAIT.map(str::to_owned).into(),
-            ..RunFilter::default()
-        };
-        let page = registry.runs(who, filter, RUNS, cursor, |page, _| {
+        let page = registry.runs(who, filter.clone(), |page, _| {
             let facts: Vec<Facts> = page.items.iter().flat_map(Facts::of_waits).collect();
             Ok((facts, page.next))
         });
@@ -262,6 +262,6 @@ async fn waiting(registry: &Registry, who: &Principal) -> Result<BTreeMap<String
         if next.is_none() {
             return Ok(all);
         }
-        cursor = next;
+        filter.cursor = next;
     }
 }

@@ -45,7 +45,7 @@ async fn list(context: Arc<Context>, params: wire::ListAgents) -> Result<wire::A
     Ok(wire::Agents {
         next_cursor: last.map(|agent| agent.id.to_string()),
         agents: agents.into_iter().map(convert::agent).collect(),
-        rejected: listing.rejected.into_iter().map(convert::aside).collect(),
+        rejected: listing.rejected,
     })
 }
 

@@ -8,9 +8,10 @@ use super::page::SerializedPage;
 use crate::contract::preview::{ChangeEffect, FileChange};
 use crate::gateway::Context;
 use crate::kernel::fault::Fault;
-use crate::kernel::policy::approval::{ApprovalState, Choice, Remember, Remembered};
-use crate::registry::{ApprovalFilter, ApprovalView};
+use crate::kernel::policy::approval::{Remember, Remembered};
+use crate::registry::ApprovalView;
 use crate::wire::approvals as wire;
+use crate::wire::input::PageSize;
 
 pub(crate) fn register(table: &mut Table) {
     table.method(list);
@@ -23,20 +24,13 @@ async fn list(
     context: Arc<Context>,
     params: wire::ListApprovals,
 ) -> Result<SerializedPage<wire::Approvals>, Fault> {
-    let filter = ApprovalFilter {
-        session: params.session_key,
-        tree: params.tree.unwrap_or(true),
-        state: params
-            .state
-            .and_then(|state| ApprovalState::parse(state.as_str())),
-        previews: params.previews.unwrap_or(true),
-    };
     let fetch = async |limit| {
+        let filter = wire::ListApprovals {
+            limit: PageSize(limit),
+            ..params.clone()
+        };
         let registry = &context.registry;
-        let (filter, cursor) = (filter.clone(), params.cursor.clone());
-        let page = registry
-            .approvals(&context.principal, filter, limit, cursor)
-            .await?;
+        let page = registry.approvals(&context.principal, filter).await?;
         Ok(wire::Approvals {
             approvals: page.items.into_iter().map(approval).collect(),
             next_cursor: page.next,
@@ -49,23 +43,9 @@ async fn resolve(
     context: Arc<Context>,
     params: wire::ResolveApproval,
 ) -> Result<wire::Approval, Fault> {
-    let choice = match params.decision {
-        wire::Decision::Allow => Choice::Allow,
-        wire::Decision::Deny => Choice::Deny,
-    };
-    let remember = params.remember.map(|scope| match scope {
-        wire::Scope::Session => Remember::Session,
-        wire::Scope::Agent => Remember::Agent,
-    });
     let registry = &context.registry;
     let resolved = registry
-        .resolve_approval(
-            &context.principal,
-            params.id,
-            choice,
-            remember,
-            params.digest,
-        )
+        .resolve_approval(&context.principal, params)
         .await?;
     Ok(approval(resolved))
 }

@@ -3,20 +3,18 @@
 use std::borrow::Cow;
 
 use crate::contract::allow::AllowList;
-use crate::contract::catalog::{AgentSummary, InactiveDefinition};
+use crate::contract::catalog::AgentSummary;
 use crate::kernel::delegation::announce::RESULT_LIMIT;
 use crate::kernel::ids::{AgentId, RunId};
 use crate::kernel::policy::approval::Approval;
 use crate::kernel::policy::overlay::EnvName;
 use crate::kernel::question::Question;
-use crate::kernel::run::budget::{Budget, Spent, micros};
+use crate::kernel::run::budget::{Budget, Spent};
 use crate::kernel::run::step::{Step, StepKind};
-use crate::kernel::run::thinking::Thinking;
 use crate::kernel::run::{PauseReason, RunState};
 use crate::kernel::text;
-use crate::registry::{InboxEntry, QuestionView, RunDetail, SessionView, Waited};
-use crate::wire::input::ThinkingLevel;
-use crate::wire::{agents, questions, runs, shapes};
+use crate::registry::{RunDetail, SessionView, Waited};
+use crate::wire::{agents, runs, shapes};
 
 /// Maximum number of bytes of a result in a list.
 pub(crate) const RESULT_PREVIEW: usize = 1024;
@@ -162,32 +160,6 @@ fn open_review(step: Step) -> shapes::OpenReview {
     }
 }
 
-pub(crate) fn question(view: QuestionView) -> questions::Question {
-    let QuestionView {
-        question,
-        origin,
-        root,
-    } = view;
-    questions::Question {
-        id: question.id,
-        run_id: question.run,
-        session_key: origin.session,
-        root_session_key: root,
-        agent: origin.agent,
-        label: origin.label,
-        title: origin.title,
-        depth: origin.depth,
-        text: question.text,
-        choices: question.choices,
-        asked_at: question.asked_at,
-        expires_at: question.expires_at,
-        state: question.state.as_str().into(),
-        answer: question.answer,
-        answered_by: question.answered_by,
-        ended_at: question.ended_at,
-    }
-}
-
 /// The runs of a wait; long results are truncated to keep the response within its limit.
 pub(crate) fn waited(entries: Vec<Waited>) -> Vec<runs::WaitedRun> {
     let mut left = WAIT_TEXT;
@@ -216,25 +188,6 @@ pub(crate) fn waited(entries: Vec<Waited>) -> Vec<runs::WaitedRun> {
             }
         })
         .collect()
-}
-
-pub(crate) fn thinking(level: ThinkingLevel) -> Thinking {
-    match level {
-        ThinkingLevel::Off => Thinking::Off,
-        ThinkingLevel::Minimal => Thinking::Minimal,
-        ThinkingLevel::Low => Thinking::Low,
-        ThinkingLevel::Medium => Thinking::Medium,
-        ThinkingLevel::High => Thinking::High,
-        ThinkingLevel::XHigh => Thinking::XHigh,
-        ThinkingLevel::Max => Thinking::Max,
-    }
-}
-
-pub(crate) fn budget(budget: crate::wire::budget::Budget) -> Budget {
-    Budget {
-        tokens: budget.tokens,
-        cost_micros: budget.cost.map(micros),
-    }
 }
 
 fn budget_use(budget: Budget, spent: Spent) -> crate::wire::budget::BudgetUse {
@@ -280,27 +233,6 @@ pub(crate) fn session(view: SessionView) -> shapes::Session {
         }),
         revision: session.ver,
         usage: session.usage,
-    }
-}
-
-pub(crate) fn announce(entry: InboxEntry) -> shapes::Announce {
-    shapes::Announce {
-        announce_id: entry.announce,
-        run_id: entry.run,
-        session_key: entry.session,
-        label: entry.label,
-        agent: entry.agent,
-        outcome: entry.outcome.as_str().into(),
-        error: entry.error,
-        result: entry.result,
-        truncated: entry.truncated,
-        duration_ms: entry.duration_ms,
-        usage: entry.usage,
-        at: entry.at,
-        meta: entry.meta,
-        acked_at: entry.acked_at,
-        message_id: entry.message.0,
-        seq: entry.message.1,
     }
 }
 
@@ -365,15 +297,6 @@ pub(crate) fn agent(agent: AgentSummary) -> agents::Agent {
             ok: agent.problems.is_empty() && agent.missing.is_empty(),
             problems: [agent.problems, agent.missing].concat(),
         },
-        shadowed: agent.shadowed.into_iter().map(aside).collect(),
-    }
-}
-
-pub(crate) fn aside(aside: InactiveDefinition) -> agents::InactiveDefinition {
-    agents::InactiveDefinition {
-        source: aside.source,
-        file: aside.file,
-        line: aside.line,
-        reason: aside.reason,
+        shadowed: agent.shadowed,
     }
 }

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use super::convert;
-use super::method::{Table, idempotency};
+use super::method::Table;
 use crate::gateway::Context;
 use crate::kernel::fault::Fault;
-use crate::registry::{CancelAnswer, CancelTarget, PatchRequest, Verdict};
+use crate::registry::{CancelTarget, Verdict};
 use crate::wire::lifecycle as wire;
 use crate::wire::shapes::{Run, Session};
 
@@ -47,19 +47,10 @@ async fn cancel(
     target: CancelTarget,
     reason: Option<String>,
 ) -> Result<wire::Cancelled, Fault> {
-    let CancelAnswer {
-        cancelled,
-        already_ended,
-        not_ended,
-    } = context
+    context
         .registry
         .cancel(&context.principal, target, reason)
-        .await?;
-    Ok(wire::Cancelled {
-        cancelled,
-        already_ended,
-        not_ended,
-    })
+        .await
 }
 
 async fn resolve(context: Arc<Context>, params: wire::ResolveRun) -> Result<Run, Fault> {
@@ -99,15 +90,12 @@ async fn steer(context: Arc<Context>, params: wire::Steer) -> Result<wire::Steer
 }
 
 async fn retry(context: Arc<Context>, params: wire::RetryRun) -> Result<wire::Retried, Fault> {
-    let key = idempotency(params.idempotency_key.as_deref(), &params)?;
-    let accepted = context
-        .registry
-        .retry(&context.principal, params.run_id, key)
-        .await?;
+    let retry_of = params.run_id;
+    let accepted = context.registry.retry(&context.principal, params).await?;
     Ok(wire::Retried {
         status: "accepted".into(),
         run_id: accepted.run,
-        retry_of: params.run_id,
+        retry_of,
         session_key: accepted.session,
         agent: accepted.agent,
         model: accepted.model,
@@ -144,18 +132,8 @@ async fn dismiss_announce(
 }
 
 async fn patch(context: Arc<Context>, params: wire::PatchSession) -> Result<Session, Fault> {
-    let request = PatchRequest {
-        label: params.label,
-        title: params.title,
-        model: params.model,
-        thinking: params.thinking.map(|level| level.map(convert::thinking)),
-        cwd: params.cwd,
-        if_revision: params.if_revision,
-    };
-    let session = context
-        .registry
-        .patch_session(&context.principal, &params.session_key, request)
-        .await?;
+    let registry = &context.registry;
+    let session = registry.patch_session(&context.principal, params).await?;
     Ok(convert::session(session))
 }
 
@@ -190,11 +168,8 @@ async fn compact(
     context: Arc<Context>,
     params: wire::CompactSession,
 ) -> Result<wire::Compacting, Fault> {
-    let key = idempotency(params.idempotency_key.as_deref(), &params)?;
-    let accepted = context
-        .registry
-        .compact_session(&context.principal, &params.session_key, key)
-        .await?;
+    let registry = &context.registry;
+    let accepted = registry.compact_session(&context.principal, params).await?;
     Ok(wire::Compacting {
         status: "accepted".into(),
         run_id: accepted.run,

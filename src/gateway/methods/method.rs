@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use serde::Serialize;
 use serde_json::Value;
 
 use super::{
@@ -15,7 +14,6 @@ use crate::gateway::methods::{Answered, Call, Methods, Reply};
 use crate::gateway::rpc::Connection;
 use crate::gateway::{Context, Shared, discover};
 use crate::kernel::fault::Fault;
-use crate::registry::Idempotency;
 use crate::wire::decode::decode;
 use crate::wire::method::{Effect, Method, MethodRow};
 use crate::wire::methods::METHODS;
@@ -144,24 +142,5 @@ fn audited_object<M: Method>(params: &M) -> Result<Option<String>, Fault> {
             ids => Some(format!("{} {name}", ids.len())),
         },
         _ => None,
-    }))
-}
-
-/// The idempotency key of a request, with its other parameters as canonical JSON. `meta` is
-/// excluded because it may differ between repeats.
-pub(crate) fn idempotency<P: Serialize>(
-    key: Option<&str>,
-    params: &P,
-) -> Result<Option<Idempotency>, Fault> {
-    let Some(key) = key else { return Ok(None) };
-    let mut request = serde_json::to_value(params).map_err(Fault::internal)?;
-    if let Some(fields) = request.as_object_mut() {
-        fields.remove("meta");
-        fields.remove("idempotencyKey");
-    }
-    request.sort_all_objects();
-    Ok(Some(Idempotency {
-        key: key.to_owned(),
-        request: request.to_string(),
     }))
 }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use super::method::Table;
 use super::page;
 use super::page::SerializedPage;
-use crate::contract::control::Settings;
 use crate::gateway::Context;
 use crate::kernel::fault::Fault;
 use crate::wire::audit::{Audit, AuditEntry, ListAudit};
@@ -41,40 +40,9 @@ async fn audit(context: Arc<Context>, params: ListAudit) -> Result<SerializedPag
 }
 
 async fn config(context: Arc<Context>, _: wire::GetConfig) -> Result<wire::Config, Fault> {
-    let Settings {
-        file,
-        settings,
-        warnings,
-    } = context.control.settings();
-    let settings = settings.into_iter().map(|setting| wire::Setting {
-        key: setting.key,
-        value: setting.value,
-        source: setting.source.into(),
-        from: setting.from,
-        live: setting.live,
-        pending: setting.pending,
-    });
-    Ok(wire::Config {
-        file,
-        settings: settings.collect(),
-        warnings,
-    })
+    Ok(context.control.settings())
 }
 
 async fn reload(context: Arc<Context>, _: wire::ReloadConfig) -> Result<wire::Reloaded, Fault> {
-    let reloaded = context.control.reload().await?;
-    let changes = |list: Vec<crate::contract::control::Change>| {
-        let changes = list.into_iter().map(|change| wire::Change {
-            key: change.key,
-            before: change.before,
-            after: change.after,
-        });
-        changes.collect()
-    };
-    Ok(wire::Reloaded {
-        applied: changes(reloaded.applied),
-        needs_restart: changes(reloaded.needs_restart),
-        unchanged: reloaded.unchanged,
-        warnings: reloaded.warnings,
-    })
+    context.control.reload().await
 }

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use super::method::{Table, idempotency};
+use super::method::Table;
 use super::page::SerializedPage;
 use super::{convert, page};
 use crate::gateway::Context;
 use crate::kernel::fault::Fault;
-use crate::registry::{MetaValue, Page, RunDetail, RunFilter, TurnRequest, WaitCause};
+use crate::registry::{Page, RunDetail, WaitCause};
 use crate::wire::environment::ProvideEnv;
+use crate::wire::input::PageSize;
 use crate::wire::runs as wire;
 use crate::wire::shapes::Run;
 
@@ -54,23 +55,8 @@ async fn provide_env(context: Arc<Context>, params: ProvideEnv) -> Result<Run, F
 }
 
 async fn turn(context: Arc<Context>, params: wire::Turn) -> Result<wire::TurnAccepted, Fault> {
-    let request = TurnRequest {
-        idempotency: idempotency(params.idempotency_key.as_deref(), &params)?,
-        session: params.session_key,
-        agent: params.agent,
-        message: params.message,
-        run_id: params.run_id,
-        model: params.model,
-        thinking: params.thinking.map(convert::thinking),
-        run_timeout_ms: params.run_timeout.map(|limit| limit.0),
-        budget: params.budget.map(convert::budget),
-        env: params.env.map(|env| env.0).unwrap_or_default(),
-        meta: params.meta,
-    };
-    let accepted = context
-        .registry
-        .run_turn(&context.principal, request)
-        .await?;
+    let registry = &context.registry;
+    let accepted = registry.run_turn(&context.principal, params).await?;
     Ok(wire::TurnAccepted {
         status: "accepted".into(),
         run_id: accepted.run,
@@ -124,32 +110,11 @@ async fn list(
     context: Arc<Context>,
     params: wire::ListRuns,
 ) -> Result<SerializedPage<wire::Runs>, Fault> {
-    let filter = RunFilter {
-        session: params.session_key,
-        parent: params.parent,
-        states: params
-            .states
-            .iter()
-            .map(|state| state.as_str().to_owned())
-            .collect(),
-        agent: params.agent,
-        label: params.label,
-        tree: params.tree,
-        undelivered: params.undelivered,
-        needs_review: params.needs_review,
-        meta: params
-            .meta
-            .into_iter()
-            .flatten()
-            .map(|(name, value)| (name, meta_value(value)))
-            .collect(),
-        total: params.total,
-        created_after: params.created_after,
-        created_before: params.created_before,
-    };
     let fetch = async |limit| {
-        let registry = &context.registry;
-        let (filter, cursor) = (filter.clone(), params.cursor.clone());
+        let filter = wire::ListRuns {
+            limit: PageSize(limit),
+            ..params.clone()
+        };
         let show = |page: Page<RunDetail>, total| {
             let runs = page.items.into_iter();
             page::write::<wire::Runs>(&wire::Runs {
@@ -160,19 +125,10 @@ async fn list(
                 total,
             })
         };
-        registry
-            .runs(&context.principal, filter, limit, cursor, show)
-            .await
+        let registry = &context.registry;
+        registry.runs(&context.principal, filter, show).await
     };
     page::fit(params.limit.0, fetch).await
-}
-
-fn meta_value(value: wire::MetaValue) -> MetaValue {
-    match value {
-        wire::MetaValue::Flag(flag) => MetaValue::Flag(flag),
-        wire::MetaValue::Number(number) => MetaValue::Number(number),
-        wire::MetaValue::Text(text) => MetaValue::Text(text),
-    }
 }
 
 async fn steps(

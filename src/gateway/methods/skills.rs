@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use super::convert;
 use super::method::Table;
 use crate::contract::skills::{InstallHint, ListedSkill, PinnedSkill};
 use crate::gateway::Context;
@@ -45,7 +44,7 @@ async fn list(context: Arc<Context>, params: wire::ListSkills) -> Result<wire::S
         workspace: here.workspace.clone(),
         version: view.version,
         next_cursor: last.map(|skill| skill.name.clone()),
-        rejected: rejected.map(convert::aside).collect(),
+        rejected: rejected.collect(),
         skills: found.into_iter().map(|skill| shown(skill, whole)).collect(),
     })
 }
@@ -68,7 +67,7 @@ fn shown(skill: &ListedSkill, whole: bool) -> wire::Skill {
         body: whole.then(|| skill.body.body.as_ref().to_owned()),
         hash: skill.body.hash,
         warnings: skill.warnings,
-        shadowed: skill.shadowed.into_iter().map(convert::aside).collect(),
+        shadowed: skill.shadowed,
     }
 }
 
@@ -104,8 +103,8 @@ async fn snapshot(
         prompt: picked.set.prompt.clone(),
         skills: picked.set.skills.iter().cloned().map(pinned).collect(),
         omitted: picked.set.omitted.clone(),
-        shadowed: shadowed.map(convert::aside).collect(),
-        rejected: here.rejected.iter().cloned().map(convert::aside).collect(),
+        shadowed: shadowed.collect(),
+        rejected: here.rejected.clone(),
     })
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::method::Table;
 use crate::contract::catalog::Place;
-use crate::contract::control::{Drain, Phase, Then};
+use crate::contract::control::{Drain, Phase};
 use crate::gateway::Context;
 use crate::kernel::fault::Fault;
 use crate::wire::gateway as wire;
@@ -73,7 +73,6 @@ async fn ping(_: Arc<Context>, _: wire::Ping) -> Result<Empty, Fault> {
 }
 
 async fn status(context: Arc<Context>, _: wire::GetStatus) -> Result<wire::Status, Fault> {
-    let counts = context.registry.counts().await?;
     let catalog = context.registry.catalog();
     let place = Place {
         org: &context.principal.org,
@@ -121,39 +120,15 @@ async fn status(context: Arc<Context>, _: wire::GetStatus) -> Result<wire::Statu
             quarantined: report.quarantined,
         }),
         notices: context.control.notices(),
-        lanes: context
-            .registry
-            .lanes()
-            .await?
-            .into_iter()
-            .map(|lane| wire::LaneUse {
-                name: lane.name.into(),
-                running: lane.running,
-                queued: lane.queued,
-                limit: lane.limit as u64,
-            })
-            .collect(),
-        counts: wire::Counts {
-            queued: counts.queued,
-            running: counts.running,
-            paused: counts.paused,
-            settling: counts.settling,
-            pending_announces: counts.pending_announces,
-            approvals: counts.approvals,
-            questions: counts.questions,
-            environments: counts.environments,
-        },
+        lanes: context.registry.lanes().await?,
+        counts: context.registry.counts().await?,
     })
 }
 
 async fn drain(context: Arc<Context>, params: wire::Drain) -> Result<wire::Draining, Fault> {
     let timeout = context.control.drain(Drain {
         timeout: params.timeout.map(|timeout| timeout.0),
-        then: match params.then {
-            wire::Then::Stop => Then::Stop,
-            wire::Then::Restart => Then::Restart,
-            wire::Then::Resume => Then::Resume,
-        },
+        then: params.then,
     })?;
     Ok(wire::Draining {
         timeout_ms: u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX),

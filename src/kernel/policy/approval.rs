@@ -8,27 +8,29 @@ use crate::kernel::text::text_enum::text_enum;
 use crate::kernel::time::Timestamp;
 
 text_enum! {
-    /// The progress of an approval.
+    /// State of an approval.
+    #[schemars(rename = "State")]
     ApprovalState {
-        /// It waits for a decision.
+        /// Waiting for a decision.
         Open = "open",
-        /// It was approved; the call is made.
+        /// Approved; the call is made.
         Allowed = "allowed",
-        /// It was denied; the call is not made.
+        /// Denied; the call is not made.
         Denied = "denied",
-        /// It was not decided before its deadline; the call is not made.
+        /// The deadline passed without a decision; the call is not made.
         Expired = "expired",
-        /// Its run ended before it was decided.
+        /// The run ended before a decision.
         Closed = "closed",
     }
 }
 
 text_enum! {
-    /// The decision on an approval.
+    /// Decision on an approval.
+    #[schemars(rename = "Decision")]
     Choice {
-        /// Make the call.
+        /// Approve the call.
         Allow = "allow",
-        /// Do not make the call.
+        /// Deny the call.
         Deny = "deny",
     }
 }
@@ -44,11 +46,12 @@ impl Choice {
 }
 
 text_enum! {
-    /// The scope in which a decision also applies to later matching calls.
+    /// Which later calls of the same kind a remembered decision covers.
+    #[schemars(rename = "Scope")]
     Remember {
-        /// Matching calls in the same session.
+        /// Calls in the same session.
         Session = "session",
-        /// Matching calls in every session of the same agent.
+        /// Calls of the same agent in any session.
         Agent = "agent",
     }
 }

@@ -3,21 +3,22 @@
 use crate::kernel::text::text_enum::text_enum;
 
 text_enum! {
-    /// How much a model may think before it answers; models without such levels ignore it.
+    /// How much a model thinks before it answers.
+    #[schemars(rename = "ThinkingLevel")]
     Thinking {
         /// No thinking.
         Off = "off",
-        /// The lowest level of the model.
+        /// The least the model supports.
         Minimal = "minimal",
-        /// A little thinking.
+        /// Below medium.
         Low = "low",
-        /// A medium amount of thinking.
+        /// Medium.
         Medium = "medium",
-        /// A lot of thinking.
+        /// Above medium.
         High = "high",
-        /// More than `high`.
+        /// Above high.
         XHigh = "xhigh",
-        /// The highest level of the model.
+        /// The most the model supports.
         Max = "max",
     }
 }

@@ -38,19 +38,20 @@ impl Verdict {
 }
 
 text_enum! {
-    /// The dimension by which usage is summed.
+    /// Aggregation key.
+    #[schemars(rename = "By")]
     UsageBy {
-        /// The whole tenant.
+        /// One sum for the whole tenant.
         Org = "org",
-        /// The user who owns the root run.
+        /// User of the root run.
         User = "user",
-        /// The agent that did the work.
+        /// Agent that executed the run.
         Agent = "agent",
-        /// The model that was used.
+        /// Model that was called.
         Model = "model",
-        /// The session of the run.
+        /// Session of the run.
         Session = "session",
-        /// The root run of the tree.
+        /// Root run of the tree.
         Tree = "tree",
     }
 }

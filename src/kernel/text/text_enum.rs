@@ -1,13 +1,23 @@
 //! Enums with a checked text form: one text for rows, wire and people.
 
-/// Defines an enum in which each variant has one text.
+/// Defines an enum in which each variant has one text. The comments are also those of its schema.
 #[macro_export]
 macro_rules! text_enum {
     ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $text:literal,)+ }) => {
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, schemars::JsonSchema)]
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
         pub enum $name {
             $($(#[$vdoc])* #[serde(rename = $text)] $variant,)+
+        }
+
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                let text = <std::borrow::Cow<'_, str>>::deserialize(from)?;
+                $name::parse(&text).ok_or_else(|| {
+                    let known = [$($text),+];
+                    serde::de::Error::custom($crate::kernel::text::text_enum::unknown(&text, &known))
+                })
+            }
         }
 
         impl $name {
@@ -33,3 +43,10 @@ macro_rules! text_enum {
     };
 }
 pub use text_enum;
+
+/// The message for a text that is none of the `known` ones.
+#[doc(hidden)]
+pub fn unknown(text: &str, known: &[&str]) -> String {
+    let text = super::prefix(text, 80);
+    format!("{text:?} is not one of {}", known.join(", "))
+}

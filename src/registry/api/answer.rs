@@ -15,34 +15,6 @@ use crate::kernel::session::stored_content::StoredMessage;
 use crate::kernel::time::Timestamp;
 use crate::store::tables::read::{Activity, ShownSession};
 
-/// The answer of `sessions.send`: delivery and reply are reported separately.
-#[derive(Clone, Debug, PartialEq)]
-pub struct SendAnswer {
-    /// The run whose turn answers; `None` if a client owns the session.
-    pub run: Option<RunId>,
-    /// The target session.
-    pub session: SessionKey,
-    /// `accepted`, `pending`, `delivered`, or the outcome of the turn.
-    pub status: &'static str,
-    /// True once the message is in the session's transcript.
-    pub delivered: bool,
-    /// The reply text, if the turn ended and produced one.
-    pub reply: Option<String>,
-    /// Why the turn failed.
-    pub error: Option<RunError>,
-}
-
-/// A question with its origin.
-#[derive(Clone, Debug, PartialEq)]
-pub struct QuestionView {
-    /// The stored question.
-    pub question: Question,
-    /// The run and session that ask.
-    pub origin: Asker,
-    /// The root session of the tree, where the question is shown to the user.
-    pub root: Option<SessionKey>,
-}
-
 /// An approval with its origin.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ApprovalView {
@@ -186,41 +158,6 @@ pub struct WaitAnswer {
     pub cause: WaitCause,
 }
 
-/// One announce in a session's inbox.
-#[derive(Clone, Debug, PartialEq)]
-pub struct InboxEntry {
-    /// Id of the announce; used to acknowledge it.
-    pub announce: AnnounceId,
-    /// The run that ended.
-    pub run: RunId,
-    /// The session in which the run worked.
-    pub session: SessionKey,
-    /// The run's label, if the spawn set one.
-    pub label: Option<String>,
-    /// The agent that carried out the run.
-    pub agent: AgentId,
-    /// The run's outcome.
-    pub outcome: Outcome,
-    /// The error message if the outcome is not `ok`.
-    pub error: Option<String>,
-    /// The run's final text, cut to 100 KiB.
-    pub result: String,
-    /// True if the text was longer.
-    pub truncated: bool,
-    /// Milliseconds from accepted to ended.
-    pub duration_ms: u64,
-    /// Model usage.
-    pub usage: Usage,
-    /// When it was delivered.
-    pub at: Timestamp,
-    /// Metadata that the spawn request passed.
-    pub meta: Option<Value>,
-    /// When it was acknowledged; `None` before.
-    pub acked_at: Option<Timestamp>,
-    /// Its message id and its position in the transcript.
-    pub message: (MessageId, i64),
-}
-
 /// A page of a transcript.
 #[derive(Clone, Debug)]
 pub struct History {
@@ -234,35 +171,3 @@ pub struct History {
 
 /// A page of a journal: each step, with the run that carries out its call.
 pub type StepPage = Page<(Step, Option<RunId>)>;
-
-/// `gateway.status`: counts of live work.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Runs waiting for a slot.
-    pub queued: u64,
-    /// Runs that hold a slot.
-    pub running: u64,
-    /// Paused runs.
-    pub paused: u64,
-    /// Runs whose turn has ended and that wait for their descendants.
-    pub settling: u64,
-    /// Announces not yet delivered.
-    pub pending_announces: u64,
-    /// Open approvals.
-    pub approvals: u64,
-    /// Open questions.
-    pub questions: u64,
-    /// Runs with an environment of their own that child processes may still hold.
-    pub environments: u64,
-}
-
-/// The result of a cancel.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CancelAnswer {
-    /// Runs that this cancel ended.
-    pub cancelled: Vec<RunId>,
-    /// Runs that had ended before, or ended for another reason meanwhile.
-    pub already_ended: Vec<RunId>,
-    /// Runs that are marked to end but still have an executor.
-    pub not_ended: Vec<RunId>,
-}

@@ -4,16 +4,16 @@
 use super::answer::{ApprovalView, Page};
 use super::previews;
 use super::questions::origin;
-use super::request::ApprovalFilter;
 use super::view::{cut, place};
 use crate::command::{ForgetApproval, ResolveApproval};
 use crate::contract::preview::Preview;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::ApprovalId;
-use crate::kernel::policy::approval::{Approval, ApprovalState, Choice, Remember, Remembered};
+use crate::kernel::policy::approval::{Approval, ApprovalState, Choice, Remembered};
 use crate::registry::{Principal, Registry};
 use crate::store::tables::{approvals, remembered};
 use crate::store::tx::{DbError, Tx};
+use crate::wire::approvals as wire;
 
 impl Registry {
     /// A page of approvals, oldest first, each with its origin. With `tree`, all approvals of the
@@ -21,19 +21,11 @@ impl Registry {
     pub async fn approvals(
         &self,
         who: &Principal,
-        filter: ApprovalFilter,
-        limit: u32,
-        cursor: Option<String>,
+        filter: wire::ListApprovals,
     ) -> Result<Page<ApprovalView>, Fault> {
-        let state = filter.state.map(ApprovalState::as_str);
-        let query = self.asked(
-            who,
-            filter.session.as_ref(),
-            filter.tree,
-            state,
-            limit,
-            cursor,
-        )?;
+        let (state, limit) = (filter.state.map(ApprovalState::as_str), filter.limit.0);
+        let (key, tree) = (filter.session_key.as_ref(), filter.tree);
+        let query = self.asked(who, key, tree, state, limit, filter.cursor)?;
         let listed = self.inner.store.read(move |tx| {
             approvals::list(tx, &query)?
                 .into_iter()
@@ -43,7 +35,7 @@ impl Registry {
         let mut found = listed.await?;
         let next = cut(&mut found, limit, |(seq, _)| *seq);
         let mut items: Vec<ApprovalView> = found.into_iter().filter_map(|(_, view)| view).collect();
-        if filter.previews {
+        if filter.previews.unwrap_or(true) {
             previews::add(&self.inner, &mut items).await;
         }
         Ok(Page { items, next })
@@ -55,19 +47,19 @@ impl Registry {
     pub async fn resolve_approval(
         &self,
         who: &Principal,
-        id: ApprovalId,
-        choice: Choice,
-        remember: Option<Remember>,
-        digest: Option<String>,
+        request: wire::ResolveApproval,
     ) -> Result<ApprovalView, Fault> {
-        if let Some(digest) = digest.filter(|_| choice == Choice::Allow) {
-            self.still_holds(who, id, &digest).await?;
+        let id = request.id;
+        if let Some(digest) = &request.digest
+            && request.decision == Choice::Allow
+        {
+            self.still_holds(who, id, digest).await?;
         }
         let command = ResolveApproval {
             org: who.org.clone(),
             id,
-            choice,
-            remember,
+            choice: request.decision,
+            remember: request.remember,
             by: who.by(),
         };
         let approval = self.inner.store.submit(command).await?;

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use super::answer::CancelAnswer;
 use super::request::CancelTarget;
-use crate::command::{Cancel, Cancelled, Steer};
+use crate::command::{self, Cancel, Steer};
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::{MessageId, RunId};
 use crate::kernel::run::{Outcome, RunState};
 use crate::registry::{Principal, Registry};
 use crate::store::tables::runs;
+use crate::wire::lifecycle::Cancelled;
 
 /// Maximum time that a cancel's answer waits for executors to stop.
 pub(crate) const CANCEL_WAIT: Duration = Duration::from_secs(5);
@@ -23,7 +23,7 @@ impl Registry {
         who: &Principal,
         target: CancelTarget,
         reason: Option<String>,
-    ) -> Result<CancelAnswer, Fault> {
+    ) -> Result<Cancelled, Fault> {
         let command = Cancel {
             org: who.org.clone(),
             target,
@@ -36,8 +36,12 @@ impl Registry {
     }
 
     /// Waits up to [`PATIENCE`] for the executors of cancelled runs to stop.
-    async fn until_stopped(&self, who: &Principal, done: Cancelled) -> Result<CancelAnswer, Fault> {
-        let Cancelled {
+    async fn until_stopped(
+        &self,
+        who: &Principal,
+        done: command::Cancelled,
+    ) -> Result<Cancelled, Fault> {
+        let command::Cancelled {
             mut cancelled,
             mut already_ended,
             stopping,
@@ -55,7 +59,7 @@ impl Registry {
                 Some(_) => not_ended.push(id),
             }
         }
-        Ok(CancelAnswer {
+        Ok(Cancelled {
             cancelled,
             already_ended,
             not_ended,

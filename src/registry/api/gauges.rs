@@ -4,19 +4,7 @@ use crate::kernel::fault::Fault;
 use crate::registry::Registry;
 use crate::store::tables::gauges;
 use crate::telemetry::metrics::Live;
-
-/// The use of one lane; the last entry of a list is the total of all lanes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LaneUse {
-    /// The lane's name; `global` for the total.
-    pub name: &'static str,
-    /// Runs that hold a slot of the lane.
-    pub running: u64,
-    /// Runs that wait for a slot.
-    pub queued: u64,
-    /// Maximum number of runs that may hold a slot at once.
-    pub limit: usize,
-}
+use crate::wire::gateway::LaneUse;
 
 impl Registry {
     /// The use of each lane, then the total.
@@ -26,17 +14,17 @@ impl Registry {
         let mut lanes: Vec<LaneUse> = found
             .into_iter()
             .map(|(lane, running, queued)| LaneUse {
-                name: lane.as_str(),
+                name: lane.as_str().into(),
                 running,
                 queued,
-                limit: caps.of(lane),
+                limit: caps.of(lane) as u64,
             })
             .collect();
         lanes.push(LaneUse {
-            name: "global",
+            name: "global".into(),
             running: lanes.iter().map(|lane| lane.running).sum(),
             queued: lanes.iter().map(|lane| lane.queued).sum(),
-            limit: caps.global,
+            limit: caps.global as u64,
         });
         Ok(lanes)
     }

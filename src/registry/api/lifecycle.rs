@@ -2,7 +2,6 @@
 
 use super::answer::SessionView;
 use super::cancel::CANCEL_WAIT;
-use super::request::PatchRequest;
 use crate::command::{
     Accepted, Asks, Begins, Clearance, DeleteSession, DismissAnnounce, PatchSession, ResetSession,
     RetryAnnounce, RunTurn, Spawn,
@@ -15,8 +14,9 @@ use crate::kernel::run::{Run, RunOrigin};
 use crate::kernel::session::{Cleanup, Owner, Session, SessionMode};
 use crate::registry::announce::wake_run;
 use crate::registry::spawn::folder;
-use crate::registry::{Idempotency, Principal, Registry};
+use crate::registry::{Principal, Registry};
 use crate::store::tables::{bundles, clearings, messages, outbox, read, runs, sessions, steps};
+use crate::wire::lifecycle as wire;
 
 impl Registry {
     /// Once this returns, the session has the patched label, title, model, thinking level or
@@ -24,14 +24,13 @@ impl Registry {
     pub async fn patch_session(
         &self,
         who: &Principal,
-        key: &SessionKey,
-        mut patch: PatchRequest,
+        mut patch: wire::PatchSession,
     ) -> Result<SessionView, Fault> {
         if let Some(cwd) = patch.cwd.take() {
             patch.cwd = Some(folder::taken(cwd).await?);
         }
         if let Some(Some(model)) = &patch.model {
-            let session = self.session(who, key).await?.session;
+            let session = self.session(who, &patch.session_key).await?.session;
             // An unavailable model is refused now instead of at the next turn.
             let overrides = Overrides {
                 model: Some(model),
@@ -45,7 +44,7 @@ impl Registry {
         }
         let command = PatchSession {
             org: who.org.clone(),
-            key: key.clone(),
+            key: patch.session_key,
             label: patch.label,
             title: patch.title,
             model: patch.model,
@@ -145,13 +144,10 @@ impl Registry {
     }
 
     /// Runs an ended run's task again: a spawned run in a new session, a turn in the same session.
-    pub async fn retry(
-        &self,
-        who: &Principal,
-        id: RunId,
-        idempotency: Option<Idempotency>,
-    ) -> Result<Accepted, Fault> {
-        let key = self.key(who, "runs.retry", &id.to_string(), idempotency);
+    pub async fn retry(&self, who: &Principal, request: wire::RetryRun) -> Result<Accepted, Fault> {
+        let id = request.run_id;
+        let key = request.idempotency_key.as_deref();
+        let key = self.key(who, &id.to_string(), key, &request)?;
         if let Some(first) = self.known(key.as_ref())? {
             return Ok(first);
         }

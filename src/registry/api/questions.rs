@@ -1,7 +1,6 @@
 //! Questions of runs to the user: lists them with their origin, and records answers.
 
-use super::answer::{Page, QuestionView};
-use super::request::{QuestionAnswer, QuestionFilter};
+use super::answer::Page;
 use super::view::{cut, place};
 use crate::command::Answer;
 use crate::kernel::fault::Fault;
@@ -11,6 +10,7 @@ use crate::registry::{Principal, Registry};
 use crate::store::tables::asked::Query;
 use crate::store::tables::{questions, runs, sessions};
 use crate::store::tx::{DbError, Tx};
+use crate::wire::questions as wire;
 
 impl Registry {
     /// A page of questions, oldest first, each with its origin. With `tree`, all questions of the
@@ -18,19 +18,11 @@ impl Registry {
     pub async fn questions(
         &self,
         who: &Principal,
-        filter: QuestionFilter,
-        limit: u32,
-        cursor: Option<String>,
-    ) -> Result<Page<QuestionView>, Fault> {
-        let state = filter.state.map(QuestionState::as_str);
-        let query = self.asked(
-            who,
-            filter.session.as_ref(),
-            filter.tree,
-            state,
-            limit,
-            cursor,
-        )?;
+        filter: wire::ListQuestions,
+    ) -> Result<Page<wire::Question>, Fault> {
+        let (state, limit) = (filter.state.map(QuestionState::as_str), filter.limit.0);
+        let (key, tree) = (filter.session_key.as_ref(), filter.tree);
+        let query = self.asked(who, key, tree, state, limit, filter.cursor)?;
         let mut found = self
             .inner
             .store
@@ -53,12 +45,13 @@ impl Registry {
     pub async fn answer(
         &self,
         who: &Principal,
-        id: QuestionId,
-        answer: QuestionAnswer,
-    ) -> Result<QuestionView, Fault> {
-        let text = match answer {
-            QuestionAnswer::Text(text) => text,
-            QuestionAnswer::Choice(choice) => self.choice(who, id, choice)?,
+        request: wire::AnswerQuestion,
+    ) -> Result<wire::Question, Fault> {
+        let id = request.id;
+        let text = match (request.text, request.choice) {
+            (Some(text), None) if !text.trim().is_empty() => text,
+            (None, Some(choice)) => self.choice(who, id, choice)?,
+            _ => return Err(Fault::params("text", "give either text or choice")),
         };
         let command = Answer {
             org: who.org.clone(),
@@ -78,7 +71,7 @@ impl Registry {
         &self,
         who: &Principal,
         session: Option<&SessionKey>,
-        tree: bool,
+        tree: Option<bool>,
         state: Option<&'static str>,
         limit: u32,
         cursor: Option<String>,
@@ -97,7 +90,7 @@ impl Registry {
                 .store
                 .read_now(|tx| sessions::by_key(tx, &who.org, key))?
                 .ok_or_else(|| Fault::not_found("session", key))?;
-            if tree {
+            if tree.unwrap_or(true) {
                 query.root = Some(found.root);
             } else {
                 query.session = Some(found.id);
@@ -130,12 +123,25 @@ impl Registry {
 }
 
 /// The question with the run and session that it comes from; `None` if the run is gone.
-fn with_origin(tx: &mut dyn Tx, question: Question) -> Result<Option<QuestionView>, DbError> {
+fn with_origin(tx: &mut dyn Tx, question: Question) -> Result<Option<wire::Question>, DbError> {
     let origin = origin(tx, question.run, question.root_session)?;
-    Ok(origin.map(|(origin, root)| QuestionView {
-        root,
-        origin,
-        question,
+    Ok(origin.map(|(origin, root)| wire::Question {
+        id: question.id,
+        run_id: question.run,
+        session_key: origin.session,
+        root_session_key: root,
+        agent: origin.agent,
+        label: origin.label,
+        title: origin.title,
+        depth: origin.depth,
+        text: question.text,
+        choices: question.choices,
+        asked_at: question.asked_at,
+        expires_at: question.expires_at,
+        state: question.state.as_str().into(),
+        answer: question.answer,
+        answered_by: question.answered_by,
+        ended_at: question.ended_at,
     }))
 }
 

@@ -1,57 +1,19 @@
 //! Usage statistics: counts, tokens and cost, grouped as the client requests.
 
 use crate::kernel::fault::Fault;
-use crate::kernel::ids::{RunId, SessionKey};
 use crate::kernel::run::usage::{Tally, UsageBy};
 use crate::kernel::time::Timestamp;
 use crate::registry::{Principal, Registry};
 use crate::store::tables::usage::Only;
 use crate::store::tables::{read, usage};
+use crate::wire::usage::{Row, Summarize, Summary};
 
 /// Default time range, in milliseconds.
 const DAY: i64 = 24 * 3_600_000;
 
-/// Parameters of a usage query; filters are combined with AND.
-#[derive(Clone, Debug)]
-pub struct UsageQuery {
-    /// The grouping of the sums.
-    pub by: UsageBy,
-    /// Start of the range; one day before its end if unset.
-    pub since: Option<Timestamp>,
-    /// End of the range; now if unset.
-    pub until: Option<Timestamp>,
-    /// Only usage of this user.
-    pub user: Option<String>,
-    /// Only usage of this agent.
-    pub agent: Option<String>,
-    /// Only usage of this model.
-    pub model: Option<String>,
-    /// Only usage in this session.
-    pub session: Option<SessionKey>,
-    /// Only usage in the tree of this root run.
-    pub tree: Option<RunId>,
-    /// Maximum number of rows, the largest first.
-    pub limit: u32,
-}
-
-/// Sums of usage.
-#[derive(Clone, Debug)]
-pub struct UsageView {
-    /// Start of the range.
-    pub since: Timestamp,
-    /// End of the range.
-    pub until: Timestamp,
-    /// The sums by group name, highest cost first.
-    pub rows: Vec<(String, Tally)>,
-    /// The total, including omitted rows.
-    pub total: Tally,
-    /// Number of omitted rows.
-    pub omitted: usize,
-}
-
 impl Registry {
     /// Sums of the tenant's usage.
-    pub async fn usage(&self, who: &Principal, query: UsageQuery) -> Result<UsageView, Fault> {
+    pub async fn usage(&self, who: &Principal, query: Summarize) -> Result<Summary, Fault> {
         let now = self.inner.clock.now();
         let until = query.until.unwrap_or(Timestamp(now.0 + 1));
         let since = query.since.unwrap_or(Timestamp(until.0 - DAY));
@@ -59,9 +21,10 @@ impl Registry {
             return Err(Fault::params("since", "it must be before until"));
         }
         let org = who.org.clone();
-        let (by, limit) = (query.by, query.limit as usize);
+        let by = query.by.unwrap_or(UsageBy::Agent);
+        let limit = query.limit.0 as usize;
         let found = self.inner.store.read(move |tx| {
-            let session = match &query.session {
+            let session = match &query.session_key {
                 Some(key) => match read::session_id(tx, &org, key)? {
                     Some(id) => Some(id),
                     None => return Ok(None),
@@ -93,12 +56,31 @@ impl Registry {
         rows.sort_by_key(|(_, tally)| std::cmp::Reverse(weight(tally)));
         let omitted = rows.len().saturating_sub(limit);
         rows.truncate(limit);
-        Ok(UsageView {
+        Ok(Summary {
             since,
             until,
-            rows,
-            total,
+            rows: rows
+                .into_iter()
+                .map(|(name, tally)| row(Some(name), &tally))
+                .collect(),
+            total: row(None, &total),
             omitted,
         })
+    }
+}
+
+fn row(name: Option<String>, tally: &Tally) -> Row {
+    Row {
+        name,
+        calls: tally.calls(),
+        ok: tally.ok,
+        failed: tally.failed,
+        cancelled: tally.cancelled,
+        p50_ms: tally.percentile(50),
+        p95_ms: tally.percentile(95),
+        model_calls: tally.used.model_calls,
+        input_tokens: tally.used.input_tokens,
+        output_tokens: tally.used.output_tokens,
+        cost_micros: tally.used.cost_micros,
     }
 }

@@ -1,9 +1,6 @@
 //! Read-only views for the RPC layer: lists, histories and inboxes, all read from the rows.
 
-use super::answer::{
-    AnnounceState, Counts, History, InboxEntry, Page, RunDetail, SessionView, StepPage,
-};
-use super::request::{HistoryPart, MetaValue, RunFilter, SessionFilter, SessionKind};
+use super::answer::{AnnounceState, History, Page, RunDetail, SessionView, StepPage};
 use crate::command::Ack;
 use crate::kernel::delegation::announce::AnnounceNote;
 use crate::kernel::fault::{Fault, Kind};
@@ -16,6 +13,11 @@ use crate::store::tables::{
     asked, environment, expired, messages, outbox, read, runs, sends, sessions, steps,
 };
 use crate::store::tx::{DbError, Tx};
+use crate::wire::gateway::Counts;
+use crate::wire::input::PageSize;
+use crate::wire::runs::{ListRuns, MetaValue};
+use crate::wire::sessions::{GetHistory, GetInbox, ListSessions, SessionKind};
+use crate::wire::shapes::Announce;
 
 /// Key in a fault's data: the run existed and retention has removed it.
 pub(crate) const EXPIRED: &str = "expired";
@@ -36,24 +38,23 @@ impl Registry {
     pub async fn sessions<R: Send + 'static>(
         &self,
         who: &Principal,
-        filter: SessionFilter,
-        limit: u32,
-        cursor: Option<String>,
+        filter: ListSessions,
         show: impl FnOnce(Page<SessionView>) -> Result<R, Fault> + Send + 'static,
     ) -> Result<R, Fault> {
+        let limit = filter.limit.0;
         let mut query = sessions::ListQuery {
             org: who.org.clone(),
             roots: match filter.kind {
-                SessionKind::Main => Some(true),
-                SessionKind::Child => Some(false),
-                SessionKind::All => None,
+                None | Some(SessionKind::Main) => Some(true),
+                Some(SessionKind::Child) => Some(false),
+                Some(SessionKind::All) => None,
             },
             parent: None,
             agent: filter.agent,
             label: filter.label,
             search: filter.search,
             archived: filter.archived,
-            before: place(cursor)?,
+            before: place(filter.cursor)?,
             limit: limit + 1,
         };
         if let Some(key) = &filter.parent {
@@ -84,17 +85,18 @@ impl Registry {
     pub async fn history<R: Send + 'static>(
         &self,
         who: &Principal,
-        key: &SessionKey,
-        part: HistoryPart,
+        part: GetHistory,
         show: impl FnOnce(History) -> Result<R, Fault> + Send + 'static,
     ) -> Result<R, Fault> {
-        let session = self.session_id(who, key)?;
-        let HistoryPart {
+        let GetHistory {
+            session_key,
             before,
             after,
-            limit,
             tools,
+            limit: PageSize(limit),
         } = part;
+        let session = self.session_id(who, &session_key)?;
+        let tools = tools.unwrap_or(true);
         let rows = move |tx: &mut dyn Tx| {
             let messages = match (before, after) {
                 (_, Some(after)) => messages::after(tx, session, after, limit + 1, tools)?,
@@ -123,16 +125,10 @@ impl Registry {
     }
 
     /// A page of a session's inbox, oldest first.
-    pub async fn inbox(
-        &self,
-        who: &Principal,
-        key: &SessionKey,
-        acked: bool,
-        limit: u32,
-        cursor: Option<String>,
-    ) -> Result<Page<InboxEntry>, Fault> {
-        let session = self.session_id(who, key)?;
-        let after = place(cursor)?.unwrap_or(0);
+    pub async fn inbox(&self, who: &Principal, request: GetInbox) -> Result<Page<Announce>, Fault> {
+        let session = self.session_id(who, &request.session_key)?;
+        let (acked, limit) = (request.acked, request.limit.0);
+        let after = place(request.cursor)?.unwrap_or(0);
         let mut found = self
             .inner
             .store
@@ -207,25 +203,24 @@ impl Registry {
     pub async fn runs<R: Send + 'static>(
         &self,
         who: &Principal,
-        filter: RunFilter,
-        limit: u32,
-        cursor: Option<String>,
+        filter: ListRuns,
         show: impl FnOnce(Page<RunDetail>, Option<u64>) -> Result<R, Fault> + Send + 'static,
     ) -> Result<R, Fault> {
+        let limit = filter.limit.0;
         let mut query = read::RunQuery {
             org: who.org.clone(),
-            session: self.opt_session_id(who, filter.session.as_ref())?,
+            session: self.opt_session_id(who, filter.session_key.as_ref())?,
             requester: self.opt_session_id(who, filter.parent.as_ref())?,
-            states: filter.states,
+            states: filter.states.iter().map(ToString::to_string).collect(),
             agent: filter.agent,
             label: filter.label,
             tree: filter.tree,
             undelivered: filter.undelivered,
             needs_review: filter.needs_review,
-            meta: filter.meta.into_iter().map(meta_field).collect(),
+            meta: filter.meta.into_iter().flatten().map(meta_field).collect(),
             created_after: filter.created_after,
             created_before: filter.created_before,
-            before: place(cursor)?,
+            before: place(filter.cursor)?,
             limit: limit + 1,
         };
         let registry = self.clone();
@@ -372,7 +367,7 @@ fn inbox_entry(
     tx: &mut dyn Tx,
     session: SessionId,
     entry: outbox::Entry,
-) -> Result<Option<InboxEntry>, DbError> {
+) -> Result<Option<Announce>, DbError> {
     let Some(run) = runs::get(tx, entry.run)? else {
         return Ok(None);
     };
@@ -382,13 +377,13 @@ fn inbox_entry(
     let Some(message) = read::message_id_at(tx, session, seq)? else {
         return Ok(None);
     };
-    Ok(Some(InboxEntry {
-        announce: entry.announce,
-        run: run.id,
-        session: note.session_key,
+    Ok(Some(Announce {
+        announce_id: entry.announce,
+        run_id: run.id,
+        session_key: note.session_key,
         label: note.label,
         agent: note.agent,
-        outcome: note.outcome,
+        outcome: note.outcome.as_str().into(),
         error: note.error,
         result: note.result,
         truncated: note.truncated,
@@ -397,7 +392,8 @@ fn inbox_entry(
         at: entry.delivered_at.unwrap_or_default(),
         meta: run.meta,
         acked_at: entry.acked_at,
-        message: (MessageId(message), seq),
+        message_id: MessageId(message),
+        seq,
     }))
 }
 

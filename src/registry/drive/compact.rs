@@ -4,9 +4,10 @@
 use crate::command::{Accepted, Asks, RunTurn};
 use crate::contract::catalog::Overrides;
 use crate::kernel::fault::Fault;
-use crate::kernel::ids::{SessionId, SessionKey, StepId};
-use crate::registry::{Idempotency, Principal, Registry};
+use crate::kernel::ids::{SessionId, StepId};
+use crate::registry::{Principal, Registry};
 use crate::store::tables::sessions;
+use crate::wire::lifecycle::CompactSession;
 
 /// Title of a compaction run.
 const TITLE: &str = "Compact the context of this session";
@@ -17,10 +18,11 @@ impl Registry {
     pub async fn compact_session(
         &self,
         who: &Principal,
-        key: &SessionKey,
-        idempotency: Option<Idempotency>,
+        request: CompactSession,
     ) -> Result<Accepted, Fault> {
-        let known = self.key(who, "sessions.compact", key.as_str(), idempotency);
+        let key = &request.session_key;
+        let known = request.idempotency_key.as_deref();
+        let known = self.key(who, key.as_str(), known, &request)?;
         if let Some(first) = self.known(known.as_ref())? {
             return Ok(first);
         }

@@ -15,10 +15,11 @@ use crate::cli::link::Link;
 use crate::cli::output::print;
 use crate::cli::output::print::{BAD, DIM, GOOD, HEAD, styled};
 use crate::cli::output::text::{COLUMNS, Table, clean, wrap};
+use crate::contract::catalog::InactiveDefinition;
 use crate::daemon::AgentCheck;
 use crate::wire::agents::{
     Agent, Agents as Listing, Audience, CreateAgent, DeleteAgent, Deleted, Format, GetAgent,
-    InactiveDefinition, ListAgents, ReloadAgents,
+    ListAgents, ReloadAgents,
 };
 use crate::wire::input::{PAGE_LIMIT, PageSize};
 
