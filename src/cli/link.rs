@@ -12,6 +12,7 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::cli::args::Common;
 use crate::cli::common::failure::{Failure, exit};
 use crate::cli::link::discover::{NO_DAEMON, Target, Transport, Where, start_command};
 use crate::cli::link::token::{read_token, token_for_socket};
@@ -78,6 +79,20 @@ impl Link {
     /// Calls the method with these parameters and parses the reply.
     pub(crate) async fn ask<M: Method>(&self, params: &M) -> Result<M::Answer, Failure> {
         self.request(params).await
+    }
+
+    /// As [`Link::ask`], but with `--json` the reply is printed as received, and the result is
+    /// `None`.
+    pub(crate) async fn ask_or_print<M: Method>(
+        &self,
+        params: &M,
+        common: &Common,
+    ) -> Result<Option<M::Answer>, Failure> {
+        if common.json {
+            print::object(&self.raw(params).await?)?;
+            return Ok(None);
+        }
+        self.ask(params).await.map(Some)
     }
 
     async fn request<M: Method, R: DeserializeOwned>(&self, params: &M) -> Result<R, Failure> {

@@ -25,7 +25,7 @@ pub use crate::registry::api::agents::{ReloadReason, TrustView};
 pub use crate::registry::api::answer::*;
 pub use crate::registry::api::outputs::OutputPart;
 pub use crate::registry::api::request::*;
-pub use crate::registry::api::skills::{SkillsReason, SkillsRefreshed, SkillsView};
+pub use crate::registry::api::skills::{SkillsReason, SkillsView};
 pub use crate::registry::delegate::within::Object;
 pub use crate::registry::upkeep::restore::Restored;
 pub use crate::registry::upkeep::sweeps::Retention;

@@ -67,12 +67,9 @@ impl Answer {
             text: Some(text),
             choice: None,
         };
-        let raw = link.raw(&request).await?;
-        if common.json {
-            print::object(&raw)?;
+        let Some(answered) = link.ask_or_print(&request, common).await? else {
             return Ok(0);
-        }
-        let answered: Question = link::read(&raw)?;
+        };
         print::note(&format!(
             "answered; run {} continues: abide wait {0}",
             short(answered.run_id)

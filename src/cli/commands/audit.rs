@@ -5,14 +5,13 @@ use clap::Args;
 
 use crate::cli::args::Common;
 use crate::cli::common::failure::Failure;
-use crate::cli::link;
 use crate::cli::link::Link;
 use crate::cli::output::print;
 use crate::cli::output::print::{BAD, DIM, styled};
 use crate::cli::output::text::{Table, age, clean, short};
 use crate::clock::Clock;
 use crate::kernel::ids::RunId;
-use crate::wire::audit::{Audit as Answer, ListAudit};
+use crate::wire::audit::ListAudit;
 use crate::wire::input::PageSize;
 
 /// Show who changed what, newest first
@@ -40,12 +39,9 @@ impl Audit {
             limit: PageSize(self.limit),
             cursor: self.cursor,
         };
-        let raw = link.raw(&params).await?;
-        if common.json {
-            print::object(&raw)?;
+        let Some(page) = link.ask_or_print(&params, common).await? else {
             return Ok(0);
-        }
-        let page: Answer = link::read(&raw)?;
+        };
         if page.entries.is_empty() {
             print::note("no changes recorded yet");
             return Ok(0);

@@ -6,12 +6,11 @@ use clap::Args;
 
 use crate::cli::args::Common;
 use crate::cli::common::failure::Failure;
-use crate::cli::link;
 use crate::cli::link::Link;
 use crate::cli::output::print;
 use crate::cli::output::print::{GOOD, styled};
 use crate::cli::output::text::{clean, size, span};
-use crate::wire::maintenance::{Backup as Request, BackupMade};
+use crate::wire::maintenance::Backup as Request;
 
 /// Copy the store into a file while the daemon keeps running
 ///
@@ -38,12 +37,9 @@ impl Backup {
         let request = Request {
             path: path.map(|path| path.to_string_lossy().into_owned()),
         };
-        let raw = link.raw(&request).await?;
-        if common.json {
-            print::object(&raw)?;
+        let Some(made) = link.ask_or_print(&request, common).await? else {
             return Ok(0);
-        }
-        let made: BackupMade = link::read(&raw)?;
+        };
         print::answer(&clean(&made.path))?;
         let of = |table: &str| made.rows.get(table).copied().unwrap_or(0);
         print::note(&format!(

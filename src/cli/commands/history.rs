@@ -8,7 +8,6 @@ use serde_json::Value;
 use crate::cli::args::Common;
 use crate::cli::common::failure::Failure;
 use crate::cli::common::ids;
-use crate::cli::link;
 use crate::cli::link::Link;
 use crate::cli::output::print;
 use crate::cli::output::text::{age, clean, cut, line};
@@ -16,7 +15,7 @@ use crate::clock::Clock;
 use crate::kernel::session::message::Block;
 use crate::kernel::time::Timestamp;
 use crate::wire::input::PageSize;
-use crate::wire::sessions::{GetHistory, History as Page};
+use crate::wire::sessions::GetHistory;
 use crate::wire::shapes::Message;
 
 /// Show the messages of a session
@@ -55,12 +54,9 @@ impl History {
             tools: Some(!self.no_tools),
             limit: PageSize(self.limit),
         };
-        let raw = link.raw(&request).await?;
-        if common.json {
-            print::object(&raw)?;
+        let Some(page) = link.ask_or_print(&request, common).await? else {
             return Ok(0);
-        }
-        let page: Page = link::read(&raw)?;
+        };
         let now = Clock::system().now();
         let texts: Vec<String> = page
             .messages

@@ -15,8 +15,7 @@ use crate::kernel::ids::MemoryId;
 use crate::kernel::time::Timestamp;
 use crate::wire::input::{PAGE_LIMIT, PageSize};
 use crate::wire::memory::{
-    DeleteMemories, DeletedMemories, FoundMemories, ListMemories, Memories, Memory as Kept,
-    SearchMemories,
+    DeleteMemories, DeletedMemories, ListMemories, Memories, Memory as Kept, SearchMemories,
 };
 
 /// Maximum number of lines of a memory in a list; `--json` has all.
@@ -116,12 +115,9 @@ impl Search {
             namespace: self.namespace,
             limit: PageSize::default(),
         };
-        let raw = link.raw(&request).await?;
-        if common.json {
-            print::object(&raw)?;
+        let Some(found) = link.ask_or_print(&request, common).await? else {
             return Ok(0);
-        }
-        let found: FoundMemories = link::read(&raw)?;
+        };
         if found.memories.is_empty() {
             print::note("no memory has any of these words");
             return Ok(0);

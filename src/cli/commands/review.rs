@@ -6,7 +6,6 @@ use crate::cli::args::Common;
 use crate::cli::asking::verbatim;
 use crate::cli::common::failure::{Failure, exit};
 use crate::cli::common::ids;
-use crate::cli::link;
 use crate::cli::link::Link;
 use crate::cli::output::print;
 use crate::cli::output::text::{age, line, short};
@@ -15,7 +14,7 @@ use crate::kernel::ids::StepId;
 use crate::kernel::time::Timestamp;
 use crate::wire::input::{PAGE_LIMIT, PageSize};
 use crate::wire::lifecycle::{Decision, ResolveRun};
-use crate::wire::runs::{ListRuns, Runs};
+use crate::wire::runs::ListRuns;
 use crate::wire::shapes::{OpenReview, Run};
 
 /// Resolve calls that were interrupted by a kill
@@ -73,12 +72,9 @@ impl Review {
             },
             result: self.result,
         };
-        let raw = link.raw(&request).await?;
-        if common.json {
-            print::object(&raw)?;
+        let Some(run) = link.ask_or_print(&request, common).await? else {
             return Ok(0);
-        }
-        let run: Run = link::read(&raw)?;
+        };
         print::note(&match said {
             Verdict::Abort => format!("run {} has ended", short(run.run_id)),
             _ if !run.reviews.is_empty() => format!(
@@ -134,12 +130,9 @@ async fn list(link: &Link, common: &Common) -> Result<u8, Failure> {
         limit: PageSize(PAGE_LIMIT),
         ..ListRuns::default()
     };
-    let raw = link.raw(&request).await?;
-    if common.json {
-        print::object(&raw)?;
+    let Some(page) = link.ask_or_print(&request, common).await? else {
         return Ok(0);
-    }
-    let page: Runs = link::read(&raw)?;
+    };
     if page.runs.is_empty() {
         print::note("no run needs a review");
     }

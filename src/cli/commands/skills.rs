@@ -16,7 +16,7 @@ use crate::cli::output::text::{COLUMNS, Table, clean, wrap};
 use crate::contract::catalog::InactiveDefinition;
 use crate::skill::{self, Found, Host, Limits, MissingPrograms};
 use crate::wire::input::{PAGE_LIMIT, PageSize};
-use crate::wire::skills::{ListSkills, RefreshSkills, Refreshed, Skill, Skills as Listing};
+use crate::wire::skills::{ListSkills, RefreshSkills, Skill, Skills as Listing};
 
 /// List the skills of agents, and check skills that you write
 ///
@@ -93,12 +93,9 @@ fn request(name: Option<String>) -> ListSkills {
 }
 
 async fn list(link: &Link, common: &Common) -> Result<u8, Failure> {
-    let raw = link.raw(&request(None)).await?;
-    if common.json {
-        print::object(&raw)?;
+    let Some(listing) = link.ask_or_print(&request(None), common).await? else {
         return Ok(0);
-    }
-    let listing: Listing = link::read(&raw)?;
+    };
     let mut table = Table::new(&["NAME", "FROM", "WHAT FOR"]);
     for skill in &listing.skills {
         let what = match &skill.reason {
@@ -205,12 +202,9 @@ async fn refresh(link: &Link, session: Option<String>, common: &Common) -> Resul
         session_key,
         workspace: None,
     };
-    let raw = link.raw(&request).await?;
-    if common.json {
-        print::object(&raw)?;
+    let Some(answer) = link.ask_or_print(&request, common).await? else {
         return Ok(0);
-    }
-    let answer: Refreshed = link::read(&raw)?;
+    };
     for folder in &answer.folders {
         let change = match folder.before {
             None => format!("version {}", folder.after),

@@ -6,7 +6,6 @@ use clap::Args;
 
 use crate::cli::args::Common;
 use crate::cli::common::failure::Failure;
-use crate::cli::link;
 use crate::cli::link::Link;
 use crate::cli::output::print;
 use crate::cli::output::text::{COLUMNS, clean, span, wrap};
@@ -20,12 +19,9 @@ pub(crate) struct Status {}
 impl Status {
     pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
         let link = Link::open(&common.place).await?;
-        let raw = link.raw(&GetStatus {}).await?;
-        if common.json {
-            print::object(&raw)?;
+        let Some(status) = link.ask_or_print(&GetStatus {}, common).await? else {
             return Ok(0);
-        }
-        let status: Answer = link::read(&raw)?;
+        };
         print::answer(&show(&status, &common.place.state_dir()?))?;
         let own = env!("CARGO_PKG_VERSION");
         if status.version != own {

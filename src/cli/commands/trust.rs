@@ -14,7 +14,7 @@ use crate::cli::output::print::{DIM, styled};
 use crate::cli::output::text::{Table, age, clean};
 use crate::clock::Clock;
 use crate::wire::input::{PAGE_LIMIT, PageSize};
-use crate::wire::trust::{ListProjects, Project, Projects, RevokeTrust, Revoked, TrustProject};
+use crate::wire::trust::{ListProjects, Projects, RevokeTrust, Revoked, TrustProject};
 
 /// Trust a project, list trusted ones, or revoke the trust
 ///
@@ -68,12 +68,9 @@ impl Trust {
 }
 
 async fn add(link: &Link, folder: String, common: &Common) -> Result<u8, Failure> {
-    let raw = link.raw(&TrustProject { folder }).await?;
-    if common.json {
-        print::object(&raw)?;
+    let Some(project) = link.ask_or_print(&TrustProject { folder }, common).await? else {
         return Ok(0);
-    }
-    let project: Project = link::read(&raw)?;
+    };
     print::answer(&format!("{} is trusted", clean(&project.folder)))?;
     for covered in &project.covers {
         let needs = covered.needs.join(", ");

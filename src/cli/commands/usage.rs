@@ -8,7 +8,6 @@ use clap::builder::PossibleValuesParser;
 use crate::cli::args::{Common, duration};
 use crate::cli::common::failure::Failure;
 use crate::cli::common::ids;
-use crate::cli::link;
 use crate::cli::link::Link;
 use crate::cli::output::text::{Table, clean, span};
 use crate::cli::output::{print, text};
@@ -16,7 +15,7 @@ use crate::clock::Clock;
 use crate::kernel::run::usage::UsageBy;
 use crate::kernel::time::Timestamp;
 use crate::wire::input::{PAGE_LIMIT, PageSize};
-use crate::wire::usage::{Row, Summarize, Summary};
+use crate::wire::usage::{Row, Summarize};
 
 /// Show how many runs there were, how they ended, how long they took and what they cost
 ///
@@ -71,12 +70,9 @@ impl Usage {
             limit: PageSize(PAGE_LIMIT),
             ..Summarize::default()
         };
-        let raw = link.raw(&request).await?;
-        if common.json {
-            print::object(&raw)?;
+        let Some(summary) = link.ask_or_print(&request, common).await? else {
             return Ok(0);
-        }
-        let summary: Summary = link::read(&raw)?;
+        };
         if summary.rows.is_empty() {
             print::note("no run has ended in that time");
             return Ok(0);

@@ -6,7 +6,7 @@ use super::method::Table;
 use crate::contract::skills::{InstallHint, ListedSkill, PinnedSkill};
 use crate::gateway::Context;
 use crate::kernel::fault::Fault;
-use crate::registry::{SkillsReason, SkillsRefreshed};
+use crate::registry::SkillsReason;
 use crate::wire::input::PAGE_LIMIT;
 use crate::wire::skills as wire;
 
@@ -128,11 +128,10 @@ async fn refresh(
         let message = "give either sessionKey or workspace";
         return Err(Fault::params("workspace", message));
     }
-    let refreshed = context
+    let folders = context
         .registry
         .refresh_skills(&context.principal, params.session_key, params.workspace)
         .await?;
-    let folders: Vec<wire::RefreshedFolder> = refreshed.into_iter().map(folder).collect();
     let first = folders
         .first()
         .ok_or_else(|| Fault::internal("no workspace was refreshed"))?;
@@ -142,12 +141,4 @@ async fn refresh(
         reason: SkillsReason::Manual.as_str().to_owned(),
         folders,
     })
-}
-
-fn folder(refreshed: SkillsRefreshed) -> wire::RefreshedFolder {
-    wire::RefreshedFolder {
-        workspace: refreshed.workspace,
-        before: refreshed.before,
-        after: refreshed.after,
-    }
 }

@@ -4,12 +4,12 @@ use serde_json::Value;
 
 use crate::contract::preview::Preview;
 use crate::kernel::delegation::ChildCall;
-use crate::kernel::ids::{AgentId, AnnounceId, MessageId, RunId, SessionKey};
+use crate::kernel::ids::{RunId, SessionKey};
 use crate::kernel::policy::approval::Approval;
 use crate::kernel::question::{Asker, Question};
+use crate::kernel::run::Run;
 use crate::kernel::run::step::Step;
 use crate::kernel::run::stop::Stop;
-use crate::kernel::run::{Outcome, Run, RunError, Usage};
 use crate::kernel::session::Session;
 use crate::kernel::session::stored_content::StoredMessage;
 use crate::kernel::time::Timestamp;

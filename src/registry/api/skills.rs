@@ -13,6 +13,7 @@ use crate::kernel::policy::pattern;
 use crate::registry::{Inner, Principal, Registry};
 use crate::store::tables::skills::SkillsNoted;
 use crate::store::tables::{blobs, runs, skills};
+use crate::wire::skills::RefreshedFolder;
 
 /// Why skills are checked again; recorded in the event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,17 +54,6 @@ pub struct SkillsView {
     pub version: i64,
 }
 
-/// Result of a check for changed skills.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SkillsRefreshed {
-    /// The folder.
-    pub workspace: String,
-    /// The version before; `None` if this folder had no recorded version.
-    pub before: Option<i64>,
-    /// The version now.
-    pub after: i64,
-}
-
 impl Registry {
     /// The skills for work in `cwd`, with their version.
     pub async fn skills(&self, who: &Principal, cwd: Option<String>) -> Result<SkillsView, Fault> {
@@ -96,7 +86,7 @@ impl Registry {
         who: &Principal,
         session: Option<SessionKey>,
         cwd: Option<String>,
-    ) -> Result<Vec<SkillsRefreshed>, Fault> {
+    ) -> Result<Vec<RefreshedFolder>, Fault> {
         let named = session.is_some() || cwd.is_some();
         let cwd = match &session {
             Some(key) => self.session(who, key).await?.session.cwd,
@@ -106,7 +96,7 @@ impl Registry {
         if !named {
             folders.extend(self.inner.skills.known().into_iter().map(Some));
         }
-        let mut refreshed: Vec<SkillsRefreshed> = Vec::new();
+        let mut refreshed: Vec<RefreshedFolder> = Vec::new();
         for cwd in folders {
             let here = self.inner.skills_here(cwd, true).await?;
             if refreshed
@@ -226,10 +216,10 @@ impl Inner {
         org: &str,
         here: &SkillListing,
         reason: SkillsReason,
-    ) -> Result<SkillsRefreshed, Fault> {
+    ) -> Result<RefreshedFolder, Fault> {
         let workspace = here.workspace.clone();
         let before = self.store.read_now(|tx| skills::get(tx, org, &workspace))?;
-        let refreshed = |after| SkillsRefreshed {
+        let refreshed = |after| RefreshedFolder {
             before: before.as_ref().map(|before| before.version),
             workspace: workspace.clone(),
             after,

@@ -177,12 +177,9 @@ async fn show(link: &Link, name: String, common: &Common) -> Result<u8, Failure>
         agent: name,
         cwd: here(),
     };
-    let raw = link.raw(&request).await?;
-    if common.json {
-        print::object(&raw)?;
+    let Some(agent) = link.ask_or_print(&request, common).await? else {
         return Ok(0);
-    }
-    let agent: Agent = link::read(&raw)?;
+    };
     let mut lines = vec![styled(HEAD, clean(&agent.name)), clean(&agent.description)];
     let mut say = |what: &str, value: &str| {
         let value = wrap(&clean(value), COLUMNS - 13).join("\n             ");
@@ -304,12 +301,9 @@ async fn create(link: &Link, file: &Path, common: &Common) -> Result<u8, Failure
         text: Some(text),
         format: Some(format),
     };
-    let raw = link.raw(&request).await?;
-    if common.json {
-        print::object(&raw)?;
+    let Some(agent) = link.ask_or_print(&request, common).await? else {
         return Ok(0);
-    }
-    let agent: Agent = link::read(&raw)?;
+    };
     print::answer(&format!("{} is stored", clean(&agent.name)))?;
     for warning in &agent.warnings {
         print::note(&format!("note: {}", clean(warning)));

@@ -3,19 +3,16 @@
 use super::text;
 use crate::cli::args::Common;
 use crate::cli::common::failure::Failure;
-use crate::cli::link::{self, Link};
+use crate::cli::link::Link;
 use crate::cli::output::print;
 use crate::cli::output::text::clean;
-use crate::wire::config::{Change, ReloadConfig, Reloaded};
+use crate::wire::config::{Change, ReloadConfig};
 
 pub(super) async fn run(common: &Common) -> Result<u8, Failure> {
     let link = Link::open(&common.place).await?;
-    let raw = link.raw(&ReloadConfig {}).await?;
-    if common.json {
-        print::object(&raw)?;
+    let Some(reloaded) = link.ask_or_print(&ReloadConfig {}, common).await? else {
         return Ok(0);
-    }
-    let reloaded: Reloaded = link::read(&raw)?;
+    };
     if reloaded.applied.is_empty() && reloaded.needs_restart.is_empty() {
         print::answer("nothing has changed")?;
     }
