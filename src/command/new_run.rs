@@ -9,8 +9,8 @@ use crate::contract::skills::SkillPin;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{AgentId, MessageId, RunId, SessionKey};
 use crate::kernel::run::action::EventKind;
-use crate::kernel::run::budget::{Budget, Spent};
-use crate::kernel::run::{AnnouncePolicy, Lane, Pins, Run, RunOrigin, RunState, Usage};
+use crate::kernel::run::budget::Budget;
+use crate::kernel::run::{Lane, Pins, Run, RunOrigin};
 use crate::kernel::session::Session;
 use crate::store::tables::columns::to_json;
 use crate::store::tables::environment::{NewEnvironment, StoredValue};
@@ -100,22 +100,13 @@ pub fn new_run(
     let key = new.key;
     let pinned = [new.agent.definition, new.agent.tools];
     let skills = new.agent.skills;
+    let place = (session.id, session.key.clone());
     let run = Run {
-        id: new.id,
-        org: org.to_owned(),
         user: new.user,
-        session: session.id,
-        session_key: session.key.clone(),
         generation: session.generation,
-        requester: None,
-        parent_run: None,
-        root_run: new.id,
         root_session: session.root,
         retry_of: new.retry_of,
-        delegated: None,
         on_uncertain: new.agent.on_uncertain,
-        origin,
-        agent: new.agent.id,
         label: new.label,
         title: new.title,
         model: new.agent.model,
@@ -127,22 +118,8 @@ pub fn new_run(
         },
         depth: session.depth,
         cwd: session.cwd.clone(),
-        state: RunState::Queued,
-        cancel: None,
-        error: None,
-        result: None,
         limit_ms: new.limit_ms,
         budget: new.budget,
-        spent: Spent::default(),
-        used_ms: 0,
-        counting_since: None,
-        recoveries: 0,
-        not_before: None,
-        announce: AnnouncePolicy::None,
-        loops: 0,
-        tool_calls: 0,
-        steps: 0,
-        usage: Usage::default(),
         meta: new.meta,
         pins: Pins {
             agent: pinned[0].hash.clone(),
@@ -153,11 +130,7 @@ pub fn new_run(
         env: new.environment.names,
         warnings: new.agent.warnings,
         trace_id: new.trace_id,
-        created_at: context.now.wall,
-        started_at: None,
-        ended_at: None,
-        last_activity_at: context.now.wall,
-        ver: 1,
+        ..Run::queued(new.id, org, place, new.agent.id, origin, context.now.wall)
     };
     NewRow {
         run,

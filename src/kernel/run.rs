@@ -386,6 +386,68 @@ pub struct Run {
 }
 
 impl Run {
+    /// A run of `agent` that is queued in this session, as a root run without a task, limits or a
+    /// requester.
+    pub fn queued(
+        id: RunId,
+        org: &str,
+        (session, session_key): (SessionId, SessionKey),
+        agent: AgentId,
+        origin: RunOrigin,
+        now: Timestamp,
+    ) -> Self {
+        Run {
+            id,
+            org: org.to_owned(),
+            user: String::new(),
+            session,
+            session_key,
+            generation: 1,
+            requester: None,
+            parent_run: None,
+            root_run: id,
+            root_session: session,
+            retry_of: None,
+            delegated: None,
+            on_uncertain: OnUncertain::Report,
+            origin,
+            agent,
+            label: None,
+            title: String::new(),
+            model: String::new(),
+            thinking: None,
+            lane: Lane::Main,
+            depth: 0,
+            cwd: None,
+            state: RunState::Queued,
+            cancel: None,
+            error: None,
+            result: None,
+            limit_ms: None,
+            budget: None,
+            spent: Spent::default(),
+            used_ms: 0,
+            counting_since: None,
+            recoveries: 0,
+            not_before: None,
+            announce: AnnouncePolicy::None,
+            loops: 0,
+            tool_calls: 0,
+            steps: 0,
+            usage: Usage::default(),
+            meta: None,
+            pins: Pins::default(),
+            env: Vec::new(),
+            warnings: Vec::new(),
+            trace_id: String::new(),
+            created_at: now,
+            started_at: None,
+            ended_at: None,
+            last_activity_at: now,
+            ver: 1,
+        }
+    }
+
     /// True if its end must be announced to its requester.
     pub fn owes_announce(&self) -> bool {
         self.requester.is_some() && self.announce != AnnouncePolicy::None
