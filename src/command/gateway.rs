@@ -12,8 +12,8 @@ use crate::kernel::fault::Fault;
 use crate::kernel::ids::BootId;
 use crate::kernel::provider_health::HealthReport;
 use crate::kernel::run::action::EventKind;
+use crate::store::Store;
 use crate::store::tables::{boots, runs, servers};
-use crate::store::{Store, downtime};
 
 /// An event of the daemon itself, for the event log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,7 +55,7 @@ pub fn begin_boot(context: &mut Context<'_>, boot: BootId, pid: u32) -> Result<B
     context.emit_gateway(EventKind::GatewayStarted, json!({ "bootId": boot }));
     let max_age_ms = context.settings.recovery.max_age_ms;
     let machine = context.clock.machine();
-    let sight = downtime::sight(context.tx, now, seen, machine.as_ref(), max_age_ms);
+    let sight = boots::clock_trust(context.tx, now, seen, machine.as_ref(), max_age_ms);
     let sight = sight?;
     if sight != ClockTrust::Trusted {
         let (ahead_ms, is_certain) = match sight {
@@ -74,7 +74,7 @@ pub fn begin_boot(context: &mut Context<'_>, boot: BootId, pid: u32) -> Result<B
         );
     }
     if let Some(seen) = seen {
-        downtime::extend_deadlines(context.tx, seen, now)?;
+        boots::extend_deadlines(context.tx, seen, now)?;
         let away = now.since(seen);
         let data = json!({ "bootId": boot, "after": "stop", "awayMs": away });
         context.emit_gateway(EventKind::GatewayResumed, data);

@@ -230,7 +230,8 @@ pub fn spawn(context: &mut Context<'_>, mut spawn: Spawn) -> Result<Accepted, Fa
     if is_new {
         let (now, first) = (context.now.wall, session.messages);
         let (id, generation) = (session.id, session.generation);
-        messages::insert(context.tx, id, generation, first, &task, now)?;
+        let task = task.at(first, generation, now);
+        messages::insert(context.tx, id, &task)?;
         context.added(&spawn.org, id, task.run, task.id, first, task.kind.as_str());
     } else {
         context.append(&spawn.org, session.id, session.generation, vec![task])?;

@@ -126,13 +126,15 @@ pub fn end_question(
     state: QuestionState,
     answer: Option<(&str, &str)>,
 ) -> Result<(), Fault> {
-    let Some(question) = questions::get(context.tx, id)? else {
+    let found = questions::get(context.tx, id)?;
+    let Some(mut question) = found.filter(|one| one.state == QuestionState::Open) else {
         return Ok(());
     };
-    if question.state != QuestionState::Open {
-        return Ok(());
-    }
-    questions::end(context.tx, id, state, answer, context.now.wall)?;
+    question.state = state;
+    question.answer = answer.map(|(text, _)| text.to_owned());
+    question.answered_by = answer.map(|(_, by)| by.to_owned());
+    question.ended_at = Some(context.now.wall);
+    questions::end(context.tx, &question)?;
     let run = load(context, question.run)?;
     context.emit(
         EventKind::QuestionAnswered,

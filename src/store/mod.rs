@@ -12,7 +12,6 @@ pub mod tx;
 
 mod backup;
 mod checkpoint;
-pub(crate) mod downtime;
 mod files;
 mod handle;
 mod migrate;

@@ -415,19 +415,20 @@ fn bind(
     params: &[Param<'_>],
 ) -> rusqlite::Result<()> {
     for (at, param) in params.iter().enumerate() {
-        statement.raw_bind_parameter(at + 1, Bound(*param))?;
+        statement.raw_bind_parameter(at + 1, Bound(param))?;
     }
     Ok(())
 }
 
-struct Bound<'a>(Param<'a>);
+struct Bound<'a>(&'a Param<'a>);
 
 impl ToSql for Bound<'_> {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
         Ok(ToSqlOutput::Borrowed(match self.0 {
             Param::Null => ValueRef::Null,
-            Param::Int(value) => ValueRef::Integer(value),
+            Param::Int(value) => ValueRef::Integer(*value),
             Param::Text(text) => ValueRef::Text(text.as_bytes()),
+            Param::Owned(text) => ValueRef::Text(text.as_bytes()),
             Param::Bytes(bytes) => ValueRef::Blob(bytes),
             Param::Raw(Raw::Bytes(bytes)) => ValueRef::Blob(bytes),
             Param::Raw(Raw::Null) => ValueRef::Null,
@@ -441,6 +442,11 @@ impl ToSql for Bound<'_> {
 struct SqliteRow<'a, 'b>(&'a rusqlite::Row<'b>);
 
 impl Row for SqliteRow<'_, '_> {
+    fn is_null(&self, column: usize) -> Result<bool, DbError> {
+        let value = self.0.get_ref(column).map_err(error)?;
+        Ok(matches!(value, ValueRef::Null))
+    }
+
     fn int(&self, column: usize) -> Result<i64, DbError> {
         match self.0.get_ref(column).map_err(error)? {
             ValueRef::Integer(value) => Ok(value),

@@ -3,8 +3,18 @@
 
 use std::fmt;
 
+/// A statement that is formatted once, with constants only; later calls get the same text, which is
+/// also its key in the engine's cache of prepared statements.
+macro_rules! sql {
+    ($($text:tt)+) => {{
+        static SQL: std::sync::LazyLock<String> = std::sync::LazyLock::new(|| format!($($text)+));
+        SQL.as_str()
+    }};
+}
+pub(crate) use sql;
+
 /// A value bound to `?1`, `?2`, ….
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Param<'a> {
     /// NULL.
     Null,
@@ -12,6 +22,8 @@ pub enum Param<'a> {
     Int(i64),
     /// Text without U+0000.
     Text(&'a str),
+    /// The same, made for the statement, such as JSON.
+    Owned(String),
     /// Bytes; an id has 16.
     Bytes(&'a [u8]),
     /// A value written back exactly as it was read.
@@ -74,6 +86,12 @@ impl<'a> From<&'a String> for Param<'a> {
     }
 }
 
+impl From<String> for Param<'_> {
+    fn from(value: String) -> Self {
+        Param::Owned(value)
+    }
+}
+
 impl<'a> From<&'a uuid::Uuid> for Param<'a> {
     fn from(value: &'a uuid::Uuid) -> Self {
         Param::Bytes(value.as_bytes())
@@ -97,6 +115,8 @@ where
 
 /// One row of a query result. Columns count from 0.
 pub trait Row {
+    /// True if the column is NULL.
+    fn is_null(&self, column: usize) -> Result<bool, DbError>;
     /// An integer column.
     fn int(&self, column: usize) -> Result<i64, DbError>;
     /// An integer column that may be NULL.
@@ -184,66 +204,6 @@ pub fn all<T>(
         tx.report_undecodable(bad)?;
     }
     Ok(rows)
-}
-
-/// The table has one more row, with these values in these columns.
-pub fn insert_row(tx: &mut dyn Tx, table: &str, row: &[(&str, Param<'_>)]) -> Result<(), DbError> {
-    let mut sql = statement("INSERT INTO ", table, row.len());
-    let mut separator = " (";
-    for (name, _) in row {
-        sql.extend([separator, name]);
-        separator = ", ";
-    }
-    separator = ") VALUES (";
-    for place in 1..=row.len() {
-        sql.push_str(separator);
-        push_place(&mut sql, place);
-        separator = ", ";
-    }
-    sql.push(')');
-    let values: Vec<Param<'_>> = row.iter().map(|(_, value)| *value).collect();
-    tx.execute(&sql, &values).map(|_| ())
-}
-
-/// Rows whose `key` columns match have the new `values`; returns the number of changed rows.
-pub fn update_rows(
-    tx: &mut dyn Tx,
-    table: &str,
-    key: &[(&str, Param<'_>)],
-    values: &[(&str, Param<'_>)],
-) -> Result<u64, DbError> {
-    let all: Vec<Param<'_>> = key.iter().chain(values).map(|(_, value)| *value).collect();
-    let mut sql = statement("UPDATE ", table, all.len());
-    for (first, next, columns, before) in [
-        (" SET ", ", ", values, key.len()),
-        (" WHERE ", " AND ", key, 0),
-    ] {
-        let mut separator = first;
-        for ((name, _), place) in columns.iter().zip(before + 1..) {
-            sql.extend([separator, name, " = "]);
-            push_place(&mut sql, place);
-            separator = next;
-        }
-    }
-    tx.execute(&sql, &all)
-}
-
-/// The beginning of a statement with `columns` columns. The buffer is allocated once for the
-/// whole text: every write builds one, as the key of the engine's prepared-statement cache.
-fn statement(verb: &str, table: &str, columns: usize) -> String {
-    let mut sql = String::with_capacity(32 + table.len() + columns * 24);
-    sql.extend([verb, table]);
-    sql
-}
-
-fn push_place(sql: &mut String, place: usize) {
-    // Digit by digit: formatting the number would cost more than the rest of the text.
-    sql.push('?');
-    for unit in [100, 10, 1] {
-        if place >= unit {
-            sql.push(char::from(b'0' + (place / unit % 10) as u8));
-        }
-    }
 }
 
 /// The integer in the first row of a query; 0 if the query has no row.

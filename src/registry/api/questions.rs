@@ -7,7 +7,7 @@ use crate::kernel::fault::Fault;
 use crate::kernel::ids::{QuestionId, RunId, SessionId, SessionKey};
 use crate::kernel::question::{Asker, Question, QuestionState};
 use crate::registry::{Principal, Registry};
-use crate::store::tables::asked::Query;
+use crate::store::tables::requests::Query;
 use crate::store::tables::{questions, runs, sessions};
 use crate::store::tx::{DbError, Tx};
 use crate::wire::questions as wire;

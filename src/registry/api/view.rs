@@ -10,7 +10,8 @@ use crate::kernel::run::step::Step;
 use crate::kernel::session::stored_content::StoredMessage;
 use crate::registry::{Principal, Registry};
 use crate::store::tables::{
-    asked, environment, expired, messages, outbox, read, runs, sends, sessions, steps,
+    approvals, environment, expired, messages, outbox, questions, read, runs, sends, sessions,
+    steps,
 };
 use crate::store::tx::{DbError, Tx};
 use crate::wire::gateway::Counts;
@@ -289,8 +290,8 @@ impl Registry {
                     paused,
                     settling,
                     pending_announces: u64::try_from(pending).unwrap_or(0),
-                    approvals: asked::count_open(tx, "approvals")?,
-                    questions: asked::count_open(tx, "questions")?,
+                    approvals: approvals::count_open(tx)?,
+                    questions: questions::count_open(tx)?,
                     environments: environment::count_applied(tx)?,
                 })
             })

@@ -8,11 +8,10 @@
 
 use std::cell::RefCell;
 
-use super::columns::{at, opt_string, time, whole};
+use super::table::{self, read, table};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::time::Timestamp;
-use crate::store::tx;
-use crate::store::tx::{DbError, Param, Tx, all, insert_row};
+use crate::store::tx::{DbError, Param, Tx, all};
 
 /// The audit entry of a call that changes something.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,23 +43,13 @@ pub struct Row {
     pub outcome: String,
 }
 
-/// The columns that [`read`] decodes.
-pub const COLUMNS: &str = "seq, at, principal, method, object, outcome";
-
-fn read(row: &dyn tx::Row) -> Result<Row, DbError> {
-    whole(row, "audit", &[("seq", at!(seq))], decode)
-}
-
-/// Decodes an audit row from [`COLUMNS`].
-pub fn decode(row: &dyn tx::Row) -> Result<Row, DbError> {
-    Ok(Row {
-        seq: row.int(at!(seq))?,
-        at: time(row, at!(at))?,
-        principal: row.text(at!(principal))?.to_owned(),
-        method: row.text(at!(method))?.to_owned(),
-        object: opt_string(row, at!(object))?,
-        outcome: row.text(at!(outcome))?.to_owned(),
-    })
+table! {
+    audit: Row;
+    key { seq }
+    insert { at, principal, method, object, outcome }
+    beside { org: String }
+    // Audit data is never invented.
+    undecodable Moved {}
 }
 
 tokio::task_local! {
@@ -112,19 +101,15 @@ pub fn insert(
     object: Option<&str>,
     outcome: &str,
 ) -> Result<(), DbError> {
-    insert_row(
-        tx,
-        "audit",
-        &[
-            ("seq", seq.into()),
-            ("at", at.0.into()),
-            ("org", (&entry.org).into()),
-            ("principal", (&entry.principal).into()),
-            ("method", entry.method.into()),
-            ("object", object.or(entry.object.as_deref()).into()),
-            ("outcome", outcome.into()),
-        ],
-    )
+    let row = Row {
+        seq,
+        at,
+        principal: entry.principal.clone(),
+        method: entry.method.to_owned(),
+        object: object.map(str::to_owned).or_else(|| entry.object.clone()),
+        outcome: outcome.to_owned(),
+    };
+    table::insert(tx, &row, [(&entry.org).into()])
 }
 
 /// Only the newest `keep` rows are left.

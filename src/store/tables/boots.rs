@@ -1,6 +1,8 @@
-//! The store's own tables: boots of the daemon, the store's metadata, its counter.
+//! The store's own tables: boots of the daemon with the time between them, the store's metadata, its
+//! counter.
 
-use super::columns::{opt_time, time};
+use super::columns::{to_json, values};
+use crate::kernel::ages::{BootBaseline, ClockTrust, HostBoot};
 use crate::kernel::ids::BootId;
 use crate::kernel::time::{Moment, Timestamp};
 use crate::store::tx::{DbError, Tx, first, number};
@@ -11,7 +13,7 @@ fn take_seqs(tx: &mut dyn Tx, count: i64) -> Result<i64, DbError> {
         tx,
         "UPDATE counters SET value = value + ?1 WHERE name = 'seq' RETURNING value",
         &[count.into()],
-        |row| row.int(0),
+        values,
     )?;
     Ok(last.unwrap_or(count) - count + 1)
 }
@@ -63,7 +65,7 @@ pub fn meta(tx: &mut dyn Tx, name: &str) -> Result<Option<String>, DbError> {
         tx,
         "SELECT value FROM meta WHERE name = ?1",
         &[name.into()],
-        |row| Ok(row.text(0)?.to_owned()),
+        values,
     )
 }
 
@@ -125,7 +127,7 @@ pub fn last_seen(tx: &mut dyn Tx) -> Result<Option<Timestamp>, DbError> {
         tx,
         "SELECT started_at, ended_at FROM boots ORDER BY seq DESC LIMIT 1",
         &[],
-        |row| Ok((time(row, 0)?, opt_time(row, 1)?)),
+        values::<(Timestamp, Option<Timestamp>)>,
     )?;
     let Some((started, ended)) = boot else {
         return Ok(None);
@@ -133,11 +135,11 @@ pub fn last_seen(tx: &mut dyn Tx) -> Result<Option<Timestamp>, DbError> {
     if ended.is_some() {
         return Ok(ended);
     }
-    let event = first(
+    let event: Option<Timestamp> = first(
         tx,
         "SELECT at FROM events ORDER BY cursor DESC LIMIT 1",
         &[],
-        |row| time(row, 0),
+        values,
     )?;
     Ok(Some(event.map_or(started, |event| event.max(started))))
 }
@@ -164,4 +166,57 @@ pub fn set_alive(tx: &mut dyn Tx, boot: BootId, steady: Timestamp) -> Result<(),
 pub fn last_alive(tx: &mut dyn Tx) -> Result<Timestamp, DbError> {
     let sql = "SELECT alive_ms FROM boots ORDER BY seq DESC LIMIT 1";
     number(tx, sql, &[]).map(Timestamp)
+}
+
+/// Name of the `meta` row with the machine's start time.
+const BASELINE: &str = "machine";
+
+/// How far the wall clock can be trusted since `last_seen`. The next start compares with this machine's start time.
+pub fn clock_trust(
+    tx: &mut dyn Tx,
+    now: Timestamp,
+    last_seen: Option<Timestamp>,
+    machine: Option<&HostBoot>,
+    max_age_ms: u64,
+) -> Result<ClockTrust, DbError> {
+    // A baseline that does not decode is treated as missing.
+    let known = meta(tx, BASELINE)?;
+    let known: Option<BootBaseline> = known.and_then(|text| serde_json::from_str(&text).ok());
+    let (sight, next) = ClockTrust::of(now, last_seen, machine, known, max_age_ms);
+    if let Some(next) = next {
+        set_meta(tx, BASELINE, &to_json(&next))?;
+    }
+    Ok(sight)
+}
+
+/// Columns that hold the deadline of something open: table, column, condition.
+const WAITS: &[(&str, &str, &str)] = &[
+    (
+        "steps",
+        "wait_until",
+        "ended_at IS NULL AND run_id IN (SELECT run_id FROM waits)",
+    ),
+    ("approvals", "expires_at", "state = 'open'"),
+    ("questions", "expires_at", "state = 'open'"),
+    ("sends", "window_until", "state = 'open'"),
+    ("runs", "not_before", "ended_at IS NULL"),
+];
+
+/// Every open deadline is as far from `now` as it was from `last_seen`: downtime and clock
+/// changes do not count towards it.
+pub fn extend_deadlines(
+    tx: &mut dyn Tx,
+    last_seen: Timestamp,
+    now: Timestamp,
+) -> Result<(), DbError> {
+    let away = now.0.saturating_sub(last_seen.0);
+    for (table, column, open) in WAITS {
+        tx.execute(
+            &format!(
+                "UPDATE {table} SET {column} = {column} + ?1 WHERE {column} IS NOT NULL AND {open}"
+            ),
+            &[away.into()],
+        )?;
+    }
+    Ok(())
 }

@@ -1,42 +1,43 @@
 //! The table of permission bundles: the upper limit of what runs of a spawned session may do.
 
-use super::columns::{to_json, whole};
+use super::columns::to_json;
+use super::table::{self, read, table};
 use crate::kernel::ids::SessionId;
 use crate::kernel::policy::gate::{Bundle, Decision, Layer, Rule, Writes};
-use crate::store::tx::{DbError, Row, Tx, first};
+use crate::store::tx::{DbError, Tx, first, sql};
 
-/// The columns that [`decode`] reads, in its order, and the key.
-pub const COLUMNS: &str = "body, session_id";
+/// The bundle of a session.
+struct SessionBundle {
+    session: SessionId,
+    body: String,
+}
 
-/// Decodes a bundle body from [`COLUMNS`].
-pub fn decode(row: &dyn Row) -> Result<String, DbError> {
-    Ok(row.text(0)?.to_owned())
+table! {
+    bundles: SessionBundle;
+    key { session(session_id) }
+    insert { body }
+    // Without it the session's runs would have no restriction.
+    undecodable Kept {}
 }
 
 /// The session's bundle is in the table.
 pub fn insert(tx: &mut dyn Tx, session: SessionId, body: &str) -> Result<(), DbError> {
-    tx.execute(
-        "INSERT INTO bundles (session_id, body) VALUES (?1, ?2)",
-        &[(&session.0).into(), body.into()],
-    )
-    .map(|_| ())
+    let body = body.to_owned();
+    table::insert(tx, &SessionBundle { session, body }, [])
 }
 
 /// The session's bundle; `None` if it was not spawned, or its parent had no restriction.
 pub fn get(tx: &mut dyn Tx, session: SessionId) -> Result<Option<String>, DbError> {
-    first(
-        tx,
-        &format!("SELECT {COLUMNS} FROM bundles WHERE session_id = ?1"),
-        &[(&session.0).into()],
-        |row| whole(row, "bundles", &[("session_id", 1)], decode),
-    )
+    let sql = sql!("SELECT {COLUMNS} FROM bundles WHERE session_id = ?1");
+    let found = first(tx, sql, &[(&session).into()], read::<SessionBundle>)?;
+    Ok(found.map(|bundle| bundle.body))
 }
 
 /// The bundle of a deleted session is deleted.
 pub fn remove(tx: &mut dyn Tx, session: SessionId) -> Result<(), DbError> {
     tx.execute(
         "DELETE FROM bundles WHERE session_id = ?1",
-        &[(&session.0).into()],
+        &[(&session).into()],
     )
     .map(|_| ())
 }

@@ -1,22 +1,440 @@
-//! Decodes typed values from rows, each by the name of its column.
+//! How the fields of rows are stored: values in one column each, and structs in a column for each
+//! of their fields.
 
-use serde::de::DeserializeOwned;
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use crate::kernel::ids::{AgentId, SessionKey};
+use crate::kernel::delegation::{DelegationMode, Stream};
+use crate::kernel::ids::{
+    AgentId, AnnounceId, ApprovalId, MemoryId, MessageId, QuestionId, RunId, SessionId, SessionKey,
+    StepId,
+};
+use crate::kernel::memory::MemorySource;
+use crate::kernel::policy::approval::{ApprovalState, Choice, Remember};
+use crate::kernel::policy::overlay::EnvName;
+use crate::kernel::question::QuestionState;
+use crate::kernel::run::action::EventKind;
+use crate::kernel::run::budget::Budget;
+use crate::kernel::run::step::{self, StepKind, StepState, Used, WaitKind};
+use crate::kernel::run::thinking::Thinking;
+use crate::kernel::run::usage::Verdict;
+use crate::kernel::run::{AnnouncePolicy, Lane, OnUncertain, RunOrigin, Usage};
+use crate::kernel::secret::Reference;
+use crate::kernel::session::blocks::Blocks;
+use crate::kernel::session::message::{self, Block, MessageKind, Role};
+use crate::kernel::session::raw_metadata::RawMetadata;
+use crate::kernel::session::stored_content::StoredContent;
+use crate::kernel::session::{Cleanup, Owner, SessionMode};
 use crate::kernel::time::Timestamp;
-use crate::store::tx::{BadRow, DbError, DbErrorKind, Row};
+use crate::store::tx::{DbError, Param, Row};
 
-/// The index of a column in the calling file's `COLUMNS` list. An unknown name does not
-/// compile.
-macro_rules! at {
-    ($name:ident) => {
-        const { $crate::store::tables::columns::place(COLUMNS, stringify!($name)) }
+/// A value that is stored in one column.
+pub trait Column: Sized {
+    /// Decodes the column with this index; `None` if it is NULL.
+    fn read(row: &dyn Row, at: usize) -> Result<Option<Self>, DbError>;
+    /// The value to bind.
+    fn param(&self) -> Param<'_>;
+}
+
+/// A field of a row, in one column or in several. An `Option` is NULL where there is no value; one
+/// of several columns is `None` if its first column is NULL.
+pub trait Field: Sized {
+    /// Decodes the next columns.
+    fn take(columns: &mut Columns<'_>) -> Result<Self, DbError>;
+    /// Binds the values of its columns.
+    fn bind<'a>(&'a self, params: &mut Vec<Param<'a>>);
+}
+
+/// The columns of a row, taken one after the other.
+pub struct Columns<'a> {
+    row: &'a dyn Row,
+    next: usize,
+}
+
+impl<'a> Columns<'a> {
+    /// All columns of the row.
+    pub fn new(row: &'a dyn Row) -> Self {
+        Columns { row, next: 0 }
+    }
+
+    /// The next field.
+    pub fn take<T: Field>(&mut self) -> Result<T, DbError> {
+        T::take(self)
+    }
+
+    /// The next field, decoded with the text of the column after it.
+    pub fn take_two<T>(
+        &mut self,
+        decode: impl Fn(&str, Option<&str>) -> Option<T>,
+    ) -> Result<T, DbError> {
+        let at = self.skip(2);
+        let (first, second) = (self.row.text(at)?, self.row.opt_text(at + 1)?);
+        decode(first, second).ok_or_else(|| DbError::undecodable(at, format!("{first:?}")))
+    }
+
+    /// True if the next column is NULL; then the next `width` columns are skipped.
+    pub fn skip_null(&mut self, width: usize) -> Result<bool, DbError> {
+        let is_null = self.row.is_null(self.next)?;
+        if is_null {
+            self.skip(width);
+        }
+        Ok(is_null)
+    }
+
+    /// The index of the next column; the one after `width` columns is the next then.
+    fn skip(&mut self, width: usize) -> usize {
+        self.next += width;
+        self.next - width
+    }
+}
+
+/// Decodes the fields of a query that lists its columns itself.
+pub fn values<T: Field>(row: &dyn Row) -> Result<T, DbError> {
+    T::take(&mut Columns::new(row))
+}
+
+/// As [`values`], followed by the `key` columns of the row's table, which name the row in errors.
+pub fn keyed<T: Field>(
+    table: &'static str,
+    key: &'static [&'static str],
+) -> impl Fn(&dyn Row) -> Result<T, DbError> {
+    move |row| {
+        let mut columns = Columns::new(row);
+        T::take(&mut columns).map_err(|fault| {
+            let first = row.names().len() - key.len();
+            super::table::unreadable(row, table, key.iter().copied().zip(first..), fault)
+        })
+    }
+}
+
+impl<T: Column> Field for T {
+    fn take(columns: &mut Columns<'_>) -> Result<Self, DbError> {
+        let at = columns.skip(1);
+        T::read(columns.row, at)?.ok_or_else(|| DbError::undecodable(at, "NULL"))
+    }
+
+    fn bind<'a>(&'a self, params: &mut Vec<Param<'a>>) {
+        params.push(self.param());
+    }
+}
+
+impl<T: Column> Field for Option<T> {
+    fn take(columns: &mut Columns<'_>) -> Result<Self, DbError> {
+        let at = columns.skip(1);
+        T::read(columns.row, at)
+    }
+
+    fn bind<'a>(&'a self, params: &mut Vec<Param<'a>>) {
+        params.push(self.as_ref().map_or(Param::Null, T::param));
+    }
+}
+
+/// Stores tuples and structs in a column for each of their fields. With `optional`, the struct may
+/// be missing: then each column is NULL, or has the value after `or`.
+macro_rules! columns_of {
+    (($($part:ident),+)) => {
+        impl<$($part: Field),+> Field for ($($part,)+) {
+            fn take(columns: &mut Columns<'_>) -> Result<Self, DbError> {
+                Ok(($(columns.take::<$part>()?,)+))
+            }
+
+            fn bind<'a>(&'a self, params: &mut Vec<Param<'a>>) {
+                #[allow(non_snake_case)]
+                let ($($part,)+) = self;
+                $($part.bind(params);)+
+            }
+        }
+    };
+    ($type:ty { $($field:ident),+ }) => {
+        impl $crate::store::tables::columns::Field for $type {
+            fn take(
+                columns: &mut $crate::store::tables::columns::Columns<'_>,
+            ) -> Result<Self, $crate::store::tx::DbError> {
+                Ok(Self { $($field: columns.take()?,)+ })
+            }
+
+            fn bind<'a>(&'a self, params: &mut Vec<$crate::store::tx::Param<'a>>) {
+                $($crate::store::tables::columns::Field::bind(&self.$field, params);)+
+            }
+        }
+    };
+    (optional $type:ident { $($field:ident $(or $missing:literal)?),+ }) => {
+        impl $crate::store::tables::columns::Field for Option<$type> {
+            fn take(
+                columns: &mut $crate::store::tables::columns::Columns<'_>,
+            ) -> Result<Self, $crate::store::tx::DbError> {
+                if columns.skip_null([$(stringify!($field)),+].len())? {
+                    return Ok(None);
+                }
+                Ok(Some($type { $($field: columns.take()?,)+ }))
+            }
+
+            fn bind<'a>(&'a self, params: &mut Vec<$crate::store::tx::Param<'a>>) {
+                use $crate::store::tables::columns::{Field, columns_of};
+                match self {
+                    Some(value) => { $(Field::bind(&value.$field, params);)+ }
+                    None => params.extend([$(columns_of!(@missing $($missing)?)),+]),
+                }
+            }
+        }
+    };
+    (@missing) => { $crate::store::tx::Param::Null };
+    (@missing $missing:literal) => { $crate::store::tx::Param::from($missing) };
+}
+pub(crate) use columns_of;
+
+columns_of!((A, B));
+columns_of!((A, B, C));
+columns_of!((A, B, C, D));
+columns_of!(Usage {
+    model_calls,
+    input_tokens,
+    output_tokens,
+    cost_micros
+});
+
+impl<A: Column, B: Column> Field for Option<(A, B)> {
+    fn take(columns: &mut Columns<'_>) -> Result<Self, DbError> {
+        if columns.skip_null(2)? {
+            return Ok(None);
+        }
+        columns.take::<(A, B)>().map(Some)
+    }
+
+    fn bind<'a>(&'a self, params: &mut Vec<Param<'a>>) {
+        match self {
+            Some((first, second)) => params.extend([first.param(), second.param()]),
+            None => params.extend([Param::Null, Param::Null]),
+        }
+    }
+}
+
+/// Integers, with the fault of one that is out of range.
+macro_rules! integers {
+    ($($type:ty: $fault:literal, $to_int:expr;)+) => {
+        $(impl Column for $type {
+            fn read(row: &dyn Row, at: usize) -> Result<Option<Self>, DbError> {
+                let found = row.opt_int(at)?.map(<$type>::try_from).transpose();
+                found.map_err(|_| DbError::undecodable(at, $fault))
+            }
+
+            fn param(&self) -> Param<'_> {
+                Param::Int($to_int(*self))
+            }
+        })+
     };
 }
-pub(crate) use at;
+integers! {
+    i64: "a number out of range", i64::from;
+    u32: "a count out of range", i64::from;
+    u64: "a negative amount", to_int;
+}
 
-/// The index of `name` in a list of columns, counted from 0.
+impl Column for bool {
+    fn read(row: &dyn Row, at: usize) -> Result<Option<Self>, DbError> {
+        Ok(row.opt_int(at)?.map(|value| value != 0))
+    }
+
+    fn param(&self) -> Param<'_> {
+        (*self).into()
+    }
+}
+
+impl Column for Timestamp {
+    fn read(row: &dyn Row, at: usize) -> Result<Option<Self>, DbError> {
+        Ok(row.opt_int(at)?.map(Timestamp))
+    }
+
+    fn param(&self) -> Param<'_> {
+        self.0.into()
+    }
+}
+
+impl Column for String {
+    fn read(row: &dyn Row, at: usize) -> Result<Option<Self>, DbError> {
+        Ok(row.opt_text(at)?.map(str::to_owned))
+    }
+
+    fn param(&self) -> Param<'_> {
+        self.into()
+    }
+}
+
+impl Column for Vec<u8> {
+    fn read(row: &dyn Row, at: usize) -> Result<Option<Self>, DbError> {
+        Ok(row.opt_bytes(at)?.map(<[u8]>::to_vec))
+    }
+
+    fn param(&self) -> Param<'_> {
+        Param::Bytes(self)
+    }
+}
+
+impl Column for Uuid {
+    fn read(row: &dyn Row, at: usize) -> Result<Option<Self>, DbError> {
+        let found = row.opt_bytes(at)?.map(Uuid::from_slice).transpose();
+        found.map_err(|_| DbError::undecodable(at, "bytes that are not an id"))
+    }
+
+    fn param(&self) -> Param<'_> {
+        self.into()
+    }
+}
+
+macro_rules! ids {
+    ($($type:ident),+) => {
+        $(impl Column for $type {
+            fn read(row: &dyn Row, at: usize) -> Result<Option<Self>, DbError> {
+                Ok(Uuid::read(row, at)?.map($type))
+            }
+
+            fn param(&self) -> Param<'_> {
+                (&self.0).into()
+            }
+        }
+
+        impl<'a> From<&'a $type> for Param<'a> {
+            fn from(id: &'a $type) -> Self {
+                id.param()
+            }
+        })+
+    };
+}
+ids!(
+    RunId, SessionId, StepId, MessageId, AnnounceId, QuestionId, ApprovalId, MemoryId
+);
+
+/// Values with a text form, which `parse` decodes and `as_str` returns.
+macro_rules! texts {
+    ($($type:ty: $parse:expr;)+) => {
+        $(impl $crate::store::tables::columns::Column for $type {
+            fn read(
+                row: &dyn $crate::store::tx::Row,
+                at: usize,
+            ) -> Result<Option<Self>, $crate::store::tx::DbError> {
+                $crate::store::tables::columns::parsed(row, at, $parse)
+            }
+
+            fn param(&self) -> $crate::store::tx::Param<'_> {
+                self.as_str().into()
+            }
+        })+
+    };
+}
+pub(crate) use texts;
+texts! {
+    AgentId: |text| AgentId::parse(text).ok();
+    SessionKey: |text| SessionKey::parse(text).ok();
+    AnnouncePolicy: AnnouncePolicy::parse;
+    ApprovalState: ApprovalState::parse;
+    Choice: Choice::parse;
+    Cleanup: Cleanup::parse;
+    DelegationMode: DelegationMode::parse;
+    EventKind: EventKind::parse;
+    Lane: Lane::parse;
+    MemorySource: MemorySource::parse;
+    MessageKind: MessageKind::parse;
+    OnUncertain: OnUncertain::parse;
+    Owner: Owner::parse;
+    QuestionState: QuestionState::parse;
+    Remember: Remember::parse;
+    Role: Role::parse;
+    RunOrigin: RunOrigin::parse;
+    SessionMode: SessionMode::parse;
+    StepKind: StepKind::parse;
+    StepState: StepState::parse;
+    Stream: Stream::parse;
+    Thinking: Thinking::parse;
+    Verdict: Verdict::parse;
+    WaitKind: WaitKind::parse;
+    message::Origin: message::Origin::parse;
+    step::Effect: step::Effect::parse;
+}
+
+/// A text column, decoded by `parse`.
+pub(crate) fn parsed<T>(
+    row: &dyn Row,
+    at: usize,
+    parse: impl Fn(&str) -> Option<T>,
+) -> Result<Option<T>, DbError> {
+    let Some(text) = row.opt_text(at)? else {
+        return Ok(None);
+    };
+    let value = parse(text).ok_or_else(|| DbError::undecodable(at, format!("{text:?}")))?;
+    Ok(Some(value))
+}
+
+/// JSON; NULL if the list is empty.
+impl Field for Vec<EnvName> {
+    fn take(columns: &mut Columns<'_>) -> Result<Self, DbError> {
+        let at = columns.skip(1);
+        let text = columns.row.opt_text(at)?;
+        text.map_or(Ok(Vec::new()), serde_json::from_str)
+            .map_err(|fault| unexpected_json(at, fault))
+    }
+
+    fn bind<'a>(&'a self, params: &mut Vec<Param<'a>>) {
+        params.push((!self.is_empty()).then(|| to_json(self)).into());
+    }
+}
+
+impl Column for Reference {
+    fn read(row: &dyn Row, at: usize) -> Result<Option<Self>, DbError> {
+        parsed(row, at, |text| Reference::parse(text).ok())
+    }
+
+    fn param(&self) -> Param<'_> {
+        self.to_string().into()
+    }
+}
+
+/// JSON, decoded by the function.
+macro_rules! json_columns {
+    ($($type:ty: $read:expr;)+) => {
+        $(impl Column for $type {
+            fn read(row: &dyn Row, at: usize) -> Result<Option<Self>, DbError> {
+                let found = row.opt_text(at)?.map($read).transpose();
+                found.map_err(|fault| unexpected_json(at, fault))
+            }
+
+            fn param(&self) -> Param<'_> {
+                to_json(self).into()
+            }
+        })+
+    };
+}
+json_columns! {
+    Value: serde_json::from_str;
+    Box<RawValue>: serde_json::from_str;
+    RawMetadata: serde_json::from_str;
+    Budget: serde_json::from_str;
+    Used: serde_json::from_str;
+    Vec<String>: serde_json::from_str;
+    Vec<SessionId>: serde_json::from_str;
+    BTreeMap<String, String>: serde_json::from_str;
+    StoredContent: StoredContent::read;
+}
+
+impl Column for Blocks {
+    fn read(row: &dyn Row, at: usize) -> Result<Option<Self>, DbError> {
+        let found = row.opt_text(at)?.map(Blocks::stored).transpose();
+        found.map_err(|fault| unexpected_json(at, fault))
+    }
+
+    fn param(&self) -> Param<'_> {
+        to_json::<[Block]>(self).into()
+    }
+}
+
+fn unexpected_json(at: usize, fault: serde_json::Error) -> DbError {
+    DbError::undecodable(at, format!("JSON of an unexpected form: {fault}"))
+}
+
+/// The index of `name` in a list of columns, counted from 0; an unknown name does not compile.
 pub const fn place(columns: &str, name: &str) -> usize {
     let (list, name) = (columns.as_bytes(), name.as_bytes());
     let (mut at, mut column) = (0, 0);
@@ -52,140 +470,13 @@ pub const fn width(columns: &str) -> usize {
     width
 }
 
-/// Decodes a row with `read`. If it does not decode, the error names the row by its table and the
-/// values of its `key` columns (name and index in the result), so that it can be quarantined.
-pub fn whole<T>(
-    row: &dyn Row,
-    table: &'static str,
-    key: &[(&'static str, usize)],
-    read: impl Fn(&dyn Row) -> Result<T, DbError>,
-) -> Result<T, DbError> {
-    let fault = match read(row) {
-        Ok(read) => return Ok(read),
-        Err(fault) => fault,
-    };
-    if !matches!(
-        fault.kind,
-        DbErrorKind::Column(_) | DbErrorKind::Undecodable
-    ) {
-        return Err(fault);
-    }
-    let key = key
-        .iter()
-        .map(|(name, at)| Ok((*name, row.raw(*at)?)))
-        .collect::<Result<_, DbError>>()?;
-    Err(DbError::unreadable(BadRow {
-        table,
-        key,
-        why: fault.message,
-    }))
-}
-
-/// A 16-byte id that may be NULL.
-pub fn opt_uuid(row: &dyn Row, column: usize) -> Result<Option<Uuid>, DbError> {
-    row.opt_bytes(column)?
-        .map(|bytes| {
-            Uuid::from_slice(bytes)
-                .map_err(|_| DbError::undecodable(column, "bytes that are not an id"))
-        })
-        .transpose()
-}
-
-/// A 16-byte id.
-pub fn uuid(row: &dyn Row, column: usize) -> Result<Uuid, DbError> {
-    opt_uuid(row, column)?.ok_or_else(|| DbError::undecodable(column, "NULL"))
-}
-
-/// A timestamp.
-pub fn time(row: &dyn Row, column: usize) -> Result<Timestamp, DbError> {
-    row.int(column).map(Timestamp)
-}
-
-/// A timestamp that may be NULL.
-pub fn opt_time(row: &dyn Row, column: usize) -> Result<Option<Timestamp>, DbError> {
-    Ok(row.opt_int(column)?.map(Timestamp))
-}
-
-/// Text that may be NULL.
-pub fn opt_string(row: &dyn Row, column: usize) -> Result<Option<String>, DbError> {
-    Ok(row.opt_text(column)?.map(str::to_owned))
-}
-
-/// A count from 0 to `u32::MAX`.
-pub fn count(row: &dyn Row, column: usize) -> Result<u32, DbError> {
-    u32::try_from(row.int(column)?)
-        .map_err(|_| DbError::undecodable(column, "a count out of range"))
-}
-
-/// A non-negative amount, such as milliseconds or tokens.
-pub fn amount(row: &dyn Row, column: usize) -> Result<u64, DbError> {
-    u64::try_from(row.int(column)?).map_err(|_| DbError::undecodable(column, "a negative amount"))
-}
-
-/// An enum value, decoded from its text form by `parse`.
-pub fn named<T>(
-    row: &dyn Row,
-    column: usize,
-    parse: impl Fn(&str) -> Option<T>,
-) -> Result<T, DbError> {
-    let text = row.text(column)?;
-    parse(text).ok_or_else(|| DbError::undecodable(column, format!("{text:?}")))
-}
-
-/// An enum value that may be NULL.
-pub fn opt_named<T>(
-    row: &dyn Row,
-    column: usize,
-    parse: impl Fn(&str) -> Option<T>,
-) -> Result<Option<T>, DbError> {
-    row.opt_text(column)?
-        .map(|_| named(row, column, parse))
-        .transpose()
-}
-
-/// A JSON value.
-pub fn json<T: DeserializeOwned>(row: &dyn Row, column: usize) -> Result<T, DbError> {
-    json_by(row, column, |text| serde_json::from_str(text))
-}
-
-/// A JSON value, decoded by `read`.
-pub fn json_by<T>(
-    row: &dyn Row,
-    column: usize,
-    read: impl Fn(&str) -> serde_json::Result<T>,
-) -> Result<T, DbError> {
-    read(row.text(column)?).map_err(|fault| {
-        DbError::undecodable(column, format!("JSON of an unexpected form: {fault}"))
-    })
-}
-
-/// A JSON value that may be NULL.
-pub fn opt_json<T: DeserializeOwned>(row: &dyn Row, column: usize) -> Result<Option<T>, DbError> {
-    row.opt_text(column)?
-        .map(serde_json::from_str)
-        .transpose()
-        .map_err(|fault| {
-            DbError::undecodable(column, format!("JSON of an unexpected form: {fault}"))
-        })
-}
-
-/// A session key.
-pub fn key(row: &dyn Row, column: usize) -> Result<SessionKey, DbError> {
-    named(row, column, |text| SessionKey::parse(text).ok())
-}
-
-/// An agent's name.
-pub fn agent(row: &dyn Row, column: usize) -> Result<AgentId, DbError> {
-    named(row, column, |text| AgentId::parse(text).ok())
-}
-
 /// An amount as a database integer; too large ones become `i64::MAX`.
 pub fn to_int(amount: u64) -> i64 {
     i64::try_from(amount).unwrap_or(i64::MAX)
 }
 
 /// A value as JSON text. JSON escapes U+0000, which a text column must not contain.
-pub fn to_json<T: serde::Serialize>(value: &T) -> String {
+pub fn to_json<T: Serialize + ?Sized>(value: &T) -> String {
     // These types contain only strings, numbers, lists and maps with text keys.
     serde_json::to_string(value).expect("plain data has a JSON form")
 }

@@ -3,11 +3,12 @@
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::columns::{at, named, opt_string, opt_uuid, time, to_json, uuid, whole};
+use super::columns::{columns_of, keyed, to_json, values};
+use super::table::{self, read, table};
 use crate::kernel::ids::{RunId, SessionId};
 use crate::kernel::run::action::EventKind;
 use crate::kernel::time::Timestamp;
-use crate::store::tx::{DbError, Row, Tx, all, first, insert_row, number};
+use crate::store::tx::{DbError, Tx, all, first, number};
 
 /// An event that has no cursor yet.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,6 +60,28 @@ pub struct Event {
     pub data: Box<RawValue>,
 }
 
+table! {
+    events: Event;
+    key { cursor }
+    insert {
+        at,
+        kind,
+        org,
+        run(run_id),
+        circumstances(session_key, parent_run, root_run, trace_id),
+        data,
+    }
+    beside { session_id: Option<SessionId> }
+    undecodable Moved {}
+}
+
+columns_of!(Circumstances {
+    session_key,
+    parent_run,
+    root_run,
+    trace_id
+});
+
 /// The event is in the log at `cursor`.
 pub fn insert(
     tx: &mut dyn Tx,
@@ -67,31 +90,20 @@ pub fn insert(
     about: &Circumstances,
     now: Timestamp,
 ) -> Result<(), DbError> {
-    insert_row(
-        tx,
-        "events",
-        &[
-            ("cursor", cursor.into()),
-            ("at", now.0.into()),
-            ("kind", event.kind.as_str().into()),
-            ("org", (&event.org).into()),
-            ("session_id", event.session.as_ref().map(|id| &id.0).into()),
-            ("run_id", event.run.as_ref().map(|id| &id.0).into()),
-            (
-                "parent_run",
-                event
-                    .parent_run
-                    .as_ref()
-                    .or(about.parent_run.as_ref())
-                    .map(|id| &id.0)
-                    .into(),
-            ),
-            ("data", (&to_json(&event.data)).into()),
-            ("session_key", about.session_key.as_deref().into()),
-            ("root_run", about.root_run.as_ref().map(|id| &id.0).into()),
-            ("trace_id", about.trace_id.as_deref().into()),
-        ],
-    )
+    let data = RawValue::from_string(to_json(&event.data));
+    let row = Event {
+        cursor,
+        at: now,
+        kind: event.kind.as_str().to_owned(),
+        org: event.org.clone(),
+        run: event.run,
+        circumstances: Circumstances {
+            parent_run: event.parent_run.or(about.parent_run),
+            ..about.clone()
+        },
+        data: data.map_err(|fault| DbError::undecodable(0, fault))?,
+    };
+    table::insert(tx, &row, [event.session.as_ref().into()])
 }
 
 /// When the oldest event happened.
@@ -100,17 +112,17 @@ pub fn oldest(tx: &mut dyn Tx) -> Result<Option<Timestamp>, DbError> {
         tx,
         "SELECT at FROM events ORDER BY cursor LIMIT 1",
         &[],
-        |row| time(row, 0),
+        values,
     )
 }
 
 /// At most `limit` of the oldest events, from before this time, are deleted; returns the number.
 pub fn remove_some(tx: &mut dyn Tx, before: Timestamp, limit: u32) -> Result<u64, DbError> {
-    let oldest = all(
+    let oldest: Vec<(i64, Timestamp)> = all(
         tx,
         &format!("SELECT cursor, at FROM events ORDER BY cursor LIMIT {limit}"),
         &[],
-        |row| Ok((row.int(0)?, time(row, 1)?)),
+        values,
     )?;
     let old = oldest.iter().take_while(|(_, at)| *at <= before).last();
     match old {
@@ -126,8 +138,8 @@ pub fn key_of(tx: &mut dyn Tx, session: SessionId) -> Result<Option<String>, DbE
     first(
         tx,
         "SELECT key FROM sessions WHERE id = ?1",
-        &[(&session.0).into()],
-        |row| Ok(row.text(0)?.to_owned()),
+        &[(&session).into()],
+        values,
     )
 }
 
@@ -136,13 +148,14 @@ pub fn tree_of(tx: &mut dyn Tx, run: RunId) -> Result<Option<Circumstances>, DbE
     first(
         tx,
         "SELECT parent_run, root_run, trace_id FROM runs WHERE id = ?1",
-        &[(&run.0).into()],
+        &[(&run).into()],
         |row| {
+            let (parent_run, root_run, trace_id) = values(row)?;
             Ok(Circumstances {
                 session_key: None,
-                parent_run: opt_uuid(row, 0)?.map(RunId),
-                root_run: opt_uuid(row, 1)?.map(RunId),
-                trace_id: opt_string(row, 2)?,
+                parent_run,
+                root_run,
+                trace_id,
             })
         },
     )
@@ -181,7 +194,7 @@ pub fn shortly_before(
     most: i64,
 ) -> Result<Vec<(RunId, EventKind)>, DbError> {
     let at = "SELECT at FROM events WHERE cursor = ?1";
-    let Some(at) = first(tx, at, &[cursor.into()], |row| row.int(0))? else {
+    let Some(at) = first(tx, at, &[cursor.into()], values::<i64>)? else {
         return Ok(Vec::new());
     };
     all(
@@ -195,40 +208,8 @@ pub fn shortly_before(
             cursor.into(),
             (at - within_ms).into(),
         ],
-        |row| {
-            whole(row, "events", &[("cursor", 2)], |row| {
-                Ok((RunId(uuid(row, 0)?), named(row, 1, EventKind::parse)?))
-            })
-        },
+        keyed("events", KEY),
     )
-}
-
-/// The columns that [`read`] decodes.
-pub const COLUMNS: &str =
-    "cursor, at, kind, org, run_id, data, session_key, parent_run, root_run, trace_id";
-
-fn read(row: &dyn Row) -> Result<Event, DbError> {
-    whole(row, "events", &[("cursor", at!(cursor))], decode)
-}
-
-/// Decodes an event from [`COLUMNS`].
-pub fn decode(row: &dyn Row) -> Result<Event, DbError> {
-    let data = RawValue::from_string(row.text(at!(data))?.to_owned())
-        .map_err(|_| DbError::undecodable(at!(data), "text that is not JSON"))?;
-    Ok(Event {
-        cursor: row.int(at!(cursor))?,
-        at: time(row, at!(at))?,
-        kind: row.text(at!(kind))?.to_owned(),
-        org: row.text(at!(org))?.to_owned(),
-        run: opt_uuid(row, at!(run_id))?.map(RunId),
-        circumstances: Circumstances {
-            session_key: opt_string(row, at!(session_key))?,
-            parent_run: opt_uuid(row, at!(parent_run))?.map(RunId),
-            root_run: opt_uuid(row, at!(root_run))?.map(RunId),
-            trace_id: opt_string(row, at!(trace_id))?,
-        },
-        data,
-    })
 }
 
 /// Events up to this cursor may be deleted; those after it are all present.

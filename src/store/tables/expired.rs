@@ -1,6 +1,6 @@
 //! The table of runs that retention has removed: only their ids, tenants and removal times.
 
-use super::columns::{time, uuid};
+use super::columns::values;
 use crate::kernel::ids::RunId;
 use crate::kernel::time::Timestamp;
 use crate::store::tx::{DbError, Tx, all, first};
@@ -10,7 +10,7 @@ pub fn insert(tx: &mut dyn Tx, run: RunId, org: &str, now: Timestamp) -> Result<
     tx.execute(
         "INSERT INTO expired (run_id, org, removed_at) VALUES (?1, ?2, ?3) \
          ON CONFLICT (run_id) DO NOTHING",
-        &[(&run.0).into(), org.into(), now.0.into()],
+        &[(&run).into(), org.into(), now.0.into()],
     )
     .map(|_| ())
 }
@@ -20,8 +20,8 @@ pub fn removed_at(tx: &mut dyn Tx, org: &str, run: RunId) -> Result<Option<Times
     first(
         tx,
         "SELECT removed_at FROM expired WHERE run_id = ?1 AND org = ?2",
-        &[(&run.0).into(), org.into()],
-        |row| time(row, 0),
+        &[(&run).into(), org.into()],
+        values,
     )
 }
 
@@ -31,18 +31,18 @@ pub fn oldest(tx: &mut dyn Tx) -> Result<Option<Timestamp>, DbError> {
         tx,
         "SELECT removed_at FROM expired ORDER BY run_id LIMIT 1",
         &[],
-        |row| time(row, 0),
+        values,
     )
 }
 
 /// At most `limit` of the oldest ids, removed before this time, are deleted; returns the number.
 pub fn forget_some(tx: &mut dyn Tx, before: Timestamp, limit: u32) -> Result<u64, DbError> {
     // Ids sort by creation time.
-    let oldest = all(
+    let oldest: Vec<(RunId, Timestamp)> = all(
         tx,
         &format!("SELECT run_id, removed_at FROM expired ORDER BY run_id LIMIT {limit}"),
         &[],
-        |row| Ok((uuid(row, 0)?, time(row, 1)?)),
+        values,
     )?;
     let mut gone = 0;
     for (id, removed_at) in oldest {

@@ -1,9 +1,12 @@
 //! The table of idempotency keys: the first request of each key, and its answer.
 
-use super::columns::{opt_time, uuid, whole};
+use serde_json::value::RawValue;
+
+use super::columns::values;
+use super::table::{read, table};
 use crate::kernel::ids::RunId;
 use crate::kernel::time::Timestamp;
-use crate::store::tx::{DbError, Row, Tx, first};
+use crate::store::tx::{DbError, Param, Tx, first, sql};
 
 /// The first request with a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,30 +19,31 @@ pub struct Used {
     pub answer: String,
 }
 
-/// The first request with this key; `None` if the key is unused.
-pub fn get(tx: &mut dyn Tx, scope: &str, key: &str) -> Result<Option<Used>, DbError> {
-    first(
-        tx,
-        &format!("SELECT {COLUMNS} FROM idempotency WHERE scope = ?1 AND key = ?2"),
-        &[scope.into(), key.into()],
-        |row| whole(row, "idempotency", &[("scope", 3), ("key", 4)], decode),
-    )
+/// A first request, as it is read.
+struct UsedRow {
+    digest: Vec<u8>,
+    run: RunId,
+    answer: Box<RawValue>,
 }
 
-/// The columns that [`decode`] reads, in its order, and the key.
-pub const COLUMNS: &str = "digest, run_id, answer, scope, key";
+table! {
+    idempotency: UsedRow;
+    key {} of { scope: String, key: String }
+    insert { digest, run(run_id), answer }
+    beside { created_at: Timestamp }
+    // Without it a repeat would do the work a second time.
+    undecodable Kept {}
+}
 
-/// Decodes a first request from [`COLUMNS`].
-pub fn decode(row: &dyn Row) -> Result<Used, DbError> {
-    let answer = row.text(2)?;
-    if serde_json::from_str::<serde::de::IgnoredAny>(answer).is_err() {
-        return Err(DbError::undecodable(2, "text that is not JSON"));
-    }
-    Ok(Used {
-        digest: row.opt_bytes(0)?.unwrap_or_default().to_vec(),
-        run: RunId(uuid(row, 1)?),
-        answer: answer.to_owned(),
-    })
+/// The first request with this key; `None` if the key is unused.
+pub fn get(tx: &mut dyn Tx, scope: &str, key: &str) -> Result<Option<Used>, DbError> {
+    let sql = sql!("SELECT {COLUMNS} FROM idempotency WHERE scope = ?1 AND key = ?2");
+    let found = first(tx, sql, &[scope.into(), key.into()], read::<UsedRow>)?;
+    Ok(found.map(|row| Used {
+        digest: row.digest,
+        run: row.run,
+        answer: Box::<str>::from(row.answer).into(),
+    }))
 }
 
 /// When the newest key of this run was first used.
@@ -47,8 +51,8 @@ pub fn used_at(tx: &mut dyn Tx, run: RunId) -> Result<Option<Timestamp>, DbError
     let found = first(
         tx,
         "SELECT max(created_at) FROM idempotency WHERE run_id = ?1",
-        &[(&run.0).into()],
-        |row| opt_time(row, 0),
+        &[(&run).into()],
+        values,
     )?;
     Ok(found.flatten())
 }
@@ -57,7 +61,7 @@ pub fn used_at(tx: &mut dyn Tx, run: RunId) -> Result<Option<Timestamp>, DbError
 pub fn remove(tx: &mut dyn Tx, run: RunId) -> Result<(), DbError> {
     tx.execute(
         "DELETE FROM idempotency WHERE run_id = ?1",
-        &[(&run.0).into()],
+        &[(&run).into()],
     )
     .map(|_| ())
 }
@@ -76,8 +80,8 @@ pub fn insert(
         &[
             scope.into(),
             key.into(),
-            crate::store::tx::Param::Bytes(&used.digest),
-            (&used.run.0).into(),
+            Param::Bytes(&used.digest),
+            (&used.run).into(),
             (&used.answer).into(),
             now.0.into(),
         ],

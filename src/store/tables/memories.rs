@@ -1,35 +1,26 @@
 //! The table of memories. Each row has an entry in the index `memory_words`, kept in step with it.
 
-use super::columns::{at, named, time, uuid, whole, width};
+use super::columns::values;
 use super::filter::Filter;
+use super::table::{self, read, read_with_seq, table};
 use super::{memory_words, runs, sessions};
 use crate::contract::rows::MemoryRows;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::{MemoryId, RunId, SessionId};
-use crate::kernel::memory::{Memory, MemorySource, Spaces};
+use crate::kernel::memory::{Memory, Spaces};
 use crate::kernel::run::{Run, RunOrigin};
 use crate::kernel::session::Owner;
 use crate::store::Store;
-use crate::store::tx::{DbError, Row, Tx, all, first, insert_row, number};
+use crate::store::tx::{DbError, Param, Tx, all, first, number, sql};
 
-/// The columns that [`decode`] reads.
-pub const COLUMNS: &str = "id, org, space, body, source, run_id, kept_at";
-
-fn read(row: &dyn Row) -> Result<Memory, DbError> {
-    whole(row, "memories", &[("id", at!(id))], decode)
-}
-
-/// Decodes a memory from [`COLUMNS`].
-pub fn decode(row: &dyn Row) -> Result<Memory, DbError> {
-    Ok(Memory {
-        id: MemoryId(uuid(row, at!(id))?),
-        org: row.text(at!(org))?.to_owned(),
-        space: row.text(at!(space))?.to_owned(),
-        text: row.text(at!(body))?.to_owned(),
-        source: named(row, at!(source), MemorySource::parse)?,
-        run: RunId(uuid(row, at!(run_id))?),
-        at: time(row, at!(kept_at))?,
-    })
+table! {
+    memories: Memory;
+    key { id }
+    insert { org, space, text(body), source, run(run_id), at(kept_at) }
+    beside { seq: i64, digest: Vec<u8> }
+    primary { seq }
+    // A memory with an invented text is none.
+    undecodable Moved { "source" => "source = 'tool'", "kept_at" => "kept_at = 0" }
 }
 
 /// The namespaces of a run. Its path has the agents of the runs that requested each other, in
@@ -93,31 +84,15 @@ fn digest(text: &str) -> [u8; 16] {
 
 /// The memory is stored with `seq` as its list position, and can be found by its words.
 pub fn insert(tx: &mut dyn Tx, seq: i64, memory: &Memory) -> Result<(), DbError> {
-    insert_row(
-        tx,
-        "memories",
-        &[
-            ("seq", seq.into()),
-            ("id", (&memory.id.0).into()),
-            ("org", (&memory.org).into()),
-            ("space", (&memory.space).into()),
-            ("body", (&memory.text).into()),
-            (
-                "digest",
-                crate::store::tx::Param::Bytes(&digest(&memory.text)),
-            ),
-            ("source", memory.source.as_str().into()),
-            ("run_id", (&memory.run.0).into()),
-            ("kept_at", memory.at.0.into()),
-        ],
-    )?;
+    let digest = digest(&memory.text);
+    table::insert(tx, memory, [seq.into(), Param::Bytes(&digest)])?;
     memory_words::add(tx, seq, &memory.org, &memory.space, &memory.text)
 }
 
 /// The tenant's memory with that id.
 pub fn get(tx: &mut dyn Tx, org: &str, id: MemoryId) -> Result<Option<Memory>, DbError> {
-    let sql = format!("SELECT {COLUMNS} FROM memories WHERE id = ?1 AND org = ?2");
-    first(tx, &sql, &[(&id.0).into(), org.into()], read)
+    let sql = sql!("SELECT {COLUMNS} FROM memories WHERE id = ?1 AND org = ?2");
+    first(tx, sql, &[(&id).into(), org.into()], read)
 }
 
 /// The memory of a namespace with exactly this text.
@@ -127,14 +102,9 @@ pub fn same(
     space: &str,
     text: &str,
 ) -> Result<Option<Memory>, DbError> {
-    let sql =
-        format!("SELECT {COLUMNS} FROM memories WHERE org = ?1 AND space = ?2 AND digest = ?3");
+    let sql = sql!("SELECT {COLUMNS} FROM memories WHERE org = ?1 AND space = ?2 AND digest = ?3");
     let digest = digest(text);
-    let params = [
-        org.into(),
-        space.into(),
-        crate::store::tx::Param::Bytes(&digest),
-    ];
+    let params = [org.into(), space.into(), Param::Bytes(&digest)];
     first(tx, &sql, &params, read)
 }
 
@@ -176,9 +146,7 @@ pub fn list(
     let sql = format!(
         "SELECT {COLUMNS}, seq FROM memories WHERE {conditions} ORDER BY seq DESC LIMIT {limit}"
     );
-    all(tx, &sql, &params, |row| {
-        Ok((row.int(width(COLUMNS))?, read(row)?))
-    })
+    all(tx, &sql, &params, read_with_seq)
 }
 
 /// The memories that contain any of these words, best match first; in these namespaces, or in all
@@ -193,11 +161,7 @@ pub fn search(
     if words.is_empty() {
         return Ok(Vec::new());
     }
-    let columns: Vec<String> = COLUMNS
-        .split(", ")
-        .map(|column| format!("memories.{column}"))
-        .collect();
-    let sql = memory_words::search(&columns.join(", "), limit);
+    let sql = memory_words::search(&TABLE.qualified(), limit);
     let question = memory_words::question(org, spaces, words);
     all(tx, &sql, &[(&question).into()], read)
 }
@@ -205,8 +169,8 @@ pub fn search(
 /// The tenant's memory is deleted; returns whether it existed.
 pub fn remove(tx: &mut dyn Tx, org: &str, id: MemoryId) -> Result<bool, DbError> {
     let sql = "SELECT seq FROM memories WHERE id = ?1 AND org = ?2";
-    let params = [(&id.0).into(), org.into()];
-    let Some(seq) = first(tx, sql, &params, |row| row.int(0))? else {
+    let params = [(&id).into(), org.into()];
+    let Some(seq) = first(tx, sql, &params, values)? else {
         return Ok(false);
     };
     memory_words::remove(tx, seq)?;

@@ -1,77 +1,53 @@
 //! The table of messages: append-only transcripts without gaps.
 
-use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::columns::{
-    at, json_by, named, opt_json, opt_string, opt_uuid, time, to_json, uuid, whole,
-};
+use super::columns::{keyed, to_json};
 use super::sessions;
+use super::table::{self, Decoded, read, table};
 use crate::kernel::delegation::{called, pack};
-use crate::kernel::ids::{AnnounceId, MessageId, RunId, SessionId};
+use crate::kernel::ids::{RunId, SessionId};
 use crate::kernel::run::Run;
-use crate::kernel::session::blocks::Blocks;
-use crate::kernel::session::message::{Message, MessageKind, NewMessage, Origin, Role};
-use crate::kernel::session::stored_content::{StoredContent, StoredMessage};
+use crate::kernel::session::message::{Message, NewMessage};
+use crate::kernel::session::stored_content::StoredMessage;
 use crate::kernel::time::Timestamp;
-use crate::store::tx::{DbError, Param, Row, Tx, all, first, insert_row, number, update_rows};
+use crate::store::tx::{DbError, Param, Tx, all, first, number, sql};
 
-/// The columns that [`read`] decodes.
-pub const COLUMNS: &str = "id, seq, at, role, kind, origin, run_id, content, tool_call, announce_id, \
-     silent, metadata, session_id, generation, child_run";
-
-/// A Rust type that a transcript entry is decoded into.
-pub trait Form: Sized {
-    /// Decodes one entry from [`COLUMNS`].
-    fn decode(row: &dyn Row) -> Result<Self, DbError>;
-}
-
-impl Form for Message {
-    fn decode(row: &dyn Row) -> Result<Self, DbError> {
-        decode(row)
-    }
-}
-
-impl Form for StoredMessage {
-    fn decode(row: &dyn Row) -> Result<Self, DbError> {
-        entry(row, json_by(row, at!(content), StoredContent::read)?)
-    }
-}
-
-fn read<M: Form>(row: &dyn Row) -> Result<M, DbError> {
-    whole(
-        row,
-        "messages",
-        &[("session_id", at!(session_id)), ("seq", at!(seq))],
-        M::decode,
-    )
-}
-
-/// Decodes a message from [`COLUMNS`].
-pub fn decode(row: &dyn Row) -> Result<Message, DbError> {
-    entry(row, json_by(row, at!(content), Blocks::stored)?)
-}
-
-fn entry<Content, Metadata: DeserializeOwned>(
-    row: &dyn Row,
-    content: Content,
-) -> Result<Message<Content, Metadata>, DbError> {
-    Ok(Message {
-        id: MessageId(uuid(row, at!(id))?),
-        seq: row.int(at!(seq))?,
-        generation: row.int(at!(generation))?,
-        at: time(row, at!(at))?,
-        role: named(row, at!(role), Role::parse)?,
-        kind: named(row, at!(kind), MessageKind::parse)?,
-        origin: named(row, at!(origin), Origin::parse)?,
-        run: opt_uuid(row, at!(run_id))?.map(RunId),
+table! {
+    messages: Message, StoredMessage;
+    key { seq } of { session_id: SessionId }
+    insert {
+        generation,
+        id,
+        at,
+        role,
+        kind,
+        origin,
+        run(run_id),
         content,
-        tool_call: opt_string(row, at!(tool_call))?,
-        child_run: opt_uuid(row, at!(child_run))?.map(RunId),
-        announce: opt_uuid(row, at!(announce_id))?.map(AnnounceId),
-        silent: row.int(at!(silent))? != 0,
-        metadata: opt_json(row, at!(metadata))?,
-    })
+        tool_call,
+        child_run,
+        announce(announce_id),
+        silent,
+        metadata,
+    }
+    primary { session_id, seq }
+    undecodable Moved {
+        "id" => "id = $fresh",
+        "at" => "at = 0",
+        "role" => "role = 'system'",
+        "kind" => "kind = 'text'",
+        "origin" => "origin = 'internal'",
+        "run_id" => "run_id = NULL",
+        "content" => "content = '[{\"type\":\"text\",\"text\":\"[This entry was damaged and cannot \
+                      be read. The stored row is in quarantine; see abide doctor.]\"}]'",
+        "tool_call" => "tool_call = NULL",
+        // Whichever run it belonged to, it stays out of the session's own conversation.
+        "child_run" => "child_run = run_id",
+        "announce_id" => "announce_id = NULL",
+        "silent" => "silent = 0",
+        "metadata" => "metadata = NULL",
+    }
 }
 
 /// The messages are at the end of the transcript, in this order.
@@ -86,47 +62,17 @@ pub fn append(
         return Ok(Vec::new());
     }
     let from = sessions::take_seqs(tx, session, new.len() as i64, now.0)?;
-    let mut appended = Vec::with_capacity(new.len());
-    for (seq, new) in (from..).zip(new) {
-        insert(tx, session, generation, seq, &new, now)?;
-        appended.push(new.at(seq, generation, now));
+    let new = (from..).zip(new);
+    let appended: Vec<Message> = new.map(|(seq, new)| new.at(seq, generation, now)).collect();
+    for message in &appended {
+        insert(tx, session, message)?;
     }
     Ok(appended)
 }
 
-/// The message is at `seq`, which the caller has reserved.
-pub fn insert(
-    tx: &mut dyn Tx,
-    session: SessionId,
-    generation: i64,
-    seq: i64,
-    new: &NewMessage,
-    now: Timestamp,
-) -> Result<(), DbError> {
-    insert_row(
-        tx,
-        "messages",
-        &[
-            ("session_id", (&session.0).into()),
-            ("seq", seq.into()),
-            ("generation", generation.into()),
-            ("id", (&new.id.0).into()),
-            ("at", now.0.into()),
-            ("role", new.role.as_str().into()),
-            ("kind", new.kind.as_str().into()),
-            ("origin", new.origin.as_str().into()),
-            ("run_id", new.run.as_ref().map(|id| &id.0).into()),
-            ("content", (&to_json(&new.content)).into()),
-            ("tool_call", new.tool_call.as_deref().into()),
-            ("child_run", new.child_run.as_ref().map(|id| &id.0).into()),
-            ("announce_id", new.announce.as_ref().map(|id| &id.0).into()),
-            ("silent", new.silent.into()),
-            (
-                "metadata",
-                new.metadata.as_ref().map(to_json).as_deref().into(),
-            ),
-        ],
-    )
+/// The message is at its `seq`, which the caller has reserved.
+pub fn insert(tx: &mut dyn Tx, session: SessionId, message: &Message) -> Result<(), DbError> {
+    table::insert(tx, message, [(&session).into()])
 }
 
 /// A filter for the entries of a transcript part.
@@ -171,7 +117,7 @@ impl Which {
         let Some(own) = &self.own else {
             return (self.sql.to_owned(), params);
         };
-        params.push((&own.0).into());
+        params.push(own.into());
         let place = format!("?{}", params.len());
         (self.sql.replace("{own}", &place), params)
     }
@@ -249,7 +195,7 @@ pub fn last(tx: &mut dyn Tx, session: SessionId, limit: u32) -> Result<Vec<Messa
 
 /// The `limit` messages just before `seq`, oldest first. Without `tools`, tool calls and tool
 /// results are left out.
-pub fn before<M: Form>(
+pub fn before<M: Decoded>(
     tx: &mut dyn Tx,
     session: SessionId,
     seq: i64,
@@ -260,7 +206,7 @@ pub fn before<M: Form>(
     last_of(tx, &parts, seq, limit, Which::with(tools))
 }
 
-fn last_of<M: Form>(
+fn last_of<M: Decoded>(
     tx: &mut dyn Tx,
     parts: &[Part],
     seq: i64,
@@ -275,7 +221,7 @@ fn last_of<M: Form>(
         }
         let below = seq.min(part.up_to.saturating_add(1));
         let (which, params) = which.bind(vec![
-            (&part.session.0).into(),
+            (&part.session).into(),
             below.into(),
             part.generation.into(),
         ]);
@@ -294,7 +240,7 @@ fn last_of<M: Form>(
 }
 
 /// The `limit` messages just after `seq`, oldest first; `tools` as in [`before`].
-pub fn after<M: Form>(
+pub fn after<M: Decoded>(
     tx: &mut dyn Tx,
     session: SessionId,
     seq: i64,
@@ -305,7 +251,7 @@ pub fn after<M: Form>(
     after_which(tx, &parts, seq, limit, Which::with(tools))
 }
 
-fn after_which<M: Form>(
+fn after_which<M: Decoded>(
     tx: &mut dyn Tx,
     parts: &[Part],
     seq: i64,
@@ -322,7 +268,7 @@ fn after_which<M: Form>(
             continue;
         }
         let (which, params) = which.bind(vec![
-            (&part.session.0).into(),
+            (&part.session).into(),
             seq.into(),
             part.up_to.into(),
             part.generation.into(),
@@ -350,11 +296,11 @@ pub fn input_message(
 ) -> Result<Option<Message>, DbError> {
     first(
         tx,
-        &format!(
+        sql!(
             "SELECT {COLUMNS} FROM messages WHERE session_id = ?1 AND run_id = ?2 \
              AND role = 'user' AND kind IN ('text', 'sub_agent_user') ORDER BY seq LIMIT 1"
         ),
-        &[(&session.0).into(), (&run.0).into()],
+        &[(&session).into(), (&run).into()],
         read,
     )
 }
@@ -372,11 +318,9 @@ pub fn store_delegation_context(
     };
     let mut metadata = metadata.unwrap_or_else(|| Value::Object(Map::new()));
     metadata[pack::METADATA][call] = pack.clone();
-    update_rows(
-        tx,
-        "messages",
-        &[("session_id", (&session.0).into()), ("seq", seq.into())],
-        &[("metadata", (&to_json(&metadata)).into())],
+    tx.execute(
+        "UPDATE messages SET metadata = ?3 WHERE session_id = ?1 AND seq = ?2",
+        &[(&session).into(), seq.into(), to_json(&metadata).into()],
     )
     .map(|_| ())
 }
@@ -410,18 +354,13 @@ fn with_packs(
     all(
         tx,
         &format!(
-            "SELECT seq, metadata, session_id FROM messages WHERE session_id = ?1 \
+            "SELECT seq, metadata, seq, session_id FROM messages WHERE session_id = ?1 \
              AND generation = ?2 AND role = 'user' AND kind <> 'compaction' \
              AND child_run IS NULL \
              ORDER BY seq DESC LIMIT {limit}"
         ),
-        &[(&session.0).into(), generation.into()],
-        |row| {
-            let key = [("session_id", 2), ("seq", 0)];
-            whole(row, "messages", &key, |row| {
-                Ok((row.int(0)?, opt_json(row, 1)?))
-            })
-        },
+        &[(&session).into(), generation.into()],
+        keyed("messages", KEY),
     )
 }
 
@@ -432,7 +371,7 @@ pub fn remove_some(tx: &mut dyn Tx, session: SessionId, limit: u32) -> Result<u6
             "DELETE FROM messages WHERE session_id = ?1 AND seq IN \
              (SELECT seq FROM messages WHERE session_id = ?1 ORDER BY seq LIMIT {limit})"
         ),
-        &[(&session.0).into()],
+        &[(&session).into()],
     )
 }
 
@@ -440,7 +379,7 @@ pub fn remove_some(tx: &mut dyn Tx, session: SessionId, limit: u32) -> Result<u6
 pub fn has_answer(tx: &mut dyn Tx, child: RunId) -> Result<bool, DbError> {
     let sql = "SELECT EXISTS (SELECT 1 FROM messages WHERE child_run = ?1 \
                AND kind = 'sub_agent_ai')";
-    Ok(number(tx, sql, &[(&child.0).into()])? != 0)
+    Ok(number(tx, sql, &[(&child).into()])? != 0)
 }
 
 /// Seq of the last entry that is no announce or restart notice; no turn has seen those after it.
@@ -449,7 +388,7 @@ pub fn seen_at_end(tx: &mut dyn Tx, session: SessionId) -> Result<i64, DbError> 
         tx,
         "SELECT seq FROM messages WHERE session_id = ?1 \
          AND kind <> 'announce' AND kind <> 'restart_notice' ORDER BY seq DESC LIMIT 1",
-        &[(&session.0).into()],
+        &[(&session).into()],
     )
 }
 
@@ -460,7 +399,7 @@ pub fn announce_bytes_at_end(tx: &mut dyn Tx, session: SessionId) -> Result<i64,
         tx,
         "SELECT coalesce(sum(octet_length(content)), 0) FROM messages \
          WHERE session_id = ?1 AND seq > ?2 AND kind = 'announce'",
-        &[(&session.0).into(), before.into()],
+        &[(&session).into(), before.into()],
     )
 }
 
@@ -475,6 +414,6 @@ pub fn count_announces_after(
         "SELECT count(*) FROM messages JOIN outbox ON outbox.announce_id = messages.announce_id \
          WHERE messages.session_id = ?1 AND messages.seq > ?2 AND messages.kind = 'announce' \
          AND outbox.policy <> 'inbox'",
-        &[(&session.0).into(), seq.into()],
+        &[(&session).into(), seq.into()],
     )
 }

@@ -1,14 +1,11 @@
 //! The tables: their rows, and the queries over them. A file is one table, or a family of them.
 
-pub mod agents;
-pub mod approvals;
-pub mod asked;
 pub mod audit;
 pub mod blobs;
 pub(crate) mod boots;
 pub mod bundles;
-pub mod clearings;
 pub(crate) mod columns;
+pub mod definitions;
 pub mod environment;
 pub mod events;
 pub mod expired;
@@ -21,20 +18,24 @@ pub mod messages;
 pub mod outbox;
 pub mod outputs;
 pub mod pins;
-pub mod purges;
 pub mod quarantine;
-pub mod questions;
 pub mod read;
-pub mod remembered;
+pub mod requests;
 pub mod runs;
 pub mod sends;
-pub mod servers;
+pub mod session_marks;
 pub mod sessions;
 pub mod skills;
 pub mod steers;
 pub mod steps;
-pub mod stops;
+pub(crate) mod table;
 pub mod transcripts;
-pub mod trust;
 pub mod usage;
 pub mod waits;
+
+pub use definitions::{agents, servers, trust};
+pub use requests::{approvals, questions, remembered};
+pub use session_marks::{clearings, purges, stops};
+
+#[cfg(test)]
+mod tests;

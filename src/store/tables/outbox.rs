@@ -1,11 +1,12 @@
 //! The table of announces: the end of each run, pending or delivered to its requester.
 
-use super::columns::{at, named, opt_string, opt_time, time, uuid, whole};
+use super::columns::{keyed, values};
 use super::filter::Filter;
+use super::table::{self, read, table};
 use crate::kernel::ids::{AnnounceId, RunId, SessionId};
 use crate::kernel::run::{AnnouncePolicy, Run};
 use crate::kernel::time::Timestamp;
-use crate::store::tx::{DbError, Param, Row, Tx, all, first, insert_row, number};
+use crate::store::tx::{DbError, Param, Tx, all, first, number, sql};
 
 /// One announce.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,31 +49,26 @@ impl Entry {
 /// Maximum number of announces that enter a transcript in one transaction.
 pub const AT_ONCE: u32 = 50;
 
-/// The columns that [`read`] decodes.
-pub const COLUMNS: &str = "seq, run_id, announce_id, target_session, target_generation, policy, state, \
-     message_seq, delivered_at, acked_at, created_at, via, held";
-
-fn read(row: &dyn Row) -> Result<Entry, DbError> {
-    whole(row, "outbox", &[("seq", at!(seq))], decode)
-}
-
-/// Decodes an announce from [`COLUMNS`].
-pub fn decode(row: &dyn Row) -> Result<Entry, DbError> {
-    Ok(Entry {
-        seq: row.int(at!(seq))?,
-        run: RunId(uuid(row, at!(run_id))?),
-        announce: AnnounceId(uuid(row, at!(announce_id))?),
-        target: SessionId(uuid(row, at!(target_session))?),
-        target_generation: row.int(at!(target_generation))?,
-        policy: named(row, at!(policy), AnnouncePolicy::parse)?,
-        state: row.text(at!(state))?.to_owned(),
-        message_seq: row.opt_int(at!(message_seq))?,
-        delivered_at: opt_time(row, at!(delivered_at))?,
-        acked_at: opt_time(row, at!(acked_at))?,
-        created_at: time(row, at!(created_at))?,
-        via: opt_string(row, at!(via))?,
-        held: opt_string(row, at!(held))?,
-    })
+table! {
+    outbox: Entry;
+    key { seq }
+    insert {
+        run(run_id),
+        announce(announce_id),
+        target(target_session),
+        target_generation,
+        policy,
+        state,
+        via,
+        held,
+        message_seq,
+        delivered_at,
+        acked_at,
+        created_at,
+    }
+    beside { org: String }
+    // Rebuilt from its run.
+    undecodable Moved {}
 }
 
 /// The end of `run` is pending for its requester, under `policy`. Does nothing for a run without
@@ -100,21 +96,22 @@ pub fn insert_for(
     policy: AnnouncePolicy,
     now: Timestamp,
 ) -> Result<(), DbError> {
-    insert_row(
-        tx,
-        "outbox",
-        &[
-            ("seq", seq.into()),
-            ("run_id", (&run.id.0).into()),
-            ("announce_id", (&AnnounceId::of(run.id).0).into()),
-            ("org", (&run.org).into()),
-            ("target_session", (&target.0).into()),
-            ("target_generation", generation.into()),
-            ("policy", policy.as_str().into()),
-            ("state", "pending".into()),
-            ("created_at", now.0.into()),
-        ],
-    )
+    let entry = Entry {
+        seq,
+        run: run.id,
+        announce: AnnounceId::of(run.id),
+        target,
+        target_generation: generation,
+        policy,
+        state: "pending".to_owned(),
+        via: None,
+        held: None,
+        message_seq: None,
+        delivered_at: None,
+        acked_at: None,
+        created_at: now,
+    };
+    table::insert(tx, &entry, [(&run.org).into()])
 }
 
 /// At most `limit` pending announces for this session, in order.
@@ -125,7 +122,7 @@ pub fn pending_for(tx: &mut dyn Tx, target: SessionId, limit: u32) -> Result<Vec
             "SELECT {COLUMNS} FROM outbox WHERE target_session = ?1 AND state = 'pending' \
              ORDER BY seq LIMIT {limit}"
         ),
-        &[(&target.0).into()],
+        &[(&target).into()],
         read,
     )
 }
@@ -134,25 +131,25 @@ pub fn pending_for(tx: &mut dyn Tx, target: SessionId, limit: u32) -> Result<Vec
 pub fn has_pending(tx: &mut dyn Tx, target: SessionId) -> Result<bool, DbError> {
     let sql = "SELECT EXISTS (SELECT 1 FROM outbox WHERE target_session = ?1 \
                AND state = 'pending')";
-    Ok(number(tx, sql, &[(&target.0).into()])? != 0)
+    Ok(number(tx, sql, &[(&target).into()])? != 0)
 }
 
 /// True if an announce is pending for this session that a turn must see.
 pub fn has_waking(tx: &mut dyn Tx, target: SessionId) -> Result<bool, DbError> {
     let sql = "SELECT EXISTS (SELECT 1 FROM outbox WHERE target_session = ?1 \
                AND state = 'pending' AND policy <> 'inbox')";
-    Ok(number(tx, sql, &[(&target.0).into()])? != 0)
+    Ok(number(tx, sql, &[(&target).into()])? != 0)
 }
 
 /// Pending announces that are to enter the current turn of this session, in order.
 pub fn steering(tx: &mut dyn Tx, target: SessionId) -> Result<Vec<Entry>, DbError> {
     all(
         tx,
-        &format!(
+        sql!(
             "SELECT {COLUMNS} FROM outbox WHERE target_session = ?1 AND state = 'pending' \
              AND policy = 'steer' ORDER BY seq LIMIT {AT_ONCE}"
         ),
-        &[(&target.0).into()],
+        &[(&target).into()],
         read,
     )
 }
@@ -163,11 +160,7 @@ pub fn pending_targets(tx: &mut dyn Tx) -> Result<Vec<SessionId>, DbError> {
         tx,
         "SELECT DISTINCT target_session FROM outbox WHERE state = 'pending'",
         &[],
-        |row| {
-            whole(row, "outbox", &[("target_session", 0)], |row| {
-                Ok(SessionId(uuid(row, 0)?))
-            })
-        },
+        keyed("outbox", &["target_session"]),
     )
 }
 
@@ -185,7 +178,7 @@ pub fn count_pending_for(tx: &mut dyn Tx, target: SessionId) -> Result<i64, DbEr
     number(
         tx,
         "SELECT count(*) FROM outbox WHERE target_session = ?1 AND state = 'pending'",
-        &[(&target.0).into()],
+        &[(&target).into()],
     )
 }
 
@@ -195,7 +188,7 @@ pub fn count_unacked(tx: &mut dyn Tx, target: SessionId) -> Result<i64, DbError>
         tx,
         "SELECT count(*) FROM outbox WHERE target_session = ?1 AND policy = 'inbox' \
          AND acked_at IS NULL",
-        &[(&target.0).into()],
+        &[(&target).into()],
     )
 }
 
@@ -229,7 +222,7 @@ pub fn mark_delivered_by_tool(
     let changed = tx.execute(
         "UPDATE outbox SET state = 'delivered', via = 'tool', message_seq = ?2, \
          delivered_at = ?3, held = NULL WHERE run_id = ?1 AND state = 'pending'",
-        &[(&run.0).into(), message_seq.into(), now.0.into()],
+        &[(&run).into(), message_seq.into(), now.0.into()],
     )?;
     Ok(changed == 1)
 }
@@ -249,7 +242,7 @@ pub fn make_all_pending(tx: &mut dyn Tx, target: SessionId) -> Result<bool, DbEr
     let changed = tx.execute(
         "UPDATE outbox SET state = 'pending', held = NULL \
          WHERE target_session = ?1 AND state = 'undelivered'",
-        &[(&target.0).into()],
+        &[(&target).into()],
     )?;
     Ok(changed > 0)
 }
@@ -265,21 +258,17 @@ const UNSEEN: &str = "target_session = ?1 AND policy <> 'inbox' \
 pub fn unseen(tx: &mut dyn Tx, target: SessionId, seen: i64) -> Result<Vec<(i64, RunId)>, DbError> {
     all(
         tx,
-        &format!("SELECT seq, run_id FROM outbox WHERE {UNSEEN} ORDER BY seq"),
-        &[(&target.0).into(), seen.into()],
-        |row| {
-            whole(row, "outbox", &[("seq", 0)], |row| {
-                Ok((row.int(0)?, RunId(uuid(row, 1)?)))
-            })
-        },
+        sql!("SELECT seq, run_id, seq FROM outbox WHERE {UNSEEN} ORDER BY seq"),
+        &[(&target).into(), seen.into()],
+        keyed("outbox", KEY),
     )
 }
 
 /// The announces that [`unseen`] returns are in the session's inbox and wake no agent.
 pub fn set_unseen_inbox(tx: &mut dyn Tx, target: SessionId, seen: i64) -> Result<(), DbError> {
     tx.execute(
-        &format!("UPDATE outbox SET policy = 'inbox' WHERE {UNSEEN}"),
-        &[(&target.0).into(), seen.into()],
+        sql!("UPDATE outbox SET policy = 'inbox' WHERE {UNSEEN}"),
+        &[(&target).into(), seen.into()],
     )
     .map(|_| ())
 }
@@ -311,7 +300,7 @@ pub fn unacked(tx: &mut dyn Tx, target: SessionId, limit: u32) -> Result<Vec<Ent
             "SELECT {COLUMNS} FROM outbox WHERE target_session = ?1 AND policy = 'inbox' \
              AND acked_at IS NULL AND state = 'delivered' AND via IS NULL LIMIT {limit}"
         ),
-        &[(&target.0).into()],
+        &[(&target).into()],
         read,
     )
 }
@@ -319,27 +308,23 @@ pub fn unacked(tx: &mut dyn Tx, target: SessionId, limit: u32) -> Result<Vec<Ent
 /// Announces of this session's runs that are still pending, undelivered or unacknowledged,
 /// according to their rows.
 pub fn outstanding_of(tx: &mut dyn Tx, session: SessionId) -> Result<Vec<Entry>, DbError> {
-    let columns: Vec<String> = COLUMNS
-        .split(", ")
-        .map(|column| format!("outbox.{}", column.trim()))
-        .collect();
     all(
         tx,
-        &format!(
+        sql!(
             "SELECT {} FROM runs JOIN outbox ON outbox.run_id = runs.id \
              WHERE runs.session_id = ?1 AND (outbox.state = 'pending' \
              OR outbox.state = 'undelivered' OR (outbox.state = 'delivered' \
              AND outbox.policy = 'inbox' AND outbox.acked_at IS NULL AND outbox.via IS NULL))",
-            columns.join(", ")
+            TABLE.qualified()
         ),
-        &[(&session.0).into()],
+        &[(&session).into()],
         read,
     )
 }
 
 /// The outbox row of the run is deleted.
 pub fn remove(tx: &mut dyn Tx, run: RunId) -> Result<(), DbError> {
-    tx.execute("DELETE FROM outbox WHERE run_id = ?1", &[(&run.0).into()])
+    tx.execute("DELETE FROM outbox WHERE run_id = ?1", &[(&run).into()])
         .map(|_| ())
 }
 
@@ -366,15 +351,15 @@ pub fn ack(
     let changed = tx.execute(
         "UPDATE outbox SET acked_at = ?3 WHERE announce_id = ?1 AND target_session = ?2 \
          AND state = 'delivered' AND acked_at IS NULL",
-        &[(&announce.0).into(), (&target.0).into(), now.0.into()],
+        &[(&announce).into(), (&target).into(), now.0.into()],
     )?;
     let entry = first(
         tx,
-        &format!(
+        sql!(
             "SELECT {COLUMNS} FROM outbox WHERE announce_id = ?1 AND target_session = ?2 \
              AND state = 'delivered'"
         ),
-        &[(&announce.0).into(), (&target.0).into()],
+        &[(&announce).into(), (&target).into()],
         read,
     )?;
     Ok(entry.map(|entry| (entry, changed == 1)))
@@ -384,8 +369,8 @@ pub fn ack(
 pub fn of_run(tx: &mut dyn Tx, run: RunId) -> Result<Option<Entry>, DbError> {
     first(
         tx,
-        &format!("SELECT {COLUMNS} FROM outbox WHERE run_id = ?1"),
-        &[(&run.0).into()],
+        sql!("SELECT {COLUMNS} FROM outbox WHERE run_id = ?1"),
+        &[(&run).into()],
         read,
     )
 }
@@ -412,9 +397,9 @@ pub fn place_in_transcript(tx: &mut dyn Tx, run: &Run) -> Result<Option<i64>, Db
         "SELECT seq FROM messages WHERE announce_id = ?1 AND session_id = ?2",
         &[
             (&AnnounceId::of(run.id).0).into(),
-            (&requester.session.0).into(),
+            (&requester.session).into(),
         ],
-        |row| row.int(0),
+        values,
     )
 }
 
@@ -428,7 +413,7 @@ pub fn inbox(
     limit: u32,
 ) -> Result<Vec<Entry>, DbError> {
     let acked = if acked { "" } else { "AND acked_at IS NULL" };
-    let params: [Param<'_>; 2] = [(&target.0).into(), after.into()];
+    let params: [Param<'_>; 2] = [(&target).into(), after.into()];
     all(
         tx,
         &format!(

@@ -2,9 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
-use super::columns::time;
+use super::columns::{columns_of, values};
 use crate::kernel::time::Timestamp;
-use crate::store::tx::{DbError, Raw, Row, Tx, all, number};
+use crate::store::tx::{DbError, Raw, Tx, all, number};
 
 /// What happened to a quarantined row in its own table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,7 +113,7 @@ pub fn list(tx: &mut dyn Tx, after: i64, limit: u32) -> Result<Vec<Entry>, DbErr
              ORDER BY seq LIMIT {limit}"
         ),
         &[after.into()],
-        read,
+        values,
     )
 }
 
@@ -123,20 +123,18 @@ pub fn counts(tx: &mut dyn Tx) -> Result<Vec<(String, i64)>, DbError> {
         tx,
         "SELECT source, count(*) FROM quarantine GROUP BY source ORDER BY source",
         &[],
-        |row| Ok((row.text(0)?.to_owned(), row.int(1)?)),
+        values,
     )
 }
 
-fn read(row: &dyn Row) -> Result<Entry, DbError> {
-    Ok(Entry {
-        seq: row.int(0)?,
-        source: row.text(1)?.to_owned(),
-        key: row.text(2)?.to_owned(),
-        reason: row.text(3)?.to_owned(),
-        fate: row.text(4)?.to_owned(),
-        at: time(row, 5)?,
-    })
-}
+columns_of!(Entry {
+    seq,
+    source,
+    key,
+    reason,
+    fate,
+    at
+});
 
 /// Columns as lossless JSON: text that is not UTF-8 or contains U+0000, bytes, and floating-point
 /// numbers are hexadecimal, in an object whose key names their type.

@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
-use super::columns::whole;
+use super::columns::{keyed, place, width};
 use super::filter::Filter;
 use super::pins::Pins;
+use super::table::{read, unreadable};
 use super::transcripts::Transcripts;
 use super::{
-    approvals, bundles, columns, environment, outbox, questions, runs, sends, sessions, steps,
-    stops, waits,
+    approvals, bundles, environment, outbox, questions, runs, sends, sessions, steps, stops, waits,
 };
 use crate::contract::commit::PendingWait;
 use crate::contract::journal::RunView;
@@ -26,7 +26,7 @@ use crate::kernel::session::message::MessageKind;
 use crate::kernel::session::stored_content::StoredMessage;
 use crate::kernel::time::Timestamp;
 use crate::store::repair::{consistency, salvage};
-use crate::store::tx::{DbError, Param, Row, Tx, all, first, number};
+use crate::store::tx::{DbError, Param, Row, Tx, all, first, number, sql};
 
 /// Maximum number of transcript messages in a runner's view: the newest ones.
 pub const WINDOW: u32 = 1000;
@@ -105,14 +105,15 @@ static SHOWN: LazyLock<String> = LazyLock::new(|| {
 
 /// Decodes a run from [`SHOWN`].
 fn shown(row: &dyn Row) -> Result<Shown, DbError> {
-    let run = runs::read(row)?;
-    let key = [("run_id", runs::ID), ("seq", runs::STEPS)];
-    let what = whole(row, "steps", &key, |row| {
-        columns::opt_string(row, runs::WIDTH + 1)
+    const WIDTH: usize = width(runs::COLUMNS);
+    let (run, place_of) = (read::<Run>(row)?, |name| place(runs::COLUMNS, name));
+    let what = row.opt_text(WIDTH + 1).map_err(|fault| {
+        let key = [("run_id", place_of("id")), ("seq", place_of("steps"))];
+        unreadable(row, "steps", key, fault)
     })?;
     Ok(Shown {
-        seq: row.int(runs::WIDTH)?,
-        step: what.map(|what| (run.steps, what)),
+        seq: row.int(WIDTH)?,
+        step: what.map(|what| (run.steps, what.to_owned())),
         announce: None,
         questions: Vec::new(),
         approvals: Vec::new(),
@@ -125,9 +126,8 @@ fn shown(row: &dyn Row) -> Result<Shown, DbError> {
 
 /// One run with the rows that lists show with it.
 pub fn run(tx: &mut dyn Tx, id: RunId) -> Result<Option<Shown>, DbError> {
-    static SQL: LazyLock<String> =
-        LazyLock::new(|| format!("SELECT {} FROM runs WHERE id = ?1", *SHOWN));
-    let mut found = first(tx, &SQL, &[(&id.0).into()], shown)?;
+    let sql = sql!("SELECT {} FROM runs WHERE id = ?1", *SHOWN);
+    let mut found = first(tx, sql, &[(&id).into()], shown)?;
     add_details(tx, found.as_mut_slice())?;
     Ok(found)
 }
@@ -224,7 +224,7 @@ pub fn is_terminal(tx: &mut dyn Tx, org: &str, id: RunId) -> Result<Option<bool>
     first(
         tx,
         "SELECT ended_at IS NOT NULL FROM runs WHERE id = ?1 AND org = ?2",
-        &[(&id.0).into(), org.into()],
+        &[(&id).into(), org.into()],
         |row| Ok(row.int(0)? != 0),
     )
 }
@@ -457,10 +457,7 @@ pub fn message_id_at(
     first(
         tx,
         "SELECT id, session_id, seq FROM messages WHERE session_id = ?1 AND seq = ?2",
-        &[(&session.0).into(), seq.into()],
-        |row| {
-            let key = [("session_id", 1), ("seq", 2)];
-            whole(row, "messages", &key, |row| columns::uuid(row, 0))
-        },
+        &[(&session).into(), seq.into()],
+        keyed("messages", &["session_id", "seq"]),
     )
 }

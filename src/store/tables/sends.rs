@@ -1,10 +1,11 @@
 //! The table of sends: data about a turn that answers another session, beside its run.
 
-use super::columns::{at, count, json, named, opt_time, opt_uuid, time, to_json, uuid, whole};
+use super::columns::{texts, values};
+use super::table::{self, read, table};
 use crate::kernel::ids::{RunId, SessionId, SessionKey};
 use crate::kernel::text::text_enum::text_enum;
 use crate::kernel::time::Timestamp;
-use crate::store::tx::{DbError, Row, Tx, all, first, insert_row, number};
+use crate::store::tx::{DbError, Tx, all, first, number, sql};
 
 text_enum! {
     /// The state of a turn of an exchange.
@@ -39,76 +40,41 @@ pub struct Send {
     pub state: State,
 }
 
-/// The columns that [`read`] decodes.
-pub const COLUMNS: &str = "run_id, first_run, turn, from_id, from_key, asker_id, asker_generation, \
-     chain, window_until, state";
-
-fn read(row: &dyn Row) -> Result<Send, DbError> {
-    whole(row, "sends", &[("run_id", at!(run_id))], decode)
+table! {
+    sends: Send;
+    key { run(run_id) }
+    insert {
+        first(first_run),
+        turn,
+        from(from_id, from_key),
+        asker(asker_id, asker_generation),
+        chain,
+        window_until,
+        state,
+    }
+    undecodable Moved {}
 }
 
-/// Decodes a send from [`COLUMNS`].
-pub fn decode(row: &dyn Row) -> Result<Send, DbError> {
-    Ok(Send {
-        run: RunId(uuid(row, at!(run_id))?),
-        first: RunId(uuid(row, at!(first_run))?),
-        turn: count(row, at!(turn))?,
-        from: match opt_uuid(row, at!(from_id))? {
-            Some(id) => Some((SessionId(id), super::columns::key(row, at!(from_key))?)),
-            None => None,
-        },
-        asker: match opt_uuid(row, at!(asker_id))? {
-            Some(id) => Some((SessionId(id), row.int(at!(asker_generation))?)),
-            None => None,
-        },
-        chain: json(row, at!(chain))?,
-        window_until: opt_time(row, at!(window_until))?,
-        state: named(row, at!(state), State::parse)?,
-    })
-}
+texts!(State: State::parse;);
 
 /// The row is in the table.
 pub fn insert(tx: &mut dyn Tx, send: &Send) -> Result<(), DbError> {
-    insert_row(
-        tx,
-        "sends",
-        &[
-            ("run_id", (&send.run.0).into()),
-            ("first_run", (&send.first.0).into()),
-            ("turn", send.turn.into()),
-            ("from_id", send.from.as_ref().map(|(id, _)| &id.0).into()),
-            (
-                "from_key",
-                send.from.as_ref().map(|(_, key)| key.as_str()).into(),
-            ),
-            ("asker_id", send.asker.as_ref().map(|(id, _)| &id.0).into()),
-            (
-                "asker_generation",
-                send.asker
-                    .as_ref()
-                    .map(|(_, generation)| *generation)
-                    .into(),
-            ),
-            ("chain", (&to_json(&send.chain)).into()),
-            ("window_until", send.window_until.map(|at| at.0).into()),
-            ("state", send.state.as_str().into()),
-        ],
-    )
+    table::insert(tx, send, [])
 }
 
 /// The send of that run.
 pub fn get(tx: &mut dyn Tx, run: RunId) -> Result<Option<Send>, DbError> {
     first(
         tx,
-        &format!("SELECT {COLUMNS} FROM sends WHERE run_id = ?1"),
-        &[(&run.0).into()],
+        sql!("SELECT {COLUMNS} FROM sends WHERE run_id = ?1"),
+        &[(&run).into()],
         read,
     )
 }
 
 /// The row of a removed run is deleted.
 pub fn remove(tx: &mut dyn Tx, run: RunId) -> Result<(), DbError> {
-    tx.execute("DELETE FROM sends WHERE run_id = ?1", &[(&run.0).into()])
+    tx.execute("DELETE FROM sends WHERE run_id = ?1", &[(&run).into()])
         .map(|_| ())
 }
 
@@ -116,7 +82,7 @@ pub fn remove(tx: &mut dyn Tx, run: RunId) -> Result<(), DbError> {
 pub fn set_state(tx: &mut dyn Tx, run: RunId, state: State) -> Result<(), DbError> {
     tx.execute(
         "UPDATE sends SET state = ?2, window_until = NULL WHERE run_id = ?1",
-        &[(&run.0).into(), state.as_str().into()],
+        &[(&run).into(), state.as_str().into()],
     )
     .map(|_| ())
 }
@@ -125,7 +91,7 @@ pub fn set_state(tx: &mut dyn Tx, run: RunId, state: State) -> Result<(), DbErro
 pub fn clear_wait_deadline(tx: &mut dyn Tx, run: RunId) -> Result<(), DbError> {
     tx.execute(
         "UPDATE sends SET window_until = NULL WHERE run_id = ?1",
-        &[(&run.0).into()],
+        &[(&run).into()],
     )
     .map(|_| ())
 }
@@ -135,8 +101,8 @@ pub fn answers(tx: &mut dyn Tx, first_run: RunId) -> Result<Vec<RunId>, DbError>
     all(
         tx,
         "SELECT run_id FROM sends WHERE first_run = ?1 AND turn % 2 = 0 ORDER BY turn DESC",
-        &[(&first_run.0).into()],
-        |row| Ok(RunId(uuid(row, 0)?)),
+        &[(&first_run).into()],
+        values,
     )
 }
 
@@ -145,7 +111,7 @@ pub fn is_unfinished(tx: &mut dyn Tx, asker: SessionId) -> Result<bool, DbError>
     let found = number(
         tx,
         "SELECT EXISTS (SELECT 1 FROM sends WHERE asker_id = ?1 AND state <> 'done')",
-        &[(&asker.0).into()],
+        &[(&asker).into()],
     )?;
     Ok(found != 0)
 }
@@ -156,7 +122,7 @@ pub fn due(tx: &mut dyn Tx) -> Result<Vec<RunId>, DbError> {
         tx,
         "SELECT run_id FROM sends WHERE state = 'due'",
         &[],
-        |row| Ok(RunId(uuid(row, 0)?)),
+        values,
     )
 }
 
@@ -171,6 +137,6 @@ pub fn wait_deadlines(tx: &mut dyn Tx) -> Result<Vec<(RunId, Timestamp)>, DbErro
         tx,
         "SELECT run_id, window_until FROM sends WHERE window_until IS NOT NULL",
         &[],
-        |row| Ok((RunId(uuid(row, 0)?), time(row, 1)?)),
+        values,
     )
 }

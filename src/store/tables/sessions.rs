@@ -1,124 +1,86 @@
 //! The table of sessions: rows, list queries and transcript counters.
 
-use super::columns::{
-    agent, amount, at, count, key, named, opt_named, opt_string, opt_time, opt_uuid, time, to_int,
-    uuid, whole, width,
-};
+use super::columns::{columns_of, to_int, values};
 use super::filter::Filter;
+use super::table::{self, read, read_with_seq, table};
 use crate::kernel::ids::{SessionId, SessionKey};
 use crate::kernel::run::Usage;
-use crate::kernel::run::thinking::Thinking;
-use crate::kernel::session::{Cleanup, Fork, Owner, Session, SessionMode};
+use crate::kernel::session::{Fork, Session};
 use crate::kernel::time::Timestamp;
-use crate::store::tx::{DbError, Row, Tx, all, first, insert_row, number};
+use crate::store::tx::{DbError, DbErrorKind, Tx, all, first, number, sql};
 
-/// The columns that [`read`] decodes.
-pub const COLUMNS: &str = "id, org, key, generation, owner, agent, parent_id, parent_key, root_id, \
-     depth, label, title, model, cwd, messages, created_at, updated_at, ver, model_calls, input_tokens, \
-     output_tokens, cost_micros, mode, cleanup, archived_at, thinking, fork_of, fork_generation, \
-     fork_seq";
-
-/// The number of [`COLUMNS`]: the index of a query's first further column.
-const WIDTH: usize = width(COLUMNS);
-
-fn read(row: &dyn Row) -> Result<Session, DbError> {
-    whole(row, "sessions", &[("id", at!(id))], decode)
+table! {
+    sessions: Session;
+    key { id }
+    insert {
+        org,
+        key,
+        owner,
+        agent,
+        parent(parent_id),
+        parent_key,
+        root(root_id),
+        depth,
+        fork(fork_of, fork_generation, fork_seq),
+        mode,
+        cleanup,
+        messages,
+        usage(model_calls, input_tokens, output_tokens, cost_micros),
+        created_at,
+    }
+    update { generation, label, title, model, thinking, cwd, archived_at, updated_at }
+    version { ver }
+    beside { seq: i64 }
+    primary { seq }
+    undecodable Moved {
+        "generation" => "generation = 0",
+        "owner" => "owner = 'agent'",
+        "agent" => "agent = 'unknown'",
+        "parent_id" => "parent_id = NULL, parent_key = NULL",
+        "parent_key" => "parent_id = NULL, parent_key = NULL",
+        "root_id" => "root_id = id",
+        "depth" => "depth = 0",
+        "label" => "label = NULL",
+        "title" => "title = NULL",
+        "model" => "model = NULL",
+        "cwd" => "cwd = NULL",
+        "messages" => "messages = \
+            (SELECT coalesce(max(seq), 0) FROM messages WHERE session_id = sessions.id)",
+        "created_at" => "created_at = 0",
+        "updated_at" => "updated_at = 0",
+        "ver" => "ver = 1",
+        "model_calls" => "model_calls = 0",
+        "input_tokens" => "input_tokens = 0",
+        "output_tokens" => "output_tokens = 0",
+        "cost_micros" => "cost_micros = 0",
+        "mode" => "mode = 'session'",
+        "cleanup" => "cleanup = 'keep'",
+        "archived_at" => "archived_at = NULL",
+        "thinking" => "thinking = NULL",
+        // Without the fork point, the transcript has no forked part.
+        "fork_of" => "fork_of = NULL",
+        "fork_generation" => "fork_of = NULL",
+        "fork_seq" => "fork_of = NULL",
+    }
 }
 
-/// Decodes a session from [`COLUMNS`].
-pub fn decode(row: &dyn Row) -> Result<Session, DbError> {
-    Ok(Session {
-        id: SessionId(uuid(row, at!(id))?),
-        org: row.text(at!(org))?.to_owned(),
-        key: key(row, at!(key))?,
-        generation: row.int(at!(generation))?,
-        owner: named(row, at!(owner), Owner::parse)?,
-        agent: agent(row, at!(agent))?,
-        parent: opt_uuid(row, at!(parent_id))?.map(SessionId),
-        parent_key: row
-            .opt_text(at!(parent_key))?
-            .map(|_| key(row, at!(parent_key)))
-            .transpose()?,
-        root: SessionId(uuid(row, at!(root_id))?),
-        depth: count(row, at!(depth))?,
-        label: opt_string(row, at!(label))?,
-        title: opt_string(row, at!(title))?,
-        model: opt_string(row, at!(model))?,
-        cwd: opt_string(row, at!(cwd))?,
-        messages: row.int(at!(messages))?,
-        created_at: time(row, at!(created_at))?,
-        updated_at: time(row, at!(updated_at))?,
-        ver: row.int(at!(ver))?,
-        usage: Usage {
-            model_calls: amount(row, at!(model_calls))?,
-            input_tokens: amount(row, at!(input_tokens))?,
-            output_tokens: amount(row, at!(output_tokens))?,
-            cost_micros: amount(row, at!(cost_micros))?,
-        },
-        mode: named(row, at!(mode), SessionMode::parse)?,
-        cleanup: named(row, at!(cleanup), Cleanup::parse)?,
-        archived_at: opt_time(row, at!(archived_at))?,
-        thinking: opt_named(row, at!(thinking), Thinking::parse)?,
-        fork: match opt_uuid(row, at!(fork_of))? {
-            Some(of) => Some(Fork {
-                of: SessionId(of),
-                generation: row.int(at!(fork_generation))?,
-                seq: row.int(at!(fork_seq))?,
-            }),
-            None => None,
-        },
-    })
-}
+columns_of!(Fork {
+    of,
+    generation,
+    seq
+});
+columns_of!(optional Fork { of, generation, seq });
 
 /// The session is in the table, with `seq` as its list position.
 pub fn insert(tx: &mut dyn Tx, seq: i64, session: &Session) -> Result<(), DbError> {
-    insert_row(
-        tx,
-        "sessions",
-        &[
-            ("seq", seq.into()),
-            ("id", (&session.id.0).into()),
-            ("org", (&session.org).into()),
-            ("key", session.key.as_str().into()),
-            ("generation", session.generation.into()),
-            ("owner", session.owner.as_str().into()),
-            ("agent", session.agent.as_str().into()),
-            ("parent_id", session.parent.as_ref().map(|id| &id.0).into()),
-            (
-                "parent_key",
-                session.parent_key.as_ref().map(SessionKey::as_str).into(),
-            ),
-            ("root_id", (&session.root.0).into()),
-            ("depth", session.depth.into()),
-            ("label", session.label.as_deref().into()),
-            ("title", session.title.as_deref().into()),
-            ("model", session.model.as_deref().into()),
-            ("cwd", session.cwd.as_deref().into()),
-            ("messages", session.messages.into()),
-            ("created_at", session.created_at.0.into()),
-            ("updated_at", session.updated_at.0.into()),
-            ("ver", session.ver.into()),
-            ("mode", session.mode.as_str().into()),
-            ("cleanup", session.cleanup.as_str().into()),
-            ("thinking", session.thinking.map(Thinking::as_str).into()),
-            (
-                "fork_of",
-                session.fork.as_ref().map(|fork| &fork.of.0).into(),
-            ),
-            (
-                "fork_generation",
-                session.fork.map(|fork| fork.generation).into(),
-            ),
-            ("fork_seq", session.fork.map(|fork| fork.seq).into()),
-        ],
-    )
+    table::insert(tx, session, [seq.into()])
 }
 
 /// The session with that key.
 pub fn by_key(tx: &mut dyn Tx, org: &str, key: &SessionKey) -> Result<Option<Session>, DbError> {
     first(
         tx,
-        &format!("SELECT {COLUMNS} FROM sessions WHERE org = ?1 AND key = ?2"),
+        sql!("SELECT {COLUMNS} FROM sessions WHERE org = ?1 AND key = ?2"),
         &[org.into(), key.as_str().into()],
         read,
     )
@@ -128,8 +90,8 @@ pub fn by_key(tx: &mut dyn Tx, org: &str, key: &SessionKey) -> Result<Option<Ses
 pub fn by_id(tx: &mut dyn Tx, id: SessionId) -> Result<Option<Session>, DbError> {
     first(
         tx,
-        &format!("SELECT {COLUMNS} FROM sessions WHERE id = ?1"),
-        &[(&id.0).into()],
+        sql!("SELECT {COLUMNS} FROM sessions WHERE id = ?1"),
+        &[(&id).into()],
         read,
     )
 }
@@ -137,13 +99,13 @@ pub fn by_id(tx: &mut dyn Tx, id: SessionId) -> Result<Option<Session>, DbError>
 /// The number of entries in the session's transcript; 0 if the session does not exist.
 pub fn messages_of(tx: &mut dyn Tx, id: SessionId) -> Result<i64, DbError> {
     let sql = "SELECT messages FROM sessions WHERE id = ?1";
-    number(tx, sql, &[(&id.0).into()])
+    number(tx, sql, &[(&id).into()])
 }
 
 /// True if the session exists and an agent, not a client, answers in it.
 pub fn has_agent(tx: &mut dyn Tx, id: SessionId) -> Result<bool, DbError> {
     let sql = "SELECT EXISTS (SELECT 1 FROM sessions WHERE id = ?1 AND owner <> 'client')";
-    Ok(number(tx, sql, &[(&id.0).into()])? != 0)
+    Ok(number(tx, sql, &[(&id).into()])? != 0)
 }
 
 /// The origin of the session's transcript, if the session is a fork.
@@ -152,14 +114,8 @@ pub fn fork_of(tx: &mut dyn Tx, id: SessionId) -> Result<Option<Fork>, DbError> 
         tx,
         "SELECT fork_of, fork_generation, fork_seq FROM sessions \
          WHERE id = ?1 AND fork_of IS NOT NULL",
-        &[(&id.0).into()],
-        |row| {
-            Ok(Fork {
-                of: SessionId(uuid(row, 0)?),
-                generation: row.int(1)?,
-                seq: row.int(2)?,
-            })
-        },
+        &[(&id).into()],
+        values,
     )
 }
 
@@ -168,36 +124,25 @@ pub fn children(tx: &mut dyn Tx, id: SessionId, limit: u32) -> Result<Vec<Sessio
     all(
         tx,
         &format!("SELECT {COLUMNS} FROM sessions WHERE parent_id = ?1 ORDER BY seq LIMIT {limit}"),
-        &[(&id.0).into()],
+        &[(&id).into()],
         read,
     )
 }
 
-/// The row has the mutable fields of `session`.
+/// The row has the mutable fields of `session`, changed now.
 pub fn update(tx: &mut dyn Tx, session: &Session, now: Timestamp) -> Result<(), DbError> {
-    tx.execute(
-        "UPDATE sessions SET generation = ?2, label = ?3, title = ?4, model = ?5, cwd = ?6, \
-         archived_at = ?7, updated_at = ?8, thinking = ?9, ver = ver + 1 WHERE id = ?1",
-        &[
-            (&session.id.0).into(),
-            session.generation.into(),
-            session.label.as_deref().into(),
-            session.title.as_deref().into(),
-            session.model.as_deref().into(),
-            session.cwd.as_deref().into(),
-            session.archived_at.map(|at| at.0).into(),
-            now.0.into(),
-            session.thinking.map(Thinking::as_str).into(),
-        ],
-    )
-    .map(|_| ())
+    let session = Session {
+        updated_at: now,
+        ..session.clone()
+    };
+    table::update(tx, &session)
 }
 
 /// The session is archived, so lists omit it. `updated_at` does not change.
 pub fn archive(tx: &mut dyn Tx, id: SessionId, now: Timestamp) -> Result<(), DbError> {
     tx.execute(
         "UPDATE sessions SET archived_at = ?2, ver = ver + 1 WHERE id = ?1",
-        &[(&id.0).into(), now.0.into()],
+        &[(&id).into(), now.0.into()],
     )
     .map(|_| ())
 }
@@ -207,14 +152,14 @@ pub fn unarchive(tx: &mut dyn Tx, id: SessionId) -> Result<bool, DbError> {
     let changed = tx.execute(
         "UPDATE sessions SET archived_at = NULL, ver = ver + 1 \
          WHERE id = ?1 AND archived_at IS NOT NULL",
-        &[(&id.0).into()],
+        &[(&id).into()],
     )?;
     Ok(changed > 0)
 }
 
 /// The session's row is deleted.
 pub fn remove(tx: &mut dyn Tx, id: SessionId) -> Result<(), DbError> {
-    tx.execute("DELETE FROM sessions WHERE id = ?1", &[(&id.0).into()])
+    tx.execute("DELETE FROM sessions WHERE id = ?1", &[(&id).into()])
         .map(|_| ())
 }
 
@@ -236,7 +181,7 @@ pub fn unarchived(
                  AND archived_at IS NULL AND seq > ?2 ORDER BY seq LIMIT {limit}"
             ),
             &[org.into(), after.into()],
-            |row| Ok((row.int(WIDTH)?, read(row)?)),
+            read_with_seq,
         )?);
     }
     found.sort_unstable_by_key(|(seq, _)| *seq);
@@ -250,7 +195,7 @@ pub fn next_org(tx: &mut dyn Tx, after: &str) -> Result<Option<String>, DbError>
         tx,
         "SELECT org FROM sessions WHERE org > ?1 ORDER BY org LIMIT 1",
         &[after.into()],
-        |row| Ok(row.text(0)?.to_owned()),
+        values,
     )
 }
 
@@ -259,8 +204,8 @@ pub fn parent_of(tx: &mut dyn Tx, id: SessionId) -> Result<Option<SessionId>, Db
     let found = first(
         tx,
         "SELECT parent_id FROM sessions WHERE id = ?1",
-        &[(&id.0).into()],
-        |row| Ok(opt_uuid(row, 0)?.map(SessionId)),
+        &[(&id).into()],
+        values,
     )?;
     Ok(found.flatten())
 }
@@ -334,7 +279,7 @@ pub fn list(tx: &mut dyn Tx, query: &ListQuery) -> Result<Vec<(i64, Session)>, D
         "SELECT {COLUMNS}, seq FROM sessions WHERE {conditions} ORDER BY seq DESC LIMIT {}",
         query.limit
     );
-    all(tx, &sql, &params, |row| Ok((row.int(WIDTH)?, read(row)?)))
+    all(tx, &sql, &params, read_with_seq)
 }
 
 /// A LIKE pattern that matches any text containing `text` literally.
@@ -352,17 +297,17 @@ fn like(text: &str) -> String {
 
 /// The next `count` transcript seqs are reserved, without gaps; returns the first.
 pub fn take_seqs(tx: &mut dyn Tx, id: SessionId, count: i64, now: i64) -> Result<i64, DbError> {
-    let last = first(
+    let last: Option<i64> = first(
         tx,
         "UPDATE sessions SET messages = messages + ?2, updated_at = ?3, ver = ver + 1 \
          WHERE id = ?1 RETURNING messages",
-        &[(&id.0).into(), count.into(), now.into()],
-        |row| row.int(0),
+        &[(&id).into(), count.into(), now.into()],
+        values,
     )?;
     match last {
         Some(last) => Ok(last - count + 1),
         None => Err(DbError {
-            kind: crate::store::tx::DbErrorKind::Other,
+            kind: DbErrorKind::Other,
             message: format!("no session {id}"),
         }),
     }
@@ -374,7 +319,7 @@ pub fn add_usage(tx: &mut dyn Tx, id: SessionId, used: Usage) -> Result<(), DbEr
         "UPDATE sessions SET model_calls = model_calls + ?2, input_tokens = input_tokens + ?3, \
          output_tokens = output_tokens + ?4, cost_micros = cost_micros + ?5 WHERE id = ?1",
         &[
-            (&id.0).into(),
+            (&id).into(),
             to_int(used.model_calls).into(),
             to_int(used.input_tokens).into(),
             to_int(used.output_tokens).into(),

@@ -1,10 +1,11 @@
 //! The tables of skill set versions, and of the bodies that pinned sets name.
 
 use super::blobs;
-use super::columns::whole;
+use super::columns::values;
+use super::table::{self, read, table};
 use crate::contract::skills::PickedSkills;
 use crate::kernel::time::Timestamp;
-use crate::store::tx::{DbError, Row, Tx, all, first};
+use crate::store::tx::{DbError, Tx, all, first, sql};
 
 /// The recorded skill set of a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,27 +20,20 @@ pub struct SkillsNoted {
     pub version: i64,
 }
 
-/// The columns that [`decode`] reads.
-pub const COLUMNS: &str = "org, workspace, hash, version";
-
-fn read(row: &dyn Row) -> Result<SkillsNoted, DbError> {
-    whole(row, "skill_sets", &[("org", 0), ("workspace", 1)], decode)
-}
-
-/// Decodes a skill set from [`COLUMNS`].
-pub fn decode(row: &dyn Row) -> Result<SkillsNoted, DbError> {
-    Ok(SkillsNoted {
-        org: row.text(0)?.to_owned(),
-        workspace: row.text(1)?.to_owned(),
-        hash: row.text(2)?.to_owned(),
-        version: row.int(3)?,
-    })
+table! {
+    skill_sets: SkillsNoted;
+    key { org, workspace }
+    update { hash, version }
+    beside { changed_at: Timestamp }
+    // An empty hash matches nothing: the next scan finds a change. If the version were lost, it
+    // would go back.
+    undecodable Kept { "hash" => "hash = ''" }
 }
 
 /// The recorded skill set of a folder.
 pub fn get(tx: &mut dyn Tx, org: &str, workspace: &str) -> Result<Option<SkillsNoted>, DbError> {
-    let sql = format!("SELECT {COLUMNS} FROM skill_sets WHERE org = ?1 AND workspace = ?2");
-    first(tx, &sql, &[org.into(), workspace.into()], read)
+    let sql = sql!("SELECT {COLUMNS} FROM skill_sets WHERE org = ?1 AND workspace = ?2");
+    first(tx, sql, &[org.into(), workspace.into()], read)
 }
 
 /// The recorded skill sets, most recently changed first.
@@ -50,19 +44,7 @@ pub fn latest(tx: &mut dyn Tx, limit: u32) -> Result<Vec<SkillsNoted>, DbError> 
 
 /// The row has `noted`; an earlier one of that folder is replaced.
 pub fn put(tx: &mut dyn Tx, noted: &SkillsNoted, now: Timestamp) -> Result<(), DbError> {
-    tx.execute(
-        "INSERT INTO skill_sets (org, workspace, hash, version, changed_at) \
-         VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (org, workspace) DO UPDATE SET \
-         hash = excluded.hash, version = excluded.version, changed_at = excluded.changed_at",
-        &[
-            (&noted.org).into(),
-            (&noted.workspace).into(),
-            (&noted.hash).into(),
-            noted.version.into(),
-            now.0.into(),
-        ],
-    )
-    .map(|_| ())
+    table::put(tx, noted, [now.0.into()])
 }
 
 /// The set and the bodies that it names can be read by their hashes.
@@ -70,9 +52,7 @@ pub fn keep(tx: &mut dyn Tx, picked: &PickedSkills, now: Timestamp) -> Result<()
     let pinned = &picked.pinned;
     blobs::insert(tx, pinned, now)?;
     let sql = "SELECT body FROM skill_bodies WHERE pinned = ?1 LIMIT 1";
-    let known = first(tx, sql, &[(&pinned.hash).into()], |row| {
-        row.text(0).map(str::to_owned)
-    })?;
+    let known = first(tx, sql, &[(&pinned.hash).into()], values::<String>)?;
     if known.is_some() {
         return Ok(());
     }

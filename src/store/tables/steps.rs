@@ -1,102 +1,44 @@
 //! The table of steps: the journal of each run.
 
-use super::columns::{
-    at, count, json, named, opt_json, opt_string, opt_time, opt_uuid, time, to_json, uuid, whole,
-};
+use super::columns::{columns_of, keyed, values};
 use super::filter::Filter;
+use super::table::{self, read, table};
 use crate::kernel::ids::{RunId, StepId};
 use crate::kernel::run::Run;
-use crate::kernel::run::step::{Effect, Step, StepKind, StepState, Wait, WaitKind};
-use crate::kernel::time::Timestamp;
-use crate::store::tx::{DbError, Row, Tx, all, first, insert_row, update_rows};
+use crate::kernel::run::step::{Step, Wait, WaitKind};
+use crate::store::tx::{DbError, Tx, all, first, number, sql};
 
-/// The columns that [`read`] decodes.
-pub const COLUMNS: &str = "id, run_id, seq, kind, tool, tool_call, asked_by, effect, state, input, \
-     seen_up_to, message_seq, params_summary, result_summary, error, attempts, started_at, ended_at, \
-     waits, wait_until, used";
-
-fn read(row: &dyn Row) -> Result<Step, DbError> {
-    whole(
-        row,
-        "steps",
-        &[("run_id", at!(run_id)), ("seq", at!(seq))],
-        decode,
-    )
+table! {
+    steps: Step;
+    key { run(run_id), seq }
+    insert {
+        id,
+        kind,
+        tool,
+        tool_call,
+        asked_by,
+        effect,
+        input,
+        seen_up_to,
+        params_summary,
+        started_at,
+        waits(waits, wait_until),
+    }
+    update { state, message_seq, result_summary, error, attempts, ended_at, used }
+    // A step with invented parts is no evidence.
+    undecodable Moved {}
 }
 
-/// Decodes a step from [`COLUMNS`].
-pub fn decode(row: &dyn Row) -> Result<Step, DbError> {
-    Ok(Step {
-        id: StepId(uuid(row, at!(id))?),
-        run: RunId(uuid(row, at!(run_id))?),
-        seq: count(row, at!(seq))?,
-        kind: named(row, at!(kind), StepKind::parse)?,
-        tool: opt_string(row, at!(tool))?,
-        tool_call: opt_string(row, at!(tool_call))?,
-        asked_by: opt_uuid(row, at!(asked_by))?.map(StepId),
-        effect: named(row, at!(effect), Effect::parse)?,
-        state: named(row, at!(state), StepState::parse)?,
-        input: json(row, at!(input))?,
-        seen_up_to: row.opt_int(at!(seen_up_to))?,
-        message_seq: row.opt_int(at!(message_seq))?,
-        params_summary: opt_string(row, at!(params_summary))?,
-        result_summary: opt_string(row, at!(result_summary))?,
-        error: opt_string(row, at!(error))?,
-        attempts: count(row, at!(attempts))?,
-        started_at: time(row, at!(started_at))?,
-        ended_at: opt_time(row, at!(ended_at))?,
-        waits: match row.opt_text(at!(waits))? {
-            Some(_) => Some(Wait {
-                kind: named(row, at!(waits), WaitKind::parse)?,
-                until: opt_time(row, at!(wait_until))?,
-            }),
-            None => None,
-        },
-        used: opt_json(row, at!(used))?,
-    })
-}
+columns_of!(optional Wait { kind, until });
 
 /// The step is in the journal.
 pub fn insert(tx: &mut dyn Tx, step: &Step) -> Result<(), DbError> {
-    insert_row(
-        tx,
-        "steps",
-        &[
-            ("run_id", (&step.run.0).into()),
-            ("seq", step.seq.into()),
-            ("id", (&step.id.0).into()),
-            ("kind", step.kind.as_str().into()),
-            ("tool", step.tool.as_deref().into()),
-            ("tool_call", step.tool_call.as_deref().into()),
-            ("asked_by", step.asked_by.as_ref().map(|id| &id.0).into()),
-            ("effect", step.effect.as_str().into()),
-            ("state", step.state.as_str().into()),
-            ("input", (&to_json(&step.input)).into()),
-            ("seen_up_to", step.seen_up_to.into()),
-            ("params_summary", step.params_summary.as_deref().into()),
-            ("attempts", step.attempts.into()),
-            ("started_at", step.started_at.0.into()),
-        ],
-    )
+    table::insert(tx, step, [])
 }
 
 /// The row has the state, outcome and attempts of `step`.
 pub fn update(tx: &mut dyn Tx, step: &Step) -> Result<(), DbError> {
-    update_rows(
-        tx,
-        "steps",
-        &[("run_id", (&step.run.0).into()), ("seq", step.seq.into())],
-        &[
-            ("state", step.state.as_str().into()),
-            ("message_seq", step.message_seq.into()),
-            ("result_summary", step.result_summary.as_deref().into()),
-            ("error", step.error.as_deref().into()),
-            ("attempts", step.attempts.into()),
-            ("ended_at", step.ended_at.map(|at: Timestamp| at.0).into()),
-            ("used", step.used.as_ref().map(to_json).as_deref().into()),
-        ],
-    )
-    .map(|_| ())
+    table::update(tx, step)
 }
 
 /// The open step is marked as waiting.
@@ -104,7 +46,7 @@ pub fn set_wait(tx: &mut dyn Tx, run: RunId, seq: u32, wait: Wait) -> Result<(),
     tx.execute(
         "UPDATE steps SET waits = ?3, wait_until = ?4 WHERE run_id = ?1 AND seq = ?2",
         &[
-            (&run.0).into(),
+            (&run).into(),
             seq.into(),
             wait.kind.as_str().into(),
             wait.until.map(|at| at.0).into(),
@@ -117,7 +59,7 @@ pub fn set_wait(tx: &mut dyn Tx, run: RunId, seq: u32, wait: Wait) -> Result<(),
 pub fn clear_wait(tx: &mut dyn Tx, run: RunId, seq: u32) -> Result<(), DbError> {
     tx.execute(
         "UPDATE steps SET waits = NULL, wait_until = NULL WHERE run_id = ?1 AND seq = ?2",
-        &[(&run.0).into(), seq.into()],
+        &[(&run).into(), seq.into()],
     )
     .map(|_| ())
 }
@@ -140,7 +82,7 @@ pub fn in_turn(tx: &mut dyn Tx) -> Result<Vec<RunId>, DbError> {
          WHERE runs.ended_at IS NULL AND runs.state = 'queued' AND runs.started_at IS NOT NULL \
          AND (steps.kind IN ('tool', 'compaction') OR steps.ended_at IS NULL)",
         &[],
-        |row| Ok(RunId(uuid(row, 0)?)),
+        values,
     )
 }
 
@@ -148,8 +90,8 @@ pub fn in_turn(tx: &mut dyn Tx) -> Result<Vec<RunId>, DbError> {
 pub fn get(tx: &mut dyn Tx, run: RunId, seq: u32) -> Result<Option<Step>, DbError> {
     first(
         tx,
-        &format!("SELECT {COLUMNS} FROM steps WHERE run_id = ?1 AND seq = ?2"),
-        &[(&run.0).into(), seq.into()],
+        sql!("SELECT {COLUMNS} FROM steps WHERE run_id = ?1 AND seq = ?2"),
+        &[(&run).into(), seq.into()],
         read,
     )
 }
@@ -158,8 +100,8 @@ pub fn get(tx: &mut dyn Tx, run: RunId, seq: u32) -> Result<Option<Step>, DbErro
 pub fn by_id(tx: &mut dyn Tx, run: RunId, id: StepId) -> Result<Option<Step>, DbError> {
     first(
         tx,
-        &format!("SELECT {COLUMNS} FROM steps WHERE run_id = ?1 AND id = ?2"),
-        &[(&run.0).into(), (&id.0).into()],
+        sql!("SELECT {COLUMNS} FROM steps WHERE run_id = ?1 AND id = ?2"),
+        &[(&run).into(), (&id).into()],
         read,
     )
 }
@@ -185,7 +127,7 @@ pub fn after(tx: &mut dyn Tx, run: RunId, seq: u32, limit: u32) -> Result<Vec<St
         &format!(
             "SELECT {COLUMNS} FROM steps WHERE run_id = ?1 AND seq > ?2 ORDER BY seq LIMIT {limit}"
         ),
-        &[(&run.0).into(), seq.into()],
+        &[(&run).into(), seq.into()],
         read,
     )
 }
@@ -207,12 +149,8 @@ pub fn todo(tx: &mut dyn Tx, run: &Run) -> Result<Option<serde_json::Value>, DbE
         tx,
         "SELECT input, run_id, seq FROM steps WHERE run_id = ?1 AND tool = 'todo' \
          AND state = 'done' ORDER BY seq DESC LIMIT 1",
-        &[(&run.id.0).into()],
-        |row| {
-            whole(row, "steps", &[("run_id", 1), ("seq", 2)], |row| {
-                json(row, 0)
-            })
-        },
+        &[(&run.id).into()],
+        keyed("steps", KEY),
     )
 }
 
@@ -222,8 +160,8 @@ pub fn result_of(tx: &mut dyn Tx, run: RunId, tool_call: &str) -> Result<Option<
         tx,
         "SELECT message_seq FROM steps WHERE run_id = ?1 AND tool_call = ?2 \
          ORDER BY seq DESC LIMIT 1",
-        &[(&run.0).into(), tool_call.into()],
-        |row| row.opt_int(0),
+        &[(&run).into(), tool_call.into()],
+        values,
     )?;
     Ok(found.flatten())
 }
@@ -232,8 +170,8 @@ pub fn result_of(tx: &mut dyn Tx, run: RunId, tool_call: &str) -> Result<Option<
 pub fn open(tx: &mut dyn Tx, run: RunId) -> Result<Vec<Step>, DbError> {
     all(
         tx,
-        &format!("SELECT {COLUMNS} FROM steps WHERE run_id = ?1 AND ended_at IS NULL ORDER BY seq"),
-        &[(&run.0).into()],
+        sql!("SELECT {COLUMNS} FROM steps WHERE run_id = ?1 AND ended_at IS NULL ORDER BY seq"),
+        &[(&run).into()],
         read,
     )
 }
@@ -251,14 +189,10 @@ pub fn open_of_runs(tx: &mut dyn Tx, runs: &[RunId]) -> Result<Vec<(RunId, Shown
     filter.only("ended_at IS NULL");
     let (conditions, params) = filter.finish();
     let sql = format!(
-        "SELECT run_id, seq, coalesce(tool, kind) FROM steps WHERE {conditions} ORDER BY run_id, seq"
+        "SELECT run_id, seq, coalesce(tool, kind), run_id, seq FROM steps \
+         WHERE {conditions} ORDER BY run_id, seq"
     );
-    all(tx, &sql, &params, |row| {
-        whole(row, "steps", &[("run_id", 0), ("seq", 1)], |row| {
-            let what = row.text(2)?.to_owned();
-            Ok((RunId(uuid(row, 0)?), (count(row, 1)?, what)))
-        })
-    })
+    all(tx, &sql, &params, keyed("steps", KEY))
 }
 
 /// At most `limit` of the run's steps are deleted; returns the number deleted.
@@ -268,16 +202,16 @@ pub fn remove_some(tx: &mut dyn Tx, run: RunId, limit: u32) -> Result<u64, DbErr
             "DELETE FROM steps WHERE run_id = ?1 AND seq IN \
              (SELECT seq FROM steps WHERE run_id = ?1 ORDER BY seq LIMIT {limit})"
         ),
-        &[(&run.0).into()],
+        &[(&run).into()],
     )
 }
 
 /// Seq of the last message that the run's latest model call sees; 0 before the first call.
 pub fn seen_up_to(tx: &mut dyn Tx, run: RunId) -> Result<i64, DbError> {
-    crate::store::tx::number(
+    number(
         tx,
         "SELECT seen_up_to FROM steps WHERE run_id = ?1 AND kind = 'model' \
          ORDER BY seq DESC LIMIT 1",
-        &[(&run.0).into()],
+        &[(&run).into()],
     )
 }

@@ -3,40 +3,20 @@
 
 use std::collections::BTreeMap;
 
-use super::columns::{amount, count, named, time, to_int, uuid, whole};
+use super::columns::{columns_of, keyed, to_int};
 use super::filter::Filter;
+use super::table::{Decoded, read};
 use crate::kernel::ids::{RunId, SessionId};
 use crate::kernel::run::usage::{HOUR, Tally, UsageBy, Verdict, bucket};
 use crate::kernel::run::{Outcome, Run, RunState, Usage};
 use crate::kernel::time::Timestamp;
-use crate::store::tx::{DbError, Row, Tx, all, number};
-
-/// The columns that [`decode_runs`] reads.
-pub const RUN_COLUMNS: &str = "org, hour, user, agent, model, outcome, bucket, runs";
-/// The columns that [`decode_use`] reads.
-pub const USE_COLUMNS: &str =
-    "org, hour, user, agent, model, calls, input_tokens, output_tokens, cost_micros";
-
-const RUN_KEY: &[(&str, usize)] = &[
-    ("org", 0),
-    ("hour", 1),
-    ("user", 2),
-    ("agent", 3),
-    ("model", 4),
-    ("outcome", 5),
-    ("bucket", 6),
-];
-const USE_KEY: &[(&str, usize)] = &[
-    ("org", 0),
-    ("hour", 1),
-    ("user", 2),
-    ("agent", 3),
-    ("model", 4),
-];
+use crate::store::tx::{DbError, Tx, all, number, sql};
 
 /// A row of hourly sums, of runs or of model answers.
 pub struct Counted<T> {
     org: String,
+    /// Counted since 1970.
+    hour: i64,
     user: String,
     agent: String,
     model: String,
@@ -50,18 +30,46 @@ pub struct Ends {
     runs: u64,
 }
 
-impl<T> Counted<T> {
-    fn read(row: &dyn Row, what: T) -> Result<Self, DbError> {
-        row.int(1)?;
-        Ok(Counted {
-            org: row.text(0)?.to_owned(),
-            user: row.text(2)?.to_owned(),
-            agent: row.text(3)?.to_owned(),
-            model: row.text(4)?.to_owned(),
-            what,
-        })
-    }
+/// The table of ended runs.
+pub(crate) mod runs {
+    use super::{Counted, Ends};
+    use crate::store::tables::table::table;
 
+    table! {
+        usage_runs: Counted<Ends>;
+        key { org, hour, user, agent, model }
+        insert { what(outcome, bucket, runs) }
+        primary { org, hour, user, agent, model, outcome, bucket }
+        // An unknown count adds nothing.
+        undecodable Moved { "runs" => "runs = 0" }
+    }
+}
+
+/// The table of model answers.
+pub(crate) mod models {
+    use super::{Counted, Usage};
+    use crate::store::tables::table::table;
+
+    table! {
+        usage_models: Counted<Usage>;
+        key { org, hour, user, agent, model }
+        insert { what(calls, input_tokens, output_tokens, cost_micros) }
+        undecodable Moved {
+            "calls" => "calls = 0",
+            "input_tokens" => "input_tokens = 0",
+            "output_tokens" => "output_tokens = 0",
+            "cost_micros" => "cost_micros = 0",
+        }
+    }
+}
+
+columns_of!(Ends {
+    verdict,
+    bucket,
+    runs
+});
+
+impl<T> Counted<T> {
     /// The group name under which the row is summed.
     fn name(&self, by: UsageBy) -> &str {
         match by {
@@ -73,31 +81,6 @@ impl<T> Counted<T> {
     }
 }
 
-/// Decodes a row of ended runs from [`RUN_COLUMNS`].
-pub fn decode_runs(row: &dyn Row) -> Result<Counted<Ends>, DbError> {
-    let what = Ends {
-        verdict: named(row, 5, Verdict::parse)?,
-        bucket: count(row, 6)?,
-        runs: amount(row, 7)?,
-    };
-    Counted::read(row, what)
-}
-
-/// Decodes a row of model answers from [`USE_COLUMNS`].
-pub fn decode_use(row: &dyn Row) -> Result<Counted<Usage>, DbError> {
-    let what = used(row, 5)?;
-    Counted::read(row, what)
-}
-
-fn used(row: &dyn Row, from: usize) -> Result<Usage, DbError> {
-    Ok(Usage {
-        model_calls: amount(row, from)?,
-        input_tokens: amount(row, from + 1)?,
-        output_tokens: amount(row, from + 2)?,
-        cost_micros: amount(row, from + 3)?,
-    })
-}
-
 /// The hour of a time, counted since 1970.
 pub fn hour(at: Timestamp) -> i64 {
     at.0.div_euclid(HOUR)
@@ -107,10 +90,11 @@ pub fn hour(at: Timestamp) -> i64 {
 pub fn add_run(tx: &mut dyn Tx, run: &Run, outcome: Outcome) -> Result<(), DbError> {
     let ended = run.ended_at.unwrap_or(run.last_activity_at);
     tx.execute(
-        &format!(
-            "INSERT INTO usage_runs ({RUN_COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 1) \
+        sql!(
+            "INSERT INTO usage_runs ({}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 1) \
              ON CONFLICT (org, hour, user, agent, model, outcome, bucket) \
-             DO UPDATE SET runs = usage_runs.runs + 1"
+             DO UPDATE SET runs = usage_runs.runs + 1",
+            runs::COLUMNS
         ),
         &[
             (&run.org).into(),
@@ -134,13 +118,14 @@ pub fn add_use(
     now: Timestamp,
 ) -> Result<(), DbError> {
     tx.execute(
-        &format!(
-            "INSERT INTO usage_models ({USE_COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) \
+        sql!(
+            "INSERT INTO usage_models ({}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) \
              ON CONFLICT (org, hour, user, agent, model) DO UPDATE SET \
              calls = usage_models.calls + ?6, \
              input_tokens = usage_models.input_tokens + ?7, \
              output_tokens = usage_models.output_tokens + ?8, \
-             cost_micros = usage_models.cost_micros + ?9"
+             cost_micros = usage_models.cost_micros + ?9",
+            models::COLUMNS
         ),
         &[
             (&run.org).into(),
@@ -159,13 +144,13 @@ pub fn add_use(
 
 /// A tenant's cost in an hour, in millionths.
 pub fn spent(tx: &mut dyn Tx, org: &str, hour: i64) -> Result<u64, DbError> {
-    let found = uses(tx, org, (hour, hour + 1), &Only::default())?;
+    let found = of_hours::<Usage>(tx, org, (hour, hour + 1), &Only::default())?;
     Ok(found.iter().map(|one| one.what.cost_micros).sum())
 }
 
 /// The number of a tenant's runs that ended in an hour, and how many of them failed.
 pub fn failed(tx: &mut dyn Tx, org: &str, hour: i64) -> Result<(u64, u64), DbError> {
-    let found = ends(tx, org, (hour, hour + 1), &Only::default())?;
+    let found = of_hours::<Ends>(tx, org, (hour, hour + 1), &Only::default())?;
     let (mut all, mut failed) = (0, 0);
     for Counted { what, .. } in found {
         all += what.runs;
@@ -230,7 +215,7 @@ pub fn summary(
     }
     let hours = (hour(since), hour(Timestamp(until.0 + HOUR - 1)));
     let mut sums: BTreeMap<String, Tally> = BTreeMap::new();
-    for counted in ends(tx, org, hours, only)? {
+    for counted in of_hours::<Ends>(tx, org, hours, only)? {
         let tally = sums.entry(counted.name(by).to_owned()).or_default();
         let Ends {
             verdict,
@@ -239,7 +224,7 @@ pub fn summary(
         } = counted.what;
         tally.add_runs(verdict, bucket, runs);
     }
-    for counted in uses(tx, org, hours, only)? {
+    for counted in of_hours::<Usage>(tx, org, hours, only)? {
         let tally = sums.entry(counted.name(by).to_owned()).or_default();
         tally.used.add(counted.what);
     }
@@ -248,38 +233,25 @@ pub fn summary(
 
 type Hours = (i64, i64);
 
-fn ends(
-    tx: &mut dyn Tx,
-    org: &str,
-    hours: Hours,
-    only: &Only,
-) -> Result<Vec<Counted<Ends>>, DbError> {
-    let table = ("usage_runs", RUN_COLUMNS, RUN_KEY);
-    of_hours(tx, table, decode_runs, (org, hours, only))
-}
-
-fn uses(
-    tx: &mut dyn Tx,
-    org: &str,
-    hours: Hours,
-    only: &Only,
-) -> Result<Vec<Counted<Usage>>, DbError> {
-    let table = ("usage_models", USE_COLUMNS, USE_KEY);
-    of_hours(tx, table, decode_use, (org, hours, only))
-}
-
 /// The rows of an hourly table.
 fn of_hours<T>(
     tx: &mut dyn Tx,
-    (table, columns, key): (&'static str, &str, &[(&'static str, usize)]),
-    decode: fn(&dyn Row) -> Result<T, DbError>,
-    (org, hours, only): (&str, Hours, &Only),
-) -> Result<Vec<T>, DbError> {
+    org: &str,
+    hours: Hours,
+    only: &Only,
+) -> Result<Vec<Counted<T>>, DbError>
+where
+    Counted<T>: Decoded,
+{
     let mut filter = Filter::default();
     within(&mut filter, org, hours, only);
     let (conditions, params) = filter.finish();
-    let sql = format!("SELECT {columns} FROM {table} WHERE {conditions}");
-    all(tx, &sql, &params, |row| whole(row, table, key, decode))
+    let table = Counted::<T>::table();
+    let sql = format!(
+        "SELECT {} FROM {} WHERE {conditions}",
+        table.columns, table.name
+    );
+    all(tx, &sql, &params, read)
 }
 
 fn within<'a>(filter: &mut Filter<'a>, org: &'a str, (from, to): Hours, only: &'a Only) {
@@ -315,33 +287,50 @@ fn of_runs(
     );
     let (conditions, params) = filter.finish();
     let sql = format!(
-        "SELECT id, root_run, session_key, user, agent, model, state, pause, created_at, ended_at, \
-         model_calls, input_tokens, output_tokens, cost_micros FROM runs WHERE {conditions}"
+        "SELECT root_run, session_key, user, agent, model, state, pause, created_at, ended_at, \
+         model_calls, input_tokens, output_tokens, cost_micros, id FROM runs WHERE {conditions}"
     );
-    let read = |row: &dyn Row| -> Result<(String, Tally), DbError> {
-        let name = match by {
-            UsageBy::Org => org.to_owned(),
-            UsageBy::Tree => RunId(uuid(row, 1)?).to_string(),
-            UsageBy::Session => row.text(2)?.to_owned(),
-            UsageBy::User => row.text(3)?.to_owned(),
-            UsageBy::Agent => row.text(4)?.to_owned(),
-            UsageBy::Model => row.text(5)?.to_owned(),
-        };
-        let pause = row.opt_text(7)?;
-        let state = named(row, 6, |state| RunState::parse(state, pause))?;
-        let mut tally = Tally::of(used(row, 10)?);
-        if let RunState::Ended(outcome) = state {
-            let took = time(row, 9)?.since(time(row, 8)?);
+    let mut sums: BTreeMap<String, Tally> = BTreeMap::new();
+    for run in all(tx, &sql, &params, keyed::<EndedRun>("runs", &["id"]))? {
+        let mut tally = Tally::of(run.used);
+        if let RunState::Ended(outcome) = run.state {
+            let took = run.ended_at.since(run.created_at);
             tally.add_runs(Verdict::of(outcome), bucket(took), 1);
         }
-        Ok((name, tally))
-    };
-    let rows = all(tx, &sql, &params, |row| {
-        whole(row, "runs", &[("id", 0)], read)
-    })?;
-    let mut sums: BTreeMap<String, Tally> = BTreeMap::new();
-    for (name, tally) in rows {
+        let name = match by {
+            UsageBy::Org => org.to_owned(),
+            UsageBy::Tree => run.root.to_string(),
+            UsageBy::Session => run.session,
+            UsageBy::User => run.user,
+            UsageBy::Agent => run.agent,
+            UsageBy::Model => run.model,
+        };
         sums.entry(name).or_default().add(&tally);
     }
     Ok(sums)
 }
+
+/// The columns of an ended run that are summed, and those that name its groups.
+struct EndedRun {
+    root: RunId,
+    session: String,
+    user: String,
+    agent: String,
+    model: String,
+    state: RunState,
+    created_at: Timestamp,
+    ended_at: Timestamp,
+    used: Usage,
+}
+
+columns_of!(EndedRun {
+    root,
+    session,
+    user,
+    agent,
+    model,
+    state,
+    created_at,
+    ended_at,
+    used
+});

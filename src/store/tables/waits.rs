@@ -2,7 +2,7 @@
 
 use uuid::Uuid;
 
-use super::columns::{count, time, uuid};
+use super::columns::values;
 use crate::kernel::ids::RunId;
 use crate::kernel::time::Timestamp;
 use crate::store::tx::{DbError, Tx, all};
@@ -11,7 +11,7 @@ use crate::store::tx::{DbError, Tx, all};
 pub fn insert(tx: &mut dyn Tx, awaited: Uuid, run: RunId, step: u32) -> Result<(), DbError> {
     tx.execute(
         "INSERT INTO waits (awaited, run_id, step) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING",
-        &[(&awaited).into(), (&run.0).into(), step.into()],
+        &[(&awaited).into(), (&run).into(), step.into()],
     )
     .map(|_| ())
 }
@@ -22,7 +22,7 @@ pub fn on(tx: &mut dyn Tx, awaited: Uuid) -> Result<Vec<(RunId, u32)>, DbError> 
         tx,
         "SELECT run_id, step FROM waits WHERE awaited = ?1 ORDER BY run_id, step",
         &[(&awaited).into()],
-        |row| Ok((RunId(uuid(row, 0)?), count(row, 1)?)),
+        values,
     )
 }
 
@@ -31,8 +31,8 @@ pub fn of(tx: &mut dyn Tx, run: RunId, step: u32) -> Result<Vec<Uuid>, DbError> 
     all(
         tx,
         "SELECT awaited FROM waits WHERE run_id = ?1 AND step = ?2 ORDER BY awaited",
-        &[(&run.0).into(), step.into()],
-        |row| uuid(row, 0),
+        &[(&run).into(), step.into()],
+        values,
     )
 }
 
@@ -41,8 +41,8 @@ pub fn of_run(tx: &mut dyn Tx, run: RunId) -> Result<Vec<Uuid>, DbError> {
     all(
         tx,
         "SELECT awaited FROM waits WHERE run_id = ?1 ORDER BY step, awaited",
-        &[(&run.0).into()],
-        |row| uuid(row, 0),
+        &[(&run).into()],
+        values,
     )
 }
 
@@ -50,7 +50,7 @@ pub fn of_run(tx: &mut dyn Tx, run: RunId) -> Result<Vec<Uuid>, DbError> {
 pub fn remove(tx: &mut dyn Tx, run: RunId, step: u32) -> Result<(), DbError> {
     tx.execute(
         "DELETE FROM waits WHERE run_id = ?1 AND step = ?2",
-        &[(&run.0).into(), step.into()],
+        &[(&run).into(), step.into()],
     )
     .map(|_| ())
 }
@@ -63,7 +63,7 @@ pub fn for_providers(tx: &mut dyn Tx) -> Result<Vec<(RunId, u32)>, DbError> {
          WHERE (steps.run_id, steps.seq) IN (SELECT run_id, step FROM waits) \
          AND steps.waits = 'provider'",
         &[],
-        |row| Ok((RunId(uuid(row, 0)?), count(row, 1)?)),
+        values,
     )
 }
 
@@ -75,6 +75,6 @@ pub fn wait_deadlines(tx: &mut dyn Tx) -> Result<Vec<(RunId, u32, Timestamp)>, D
          WHERE (steps.run_id, steps.seq) IN (SELECT run_id, step FROM waits) \
          AND steps.wait_until IS NOT NULL",
         &[],
-        |row| Ok((RunId(uuid(row, 0)?), count(row, 1)?, time(row, 2)?)),
+        values,
     )
 }

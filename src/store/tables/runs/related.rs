@@ -1,34 +1,33 @@
 //! Queries over related runs: those of a tree, of a session or of a requester, and counts of
 //! open runs.
 
-use std::sync::LazyLock;
-
-use super::{COLUMNS, read};
+use super::COLUMNS;
 use crate::kernel::delegation::breaker::{End, MOST_ENDS};
 use crate::kernel::ids::{AgentId, RunId, SessionId};
 use crate::kernel::run::{Run, RunOrigin, RunState};
 use crate::kernel::time::Timestamp;
-use crate::store::tables::columns::{amount, opt_time, opt_uuid, time, uuid};
+use crate::store::tables::columns::{columns_of, values};
 use crate::store::tables::filter::Filter;
-use crate::store::tx::{DbError, Tx, all, first, number};
+use crate::store::tables::table::read;
+use crate::store::tx::{DbError, Tx, all, first, number, sql};
 
 /// This run and its descendants, oldest first; `None` if it is a root, because then `root_run`
 /// selects them. Reads at most the whole tree.
 pub fn branch(tx: &mut dyn Tx, top: RunId) -> Result<Option<Vec<RunId>>, DbError> {
-    let root = first(
+    let root: Option<RunId> = first(
         tx,
         "SELECT root_run FROM runs WHERE id = ?1",
-        &[(&top.0).into()],
-        |row| Ok(RunId(uuid(row, 0)?)),
+        &[(&top).into()],
+        values,
     )?;
     let Some(root) = root.filter(|root| *root != top) else {
         return Ok(None);
     };
-    let tree = all(
+    let tree: Vec<(RunId, Option<RunId>)> = all(
         tx,
         "SELECT id, parent_run FROM runs WHERE root_run = ?1 AND root_run <> id ORDER BY seq",
-        &[(&root.0).into()],
-        |row| Ok((RunId(uuid(row, 0)?), opt_uuid(row, 1)?.map(RunId))),
+        &[(&root).into()],
+        values,
     )?;
     let mut branch = vec![top];
     for (run, parent) in tree {
@@ -60,7 +59,7 @@ pub fn delegated_by(tx: &mut dyn Tx, above: &[RunId]) -> Result<Vec<Run>, DbErro
 pub fn live(tx: &mut dyn Tx) -> Result<Vec<Run>, DbError> {
     all(
         tx,
-        &format!("SELECT {COLUMNS} FROM runs WHERE ended_at IS NULL ORDER BY seq"),
+        sql!("SELECT {COLUMNS} FROM runs WHERE ended_at IS NULL ORDER BY seq"),
         &[],
         read,
     )
@@ -79,7 +78,7 @@ pub fn waits_for_person(tx: &mut dyn Tx, session: SessionId) -> Result<bool, DbE
          AND (pause IN ('approval', 'review', 'input') OR EXISTS (SELECT 1 FROM steps \
          WHERE steps.run_id = runs.id AND steps.ended_at IS NULL \
          AND steps.waits IN ('answer', 'value', 'approval', 'review'))))",
-        &[(&session.0).into()],
+        &[(&session).into()],
     )?;
     Ok(found != 0)
 }
@@ -88,11 +87,11 @@ pub fn waits_for_person(tx: &mut dyn Tx, session: SessionId) -> Result<bool, DbE
 pub fn live_in_tree(tx: &mut dyn Tx, root: SessionId) -> Result<Vec<Run>, DbError> {
     all(
         tx,
-        &format!(
+        sql!(
             "SELECT {COLUMNS} FROM runs WHERE ended_at IS NULL \
              AND (root_session = ?1 OR origin = 'send') ORDER BY seq"
         ),
-        &[(&root.0).into()],
+        &[(&root).into()],
         read,
     )
 }
@@ -122,21 +121,21 @@ impl Links {
     }
 }
 
+columns_of!(Links {
+    session,
+    requester,
+    parent_run,
+    woken_for
+});
+
 /// The links of the run with that id.
 pub fn line(tx: &mut dyn Tx, id: RunId) -> Result<Option<Links>, DbError> {
     first(
         tx,
         "SELECT session_id, requester_id, parent_run, \
          CASE WHEN origin = 'wake' THEN root_run END FROM runs WHERE id = ?1",
-        &[(&id.0).into()],
-        |row| {
-            Ok(Links {
-                session: SessionId(uuid(row, 0)?),
-                requester: opt_uuid(row, 1)?.map(SessionId),
-                parent_run: opt_uuid(row, 2)?.map(RunId),
-                woken_for: opt_uuid(row, 3)?.map(RunId),
-            })
-        },
+        &[(&id).into()],
+        values,
     )
 }
 
@@ -145,8 +144,8 @@ pub fn requesting_run_of(tx: &mut dyn Tx, session: SessionId) -> Result<Option<R
     let found = first(
         tx,
         "SELECT parent_run FROM runs WHERE session_id = ?1 ORDER BY seq LIMIT 1",
-        &[(&session.0).into()],
-        |row| Ok(opt_uuid(row, 0)?.map(RunId)),
+        &[(&session).into()],
+        values,
     )?;
     Ok(found.flatten())
 }
@@ -159,40 +158,37 @@ const IN_OWN_SESSION: &str = "(face IS NULL OR face <> 'call')";
 pub fn live_children(tx: &mut dyn Tx, requester: SessionId) -> Result<Vec<Run>, DbError> {
     all(
         tx,
-        &format!(
+        sql!(
             "SELECT {COLUMNS} FROM runs WHERE requester_id = ?1 AND ended_at IS NULL \
              AND {IN_OWN_SESSION} ORDER BY seq"
         ),
-        &[(&requester.0).into()],
+        &[(&requester).into()],
         read,
     )
 }
 
 /// The number of open runs that this session requested in sessions of their own.
 pub fn count_live_children(tx: &mut dyn Tx, requester: SessionId) -> Result<i64, DbError> {
-    static SQL: LazyLock<String> = LazyLock::new(|| {
-        format!(
-            "SELECT count(*) FROM runs WHERE requester_id = ?1 AND ended_at IS NULL AND {IN_OWN_SESSION}"
-        )
-    });
-    number(tx, &SQL, &[(&requester.0).into()])
+    let sql = sql!(
+        "SELECT count(*) FROM runs WHERE requester_id = ?1 AND ended_at IS NULL AND {IN_OWN_SESSION}"
+    );
+    number(tx, sql, &[(&requester).into()])
 }
 
 /// The last ends of delegated runs of this agent, for all tools, latest first; for the breaker.
 pub fn ends_of_calls(tx: &mut dyn Tx, org: &str, agent: &AgentId) -> Result<Vec<End>, DbError> {
     all(
         tx,
-        &format!(
+        sql!(
             "SELECT ended_at, state FROM runs WHERE org = ?1 AND agent = ?2 \
              AND face IS NOT NULL AND ended_at IS NOT NULL AND state <> 'cancelled' \
              ORDER BY ended_at DESC, seq DESC LIMIT {MOST_ENDS}"
         ),
         &[org.into(), agent.as_str().into()],
         |row| {
-            Ok(End {
-                at: time(row, 0)?,
-                failed: row.text(1)? != "ok",
-            })
+            let (at, state): (_, String) = values(row)?;
+            let failed = state != "ok";
+            Ok(End { at, failed })
         },
     )
 }
@@ -208,20 +204,18 @@ pub fn was_call_cancelled(
         tx,
         "SELECT EXISTS (SELECT 1 FROM runs WHERE parent_run = ?1 AND face IS NOT NULL \
          AND face <> 'task' AND agent = ?2 AND cancel_person = 1 AND cancel_inherited = 0 AND ended_at IS NOT NULL)",
-        &[(&caller.0).into(), agent.as_str().into()],
+        &[(&caller).into(), agent.as_str().into()],
     )?;
     Ok(found != 0)
 }
 
 /// The wake run of this session that has not started yet.
 pub fn waiting_wake(tx: &mut dyn Tx, session: SessionId) -> Result<Option<Run>, DbError> {
-    static SQL: LazyLock<String> = LazyLock::new(|| {
-        format!(
-            "SELECT {COLUMNS} FROM runs WHERE session_id = ?1 AND state = 'queued' \
+    let sql = sql!(
+        "SELECT {COLUMNS} FROM runs WHERE session_id = ?1 AND state = 'queued' \
              AND origin = 'wake' AND started_at IS NULL"
-        )
-    });
-    first(tx, &SQL, &[(&session.0).into()], read)
+    );
+    first(tx, sql, &[(&session).into()], read)
 }
 
 /// The number of queued turns of this session; called runs are part of a turn in progress.
@@ -239,7 +233,7 @@ pub fn count_descendants(tx: &mut dyn Tx, root: RunId) -> Result<i64, DbError> {
         tx,
         "SELECT count(*) FROM runs WHERE root_run = ?1 AND root_run <> id \
          AND (origin = 'spawn' OR origin = 'send')",
-        &[(&root.0).into()],
+        &[(&root).into()],
     )
 }
 
@@ -247,11 +241,11 @@ pub fn count_descendants(tx: &mut dyn Tx, root: RunId) -> Result<i64, DbError> {
 pub fn live_answers_to(tx: &mut dyn Tx, asker: SessionId) -> Result<Vec<Run>, DbError> {
     all(
         tx,
-        &format!(
+        sql!(
             "SELECT {COLUMNS} FROM runs WHERE ended_at IS NULL AND id IN \
              (SELECT run_id FROM sends WHERE asker_id = ?1 AND state <> 'done') ORDER BY seq"
         ),
-        &[(&asker.0).into()],
+        &[(&asker).into()],
         read,
     )
 }
@@ -259,14 +253,14 @@ pub fn live_answers_to(tx: &mut dyn Tx, asker: SessionId) -> Result<Vec<Run>, Db
 /// True if a run is open in this session.
 pub fn has_live_in(tx: &mut dyn Tx, session: SessionId) -> Result<bool, DbError> {
     let sql = "SELECT EXISTS (SELECT 1 FROM runs WHERE session_id = ?1 AND ended_at IS NULL)";
-    Ok(number(tx, sql, &[(&session.0).into()])? != 0)
+    Ok(number(tx, sql, &[(&session).into()])? != 0)
 }
 
 /// True if a run is open in this session that is not marked as cancelled.
 pub fn has_uncancelled_in(tx: &mut dyn Tx, session: SessionId) -> Result<bool, DbError> {
     let sql = "SELECT EXISTS (SELECT 1 FROM runs WHERE session_id = ?1 AND ended_at IS NULL \
                AND cancel_by IS NULL)";
-    Ok(number(tx, sql, &[(&session.0).into()])? != 0)
+    Ok(number(tx, sql, &[(&session).into()])? != 0)
 }
 
 /// When the latest run of this session ended; `None` if there is none, or it is open.
@@ -274,8 +268,8 @@ pub fn last_end_in(tx: &mut dyn Tx, session: SessionId) -> Result<Option<Timesta
     let found = first(
         tx,
         "SELECT ended_at FROM runs WHERE session_id = ?1 ORDER BY seq DESC LIMIT 1",
-        &[(&session.0).into()],
-        |row| opt_time(row, 0),
+        &[(&session).into()],
+        values,
     )?;
     Ok(found.flatten())
 }
@@ -293,8 +287,8 @@ pub fn ids_in(
             "SELECT seq, id FROM runs WHERE session_id = ?1 AND seq > ?2 \
              ORDER BY seq LIMIT {limit}"
         ),
-        &[(&session.0).into(), after.into()],
-        |row| Ok((row.int(0)?, RunId(uuid(row, 1)?))),
+        &[(&session).into(), after.into()],
+        values,
     )
 }
 
@@ -302,20 +296,18 @@ pub fn ids_in(
 pub fn live_in(tx: &mut dyn Tx, session: SessionId) -> Result<Vec<Run>, DbError> {
     all(
         tx,
-        &format!(
-            "SELECT {COLUMNS} FROM runs WHERE session_id = ?1 AND ended_at IS NULL ORDER BY seq"
-        ),
-        &[(&session.0).into()],
+        sql!("SELECT {COLUMNS} FROM runs WHERE session_id = ?1 AND ended_at IS NULL ORDER BY seq"),
+        &[(&session).into()],
         read,
     )
 }
 
 /// The latest run of this session's own agent.
 pub fn last_in(tx: &mut dyn Tx, session: SessionId) -> Result<Option<Run>, DbError> {
-    let sql = format!(
+    let sql = sql!(
         "SELECT {COLUMNS} FROM runs WHERE session_id = ?1 AND {IN_OWN_SESSION} ORDER BY seq DESC LIMIT 1"
     );
-    first(tx, &sql, &[(&session.0).into()], read)
+    first(tx, sql, &[(&session).into()], read)
 }
 
 /// The number of open runs by state: queued, running, paused, settling.
@@ -331,7 +323,7 @@ pub fn count_live(tx: &mut dyn Tx) -> Result<[u64; 4], DbError> {
                 "paused" => 2,
                 _ => 3,
             };
-            counts[at] = amount(row, 1)?;
+            counts[at] = u64::try_from(row.int(1)?).unwrap_or(0);
             Ok(())
         },
     )?;

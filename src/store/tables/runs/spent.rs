@@ -5,7 +5,7 @@ use super::get;
 use crate::kernel::ids::RunId;
 use crate::kernel::run::Run;
 use crate::kernel::run::budget::{Budget, Spent, UsedUp};
-use crate::store::tables::columns::{amount, json, opt_uuid, to_int};
+use crate::store::tables::columns::{columns_of, to_int, values};
 use crate::store::tx::{DbError, Tx, first};
 
 /// The budget of a run, what it has used, and the run that pays for it too.
@@ -15,21 +15,24 @@ struct Account {
     spent: Spent,
 }
 
+columns_of!(Account {
+    payer,
+    budget,
+    spent
+});
+
 /// The account of that run; `None` if it has no budget.
 fn account(tx: &mut dyn Tx, run: RunId) -> Result<Option<Account>, DbError> {
     first(
         tx,
         "SELECT coalesce(parent_run, root_run), budget, spent_tokens, spent_micros FROM runs \
          WHERE id = ?1 AND budget IS NOT NULL",
-        &[(&run.0).into()],
+        &[(&run).into()],
         |row| {
+            let account: Account = values(row)?;
             Ok(Account {
-                payer: opt_uuid(row, 0)?.map(RunId).filter(|above| *above != run),
-                budget: json(row, 1)?,
-                spent: Spent {
-                    tokens: amount(row, 2)?,
-                    cost_micros: amount(row, 3)?,
-                },
+                payer: account.payer.filter(|above| *above != run),
+                ..account
             })
         },
     )
@@ -47,7 +50,7 @@ pub fn spend(tx: &mut dyn Tx, run: &Run, used: Spent) -> Result<(), DbError> {
             "UPDATE runs SET spent_tokens = spent_tokens + ?2, spent_micros = spent_micros + ?3 \
              WHERE id = ?1",
             &[
-                (&id.0).into(),
+                (&id).into(),
                 to_int(used.tokens).into(),
                 to_int(used.cost_micros).into(),
             ],
