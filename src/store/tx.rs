@@ -155,6 +155,11 @@ pub trait Tx {
     fn report_undecodable(&mut self, row: BadRow) -> Result<(), DbError>;
 }
 
+/// Runs a statement, whatever number of rows it changes.
+pub fn execute(tx: &mut dyn Tx, sql: &str, params: &[Param<'_>]) -> Result<(), DbError> {
+    tx.execute(sql, params).map(drop)
+}
+
 /// The first row of a query, decoded by `read`. A row that cannot be decoded is an error.
 pub fn first<T>(
     tx: &mut dyn Tx,

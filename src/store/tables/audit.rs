@@ -11,7 +11,7 @@ use std::cell::RefCell;
 use super::table::{self, read, table};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::time::Timestamp;
-use crate::store::tx::{DbError, Param, Tx, all};
+use crate::store::tx::{DbError, Param, Tx, all, execute};
 
 /// The audit entry of a call that changes something.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,14 +114,14 @@ pub fn insert(
 
 /// Only the newest `keep` rows are left.
 pub fn prune(tx: &mut dyn Tx, keep: u32) -> Result<(), DbError> {
-    tx.execute(
+    execute(
+        tx,
         &format!(
             "DELETE FROM audit WHERE seq <= \
              (SELECT seq FROM audit ORDER BY seq DESC LIMIT 1 OFFSET {keep})"
         ),
         &[],
     )
-    .map(|_| ())
 }
 
 /// A page of the tenant's rows below `before`, newest first, optionally of one method.

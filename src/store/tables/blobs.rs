@@ -4,7 +4,7 @@ use super::columns::values;
 use super::table::{read, table};
 use crate::contract::catalog::Pinned;
 use crate::kernel::time::Timestamp;
-use crate::store::tx::{DbError, Param, Row, Tx, all, first, sql};
+use crate::store::tx::{DbError, Param, Row, Tx, all, execute, first, sql};
 
 /// A body with its hash.
 struct Blob {
@@ -73,11 +73,10 @@ pub fn unused_since(
 /// The body counts as used at this point.
 pub fn use_again(tx: &mut dyn Tx, hash: &str, now: Timestamp) -> Result<(), DbError> {
     let sql = "UPDATE blobs SET used_at = ?2 WHERE hash = ?1";
-    tx.execute(sql, &[hash.into(), now.0.into()]).map(|_| ())
+    execute(tx, sql, &[hash.into(), now.0.into()])
 }
 
 /// The body is deleted.
 pub fn remove(tx: &mut dyn Tx, hash: &str) -> Result<(), DbError> {
-    tx.execute("DELETE FROM blobs WHERE hash = ?1", &[hash.into()])
-        .map(|_| ())
+    execute(tx, "DELETE FROM blobs WHERE hash = ?1", &[hash.into()])
 }

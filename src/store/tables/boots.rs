@@ -5,7 +5,7 @@ use super::columns::{to_json, values};
 use crate::kernel::ages::{BootBaseline, ClockTrust, HostBoot};
 use crate::kernel::ids::BootId;
 use crate::kernel::time::{Moment, Timestamp};
-use crate::store::tx::{DbError, Tx, first, number};
+use crate::store::tx::{DbError, Tx, execute, first, number};
 
 /// Reserves `count` new sequence numbers; returns the first.
 fn take_seqs(tx: &mut dyn Tx, count: i64) -> Result<i64, DbError> {
@@ -71,27 +71,26 @@ pub fn meta(tx: &mut dyn Tx, name: &str) -> Result<Option<String>, DbError> {
 
 /// The value is stored, unless one of that name exists.
 pub fn set_meta_once(tx: &mut dyn Tx, name: &str, value: &str) -> Result<(), DbError> {
-    tx.execute(
+    execute(
+        tx,
         "INSERT INTO meta (name, value) VALUES (?1, ?2) ON CONFLICT (name) DO NOTHING",
         &[name.into(), value.into()],
     )
-    .map(|_| ())
 }
 
 /// The value is stored; an earlier one of that name is replaced.
 pub fn set_meta(tx: &mut dyn Tx, name: &str, value: &str) -> Result<(), DbError> {
-    tx.execute(
+    execute(
+        tx,
         "INSERT INTO meta (name, value) VALUES (?1, ?2) \
          ON CONFLICT (name) DO UPDATE SET value = ?2",
         &[name.into(), value.into()],
     )
-    .map(|_| ())
 }
 
 /// No value of that name is stored.
 pub fn clear_meta(tx: &mut dyn Tx, name: &str) -> Result<(), DbError> {
-    tx.execute("DELETE FROM meta WHERE name = ?1", &[name.into()])
-        .map(|_| ())
+    execute(tx, "DELETE FROM meta WHERE name = ?1", &[name.into()])
 }
 
 /// The boot is recorded; returns whether the previous one ended uncleanly.
@@ -146,20 +145,20 @@ pub fn last_seen(tx: &mut dyn Tx) -> Result<Option<Timestamp>, DbError> {
 
 /// The boot is recorded as cleanly ended.
 pub fn end(tx: &mut dyn Tx, boot: BootId, now: Moment) -> Result<(), DbError> {
-    tx.execute(
+    execute(
+        tx,
         "UPDATE boots SET ended_at = ?2, alive_ms = ?3 WHERE id = ?1",
         &[(&boot.0).into(), now.wall.0.into(), now.steady.0.into()],
     )
-    .map(|_| ())
 }
 
 /// The process of this boot was alive at this reading of its steady clock.
 pub fn set_alive(tx: &mut dyn Tx, boot: BootId, steady: Timestamp) -> Result<(), DbError> {
-    tx.execute(
+    execute(
+        tx,
         "UPDATE boots SET alive_ms = ?2 WHERE id = ?1",
         &[(&boot.0).into(), steady.0.into()],
     )
-    .map(|_| ())
 }
 
 /// The last stored reading of the latest boot's steady clock; zero if there is none.
@@ -171,7 +170,8 @@ pub fn last_alive(tx: &mut dyn Tx) -> Result<Timestamp, DbError> {
 /// Name of the `meta` row with the machine's start time.
 const BASELINE: &str = "machine";
 
-/// How far the wall clock can be trusted since `last_seen`. The next start compares with this machine's start time.
+/// How far the wall clock can be trusted since `last_seen`. The next start compares with this
+/// machine's start time.
 pub fn clock_trust(
     tx: &mut dyn Tx,
     now: Timestamp,
@@ -182,11 +182,11 @@ pub fn clock_trust(
     // A baseline that does not decode is treated as missing.
     let known = meta(tx, BASELINE)?;
     let known: Option<BootBaseline> = known.and_then(|text| serde_json::from_str(&text).ok());
-    let (sight, next) = ClockTrust::of(now, last_seen, machine, known, max_age_ms);
+    let (trust, next) = ClockTrust::of(now, last_seen, machine, known, max_age_ms);
     if let Some(next) = next {
         set_meta(tx, BASELINE, &to_json(&next))?;
     }
-    Ok(sight)
+    Ok(trust)
 }
 
 /// Columns that hold the deadline of something open: table, column, condition.

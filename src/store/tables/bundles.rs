@@ -4,7 +4,7 @@ use super::columns::to_json;
 use super::table::{self, read, table};
 use crate::kernel::ids::SessionId;
 use crate::kernel::policy::gate::{Bundle, Decision, Layer, Rule, Writes};
-use crate::store::tx::{DbError, Tx, first, sql};
+use crate::store::tx::{DbError, Tx, execute, first, sql};
 
 /// The bundle of a session.
 struct SessionBundle {
@@ -35,11 +35,11 @@ pub fn get(tx: &mut dyn Tx, session: SessionId) -> Result<Option<String>, DbErro
 
 /// The bundle of a deleted session is deleted.
 pub fn remove(tx: &mut dyn Tx, session: SessionId) -> Result<(), DbError> {
-    tx.execute(
+    execute(
+        tx,
         "DELETE FROM bundles WHERE session_id = ?1",
         &[(&session).into()],
     )
-    .map(|_| ())
 }
 
 /// The bundle that replaces a lost one: nothing is allowed.
@@ -60,10 +60,10 @@ pub fn lost() -> String {
 /// Every spawned session without a bundle has one that allows nothing, so that no run has more
 /// permissions than before the rows were lost.
 pub fn close_unbound(tx: &mut dyn Tx) -> Result<(), DbError> {
-    tx.execute(
+    execute(
+        tx,
         "INSERT INTO bundles (session_id, body) SELECT id, ?1 FROM sessions \
          WHERE depth > 0 AND NOT EXISTS (SELECT 1 FROM bundles WHERE session_id = sessions.id)",
         &[lost().as_str().into()],
     )
-    .map(|_| ())
 }

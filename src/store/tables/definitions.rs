@@ -11,7 +11,7 @@ pub mod agents {
     use crate::kernel::time::Timestamp;
     use crate::store::Store;
     use crate::store::tables::table::{self, read, table};
-    use crate::store::tx::{DbError, Tx, all, first, number, sql};
+    use crate::store::tx::{DbError, Tx, all, execute, first, number, sql};
 
     table! {
         agents: StoredAgent;
@@ -63,11 +63,11 @@ pub mod agents {
 
     /// The row is deleted.
     pub fn delete(tx: &mut dyn Tx, org: &str, name: &str) -> Result<(), DbError> {
-        tx.execute(
+        execute(
+            tx,
             "DELETE FROM agents WHERE org = ?1 AND name = ?2",
             &[org.into(), name.into()],
         )
-        .map(|_| ())
     }
 
     /// A tenant's set of agents as the event log last recorded it.
@@ -105,7 +105,7 @@ pub mod agents {
 pub mod trust {
     use crate::contract::rows::TrustedProject;
     use crate::store::tables::table::{self, read, table};
-    use crate::store::tx::{DbError, Tx, all, first, number, sql};
+    use crate::store::tx::{DbError, Tx, all, execute, first, number, sql};
 
     table! {
         trusted_projects: TrustedProject;
@@ -144,11 +144,11 @@ pub mod trust {
 
     /// The row is deleted.
     pub fn delete(tx: &mut dyn Tx, org: &str, folder: &str) -> Result<(), DbError> {
-        tx.execute(
+        execute(
+            tx,
             "DELETE FROM trusted_projects WHERE org = ?1 AND folder = ?2",
             &[org.into(), folder.into()],
         )
-        .map(|_| ())
     }
 }
 

@@ -6,7 +6,7 @@ use super::table::{self, read, table};
 use crate::kernel::ids::{RunId, StepId};
 use crate::kernel::policy::overlay::EnvName;
 use crate::kernel::secret::Reference;
-use crate::store::tx::{DbError, Tx, all, first, number, sql};
+use crate::store::tx::{DbError, Tx, all, execute, first, number, sql};
 
 /// A new run's environment, as it is written to its row and its values.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -91,8 +91,7 @@ pub fn of(tx: &mut dyn Tx, run: RunId) -> Result<Vec<StoredValue>, DbError> {
 /// The run's value of this name is recorded as missing, for this reason.
 pub fn mark_missing(tx: &mut dyn Tx, run: RunId, name: &str, why: &str) -> Result<(), DbError> {
     let sql = "UPDATE run_values SET lacking = ?3 WHERE run_id = ?1 AND name = ?2";
-    tx.execute(sql, &[(&run).into(), name.into(), why.into()])
-        .map(|_| ())
+    execute(tx, sql, &[(&run).into(), name.into(), why.into()])
 }
 
 /// Sealed values of the ended run are deleted, and none is recorded as missing.
@@ -101,17 +100,17 @@ pub fn clear_sealed(tx: &mut dyn Tx, run: RunId) -> Result<(), DbError> {
         "DELETE FROM run_values WHERE run_id = ?1 AND name LIKE 'arguments %'",
         &[(&run).into()],
     )?;
-    tx.execute(
+    execute(
+        tx,
         "UPDATE run_values SET sealed = NULL, lacking = NULL WHERE run_id = ?1",
         &[(&run).into()],
     )
-    .map(|_| ())
 }
 
 /// All values of the run are deleted.
 pub fn remove(tx: &mut dyn Tx, run: RunId) -> Result<(), DbError> {
     tx.execute("DELETE FROM run_values WHERE run_id = ?1", &[(&run).into()])?;
-    unmark_applied(tx, run).map(|_| ())
+    unmark_applied(tx, run).map(drop)
 }
 
 /// Processes may have the run's environment from now on; returns whether this is new.
@@ -154,9 +153,9 @@ pub fn count_applied(tx: &mut dyn Tx) -> Result<u64, DbError> {
 
 /// The row of the run has these names and origins.
 pub fn set_names(tx: &mut dyn Tx, run: RunId, names: &[EnvName]) -> Result<(), DbError> {
-    tx.execute(
+    execute(
+        tx,
         "UPDATE runs SET env = ?2 WHERE id = ?1",
         &[(&run).into(), to_json(&names).into()],
     )
-    .map(|_| ())
 }

@@ -3,16 +3,16 @@
 use super::columns::values;
 use crate::kernel::ids::RunId;
 use crate::kernel::time::Timestamp;
-use crate::store::tx::{DbError, Tx, all, first};
+use crate::store::tx::{DbError, Tx, all, execute, first};
 
 /// The run is recorded as removed, so that a request for it can say that it existed.
 pub fn insert(tx: &mut dyn Tx, run: RunId, org: &str, now: Timestamp) -> Result<(), DbError> {
-    tx.execute(
+    execute(
+        tx,
         "INSERT INTO expired (run_id, org, removed_at) VALUES (?1, ?2, ?3) \
          ON CONFLICT (run_id) DO NOTHING",
         &[(&run).into(), org.into(), now.0.into()],
     )
-    .map(|_| ())
 }
 
 /// When the run was removed by retention; `None` if it was not.

@@ -6,7 +6,7 @@ use super::columns::values;
 use super::table::{read, table};
 use crate::kernel::ids::RunId;
 use crate::kernel::time::Timestamp;
-use crate::store::tx::{DbError, Param, Tx, first, sql};
+use crate::store::tx::{DbError, Param, Tx, execute, first, sql};
 
 /// The first request with a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,11 +59,11 @@ pub fn used_at(tx: &mut dyn Tx, run: RunId) -> Result<Option<Timestamp>, DbError
 
 /// The keys of this run are unused again.
 pub fn remove(tx: &mut dyn Tx, run: RunId) -> Result<(), DbError> {
-    tx.execute(
+    execute(
+        tx,
         "DELETE FROM idempotency WHERE run_id = ?1",
         &[(&run).into()],
     )
-    .map(|_| ())
 }
 
 /// The key is recorded with this answer, which a repeat will get.
@@ -74,7 +74,8 @@ pub fn insert(
     used: &Used,
     now: Timestamp,
 ) -> Result<(), DbError> {
-    tx.execute(
+    execute(
+        tx,
         "INSERT INTO idempotency (scope, key, digest, run_id, answer, created_at) \
          VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
         &[
@@ -86,5 +87,4 @@ pub fn insert(
             now.0.into(),
         ],
     )
-    .map(|_| ())
 }

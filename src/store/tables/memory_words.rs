@@ -5,7 +5,7 @@
 use std::fmt::Write;
 
 use crate::kernel::memory::words;
-use crate::store::tx::{DbError, Tx};
+use crate::store::tx::{DbError, Tx, execute};
 
 /// True for the index table and its parts. Their content is rebuilt, never copied.
 pub fn is_part(table: &str) -> bool {
@@ -23,23 +23,26 @@ pub fn add(tx: &mut dyn Tx, seq: i64, org: &str, space: &str, text: &str) -> Res
             let _ = write!(all, "{scope}x{word} ");
         }
     }
-    tx.execute(
+    execute(
+        tx,
         "INSERT INTO memory_words (rowid, words) VALUES (?1, ?2)",
         &[seq.into(), (&all).into()],
     )
-    .map(drop)
 }
 
 /// The memory with this seq cannot be found any more.
 pub fn remove(tx: &mut dyn Tx, seq: i64) -> Result<(), DbError> {
-    tx.execute("DELETE FROM memory_words WHERE rowid = ?1", &[seq.into()])
-        .map(drop)
+    execute(
+        tx,
+        "DELETE FROM memory_words WHERE rowid = ?1",
+        &[seq.into()],
+    )
 }
 
 /// The index is empty.
 pub fn clear(tx: &mut dyn Tx) -> Result<(), DbError> {
     let all = "INSERT INTO memory_words (memory_words) VALUES ('delete-all')";
-    tx.execute(all, &[]).map(drop)
+    execute(tx, all, &[])
 }
 
 /// The statement that returns these columns of the memories that match `?1`, a [`question`], best

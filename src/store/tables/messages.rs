@@ -11,7 +11,7 @@ use crate::kernel::run::Run;
 use crate::kernel::session::message::{Message, NewMessage};
 use crate::kernel::session::stored_content::StoredMessage;
 use crate::kernel::time::Timestamp;
-use crate::store::tx::{DbError, Param, Tx, all, first, number, sql};
+use crate::store::tx::{DbError, Param, Tx, all, execute, first, number, sql};
 
 table! {
     messages: Message, StoredMessage;
@@ -318,11 +318,11 @@ pub fn store_delegation_context(
     };
     let mut metadata = metadata.unwrap_or_else(|| Value::Object(Map::new()));
     metadata[pack::METADATA][call] = pack.clone();
-    tx.execute(
+    execute(
+        tx,
         "UPDATE messages SET metadata = ?3 WHERE session_id = ?1 AND seq = ?2",
         &[(&session).into(), seq.into(), to_json(&metadata).into()],
     )
-    .map(|_| ())
 }
 
 /// The delegation context stored for `call`.

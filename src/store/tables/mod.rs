@@ -1,4 +1,5 @@
 //! The tables: their rows, and the queries over them. A file is one table, or a family of them.
+//! [`table`] is how a table is declared, [`columns`] how values are stored.
 
 pub mod audit;
 pub mod blobs;

@@ -6,7 +6,7 @@ use super::table::{self, read, table};
 use crate::kernel::ids::{AnnounceId, RunId, SessionId};
 use crate::kernel::run::{AnnouncePolicy, Run};
 use crate::kernel::time::Timestamp;
-use crate::store::tx::{DbError, Param, Tx, all, first, number, sql};
+use crate::store::tx::{DbError, Param, Tx, all, execute, first, number, sql};
 
 /// One announce.
 #[derive(Clone, Debug, PartialEq)]
@@ -201,13 +201,13 @@ pub fn mark_delivered(
     quietly: bool,
     now: Timestamp,
 ) -> Result<(), DbError> {
-    tx.execute(
+    execute(
+        tx,
         "UPDATE outbox SET state = 'delivered', message_seq = ?2, delivered_at = ?3, \
          policy = CASE WHEN ?4 = 1 THEN 'inbox' ELSE policy END \
          WHERE seq = ?1 AND state = 'pending'",
         &[seq.into(), message_seq.into(), now.0.into(), quietly.into()],
     )
-    .map(|_| ())
 }
 
 /// The announce of `run` is delivered as the outcome of a tool call, at `message_seq` of the
@@ -229,12 +229,12 @@ pub fn mark_delivered_by_tool(
 
 /// The undelivered announce is pending again.
 pub fn make_pending(tx: &mut dyn Tx, seq: i64) -> Result<(), DbError> {
-    tx.execute(
+    execute(
+        tx,
         "UPDATE outbox SET state = 'pending', held = NULL \
          WHERE seq = ?1 AND state = 'undelivered'",
         &[seq.into()],
     )
-    .map(|_| ())
 }
 
 /// All undelivered announces of this session are pending again; returns whether there were any.
@@ -266,30 +266,30 @@ pub fn unseen(tx: &mut dyn Tx, target: SessionId, seen: i64) -> Result<Vec<(i64,
 
 /// The announces that [`unseen`] returns are in the session's inbox and wake no agent.
 pub fn set_unseen_inbox(tx: &mut dyn Tx, target: SessionId, seen: i64) -> Result<(), DbError> {
-    tx.execute(
+    execute(
+        tx,
         sql!("UPDATE outbox SET policy = 'inbox' WHERE {UNSEEN}"),
         &[(&target).into(), seen.into()],
     )
-    .map(|_| ())
 }
 
 /// The announce is in its session's inbox and wakes no agent.
 pub fn set_inbox(tx: &mut dyn Tx, seq: i64) -> Result<(), DbError> {
-    tx.execute(
+    execute(
+        tx,
         "UPDATE outbox SET policy = 'inbox' WHERE seq = ?1",
         &[seq.into()],
     )
-    .map(|_| ())
 }
 
 /// The pending or undelivered announce is dismissed and will not be delivered.
 pub fn dismiss(tx: &mut dyn Tx, seq: i64) -> Result<(), DbError> {
-    tx.execute(
+    execute(
+        tx,
         "UPDATE outbox SET state = 'dismissed' \
          WHERE seq = ?1 AND (state = 'pending' OR state = 'undelivered')",
         &[seq.into()],
     )
-    .map(|_| ())
 }
 
 /// At most `limit` delivered announces in this session's inbox that are not acknowledged.
@@ -324,19 +324,18 @@ pub fn outstanding_of(tx: &mut dyn Tx, session: SessionId) -> Result<Vec<Entry>,
 
 /// The outbox row of the run is deleted.
 pub fn remove(tx: &mut dyn Tx, run: RunId) -> Result<(), DbError> {
-    tx.execute("DELETE FROM outbox WHERE run_id = ?1", &[(&run).into()])
-        .map(|_| ())
+    execute(tx, "DELETE FROM outbox WHERE run_id = ?1", &[(&run).into()])
 }
 
 /// The announce is undelivered, for this reason; the result stays on the run. A previous delivery
 /// no longer counts.
 pub fn mark_undelivered(tx: &mut dyn Tx, seq: i64, why: &str) -> Result<(), DbError> {
-    tx.execute(
+    execute(
+        tx,
         "UPDATE outbox SET state = 'undelivered', held = ?2, message_seq = NULL, \
          delivered_at = NULL WHERE seq = ?1",
         &[seq.into(), why.into()],
     )
-    .map(|_| ())
 }
 
 /// The delivered announce is acknowledged, if it was addressed to this session. Returns the entry
@@ -381,7 +380,7 @@ pub fn of_runs(tx: &mut dyn Tx, runs: &[RunId]) -> Result<Vec<Entry>, DbError> {
         return Ok(Vec::new());
     }
     let mut filter = Filter::default();
-    filter.one_of("run_id", runs.iter().map(|run| &run.0));
+    filter.one_of("run_id", runs);
     let (conditions, params) = filter.finish();
     let sql = format!("SELECT {COLUMNS} FROM outbox WHERE {conditions}");
     all(tx, &sql, &params, read)

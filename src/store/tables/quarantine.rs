@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::columns::{columns_of, values};
 use crate::kernel::time::Timestamp;
-use crate::store::tx::{DbError, Raw, Tx, all, number};
+use crate::store::tx::{DbError, Raw, Tx, all, execute, number};
 
 /// What happened to a quarantined row in its own table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +55,8 @@ pub fn insert(
     (reason, fate): (&str, Fate),
     now: Timestamp,
 ) -> Result<(), DbError> {
-    tx.execute(
+    execute(
+        tx,
         "INSERT INTO quarantine (seq, source, key, row, reason, fate, at) \
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
         &[
@@ -68,7 +69,6 @@ pub fn insert(
             now.0.into(),
         ],
     )
-    .map(drop)
 }
 
 /// True if the row, with its current content, is already in quarantine.
@@ -88,20 +88,20 @@ pub fn holds(
 
 /// The terminal run with list position `run` may be repaired in this transaction.
 pub fn begin_repair(tx: &mut dyn Tx, seq: i64, run: i64) -> Result<(), DbError> {
-    tx.execute(
+    execute(
+        tx,
         "UPDATE quarantine SET mending = ?2 WHERE seq = ?1",
         &[seq.into(), run.into()],
     )
-    .map(drop)
 }
 
 /// The entry records what happened to its row, and the permission to repair has ended.
 pub fn settle(tx: &mut dyn Tx, seq: i64, fate: Fate) -> Result<(), DbError> {
-    tx.execute(
+    execute(
+        tx,
         "UPDATE quarantine SET mending = NULL, fate = ?2 WHERE seq = ?1",
         &[seq.into(), fate.as_str().into()],
     )
-    .map(drop)
 }
 
 /// The entries after `seq`, oldest first.

@@ -296,8 +296,8 @@ fn branch(tx: &mut dyn Tx, query: &RunQuery) -> Result<Option<Vec<RunId>>, DbErr
 fn conditions<'a>(query: &'a RunQuery, branch: Option<&'a [RunId]>) -> (String, Vec<Param<'a>>) {
     let mut filter = Filter::default();
     filter.by("org = ?", &query.org);
-    filter.maybe("session_id = ?", query.session.as_ref().map(|id| &id.0));
-    filter.maybe("requester_id = ?", query.requester.as_ref().map(|id| &id.0));
+    filter.maybe("session_id = ?", query.session.as_ref());
+    filter.maybe("requester_id = ?", query.requester.as_ref());
     filter.maybe("agent = ?", query.agent.as_ref());
     filter.maybe("label = ?", query.label.as_ref());
     // Selected by list position: the tree is sorted by position alone, and only the rows of the
@@ -312,7 +312,7 @@ fn conditions<'a>(query: &'a RunQuery, branch: Option<&'a [RunId]>) -> (String, 
             .map(|id| &id.0),
     );
     if let Some(branch) = branch {
-        filter.one_of("id", branch.iter().map(|run| &run.0));
+        filter.one_of("id", branch);
     }
     filter.maybe("created_at > ?", query.created_after.map(|at| at.0));
     filter.maybe("created_at < ?", query.created_before.map(|at| at.0));

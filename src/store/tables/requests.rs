@@ -29,8 +29,8 @@ impl Query {
     pub fn conditions(&self) -> (String, Vec<Param<'_>>) {
         let mut filter = Filter::default();
         filter.by("org = ?", &self.org);
-        filter.maybe("session_id = ?", self.session.as_ref().map(|id| &id.0));
-        filter.maybe("root_session = ?", self.root.as_ref().map(|id| &id.0));
+        filter.maybe("session_id = ?", self.session.as_ref());
+        filter.maybe("root_session = ?", self.root.as_ref());
         filter.maybe("seq > ?", self.after);
         match self.state {
             // As a literal, so that SQLite can use the partial index of open rows.
@@ -42,21 +42,16 @@ impl Query {
 }
 
 /// The `WHERE` condition for the open rows of these runs, and its parameters.
-pub fn open_of(runs: &[RunId]) -> (String, Vec<Param<'_>>) {
+fn open_of(runs: &[RunId]) -> (String, Vec<Param<'_>>) {
     let mut filter = Filter::default();
-    filter.one_of("run_id", runs.iter().map(|run| &run.0));
+    filter.one_of("run_id", runs);
     filter.only("state = 'open'");
     filter.finish()
 }
 
-/// The queries over one of the tables, with its name, its row type and the type of the ids.
+/// The queries over one of the tables, from its name, its row type and the type of its ids.
 macro_rules! queries {
     ($table:literal, $row:ident, $id:ident) => {
-        use super::{Query, open_of};
-        use crate::kernel::ids::RunId;
-        use crate::store::tables::table::{self, read, read_with_seq, table};
-        use crate::store::tx::{DbError, Tx, all, first, number, sql};
-
         /// The request is in the table, open or ended, with `seq` as its list position.
         pub fn insert(tx: &mut dyn Tx, seq: i64, one: &$row) -> Result<(), DbError> {
             table::insert(tx, one, [seq.into()])
@@ -105,17 +100,34 @@ macro_rules! queries {
         /// The requests of an ended run are deleted.
         pub fn remove(tx: &mut dyn Tx, run: RunId) -> Result<(), DbError> {
             let sql = concat!("DELETE FROM ", $table, " WHERE run_id = ?1");
-            tx.execute(sql, &[(&run).into()]).map(drop)
+            execute(tx, sql, &[(&run).into()])
         }
     };
 }
 
+/// The arguments are a column of their own.
+impl Field for Consent {
+    fn take(columns: &mut Columns<'_>) -> Result<Self, DbError> {
+        let (why, covers) = columns.take()?;
+        Ok(Consent {
+            why,
+            covers,
+            arguments: None,
+        })
+    }
+
+    fn bind<'a>(&'a self, params: &mut Vec<Param<'a>>) {
+        params.extend([(&self.why).into(), (&self.covers).into()]);
+    }
+}
+
 /// The table of questions that runs ask users.
 pub mod questions {
-    use crate::kernel::ids::QuestionId;
+    use super::{Query, open_of};
+    use crate::kernel::ids::{QuestionId, RunId};
     use crate::kernel::question::Question;
-
-    queries!("questions", Question, QuestionId);
+    use crate::store::tables::table::{self, read, read_with_seq, table};
+    use crate::store::tx::{DbError, Tx, all, execute, first, number, sql};
 
     table! {
         questions: Question;
@@ -136,14 +148,17 @@ pub mod questions {
         // The asking step gets the outcome "no answer" at its deadline.
         undecodable Moved {}
     }
+
+    queries!("questions", Question, QuestionId);
 }
 
 /// The table of approvals: requests to run a tool call, open or decided.
 pub mod approvals {
-    use crate::kernel::ids::ApprovalId;
+    use super::{Query, open_of};
+    use crate::kernel::ids::{ApprovalId, RunId};
     use crate::kernel::policy::approval::Approval;
-
-    queries!("approvals", Approval, ApprovalId);
+    use crate::store::tables::table::{self, read, read_with_seq, table};
+    use crate::store::tx::{DbError, Tx, all, execute, first, number, sql};
 
     table! {
         approvals: Approval;
@@ -166,22 +181,8 @@ pub mod approvals {
         // The requesting step gets the outcome "not allowed" at its deadline.
         undecodable Moved {}
     }
-}
 
-/// The decided arguments are a column of their own.
-impl Field for Consent {
-    fn take(columns: &mut Columns<'_>) -> Result<Self, DbError> {
-        let (why, covers) = columns.take()?;
-        Ok(Consent {
-            why,
-            covers,
-            arguments: None,
-        })
-    }
-
-    fn bind<'a>(&'a self, params: &mut Vec<Param<'a>>) {
-        params.extend([(&self.why).into(), (&self.covers).into()]);
-    }
+    queries!("approvals", Approval, ApprovalId);
 }
 
 /// The table of remembered decisions: decided approvals that also apply to later, similar calls.
@@ -189,7 +190,7 @@ pub mod remembered {
     use crate::kernel::ids::{ApprovalId, SessionId};
     use crate::kernel::policy::approval::{Approval, Remembered};
     use crate::store::tables::table::{self, read, read_with_seq, table};
-    use crate::store::tx::{DbError, Tx, all, first, sql};
+    use crate::store::tx::{DbError, Tx, all, execute, first, sql};
 
     table! {
         remembered: Remembered;
@@ -264,10 +265,10 @@ pub mod remembered {
 
     /// The decisions remembered for a deleted session are deleted.
     pub fn remove(tx: &mut dyn Tx, session: SessionId) -> Result<(), DbError> {
-        tx.execute(
+        execute(
+            tx,
             "DELETE FROM remembered WHERE scope = 'session' AND session_id = ?1",
             &[(&session).into()],
         )
-        .map(|_| ())
     }
 }

@@ -13,7 +13,7 @@ use crate::kernel::run::{
     CancelRequest, PauseReason, PinnedSkills, Pins, Requester, Run, RunError, RunState,
 };
 use crate::kernel::time::Timestamp;
-use crate::store::tx::{DbError, Param, Tx, all, first, sql};
+use crate::store::tx::{DbError, Param, Tx, all, execute, first, sql};
 
 pub use related::*;
 pub use spent::*;
@@ -188,23 +188,23 @@ pub fn update(tx: &mut dyn Tx, before: &Run, run: &Run) -> Result<Option<i64>, D
 /// The running time of open runs is written up to `alive`, the last reading of the clock by which
 /// they were counting. From `now` on they count by the clock of the current process.
 pub fn count_up_to(tx: &mut dyn Tx, alive: Timestamp, now: Timestamp) -> Result<(), DbError> {
-    tx.execute(
+    execute(
+        tx,
         "UPDATE runs SET used_ms = used_ms \
          + CASE WHEN counting_since < ?1 THEN ?1 - counting_since ELSE 0 END, \
          counting_since = ?2, ver = ver + 1 \
          WHERE ended_at IS NULL AND counting_since IS NOT NULL",
         &[alive.0.into(), now.0.into()],
     )
-    .map(|_| ())
 }
 
 /// The run has these warnings. Nothing else changes, so this also applies to ended runs.
 pub fn set_warnings(tx: &mut dyn Tx, id: RunId, warnings: &[String]) -> Result<(), DbError> {
-    tx.execute(
+    execute(
+        tx,
         "UPDATE runs SET warnings = ?2, ver = ver + 1 WHERE id = ?1",
         &[(&id).into(), to_json(warnings).into()],
     )
-    .map(|_| ())
 }
 
 /// The run with that id.
@@ -229,20 +229,20 @@ pub fn bundle(tx: &mut dyn Tx, id: RunId) -> Result<Option<String>, DbError> {
 
 /// The run has its own permission bundle, independent of other runs in its session.
 pub fn set_bundle(tx: &mut dyn Tx, id: RunId, bundle: &str) -> Result<(), DbError> {
-    tx.execute(
+    execute(
+        tx,
         "UPDATE runs SET bundle = ?2 WHERE id = ?1",
         &[(&id).into(), bundle.into()],
     )
-    .map(|_| ())
 }
 
 /// The run's pending input is cleared, because it is in the transcript.
 pub fn clear_input(tx: &mut dyn Tx, id: RunId) -> Result<(), DbError> {
-    tx.execute(
+    execute(
+        tx,
         "UPDATE runs SET input = NULL WHERE id = ?1",
         &[(&id).into()],
     )
-    .map(|_| ())
 }
 
 /// The fields of a run that retention reads.
@@ -285,6 +285,5 @@ pub fn ages(tx: &mut dyn Tx, after: i64, limit: u32) -> Result<Vec<Age>, DbError
 
 /// The row of an ended run is deleted; rows that refer to it must be deleted before.
 pub fn remove(tx: &mut dyn Tx, id: RunId) -> Result<(), DbError> {
-    tx.execute("DELETE FROM runs WHERE id = ?1", &[(&id).into()])
-        .map(|_| ())
+    execute(tx, "DELETE FROM runs WHERE id = ?1", &[(&id).into()])
 }

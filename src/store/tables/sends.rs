@@ -5,7 +5,7 @@ use super::table::{self, read, table};
 use crate::kernel::ids::{RunId, SessionId, SessionKey};
 use crate::kernel::text::text_enum::text_enum;
 use crate::kernel::time::Timestamp;
-use crate::store::tx::{DbError, Tx, all, first, number, sql};
+use crate::store::tx::{DbError, Tx, all, execute, first, number, sql};
 
 text_enum! {
     /// The state of a turn of an exchange.
@@ -74,26 +74,25 @@ pub fn get(tx: &mut dyn Tx, run: RunId) -> Result<Option<Send>, DbError> {
 
 /// The row of a removed run is deleted.
 pub fn remove(tx: &mut dyn Tx, run: RunId) -> Result<(), DbError> {
-    tx.execute("DELETE FROM sends WHERE run_id = ?1", &[(&run).into()])
-        .map(|_| ())
+    execute(tx, "DELETE FROM sends WHERE run_id = ?1", &[(&run).into()])
 }
 
 /// The turn has this state, and no call waits for its reply.
 pub fn set_state(tx: &mut dyn Tx, run: RunId, state: State) -> Result<(), DbError> {
-    tx.execute(
+    execute(
+        tx,
         "UPDATE sends SET state = ?2, window_until = NULL WHERE run_id = ?1",
         &[(&run).into(), state.as_str().into()],
     )
-    .map(|_| ())
 }
 
 /// No call waits for the reply any more.
 pub fn clear_wait_deadline(tx: &mut dyn Tx, run: RunId) -> Result<(), DbError> {
-    tx.execute(
+    execute(
+        tx,
         "UPDATE sends SET window_until = NULL WHERE run_id = ?1",
         &[(&run).into()],
     )
-    .map(|_| ())
 }
 
 /// The target's turns of an exchange, latest first.

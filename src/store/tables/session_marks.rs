@@ -7,7 +7,7 @@ pub mod stops {
     use crate::kernel::run::stop::Stop;
     use crate::kernel::time::Timestamp;
     use crate::store::tables::columns::{columns_of, values};
-    use crate::store::tx::{DbError, Tx, first};
+    use crate::store::tx::{DbError, Tx, execute, first};
 
     columns_of!(Stop { by_person, at });
 
@@ -18,13 +18,13 @@ pub mod stops {
         by_person: bool,
         now: Timestamp,
     ) -> Result<(), DbError> {
-        tx.execute(
+        execute(
+            tx,
             "INSERT INTO stops (session_id, by_person, at) VALUES (?1, ?2, ?3) \
-         ON CONFLICT (session_id) DO UPDATE SET at = excluded.at, \
-         by_person = CASE WHEN stops.by_person = 1 THEN 1 ELSE excluded.by_person END",
+             ON CONFLICT (session_id) DO UPDATE SET at = excluded.at, \
+             by_person = CASE WHEN stops.by_person = 1 THEN 1 ELSE excluded.by_person END",
             &[(&session).into(), by_person.into(), now.0.into()],
         )
-        .map(|_| ())
     }
 
     /// The cancel that is in force in the session, if there is one.
@@ -39,42 +39,29 @@ pub mod stops {
 
     /// No cancel is in force in the session.
     pub fn remove(tx: &mut dyn Tx, session: SessionId) -> Result<(), DbError> {
-        tx.execute(
+        execute(
+            tx,
             "DELETE FROM stops WHERE session_id = ?1",
             &[(&session).into()],
         )
-        .map(|_| ())
     }
 }
 
 /// Scheduled resets and deletions, which wait for open runs to end.
 pub mod clearings {
     use crate::kernel::ids::SessionId;
+    use crate::kernel::text::text_enum::text_enum;
     use crate::kernel::time::Timestamp;
     use crate::store::tables::columns::values;
-    use crate::store::tx::{DbError, Tx, all, first};
+    use crate::store::tx::{DbError, Tx, all, execute, first};
 
-    /// What happens to a session when its last open run has ended.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub enum Clearing {
-        /// The session is reset.
-        Reset,
-        /// The session is deleted with its descendants.
-        Delete,
-    }
-
-    impl Clearing {
-        fn as_str(self) -> &'static str {
-            match self {
-                Clearing::Reset => "reset",
-                Clearing::Delete => "delete",
-            }
-        }
-
-        fn parse(text: &str) -> Option<Self> {
-            [Clearing::Reset, Clearing::Delete]
-                .into_iter()
-                .find(|one| one.as_str() == text)
+    text_enum! {
+        /// What happens to a session when its last open run has ended.
+        Clearing {
+            /// The session is reset.
+            Reset = "reset",
+            /// The session is deleted with its descendants.
+            Delete = "delete",
         }
     }
 
@@ -85,13 +72,13 @@ pub mod clearings {
         what: Clearing,
         now: Timestamp,
     ) -> Result<(), DbError> {
-        tx.execute(
+        execute(
+            tx,
             "INSERT INTO clearings (session_id, what, asked_at) VALUES (?1, ?2, ?3) \
-         ON CONFLICT (session_id) DO UPDATE SET what = excluded.what \
-         WHERE excluded.what = 'delete'",
+             ON CONFLICT (session_id) DO UPDATE SET what = excluded.what \
+             WHERE excluded.what = 'delete'",
             &[(&session).into(), what.as_str().into(), now.0.into()],
         )
-        .map(|_| ())
     }
 
     /// The scheduled reset or deletion of the session, if there is one.
@@ -121,11 +108,11 @@ pub mod clearings {
 
     /// Nothing is scheduled for the session.
     pub fn remove(tx: &mut dyn Tx, session: SessionId) -> Result<(), DbError> {
-        tx.execute(
+        execute(
+            tx,
             "DELETE FROM clearings WHERE session_id = ?1",
             &[(&session).into()],
         )
-        .map(|_| ())
     }
 }
 
@@ -134,16 +121,16 @@ pub mod purges {
     use crate::kernel::ids::SessionId;
     use crate::kernel::time::Timestamp;
     use crate::store::tables::columns::values;
-    use crate::store::tx::{DbError, Tx, all, first};
+    use crate::store::tx::{DbError, Tx, all, execute, first};
 
     /// The remaining rows of the deleted session are scheduled for removal.
     pub fn insert(tx: &mut dyn Tx, session: SessionId, now: Timestamp) -> Result<(), DbError> {
-        tx.execute(
+        execute(
+            tx,
             "INSERT INTO purges (session_id, deleted_at) VALUES (?1, ?2) \
-         ON CONFLICT (session_id) DO NOTHING",
+             ON CONFLICT (session_id) DO NOTHING",
             &[(&session).into(), now.0.into()],
         )
-        .map(|_| ())
     }
 
     /// List position of the last run whose journal is removed; `None` if nothing is scheduled.
@@ -158,20 +145,20 @@ pub mod purges {
 
     /// The journals of the session's runs up to this list position are removed.
     pub fn advance(tx: &mut dyn Tx, session: SessionId, run_seq: i64) -> Result<(), DbError> {
-        tx.execute(
+        execute(
+            tx,
             "UPDATE purges SET run_seq = ?2 WHERE session_id = ?1",
             &[(&session).into(), run_seq.into()],
         )
-        .map(|_| ())
     }
 
     /// No rows of the session are left to remove.
     pub fn remove(tx: &mut dyn Tx, session: SessionId) -> Result<(), DbError> {
-        tx.execute(
+        execute(
+            tx,
             "DELETE FROM purges WHERE session_id = ?1",
             &[(&session).into()],
         )
-        .map(|_| ())
     }
 
     /// Up to 1000 sessions that have rows left to remove.

@@ -7,7 +7,7 @@ use crate::kernel::ids::{SessionId, SessionKey};
 use crate::kernel::run::Usage;
 use crate::kernel::session::{Fork, Session};
 use crate::kernel::time::Timestamp;
-use crate::store::tx::{DbError, DbErrorKind, Tx, all, first, number, sql};
+use crate::store::tx::{DbError, DbErrorKind, Tx, all, execute, first, number, sql};
 
 table! {
     sessions: Session;
@@ -140,11 +140,11 @@ pub fn update(tx: &mut dyn Tx, session: &Session, now: Timestamp) -> Result<(), 
 
 /// The session is archived, so lists omit it. `updated_at` does not change.
 pub fn archive(tx: &mut dyn Tx, id: SessionId, now: Timestamp) -> Result<(), DbError> {
-    tx.execute(
+    execute(
+        tx,
         "UPDATE sessions SET archived_at = ?2, ver = ver + 1 WHERE id = ?1",
         &[(&id).into(), now.0.into()],
     )
-    .map(|_| ())
 }
 
 /// The session is not archived; returns whether it was.
@@ -159,8 +159,7 @@ pub fn unarchive(tx: &mut dyn Tx, id: SessionId) -> Result<bool, DbError> {
 
 /// The session's row is deleted.
 pub fn remove(tx: &mut dyn Tx, id: SessionId) -> Result<(), DbError> {
-    tx.execute("DELETE FROM sessions WHERE id = ?1", &[(&id).into()])
-        .map(|_| ())
+    execute(tx, "DELETE FROM sessions WHERE id = ?1", &[(&id).into()])
 }
 
 /// Unarchived sessions of one tenant after list position `after`, oldest first, with their
@@ -266,7 +265,7 @@ pub fn list(tx: &mut dyn Tx, query: &ListQuery) -> Result<Vec<(i64, Session)>, D
         Some(false) => filter.only("parent_id IS NOT NULL"),
         None => {}
     }
-    filter.maybe("parent_id = ?", query.parent.as_ref().map(|id| &id.0));
+    filter.maybe("parent_id = ?", query.parent.as_ref());
     filter.maybe("agent = ?", query.agent.as_ref());
     filter.maybe("label = ?", query.label.as_ref());
     filter.maybe(
@@ -315,7 +314,8 @@ pub fn take_seqs(tx: &mut dyn Tx, id: SessionId, count: i64, now: i64) -> Result
 
 /// The session's model usage has grown by `used`.
 pub fn add_usage(tx: &mut dyn Tx, id: SessionId, used: Usage) -> Result<(), DbError> {
-    tx.execute(
+    execute(
+        tx,
         "UPDATE sessions SET model_calls = model_calls + ?2, input_tokens = input_tokens + ?3, \
          output_tokens = output_tokens + ?4, cost_micros = cost_micros + ?5 WHERE id = ?1",
         &[
@@ -326,5 +326,4 @@ pub fn add_usage(tx: &mut dyn Tx, id: SessionId, used: Usage) -> Result<(), DbEr
             to_int(used.cost_micros).into(),
         ],
     )
-    .map(|_| ())
 }

@@ -5,7 +5,7 @@ use super::columns::values;
 use super::table::{self, read, table};
 use crate::contract::skills::PickedSkills;
 use crate::kernel::time::Timestamp;
-use crate::store::tx::{DbError, Tx, all, first, sql};
+use crate::store::tx::{DbError, Tx, all, execute, first, sql};
 
 /// The recorded skill set of a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,9 +69,9 @@ pub fn keep(tx: &mut dyn Tx, picked: &PickedSkills, now: Timestamp) -> Result<()
 
 /// The references of a removed pinned set are deleted; bodies that no other set names are unused.
 pub fn forget(tx: &mut dyn Tx, pinned: &str) -> Result<(), DbError> {
-    tx.execute(
+    execute(
+        tx,
         "DELETE FROM skill_bodies WHERE pinned = ?1",
         &[pinned.into()],
     )
-    .map(|_| ())
 }

@@ -4,7 +4,7 @@
 use super::table::{self, read, table};
 use crate::kernel::ids::{MessageId, RunId};
 use crate::kernel::time::Timestamp;
-use crate::store::tx::{DbError, Param, Tx, all, number, sql};
+use crate::store::tx::{DbError, Param, Tx, all, execute, number, sql};
 
 /// One steering text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,11 +57,11 @@ pub fn mark_delivered(
     seq: i64,
     message_seq: i64,
 ) -> Result<(), DbError> {
-    tx.execute(
+    execute(
+        tx,
         "UPDATE steers SET message_seq = ?3 WHERE run_id = ?1 AND seq = ?2",
         &[(&run).into(), seq.into(), message_seq.into()],
     )
-    .map(|_| ())
 }
 
 /// The waiting texts of an ended run are deleted; returns their number.
@@ -74,6 +74,5 @@ pub fn give_up(tx: &mut dyn Tx, run: RunId) -> Result<u64, DbError> {
 
 /// All texts of the run are deleted.
 pub fn remove(tx: &mut dyn Tx, run: RunId) -> Result<(), DbError> {
-    tx.execute("DELETE FROM steers WHERE run_id = ?1", &[(&run).into()])
-        .map(|_| ())
+    execute(tx, "DELETE FROM steers WHERE run_id = ?1", &[(&run).into()])
 }

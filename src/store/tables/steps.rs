@@ -6,7 +6,7 @@ use super::table::{self, read, table};
 use crate::kernel::ids::{RunId, StepId};
 use crate::kernel::run::Run;
 use crate::kernel::run::step::{Step, Wait, WaitKind};
-use crate::store::tx::{DbError, Tx, all, first, number, sql};
+use crate::store::tx::{DbError, Tx, all, execute, first, number, sql};
 
 table! {
     steps: Step;
@@ -43,7 +43,8 @@ pub fn update(tx: &mut dyn Tx, step: &Step) -> Result<(), DbError> {
 
 /// The open step is marked as waiting.
 pub fn set_wait(tx: &mut dyn Tx, run: RunId, seq: u32, wait: Wait) -> Result<(), DbError> {
-    tx.execute(
+    execute(
+        tx,
         "UPDATE steps SET waits = ?3, wait_until = ?4 WHERE run_id = ?1 AND seq = ?2",
         &[
             (&run).into(),
@@ -52,16 +53,15 @@ pub fn set_wait(tx: &mut dyn Tx, run: RunId, seq: u32, wait: Wait) -> Result<(),
             wait.until.map(|at| at.0).into(),
         ],
     )
-    .map(|_| ())
 }
 
 /// The open step no longer waits; it is to be executed.
 pub fn clear_wait(tx: &mut dyn Tx, run: RunId, seq: u32) -> Result<(), DbError> {
-    tx.execute(
+    execute(
+        tx,
         "UPDATE steps SET waits = NULL, wait_until = NULL WHERE run_id = ?1 AND seq = ?2",
         &[(&run).into(), seq.into()],
     )
-    .map(|_| ())
 }
 
 /// True if the run is in the middle of a turn. A turn ends with a model answer, never with a
@@ -112,7 +112,7 @@ pub fn waiting(tx: &mut dyn Tx, runs: &[RunId], kind: WaitKind) -> Result<Vec<St
         return Ok(Vec::new());
     }
     let mut filter = Filter::default();
-    filter.one_of("run_id", runs.iter().map(|run| &run.0));
+    filter.one_of("run_id", runs);
     filter.only("ended_at IS NULL");
     filter.by("waits = ?", kind.as_str());
     let (conditions, params) = filter.finish();
@@ -185,7 +185,7 @@ pub fn open_of_runs(tx: &mut dyn Tx, runs: &[RunId]) -> Result<Vec<(RunId, Shown
         return Ok(Vec::new());
     }
     let mut filter = Filter::default();
-    filter.one_of("run_id", runs.iter().map(|run| &run.0));
+    filter.one_of("run_id", runs);
     filter.only("ended_at IS NULL");
     let (conditions, params) = filter.finish();
     let sql = format!(

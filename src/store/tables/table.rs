@@ -4,7 +4,7 @@
 use std::sync::OnceLock;
 
 use super::columns::{Columns, width};
-use crate::store::tx::{BadRow, DbError, DbErrorKind, Param, Row, Tx};
+use crate::store::tx::{BadRow, DbError, DbErrorKind, Param, Row, Tx, execute};
 
 /// Declares the table of a file and the Rust type of its rows:
 ///
@@ -265,7 +265,7 @@ pub fn insert<'a, R: Stored>(
 ) -> Result<(), DbError> {
     let table = R::table();
     let sql = table.statements.insert.get_or_init(|| table.insert_sql());
-    tx.execute(sql, &all_values(row, beside)).map(drop)
+    execute(tx, sql, &all_values(row, beside))
 }
 
 /// As [`insert`]; an earlier row with this key is replaced, but keeps its `insert` columns.
@@ -290,7 +290,7 @@ pub fn put<'a, R: Stored>(
             set.join(", ")
         )
     });
-    tx.execute(sql, &all_values(row, beside)).map(drop)
+    execute(tx, sql, &all_values(row, beside))
 }
 
 /// The row with the key of `row` has its `update` and `changed` columns.

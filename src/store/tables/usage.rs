@@ -10,7 +10,7 @@ use crate::kernel::ids::{RunId, SessionId};
 use crate::kernel::run::usage::{HOUR, Tally, UsageBy, Verdict, bucket};
 use crate::kernel::run::{Outcome, Run, RunState, Usage};
 use crate::kernel::time::Timestamp;
-use crate::store::tx::{DbError, Tx, all, number, sql};
+use crate::store::tx::{DbError, Tx, all, execute, number, sql};
 
 /// A row of hourly sums, of runs or of model answers.
 pub struct Counted<T> {
@@ -89,7 +89,8 @@ pub fn hour(at: Timestamp) -> i64 {
 /// The ended run is counted under its outcome.
 pub fn add_run(tx: &mut dyn Tx, run: &Run, outcome: Outcome) -> Result<(), DbError> {
     let ended = run.ended_at.unwrap_or(run.last_activity_at);
-    tx.execute(
+    execute(
+        tx,
         sql!(
             "INSERT INTO usage_runs ({}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 1) \
              ON CONFLICT (org, hour, user, agent, model, outcome, bucket) \
@@ -106,7 +107,6 @@ pub fn add_run(tx: &mut dyn Tx, run: &Run, outcome: Outcome) -> Result<(), DbErr
             bucket(ended.since(run.created_at)).into(),
         ],
     )
-    .map(drop)
 }
 
 /// The usage of a model answer for the run is counted.
@@ -117,7 +117,8 @@ pub fn add_use(
     used: Usage,
     now: Timestamp,
 ) -> Result<(), DbError> {
-    tx.execute(
+    execute(
+        tx,
         sql!(
             "INSERT INTO usage_models ({}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) \
              ON CONFLICT (org, hour, user, agent, model) DO UPDATE SET \
@@ -139,7 +140,6 @@ pub fn add_use(
             to_int(used.cost_micros).into(),
         ],
     )
-    .map(drop)
 }
 
 /// A tenant's cost in an hour, in millionths.
@@ -279,11 +279,11 @@ fn of_runs(
     filter.by(&format!("{ended} >= ?"), since.0);
     filter.by(&format!("{ended} < ?"), until.0);
     only.narrow(&mut filter);
-    filter.maybe("session_id = ?", only.session.as_ref().map(|id| &id.0));
+    filter.maybe("session_id = ?", only.session.as_ref());
     filter.maybe(
         "seq IN (SELECT seq FROM runs WHERE id = ? \
          UNION ALL SELECT seq FROM runs WHERE root_run = ? AND root_run <> id)",
-        only.tree.as_ref().map(|id| &id.0),
+        only.tree.as_ref(),
     );
     let (conditions, params) = filter.finish();
     let sql = format!(

@@ -5,15 +5,15 @@ use uuid::Uuid;
 use super::columns::values;
 use crate::kernel::ids::RunId;
 use crate::kernel::time::Timestamp;
-use crate::store::tx::{DbError, Tx, all};
+use crate::store::tx::{DbError, Tx, all, execute};
 
 /// The step waits for `awaited`, the id of a run, question or approval.
 pub fn insert(tx: &mut dyn Tx, awaited: Uuid, run: RunId, step: u32) -> Result<(), DbError> {
-    tx.execute(
+    execute(
+        tx,
         "INSERT INTO waits (awaited, run_id, step) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING",
         &[(&awaited).into(), (&run).into(), step.into()],
     )
-    .map(|_| ())
 }
 
 /// The run and seq of the steps that wait for `awaited`.
@@ -48,11 +48,11 @@ pub fn of_run(tx: &mut dyn Tx, run: RunId) -> Result<Vec<Uuid>, DbError> {
 
 /// The step waits for nothing any more.
 pub fn remove(tx: &mut dyn Tx, run: RunId, step: u32) -> Result<(), DbError> {
-    tx.execute(
+    execute(
+        tx,
         "DELETE FROM waits WHERE run_id = ?1 AND step = ?2",
         &[(&run).into(), step.into()],
     )
-    .map(|_| ())
 }
 
 /// Every step that waits for the provider of its run's model.

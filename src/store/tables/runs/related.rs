@@ -42,7 +42,7 @@ pub fn branch(tx: &mut dyn Tx, top: RunId) -> Result<Option<Vec<RunId>>, DbError
 /// The runs that execute tool calls of these runs, in call order.
 pub fn delegated_by(tx: &mut dyn Tx, above: &[RunId]) -> Result<Vec<Run>, DbError> {
     let mut filter = Filter::default();
-    filter.one_of("parent_run", above.iter().map(|run| &run.0));
+    filter.one_of("parent_run", above);
     filter.only("face IS NOT NULL");
     let (conditions, params) = filter.finish();
     all(
