@@ -1,7 +1,7 @@
 //! The table of bodies that runs pin, keyed by the hash of their content.
 
 use super::columns::values;
-use super::table::{read, table};
+use super::table::{self, read, table};
 use crate::contract::catalog::Pinned;
 use crate::kernel::time::Timestamp;
 use crate::store::tx::{DbError, Param, Row, Tx, all, execute, first, sql};

@@ -26,7 +26,7 @@ pub mod agents {
     pub(crate) mod sets {
         use super::Noted;
         use crate::kernel::time::Timestamp;
-        use crate::store::tables::table::table;
+        use crate::store::tables::table::{self, table};
 
         table! {
             agent_sets: Noted;

@@ -3,7 +3,7 @@
 use serde_json::value::RawValue;
 
 use super::columns::values;
-use super::table::{read, table};
+use super::table::{self, read, table};
 use crate::kernel::ids::RunId;
 use crate::kernel::time::Timestamp;
 use crate::store::tx::{DbError, Param, Tx, execute, first, sql};

@@ -50,7 +50,7 @@ struct Part {
 pub(crate) mod parts {
     use super::Part;
     use crate::kernel::ids::RunId;
-    use crate::store::tables::table::table;
+    use crate::store::tables::table::{self, table};
 
     table! {
         output_parts: Part;

@@ -3,8 +3,10 @@
 
 use std::sync::OnceLock;
 
-use super::columns::{Columns, width};
-use crate::store::tx::{BadRow, DbError, DbErrorKind, Param, Row, Tx, execute};
+use super::columns::width;
+pub(crate) use super::columns::{Columns, Field};
+pub(crate) use crate::store::tx::DbError;
+use crate::store::tx::{BadRow, DbErrorKind, Param, Row, Tx, execute};
 
 /// Declares the table of a file and the Rust type of its rows:
 ///
@@ -28,9 +30,9 @@ use crate::store::tx::{BadRow, DbError, DbErrorKind, Param, Row, Tx, execute};
 /// types after the first have the same fields and are only read. The last line says what happens to
 /// a row that does not decode, and which assignments repair it.
 ///
-/// The file gets `COLUMNS`, the list for `SELECT {COLUMNS} FROM …`, and [`TABLE`](Table). Then
-/// [`read`] decodes a row, [`insert`], [`put`] and [`update`] write one. A unit test compares each
-/// declaration with the schema.
+/// The file imports `table::{self, table}` and gets `COLUMNS`, the list for
+/// `SELECT {COLUMNS} FROM …`, and [`TABLE`](Table). Then [`read`] decodes a row; [`insert`], [`put`]
+/// and [`update`] write one. A unit test compares each declaration with the schema.
 macro_rules! table {
     (
         $name:ident: $row:ty $(, $also:ty)*;
@@ -43,7 +45,7 @@ macro_rules! table {
         $(primary { $($primary:ident),+ })?
         undecodable $fate:ident { $($damaged:literal => $repair:expr),* $(,)? }
     ) => {
-        $crate::store::tables::table::table! { @rows [$row $(, $also)*] {
+        table! { @rows [$row $(, $also)*] {
             $({ Key $($key $(($key_column))?),+ })?
             $({ Once $($insert)+ })?
             $({ Always $($update)+ })?
@@ -52,8 +54,8 @@ macro_rules! table {
         } [$($(stringify!($of), ", ",)+)?] }
 
         /// The declaration of the table.
-        pub(crate) static TABLE: $crate::store::tables::table::Table =
-            $crate::store::tables::table::Table {
+        pub(crate) static TABLE: table::Table =
+            table::Table {
                 name: stringify!($name),
                 columns: COLUMNS,
                 beside: &[$($(stringify!($beside)),+)?],
@@ -63,36 +65,36 @@ macro_rules! table {
                     if PRIMARY.is_empty() { KEY } else { PRIMARY }
                 },
                 decode: |row| {
-                    let mut columns = $crate::store::tables::columns::Columns::new(row);
-                    <$row as $crate::store::tables::table::Decoded>::decode(&mut columns)?;
+                    let mut columns = table::Columns::new(row);
+                    <$row as table::Decoded>::decode(&mut columns)?;
                     $($(columns.take::<$of_type>()?;)+)?
                     $($(columns.take::<$beside_type>()?;)+)?
                     Ok(())
                 },
                 repairs: &[$(($damaged, $repair)),*],
-                on_undecodable: $crate::store::tables::table::OnUndecodable::$fate,
-                statements: $crate::store::tables::table::Statements::new(),
+                on_undecodable: table::OnUndecodable::$fate,
+                statements: table::Statements::new(),
             };
 
         const KEY: &[&str] = &[
-            $($($crate::store::tables::table::table!(@names $key $(($key_column))?),)+)?
+            $($(table!(@names $key $(($key_column))?),)+)?
             $($(stringify!($of),)+)?
         ];
     };
 
     (@rows [$row:ty $(, $also:ty)*] $sections:tt [$($of:tt)*]) => {
-        $crate::store::tables::table::table! { @columns $sections [$($of)*] }
-        $crate::store::tables::table::table! { @decoded $row, $sections }
-        $($crate::store::tables::table::table! { @decoded $also, $sections })*
-        $crate::store::tables::table::table! { @stored $row, $sections }
+        table! { @columns $sections [$($of)*] }
+        table! { @decoded $row, $sections }
+        $(table! { @decoded $also, $sections })*
+        table! { @stored $row, $sections }
     };
 
     (@columns {
         $({ $kind:ident $($field:ident $(($($column:ident),+))?),+ $(,)? })+
     } [$($of:tt)*]) => {
         /// The columns that each read of a row decodes, in its order.
-        pub(crate) const COLUMNS: &str = $crate::store::tables::table::trimmed(concat!(
-            $($($crate::store::tables::table::table!(@names $field $(($($column),+))?), ", ",)+)+
+        pub(crate) const COLUMNS: &str = table::trimmed(concat!(
+            $($(table!(@names $field $(($($column),+))?), ", ",)+)+
             $($of)*
         ));
     };
@@ -100,14 +102,14 @@ macro_rules! table {
     (@decoded $row:ty, {
         $({ $kind:ident $($field:ident $(($($column:ident),+))?),+ $(,)? })+
     }) => {
-        impl $crate::store::tables::table::Decoded for $row {
-            fn table() -> &'static $crate::store::tables::table::Table {
+        impl table::Decoded for $row {
+            fn table() -> &'static table::Table {
                 &TABLE
             }
 
             fn decode(
-                columns: &mut $crate::store::tables::columns::Columns<'_>,
-            ) -> Result<Self, $crate::store::tx::DbError> {
+                columns: &mut table::Columns<'_>,
+            ) -> Result<Self, table::DbError> {
                 Ok(Self { $($($field: columns.take()?,)+)+ })
             }
         }
@@ -116,18 +118,18 @@ macro_rules! table {
     (@stored $row:ty, {
         $({ $kind:ident $($field:ident $(($($column:ident),+))?),+ $(,)? })+
     }) => {
-        impl $crate::store::tables::table::Stored for $row {
-            const SECTIONS: &'static [$crate::store::tables::table::Section<Self>] = &[
-                $($crate::store::tables::table::Section {
-                    written: $crate::store::tables::table::Written::$kind,
-                    columns: $crate::store::tables::table::trimmed(concat!($(
-                        $crate::store::tables::table::table!(@names $field $(($($column),+))?),
+        impl table::Stored for $row {
+            const SECTIONS: &'static [table::Section<Self>] = &[
+                $(table::Section {
+                    written: table::Written::$kind,
+                    columns: table::trimmed(concat!($(
+                        table!(@names $field $(($($column),+))?),
                         ", ",
                     )+)),
                     bind: |row, params| {
-                        $($crate::store::tables::columns::Field::bind(&row.$field, params);)+
+                        $(table::Field::bind(&row.$field, params);)+
                     },
-                    differs: $crate::store::tables::table::table!(@differs $kind $($field)+),
+                    differs: table!(@differs $kind $($field)+),
                 },)+
             ];
         }

@@ -33,7 +33,7 @@ pub struct Ends {
 /// The table of ended runs.
 pub(crate) mod runs {
     use super::{Counted, Ends};
-    use crate::store::tables::table::table;
+    use crate::store::tables::table::{self, table};
 
     table! {
         usage_runs: Counted<Ends>;
@@ -48,7 +48,7 @@ pub(crate) mod runs {
 /// The table of model answers.
 pub(crate) mod models {
     use super::{Counted, Usage};
-    use crate::store::tables::table::table;
+    use crate::store::tables::table::{self, table};
 
     table! {
         usage_models: Counted<Usage>;
