@@ -507,3 +507,28 @@ async fn no_rule_lets_a_tool_write_what_defines_agents_by_itself() {
     let refused = admit("write", &denied, None, json!({ "path": ".abide/x" })).await;
     assert!(matches!(refused, Admission::Refused(_)));
 }
+
+/// What models read about every built-in tool. A change here is a change for every agent.
+#[test]
+fn the_schemas_of_all_tools_stay_as_they_are() {
+    let processes = crate::process::Options {
+        state: PathBuf::from("/nowhere"),
+        socket: None,
+        grace: std::time::Duration::from_secs(1),
+        max_output: 1,
+        descriptors: None,
+    };
+    let shell = Shell {
+        processes: crate::process::Processes::new(processes, crate::clock::Clock::system()),
+        timeout: std::time::Duration::from_secs(60),
+    };
+    let catalogue = Catalogue::new(Options {
+        shell: Some(shell),
+        ..Options::default()
+    });
+    let lines: Vec<String> = catalogue.schemas().iter().map(Value::to_string).collect();
+    let mut settings = insta::Settings::clone_current();
+    settings.set_snapshot_path("../../tests/it/snapshots");
+    settings.set_prepend_module_to_snapshot(false);
+    settings.bind(|| insta::assert_snapshot!("tool_schemas", lines.join("\n")));
+}
