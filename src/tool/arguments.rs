@@ -1,171 +1,221 @@
-//! Declares the arguments of a tool once; the schema for models and the check of calls are both
-//! derived from it. Values are never clamped, guessed or ignored.
+//! The arguments of a tool are one struct: the schema for models and the check of calls are both
+//! derived from it. Doc comments are the descriptions that models read: that of the struct
+//! describes the tool, that of a field its argument. Values are never clamped, guessed or ignored.
 
+use std::borrow::Cow;
+use std::ops::Deref;
+
+use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
+use serde_path_to_error::Segment;
 
-use crate::contract::allow::AGENT_FORMAT;
-use crate::contract::linked::HELPER_FORMAT;
+use crate::kernel::text::preview;
 
-/// The declaration of one argument.
-pub(super) struct Parameter {
-    /// The name of the argument.
-    pub name: &'static str,
-    /// The values that it accepts.
-    pub shape: Shape,
-    /// Whether it must be given.
-    pub required: bool,
-    /// The meaning of the argument, for models.
-    pub description: &'static str,
-}
+/// A struct with the arguments of a tool.
+pub(super) trait Arguments: DeserializeOwned + JsonSchema + Send + 'static {}
 
-/// The values that an argument accepts.
-pub(super) enum Shape {
-    /// A non-empty text.
-    Text,
-    /// Any text; models send an empty text for an optional value.
-    AnyText,
-    /// The name of an agent. The schema lists the names at preparation; the registry checks the
-    /// name when the call is made.
-    Agent,
-    /// The name of an agent for spawned work; checked like [`Shape::Agent`].
-    Helper,
-    /// A list of non-empty texts.
-    Texts,
-    /// A whole number within these bounds, inclusive.
-    Count { min: usize, max: usize },
-    /// A boolean.
-    Flag,
-    /// One of these words.
-    Choice(&'static [&'static str]),
-}
+impl<A: DeserializeOwned + JsonSchema + Send + 'static> Arguments for A {}
 
-impl Shape {
-    fn schema(&self) -> Value {
-        match self {
-            Shape::Text | Shape::AnyText => json!({"type": "string"}),
-            Shape::Agent => json!({"type": "string", "format": AGENT_FORMAT}),
-            Shape::Helper => json!({"type": "string", "format": HELPER_FORMAT}),
-            Shape::Texts => json!({"type": "array", "items": {"type": "string"}}),
-            Shape::Count { min, max } => {
-                json!({"type": "integer", "minimum": min, "maximum": max})
-            }
-            Shape::Flag => json!({"type": "boolean"}),
-            Shape::Choice(words) => json!({"type": "string", "enum": words}),
-        }
-    }
+/// A non-empty text.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(try_from = "Value")]
+pub(super) struct Text(String);
 
-    /// The expected value, if `value` does not fit; otherwise `None`.
-    fn misfit(&self, value: &Value) -> Option<String> {
-        let is_text = |value: &Value| value.as_str().is_some_and(|text| !text.is_empty());
-        match self {
-            Shape::Text | Shape::Helper => (!is_text(value)).then(|| "a non-empty text".to_owned()),
-            Shape::AnyText | Shape::Agent => (!value.is_string()).then(|| "a text".to_owned()),
-            Shape::Texts => {
-                let fits = value
-                    .as_array()
-                    .is_some_and(|items| items.iter().all(is_text));
-                (!fits).then(|| "a list of non-empty texts".to_owned())
-            }
-            Shape::Count { min, max } => {
-                let fits = count(value).is_some_and(|number| (*min..=*max).contains(&number));
-                (!fits).then(|| format!("a whole number from {min} to {max}"))
-            }
-            Shape::Flag => (!value.is_boolean()).then(|| "true or false".to_owned()),
-            Shape::Choice(words) => {
-                let fits = value.as_str().is_some_and(|text| words.contains(&text));
-                (!fits).then(|| format!("one of {}", words.join(", ")))
-            }
+impl TryFrom<Value> for Text {
+    type Error = &'static str;
+
+    fn try_from(value: Value) -> Result<Self, Self::Error> {
+        match value {
+            Value::String(text) if !text.is_empty() => Ok(Text(text)),
+            _ => Err("expected a non-empty text"),
         }
     }
 }
 
-fn count(value: &Value) -> Option<usize> {
-    value
-        .as_u64()
-        .and_then(|number| usize::try_from(number).ok())
+impl From<Text> for String {
+    fn from(text: Text) -> Self {
+        text.0
+    }
 }
 
-/// The JSON Schema of these parameters.
-pub(super) fn schema(parameters: &[Parameter]) -> Value {
-    let mut properties = Map::new();
-    for parameter in parameters {
-        let mut one = parameter.shape.schema();
-        one["description"] = parameter.description.into();
-        properties.insert(parameter.name.to_owned(), one);
+impl Deref for Text {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
     }
-    let required: Vec<&str> = parameters
-        .iter()
-        .filter(|parameter| parameter.required)
-        .map(|parameter| parameter.name)
-        .collect();
+}
+
+impl JsonSchema for Text {
+    fn schema_name() -> Cow<'static, str> {
+        "Text".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string" })
+    }
+}
+
+/// A whole number from `MIN` to `MAX`, both included.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(try_from = "Value")]
+pub(super) struct Count<const MIN: usize, const MAX: usize>(usize);
+
+impl<const MIN: usize, const MAX: usize> TryFrom<Value> for Count<MIN, MAX> {
+    type Error = String;
+
+    fn try_from(value: Value) -> Result<Self, Self::Error> {
+        let number = value.as_u64().and_then(|number| number.try_into().ok());
+        number
+            .filter(|number| (MIN..=MAX).contains(number))
+            .map(Count)
+            .ok_or_else(|| format!("expected a whole number from {MIN} to {MAX}"))
+    }
+}
+
+impl<const MIN: usize, const MAX: usize> From<Count<MIN, MAX>> for usize {
+    fn from(count: Count<MIN, MAX>) -> Self {
+        count.0
+    }
+}
+
+impl<const MIN: usize, const MAX: usize> JsonSchema for Count<MIN, MAX> {
+    fn schema_name() -> Cow<'static, str> {
+        format!("Count_{MIN}_{MAX}").into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "integer", "minimum": MIN, "maximum": MAX })
+    }
+}
+
+/// What models read about the tool `name` with the arguments `A`: `{name, description,
+/// parameters}`. Without references and null, which not every provider accepts.
+pub(super) fn tool_schema<A: Arguments>(name: &str) -> Value {
+    let settings = SchemaSettings::draft2020_12().with(|settings| {
+        settings.inline_subschemas = true;
+        settings.meta_schema = None;
+    });
+    let schema = settings.into_generator().into_root_schema_for::<A>();
+    let field = |name: &str| schema.get(name).cloned();
+    let mut properties = field("properties").unwrap_or_else(|| json!({}));
+    if let Some(properties) = properties.as_object_mut() {
+        properties.values_mut().for_each(simplify);
+    }
     json!({
-        "type": "object",
-        "properties": properties,
-        "required": required,
-        "additionalProperties": false,
+        "name": name,
+        "description": field("description").map_or_else(String::new, |text| one_line(&text)),
+        "parameters": {
+            "type": "object",
+            "properties": properties,
+            "required": field("required").unwrap_or_else(|| json!([])),
+            "additionalProperties": false,
+        },
     })
 }
 
-/// Arguments that were checked against their parameters.
-pub(super) struct Arguments(Map<String, Value>);
+/// An optional argument is left out of a call, so its schema needs neither null nor a default.
+fn simplify(property: &mut Value) {
+    let Some(property) = property.as_object_mut() else {
+        return;
+    };
+    property.shift_remove("default");
+    if let Some(Value::Array(types)) = property.get("type") {
+        let first = types.first().cloned();
+        property.insert("type".to_owned(), first.into());
+    }
+    if let Some(Value::Array(words)) = property.get_mut("enum") {
+        words.retain(|word| !word.is_null());
+    }
+    if let Some(description) = property.shift_remove("description") {
+        property.insert("description".to_owned(), one_line(&description).into());
+    }
+}
 
-impl Arguments {
-    /// Checks `value` against `parameters`; the error names the argument and the expected value.
-    pub(super) fn check(parameters: &[Parameter], value: Value) -> Result<Self, String> {
-        let Value::Object(mut given) = value else {
-            return Err(format!(
-                "arguments: expected an object with {}",
-                names(parameters)
-            ));
+/// The text of a doc comment without its line breaks.
+fn one_line(text: &Value) -> String {
+    text.as_str().unwrap_or_default().replace('\n', " ")
+}
+
+/// Decodes the arguments of a call. The error names the argument, what is expected and what was
+/// given.
+pub(super) fn parse<A: Arguments>(mut given: Value) -> Result<A, String> {
+    let schema = || tool_schema::<A>("")["parameters"].clone();
+    let Some(arguments) = given.as_object_mut() else {
+        let names = names(&schema());
+        return Err(format!("arguments: expected an object with {names}"));
+    };
+    // Models send null for an argument that is not given.
+    arguments.retain(|_, value| !value.is_null());
+    serde_path_to_error::deserialize(&given).map_err(|error| explain(&schema(), &given, &error))
+}
+
+fn explain(
+    mut schema: &Value,
+    mut given: &Value,
+    error: &serde_path_to_error::Error<serde_json::Error>,
+) -> String {
+    let properties = &schema["properties"];
+    let mut arguments = given.as_object().into_iter().flat_map(Map::keys);
+    if let Some(name) = arguments.find(|name| properties.get(name).is_none()) {
+        let names = names(schema);
+        return format!("unknown argument {name:?}; the arguments are {names}");
+    }
+    let required = schema["required"].as_array().into_iter().flatten();
+    let mut required = required.filter_map(Value::as_str);
+    let path = error.path();
+    if path.iter().next().is_none()
+        && let Some(name) = required.find(|name| given.get(name).is_none())
+    {
+        let description = properties[name]["description"].as_str();
+        return format!("{name}: missing; {}", description.unwrap_or_default());
+    }
+    for segment in path {
+        (schema, given) = match segment {
+            Segment::Map { key } => (&schema["properties"][key], &given[key]),
+            Segment::Seq { index } => (&schema["items"], &given[*index]),
+            _ => break,
         };
-        // Models send null for an argument that is not given.
-        given.retain(|_, value| !value.is_null());
-        for (name, value) in &given {
-            let Some(parameter) = parameters.iter().find(|one| one.name == name) else {
-                return Err(format!(
-                    "unknown argument {name:?}; the arguments are {}",
-                    names(parameters)
-                ));
-            };
-            if let Some(expected) = parameter.shape.misfit(value) {
-                let shown = crate::kernel::text::preview(&value.to_string(), 80);
-                return Err(format!("{name}: expected {expected}, got {shown}"));
-            }
+    }
+    let message = error.inner().to_string();
+    // The types above say what they expect; for those of the standard library the schema does.
+    let expected = match message.strip_prefix("expected ") {
+        Some(expected) => Some(expected.to_owned()),
+        None => expected(schema, given),
+    };
+    match expected {
+        Some(expected) => {
+            let shown = preview(&given.to_string(), 80);
+            format!("{path}: expected {expected}, got {shown}")
         }
-        for parameter in parameters {
-            if parameter.required && !given.contains_key(parameter.name) {
-                return Err(format!(
-                    "{}: missing; {}",
-                    parameter.name, parameter.description
-                ));
-            }
-        }
-        Ok(Arguments(given))
+        None => format!("{path}: {}", preview(&message, 300)),
     }
+}
 
-    /// The error of [`Arguments::check`], if `value` does not fit `parameters`.
-    pub(super) fn misfit(parameters: &[Parameter], value: &Value) -> Option<String> {
-        Self::check(parameters, value.clone()).err()
-    }
+/// The names of an object's fields.
+fn names(schema: &Value) -> String {
+    let properties = schema["properties"].as_object().into_iter().flatten();
+    let names: Vec<&str> = properties.map(|(name, _)| name.as_str()).collect();
+    names.join(", ")
+}
 
-    pub(super) fn text(&self, name: &str) -> Option<&str> {
-        self.0.get(name).and_then(Value::as_str)
+/// What this schema expects in place of `given`; `None` for an object with wrong fields.
+fn expected(schema: &Value, given: &Value) -> Option<String> {
+    if let Some(words) = schema["enum"].as_array() {
+        let words: Vec<&str> = words.iter().filter_map(Value::as_str).collect();
+        return Some(format!("one of {}", words.join(", ")));
     }
-
-    pub(super) fn texts(&self, name: &str) -> Vec<&str> {
-        let items = self.0.get(name).and_then(Value::as_array);
-        items.map_or_else(Vec::new, |items| {
-            items.iter().filter_map(Value::as_str).collect()
-        })
-    }
-
-    pub(super) fn count(&self, name: &str) -> Option<usize> {
-        self.0.get(name).and_then(count)
-    }
-
-    pub(super) fn flag(&self, name: &str) -> bool {
-        self.0.get(name).and_then(Value::as_bool).unwrap_or(false)
-    }
+    Some(match schema["type"].as_str()? {
+        "string" => "a text".to_owned(),
+        "boolean" => "true or false".to_owned(),
+        "array" if schema["items"]["type"] == "string" => "a list of texts".to_owned(),
+        "array" => "a list".to_owned(),
+        "object" if !given.is_object() => format!("an object with {}", names(schema)),
+        _ => return None,
+    })
 }
 
 /// Why `arguments` do not fit the JSON Schema of a server tool. Only required names, and the types
@@ -181,7 +231,7 @@ pub fn misfit(schema: &Value, arguments: &Value) -> Option<String> {
     }
     given.iter().find_map(|(name, value)| {
         let property = &schema["properties"][name];
-        let shown = || crate::kernel::text::preview(&value.to_string(), 80);
+        let shown = || preview(&value.to_string(), 80);
         let types: Vec<&str> = match &property["type"] {
             Value::String(one) => vec![one],
             Value::Array(any) => any.iter().filter_map(Value::as_str).collect(),
@@ -196,7 +246,7 @@ pub fn misfit(schema: &Value, arguments: &Value) -> Option<String> {
         }
         let allowed = property["enum"].as_array()?;
         (!allowed.contains(value)).then(|| {
-            let allowed = crate::kernel::text::preview(&property["enum"].to_string(), 200);
+            let allowed = preview(&property["enum"].to_string(), 200);
             format!("{name}: expected one of {allowed}, got {}", shown())
         })
     })
@@ -216,42 +266,68 @@ fn is_of(value: &Value, name: &str) -> bool {
     }
 }
 
-fn names(parameters: &[Parameter]) -> String {
-    let names: Vec<&str> = parameters.iter().map(|parameter| parameter.name).collect();
-    names.join(", ")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const PARAMETERS: &[Parameter] = &[
-        Parameter {
-            name: "path",
-            shape: Shape::Text,
-            required: true,
-            description: "Where.",
-        },
-        Parameter {
-            name: "limit",
-            shape: Shape::Count { min: 1, max: 9 },
-            required: false,
-            description: "How many.",
-        },
-        Parameter {
-            name: "output",
-            shape: Shape::Choice(&["lines", "files"]),
-            required: false,
-            description: "What.",
-        },
-    ];
+    /// A tool for
+    /// tests.
+    #[derive(Debug, Deserialize, JsonSchema)]
+    #[serde(deny_unknown_fields)]
+    struct Sample {
+        /// Where.
+        path: Text,
+        /// How many.
+        limit: Option<Count<1, 9>>,
+        /// What.
+        #[serde(default)]
+        output: Output,
+        /// Any.
+        #[serde(default)]
+        ids: Vec<Text>,
+    }
+
+    #[derive(Debug, Default, Deserialize, JsonSchema)]
+    #[serde(rename_all = "lowercase")]
+    enum Output {
+        #[default]
+        Lines,
+        Files,
+    }
 
     fn refusal(value: Value) -> String {
-        match Arguments::check(PARAMETERS, value.clone()) {
+        match parse::<Sample>(value.clone()) {
             Ok(_) => panic!("taken: {value}"),
             Err(text) => text,
         }
+    }
+
+    #[test]
+    fn a_schema_has_what_every_provider_accepts() {
+        let expected = json!({
+            "name": "sample",
+            "description": "A tool for tests.",
+            "parameters": {
+                "type": "object",
+                "properties": {
+                    "path": { "type": "string", "description": "Where." },
+                    "limit": {
+                        "type": "integer", "minimum": 1, "maximum": 9, "description": "How many."
+                    },
+                    "output": {
+                        "type": "string", "enum": ["lines", "files"], "description": "What."
+                    },
+                    "ids": {
+                        "type": "array", "items": { "type": "string" }, "description": "Any."
+                    },
+                },
+                "required": ["path"],
+                "additionalProperties": false,
+            },
+        });
+        let schema = tool_schema::<Sample>("sample");
+        assert_eq!(schema.to_string(), expected.to_string());
     }
 
     #[test]
@@ -259,8 +335,23 @@ mod tests {
         assert!(refusal(json!({"path": "a", "pth": 1})).contains("\"pth\""));
         assert!(refusal(json!({})).starts_with("path: missing"));
         assert!(refusal(json!({"path": null})).starts_with("path: missing"));
-        assert!(refusal(json!({"path": ""})).starts_with("path:"));
-        assert!(refusal(json!({"path": ["a"]})).starts_with("path:"));
+        assert_eq!(refusal(json!({})), "path: missing; Where.");
+        assert_eq!(
+            refusal(json!({"path": ""})),
+            "path: expected a non-empty text, got \"\""
+        );
+        assert_eq!(
+            refusal(json!({"path": ["a"]})),
+            "path: expected a non-empty text, got [\"a\"]"
+        );
+        assert_eq!(
+            refusal(json!({"ids": ["a", ""]})),
+            "ids[1]: expected a non-empty text, got \"\""
+        );
+        assert_eq!(
+            refusal(json!({"ids": "a"})),
+            "ids: expected a list of texts, got \"a\""
+        );
         for limit in [json!(0), json!(10), json!(-1), json!(1.5), json!("3")] {
             let text = refusal(json!({"path": "a", "limit": limit}));
             assert!(
@@ -270,6 +361,7 @@ mod tests {
         }
         assert!(refusal(json!({"path": "a", "output": "x"})).contains("lines, files"));
         assert!(refusal(json!("path")).contains("expected an object"));
+        assert!(refusal(json!(["path"])).contains("expected an object"));
     }
 
     #[test]
@@ -310,15 +402,17 @@ mod tests {
 
     #[test]
     fn null_stands_for_not_given() {
-        let taken = Arguments::check(PARAMETERS, json!({"path": "a", "limit": null}));
-        assert_eq!(taken.ok().and_then(|taken| taken.count("limit")), None);
+        let taken: Sample = parse(json!({"path": "a", "limit": null, "ids": null})).unwrap();
+        assert_eq!(&*taken.path, "a");
+        assert!(taken.limit.is_none() && taken.ids.is_empty());
+        assert!(matches!(taken.output, Output::Lines));
     }
 
     proptest! {
         #[test]
         fn any_arguments_are_taken_or_refused_in_words(text in "\\PC{0,40}") {
             let value: Value = serde_json::from_str(&text).unwrap_or(Value::String(text));
-            if let Err(words) = Arguments::check(PARAMETERS, value) {
+            if let Err(words) = parse::<Sample>(value) {
                 prop_assert!(!words.is_empty());
             }
         }

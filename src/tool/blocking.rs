@@ -13,8 +13,7 @@ where
 {
     Box::pin(async move {
         match TOOLS.run(work).await {
-            Ok(Ok(text)) => ToolOutput::text(text),
-            Ok(Err(text)) => ToolOutput::error(text),
+            Ok(done) => done.into(),
             Err(busy) => ToolOutput::error(busy.to_string()),
         }
     })

@@ -6,18 +6,17 @@ use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::arguments::Arguments;
-use super::fetch::Fetch;
+use super::built_in::{Action, BuiltIn};
 use super::gate::Aim;
 use super::mcp::Servers;
 use super::output::Rest;
-use super::registry_tool::{By, Called, RegistryTool};
+use super::registry_tool::{self, By, Called};
 use super::shell::Shell;
-use super::todo::Todo;
 use super::{
-    Tool, ToolOutput, Unopened, Workspace, delegating, gate, memory_tools, session_tools, skill,
+    ToolOutput, Unopened, Workspace, delegating, fetch, gate, memory_tools, session_tools, skill,
+    todo,
 };
 use crate::contract::BoxFuture;
 use crate::contract::delegate::{Delegate, DelegateSlot, Site};
@@ -30,14 +29,8 @@ use crate::kernel::ids::{RunId, StepId};
 use crate::kernel::policy::gate::{Decision, Rights, Subject};
 use crate::kernel::run::step::Effect;
 use crate::tool::fetch::address::Private;
-use crate::tool::files::edit::Edit;
-use crate::tool::files::glob::Glob;
-use crate::tool::files::grep::Grep;
-use crate::tool::files::list::List;
-use crate::tool::files::read::Read;
 use crate::tool::files::workspace::LedTo;
-use crate::tool::files::write::Write;
-use crate::tool::files::{definition_files, preview};
+use crate::tool::files::{definition_files, edit, glob, grep, list, preview, read, write};
 
 /// The inputs of the catalogue.
 #[derive(Clone, Default)]
@@ -85,10 +78,9 @@ const MASKED: &str = "\nnote: [secret:NAME] is a mask for an environment value; 
 
 /// All tools by name.
 pub struct Catalogue {
-    tools: Vec<Arc<dyn Tool>>,
+    tools: Vec<BuiltIn>,
     denied: Vec<PathBuf>,
     delegate: DelegateSlot,
-    shell: Option<Shell>,
     servers: Option<Servers>,
     judged: Judged,
     kept: preview::Kept,
@@ -104,20 +96,29 @@ fn lock(judged: &Judged) -> MutexGuard<'_, HashMap<StepId, (RunId, LedTo)>> {
 impl Catalogue {
     /// Creates the catalogue with the built-in tools.
     pub fn new(options: Options) -> Self {
+        use Effect::{Idempotent, Read};
+        let path = Aim::Paths(&["path"]);
+        let tree = Aim::Trees(&["path"]);
+        let trees = Aim::Trees(&["path", "paths"]);
+        let mut tools = vec![
+            BuiltIn::of_files("read", Read, path, read::read),
+            BuiltIn::of_files("list", Read, tree, list::list),
+            BuiltIn::of_files("glob", Read, tree, glob::glob),
+            BuiltIn::of_files("grep", Read, trees, grep::grep),
+            BuiltIn::of_files("write", Idempotent, path, write::write),
+            BuiltIn::of_files("edit", Idempotent, path, edit::edit),
+            todo::tool(),
+            fetch::tool(options.private),
+        ];
+        tools.extend(session_tools::all());
+        tools.extend(memory_tools::all());
+        tools.extend(delegating::all());
+        tools.push(skill::tool());
+        tools.extend(options.shell.map(Shell::tool));
         Catalogue {
-            tools: vec![
-                Arc::new(Read),
-                Arc::new(List),
-                Arc::new(Glob),
-                Arc::new(Grep),
-                Arc::new(Write),
-                Arc::new(Edit),
-                Arc::new(Todo),
-                Arc::new(Fetch::new(options.private)),
-            ],
+            tools,
             denied: options.denied,
             delegate: options.delegate,
-            shell: options.shell,
             servers: options.servers,
             judged: Judged::default(),
             kept: preview::Kept::default(),
@@ -134,9 +135,10 @@ impl Catalogue {
         &self.denied
     }
 
-    fn get(&self, name: &str) -> Option<Arc<dyn Tool>> {
-        let mut tools = self.tools.iter();
-        tools.find(|tool| tool.name() == name).cloned()
+    /// The tool with this name; a linked agent's tool maps to its template.
+    fn get(&self, name: &str) -> Option<&BuiltIn> {
+        let name = linked::prefix_of(name).unwrap_or(name);
+        self.tools.iter().find(|tool| tool.name == name)
     }
 
     /// Opens the workspace at `root` in the thread pool, since this may block forever.
@@ -148,91 +150,36 @@ impl Catalogue {
         }
     }
 
-    /// The tools that call the registry. The last two are templates for linked agents.
-    fn registry_tools() -> impl Iterator<Item = &'static RegistryTool> {
-        let delegating = [
-            &delegating::TASK,
-            &delegating::DELEGATE,
-            &delegating::SEALED,
-            &delegating::CALLED,
-        ];
-        let dealings = session_tools::ALL.iter().chain(memory_tools::ALL);
-        dealings.chain(delegating)
-    }
-
-    /// The registry tool with this name; a linked agent's tool maps to its template.
-    fn registry_tool(name: &str) -> Option<&'static RegistryTool> {
-        let name = linked::prefix_of(name).unwrap_or(name);
-        Self::registry_tools().find(|tool| tool.name == name)
-    }
-
     /// The effect of repeating a call of this tool; `None` if there is no such tool.
     pub fn effect(&self, name: &str) -> Option<Effect> {
-        self.get(name)
-            .map(|tool| tool.effect())
-            .or_else(|| Self::registry_tool(name).map(|tool| tool.effect))
-            .or_else(|| self.shell_called(name).map(|_| Shell::EFFECT))
-            .or_else(|| (name == skill::NAME).then_some(skill::EFFECT))
+        self.get(name).map(|tool| tool.effect)
     }
 
     /// Why these arguments do not fit the schema of a built-in tool, so that the call is refused;
     /// `None` if they fit or there is no such tool.
     pub fn misfit(&self, name: &str, arguments: &Value) -> Option<String> {
-        if let Some(dealing) = Self::registry_tool(name) {
-            return Arguments::misfit(dealing.parameters, arguments);
-        }
-        match name {
-            skill::NAME => skill::misfit(arguments),
-            Shell::NAME => Shell::misfit(arguments),
-            name => self.get(name)?.misfit(arguments),
-        }
-    }
-
-    fn shell_called(&self, name: &str) -> Option<&Shell> {
-        self.shell.as_ref().filter(|_| name == Shell::NAME)
+        (self.get(name)?.misfit)(arguments)
     }
 
     /// True if calls of this tool have their own time limit, which an argument may set.
     pub fn keeps_time(&self, name: &str) -> bool {
-        self.shell_called(name).is_some()
+        self.get(name)
+            .is_some_and(|tool| matches!(tool.action, Action::Shell(_)))
     }
 
     /// The schemas of all tools for models: `{name, description, parameters}`.
     pub fn schemas(&self) -> Vec<Value> {
-        self.tools
-            .iter()
-            .map(|tool| {
-                json!({
-                    "name": tool.name(),
-                    "description": tool.description(),
-                    "parameters": tool.parameters(),
-                })
-            })
-            .chain(Self::registry_tools().map(|tool| {
-                json!({
-                    "name": tool.name,
-                    "description": tool.description,
-                    "parameters": tool.schema(),
-                })
-            }))
-            .chain([skill::tool_schema()])
-            .chain(self.shell.iter().map(|_| Shell::schema()))
-            .collect()
-    }
-
-    /// The arguments that rules look at, and the decision if no rule matches.
-    fn aim_and_default(&self, name: &str) -> (Aim, Decision) {
-        match self.get(name) {
-            Some(tool) => (tool.aim(), tool.default_decision()),
-            None if name == Shell::NAME => (Aim::Command("command"), Decision::Ask),
-            None => (Aim::Whole, Decision::Allow),
-        }
+        self.tools.iter().map(|tool| tool.schema.clone()).collect()
     }
 
     /// Decides whether a call may be made. Every call of every tool passes this gate before it has
     /// any effect.
     pub fn admit(&self, call: Call<'_>) -> BoxFuture<'static, Admission> {
-        let (aim, habit) = self.aim_and_default(call.name);
+        let (aim, habit) = self
+            .get(call.name)
+            .map_or((Aim::Whole, Decision::Allow), |tool| {
+                (tool.aim, tool.default)
+            });
         let is_program = call.served.map_or_else(
             || matches!(aim, Aim::Command(_)),
             // Rules for paths do not apply to what the program of a server writes either.
@@ -312,67 +259,27 @@ impl Catalogue {
             site,
             id,
             name,
-            root,
             served,
-            rights,
             environment,
-            arguments,
-            links,
+            ..
         } = call;
-        let mut arguments = arguments.clone();
+        let arguments = call.arguments.clone();
         // A mask matches nothing, so the model gets an explanation.
         let note = environment
             .redactor
             .is_named_in(&arguments.to_string())
             .then_some(MASKED);
-        let called: BoxFuture<'static, Called> = if let Some(served) = served {
-            self.call_served(site, served, environment.clone(), arguments)
-        } else if let Some(dealing) = Self::registry_tool(name) {
-            // The arguments are stored and shown to people and other agents.
-            environment.redactor.in_value(&mut arguments);
-            let by = By {
-                site,
-                rights,
-                link: links
-                    .iter()
-                    .find(|link| link.tool().as_deref() == Some(name)),
-            };
-            dealing.call(self.delegate.get(), by, arguments)
-        } else if name == skill::NAME {
-            let call = skill::call(self.delegate.get(), site, arguments);
-            Box::pin(async move { Called::Done(call.await) })
-        } else if let Some(shell) = self.shell_called(name) {
-            let (shell, variables) = (shell.clone(), environment.variables.clone());
-            let opening = self.opened(root);
-            Box::pin(async move {
-                match opening.await {
-                    Ok(workspace) => {
-                        Called::Done(shell.call(site, workspace, variables, arguments).await)
-                    }
-                    Err(unopened) => unopened.into(),
-                }
-            })
-        } else if let Some(tool) = self.get(name) {
-            let (writes, masks) = (rights.writes().clone(), environment.redactor.clone());
-            let led_to = lock(&self.judged)
-                .remove(&site.id)
-                .map(|(_, led_to)| led_to);
-            let opening = self.opened(root);
-            Box::pin(async move {
-                match opening.await {
-                    Ok(workspace) => {
-                        let workspace = workspace.led(led_to).writing(writes).masking(masks);
-                        Called::Done(tool.call(workspace, arguments).await)
-                    }
-                    Err(unopened) => unopened.into(),
-                }
-            })
-        } else {
-            let names: Vec<&str> = self.tools.iter().map(|tool| tool.name()).collect();
-            done(ToolOutput::error(format!(
-                "no tool {name:?}; the tools are {}",
-                names.join(", ")
-            )))
+        let called = match (served, self.get(name)) {
+            (Some(served), _) => self.call_served(site, served, environment.clone(), arguments),
+            (None, Some(tool)) => self.call_built_in(tool, call, arguments),
+            (None, None) => {
+                let works = |tool: &&BuiltIn| matches!(tool.action, Action::Workspace(_));
+                let names = self.tools.iter().filter(works).map(|tool| tool.name);
+                let names = names.collect::<Vec<_>>().join(", ");
+                done(ToolOutput::error(format!(
+                    "no tool {name:?}; the tools are {names}"
+                )))
+            }
         };
         let (id, registry) = (id.to_owned(), self.delegate.get().cloned());
         let redactor = environment.redactor.clone();
@@ -410,6 +317,65 @@ impl Catalogue {
                 Box::pin(async move { servers.release(run).await })
             }
             _ => Box::pin(std::future::ready(Vec::new())),
+        }
+    }
+
+    fn call_built_in(
+        &self,
+        tool: &BuiltIn,
+        call: Call<'_>,
+        mut arguments: Value,
+    ) -> BoxFuture<'static, Called> {
+        let Call {
+            site,
+            name,
+            rights,
+            environment,
+            links,
+            ..
+        } = call;
+        match &tool.action {
+            Action::Registry(ask) => {
+                // The arguments are stored and shown to people and other agents.
+                environment.redactor.in_value(&mut arguments);
+                let mut links = links.iter();
+                let link = links.find(|link| link.tool().as_deref() == Some(name));
+                let by = By { site, rights, link };
+                registry_tool::call(tool.name, ask, self.delegate.get(), by, arguments)
+            }
+            Action::Skill => {
+                let output = skill::call(self.delegate.get(), site, arguments);
+                Box::pin(async move { Called::Done(output.await) })
+            }
+            Action::Shell(shell) => {
+                let (shell, variables) = (shell.clone(), environment.variables.clone());
+                let opening = self.opened(call.root);
+                Box::pin(async move {
+                    match opening.await {
+                        Ok(workspace) => {
+                            Called::Done(shell.call(site, workspace, variables, arguments).await)
+                        }
+                        Err(unopened) => unopened.into(),
+                    }
+                })
+            }
+            Action::Workspace(work) => {
+                let work = Arc::clone(work);
+                let (writes, masks) = (rights.writes().clone(), environment.redactor.clone());
+                let led_to = lock(&self.judged)
+                    .remove(&site.id)
+                    .map(|(_, led_to)| led_to);
+                let opening = self.opened(call.root);
+                Box::pin(async move {
+                    match opening.await {
+                        Ok(workspace) => {
+                            let workspace = workspace.led(led_to).writing(writes).masking(masks);
+                            Called::Done(work(workspace, arguments).await)
+                        }
+                        Err(unopened) => unopened.into(),
+                    }
+                })
+            }
         }
     }
 

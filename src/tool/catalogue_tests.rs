@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
+use serde_json::json;
 use uuid::Uuid;
 
 use super::*;

@@ -5,169 +5,134 @@
 
 use std::future::ready;
 
-use super::arguments::{Parameter, Shape};
-use super::registry_tool::{Answer, By, RegistryTool};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::arguments::Text;
+use super::built_in::BuiltIn;
+use super::registry_tool::{Answer, By};
+use crate::contract::allow::AGENT_FORMAT;
 use crate::contract::delegate::DelegateArgs;
-use crate::contract::linked::{self, Link};
+use crate::contract::linked::{self, HELPER_FORMAT, Link};
 use crate::kernel::delegation::{DelegationMode, Stream};
 use crate::kernel::fault::Fault;
 use crate::kernel::policy::gate::{Bundle, WriteScope};
 use crate::kernel::run::step::Effect;
 
-/// The tool `task`.
-pub(super) const TASK: RegistryTool = RegistryTool {
-    name: linked::TASK,
-    description: "Delegates a task to another agent in its own session, and waits for \
-                  its answer.",
-    effect: Effect::Idempotent,
-    parameters: &[
-        Parameter {
-            name: "description",
-            shape: Shape::Text,
-            required: true,
-            description: "A summary of the task in 3 to 5 words.",
-        },
-        Parameter {
-            name: "prompt",
-            shape: Shape::Text,
-            required: true,
-            description: "The task, in detail and self-contained.",
-        },
-        Parameter {
-            name: "subagent_type",
-            shape: Shape::Helper,
-            required: true,
-            description: "The agent for the task.",
-        },
-        Parameter {
-            name: "session_id",
-            shape: Shape::AnyText,
-            required: false,
-            description: "Continues the session of an earlier task: metadata.sessionId of its result.",
-        },
-    ],
-    ask: |registry, by, arguments| {
-        let given = |name| arguments.text(name).map(str::trim).unwrap_or_default();
-        let agent = given("subagent_type");
-        registry.delegate(
-            by.site,
-            DelegateArgs {
-                face: DelegationMode::Task,
-                agent: agent.to_owned(),
-                task: given("prompt").to_owned(),
-                title: Some(format!("{} (@{agent})", given("description"))),
-                resume_session: Some(given("session_id").to_owned()).filter(|key| !key.is_empty()),
-                timeout_ms: None,
-                stream: None,
-                bundle: by.rights.bundle(),
-            },
-        )
-    },
-};
+/// Delegates a task to another agent in its own session, and waits for its answer.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Task {
+    /// A summary of the task in 3 to 5 words.
+    description: Text,
+    /// The task, in detail and self-contained.
+    prompt: Text,
+    /// The agent for the task.
+    #[schemars(extend("format" = HELPER_FORMAT))]
+    subagent_type: Text,
+    /// Continues the session of an earlier task: metadata.sessionId of its result.
+    #[serde(default)]
+    session_id: String,
+}
 
-const TASK_SUMMARY: &[Parameter] = &[Parameter {
-    name: "task_summary",
-    shape: Shape::Text,
-    required: true,
-    description: "The task, self-contained, in at most 2,000 characters.",
-}];
+/// Delegates a plan to one other agent, and waits for its result.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Planned {
+    /// The agent for the task.
+    #[schemars(extend("format" = AGENT_FORMAT))]
+    agent: String,
+    /// The task for the agent.
+    task: Text,
+}
 
-/// The template of `subagent_<agent>`.
-pub(super) const SEALED: RegistryTool = RegistryTool {
-    name: linked::SUBAGENT_PREFIX,
-    description: "",
-    effect: Effect::Idempotent,
-    parameters: TASK_SUMMARY,
-    ask: |registry, by, arguments| {
-        let Some(link) = by.link else {
-            return without_link();
-        };
-        registry.delegate(
-            by.site,
-            DelegateArgs {
-                face: DelegationMode::Sealed,
-                agent: link.agent.to_string(),
-                task: arguments
-                    .text("task_summary")
-                    .unwrap_or_default()
-                    .to_owned(),
-                title: None,
-                resume_session: None,
-                timeout_ms: link.timeout_ms,
-                stream: None,
-                bundle: narrowed(&by, link),
-            },
-        )
-    },
-};
+// The descriptions of a linked agent's tools are filled in from its definition.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Sealed {
+    /// The task, self-contained, in at most 2,000 characters.
+    task_summary: Text,
+}
 
-/// The template of `call_<agent>`.
-pub(super) const CALLED: RegistryTool = RegistryTool {
-    name: linked::CALL_PREFIX,
-    description: "",
-    effect: Effect::Idempotent,
-    parameters: &[Parameter {
-        name: "message",
-        shape: Shape::Text,
-        required: true,
-        description: "The task or question for the agent.",
-    }],
-    ask: |registry, by, arguments| {
-        let Some(link) = by.link else {
-            return without_link();
-        };
-        registry.delegate(
-            by.site,
-            DelegateArgs {
-                face: DelegationMode::Called,
-                agent: link.agent.to_string(),
-                task: arguments.text("message").unwrap_or_default().to_owned(),
-                title: None,
-                resume_session: None,
-                timeout_ms: link.timeout_ms,
-                stream: Some(link.stream.unwrap_or(Stream::Aggregated)),
-                bundle: narrowed(&by, link),
-            },
-        )
-    },
-};
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Called {
+    /// The task or question for the agent.
+    message: Text,
+}
 
-/// The tool `delegate`, which planners call.
-pub(super) const DELEGATE: RegistryTool = RegistryTool {
-    name: linked::DELEGATE,
-    description: "Delegates a plan to one other agent, and waits for its result.",
-    effect: Effect::Idempotent,
-    parameters: &[
-        Parameter {
-            name: "agent",
-            shape: Shape::Agent,
-            required: true,
-            description: "The agent for the task.",
-        },
-        Parameter {
-            name: "task",
-            shape: Shape::Text,
-            required: true,
-            description: "The task for the agent.",
-        },
-    ],
-    ask: |registry, by, arguments| {
-        let given = |name| arguments.text(name).unwrap_or_default().to_owned();
-        registry.delegate(
-            by.site,
-            DelegateArgs {
-                face: DelegationMode::Planned,
-                agent: given("agent"),
-                task: given("task"),
-                title: None,
-                resume_session: None,
-                timeout_ms: None,
-                stream: None,
-                bundle: by.rights.bundle(),
+/// The delegating tools; the last two are the templates of `subagent_<agent>` and `call_<agent>`.
+pub(super) fn all() -> [BuiltIn; 4] {
+    let effect = Effect::Idempotent;
+    [
+        BuiltIn::of_registry(linked::TASK, effect, |registry, by, given: Task| {
+            let agent = given.subagent_type.trim();
+            let session = given.session_id.trim();
+            let delegation = DelegateArgs {
+                title: Some(format!("{} (@{agent})", given.description.trim())),
+                resume_session: Some(session.to_owned()).filter(|key| !key.is_empty()),
+                ..delegation(
+                    DelegationMode::Task,
+                    agent,
+                    given.prompt.trim(),
+                    by.rights.bundle(),
+                )
+            };
+            registry.delegate(by.site, delegation)
+        }),
+        // Planners call it.
+        BuiltIn::of_registry(linked::DELEGATE, effect, |registry, by, given: Planned| {
+            let bundle = by.rights.bundle();
+            let delegation = delegation(DelegationMode::Planned, &given.agent, &given.task, bundle);
+            registry.delegate(by.site, delegation)
+        }),
+        BuiltIn::of_registry(
+            linked::SUBAGENT_PREFIX,
+            effect,
+            |registry, by, given: Sealed| {
+                let Some(link) = by.link else {
+                    return without_link();
+                };
+                let mode = DelegationMode::Sealed;
+                registry.delegate(by.site, to_linked(mode, link, &given.task_summary, &by))
             },
-        )
-    },
-};
+        ),
+        BuiltIn::of_registry(
+            linked::CALL_PREFIX,
+            effect,
+            |registry, by, given: Called| {
+                let Some(link) = by.link else {
+                    return without_link();
+                };
+                let delegation = DelegateArgs {
+                    stream: Some(link.stream.unwrap_or(Stream::Aggregated)),
+                    ..to_linked(DelegationMode::Called, link, &given.message, &by)
+                };
+                registry.delegate(by.site, delegation)
+            },
+        ),
+    ]
+}
+
+fn delegation(face: DelegationMode, agent: &str, task: &str, bundle: Bundle) -> DelegateArgs {
+    DelegateArgs {
+        face,
+        agent: agent.to_owned(),
+        task: task.to_owned(),
+        title: None,
+        resume_session: None,
+        timeout_ms: None,
+        stream: None,
+        bundle,
+    }
+}
+
+fn to_linked(mode: DelegationMode, link: &Link, task: &str, by: &By<'_>) -> DelegateArgs {
+    DelegateArgs {
+        timeout_ms: link.timeout_ms,
+        ..delegation(mode, link.agent.as_str(), task, narrowed(by, link))
+    }
+}
 
 /// The maximum rights of a linked agent for this caller.
 fn narrowed(by: &By<'_>, link: &Link) -> Bundle {

@@ -9,11 +9,13 @@ use std::time::Duration;
 
 use reqwest::header::{CONTENT_TYPE, LOCATION};
 use reqwest::{Client, Response, Url, redirect};
+use schemars::JsonSchema;
+use serde::Deserialize;
 use serde_json::Value;
 
-use super::arguments::{Arguments, Parameter, Shape, schema};
-use super::{Aim, Tool, ToolOutput, Workspace};
-use crate::contract::BoxFuture;
+use super::Aim;
+use super::arguments::{Text, parse};
+use super::built_in::{Action, BuiltIn};
 use crate::kernel::policy::gate::Decision;
 use crate::kernel::run::step::Effect;
 use crate::tool::fetch::address::{Guarded, Private, Refused};
@@ -27,67 +29,28 @@ const CONNECT: Duration = Duration::from_secs(10);
 /// The timeout for the whole response.
 const WHOLE: Duration = Duration::from_secs(45);
 
-const PARAMETERS: &[Parameter] = &[Parameter {
-    name: "url",
-    shape: Shape::Text,
-    required: true,
-    description: "The address, http or https.",
-}];
-
-/// The tool `fetch`.
-pub(super) struct Fetch {
-    private: Arc<Private>,
-    /// Created on first use, since it reads the certificates of the system.
-    client: Arc<OnceLock<Client>>,
+/// Gets a web address (GET) as text; HTML is not converted. A redirect to another host is not
+/// followed but reported: fetch that address if you need it.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Fetch {
+    /// The address, http or https.
+    url: Text,
 }
 
-impl Fetch {
-    pub(super) fn new(private: Private) -> Self {
-        Fetch {
-            private: Arc::new(private),
-            client: Arc::default(),
-        }
-    }
-}
-
-impl Tool for Fetch {
-    fn name(&self) -> &'static str {
-        "fetch"
-    }
-
-    fn description(&self) -> &'static str {
-        "Gets a web address (GET) as text; HTML is not converted. A redirect to another host is \
-         not followed but reported: fetch that address if you need it."
-    }
-
-    fn parameters(&self) -> Value {
-        schema(PARAMETERS)
-    }
-
-    fn misfit(&self, arguments: &Value) -> Option<String> {
-        Arguments::misfit(PARAMETERS, arguments)
-    }
-
-    fn effect(&self) -> Effect {
-        Effect::Read
-    }
-
-    fn default_decision(&self) -> Decision {
-        Decision::Ask
-    }
-
-    fn aim(&self) -> Aim {
-        Aim::Address("url")
-    }
-
-    fn call(&self, _: Workspace, arguments: Value) -> BoxFuture<'static, ToolOutput> {
-        let (private, client) = (Arc::clone(&self.private), Arc::clone(&self.client));
-        Box::pin(async move {
-            match fetched(&private, &client, arguments).await {
-                Ok(text) => ToolOutput::text(text),
-                Err(text) => ToolOutput::error(text),
-            }
-        })
+/// The tool `fetch`, which may also access these private addresses.
+pub(super) fn tool(private: Private) -> BuiltIn {
+    let private = Arc::new(private);
+    // Created on first use, since it reads the certificates of the system.
+    let client: Arc<OnceLock<Client>> = Arc::default();
+    let call = Action::Workspace(Arc::new(move |_, arguments| {
+        let (private, client) = (Arc::clone(&private), Arc::clone(&client));
+        Box::pin(async move { fetched(&private, &client, arguments).await.into() })
+    }));
+    BuiltIn {
+        aim: Aim::Address("url"),
+        default: Decision::Ask,
+        ..BuiltIn::new::<Fetch>("fetch", Effect::Read, call)
     }
 }
 
@@ -96,8 +59,8 @@ async fn fetched(
     client: &OnceLock<Client>,
     arguments: Value,
 ) -> Result<String, String> {
-    let arguments = Arguments::check(PARAMETERS, arguments)?;
-    let url = address(arguments.text("url").unwrap_or_default())?;
+    let given: Fetch = parse(arguments)?;
+    let url = address(&given.url)?;
     let client = match client.get() {
         Some(client) => client.clone(),
         None => {

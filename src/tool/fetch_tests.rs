@@ -5,8 +5,8 @@ use std::net::{SocketAddr, TcpListener};
 
 use serde_json::json;
 
-use super::fetch::Fetch;
-use super::{Tool, ToolOutput, Workspace};
+use super::built_in::Action;
+use super::{ToolOutput, Workspace, fetch};
 use crate::tool::fetch::address::Private;
 
 /// Starts a server that answers each request by its path, until the test ends.
@@ -57,8 +57,10 @@ async fn fetch(private: &[&str], url: String) -> ToolOutput {
     let named: Vec<String> = private.iter().map(|one| (*one).to_owned()).collect();
     let folder = tempfile::tempdir().unwrap();
     let workspace = Workspace::open(folder.path(), &[]).unwrap();
-    let fetch = Fetch::new(Private::new(&named));
-    fetch.call(workspace, json!({ "url": url })).await
+    let Action::Workspace(call) = fetch::tool(Private::new(&named)).action else {
+        panic!("it is called otherwise");
+    };
+    call(workspace, json!({ "url": url })).await
 }
 
 #[tokio::test]

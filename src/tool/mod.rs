@@ -3,6 +3,7 @@
 
 mod arguments;
 mod blocking;
+mod built_in;
 mod catalogue;
 mod delegating;
 mod fetch;
@@ -32,41 +33,3 @@ pub use shell::Shell;
 mod fetch_tests;
 #[cfg(test)]
 mod writing_tests;
-
-use serde_json::Value;
-
-use crate::contract::BoxFuture;
-use crate::kernel::policy::gate::Decision;
-use crate::kernel::run::step::Effect;
-
-/// A tool that an agent can call.
-pub trait Tool: Send + Sync + 'static {
-    /// The name by which models call it.
-    fn name(&self) -> &'static str;
-
-    /// What it does, for models and people.
-    fn description(&self) -> &'static str;
-
-    /// The JSON Schema of its arguments.
-    fn parameters(&self) -> Value;
-
-    /// Why these arguments do not fit the schema, so that the call is refused; `None` if they fit.
-    fn misfit(&self, arguments: &Value) -> Option<String>;
-
-    /// The effect of repeating a call; decides whether a call may be retried.
-    fn effect(&self) -> Effect;
-
-    /// The decision on a call that no rule of the agent's gate matches.
-    fn default_decision(&self) -> Decision {
-        Decision::Allow
-    }
-
-    /// The arguments that gate rules look at.
-    fn aim(&self) -> Aim {
-        Aim::Whole
-    }
-
-    /// Calls the tool in `workspace`. Arguments that do not fit the schema give an error result
-    /// without any effect. Dropping the future stops the work.
-    fn call(&self, workspace: Workspace, arguments: Value) -> BoxFuture<'static, ToolOutput>;
-}

@@ -72,6 +72,15 @@ impl ToolOutput {
     }
 }
 
+impl From<Result<String, String>> for ToolOutput {
+    fn from(result: Result<String, String>) -> Self {
+        match result {
+            Ok(text) => ToolOutput::text(text),
+            Err(text) => ToolOutput::error(text),
+        }
+    }
+}
+
 /// What happened to the omitted part of a long result.
 pub(super) enum Rest<'a> {
     /// It is stored under this id of the call.

@@ -7,13 +7,12 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::ToolOutput;
-use super::arguments::{Arguments, Parameter, schema};
+use super::built_in::AskRegistry;
 use crate::contract::BoxFuture;
 use crate::contract::delegate::{Delegate, Site, ToolReply};
 use crate::contract::linked::Link;
 use crate::kernel::fault::Fault;
 use crate::kernel::policy::gate::Rights;
-use crate::kernel::run::step::Effect;
 
 /// The calling step and its rights.
 pub(super) struct By<'a> {
@@ -24,18 +23,6 @@ pub(super) struct By<'a> {
 }
 
 pub(super) type Answer = BoxFuture<'static, Result<ToolReply, Fault>>;
-
-/// A tool that calls the registry.
-pub(super) struct RegistryTool {
-    /// The name by which models call it.
-    pub name: &'static str,
-    /// What it does, for models and people.
-    pub description: &'static str,
-    /// The effect of repeating a call: none, since the step id is the idempotency key.
-    pub effect: Effect,
-    pub(super) parameters: &'static [Parameter],
-    pub(super) ask: fn(&dyn Delegate, By<'_>, &Arguments) -> Answer,
-}
 
 /// The result of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,42 +35,35 @@ pub enum Called {
     Waits,
 }
 
-impl RegistryTool {
-    /// The JSON Schema of its arguments.
-    pub(super) fn schema(&self) -> Value {
-        schema(self.parameters)
-    }
-
-    /// Calls the registry.
-    pub(super) fn call(
-        &self,
-        registry: Option<&Arc<dyn Delegate>>,
-        by: By<'_>,
-        arguments: Value,
-    ) -> BoxFuture<'static, Called> {
-        let failed = |text: String| -> BoxFuture<'static, Called> {
-            Box::pin(std::future::ready(Called::Done(ToolOutput::error(text))))
-        };
-        let Some(registry) = registry else {
-            return failed(format!(
-                "{} is not available yet: the daemon is starting",
-                self.name
-            ));
-        };
-        let arguments = match Arguments::check(self.parameters, arguments) {
-            Ok(arguments) => arguments,
-            Err(text) => return failed(text),
-        };
-        let asked = (self.ask)(registry.as_ref(), by, &arguments);
-        Box::pin(async move {
-            match asked.await {
-                Ok(ToolReply::Now(Value::String(text))) => Called::Done(ToolOutput::text(text)),
-                Ok(ToolReply::Now(value)) => Called::Done(ToolOutput::text(value.to_string())),
-                Ok(ToolReply::Pending) => Called::Waits,
-                Err(fault) => Called::Done(ToolOutput::error(in_words(&fault))),
-            }
-        })
-    }
+/// Calls the registry by the tool `name`.
+pub(super) fn call(
+    name: &str,
+    ask: &AskRegistry,
+    registry: Option<&Arc<dyn Delegate>>,
+    by: By<'_>,
+    arguments: Value,
+) -> BoxFuture<'static, Called> {
+    let failed = |text: String| -> BoxFuture<'static, Called> {
+        Box::pin(std::future::ready(Called::Done(ToolOutput::error(text))))
+    };
+    let Some(registry) = registry else {
+        return failed(format!(
+            "{} is not available yet: the daemon is starting",
+            name
+        ));
+    };
+    let answer = match ask(registry.as_ref(), by, arguments) {
+        Ok(answer) => answer,
+        Err(text) => return failed(text),
+    };
+    Box::pin(async move {
+        match answer.await {
+            Ok(ToolReply::Now(Value::String(text))) => Called::Done(ToolOutput::text(text)),
+            Ok(ToolReply::Now(value)) => Called::Done(ToolOutput::text(value.to_string())),
+            Ok(ToolReply::Pending) => Called::Waits,
+            Err(fault) => Called::Done(ToolOutput::error(in_words(&fault))),
+        }
+    })
 }
 
 /// Formats a refusal for the model: what happened, what to do, and the data about it.

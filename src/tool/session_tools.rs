@@ -1,9 +1,14 @@
 //! Tools with which a run calls the registry: spawn, wait, send, ask, and inspect sessions. The
 //! catalogue lists them.
 
+use schemars::JsonSchema;
+use serde::Deserialize;
+
 use super::OUTPUT_LIMIT;
-use super::arguments::{Arguments, Parameter, Shape};
-use super::registry_tool::{RegistryTool, ms};
+use super::arguments::{Count, Text};
+use super::built_in::BuiltIn;
+use super::registry_tool::ms;
+use crate::contract::allow::AGENT_FORMAT;
 use crate::contract::delegate::{Named, QuestionArgs, SendArgs, SpawnArgs, WaitArgs};
 use crate::kernel::ids::AgentId;
 use crate::kernel::run::step::Effect;
@@ -17,394 +22,290 @@ pub const YIELD: &str = "sessions_yield";
 const DEFAULT_WAIT: usize = 30;
 /// The maximum timeout of a wait or a send, in seconds.
 const MAX_WAIT: usize = 3600;
+/// The maximum time limit of a spawned run, in seconds.
+const LONGEST_RUN: usize = 30 * 24 * 3600;
 /// Reserved for the note on a part of a long result, in bytes.
 const PART_NOTE: usize = 1024;
+/// The maximum offset in a long result, in bytes.
+const LAST_OFFSET: usize = 1 << 30;
 /// The default time until a question expires, in seconds.
 const QUESTION: usize = 600;
 /// The maximum time until a question expires, in seconds.
 const LONGEST_QUESTION: usize = 24 * 3600;
 
-fn owned(text: Option<&str>) -> Option<String> {
-    text.map(str::to_owned)
+/// Starts a subagent on a task in its own session and returns at once. It does not see this
+/// conversation: put everything that it needs into the task. You will get a message when it
+/// finishes. Do not poll.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Spawn {
+    /// The task, self-contained.
+    task: Text,
+    /// The agent for the task; agents_list describes each. Default: your own agent.
+    #[schemars(extend("format" = AGENT_FORMAT))]
+    agent: Option<String>,
+    /// A short label for the session.
+    label: Option<String>,
+    /// Overrides its agent's model: provider/name.
+    model: Option<String>,
+    /// Overrides its agent's thinking level.
+    #[schemars(with = "Option<String>", extend("enum" = Thinking::ALL))]
+    thinking: Option<Thinking>,
+    /// Whether to keep or delete its session after its result is delivered. Default keep.
+    #[schemars(with = "Option<String>", extend("enum" = Cleanup::ALL))]
+    cleanup: Option<Cleanup>,
+    /// run: for this task only. session: it stays open for sessions_send. Default run.
+    #[schemars(with = "Option<String>", extend("enum" = SessionMode::ALL))]
+    mode: Option<SessionMode>,
+    /// fork: it starts with a copy of this conversation. Default isolated.
+    #[serde(default)]
+    context: Context,
+    /// The time limit of the run in seconds.
+    run_timeout: Option<Count<1, LONGEST_RUN>>,
 }
 
-fn named(arguments: &Arguments) -> Named {
-    Named {
-        key: owned(arguments.text("sessionKey")),
-        label: owned(arguments.text("label")),
-    }
+#[derive(Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Context {
+    #[default]
+    Isolated,
+    Fork,
 }
 
-const SESSION_KEY: Parameter = Parameter {
-    name: "sessionKey",
-    shape: Shape::AnyText,
-    required: false,
-    description: "The session's key, as sessions_list shows it.",
-};
-const SESSION_LABEL: Parameter = Parameter {
-    name: "label",
-    shape: Shape::AnyText,
-    required: false,
-    description: "The session's label, instead of its key.",
-};
+/// Waits until runs that you spawned have ended, and returns their results. Returned results are
+/// not delivered again. After the timeout, the runs continue.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Wait {
+    /// The ids of the runs. Default: all your open runs.
+    #[serde(default)]
+    run_ids: Vec<Text>,
+    /// Wait for all runs, or for any one of them. Default all.
+    #[serde(default)]
+    mode: Until,
+    /// The timeout in seconds. Default 30.
+    wait_seconds: Option<Count<0, MAX_WAIT>>,
+}
+
+#[derive(Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Until {
+    #[default]
+    All,
+    Any,
+}
+
+/// Sends a message to another session, whose agent answers it in a turn of its own, and waits for
+/// the reply. A later reply is delivered to you as a message: do not send the same again.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Message {
+    /// The session's key, as sessions_list shows it.
+    session_key: Option<String>,
+    /// The session's label, instead of its key.
+    label: Option<String>,
+    /// The message to send.
+    message: Text,
+    /// The timeout for the reply in seconds; 0 = do not wait. Default 30.
+    wait_seconds: Option<Count<0, MAX_WAIT>>,
+}
+
+/// Lists your session and those that you can access: its descendants, and others that are visible
+/// to you.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Sessions {}
+
+/// Returns the last messages of a session that you can access, without tool calls.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct History {
+    /// The session's key, as sessions_list shows it.
+    session_key: Option<String>,
+    /// The session's label, instead of its key.
+    label: Option<String>,
+    /// The number of messages. Default 10.
+    limit: Option<Count<1, 50>>,
+}
+
+/// Returns the status of a session: what runs in it, and which of its spawned runs have not ended.
+/// Default: your own session.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Status {
+    /// The session's key, as sessions_list shows it.
+    session_key: Option<String>,
+    /// The session's label, instead of its key.
+    label: Option<String>,
+}
+
+/// Lists the agents that you may spawn, and what each is for.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Agents {}
+
+/// Ends your turn while your spawned runs continue. Their results arrive as messages and start your
+/// next turn. Call it alone, when there is nothing else to do.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Yield {
+    /// An interim message for the requester.
+    #[serde(rename = "message")]
+    _message: Option<String>,
+}
+
+/// Cancels a run that you spawned, or one of its descendants, together with everything that it has
+/// spawned.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Cancel {
+    /// The run id, from sessions_spawn or session_status.
+    run_id: Text,
+    /// The reason, shown to people.
+    reason: Option<String>,
+}
+
+/// Returns more of a result that was cut, from the offset that the cut names.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Output {
+    /// The id of the call, as the cut names it.
+    tool_call_id: Text,
+    /// The first byte to return. Default 0.
+    offset: Option<Count<0, LAST_OFFSET>>,
+}
+
+/// Asks the user a question and waits for the answer. Ask only what you cannot find out yourself.
+/// Without an answer in time, treat it as denied.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Ask {
+    /// The question, self-contained.
+    question: Text,
+    /// Answers to choose from; the user may give another one.
+    #[serde(default)]
+    choices: Vec<Text>,
+    /// The number of seconds until the question expires. Default 600.
+    timeout: Option<Count<1, LONGEST_QUESTION>>,
+}
 
 /// All session tools.
-pub(super) const ALL: &[RegistryTool] = &[
-    RegistryTool {
-        name: "sessions_spawn",
-        description: "Starts a subagent on a task in its own session and returns at once. \
-                      It does not see this conversation: put everything that it needs into the task. \
-                      You will get a message when it finishes. Do not poll.",
-        effect: Effect::Idempotent,
-        parameters: &[
-            Parameter {
-                name: "task",
-                shape: Shape::Text,
-                required: true,
-                description: "The task, self-contained.",
-            },
-            Parameter {
-                name: "agent",
-                shape: Shape::Agent,
-                required: false,
-                description: "The agent for the task; agents_list describes each. Default: your own agent.",
-            },
-            Parameter {
-                name: "label",
-                shape: Shape::AnyText,
-                required: false,
-                description: "A short label for the session.",
-            },
-            Parameter {
-                name: "model",
-                shape: Shape::AnyText,
-                required: false,
-                description: "Overrides its agent's model: provider/name.",
-            },
-            Parameter {
-                name: "thinking",
-                shape: Shape::Choice(&["off", "minimal", "low", "medium", "high", "xhigh", "max"]),
-                required: false,
-                description: "Overrides its agent's thinking level.",
-            },
-            Parameter {
-                name: "cleanup",
-                shape: Shape::Choice(&["keep", "delete"]),
-                required: false,
-                description: "Whether to keep or delete its session after its result is delivered. Default keep.",
-            },
-            Parameter {
-                name: "mode",
-                shape: Shape::Choice(&["run", "session"]),
-                required: false,
-                description: "run: for this task only. session: it stays open for sessions_send. Default run.",
-            },
-            Parameter {
-                name: "context",
-                shape: Shape::Choice(&["isolated", "fork"]),
-                required: false,
-                description: "fork: it starts with a copy of this conversation. Default isolated.",
-            },
-            Parameter {
-                name: "runTimeout",
-                shape: Shape::Count {
-                    min: 1,
-                    max: 30 * 24 * 3600,
-                },
-                required: false,
-                description: "The time limit of the run in seconds.",
-            },
-        ],
-        ask: |registry, by, arguments| {
-            let filled = |name| {
-                arguments
-                    .text(name)
-                    .map(str::trim)
-                    .filter(|text| !text.is_empty())
-                    .map(str::to_owned)
-            };
-            registry.spawn(
-                by.site,
-                SpawnArgs {
-                    task: owned(arguments.text("task")).unwrap_or_default(),
-                    agent: arguments
-                        .text("agent")
-                        .and_then(AgentId::given)
-                        .map(str::to_owned),
-                    label: filled("label"),
-                    run_timeout_ms: arguments.count("runTimeout").map(ms),
-                    model: filled("model"),
-                    thinking: arguments.text("thinking").and_then(Thinking::parse),
-                    cleanup: match arguments.text("cleanup") {
-                        Some("delete") => Cleanup::Delete,
-                        _ => Cleanup::Keep,
+pub(super) fn all() -> [BuiltIn; 11] {
+    use Effect::{Idempotent, Read};
+    [
+        BuiltIn::of_registry(
+            "sessions_spawn",
+            Idempotent,
+            |registry, by, given: Spawn| {
+                registry.spawn(
+                    by.site,
+                    SpawnArgs {
+                        task: given.task.into(),
+                        agent: given
+                            .agent
+                            .as_deref()
+                            .and_then(AgentId::given)
+                            .map(str::to_owned),
+                        label: filled(given.label),
+                        run_timeout_ms: given.run_timeout.map(|limit| ms(limit.into())),
+                        model: filled(given.model),
+                        thinking: given.thinking,
+                        cleanup: given.cleanup.unwrap_or(Cleanup::Keep),
+                        mode: given.mode.unwrap_or(SessionMode::Run),
+                        fork: given.context == Context::Fork,
+                        bundle: by.rights.bundle(),
                     },
-                    mode: match arguments.text("mode") {
-                        Some("session") => SessionMode::Session,
-                        _ => SessionMode::Run,
-                    },
-                    fork: arguments.text("context") == Some("fork"),
-                    bundle: by.rights.bundle(),
-                },
-            )
-        },
-    },
-    RegistryTool {
-        name: "sessions_wait",
-        description: "Waits until runs that you spawned have ended, and returns their \
-                      results. Returned results are not delivered again. After the timeout, \
-                      the runs continue.",
-        effect: Effect::Idempotent,
-        parameters: &[
-            Parameter {
-                name: "runIds",
-                shape: Shape::Texts,
-                required: false,
-                description: "The ids of the runs. Default: all your open runs.",
+                )
             },
-            Parameter {
-                name: "mode",
-                shape: Shape::Choice(&["all", "any"]),
-                required: false,
-                description: "Wait for all runs, or for any one of them. Default all.",
-            },
-            Parameter {
-                name: "waitSeconds",
-                shape: Shape::Count {
-                    min: 0,
-                    max: MAX_WAIT,
-                },
-                required: false,
-                description: "The timeout in seconds. Default 30.",
-            },
-        ],
-        ask: |registry, by, arguments| {
+        ),
+        BuiltIn::of_registry("sessions_wait", Idempotent, |registry, by, given: Wait| {
             registry.wait(
                 by.site,
                 WaitArgs {
-                    runs: arguments
-                        .texts("runIds")
-                        .into_iter()
-                        .map(str::to_owned)
-                        .collect(),
-                    any: arguments.text("mode") == Some("any"),
-                    timeout_ms: ms(arguments.count("waitSeconds").unwrap_or(DEFAULT_WAIT)),
+                    runs: given.run_ids.into_iter().map(String::from).collect(),
+                    any: given.mode == Until::Any,
+                    timeout_ms: ms(given.wait_seconds.map_or(DEFAULT_WAIT, usize::from)),
                 },
             )
-        },
-    },
-    RegistryTool {
-        name: "sessions_send",
-        description: "Sends a message to another session, whose agent answers it in a turn of \
-                      its own, and waits for the reply. A later reply is delivered to you as a \
-                      message: do not send the same again.",
-        effect: Effect::Idempotent,
-        parameters: &[
-            SESSION_KEY,
-            SESSION_LABEL,
-            Parameter {
-                name: "message",
-                shape: Shape::Text,
-                required: true,
-                description: "The message to send.",
+        }),
+        BuiltIn::of_registry(
+            "sessions_send",
+            Idempotent,
+            |registry, by, given: Message| {
+                registry.send(
+                    by.site,
+                    SendArgs {
+                        to: named(given.session_key, given.label),
+                        message: given.message.into(),
+                        timeout_ms: ms(given.wait_seconds.map_or(DEFAULT_WAIT, usize::from)),
+                    },
+                )
             },
-            Parameter {
-                name: "waitSeconds",
-                shape: Shape::Count {
-                    min: 0,
-                    max: MAX_WAIT,
-                },
-                required: false,
-                description: "The timeout for the reply in seconds; 0 = do not wait. Default 30.",
-            },
-        ],
-        ask: |registry, by, arguments| {
-            registry.send(
-                by.site,
-                SendArgs {
-                    to: named(arguments),
-                    message: owned(arguments.text("message")).unwrap_or_default(),
-                    timeout_ms: ms(arguments.count("waitSeconds").unwrap_or(DEFAULT_WAIT)),
-                },
-            )
-        },
-    },
-    RegistryTool {
-        name: "sessions_list",
-        description: "Lists your session and those that you can access: its descendants, and \
-                      others that are visible to you.",
-        effect: Effect::Read,
-        parameters: &[],
-        ask: |registry, by, _| registry.sessions(by.site),
-    },
-    RegistryTool {
-        name: "sessions_history",
-        description: "Returns the last messages of a session that you can access, without tool calls.",
-        effect: Effect::Read,
-        parameters: &[
-            SESSION_KEY,
-            SESSION_LABEL,
-            Parameter {
-                name: "limit",
-                shape: Shape::Count { min: 1, max: 50 },
-                required: false,
-                description: "The number of messages. Default 10.",
-            },
-        ],
-        ask: |registry, by, arguments| {
-            let limit = arguments.count("limit").unwrap_or(10);
-            registry.history(
-                by.site,
-                named(arguments),
-                u32::try_from(limit).unwrap_or(u32::MAX),
-            )
-        },
-    },
-    RegistryTool {
-        name: "session_status",
-        description: "Returns the status of a session: what runs in it, and which of its spawned runs have \
-                      not ended. Default: your own session.",
-        effect: Effect::Read,
-        parameters: &[SESSION_KEY, SESSION_LABEL],
-        ask: |registry, by, arguments| registry.status(by.site, named(arguments)),
-    },
-    RegistryTool {
-        name: "agents_list",
-        description: "Lists the agents that you may spawn, and what each is for.",
-        effect: Effect::Read,
-        parameters: &[],
-        ask: |registry, by, _| registry.agents(by.site),
-    },
-    RegistryTool {
-        name: YIELD,
-        description: "Ends your turn while your spawned runs continue. Their results arrive as \
-                      messages and start your next turn. Call it alone, when there is \
-                      nothing else to do.",
-        effect: Effect::Read,
-        parameters: &[Parameter {
-            name: "message",
-            shape: Shape::AnyText,
-            required: false,
-            description: "An interim message for the requester.",
-        }],
-        ask: |registry, by, _| registry.awaits(by.site),
-    },
-    RegistryTool {
-        name: "runs_cancel",
-        description: "Cancels a run that you spawned, or one of its descendants, together with \
-                      everything that it has spawned.",
-        effect: Effect::Idempotent,
-        parameters: &[
-            Parameter {
-                name: "runId",
-                shape: Shape::Text,
-                required: true,
-                description: "The run id, from sessions_spawn or session_status.",
-            },
-            Parameter {
-                name: "reason",
-                shape: Shape::AnyText,
-                required: false,
-                description: "The reason, shown to people.",
-            },
-        ],
-        ask: |registry, by, arguments| {
-            let run = owned(arguments.text("runId")).unwrap_or_default();
-            let reason = arguments.text("reason").map(str::trim);
-            let reason = reason.filter(|text| !text.is_empty()).map(str::to_owned);
-            registry.cancel(by.site, run, reason)
-        },
-    },
-    RegistryTool {
-        name: "output",
-        description: "Returns more of a result that was cut, from the offset that the cut names.",
-        effect: Effect::Read,
-        parameters: &[
-            Parameter {
-                name: "toolCallId",
-                shape: Shape::Text,
-                required: true,
-                description: "The id of the call, as the cut names it.",
-            },
-            Parameter {
-                name: "offset",
-                shape: Shape::Count {
-                    min: 0,
-                    max: 1 << 30,
-                },
-                required: false,
-                description: "The first byte to return. Default 0.",
-            },
-        ],
-        ask: |registry, by, arguments| {
-            let call = owned(arguments.text("toolCallId")).unwrap_or_default();
-            let offset = arguments.count("offset").unwrap_or(0) as u64;
+        ),
+        BuiltIn::of_registry("sessions_list", Read, |registry, by, _: Sessions| {
+            registry.sessions(by.site)
+        }),
+        BuiltIn::of_registry("sessions_history", Read, |registry, by, given: History| {
+            let limit = given.limit.map_or(10, usize::from);
+            let limit = u32::try_from(limit).unwrap_or(u32::MAX);
+            registry.history(by.site, named(given.session_key, given.label), limit)
+        }),
+        BuiltIn::of_registry("session_status", Read, |registry, by, given: Status| {
+            registry.status(by.site, named(given.session_key, given.label))
+        }),
+        BuiltIn::of_registry("agents_list", Read, |registry, by, _: Agents| {
+            registry.agents(by.site)
+        }),
+        BuiltIn::of_registry(YIELD, Read, |registry, by, _: Yield| {
+            registry.awaits(by.site)
+        }),
+        BuiltIn::of_registry("runs_cancel", Idempotent, |registry, by, given: Cancel| {
+            registry.cancel(by.site, given.run_id.into(), filled(given.reason))
+        }),
+        BuiltIn::of_registry("output", Read, |registry, by, given: Output| {
+            let offset = given.offset.map_or(0, usize::from) as u64;
+            let call = given.tool_call_id.into();
             registry.output(by.site, call, offset, OUTPUT_LIMIT - PART_NOTE)
-        },
-    },
-    RegistryTool {
-        name: "ask",
-        description: "Asks the user a question and waits for the answer. Ask only what you \
-                      cannot find out yourself. Without an answer in time, treat it as denied.",
-        effect: Effect::Idempotent,
-        parameters: &[
-            Parameter {
-                name: "question",
-                shape: Shape::Text,
-                required: true,
-                description: "The question, self-contained.",
-            },
-            Parameter {
-                name: "choices",
-                shape: Shape::Texts,
-                required: false,
-                description: "Answers to choose from; the user may give another one.",
-            },
-            Parameter {
-                name: "timeout",
-                shape: Shape::Count {
-                    min: 1,
-                    max: LONGEST_QUESTION,
-                },
-                required: false,
-                description: "The number of seconds until the question expires. Default 600.",
-            },
-        ],
-        ask: |registry, by, arguments| {
+        }),
+        BuiltIn::of_registry("ask", Idempotent, |registry, by, given: Ask| {
             registry.ask(
                 by.site,
                 QuestionArgs {
-                    text: owned(arguments.text("question")).unwrap_or_default(),
-                    choices: arguments
-                        .texts("choices")
-                        .into_iter()
-                        .map(str::to_owned)
-                        .collect(),
-                    timeout_ms: ms(arguments.count("timeout").unwrap_or(QUESTION)),
+                    text: given.question.into(),
+                    choices: given.choices.into_iter().map(String::from).collect(),
+                    timeout_ms: ms(given.timeout.map_or(QUESTION, usize::from)),
                 },
             )
-        },
-    },
-];
+        }),
+    ]
+}
+
+/// The trimmed text; models send an empty one for an optional value.
+fn filled(text: Option<String>) -> Option<String> {
+    let text = text?.trim().to_owned();
+    Some(text).filter(|text| !text.is_empty())
+}
+
+fn named(key: Option<String>, label: Option<String>) -> Named {
+    Named { key, label }
+}
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contract::allow::AGENT_FORMAT;
     use crate::contract::delegate::Site;
     use crate::kernel::ids::{RunId, StepId};
     use crate::kernel::policy::gate::{Bundle, Rights, WriteScope};
-    use crate::tool::registry_tool::{By, Called};
+    use crate::tool::built_in::Action;
+    use crate::tool::registry_tool::{By, Called, call};
     use serde_json::json;
     use uuid::Uuid;
 
     #[test]
     fn g4_10_the_spawn_tool_takes_nine_arguments_and_no_route() {
-        let spawn = ALL
-            .iter()
-            .find(|tool| tool.name == "sessions_spawn")
-            .unwrap();
-        let schema = spawn.schema();
+        let spawn = &all()[0].schema;
+        assert_eq!(spawn["name"], "sessions_spawn");
+        let schema = &spawn["parameters"];
         let names: Vec<&String> = schema["properties"].as_object().unwrap().keys().collect();
         assert_eq!(
             names,
@@ -438,7 +339,11 @@ mod tests {
             rights: &rights,
             link: None,
         };
-        let called = ALL[0].call(None, by, json!({ "task": "x" })).await;
+        let [spawn, ..] = all();
+        let Action::Registry(ask) = &spawn.action else {
+            panic!("it is called otherwise");
+        };
+        let called = call(spawn.name, ask, None, by, json!({ "task": "x" })).await;
         assert!(matches!(called, Called::Done(output) if output.is_error));
     }
 }

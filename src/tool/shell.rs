@@ -5,14 +5,19 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
 
-use super::arguments::{Arguments, Parameter, Shape, schema};
-use super::{ToolOutput, Workspace};
+use super::arguments::{Count, Text, parse};
+use super::built_in::{Action, BuiltIn};
+use super::registry_tool::ms;
+use super::{Aim, ToolOutput, Workspace};
 use crate::contract::BoxFuture;
 use crate::contract::delegate::Site;
 use crate::file_work::TOOLS;
 use crate::kernel::policy::env::Environment;
+use crate::kernel::policy::gate::Decision;
 use crate::kernel::run::step::Effect;
 use crate::process::{ExitReason, Finished, Input, Processes, Program, signal_name};
 
@@ -22,35 +27,21 @@ const KEEP: usize = 30 * 1024;
 /// The maximum timeout that a model may set, in seconds.
 const LONGEST: usize = 3600;
 
-const PARAMETERS: &[Parameter] = &[
-    Parameter {
-        name: "command",
-        shape: Shape::Text,
-        required: true,
-        description: "The command line for /bin/sh. Its standard input is empty.",
-    },
-    Parameter {
-        name: "timeout",
-        shape: Shape::Count {
-            min: 1,
-            max: LONGEST,
-        },
-        required: false,
-        description: "The time limit in seconds.",
-    },
-    Parameter {
-        name: "cwd",
-        shape: Shape::Text,
-        required: false,
-        description: "The folder to run it in, within the workspace. Default: the workspace folder.",
-    },
-    Parameter {
-        name: "note",
-        shape: Shape::Text,
-        required: false,
-        description: "The purpose in a few words, shown to people.",
-    },
-];
+/// Runs a command line with /bin/sh in the workspace and returns its exit status and output.
+/// Processes that it leaves running in the background are ended when your run ends.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Given {
+    /// The command line for /bin/sh. Its standard input is empty.
+    command: Text,
+    /// The time limit in seconds.
+    timeout: Option<Count<1, LONGEST>>,
+    /// The folder to run it in, within the workspace. Default: the workspace folder.
+    cwd: Option<Text>,
+    /// The purpose in a few words, shown to people.
+    #[serde(rename = "note")]
+    _note: Option<Text>,
+}
 
 /// Runs shell commands.
 #[derive(Clone)]
@@ -62,25 +53,13 @@ pub struct Shell {
 }
 
 impl Shell {
-    /// Why these arguments do not fit the schema, so that the call is refused; `None` if they fit.
-    pub(super) fn misfit(arguments: &Value) -> Option<String> {
-        Arguments::misfit(PARAMETERS, arguments)
-    }
-
-    /// The name by which models call it.
-    pub(super) const NAME: &'static str = "shell";
-    /// A repeat would execute the command again.
-    pub(super) const EFFECT: Effect = Effect::Once;
-
-    /// The schema for models.
-    pub(super) fn schema() -> Value {
-        json!({
-            "name": Self::NAME,
-            "description": "Runs a command line with /bin/sh in the workspace and returns its exit \
-                            status and output. Processes that it leaves running in the background \
-                            are ended when your run ends.",
-            "parameters": schema(PARAMETERS),
-        })
+    /// The tool `shell`. A repeated call would execute the command again.
+    pub(super) fn tool(self) -> BuiltIn {
+        BuiltIn {
+            aim: Aim::Command("command"),
+            default: Decision::Ask,
+            ..BuiltIn::new::<Given>("shell", Effect::Once, Action::Shell(self))
+        }
     }
 
     /// Runs a command in this environment. Dropping the future ends it with all its descendants.
@@ -94,22 +73,24 @@ impl Shell {
         let refused = |text: String| -> BoxFuture<'static, ToolOutput> {
             Box::pin(std::future::ready(ToolOutput::error(text)))
         };
-        let arguments = match Arguments::check(PARAMETERS, arguments) {
-            Ok(arguments) => arguments,
+        let given: Given = match parse(arguments) {
+            Ok(given) => given,
             Err(text) => return refused(text),
         };
-        let command = arguments.text("command").unwrap_or_default();
-        if command.contains('\0') {
+        if given.command.contains('\0') {
             return refused("command: a command cannot contain U+0000".to_owned());
         }
-        let time = arguments.count("timeout").map_or(self.timeout, |seconds| {
-            Duration::from_secs(u64::try_from(seconds).unwrap_or(u64::MAX))
+        let time = given.timeout.map_or(self.timeout, |seconds| {
+            Duration::from_millis(ms(seconds.into()))
         });
-        let argv = ["/bin/sh", "-c", command].map(str::to_owned).to_vec();
-        let cwd = arguments.text("cwd").map(str::to_owned);
+        let argv = ["/bin/sh", "-c", &given.command]
+            .map(str::to_owned)
+            .to_vec();
         let processes = self.processes.clone();
         Box::pin(async move {
-            let folder = TOOLS.run(move |_| folder(&workspace, cwd.as_deref())).await;
+            let folder = TOOLS
+                .run(move |_| folder(&workspace, given.cwd.as_deref()))
+                .await;
             let folder = match folder.unwrap_or_else(|busy| Err(busy.to_string())) {
                 Ok(folder) => folder,
                 Err(text) => return ToolOutput::error(text),

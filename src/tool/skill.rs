@@ -7,21 +7,19 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rustix::fs::{Dir, FileType};
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
 
 use super::ToolOutput;
-use super::arguments::{Arguments, Parameter, Shape, schema};
+use super::arguments::parse;
 use super::blocking::{Stop, blocking};
+use super::built_in::{Action, BuiltIn};
 use super::registry_tool::in_words;
 use crate::contract::BoxFuture;
 use crate::contract::delegate::{Delegate, PinnedText, Site};
 use crate::kernel::run::step::Effect;
 use crate::tool::files::open_folder::{FOLDER, OpenFolder, folder_in, kind_in};
-
-/// The name by which models call it.
-pub(super) const NAME: &str = "skill";
-/// It only reads.
-pub(super) const EFFECT: Effect = Effect::Read;
 
 /// The maximum size of a file, in bytes.
 const FILE_LIMIT: u64 = 1 << 20;
@@ -30,34 +28,20 @@ const FILES: usize = 50;
 /// The maximum depth of the file list.
 const DEPTH: usize = 3;
 
-const PARAMETERS: &[Parameter] = &[
-    Parameter {
-        name: "name",
-        shape: Shape::AnyText,
-        required: false,
-        description: "The skill. Without it all skills are listed.",
-    },
-    Parameter {
-        name: "path",
-        shape: Shape::AnyText,
-        required: false,
-        description: "A file of that skill, relative to its folder, instead of its instructions.",
-    },
-];
-
-/// Why these arguments do not fit the schema, so that the call is refused; `None` if they fit.
-pub(super) fn misfit(arguments: &Value) -> Option<String> {
-    Arguments::misfit(PARAMETERS, arguments)
+/// Loads a skill: instructions for a kind of work, and the files that belong to them. Load the one
+/// that fits before you begin.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Skill {
+    /// The skill. Without it all skills are listed.
+    name: Option<String>,
+    /// A file of that skill, relative to its folder, instead of its instructions.
+    path: Option<String>,
 }
 
-/// The schema for models.
-pub(super) fn tool_schema() -> Value {
-    json!({
-        "name": NAME,
-        "description": "Loads a skill: instructions for a kind of work, and the files that \
-                        belong to them. Load the one that fits before you begin.",
-        "parameters": schema(PARAMETERS),
-    })
+/// The tool `skill`.
+pub(super) fn tool() -> BuiltIn {
+    BuiltIn::new::<Skill>("skill", Effect::Read, Action::Skill)
 }
 
 /// Answers a call.
@@ -71,12 +55,11 @@ pub(super) fn call(
         let Some(registry) = registry else {
             return ToolOutput::error("skill is not available yet: the daemon is starting");
         };
-        let arguments = match Arguments::check(PARAMETERS, arguments) {
-            Ok(arguments) => arguments,
+        let given: Skill = match parse(arguments) {
+            Ok(given) => given,
             Err(text) => return ToolOutput::error(text),
         };
-        let given = |name| arguments.text(name).filter(|text| !text.is_empty());
-        let Some(name) = given("name") else {
+        let Some(name) = given.name.filter(|name| !name.is_empty()) else {
             return match registry.skills(site).await {
                 Ok(set) => {
                     let line = |skill: &crate::contract::skills::PinnedSkill| {
@@ -88,11 +71,11 @@ pub(super) fn call(
                 Err(fault) => ToolOutput::error(in_words(&fault)),
             };
         };
-        let pinned = match registry.skill(site, name.to_owned()).await {
+        let pinned = match registry.skill(site, name).await {
             Ok(pinned) => pinned,
             Err(fault) => return ToolOutput::error(in_words(&fault)),
         };
-        let path = given("path").map(str::to_owned);
+        let path = given.path.filter(|path| !path.is_empty());
         blocking(move |stop| match path {
             Some(path) => file(&pinned, &path),
             None => instructions(&pinned, stop),

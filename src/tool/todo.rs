@@ -1,12 +1,15 @@
 //! The tool `todo`: the to-do list of a run. The list is stored as the arguments of the call in the
 //! journal; the latest call is in effect.
 
-use schemars::{JsonSchema, generate::SchemaSettings};
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use std::future::ready;
+use std::sync::Arc;
 
-use super::{Tool, ToolOutput, Workspace};
-use crate::contract::BoxFuture;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::arguments::parse;
+use super::built_in::{Action, BuiltIn};
 use crate::kernel::run::step::Effect;
 use crate::kernel::text::preview;
 
@@ -15,15 +18,17 @@ const MAX_ITEMS: usize = 100;
 /// The maximum number of characters of an entry.
 const LONGEST: usize = 500;
 
-/// The whole list; it replaces the previous one.
-#[derive(Deserialize, Serialize, JsonSchema)]
+/// Records the to-do list and its progress, for yourself and for people. Give the whole list each
+/// time; the latest one is in effect.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct List {
+struct Todo {
     /// All entries in the order of execution, including the done ones.
+    #[schemars(length(max = MAX_ITEMS))]
     items: Vec<Item>,
 }
 
-#[derive(Deserialize, Serialize, JsonSchema)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Item {
     /// The work to do, in one sentence.
@@ -32,7 +37,7 @@ struct Item {
     status: Status,
 }
 
-#[derive(Clone, Copy, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Status {
     Open,
@@ -41,55 +46,18 @@ enum Status {
 }
 
 /// The tool `todo`.
-pub(super) struct Todo;
-
-impl Tool for Todo {
-    fn name(&self) -> &'static str {
-        "todo"
-    }
-
-    fn description(&self) -> &'static str {
-        "Records the to-do list and its progress, for yourself and for people. \
-         Give the whole list each time; the latest one is in effect."
-    }
-
-    fn parameters(&self) -> Value {
-        // Inlined, because some providers accept no references.
-        let settings = SchemaSettings::draft2020_12().with(|settings| {
-            settings.inline_subschemas = true;
-            settings.meta_schema = None;
-        });
-        let mut schema = settings.into_generator().into_root_schema_for::<List>();
-        for aside in ["title", "description"] {
-            schema.remove(aside);
-        }
-        let mut schema = schema.to_value();
-        schema["properties"]["items"]["maxItems"] = json!(MAX_ITEMS);
-        schema
-    }
-
-    fn misfit(&self, arguments: &Value) -> Option<String> {
-        written(arguments.clone()).err()
-    }
-
-    fn effect(&self) -> Effect {
-        Effect::Read
-    }
-
-    fn call(&self, _: Workspace, arguments: Value) -> BoxFuture<'static, ToolOutput> {
-        let told = match written(arguments) {
-            Ok(text) => ToolOutput::text(text),
-            Err(text) => ToolOutput::error(text),
-        };
-        Box::pin(std::future::ready(told))
+pub(super) fn tool() -> BuiltIn {
+    let call = Action::Workspace(Arc::new(|_, arguments| {
+        Box::pin(ready(written(arguments).into()))
+    }));
+    BuiltIn {
+        misfit: |arguments| written(arguments.clone()).err(),
+        ..BuiltIn::new::<Todo>("todo", Effect::Read, call)
     }
 }
 
 fn written(arguments: Value) -> Result<String, String> {
-    let list: List = serde_path_to_error::deserialize(arguments).map_err(|error| {
-        let path = error.path().to_string();
-        format!("{path}: {}", preview(&error.inner().to_string(), 300))
-    })?;
+    let list: Todo = parse(arguments)?;
     if list.items.len() > MAX_ITEMS {
         return Err(format!(
             "items: {} entries; {MAX_ITEMS} at most",
@@ -120,6 +88,7 @@ fn written(arguments: Value) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn a_list_is_read_back_as_it_was_written() {
@@ -158,7 +127,7 @@ mod tests {
 
     #[test]
     fn its_schema_is_one_that_every_provider_takes() {
-        let schema = Todo.parameters();
+        let schema = tool().schema["parameters"].clone();
         let text = schema.to_string();
         assert!(
             !text.contains("$ref") && !text.contains("$schema"),

@@ -3,92 +3,47 @@
 //! A repeated call changes nothing: if the new text is already in the place of the old one, the
 //! work is done, even if the new text contains the old one.
 
-use serde_json::Value;
+use schemars::JsonSchema;
+use serde::Deserialize;
 
 use super::text_file::{Existing, FILE_LIMIT, Target, with_crlf};
-use crate::contract::BoxFuture;
-use crate::kernel::run::step::Effect;
-use crate::tool::arguments::{Arguments, Parameter, Shape, schema};
-use crate::tool::blocking::blocking;
-use crate::tool::{Aim, Tool, ToolOutput, Workspace};
+use crate::tool::Workspace;
+use crate::tool::arguments::Text;
+use crate::tool::blocking::Stop;
 
-const PARAMETERS: &[Parameter] = &[
-    Parameter {
-        name: "path",
-        shape: Shape::Text,
-        required: true,
-        description: "The file, relative to the workspace folder.",
-    },
-    Parameter {
-        name: "old_text",
-        shape: Shape::Text,
-        required: true,
-        description: "The exact current text, with enough context to be unique in the file.",
-    },
-    Parameter {
-        name: "new_text",
-        shape: Shape::AnyText,
-        required: true,
-        description: "The new text; empty to remove the old text.",
-    },
-];
+/// Replaces one text in a file by another. The old text must occur exactly once. Read the file
+/// first; the line number and tab that read shows are not part of the text.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Edit {
+    /// The file, relative to the workspace folder.
+    path: Text,
+    /// The exact current text, with enough context to be unique in the file.
+    old_text: Text,
+    /// The new text; empty to remove the old text.
+    new_text: String,
+}
 
-/// The tool `edit`.
-pub(crate) struct Edit;
-
-impl Tool for Edit {
-    fn name(&self) -> &'static str {
-        "edit"
-    }
-
-    fn description(&self) -> &'static str {
-        "Replaces one text in a file by another. The old text must occur exactly once. \
-         Read the file first; the line number and tab that read shows are not part of the text."
-    }
-
-    fn parameters(&self) -> Value {
-        schema(PARAMETERS)
-    }
-
-    fn misfit(&self, arguments: &Value) -> Option<String> {
-        Arguments::misfit(PARAMETERS, arguments)
-    }
-
-    fn effect(&self) -> Effect {
-        Effect::Idempotent
-    }
-
-    fn aim(&self) -> Aim {
-        Aim::Paths(&["path"])
-    }
-
-    fn call(&self, workspace: Workspace, arguments: Value) -> BoxFuture<'static, ToolOutput> {
-        blocking(move |_| {
-            let arguments = Arguments::check(PARAMETERS, arguments)?;
-            let path = arguments.text("path").unwrap_or_default();
-            let target = Target::of(&workspace, path)?;
-            let shown = &target.shown;
-            let Some(existing) = target.existing()? else {
-                return Err(format!("no such file: {path}; use write to create it"));
-            };
-            let [old, new] =
-                ["old_text", "new_text"].map(|name| arguments.text(name).unwrap_or_default());
-            let (text, at) = match planned_change(shown, &existing, old, new)? {
-                Change::Made(text, at) => (text, at),
-                Change::IsThere => {
-                    return Ok(format!(
-                        "{shown}: the new text is already there; nothing was changed"
-                    ));
-                }
-                Change::Impossible(why) => {
-                    return Err(format!("{shown}: {why}; nothing was changed"));
-                }
-            };
-            target.put(&text, Some(&existing))?;
-            let line = text[..at].matches('\n').count() + 1;
-            Ok(format!("changed {shown} at line {line}"))
-        })
-    }
+/// Answers a call of the tool.
+pub(crate) fn edit(given: Edit, workspace: &Workspace, _: &Stop) -> Result<String, String> {
+    let target = Target::of(workspace, &given.path)?;
+    let shown = &target.shown;
+    let Some(existing) = target.existing()? else {
+        let path = &*given.path;
+        return Err(format!("no such file: {path}; use write to create it"));
+    };
+    let (text, at) = match planned_change(shown, &existing, &given.old_text, &given.new_text)? {
+        Change::Made(text, at) => (text, at),
+        Change::IsThere => {
+            return Ok(format!(
+                "{shown}: the new text is already there; nothing was changed"
+            ));
+        }
+        Change::Impossible(why) => return Err(format!("{shown}: {why}; nothing was changed")),
+    };
+    target.put(&text, Some(&existing))?;
+    let line = text[..at].matches('\n').count() + 1;
+    Ok(format!("changed {shown} at line {line}"))
 }
 
 /// Computes the change of a file; the error says why the call is refused. `preview.rs` also calls

@@ -1,17 +1,18 @@
 //! The tool `grep`: searches the lines of files by a regular expression.
 
+use std::path::PathBuf;
+
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkFinish, SinkMatch};
-use serde_json::Value;
+use schemars::JsonSchema;
+use serde::Deserialize;
 
 use super::glob::FilePattern;
 use super::walk::{Entry, Walked, walk};
-use crate::contract::BoxFuture;
-use crate::kernel::run::step::Effect;
-use crate::tool::arguments::{Arguments, Parameter, Shape, schema};
-use crate::tool::blocking::blocking;
+use crate::tool::Workspace;
+use crate::tool::arguments::{Count, Text};
+use crate::tool::blocking::Stop;
 use crate::tool::output::{Lines, quoted};
-use crate::tool::{Aim, Tool, ToolOutput, Workspace};
 
 /// Larger files are skipped, bytes.
 const FILE_LIMIT: u64 = 4 * 1024 * 1024;
@@ -22,115 +23,67 @@ const LINE_HEAP: usize = 8 * 1024 * 1024;
 
 const DEFAULT_RESULTS: usize = 100;
 
-const PARAMETERS: &[Parameter] = &[
-    Parameter {
-        name: "pattern",
-        shape: Shape::Text,
-        required: true,
-        description: "The regular expression; it matches within one line.",
-    },
-    Parameter {
-        name: "path",
-        shape: Shape::Text,
-        required: false,
-        description: "The file or folder to search. Default: the workspace folder.",
-    },
-    Parameter {
-        name: "paths",
-        shape: Shape::Texts,
-        required: false,
-        description: "Several files or folders to search, instead of path.",
-    },
-    Parameter {
-        name: "glob",
-        shape: Shape::Text,
-        required: false,
-        description: "Only files that this pattern matches, such as *.rs.",
-    },
-    Parameter {
-        name: "ignore_case",
-        shape: Shape::Flag,
-        required: false,
-        description: "Ignore case. Default false.",
-    },
-    Parameter {
-        name: "output",
-        shape: Shape::Choice(&["lines", "files"]),
-        required: false,
-        description: "lines: each matching line as path:line: text. files: each file with its \
-                      number of matching lines, highest first. Default lines.",
-    },
-    Parameter {
-        name: "max_results",
-        shape: Shape::Count { min: 1, max: 2_000 },
-        required: false,
-        description: "The maximum number of lines or files to show; all are counted. Default 100.",
-    },
-    Parameter {
-        name: "note",
-        shape: Shape::Text,
-        required: false,
-        description: "The purpose of the search in a few words, shown to people.",
-    },
-    Parameter {
-        name: "max_per_file",
-        shape: Shape::Count { min: 1, max: 2_000 },
-        required: false,
-        description: "The maximum number of lines to show of one file. Default: no limit.",
-    },
-];
+/// Searches file contents by a regular expression, sorted by path. Files that git ignores, folders
+/// of dependencies or build output, and files that are not text are left out.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Grep {
+    /// The regular expression; it matches within one line.
+    pattern: Text,
+    /// The file or folder to search. Default: the workspace folder.
+    path: Option<Text>,
+    /// Several files or folders to search, instead of path.
+    #[serde(default)]
+    paths: Vec<Text>,
+    /// Only files that this pattern matches, such as *.rs.
+    glob: Option<Text>,
+    /// Ignore case. Default false.
+    #[serde(default)]
+    ignore_case: bool,
+    /// lines: each matching line as path:line: text. files: each file with its number of matching
+    /// lines, highest first. Default lines.
+    #[serde(default)]
+    output: Output,
+    /// The maximum number of lines or files to show; all are counted. Default 100.
+    max_results: Option<Count<1, 2_000>>,
+    /// The purpose of the search in a few words, shown to people.
+    #[serde(rename = "note")]
+    _note: Option<Text>,
+    /// The maximum number of lines to show of one file. Default: no limit.
+    max_per_file: Option<Count<1, 2_000>>,
+}
 
-/// The tool `grep`.
-pub(crate) struct Grep;
+#[derive(Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Output {
+    #[default]
+    Lines,
+    Files,
+}
 
-impl Tool for Grep {
-    fn name(&self) -> &'static str {
-        "grep"
-    }
-
-    fn description(&self) -> &'static str {
-        "Searches file contents by a regular expression, sorted by path. Files that git ignores, \
-         folders of dependencies or build output, and files that are not text are left out."
-    }
-
-    fn parameters(&self) -> Value {
-        schema(PARAMETERS)
-    }
-
-    fn misfit(&self, arguments: &Value) -> Option<String> {
-        Arguments::misfit(PARAMETERS, arguments)
-    }
-
-    fn effect(&self) -> Effect {
-        Effect::Read
-    }
-
-    fn aim(&self) -> Aim {
-        Aim::Trees(&["path", "paths"])
-    }
-
-    fn call(&self, workspace: Workspace, arguments: Value) -> BoxFuture<'static, ToolOutput> {
-        blocking(move |stop| {
-            let arguments = Arguments::check(PARAMETERS, arguments)?;
-            let mut search = Search::new(&workspace, &arguments)?;
-            let mut walked = Walked::default();
-            for start in starts(&workspace, &arguments)? {
-                walked.add(walk(&workspace, &start, None, stop, |entry| {
-                    if !entry.is_folder {
-                        search.file(entry);
-                    }
-                    Ok(())
-                })?);
+/// Answers a call of the tool.
+pub(crate) fn grep(given: Grep, workspace: &Workspace, stop: &Stop) -> Result<String, String> {
+    let mut search = Search::new(workspace, &given)?;
+    let mut walked = Walked::default();
+    for start in starts(workspace, &given)? {
+        walked.add(walk(workspace, &start, None, stop, |entry| {
+            if !entry.is_folder {
+                search.file(entry);
             }
-            Ok(search.finish(&walked))
-        })
+            Ok(())
+        })?);
     }
+    Ok(search.finish(&walked))
 }
 
 /// The resolved files and folders to search.
-fn starts(workspace: &Workspace, arguments: &Arguments) -> Result<Vec<std::path::PathBuf>, String> {
-    let mut asked = arguments.texts("paths");
-    asked.extend(arguments.text("path"));
+fn starts(workspace: &Workspace, given: &Grep) -> Result<Vec<PathBuf>, String> {
+    let mut asked: Vec<&str> = given
+        .paths
+        .iter()
+        .chain(&given.path)
+        .map(|path| &**path)
+        .collect();
     if asked.is_empty() {
         asked.push(".");
     }
@@ -161,14 +114,15 @@ struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    fn new(workspace: &'a Workspace, arguments: &Arguments) -> Result<Self, String> {
+    fn new(workspace: &'a Workspace, given: &Grep) -> Result<Self, String> {
         let matcher = RegexMatcherBuilder::new()
-            .case_insensitive(arguments.flag("ignore_case"))
+            .case_insensitive(given.ignore_case)
             .line_terminator(Some(b'\n'))
-            .build(arguments.text("pattern").unwrap_or_default())
+            .build(&given.pattern)
             .map_err(|error| format!("pattern: {error}"))?;
-        let glob = arguments
-            .text("glob")
+        let glob = given
+            .glob
+            .as_deref()
             .map(|pattern| FilePattern::new(pattern, false))
             .transpose()
             .map_err(|error| format!("glob: {error}"))?;
@@ -182,9 +136,9 @@ impl<'a> Search<'a> {
             matcher,
             searcher,
             glob,
-            by_file: arguments.text("output") == Some("files"),
-            most: arguments.count("max_results").unwrap_or(DEFAULT_RESULTS),
-            most_per_file: arguments.count("max_per_file").unwrap_or(usize::MAX),
+            by_file: given.output == Output::Files,
+            most: given.max_results.map_or(DEFAULT_RESULTS, usize::from),
+            most_per_file: given.max_per_file.map_or(usize::MAX, usize::from),
             lines: Lines::default(),
             shown: 0,
             files: Vec::new(),

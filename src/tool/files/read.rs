@@ -3,85 +3,40 @@
 use std::io::Read as _;
 use std::path::Path;
 
-use serde_json::Value;
+use schemars::JsonSchema;
+use serde::Deserialize;
 
-use crate::contract::BoxFuture;
-use crate::kernel::run::step::Effect;
-use crate::tool::arguments::{Arguments, Parameter, Shape, schema};
-use crate::tool::blocking::blocking;
+use crate::tool::Workspace;
+use crate::tool::arguments::{Count, Text};
+use crate::tool::blocking::Stop;
 use crate::tool::output::{Lines, quoted};
-use crate::tool::{Aim, Tool, ToolOutput, Workspace};
 
 /// The maximum size of a file that is read, in bytes.
 const FILE_LIMIT: u64 = 8 * 1024 * 1024;
 
 const DEFAULT_LINES: usize = 400;
 
-const PARAMETERS: &[Parameter] = &[
-    Parameter {
-        name: "path",
-        shape: Shape::Text,
-        required: true,
-        description: "The file, relative to the workspace folder.",
-    },
-    Parameter {
-        name: "offset",
-        shape: Shape::Count {
-            min: 1,
-            max: 10_000_000,
-        },
-        required: false,
-        description: "The first line to show, counted from 1. Default 1.",
-    },
-    Parameter {
-        name: "limit",
-        shape: Shape::Count { min: 1, max: 2_000 },
-        required: false,
-        description: "The number of lines to show. Default 400.",
-    },
-];
+/// Shows lines of a text file with their numbers. Find the place with grep first, then read around
+/// it.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Read {
+    /// The file, relative to the workspace folder.
+    path: Text,
+    /// The first line to show, counted from 1. Default 1.
+    offset: Option<Count<1, 10_000_000>>,
+    /// The number of lines to show. Default 400.
+    limit: Option<Count<1, 2_000>>,
+}
 
-/// The tool `read`.
-pub(crate) struct Read;
-
-impl Tool for Read {
-    fn name(&self) -> &'static str {
-        "read"
-    }
-
-    fn description(&self) -> &'static str {
-        "Shows lines of a text file with their numbers. Find the place with grep first, then \
-         read around it."
-    }
-
-    fn parameters(&self) -> Value {
-        schema(PARAMETERS)
-    }
-
-    fn misfit(&self, arguments: &Value) -> Option<String> {
-        Arguments::misfit(PARAMETERS, arguments)
-    }
-
-    fn effect(&self) -> Effect {
-        Effect::Read
-    }
-
-    fn aim(&self) -> Aim {
-        Aim::Paths(&["path"])
-    }
-
-    fn call(&self, workspace: Workspace, arguments: Value) -> BoxFuture<'static, ToolOutput> {
-        blocking(move |_| {
-            let arguments = Arguments::check(PARAMETERS, arguments)?;
-            let asked = arguments.text("path").unwrap_or(".");
-            let path = workspace.resolve(asked)?;
-            let shown = workspace.shown(&path);
-            let bytes = content(&workspace, &path, &shown)?;
-            let offset = arguments.count("offset").unwrap_or(1);
-            let limit = arguments.count("limit").unwrap_or(DEFAULT_LINES);
-            show(&shown, &bytes, offset, limit)
-        })
-    }
+/// Answers a call of the tool.
+pub(crate) fn read(given: Read, workspace: &Workspace, _: &Stop) -> Result<String, String> {
+    let path = workspace.resolve(&given.path)?;
+    let shown = workspace.shown(&path);
+    let bytes = content(workspace, &path, &shown)?;
+    let offset = given.offset.map_or(1, usize::from);
+    let limit = given.limit.map_or(DEFAULT_LINES, usize::from);
+    show(&shown, &bytes, offset, limit)
 }
 
 fn content(workspace: &Workspace, path: &Path, shown: &str) -> Result<Vec<u8>, String> {

@@ -1,87 +1,44 @@
 //! The tool `write`: creates or replaces a whole text file.
 
-use serde_json::Value;
+use schemars::JsonSchema;
+use serde::Deserialize;
 
 use super::text_file::{Existing, FILE_LIMIT, Target, with_crlf};
-use crate::contract::BoxFuture;
-use crate::kernel::run::step::Effect;
-use crate::tool::arguments::{Arguments, Parameter, Shape, schema};
-use crate::tool::blocking::blocking;
-use crate::tool::{Aim, Tool, ToolOutput, Workspace};
+use crate::tool::Workspace;
+use crate::tool::arguments::Text;
+use crate::tool::blocking::Stop;
 
-const PARAMETERS: &[Parameter] = &[
-    Parameter {
-        name: "path",
-        shape: Shape::Text,
-        required: true,
-        description: "The file, relative to the workspace folder. Missing folders are created.",
-    },
-    Parameter {
-        name: "content",
-        shape: Shape::AnyText,
-        required: true,
-        description: "The complete content of the file.",
-    },
-];
+/// Creates a text file with this content, or replaces a whole file. To change a part of a file use
+/// edit.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Write {
+    /// The file, relative to the workspace folder. Missing folders are created.
+    path: Text,
+    /// The complete content of the file.
+    content: String,
+}
 
-/// The tool `write`.
-pub(crate) struct Write;
-
-impl Tool for Write {
-    fn name(&self) -> &'static str {
-        "write"
-    }
-
-    fn description(&self) -> &'static str {
-        "Creates a text file with this content, or replaces a whole file. To change a part of \
-         a file use edit."
-    }
-
-    fn parameters(&self) -> Value {
-        schema(PARAMETERS)
-    }
-
-    fn misfit(&self, arguments: &Value) -> Option<String> {
-        Arguments::misfit(PARAMETERS, arguments)
-    }
-
-    fn effect(&self) -> Effect {
-        Effect::Idempotent
-    }
-
-    fn aim(&self) -> Aim {
-        Aim::Paths(&["path"])
-    }
-
-    fn call(&self, workspace: Workspace, arguments: Value) -> BoxFuture<'static, ToolOutput> {
-        blocking(move |_| {
-            let arguments = Arguments::check(PARAMETERS, arguments)?;
-            let content = arguments.text("content").unwrap_or_default();
-            let target = Target::of(&workspace, arguments.text("path").unwrap_or_default())?;
-            let shown = &target.shown;
-            let existing = target.existing()?;
-            let keeps_crlf = existing.as_ref().is_some_and(|one| one.has_crlf());
-            let content = new_content(&workspace, shown, existing.as_ref(), content)?;
-            let size = format!("{} bytes, {} lines", content.len(), content.lines().count());
-            let note = if keeps_crlf {
-                "; its line ends stay CRLF"
-            } else {
-                ""
-            };
-            match &existing {
-                Some(existing) if existing.text == content => {
-                    return Ok(format!("{shown} has this content already: {size}{note}"));
-                }
-                _ => target.put(&content, existing.as_ref())?,
-            }
-            let what = if existing.is_some() {
-                "replaced"
-            } else {
-                "created"
-            };
-            Ok(format!("{what} {shown}: {size}{note}"))
-        })
-    }
+/// Answers a call of the tool.
+pub(crate) fn write(given: Write, workspace: &Workspace, _: &Stop) -> Result<String, String> {
+    let target = Target::of(workspace, &given.path)?;
+    let shown = &target.shown;
+    let existing = target.existing()?;
+    let content = new_content(workspace, shown, existing.as_ref(), &given.content)?;
+    let size = format!("{} bytes, {} lines", content.len(), content.lines().count());
+    let note = match &existing {
+        Some(existing) if existing.has_crlf() => "; its line ends stay CRLF",
+        _ => "",
+    };
+    let what = match &existing {
+        Some(existing) if existing.text == content => {
+            return Ok(format!("{shown} has this content already: {size}{note}"));
+        }
+        Some(_) => "replaced",
+        None => "created",
+    };
+    target.put(&content, existing.as_ref())?;
+    Ok(format!("{what} {shown}: {size}{note}"))
 }
 
 /// Computes the new content; the error says why the call is refused. `preview.rs` also calls this

@@ -1,0 +1,97 @@
+//! A built-in tool: what models read about it, what gate rules look at, and how a call is made. The
+//! catalogue lists them all.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::arguments::{Arguments, parse, tool_schema};
+use super::blocking::{Stop, blocking};
+use super::registry_tool::{Answer, By};
+use super::{Aim, Shell, ToolOutput, Workspace};
+use crate::contract::BoxFuture;
+use crate::contract::delegate::Delegate;
+use crate::kernel::policy::gate::Decision;
+use crate::kernel::run::step::Effect;
+
+/// A built-in tool.
+pub(super) struct BuiltIn {
+    /// The name by which models call it.
+    pub name: &'static str,
+    /// The effect of repeating a call; decides whether a call may be retried.
+    pub effect: Effect,
+    /// The arguments that gate rules look at.
+    pub aim: Aim,
+    /// The decision on a call that no rule of the agent's gate matches.
+    pub default: Decision,
+    /// What models read: `{name, description, parameters}`.
+    pub schema: Value,
+    /// Why arguments do not fit the schema, so that the call is refused; `None` if they fit.
+    pub misfit: fn(&Value) -> Option<String>,
+    /// How a call is made.
+    pub action: Action,
+}
+
+/// Works in the workspace. Arguments that do not fit give an error result without any effect;
+/// dropping the future stops the work.
+pub(super) type InWorkspace =
+    Arc<dyn Fn(Workspace, Value) -> BoxFuture<'static, ToolOutput> + Send + Sync>;
+
+/// Calls the registry; the error says which argument does not fit.
+pub(super) type AskRegistry =
+    Box<dyn Fn(&dyn Delegate, By<'_>, Value) -> Result<Answer, String> + Send + Sync>;
+
+/// How a call is made.
+pub(super) enum Action {
+    /// In the workspace of the run.
+    Workspace(InWorkspace),
+    /// By the registry.
+    Registry(AskRegistry),
+    /// By the tool `skill`.
+    Skill,
+    /// By the tool `shell`.
+    Shell(Shell),
+}
+
+impl BuiltIn {
+    /// The tool `name` with the arguments `A`. Gate rules look at all of its arguments, and a call
+    /// that none of them matches is allowed.
+    pub(super) fn new<A: Arguments>(name: &'static str, effect: Effect, action: Action) -> Self {
+        BuiltIn {
+            name,
+            effect,
+            aim: Aim::Whole,
+            default: Decision::Allow,
+            schema: tool_schema::<A>(name),
+            misfit: |arguments| parse::<A>(arguments.clone()).err(),
+            action,
+        }
+    }
+
+    /// A tool that works on files, on a thread of the pool.
+    pub(super) fn of_files<A: Arguments>(
+        name: &'static str,
+        effect: Effect,
+        aim: Aim,
+        work: fn(A, &Workspace, &Stop) -> Result<String, String>,
+    ) -> Self {
+        let call: InWorkspace = Arc::new(move |workspace, arguments| {
+            blocking(move |stop| work(parse(arguments)?, &workspace, stop))
+        });
+        BuiltIn {
+            aim,
+            ..BuiltIn::new::<A>(name, effect, Action::Workspace(call))
+        }
+    }
+
+    /// A tool that calls the registry.
+    pub(super) fn of_registry<A: Arguments>(
+        name: &'static str,
+        effect: Effect,
+        ask: fn(&dyn Delegate, By<'_>, A) -> Answer,
+    ) -> Self {
+        let call: AskRegistry =
+            Box::new(move |registry, by, arguments| Ok(ask(registry, by, parse(arguments)?)));
+        BuiltIn::new::<A>(name, effect, Action::Registry(call))
+    }
+}
