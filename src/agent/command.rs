@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::values::{no_word, text};
+use super::values::{no_word, text, word};
 use crate::kernel::text::preview;
 use crate::kernel::text::text_enum::text_enum;
 
@@ -90,13 +90,11 @@ pub(super) fn read(value: &Value) -> Result<CommandSpec, String> {
     let stdin = match given("stdin") {
         None if takes_task => Stdin::None,
         None => Stdin::Task,
-        Some(value) => word(value, Stdin::parse, &["task", "none"]).map_err(within("stdin"))?,
+        Some(value) => word(value, &["task", "none"]).map_err(within("stdin"))?,
     };
     let progress = match given("progress") {
         None => Progress::None,
-        Some(value) => {
-            word(value, Progress::parse, &["text", "none"]).map_err(within("progress"))?
-        }
+        Some(value) => word(value, &["text", "none"]).map_err(within("progress"))?,
     };
     let output_limit = match given("output_limit") {
         None => OUTPUT,
@@ -117,11 +115,6 @@ pub(super) fn read(value: &Value) -> Result<CommandSpec, String> {
         progress,
         output_limit,
     })
-}
-
-fn word<T>(value: &Value, parse: fn(&str) -> Option<T>, words: &[&str]) -> Result<T, String> {
-    let word = text(value)?;
-    parse(&word).ok_or_else(|| no_word(&word, words))
 }
 
 fn argv_of(value: &Value) -> Result<Vec<String>, String> {

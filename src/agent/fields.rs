@@ -6,6 +6,7 @@ mod rights;
 
 use serde_json::Value;
 
+use super::AgentDefinition;
 use super::command;
 use super::definition::MAX_LOOPS;
 use super::dialects::Narrowing;
@@ -14,12 +15,11 @@ use super::names;
 use super::raw::{Broken, Format, Raw};
 use super::tools::ToolChoice;
 use super::values::{
-    allow_agents, count, duration, environment, flag, line, mode, model, models, no_word,
-    on_failure, on_uncertain, temperature, text, texts, thinking,
+    allow_agents, count, duration, environment, flag, line, model, models, no_word, temperature,
+    text, texts, thinking, word,
 };
-use super::{AgentDefinition, Strategy};
 use crate::contract::catalog::AgentMode;
-use crate::kernel::policy::gate::{Layer, WriteScope};
+use crate::kernel::policy::gate::Layer;
 use crate::kernel::run::options;
 use crate::kernel::text::preview;
 
@@ -232,7 +232,7 @@ impl Reader<'_> {
             "title" => definition.title = Some(line(value)?),
             "description" => definition.description = line(value)?,
             "system_prompt" => definition.system_prompt = text(value)?,
-            "mode" => definition.mode = mode(value)?,
+            "mode" => definition.mode = word(value, &["primary", "subagent", "all"])?,
             "active" => definition.inactive = !flag(value)?,
             "hidden" => definition.hidden = flag(value)?,
             "model" => definition.model = Some(model(value)?),
@@ -243,8 +243,12 @@ impl Reader<'_> {
             "provider" => self.provider(value)?,
             "org" => definition.org = Some(text(value)?),
             "max_spawn_depth" => definition.max_spawn_depth = Some(count(value, 0, 5)?),
-            "on_uncertain" => definition.on_uncertain = Some(on_uncertain(value)?),
-            "on_child_failure" => definition.on_child_failure = Some(on_failure(value)?),
+            "on_uncertain" => {
+                definition.on_uncertain = Some(word(value, &["report", "review", "retry"])?)
+            }
+            "on_child_failure" => {
+                definition.on_child_failure = Some(word(value, &["continue", "abort"])?)
+            }
             "allow_agents" => definition.allow_agents = Some(allow_agents(value)?),
             "skills" => definition.skills = Some(texts(value)?),
             "linked_agents" => self.linked_agents(value)?,
@@ -252,18 +256,11 @@ impl Reader<'_> {
             "mcp_servers" => self.mcp_servers(value)?,
             "gate" => self.gate(value)?,
             "write_scope" => {
-                let word = text(value)?;
-                let scope = WriteScope::parse(&word);
-                let scope = scope.ok_or_else(|| no_word(&word, &["workspace", "own", "none"]))?;
-                definition.write_scope = Some(scope);
+                definition.write_scope = Some(word(value, &["workspace", "own", "none"])?);
             }
             "execution" => self.execution(value)?,
             "command" => definition.command = Some(command::read(value)?),
-            "strategy" => match text(value)?.as_str() {
-                "react" => definition.strategy = Strategy::React,
-                "plan" => definition.strategy = Strategy::Plan,
-                other => return Err(no_word(other, &["react", "plan"])),
-            },
+            "strategy" => definition.strategy = word(value, &["react", "plan"])?,
             "runner" => match text(value)?.as_str() {
                 "model" => {}
                 "command" => {

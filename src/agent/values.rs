@@ -4,14 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::contract::catalog::AgentMode;
-use crate::contract::linked::OnFailure;
 use crate::kernel::ids::AgentId;
 use crate::kernel::policy::gate::Decision;
 use crate::kernel::policy::overlay;
-use crate::kernel::run::OnUncertain;
 use crate::kernel::run::thinking::Thinking;
 use crate::kernel::secret::{GivenValue, Reference};
 use crate::kernel::text::preview;
@@ -36,8 +34,7 @@ pub(super) fn matched(item: &Value) -> Result<(Option<String>, Decision), String
 }
 
 pub(super) fn decision(value: &Value) -> Result<Decision, String> {
-    let word = text(value)?;
-    Decision::parse(&word).ok_or_else(|| no_word(&word, &["allow", "deny", "ask"]))
+    word(value, &["allow", "deny", "ask"])
 }
 
 /// The parsed field `env` of an agent.
@@ -94,6 +91,12 @@ pub(super) fn environment(value: &Value) -> Result<EnvField, String> {
 pub(super) fn no_word(word: &str, known: &[&str]) -> String {
     let known = known.join(", ");
     format!("{:?} is not one of {known}", preview(word, 64))
+}
+
+/// Parses one of the words in `known`.
+pub(super) fn word<T: DeserializeOwned>(value: &Value, known: &[&str]) -> Result<T, String> {
+    let word = text(value)?;
+    serde_json::from_value(Value::String(word.clone())).map_err(|_| no_word(&word, known))
 }
 
 /// Parses a non-empty text.
@@ -165,34 +168,15 @@ pub(super) fn duration(value: &Value) -> Result<u64, String> {
         })
 }
 
-pub(super) fn mode(value: &Value) -> Result<AgentMode, String> {
-    match text(value)?.as_str() {
-        "primary" => Ok(AgentMode::Primary),
-        "subagent" => Ok(AgentMode::Subagent),
-        "all" => Ok(AgentMode::All),
-        other => Err(no_word(other, &["primary", "subagent", "all"])),
-    }
-}
-
 pub(super) fn thinking(value: &Value) -> Result<Thinking, String> {
-    let word = match value {
+    match value {
         // YAML 1.1 reads a bare `off` as false.
-        Value::Bool(false) => "off".to_owned(),
-        value => text(value)?,
-    };
-    let words: Vec<&str> = Thinking::ALL.iter().map(|level| level.as_str()).collect();
-    Thinking::parse(&word).ok_or_else(|| no_word(&word, &words))
-}
-
-pub(super) fn on_failure(value: &Value) -> Result<OnFailure, String> {
-    let word = text(value)?;
-    OnFailure::parse(&word).ok_or_else(|| no_word(&word, &["continue", "abort"]))
-}
-
-pub(super) fn on_uncertain(value: &Value) -> Result<OnUncertain, String> {
-    let word = text(value)?;
-    let words: Vec<&str> = OnUncertain::ALL.iter().map(|one| one.as_str()).collect();
-    OnUncertain::parse(&word).ok_or_else(|| no_word(&word, &words))
+        Value::Bool(false) => Ok(Thinking::Off),
+        value => word(
+            value,
+            &["off", "minimal", "low", "medium", "high", "xhigh", "max"],
+        ),
+    }
 }
 
 /// Parses one model or a list of models, each as `provider/name` or as `{provider, model}`.

@@ -61,17 +61,6 @@ pub enum OnFailure {
     Abort,
 }
 
-impl OnFailure {
-    /// Parses the word used in definitions.
-    pub fn parse(text: &str) -> Option<Self> {
-        match text {
-            "continue" => Some(OnFailure::Continue),
-            "abort" => Some(OnFailure::Abort),
-            _ => None,
-        }
-    }
-}
-
 /// A link to another agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Written")]

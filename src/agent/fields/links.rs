@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::Reader;
-use crate::agent::values::{duration, on_failure, text};
+use crate::agent::values::{duration, text, word};
 use crate::contract::linked::{Link, LinkSession};
 use crate::kernel::delegation::Stream;
 use crate::kernel::ids::AgentId;
@@ -62,7 +62,8 @@ impl Reader<'_> {
                     link.stream = Some(stream.ok_or(expected)?);
                 }
                 "on_failure" => {
-                    let taken = on_failure(value).map_err(|why| format!("on_failure: {why}"))?;
+                    let taken = word(value, &["continue", "abort"])
+                        .map_err(|why| format!("on_failure: {why}"))?;
                     link.on_failure = Some(taken);
                 }
                 _ => self.unknown(
