@@ -26,7 +26,7 @@ fn steers(ch: char) -> bool {
 
 /// Cleans `text` and joins it to one line, at most `columns` wide; a cut is shown by `…`.
 pub(crate) fn line(text: &str, columns: usize) -> String {
-    let joined = clean(text).split_whitespace().collect::<Vec<_>>().join(" ");
+    let joined = words(&clean(text));
     if joined.width() <= columns {
         return joined;
     }
@@ -101,58 +101,38 @@ pub(crate) fn size(bytes: u64) -> String {
 
 /// Wraps text to lines of at most `columns`, between words where that is possible.
 pub(crate) fn wrap(text: &str, columns: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in text.split_whitespace() {
-        let mut rest = word;
-        while !rest.is_empty() {
-            let last = lines.last().map_or("", String::as_str);
-            let room = columns.saturating_sub(last.width() + usize::from(!last.is_empty()));
-            if rest.width() <= room {
-                push_word(&mut lines, rest);
-                break;
-            }
-            if !last.is_empty() {
-                lines.push(String::new());
-                continue;
-            }
-            // Break a word that is wider than a line.
-            let first = rest.chars().next().map_or(0, char::len_utf8);
-            let end = fitting(rest, columns).max(first);
-            push_word(&mut lines, &rest[..end]);
-            rest = &rest[end..];
-            if !rest.is_empty() {
-                lines.push(String::new());
-            }
-        }
-    }
-    lines
+    let lines = fold_line(&words(text), columns, 0, 0);
+    lines.split('\n').map(str::to_owned).collect()
 }
 
-fn push_word(lines: &mut [String], word: &str) {
-    if let Some(last) = lines.last_mut() {
-        if !last.is_empty() {
-            last.push(' ');
-        }
-        last.push_str(word);
-    }
+/// The words of `text`, each one space from the next.
+fn words(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// Wraps lines that are wider than `columns` between words, indenting the rest by two more columns.
 /// `taken` columns of the first line are in use. Styles and other characters without a width stay.
 pub(crate) fn fold(text: &str, columns: usize, taken: usize) -> String {
     let lines = text.split('\n').enumerate();
-    let folded = lines.map(|(at, line)| fold_line(line, columns, if at == 0 { taken } else { 0 }));
+    let folded = lines.map(|(at, line)| {
+        let plain = seen(line);
+        let own = plain.len() - plain.trim_start_matches(' ').len();
+        let hang = if own + 2 < columns / 2 { own + 2 } else { 0 };
+        fold_line(line, columns, if at == 0 { taken } else { 0 }, hang)
+    });
     folded.collect::<Vec<_>>().join("\n")
 }
 
-fn fold_line(line: &str, columns: usize, taken: usize) -> String {
-    let seen = |text: &str| anstream::adapter::strip_str(text).to_string();
-    let plain = seen(line);
-    if taken + plain.width() <= columns {
+/// The text without its styles.
+fn seen(text: &str) -> String {
+    anstream::adapter::strip_str(text).to_string()
+}
+
+/// Wraps one line, and indents its continuation lines by `hang` columns.
+fn fold_line(line: &str, columns: usize, taken: usize, hang: usize) -> String {
+    if taken + seen(line).width() <= columns {
         return line.to_owned();
     }
-    let own = plain.len() - plain.trim_start_matches(' ').len();
-    let hang = if own + 2 < columns / 2 { own + 2 } else { 0 };
     let mut out = String::new();
     let (mut at, mut gap, mut is_first) = (taken, 0, true);
     for word in line.split(' ') {
@@ -204,14 +184,7 @@ pub(crate) fn flow(text: &str, columns: usize) -> String {
             Some((mark, _)) if is_bullet(mark) => mark.width() + 1,
             _ => 0,
         };
-        let mut parts = wrap(line, columns).into_iter();
-        lines.extend(parts.next());
-        let rest = parts.collect::<Vec<_>>().join(" ");
-        if !rest.is_empty() {
-            let indent = " ".repeat(hang);
-            let parts = wrap(&rest, columns.saturating_sub(hang).max(1));
-            lines.extend(parts.iter().map(|part| format!("{indent}{part}")));
-        }
+        lines.push(fold_line(&words(line), columns, 0, hang));
     }
     lines.join("\n")
 }
