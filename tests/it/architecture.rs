@@ -1,6 +1,6 @@
-//! Checks the import table: which room of the source may use which other.
+//! Checks the import table: which module of the source may use which other.
 //!
-//! A room is a folder or file directly in `src/`. Every path that leaves its room, in `use`
+//! A module here is a folder or file directly in `src/`. Every path that leaves it, in `use`
 //! declarations, in code and in macros, is checked against [`TABLE`]. Test modules (`#[cfg(test)]`)
 //! may use everything.
 
@@ -14,7 +14,7 @@ use syn::visit_mut::{self, VisitMut};
 
 use crate::house::root;
 
-/// For each room, the rooms that it may use besides itself and [`OPEN_TO`].
+/// For each module, the modules that it may use besides itself and [`OPEN_TO`].
 const TABLE: &[(&str, &[&str])] = &[
     ("kernel", &[]),
     ("contract", &[]),
@@ -54,7 +54,7 @@ const TABLE: &[(&str, &[&str])] = &[
     ("main", &["cli"]),
 ];
 
-/// Rooms that others may use without being listed, each with the rooms that may not.
+/// Modules that others may use without being listed, each with those that may not.
 const OPEN_TO: &[(&str, &[&str])] = &[
     ("kernel", &[]),
     ("contract", &["kernel"]),
