@@ -65,21 +65,31 @@ pub fn continued_session(
     Ok(session)
 }
 
+/// A tool call that waits for the run that carries it out.
+#[derive(Clone, Copy)]
+pub struct PendingCall<'a> {
+    /// The run that makes the call.
+    pub caller: &'a Run,
+    /// The step of the call.
+    pub step: &'a Step,
+    /// How the step waits.
+    pub awaits: &'a Awaits,
+    /// Display name of the called agent.
+    pub agent_name: &'a str,
+}
+
 /// Binds the run to this call and limits it to the time that its caller has left.
-pub fn bind_run(
-    context: &Context<'_>,
-    run: &mut Run,
-    (awaits, agent_name): (&Awaits, String),
-    (caller, step): (&Run, &Step),
-) {
+pub fn bind_run(context: &Context<'_>, run: &mut Run, call: PendingCall<'_>) {
+    let PendingCall { step, awaits, .. } = call;
     run.delegated = Some(Delegated {
         mode: awaits.face,
         step: step.seq,
         call: step.tool_call.clone().unwrap_or_default(),
         stream: awaits.stream,
-        agent_name,
+        agent_name: call.agent_name.to_owned(),
     });
-    run.limit_ms = match (run.limit_ms, caller.remaining_at(context.now.steady)) {
+    let left = call.caller.remaining_at(context.now.steady);
+    run.limit_ms = match (run.limit_ms, left) {
         (Some(own), Some(left)) => Some(own.min(left)),
         (own, left) => own.or(left),
     };
@@ -105,35 +115,29 @@ pub fn log_begun(
 }
 
 /// Emits a `delegation.start` event on the planner's stream.
-pub fn show_planned(
-    context: &mut Context<'_>,
-    (caller, step): (&Run, &Step),
-    run: RunId,
-    (agent, name): (&AgentId, &str),
-) {
-    let task = step.input["task"].as_str().unwrap_or_default();
+pub fn show_planned(context: &mut Context<'_>, call: PendingCall<'_>, run: RunId, agent: &AgentId) {
+    let task = call.step.input["task"].as_str().unwrap_or_default();
     let data = json!({
         "subAgentId": agent,
-        "subAgentName": name,
-        "toolCallId": step.tool_call,
+        "subAgentName": call.agent_name,
+        "toolCallId": call.step.tool_call,
         "childRunId": run,
         "task": preview(task, TASK),
     });
-    context.emit(EventKind::DelegationStart, caller, data);
+    context.emit(EventKind::DelegationStart, call.caller, data);
 }
 
-/// Once this returns, the step of `caller` waits for the end of `run`, which carries out its call.
+/// Once this returns, the call's step waits for the end of `run`, which carries out the call.
 pub fn wait_for_child(
     context: &mut Context<'_>,
-    caller: &Run,
-    step: &Step,
+    call: PendingCall<'_>,
     run: RunId,
 ) -> Result<(), Fault> {
     let wait = Wait {
         kind: WaitKind::Child,
         until: None,
     };
-    waiting::begin(context, caller, step, wait, &[run.0])
+    waiting::begin(context, call.caller, call.step, wait, &[run.0])
 }
 
 /// The result for the step of `waiter`, with whether it is an error; `None` unless the awaited run
@@ -234,10 +238,10 @@ const ARGUMENTS: usize = 200;
 pub fn spawn_called(
     context: &mut Context<'_>,
     spawn: Spawn,
-    (awaits, agent_name): (&Awaits, String),
-    (caller, step): (&Run, &Step),
+    call: PendingCall<'_>,
     session: &Session,
 ) -> Result<Accepted, Fault> {
+    let caller = call.caller;
     let mut row = new_run(context, &spawn.org, spawn.run, session, RunOrigin::Spawn);
     row.run.requester = Some(Requester {
         session: session.id,
@@ -249,8 +253,7 @@ pub fn spawn_called(
     row.run.lane = caller.lane;
     row.run.depth = caller.depth + 1;
     row.run.cwd.clone_from(&caller.cwd);
-    let name = agent_name.clone();
-    bind_run(context, &mut row.run, (awaits, name), (caller, step));
+    bind_run(context, &mut row.run, call);
     let run = row.run.clone();
     let message = storable(&spawn.task);
     let accepted = accept(context, row, Some(&message), false)?;
@@ -259,15 +262,15 @@ pub fn spawn_called(
     }
     let data = json!({
         "agent": run.agent,
-        "agentName": agent_name,
-        "toolCallId": step.tool_call,
+        "agentName": call.agent_name,
+        "toolCallId": call.step.tool_call,
         "childRunId": run.id,
         "argsSummary": preview(&message, ARGUMENTS),
     });
     context.emit(EventKind::SubAgentCallStart, caller, data);
     let child = (run.id, &run.agent);
-    log_begun(context, caller, child, Some(awaits.face), &message);
-    wait_for_child(context, caller, step, run.id)?;
+    log_begun(context, caller, child, Some(call.awaits.face), &message);
+    wait_for_child(context, call, run.id)?;
     Ok(accepted)
 }
 

@@ -1,6 +1,7 @@
 //! Spawns: limits, child session, first message and queued run in one command.
 
 use super::context::Context;
+use super::delegation::PendingCall;
 use super::new_run::{accept, new_run, refuse_taken_id, repeated};
 use super::waiting::acting;
 use super::{Accepted, NewRun, StepRef, cancel, delegation, run_end, session};
@@ -9,6 +10,7 @@ use crate::kernel::delegation::{DelegationMode, Stream};
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::{AgentId, MessageId, SessionId, SessionKey};
 use crate::kernel::run::limits::{SpawnCounts, check_depth, check_spawn};
+use crate::kernel::run::step::Step;
 use crate::kernel::run::stop::{Initiator, may_call_again};
 use crate::kernel::run::thinking::Thinking;
 use crate::kernel::run::{AnnouncePolicy, Requester, Run, RunOrigin, Usage};
@@ -85,6 +87,65 @@ pub struct Awaits {
     pub goes_on: Option<SessionKey>,
 }
 
+/// Who requests a spawn.
+struct Requested {
+    /// The run and step that spawn; `None` for a client.
+    caller: Option<(Run, Step)>,
+    /// How that step waits for the result, if it does.
+    awaits: Option<Awaits>,
+    /// The session that requests the run; `None`: the new session is a root session.
+    parent: Option<Session>,
+    /// Levels below a root session. A called run is one level deeper than the session that it
+    /// works in.
+    depth: u32,
+    /// Display name of the agent.
+    agent_name: String,
+}
+
+impl Requested {
+    fn of(context: &mut Context<'_>, spawn: &mut Spawn) -> Result<Requested, Fault> {
+        let caller = match &spawn.by {
+            Some(by) => Some(acting(context, by.step)?),
+            None => None,
+        };
+        let own = caller.as_ref().map(|(run, _)| &run.session_key);
+        let parent = match spawn.parent.as_ref().or(own) {
+            None => None,
+            Some(key) => Some(
+                sessions::by_key(context.tx, &spawn.org, key)?.ok_or_else(|| {
+                    Fault::not_found("session", key).hint(
+                        "the parent session must exist first; create one with sessions.create",
+                    )
+                })?,
+            ),
+        };
+        let above = caller.as_ref().map(|(run, _)| run.depth);
+        let above = above.or(parent.as_ref().map(|parent| parent.depth));
+        Ok(Requested {
+            depth: above.map_or(0, |above| above + 1),
+            awaits: spawn.by.as_mut().and_then(|by| by.awaits.take()),
+            agent_name: spawn.run.agent.name().to_owned(),
+            caller,
+            parent,
+        })
+    }
+
+    fn caller(&self) -> Option<&Run> {
+        self.caller.as_ref().map(|(run, _)| run)
+    }
+
+    /// The call that the run carries out, if a step waits for its result.
+    fn call(&self) -> Option<PendingCall<'_>> {
+        let (caller, step) = self.caller.as_ref()?;
+        Some(PendingCall {
+            caller,
+            step,
+            awaits: self.awaits.as_ref()?,
+            agent_name: &self.agent_name,
+        })
+    }
+}
+
 /// Once this returns, the child session, its first message and the queued run are stored.
 pub fn spawn(context: &mut Context<'_>, mut spawn: Spawn) -> Result<Accepted, Fault> {
     // A known key is answered before any limit is checked.
@@ -92,64 +153,105 @@ pub fn spawn(context: &mut Context<'_>, mut spawn: Spawn) -> Result<Accepted, Fa
         return Ok(accepted);
     }
     refuse_taken_id(context, spawn.run.id)?;
-    let (caller, step) = match &spawn.by {
-        Some(by) => acting(context, by.step).map(|(run, step)| (Some(run), Some(step)))?,
-        None => (None, None),
+    let requested = Requested::of(context, &mut spawn)?;
+    let mut warnings = check_limits(context, &spawn, &requested)?;
+    may_begin(context, &spawn, &requested)?;
+    let (announce, warning) = match &requested.awaits {
+        // The step gets the result in the transaction of the run's end.
+        Some(_) => (AnnouncePolicy::None, None),
+        None => announce_policy(&spawn, requested.parent.as_ref())?,
     };
-    let awaits = spawn.by.as_mut().and_then(|by| by.awaits.take());
-    let named = spawn.parent.as_ref();
-    let parent = match named.or(caller.as_ref().map(|caller| &caller.session_key)) {
-        None => None,
-        Some(key) => Some(
-            sessions::by_key(context.tx, &spawn.org, key)?.ok_or_else(|| {
-                Fault::not_found("session", key)
-                    .hint("the parent session must exist first; create one with sessions.create")
-            })?,
-        ),
-    };
-    // Without a parent the session is a root session. A called run is one level deeper than the
-    // session that it works in.
-    let above = caller.as_ref().map(|caller| caller.depth);
-    let depth = above.or(parent.as_ref().map(|parent| parent.depth));
-    let depth = depth.map_or(0, |above| above + 1);
-    let mut warnings = Vec::new();
-    if let Some(parent) = &parent {
-        session::refuse_while_clearing(context, parent.id)?;
-        let mut limits = context.settings.limits;
-        if let (Some(by), Some(caller)) = (&spawn.by, &caller) {
-            limits.max_depth = by.max_depth.unwrap_or(limits.max_depth);
-            check_depth(&limits, depth)?;
-            check_allowed(&caller.agent, &spawn.run.agent.id, &by.allowed)?;
-        }
-        let tx = &mut *context.tx;
-        let total = match &caller {
-            Some(caller) => Some(runs::count_descendants(tx, caller.root_run)?),
-            None => None,
-        };
-        let children = runs::count_live_children(tx, parent.id)?;
-        // A client acknowledges its inbox; an agent sees pending announces in its next turn.
-        let backlog = match parent.owner {
-            Owner::Client => outbox::count_unacked(tx, parent.id),
-            Owner::Agent => outbox::count_pending_for(tx, parent.id),
-        }?;
-        let counts = SpawnCounts {
-            depth,
-            children: u32::try_from(children).unwrap_or(u32::MAX),
-            total: total.map(|total| u32::try_from(total).unwrap_or(u32::MAX)),
-            backlog: u32::try_from(backlog).unwrap_or(u32::MAX),
-            client_owned: parent.owner == Owner::Client,
-        };
-        warnings.extend(check_spawn(&limits, &counts)?);
+    warnings.extend(warning);
+    if let (Some(call), Some(parent)) = (requested.call(), &requested.parent)
+        && call.awaits.face == DelegationMode::Called
+    {
+        return delegation::spawn_called(context, spawn, call, parent);
     }
-    if awaits.is_some() {
+
+    let (session, is_new) = take_session(context, &mut spawn, &requested)?;
+    let mut row = new_run(context, &spawn.org, spawn.run, &session, RunOrigin::Spawn);
+    row.run.announce = announce;
+    row.run.requester = requested.parent.as_ref().map(|parent| Requester {
+        session: parent.id,
+        key: parent.key.clone(),
+        generation: parent.generation,
+    });
+    row.run.warnings.extend(warnings);
+    if let Some(caller) = requested.caller() {
+        set_parent(&mut row.run, caller);
+    }
+    if let Some(call) = requested.call() {
+        delegation::bind_run(context, &mut row.run, call);
+    }
+    let mut task = NewMessage::user(spawn.message, &spawn.task);
+    task.run = Some(row.run.id);
+    let run = row.run.id;
+    let accepted = accept(context, row, None, is_new)?;
+    if let Some(caller) = requested.caller() {
+        let face = requested.awaits.as_ref().map(|awaits| awaits.face);
+        delegation::log_begun(context, caller, (run, &accepted.agent), face, &spawn.task);
+    }
+    append_task(context, &session, is_new, task)?;
+    if let Some(call) = requested.call() {
+        if call.awaits.face == DelegationMode::Planned {
+            delegation::show_planned(context, call, run, &accepted.agent);
+        }
+        delegation::wait_for_child(context, call, run)?;
+    }
+    Ok(accepted)
+}
+
+/// Refuses a spawn over a limit of its parent session; returns warnings about limits that are near.
+fn check_limits(
+    context: &mut Context<'_>,
+    spawn: &Spawn,
+    requested: &Requested,
+) -> Result<Vec<String>, Fault> {
+    let Some(parent) = &requested.parent else {
+        return Ok(Vec::new());
+    };
+    session::refuse_while_clearing(context, parent.id)?;
+    let mut limits = context.settings.limits;
+    if let (Some(by), Some(caller)) = (&spawn.by, requested.caller()) {
+        limits.max_depth = by.max_depth.unwrap_or(limits.max_depth);
+        check_depth(&limits, requested.depth)?;
+        check_allowed(&caller.agent, &spawn.run.agent.id, &by.allowed)?;
+    }
+    let tx = &mut *context.tx;
+    let total = match requested.caller() {
+        Some(caller) => Some(runs::count_descendants(tx, caller.root_run)?),
+        None => None,
+    };
+    let children = runs::count_live_children(tx, parent.id)?;
+    // A client acknowledges its inbox; an agent sees pending announces in its next turn.
+    let backlog = match parent.owner {
+        Owner::Client => outbox::count_unacked(tx, parent.id),
+        Owner::Agent => outbox::count_pending_for(tx, parent.id),
+    }?;
+    let capped = |count| u32::try_from(count).unwrap_or(u32::MAX);
+    let counts = SpawnCounts {
+        depth: requested.depth,
+        children: capped(children),
+        total: total.map(capped),
+        backlog: capped(backlog),
+        client_owned: parent.owner == Owner::Client,
+    };
+    Ok(Vec::from_iter(check_spawn(&limits, &counts)?))
+}
+
+/// Refuses a spawn whose agent keeps failing, whose caller has no budget left, or whose work was
+/// cancelled; a client's request lifts a cancel that is in force in its parent session.
+fn may_begin(context: &mut Context<'_>, spawn: &Spawn, requested: &Requested) -> Result<(), Fault> {
+    let face = requested.awaits.as_ref().map(|awaits| awaits.face);
+    if face.is_some() {
         run_end::refuse_failing_agent(context, &spawn.org, &spawn.run.agent)?;
     }
-    if let Some(caller) = &caller
+    if let Some(caller) = requested.caller()
         && let Some(used_up) = runs::used_up(context.tx, caller)?
     {
         return Err(used_up.refuses());
     }
-    match (&caller, &parent, awaits.as_ref().map(|awaits| awaits.face)) {
+    match (requested.caller(), &requested.parent, face) {
         // These modes name no session, so a cancel applies to calls of the agent.
         (
             Some(caller),
@@ -157,42 +259,37 @@ pub fn spawn(context: &mut Context<'_>, mut spawn: Spawn) -> Result<Accepted, Fa
             Some(DelegationMode::Called | DelegationMode::Sealed | DelegationMode::Planned),
         ) => {
             let agent = &spawn.run.agent.id;
-            let was_cancelled = runs::was_call_cancelled(context.tx, caller.id, agent);
-            may_call_again(was_cancelled?, agent.as_str())?;
+            let was_cancelled = runs::was_call_cancelled(context.tx, caller.id, agent)?;
+            may_call_again(was_cancelled, agent.as_str())
         }
         // A client's request starts work whose end the parent session must see.
-        (None, Some(parent), _) => cancel::lift_hold(context, parent, Initiator::Person)?,
-        _ => {}
+        (None, Some(parent), _) => cancel::lift_hold(context, parent, Initiator::Person),
+        _ => Ok(()),
     }
-    let agent_name = spawn.run.agent.name().to_owned();
-    let (announce, warning) = match &awaits {
-        // The step gets the result in the transaction of the run's end.
-        Some(_) => (AnnouncePolicy::None, None),
-        None => announce_policy(&spawn, parent.as_ref())?,
-    };
-    warnings.extend(warning);
+}
 
-    if let (Some(awaits), Some(caller), Some(step), Some(parent)) =
-        (&awaits, &caller, &step, &parent)
-        && awaits.face == DelegationMode::Called
-    {
-        let awaits = (awaits, agent_name);
-        return delegation::spawn_called(context, spawn, awaits, (caller, step), parent);
-    }
-    let goes_on = awaits.as_ref().and_then(|awaits| awaits.goes_on.as_ref());
-    let (session, is_new) = match (goes_on, &parent) {
-        (Some(key), Some(parent)) => (
-            delegation::continued_session(context, key, parent, &spawn)?,
-            false,
-        ),
-        _ => {
-            let fork = fork(&spawn, parent.as_ref())?;
-            let session = child_session(context, &spawn, parent.as_ref(), depth, fork);
+/// The session of the run, with the permission bundle of its runs, and whether it is a new one.
+fn take_session(
+    context: &mut Context<'_>,
+    spawn: &mut Spawn,
+    requested: &Requested,
+) -> Result<(Session, bool), Fault> {
+    let parent = requested.parent.as_ref();
+    let goes_on = requested.awaits.as_ref();
+    let goes_on = goes_on.and_then(|awaits| awaits.goes_on.as_ref());
+    let (session, is_new) = match goes_on.zip(parent) {
+        Some((key, parent)) => {
+            let session = delegation::continued_session(context, key, parent, spawn)?;
+            (session, false)
+        }
+        None => {
+            let fork = fork(spawn, parent)?;
+            let session = child_session(context, spawn, parent, requested.depth, fork);
             session::insert_session(context, &session)?;
             (session, true)
         }
     };
-    let bundle = match (spawn.bundle.take(), &parent) {
+    let bundle = match (spawn.bundle.take(), parent) {
         (None, Some(parent)) => bundles::get(context.tx, parent.id)?,
         (own, _) => own,
     };
@@ -203,47 +300,26 @@ pub fn spawn(context: &mut Context<'_>, mut spawn: Spawn) -> Result<Accepted, Fa
     if let Some(bundle) = bundle {
         bundles::insert(context.tx, session.id, &bundle)?;
     }
-    let mut row = new_run(context, &spawn.org, spawn.run, &session, RunOrigin::Spawn);
-    row.run.announce = announce;
-    row.run.requester = parent.map(|parent| Requester {
-        session: parent.id,
-        key: parent.key,
-        generation: parent.generation,
-    });
-    row.run.warnings.extend(warnings);
-    if let Some(caller) = &caller {
-        set_parent(&mut row.run, caller);
-    }
-    if let (Some(awaits), Some(caller), Some(step)) = (&awaits, &caller, &step) {
-        let awaits = (awaits, agent_name.clone());
-        delegation::bind_run(context, &mut row.run, awaits, (caller, step));
-    }
+    Ok((session, is_new))
+}
 
-    let mut task = NewMessage::user(spawn.message, &spawn.task);
-    task.run = Some(row.run.id);
-    let run = row.run.id;
-    let accepted = accept(context, row, None, is_new)?;
-    if let Some(caller) = &caller {
-        let face = awaits.as_ref().map(|awaits| awaits.face);
-        delegation::log_begun(context, caller, (run, &accepted.agent), face, &spawn.task);
+/// Appends the task to the session's transcript. A new session's row already counts it.
+fn append_task(
+    context: &mut Context<'_>,
+    session: &Session,
+    is_new: bool,
+    task: NewMessage,
+) -> Result<(), Fault> {
+    if !is_new {
+        context.append(&session.org, session.id, session.generation, vec![task])?;
+        return Ok(());
     }
-    if is_new {
-        let (now, first) = (context.now.wall, session.messages);
-        let (id, generation) = (session.id, session.generation);
-        let task = task.at(first, generation, now);
-        messages::insert(context.tx, id, &task)?;
-        context.added(&spawn.org, id, task.run, task.id, first, task.kind.as_str());
-    } else {
-        context.append(&spawn.org, session.id, session.generation, vec![task])?;
-    }
-    if let (Some(awaits), Some(caller), Some(step)) = (&awaits, &caller, &step) {
-        if awaits.face == DelegationMode::Planned {
-            let agent = (&accepted.agent, agent_name.as_str());
-            delegation::show_planned(context, (caller, step), run, agent);
-        }
-        delegation::wait_for_child(context, caller, step, run)?;
-    }
-    Ok(accepted)
+    let (now, first) = (context.now.wall, session.messages);
+    let task = task.at(first, session.generation, now);
+    messages::insert(context.tx, session.id, &task)?;
+    let kind = task.kind.as_str();
+    context.added(&session.org, session.id, task.run, task.id, first, kind);
+    Ok(())
 }
 
 /// Makes the run a child of `caller`, in the same tree, trace and user.

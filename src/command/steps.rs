@@ -238,7 +238,6 @@ pub fn record_outcome(
     // Clears the reason that was set while the step waited for its provider.
     step.error = None;
     let error = outcome.error();
-    let mut warnings = Vec::new();
     if let Recorded::Shortened {
         summary: Some(summary),
         ..
@@ -247,10 +246,10 @@ pub fn record_outcome(
         summary.1.open = open_runs(context, &run)?;
     }
     let mut message = outcome.message(&step, context.message_id());
-    match outcome {
+    let warnings = match outcome {
         Recorded::Answer {
             blocks,
-            warnings: about,
+            warnings,
             sealed,
             ..
         } => {
@@ -258,29 +257,17 @@ pub fn record_outcome(
                 keep_arguments(context, &step, sealed)?;
             }
             let text = plain_text(&blocks);
-            // Names the model that answered if it is not the one that was requested.
-            let other = step.used.as_ref().map(|used| &used.model);
-            let told = match other.filter(|other| **other != run.model) {
-                Some(other) => format!("[{other}] {text}"),
-                None => text.clone(),
-            };
-            step.result_summary = Some(preview(&told, SUMMARY));
-            warnings = about;
+            step.result_summary = Some(summary_of_answer(&run, &step, &text));
             if let Some(message) = &mut message {
                 // Only a wake run may be silent, because no client or user waits for its answer.
                 message.silent = run.origin == RunOrigin::Wake && text.trim() == NO_REPLY;
                 if let Then::EndTurn(end) = &then
-                    && run.is_called()
-                    && run.cancel.is_none()
-                    && end
-                        .text
-                        .as_deref()
-                        .is_some_and(|text| !text.trim().is_empty())
-                    && !goes_on(context, &run, end)?
+                    && answers_call(context, &run, end)?
                 {
                     delegation::mark_as_answer(&run, message);
                 }
             }
+            warnings
         }
         Recorded::ToolResult { text, is_error } => {
             step.result_summary = Some(preview(&text, SUMMARY));
@@ -288,22 +275,24 @@ pub fn record_outcome(
                 step.state = StepState::Failed;
                 step.error = Some(preview(&text, SUMMARY));
             }
+            Vec::new()
         }
         Recorded::Shortened { told, remember, .. } => {
             let (kept, full) = remember::extracted(context, &run, &remember)?;
-            warnings.extend(full);
             let told = match kept {
                 0 => told,
                 kept => format!("{told}; {kept} saved to memory"),
             };
             step.result_summary = Some(preview(&told, SUMMARY));
+            Vec::from_iter(full)
         }
         Recorded::TooLong(_) | Recorded::Failed { .. } => {
             step.state = StepState::Failed;
             step.error = error;
+            Vec::new()
         }
-    }
-    let mut messages = context.append_of(&run, message.into_iter().collect())?;
+    };
+    let messages = context.append_of(&run, message.into_iter().collect())?;
     step.message_seq = messages.first().map(|message| message.seq);
     steps::update(context.tx, &step)?;
     emit_step(context, &run, &step)?;
@@ -322,37 +311,60 @@ pub fn record_outcome(
             .unwrap_or_default(),
         warnings,
     };
-    let mut run = move_run(context, &run, ended)?;
+    let run = move_run(context, &run, ended)?;
 
-    let mut changed = vec![step];
-    if run.cancel.is_none() {
-        match then {
-            // The other steps may wait for outside outcomes, or have got them.
-            Then::Wait => run = super::waiting::regroup(context, &run)?,
-            Then::Steps(intents) => {
-                let intended = intend(context, &run, intents)?;
-                run = intended.run;
-                changed.extend(intended.steps);
-                messages.extend(intended.messages);
-            }
-            Then::EndTurn(end) => {
-                let ended = end_turn(context, &run, end)?;
-                run = ended.run;
-                changed.extend(ended.steps);
-                messages.extend(ended.messages);
-            }
-            Then::Fail(error) => run = move_run(context, &run, RunEvent::Failed(error))?,
-            Then::Cut { error, found } => {
-                let found = storable(&found);
-                run = move_run(context, &run, RunEvent::FailedWithPartial { error, found })?;
-            }
-        }
-    }
-    Ok(RunAfter {
+    let mut after = RunAfter {
         run,
         messages,
-        steps: changed,
-    })
+        steps: vec![step],
+    };
+    if after.run.cancel.is_none() {
+        follow(context, &mut after, then)?;
+    }
+    Ok(after)
+}
+
+/// Carries out what follows a step's outcome.
+fn follow(context: &mut Context<'_>, after: &mut RunAfter, then: Then) -> Result<(), Fault> {
+    let run = &after.run;
+    let next = match then {
+        // The other steps may wait for outside outcomes, or have got them.
+        Then::Wait => {
+            after.run = super::waiting::regroup(context, run)?;
+            return Ok(());
+        }
+        Then::Fail(error) => {
+            after.run = move_run(context, run, RunEvent::Failed(error))?;
+            return Ok(());
+        }
+        Then::Cut { error, found } => {
+            let found = storable(&found);
+            after.run = move_run(context, run, RunEvent::FailedWithPartial { error, found })?;
+            return Ok(());
+        }
+        Then::Steps(intents) => intend(context, run, intents)?,
+        Then::EndTurn(end) => end_turn(context, run, end)?,
+    };
+    after.run = next.run;
+    after.steps.extend(next.steps);
+    after.messages.extend(next.messages);
+    Ok(())
+}
+
+/// The summary of an answer. It names the model that answered if that is not the requested one.
+fn summary_of_answer(run: &Run, step: &Step, text: &str) -> String {
+    let other = step.used.as_ref().map(|used| &used.model);
+    match other.filter(|other| **other != run.model) {
+        Some(other) => preview(&format!("[{other}] {text}"), SUMMARY),
+        None => preview(text, SUMMARY),
+    }
+}
+
+/// True if this end of the turn answers the call that the run was made for.
+fn answers_call(context: &mut Context<'_>, run: &Run, end: &TurnEnd) -> Result<bool, Fault> {
+    let text = end.text.as_deref().unwrap_or_default();
+    let may_answer = run.is_called() && run.cancel.is_none() && !text.trim().is_empty();
+    Ok(may_answer && !goes_on(context, run, end)?)
 }
 
 /// Open runs that the session requested, for a model that no longer sees the requests.

@@ -159,43 +159,11 @@ impl Registry {
             )
             .hint("wait for it (agent.wait), or cancel it first (runs.cancel)"));
         }
-        let (said, session, bundle, is_compaction) = self.inner.store.read_now(|tx| {
-            let said = match runs::input(tx, id)? {
-                Some(text) => Some(text),
-                None => messages::input_message(tx, old.session, id)?.map(|message| message.text()),
-            };
-            // A run that worked in its caller's session has its own permission bundle; the
-            // session's bundle does not apply to it.
-            let bundle = match old.is_called() {
-                true => runs::bundle(tx, id)?,
-                false => bundles::get(tx, old.session)?,
-            };
-            let first = steps::get(tx, id, 1)?;
-            let is_compaction = first.is_some_and(|step| step.kind == StepKind::Compaction);
-            let session = sessions::by_id(tx, old.session)?;
-            Ok((said, session, bundle, is_compaction))
-        })?;
-        if old.origin != RunOrigin::Spawn && old.origin != RunOrigin::Turn {
-            return Err(Fault::new(
-                Kind::Conflict,
-                format!("run {id} was not started by sessions.spawn or agent.run and cannot be retried"),
-            )
-            .hint("to repeat an announce, use runs.retry_announce; to repeat a message, sessions.send"));
-        }
-        let Some(said) = said else {
-            if is_compaction {
-                return Err(Fault::new(
-                    Kind::Conflict,
-                    format!("run {id} compacted its session and has no task to retry"),
-                )
-                .hint("compact again with sessions.compact"));
-            }
-            return Err(Fault::new(
-                Kind::Conflict,
-                format!("the task of run {id} was deleted with its session"),
-            )
-            .hint("send the task again: sessions.spawn, agent.run"));
-        };
+        let Repeated {
+            task,
+            session,
+            bundle,
+        } = self.repeated(&old)?;
         let overrides = Overrides {
             model: Some(&old.model),
             thinking: old.thinking,
@@ -211,7 +179,7 @@ impl Registry {
             None,
             agent,
             old.label.clone(),
-            &said,
+            &task,
             old.limit_ms,
             old.meta.clone(),
             key,
@@ -220,7 +188,7 @@ impl Registry {
         run.retry_of = Some(id);
         run.budget = old.budget;
         if old.origin == RunOrigin::Spawn {
-            let spawn = self.spawn_again(old, said, run, session, bundle);
+            let spawn = self.spawn_again(old, task, run, session, bundle);
             return self.inner.store.submit(spawn).await;
         }
         let turn = RunTurn {
@@ -228,11 +196,57 @@ impl Registry {
             run,
             session: old.session_key,
             new_session: SessionId(self.inner.clock.new_id()),
-            asks: Asks::Message(said),
+            asks: Asks::Message(task),
             model_named: true,
             thinking_named: old.thinking.is_some(),
         };
         self.inner.store.submit(turn).await
+    }
+
+    /// What a new run repeats of `old`; refused if there is nothing to repeat.
+    fn repeated(&self, old: &Run) -> Result<Repeated, Fault> {
+        let id = old.id;
+        let refused = |why: String, hint: &str| Fault::new(Kind::Conflict, why).hint(hint);
+        if old.origin != RunOrigin::Spawn && old.origin != RunOrigin::Turn {
+            return Err(refused(
+                format!(
+                    "run {id} was not started by sessions.spawn or agent.run and cannot be retried"
+                ),
+                "to repeat an announce, use runs.retry_announce; to repeat a message, sessions.send",
+            ));
+        }
+        self.inner.store.read_now(|tx| {
+            let task = match runs::input(tx, id)? {
+                Some(text) => Some(text),
+                None => messages::input_message(tx, old.session, id)?.map(|message| message.text()),
+            };
+            let Some(task) = task else {
+                let first = steps::get(tx, id, 1)?;
+                return Ok(Err(
+                    match first.is_some_and(|step| step.kind == StepKind::Compaction) {
+                        true => refused(
+                            format!("run {id} compacted its session and has no task to retry"),
+                            "compact again with sessions.compact",
+                        ),
+                        false => refused(
+                            format!("the task of run {id} was deleted with its session"),
+                            "send the task again: sessions.spawn, agent.run",
+                        ),
+                    },
+                ));
+            };
+            // A run that worked in its caller's session has its own permission bundle; the
+            // session's bundle does not apply to it.
+            let bundle = match old.is_called() {
+                true => runs::bundle(tx, id)?,
+                false => bundles::get(tx, old.session)?,
+            };
+            Ok(Ok(Repeated {
+                task,
+                session: sessions::by_id(tx, old.session)?,
+                bundle,
+            }))
+        })?
     }
 
     fn spawn_again(
@@ -298,4 +312,11 @@ impl Registry {
         };
         self.inner.store.submit(command).await
     }
+}
+
+/// What a retried run takes from the old one beside its row.
+struct Repeated {
+    task: String,
+    session: Option<Session>,
+    bundle: Option<String>,
 }

@@ -11,7 +11,7 @@ use futures_util::future::join_all;
 use crate::command::{BeginBoot, BootReport, Recover, RunAfter, SettleSalvaged};
 use crate::contract::commit::{Effect, MissedLog, Ticket};
 use crate::failpoint;
-use crate::kernel::ages::{AgeClock, SETTLES_MS};
+use crate::kernel::ages::{AgeClock, ClockTrust, SETTLES_MS};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::RunId;
 use crate::kernel::run::action::EventKind;
@@ -21,6 +21,7 @@ use crate::kernel::time::Timestamp;
 use crate::registry::{Inner, Registry};
 use crate::store::Store;
 use crate::store::tables::{events, outbox, read, runs, sends, steps};
+use crate::store::tx::Tx;
 use crate::store::write::Command;
 
 /// Maximum number of rows restored in one group of commits.
@@ -45,6 +46,17 @@ pub struct Restored {
     pub closed: usize,
     /// The first effects for the service loop.
     pub effects: Vec<Effect>,
+}
+
+/// The open runs of an earlier process, by what they need.
+#[derive(Default)]
+struct OpenRuns {
+    /// Old by a clock that cannot be trusted yet: they wait until it can.
+    doubted: Vec<Run>,
+    /// Queued and unaffected by the kill: they need no command.
+    ready: Vec<Run>,
+    /// All others: the kernel decides how each is recovered.
+    broken: Vec<Run>,
 }
 
 impl Registry {
@@ -74,89 +86,126 @@ impl Registry {
             ..Restored::default()
         };
         inner.to_restore.store(open.len() as u64, Ordering::Relaxed);
-        let max_age_ms = inner.options().max_age_ms;
-        let now = inner.clock.moment_with_sleep();
-        let settles_ms = failpoint::substituted("clock.settles").unwrap_or(SETTLES_MS);
-        let ages = AgeClock::new(sight, now, max_age_ms, settles_ms);
-        *inner.ages.lock().unwrap_or_else(PoisonError::into_inner) = Some(ages);
-        let aged_at = inner.aged_at();
-        let is_old = |run: &Run| {
-            let now = aged_at.unwrap_or(now.wall);
-            now.since(run.last_activity_at) > max_age_ms
-        };
-        let (doubted, open): (Vec<Run>, Vec<Run>) = open.into_iter().partition(|run| {
-            let at_work = matches!(run.state, RunState::Queued | RunState::Running);
-            aged_at.is_none() && at_work && run.cancel.is_none() && is_old(run)
-        });
-        // A queued run that the kill did not affect needs no command of its own.
-        let (ready, mut broken): (Vec<Run>, Vec<Run>) = open
-            .into_iter()
-            .partition(|run| run.state == RunState::Queued && run.cancel.is_none() && !is_old(run));
-        for run in &doubted {
-            let keeps = Effect::Paused(run.id, run.session, run.depth);
-            restored
-                .effects
-                .extend([keeps, Effect::AgeUnknown(run.id, loss)]);
-        }
-        inner
-            .restored
-            .fetch_add(doubted.len() as u64, Ordering::Relaxed);
-        let in_turn: HashSet<RunId> = inner
-            .store
-            .read(steps::in_turn)
-            .await?
-            .into_iter()
-            .collect();
-        // Runs with a pending cancel are ended first.
-        broken.sort_by_key(|run| run.cancel.is_none());
-        for run in &ready {
-            let ticket = Ticket::of(run, in_turn.contains(&run.id));
-            restored.effects.push(Effect::Enqueue(ticket));
-        }
-        inner
-            .restored
-            .fetch_add(ready.len() as u64, Ordering::Relaxed);
-        for group in broken.chunks(AT_ONCE) {
-            // A command fails once on a row that cannot be read; the row is then quarantined, and
-            // its run has ended or can continue.
-            let again = self
-                .recover_all(group, loss, aged_at, &mut restored)
-                .await?;
-            super::damage::set_aside(&inner.store).await;
-            let again = self.recover_all(&again, loss, aged_at, &mut restored);
-            for run in again.await? {
-                // A run that cannot be recovered must not block the others.
-                tracing::error!(run = %run.id, "a run could not be restored");
-            }
-            inner
-                .restored
-                .fetch_add(group.len() as u64, Ordering::Relaxed);
-        }
-        // The rows of waiting steps hold what they wait for and until when.
-        for (window, until) in inner.store.read(read::wait_deadlines).await? {
-            restored.effects.push(Effect::Window(window, until));
-        }
-        for run in inner.store.read(sends::due).await? {
-            restored.effects.push(Effect::Exchange(run));
-        }
-        for session in inner.store.read(outbox::pending_targets).await? {
-            restored.effects.push(Effect::Deliverable(session));
-        }
+        let aged_at = self.start_age_clock(sight);
+        let open = self.sort_out(open, aged_at);
+        self.leave_doubted(&open.doubted, loss, &mut restored);
+        self.enqueue(&open.ready, &mut restored).await?;
+        self.recover_broken(open.broken, loss, aged_at, &mut restored)
+            .await?;
+        self.resume_waits(&mut restored).await?;
         if unclean {
-            let untold = inner
-                .store
-                .read(move |tx| events::shortly_before(tx, last, MISSED_LOG_MS, MAX_MISSED_LOGS));
-            for (run, kind) in untold.await? {
-                let what = match kind {
-                    EventKind::RunEnded => MissedLog::End,
-                    _ => MissedLog::Begin,
-                };
-                restored.effects.push(Effect::Untold(run, what));
-            }
+            self.repeat_log_lines(last, &mut restored).await?;
         }
         super::damage::set_aside(&inner.store).await;
         inner.is_at_work.store(true, Ordering::Release);
         Ok(restored)
+    }
+
+    /// Starts the clock for age limits; returns the time by which ages count, if it is known yet.
+    fn start_age_clock(&self, sight: ClockTrust) -> Option<Timestamp> {
+        let inner = &self.inner;
+        let settles_ms = failpoint::substituted("clock.settles").unwrap_or(SETTLES_MS);
+        let now = inner.clock.moment_with_sleep();
+        let ages = AgeClock::new(sight, now, inner.options().max_age_ms, settles_ms);
+        *inner.ages.lock().unwrap_or_else(PoisonError::into_inner) = Some(ages);
+        inner.aged_at()
+    }
+
+    fn sort_out(&self, open: Vec<Run>, aged_at: Option<Timestamp>) -> OpenRuns {
+        let max_age_ms = self.inner.options().max_age_ms;
+        let now = aged_at.unwrap_or(self.inner.clock.moment_with_sleep().wall);
+        let mut sorted = OpenRuns::default();
+        for run in open {
+            let is_old = now.since(run.last_activity_at) > max_age_ms;
+            let at_work = matches!(run.state, RunState::Queued | RunState::Running);
+            let of_its_kind = match run.cancel.is_none() {
+                true if at_work && is_old && aged_at.is_none() => &mut sorted.doubted,
+                true if run.state == RunState::Queued && !is_old => &mut sorted.ready,
+                _ => &mut sorted.broken,
+            };
+            of_its_kind.push(run);
+        }
+        // Runs with a pending cancel are ended first.
+        sorted.broken.sort_by_key(|run| run.cancel.is_none());
+        sorted
+    }
+
+    fn leave_doubted(&self, doubted: &[Run], loss: Loss, restored: &mut Restored) {
+        for run in doubted {
+            let keeps = Effect::Paused(run.id, run.session, run.depth);
+            let later = Effect::AgeUnknown(run.id, loss);
+            restored.effects.extend([keeps, later]);
+        }
+        self.count_restored(doubted.len());
+    }
+
+    async fn enqueue(&self, ready: &[Run], restored: &mut Restored) -> Result<(), Fault> {
+        let in_turn = self.inner.store.read(steps::in_turn).await?;
+        let in_turn: HashSet<RunId> = in_turn.into_iter().collect();
+        for run in ready {
+            let ticket = Ticket::of(run, in_turn.contains(&run.id));
+            restored.effects.push(Effect::Enqueue(ticket));
+        }
+        self.count_restored(ready.len());
+        Ok(())
+    }
+
+    async fn recover_broken(
+        &self,
+        broken: Vec<Run>,
+        loss: Loss,
+        aged_at: Option<Timestamp>,
+        restored: &mut Restored,
+    ) -> Result<(), Fault> {
+        for group in broken.chunks(AT_ONCE) {
+            // A command fails once on a row that cannot be read; the row is then quarantined, and
+            // its run has ended or can continue.
+            let again = self.recover_all(group, loss, aged_at, restored).await?;
+            super::damage::set_aside(&self.inner.store).await;
+            for run in self.recover_all(&again, loss, aged_at, restored).await? {
+                // A run that cannot be recovered must not block the others.
+                tracing::error!(run = %run.id, "a run could not be restored");
+            }
+            self.count_restored(group.len());
+        }
+        Ok(())
+    }
+
+    /// Waits, exchanges and undelivered announces become effects again: their rows hold what they
+    /// wait for and until when.
+    async fn resume_waits(&self, restored: &mut Restored) -> Result<(), Fault> {
+        let store = &self.inner.store;
+        for (window, until) in store.read(read::wait_deadlines).await? {
+            restored.effects.push(Effect::Window(window, until));
+        }
+        for run in store.read(sends::due).await? {
+            restored.effects.push(Effect::Exchange(run));
+        }
+        for session in store.read(outbox::pending_targets).await? {
+            restored.effects.push(Effect::Deliverable(session));
+        }
+        Ok(())
+    }
+
+    /// Repeats the log lines of delegations that the kill may have prevented; `last` is the last
+    /// event before this boot.
+    async fn repeat_log_lines(&self, last: i64, restored: &mut Restored) -> Result<(), Fault> {
+        let before_kill =
+            move |tx: &mut dyn Tx| events::shortly_before(tx, last, MISSED_LOG_MS, MAX_MISSED_LOGS);
+        for (run, kind) in self.inner.store.read(before_kill).await? {
+            let missed = match kind {
+                EventKind::RunEnded => MissedLog::End,
+                _ => MissedLog::Begin,
+            };
+            restored.effects.push(Effect::Untold(run, missed));
+        }
+        Ok(())
+    }
+
+    fn count_restored(&self, runs: usize) {
+        self.inner
+            .restored
+            .fetch_add(runs as u64, Ordering::Relaxed);
     }
 
     /// Returns when the restore has found the disk full and waits for space.
