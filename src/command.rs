@@ -110,7 +110,8 @@ macro_rules! command {
                 let mut context = Context::new(on);
                 let $($pattern)+ = self.clone();
                 let $context = &mut context;
-                let reply = (move || -> Result<Self::Reply, Fault> { $body })()?;
+                let reply: Result<Self::Reply, Fault> = $body;
+                let reply = reply?;
                 Ok(Executed { reply, effects: context.finish()? })
             }
         }

@@ -3,7 +3,6 @@
 use std::pin::Pin;
 use std::process::ExitCode;
 use std::sync::LazyLock;
-use std::time::Duration;
 
 use clap::error::ErrorKind;
 use clap::{FromArgMatches, Parser, Subcommand};
@@ -14,9 +13,9 @@ use crate::cli::commands::{
     events, history, inbox, logs, mcp, memory, ps, restore, retry, review, rpc, run, send, serve,
     sessions, skills, spawn, status, steer, stop, trust, usage, wait,
 };
+use crate::cli::common::Common;
 use crate::cli::common::failure::{Failure, exit};
 use crate::cli::common::signals;
-use crate::cli::link::discover::Where;
 use crate::cli::output::print;
 use crate::daemon;
 
@@ -57,17 +56,6 @@ Exit codes: 0 ok, 1 error, 2 usage, 3 not found, 4 not ended yet, 5 timeout,
 6 cancelled, 7 interrupted, 8 needs a user, 9 refused, 10 no daemon, 11 auth;
 serve: 74 store, 75 folder, port or store in use, 77 permissions,
 78 configuration, 79 restart needed";
-
-/// Options that every command takes.
-#[derive(Clone, Debug, Default, clap::Args)]
-pub(crate) struct Common {
-    /// Print JSON, one object per line
-    #[arg(long, global = true, display_order = 900)]
-    pub(crate) json: bool,
-
-    #[command(flatten)]
-    pub(crate) place: Where,
-}
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -230,12 +218,4 @@ fn report(failure: &Failure, json: bool) {
         let text = print::note_for_screen(&text, "abide: ".len());
         print::note(&format!("{} {text}", print::styled(print::BAD, "abide:")));
     }
-}
-
-/// Parses a duration: `90s`, `10m`, or a number of seconds.
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    if let Ok(seconds) = text.parse() {
-        return Ok(Duration::from_secs(seconds));
-    }
-    humantime::parse_duration(text).map_err(|error| format!("{error}; write it as 90s or 10m"))
 }

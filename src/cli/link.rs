@@ -12,7 +12,7 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::cli::args::Common;
+use crate::cli::common::Common;
 use crate::cli::common::failure::{Failure, exit};
 use crate::cli::link::discover::{NO_DAEMON, Target, Transport, Where, start_command};
 use crate::cli::link::token::{read_token, token_for_socket};

@@ -19,9 +19,9 @@ use clap::builder::PossibleValuesParser;
 
 use self::session::Wanted;
 use self::talk::Talk;
-use super::args::Common;
 use super::link::Link;
 use crate::cli::commands::change::absolute;
+use crate::cli::common::Common;
 use crate::cli::common::failure::Failure;
 use crate::cli::link::start;
 use crate::kernel::run::thinking::Thinking;

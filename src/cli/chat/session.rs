@@ -1,9 +1,8 @@
 //! Opens or creates the session of a conversation, and shows its last exchange.
 
 use super::agents;
-use crate::cli::args::Common;
 use crate::cli::common::failure::{Failure, exit};
-use crate::cli::common::ids;
+use crate::cli::common::{Common, ids};
 use crate::cli::link::{self, Link};
 use crate::cli::output::markdown::Markdown;
 use crate::cli::output::print::{DIM, HEAD, styled};

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use clap::Args;
 use serde_json::Value;
 
-use crate::cli::args::Common;
+use crate::cli::common::Common;
 use crate::cli::common::failure::{Failure, exit};
 use crate::cli::link;
 use crate::cli::link::Link;

@@ -6,9 +6,9 @@ use clap::{Args, Subcommand};
 use serde_json::Value;
 
 use super::answer::find_open;
-use crate::cli::args::Common;
 pub(crate) use crate::cli::asking::approval_text::in_short;
 use crate::cli::asking::{approval_text, verbatim};
+use crate::cli::common::Common;
 use crate::cli::common::failure::{Failure, exit};
 use crate::cli::link;
 use crate::cli::link::Link;

@@ -4,13 +4,12 @@ use clap::Args;
 use serde_json::json;
 
 use super::{history, wait};
-use crate::cli::args::Common;
 use crate::cli::asking::needs::Needs;
 use crate::cli::asking::person::Person;
 use crate::cli::common::failure::{Failure, exit};
-use crate::cli::common::ids;
 use crate::cli::common::ids::Named;
 use crate::cli::common::under_way::UnderWay;
+use crate::cli::common::{Common, ids};
 use crate::cli::link;
 use crate::cli::link::Link;
 use crate::cli::link::watch::{Seen, Watch};

@@ -3,7 +3,7 @@
 use anstyle::Style;
 use clap::Args;
 
-use crate::cli::args::Common;
+use crate::cli::common::Common;
 use crate::cli::common::failure::Failure;
 use crate::cli::link::Link;
 use crate::cli::output::print;

@@ -2,10 +2,9 @@
 
 use clap::Args;
 
-use crate::cli::args::Common;
 use crate::cli::common::failure::{Failure, exit};
-use crate::cli::common::ids;
 use crate::cli::common::ids::Named;
+use crate::cli::common::{Common, ids};
 use crate::cli::link;
 use crate::cli::link::Link;
 use crate::cli::output::{print, text};

@@ -8,7 +8,7 @@ use clap::Args;
 use unicode_width::UnicodeWidthStr;
 
 use super::serve;
-use crate::cli::args::Common;
+use crate::cli::common::Common;
 use crate::cli::common::failure::Failure;
 use crate::cli::link;
 use crate::cli::link::Link;

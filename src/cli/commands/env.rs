@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 
 use clap::Args;
 
-use crate::cli::args::Common;
 use crate::cli::common::failure::Failure;
-use crate::cli::common::ids;
+use crate::cli::common::{Common, ids};
 use crate::cli::link;
 use crate::cli::link::Link;
 use crate::cli::output::print;

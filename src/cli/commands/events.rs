@@ -3,9 +3,8 @@
 use clap::Args;
 use serde_json::Value;
 
-use crate::cli::args::Common;
 use crate::cli::common::failure::Failure;
-use crate::cli::common::ids;
+use crate::cli::common::{Common, ids};
 use crate::cli::link::Link;
 use crate::cli::link::watch::{Seen, Watch};
 use crate::cli::live::follow::Interrupt;

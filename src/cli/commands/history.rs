@@ -5,9 +5,8 @@ use std::fmt::Write;
 use clap::Args;
 use serde_json::Value;
 
-use crate::cli::args::Common;
 use crate::cli::common::failure::Failure;
-use crate::cli::common::ids;
+use crate::cli::common::{Common, ids};
 use crate::cli::link::Link;
 use crate::cli::output::print;
 use crate::cli::output::text::{age, clean, cut, line};

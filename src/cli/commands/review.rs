@@ -2,10 +2,9 @@
 
 use clap::{Args, ValueEnum};
 
-use crate::cli::args::Common;
 use crate::cli::asking::verbatim;
 use crate::cli::common::failure::{Failure, exit};
-use crate::cli::common::ids;
+use crate::cli::common::{Common, ids};
 use crate::cli::link::Link;
 use crate::cli::output::print;
 use crate::cli::output::text::{age, line, short};

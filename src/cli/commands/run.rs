@@ -4,10 +4,9 @@ use clap::Args;
 
 use super::spawn::Work;
 use super::{cancel, spawn, wait};
-use crate::cli::args::Common;
 use crate::cli::asking::person::Person;
 use crate::cli::common::failure::{Failure, exit};
-use crate::cli::common::ids;
+use crate::cli::common::{Common, ids};
 use crate::cli::link::{Link, start};
 use crate::cli::live::follow::{End, Interrupt, Task, follow};
 use crate::cli::live::{tree, view};

@@ -8,10 +8,9 @@ use serde_json::Value;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::spawn;
-use crate::cli::args::{Common, duration};
 use crate::cli::asking::needs::Needs;
 use crate::cli::common::failure::{Failure, exit};
-use crate::cli::common::ids;
+use crate::cli::common::{Common, duration, ids};
 use crate::cli::link;
 use crate::cli::link::Link;
 use crate::cli::output::{print, text};

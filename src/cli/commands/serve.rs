@@ -8,7 +8,7 @@ use std::process::Command;
 use clap::Args;
 use serde_json::json;
 
-use crate::cli::args::Common;
+use crate::cli::common::Common;
 use crate::cli::common::failure::{Failure, exit};
 use crate::cli::link::discover::Where;
 use crate::cli::link::start::Plan;

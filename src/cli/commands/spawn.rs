@@ -8,10 +8,9 @@ use clap::builder::PossibleValuesParser;
 use serde_json::Value;
 
 use super::env;
-use crate::cli::args::{Common, duration};
 use crate::cli::common::budget::budget;
 use crate::cli::common::failure::Failure;
-use crate::cli::common::{ids, origin, turn};
+use crate::cli::common::{Common, duration, ids, origin, turn};
 use crate::cli::link::Link;
 use crate::cli::output::{print, text};
 use crate::cli::{chat, link};

@@ -5,8 +5,8 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::json;
 
-use crate::cli::args::{Common, duration};
 use crate::cli::common::failure::{Failure, exit};
+use crate::cli::common::{Common, duration};
 use crate::cli::link::Link;
 use crate::cli::link::discover::{NO_DAEMON, process_exists};
 use crate::cli::live::follow::Interrupt;

@@ -5,9 +5,8 @@ use std::time::Duration;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 
-use crate::cli::args::{Common, duration};
 use crate::cli::common::failure::Failure;
-use crate::cli::common::ids;
+use crate::cli::common::{Common, duration, ids};
 use crate::cli::link::Link;
 use crate::cli::output::text::{Table, clean, span};
 use crate::cli::output::{print, text};

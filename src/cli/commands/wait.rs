@@ -5,10 +5,9 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::Value;
 
-use crate::cli::args::{Common, duration};
 use crate::cli::asking::blocker;
 use crate::cli::common::failure::{Failure, exit};
-use crate::cli::common::ids;
+use crate::cli::common::{Common, duration, ids};
 use crate::cli::link;
 use crate::cli::link::Link;
 use crate::cli::link::discover::Where;

@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use super::failure::Failure;
-use crate::cli::args::Common;
 use crate::cli::chat;
+use crate::cli::common::Common;
 use crate::cli::link::Link;
 use crate::wire::runs::Turn;
 use crate::wire::sessions::Spawn;

@@ -10,7 +10,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use self::show::{BROKEN, QUESTIONS, Show, Summary};
-use super::args::Common;
+use crate::cli::common::Common;
 use crate::cli::common::failure::{Failure, exit};
 use crate::cli::live::follow::Interrupt;
 use crate::cli::output::print::{self, HEAD, styled};

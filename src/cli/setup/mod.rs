@@ -11,12 +11,11 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::args::Common;
 use super::link::Link;
 use crate::cli::commands::config::File;
 use crate::cli::commands::{serve, spawn};
 use crate::cli::common::failure::{Failure, exit};
-use crate::cli::common::ids;
+use crate::cli::common::{Common, ids};
 use crate::cli::live::follow;
 use crate::cli::live::follow::{End, Interrupt, Task};
 use crate::cli::output::print;

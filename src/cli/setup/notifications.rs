@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use serde_json::json;
 
 use super::said;
-use crate::cli::args::Common;
 use crate::cli::commands::config::Writer;
+use crate::cli::common::Common;
 use crate::cli::common::failure::{Failure, exit};
 use crate::cli::output::print;
 use crate::config::Change;

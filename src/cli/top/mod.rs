@@ -23,10 +23,10 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use ratatui::Terminal;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::args::Common;
 use super::link::Link;
 use crate::cli::asking::person::Person;
 use crate::cli::commands::attach::Attach;
+use crate::cli::common::Common;
 use crate::cli::common::failure::Failure;
 use crate::cli::common::signals::Ends;
 use crate::cli::link::watch::{Seen, Watch};

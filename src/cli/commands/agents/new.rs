@@ -10,7 +10,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::check;
-use crate::cli::args::Common;
+use crate::cli::common::Common;
 use crate::cli::common::failure::{Failure, exit};
 use crate::cli::output::print;
 use crate::cli::output::print::{DIM, styled};

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::file::{Changes, File};
 use super::text;
-use crate::cli::args::Common;
+use crate::cli::common::Common;
 use crate::cli::common::failure::{Failure, exit};
 use crate::cli::link::Link;
 use crate::cli::output::print;

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 pub(in crate::cli) use self::change::Writer;
 pub(in crate::cli) use self::file::{Changes, File};
-use crate::cli::args::Common;
+use crate::cli::common::Common;
 use crate::cli::common::failure::{Failure, exit};
 use crate::cli::link;
 use crate::cli::link::Link;

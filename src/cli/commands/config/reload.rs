@@ -1,7 +1,7 @@
 //! `abide config reload`: has the daemon reload its configuration and prints the changes.
 
 use super::text;
-use crate::cli::args::Common;
+use crate::cli::common::Common;
 use crate::cli::common::failure::Failure;
 use crate::cli::link::Link;
 use crate::cli::output::print;

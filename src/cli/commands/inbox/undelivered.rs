@@ -1,8 +1,7 @@
 //! `abide inbox --undelivered`, `--retry` and `--dismiss`: undelivered announcements.
 
-use crate::cli::args::Common;
 use crate::cli::common::failure::Failure;
-use crate::cli::common::ids;
+use crate::cli::common::{Common, ids};
 use crate::cli::link;
 use crate::cli::link::Link;
 use crate::cli::live::tree;

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::cli::args::Common;
+use crate::cli::common::Common;
 use crate::cli::common::failure::{Failure, exit};
 use crate::cli::link::start::LOG;
 use crate::cli::live::follow::Interrupt;

@@ -6,9 +6,8 @@ use std::collections::HashSet;
 
 use clap::Args;
 
-use crate::cli::args::Common;
 use crate::cli::common::failure::{Failure, exit};
-use crate::cli::common::ids;
+use crate::cli::common::{Common, ids};
 use crate::cli::link::Link;
 use crate::cli::link::watch::{Seen, Watch};
 use crate::cli::live::follow::{Interrupt, steps};

@@ -10,9 +10,9 @@ use tokio::time::sleep;
 use toml_edit::{InlineTable, Value};
 
 use super::shown;
-use crate::cli::args::Common;
 use crate::cli::commands::config::{Changes, Writer};
 use crate::cli::commands::env;
+use crate::cli::common::Common;
 use crate::cli::common::failure::{Failure, exit};
 use crate::cli::link::Link;
 use crate::cli::output::print;

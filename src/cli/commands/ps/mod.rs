@@ -10,9 +10,8 @@ use clap::builder::PossibleValuesParser;
 use serde_json::{Value, json};
 
 use super::{answer, approvals};
-use crate::cli::args::Common;
 use crate::cli::common::failure::Failure;
-use crate::cli::common::ids;
+use crate::cli::common::{Common, ids};
 use crate::cli::link;
 use crate::cli::link::Link;
 use crate::cli::live::tree;

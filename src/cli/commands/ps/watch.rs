@@ -4,10 +4,10 @@ use std::io::{IsTerminal, stdout};
 use std::time::Duration;
 
 use super::{Listing, Ps};
-use crate::cli::args::Common;
 use crate::cli::asking::open_requests;
 use crate::cli::asking::open_requests::OpenRequest;
 use crate::cli::asking::person::Person;
+use crate::cli::common::Common;
 use crate::cli::common::failure::Failure;
 use crate::cli::link;
 use crate::cli::link::Link;

@@ -9,7 +9,7 @@ use std::io::{IsTerminal, Read};
 use clap::Args;
 use serde_json::Value;
 
-use crate::cli::args::Common;
+use crate::cli::common::Common;
 use crate::cli::common::failure::Failure;
 use crate::cli::link::{Link, start};
 use crate::cli::output::print;
