@@ -46,6 +46,26 @@ pub struct NewRun {
     pub environment: NewEnvironment,
 }
 
+impl NewRun {
+    /// A run of `agent` without limits of its own, a label, a trace or a user.
+    pub fn of(id: RunId, agent: Resolved, environment: NewEnvironment, title: String) -> Self {
+        NewRun {
+            id,
+            user: String::new(),
+            label: None,
+            title,
+            limit_ms: None,
+            budget: None,
+            meta: None,
+            agent,
+            trace_id: String::new(),
+            key: None,
+            retry_of: None,
+            environment,
+        }
+    }
+}
+
 /// An idempotency key in its scope.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Key {

@@ -118,20 +118,13 @@ pub(super) async fn wake_run(inner: &Arc<Inner>, target: &Session) -> Result<New
         agent => agent?,
     };
     let id = RunId(inner.clock.new_id());
+    let environment = inner.sealed(id, &agent.overlay)?;
+    let title = "read the results of its runs".to_owned();
+    // Its user is that of the run that is announced.
     Ok(NewRun {
-        id,
-        environment: inner.sealed(id, &agent.overlay)?,
-        // Replaced by the user of the run that is announced.
-        user: String::new(),
-        label: None,
-        title: "read the results of its runs".to_owned(),
         limit_ms: agent.run_timeout_ms.or(inner.options().run_timeout_ms),
-        budget: None,
-        meta: None,
-        agent,
         trace_id: inner.clock.new_id().simple().to_string(),
-        key: None,
-        retry_of: None,
+        ..NewRun::of(id, agent, environment, title)
     })
 }
 

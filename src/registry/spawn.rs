@@ -275,24 +275,21 @@ impl Registry {
     ) -> Result<NewRun, Fault> {
         let inner = &self.inner;
         let id = id.unwrap_or_else(|| RunId(inner.clock.new_id()));
+        let environment = inner.sealed(id, &agent.overlay)?;
+        let title = preview(&storable(about), TITLE);
         Ok(NewRun {
-            id,
-            environment: inner.sealed(id, &agent.overlay)?,
             user: who.user.clone(),
             label,
-            title: preview(&storable(about), TITLE),
             limit_ms: run_timeout_ms
                 .or(agent.run_timeout_ms)
                 .or(inner.options().run_timeout_ms),
-            budget: None,
             trace_id: match trace::Caller::of(meta.as_ref()) {
                 Some(caller) => caller.trace,
                 None => inner.clock.new_id().simple().to_string(),
             },
             meta,
-            agent,
             key,
-            retry_of: None,
+            ..NewRun::of(id, agent, environment, title)
         })
     }
 }

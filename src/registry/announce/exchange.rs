@@ -63,20 +63,11 @@ async fn next_run(
     let Some(environment) = usable(inner.sealed(id, &agent.overlay))? else {
         return Ok(None);
     };
+    let title = preview(said, crate::registry::spawn::TITLE);
+    // Its user and trace are those of the previous turn.
     Ok(Some(Box::new(NewRun {
-        id,
-        environment,
-        // Replaced by the user of the previous turn.
-        user: String::new(),
-        label: None,
-        title: preview(said, crate::registry::spawn::TITLE),
         limit_ms: agent.run_timeout_ms.or(inner.options().run_timeout_ms),
-        budget: None,
-        meta: None,
-        agent,
-        trace_id: String::new(),
-        key: None,
-        retry_of: None,
+        ..NewRun::of(id, agent, environment, title)
     })))
 }
 

@@ -217,19 +217,12 @@ pub(super) fn agent(name: &str) -> Resolved {
 }
 
 pub(super) fn new_run(name: &str) -> NewRun {
+    let environment = NewEnvironment::default();
     NewRun {
-        id: RunId(id()),
         user: "admin".to_owned(),
-        label: None,
-        title: "look".to_owned(),
         limit_ms: Some(60_000),
-        budget: None,
-        meta: None,
-        agent: agent(name),
         trace_id: "trace".to_owned(),
-        key: None,
-        retry_of: None,
-        environment: NewEnvironment::default(),
+        ..NewRun::of(RunId(id()), agent(name), environment, "look".to_owned())
     }
 }
 
