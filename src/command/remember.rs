@@ -33,10 +33,7 @@ pub fn remember(context: &mut Context<'_>, remember: &Remember) -> Result<Rememb
     }
     let text = storable(remember.text.trim());
     let (memory, is_new) = keep(context, &run, id, text, MemorySource::Tool)?;
-    Ok(Remembered {
-        memory: memory,
-        is_new: is_new,
-    })
+    Ok(Remembered { memory, is_new })
 }
 
 /// Saves the facts that a compaction extracted, up to the namespace limit. Returns the number of

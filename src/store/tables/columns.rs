@@ -136,16 +136,15 @@ impl<T: Column> Field for Option<T> {
 /// Stores tuples and structs in a column for each of their fields. With `optional`, the struct may
 /// be missing: then each column is NULL, or has the value after `or`.
 macro_rules! columns_of {
-    (($($part:ident),+)) => {
+    (($($part:ident $name:ident),+)) => {
         impl<$($part: Field),+> Field for ($($part,)+) {
             fn take(columns: &mut Columns<'_>) -> Result<Self, DbError> {
                 Ok(($(columns.take::<$part>()?,)+))
             }
 
             fn bind<'a>(&'a self, params: &mut Vec<Param<'a>>) {
-                #[allow(non_snake_case)]
-                let ($($part,)+) = self;
-                $($part.bind(params);)+
+                let ($($name,)+) = self;
+                $($name.bind(params);)+
             }
         }
     };
@@ -187,9 +186,9 @@ macro_rules! columns_of {
 }
 pub(crate) use columns_of;
 
-columns_of!((A, B));
-columns_of!((A, B, C));
-columns_of!((A, B, C, D));
+columns_of!((A a, B b));
+columns_of!((A a, B b, C c));
+columns_of!((A a, B b, C c, D d));
 columns_of!(Usage {
     model_calls,
     input_tokens,
