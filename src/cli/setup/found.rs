@@ -10,21 +10,21 @@ use crate::cli::output::text::clean;
 use crate::config::Config;
 use crate::daemon::ollama::{self, Server};
 
-/// Providers that take a key: name, variable, and the base URL if it is not built in.
-const KEYS: [(&str, &str, Option<&str>); 5] = [
-    ("openai", "OPENAI_API_KEY", None),
-    ("anthropic", "ANTHROPIC_API_KEY", None),
-    (
+/// Providers that take a key.
+const KEYS: [Key; 5] = [
+    Key::new("openai", "OPENAI_API_KEY", None),
+    Key::new("anthropic", "ANTHROPIC_API_KEY", None),
+    Key::new(
         "openrouter",
         "OPENROUTER_API_KEY",
         Some("https://openrouter.ai/api/v1"),
     ),
-    (
+    Key::new(
         "groq",
         "GROQ_API_KEY",
         Some("https://api.groq.com/openai/v1"),
     ),
-    (
+    Key::new(
         "mistral",
         "MISTRAL_API_KEY",
         Some("https://api.mistral.ai/v1"),
@@ -63,39 +63,96 @@ pub(super) struct Model {
 /// The key variable of a provider.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Key {
-    pub(super) provider: &'static str,
-    pub(super) variable: &'static str,
+    provider: &'static str,
+    variable: &'static str,
+    /// The base URL, if it is not built in.
     #[serde(skip)]
-    pub(super) base_url: Option<&'static str>,
+    base_url: Option<&'static str>,
+}
+
+impl Key {
+    const fn new(
+        provider: &'static str,
+        variable: &'static str,
+        base_url: Option<&'static str>,
+    ) -> Key {
+        Key {
+            provider,
+            variable,
+            base_url,
+        }
+    }
+
+    /// The key variable of a provider, whether it is set or not.
+    pub(super) fn of(provider: &str) -> Option<&'static Key> {
+        KEYS.iter().find(|key| key.provider == provider)
+    }
+
+    fn is_set(&self) -> bool {
+        std::env::var_os(self.variable).is_some_and(|value| !value.is_empty())
+    }
 }
 
 impl Found {
     /// Checks the Ollama server and the key variables.
     pub(super) async fn look(config: &Config) -> Found {
-        let keys = KEYS
-            .iter()
-            .filter(|(_, variable, _)| {
-                std::env::var_os(variable).is_some_and(|value| !value.is_empty())
-            })
-            .map(|&entry| key(entry));
         Found {
-            keys: keys.collect(),
+            keys: KEYS.into_iter().filter(Key::is_set).collect(),
             ollama: look_at(address(config)).await,
         }
+    }
+
+    /// The first model of Ollama that calls tools, as far as is known.
+    pub(super) fn usual_model(&self) -> Option<String> {
+        let mut models = self.ollama.models.iter();
+        let usable = models.find(|model| model.tools != Some(false));
+        usable.map(|model| format!("{}/{}", ollama::NAME, model.name))
+    }
+
+    /// The fields to write into the table of a provider, with their values.
+    pub(super) fn fields(&self, config: &Config, provider: &str) -> Vec<(&'static str, String)> {
+        if provider == ollama::NAME {
+            let url = format!("{}/v1", self.ollama.address);
+            let is_known = ollama::base_url(config, provider).as_ref() == Some(&url);
+            let is_needed = self.ollama.problem.is_none() && !is_known;
+            return is_needed.then_some(("base_url", url)).into_iter().collect();
+        }
+        let Some(key) = Key::of(provider) else {
+            return Vec::new();
+        };
+        let known = config
+            .named
+            .providers
+            .get(provider)
+            .cloned()
+            .unwrap_or_default();
+        let has_key = known.api_key_env.is_some()
+            || known.api_key_file.is_some()
+            || known.api_key_cred.is_some();
+        let url = key.base_url.map(str::to_owned);
+        let fields = [
+            ("api_key_env", (!has_key).then(|| key.variable.to_owned())),
+            (
+                "kind",
+                url.as_ref()
+                    .filter(|_| known.kind.is_none())
+                    .map(|_| "openai".to_owned()),
+            ),
+            ("base_url", url.filter(|_| known.base_url.is_none())),
+        ];
+        fields
+            .into_iter()
+            .filter_map(|(name, value)| Some((name, value?)))
+            .collect()
     }
 
     /// Prints what was found.
     pub(super) fn show(&self) -> Result<(), Failure> {
         let ollama = &self.ollama;
-        match (&ollama.version, &ollama.problem) {
-            (Some(version), None) => {
-                print::answer(&clean(&format!("Ollama {version} at {}", ollama.address)))?
-            }
-            (_, problem) => {
-                let problem = problem.as_deref().unwrap_or("no answer");
-                print::answer(&clean(&format!("Ollama: {problem}")))?;
-            }
-        }
+        print::answer(&clean(&match (&ollama.version, &ollama.problem) {
+            (Some(version), None) => format!("Ollama {version} at {}", ollama.address),
+            (_, problem) => format!("Ollama: {}", problem.as_deref().unwrap_or("no answer")),
+        }))?;
         for model in &ollama.models {
             let about = match model.tools {
                 Some(true) => "calls tools",
@@ -123,20 +180,6 @@ impl Found {
     }
 }
 
-/// The key variable of a provider, whether it is set or not.
-pub(super) fn key_of(provider: &str) -> Option<Key> {
-    let found = KEYS.iter().find(|(name, _, _)| *name == provider);
-    found.map(|&entry| key(entry))
-}
-
-fn key((provider, variable, base_url): (&'static str, &'static str, Option<&'static str>)) -> Key {
-    Key {
-        provider,
-        variable,
-        base_url,
-    }
-}
-
 /// Address of the Ollama server: from `OLLAMA_HOST`, else from the settings, else the default.
 fn address(config: &Config) -> String {
     match std::env::var("OLLAMA_HOST") {
@@ -146,34 +189,27 @@ fn address(config: &Config) -> String {
 }
 
 async fn look_at(address: String) -> Ollama {
-    let mut found = Ollama {
-        address,
-        version: None,
-        problem: None,
-        models: Vec::new(),
-    };
     let asked = async {
-        let server = Server::at(&found.address)?;
+        let server = Server::at(&address)?;
         let version = server.version().await?;
         let mut models = Vec::new();
         for name in server.models().await? {
             let tools = server.model(&name).await?.and_then(|model| model.tools);
             models.push(Model { name, tools });
         }
-        models.sort_by_key(|model| match model.tools {
-            Some(true) => 0,
-            None => 1,
-            Some(false) => 2,
-        });
-        Ok::<_, String>((server.base().to_owned(), version, models))
+        // First those that call tools, last those that cannot.
+        models.sort_by_key(|model| model.tools.map_or(1, |tools| if tools { 0 } else { 2 }));
+        Ok::<_, String>(Ollama {
+            address: server.base().to_owned(),
+            version: Some(version),
+            problem: None,
+            models,
+        })
     };
-    match asked.await {
-        Ok((base, version, models)) => {
-            found.address = base;
-            found.version = Some(version);
-            found.models = models;
-        }
-        Err(why) => found.problem = Some(why),
-    }
-    found
+    asked.await.unwrap_or_else(|problem| Ollama {
+        address: address.clone(),
+        version: None,
+        problem: Some(problem),
+        models: Vec::new(),
+    })
 }

@@ -1,10 +1,10 @@
 //! `abide setup --notify`: finds a notification program and configures the daemon to use it.
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use serde_json::json;
 
-use super::said;
+use super::agrees;
 use crate::cli::commands::config::Writer;
 use crate::cli::common::Common;
 use crate::cli::common::failure::{Failure, exit};
@@ -17,35 +17,25 @@ const APPLE_SCRIPT: &str = "on run argv\n\
     display notification (item 2 of argv) with title (item 1 of argv)\n\
     end run";
 
-/// Known commands, by the program that each needs; the first one that is installed is offered.
-const KNOWN: [(&str, &[&str]); 3] = [
-    (
-        "notify-send",
-        &["notify-send", "--app-name=abide", "--", "{title}", "{text}"],
-    ),
-    (
+/// Known commands; the first one whose program is installed is offered.
+const KNOWN: [&[&str]; 3] = [
+    &["notify-send", "--app-name=abide", "--", "{title}", "{text}"],
+    &[
         "terminal-notifier",
-        &[
-            "terminal-notifier",
-            "-title",
-            "{title}",
-            "-message",
-            "{text}",
-        ],
-    ),
-    (
-        "osascript",
-        &["osascript", "-e", APPLE_SCRIPT, "{title}", "{text}"],
-    ),
+        "-title",
+        "{title}",
+        "-message",
+        "{text}",
+    ],
+    &["osascript", "-e", APPLE_SCRIPT, "{title}", "{text}"],
 ];
 
 /// The command of the first known program that is installed.
-pub(super) fn found() -> Option<Vec<String>> {
+pub(super) fn found() -> Option<&'static [&'static str]> {
     // Without PATH no program can be found.
     let path = std::env::var_os("PATH")?;
-    let is_there = |name: &str| process::find(name, Some(&path), &PathBuf::from("/")).is_ok();
-    let (_, command) = KNOWN.iter().find(|(name, _)| is_there(name))?;
-    Some(command.iter().map(|one| (*one).to_owned()).collect())
+    let is_there = |name: &str| process::find(name, Some(&path), Path::new("/")).is_ok();
+    KNOWN.into_iter().find(|command| is_there(command[0]))
 }
 
 /// The daemon notifies the user by the found command once this returns, unless the user declined.
@@ -56,17 +46,17 @@ pub(super) async fn set_up(common: &Common, asks: bool) -> Result<u8, Failure> {
         return Err(Failure::new(exit::NOT_FOUND, "not_found", message)
             .hint("set your own: abide config set notify.command …, see docs/notifications.md"));
     };
-    let name = command.first().map_or("", String::as_str).to_owned();
+    let name = command[0];
     if asks {
         let question =
             format!("use {name} to notify you when a run needs you or has ended? (yes or no) ");
-        if !matches!(said(&question)?.to_ascii_lowercase().as_str(), "y" | "yes") {
+        if !agrees(&question)? {
             print::note("notifications stay off; later: abide setup --notify");
             return Ok(0);
         }
     }
     let mut writer = Writer::open(common, "setup", None).await?;
-    let change = Change::texts(command.iter().map(String::as_str));
+    let change = Change::texts(command.iter().copied());
     writer.write(vec![vec![(vec!["notify", "command"], change)]])?;
     let is_obeyed = writer.reload().await?.is_some();
     match common.json {
