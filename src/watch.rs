@@ -237,7 +237,21 @@ impl Watcher {
             // The watch of a removed folder is gone already.
             let _ = events.unwatch(&folder);
         }
-        let mut refused = None;
+        match self.watch_new(wanted) {
+            Ok(is_more) => is_more,
+            Err(why) => {
+                self.fall_back(&why);
+                false
+            }
+        }
+    }
+
+    /// Adds the watches of `wanted` that are missing; returns whether any were added. The error says
+    /// why a folder cannot be watched.
+    fn watch_new(&mut self, wanted: BTreeMap<PathBuf, Watch>) -> Result<bool, String> {
+        let Some(events) = &mut self.events else {
+            return Ok(false);
+        };
         let mut is_more = false;
         for (folder, watch) in wanted {
             if self.watched.contains_key(&folder) {
@@ -248,8 +262,7 @@ impl Watcher {
                     self.watched.insert(folder, watch);
                     continue;
                 }
-                refused = Some(format!("{} is on {kind}", folder.display()));
-                break;
+                return Err(format!("{} is on {kind}", folder.display()));
             }
             match events.watch(&folder, RecursiveMode::NonRecursive) {
                 Ok(()) => {
@@ -262,17 +275,10 @@ impl Watcher {
                 Err(fault) if watch.may_fail && matches!(fault.kind, ErrorKind::Io(_)) => {
                     self.watched.insert(folder, watch);
                 }
-                Err(fault) => {
-                    refused = Some(fault.to_string());
-                    break;
-                }
+                Err(fault) => return Err(fault.to_string()),
             }
         }
-        if let Some(why) = refused {
-            self.fall_back(&why);
-            return false;
-        }
-        is_more
+        Ok(is_more)
     }
 
     /// Returns once the folders have changed and the burst is over. Meant for one loop that always

@@ -118,49 +118,8 @@ async fn send_and_read(
     clock: &Clock,
     permit: &mut Permit,
 ) -> Result<ModelAnswer, Failure> {
-    let sent = letter
-        .client
-        .post(letter.url.clone())
-        .headers(letter.headers.clone())
-        .header(header::CONTENT_TYPE, "application/json")
-        .header(header::ACCEPT, "text/event-stream, application/json")
-        // Compression would delay the pieces of a stream.
-        .header(header::ACCEPT_ENCODING, "identity")
-        .body(letter.body.clone())
-        .send();
-    let response = match tokio::time::timeout(letter.stall, sent).await {
-        Ok(Ok(response)) => response,
-        Ok(Err(fault)) => return Err(unsent(letter.url, &fault)),
-        Err(_) => {
-            return Err(Failure::timeout(format!(
-                "no answer began within {} (stall_timeout)",
-                humantime::format_duration(letter.stall)
-            )));
-        }
-    };
-    let status = response.status();
-    if let Some(encoding) = encoding(response.headers()) {
-        return Err(Failure::elsewhere(
-            "provider",
-            format!(
-                "{} answered with the content encoding {encoding} although only \
-                 identity was requested; turn off compression in the server or its proxy",
-                shown(letter.url)
-            ),
-        ));
-    }
-    if !status.is_success() {
-        let headers = response.headers().clone();
-        let body = refusal(response, letter.stall).await;
-        let failure = Failure::of_status(status, &headers, &body, clock.now());
-        let names_address = matches!(status.as_u16(), 300..=399 | 404 | 405) || is_page(&body);
-        return Err(match names_address {
-            true => failure.at(&shown(letter.url)),
-            false => failure,
-        });
-    }
+    let response = check_status(letter, send(letter).await?, clock).await?;
     permit.accepted();
-    let mut pieces = Vec::new();
     let kind = content_type(response.headers());
     let mut bytes = Box::pin(pieces_of(response, letter.stall, Limits::ANSWER).fuse());
     let mut begun = Vec::new();
@@ -172,52 +131,130 @@ async fn send_and_read(
         }
         form = Form::of(&kind, &begun);
     }
-    if form == Form::Page {
-        return Err(not_an_answer(letter.url, &kind, begun, bytes).await);
+    let received = match form {
+        Form::Page => return Err(not_an_answer(letter.url, &kind, begun, bytes).await),
+        Form::Json => read_whole(letter.url, &kind, begun, bytes, &mut *reader, speaking).await?,
+        Form::Events | Form::Unknown => {
+            read_events(letter.stall, begun, bytes, &mut *reader, speaking).await?
+        }
+    };
+    let answer = reader.answer(known)?;
+    Ok(bounds::plausible(answer, letter.body.len(), received))
+}
+
+/// Sends the request; returns the response as soon as its headers have arrived.
+async fn send(letter: &Outgoing<'_>) -> Result<Response, Failure> {
+    let sent = letter
+        .client
+        .post(letter.url.clone())
+        .headers(letter.headers.clone())
+        .header(header::CONTENT_TYPE, "application/json")
+        .header(header::ACCEPT, "text/event-stream, application/json")
+        // Compression would delay the pieces of a stream.
+        .header(header::ACCEPT_ENCODING, "identity")
+        .body(letter.body.clone())
+        .send();
+    match tokio::time::timeout(letter.stall, sent).await {
+        Ok(Ok(response)) => Ok(response),
+        Ok(Err(fault)) => Err(unsent(letter.url, &fault)),
+        Err(_) => Err(Failure::timeout(format!(
+            "no answer began within {} (stall_timeout)",
+            humantime::format_duration(letter.stall)
+        ))),
     }
-    if form == Form::Json {
-        let mut written = bounds::Written::default();
-        written.take(begun.len(), false)?;
-        while let Some(piece) = bytes.next().await {
-            let piece = piece.map_err(Failure::from)?;
-            written.take(piece.len(), false)?;
-            begun.extend_from_slice(&piece);
-        }
-        if !begun.trim_ascii_start().starts_with(b"{") {
-            return Err(not_an_answer(letter.url, &kind, begun, bytes).await);
-        }
-        let body = String::from_utf8(begun)
-            .map_err(|_| Failure::passing("the answer is not UTF-8".to_owned()))?;
-        if let Some(other) = other_than_answer(&body) {
-            let failure = Failure::in_stream(other.get("error").unwrap_or(&other));
-            return Err(
-                match failure.remedy == Remedy::Again && other.get("error").is_none() {
-                    true => not_an_answer(letter.url, &kind, body.into_bytes(), bytes).await,
-                    false => failure,
-                },
-            );
-        }
-        reader.whole(&body, &mut pieces)?;
-        let received = body.len();
-        drop(body);
-        bounds::check(&reader.extent())?;
-        speaking.emit(&mut pieces);
-        let answer = reader.answer(known)?;
-        return Ok(bounds::plausible(answer, letter.body.len(), received));
+}
+
+/// Refuses a response that is compressed or no success.
+async fn check_status(
+    letter: &Outgoing<'_>,
+    response: Response,
+    clock: &Clock,
+) -> Result<Response, Failure> {
+    if let Some(encoding) = encoding(response.headers()) {
+        return Err(Failure::elsewhere(
+            "provider",
+            format!(
+                "{} answered with the content encoding {encoding} although only \
+                 identity was requested; turn off compression in the server or its proxy",
+                shown(letter.url)
+            ),
+        ));
     }
-    let begun = (!begun.is_empty()).then(|| Ok(Bytes::from(begun)));
-    let bytes = stream::iter(begun).chain(bytes);
-    let mut received = 0;
+    let status = response.status();
+    if status.is_success() {
+        return Ok(response);
+    }
+    let headers = response.headers().clone();
+    let body = refusal(response, letter.stall).await;
+    let failure = Failure::of_status(status, &headers, &body, clock.now());
+    let names_address = matches!(status.as_u16(), 300..=399 | 404 | 405) || is_page(&body);
+    Err(match names_address {
+        true => failure.at(&shown(letter.url)),
+        false => failure,
+    })
+}
+
+/// Reads an answer that is one JSON text; returns its number of bytes.
+async fn read_whole(
+    url: &Url,
+    kind: &str,
+    mut begun: Vec<u8>,
+    mut bytes: impl Stream<Item = Result<Bytes, BodyFault>> + Unpin,
+    reader: &mut dyn Reader,
+    speaking: &Emitter<'_>,
+) -> Result<usize, Failure> {
     let mut written = bounds::Written::default();
+    written.take(begun.len(), false)?;
+    while let Some(piece) = bytes.next().await {
+        let piece = piece.map_err(Failure::from)?;
+        written.take(piece.len(), false)?;
+        begun.extend_from_slice(&piece);
+    }
+    if !begun.trim_ascii_start().starts_with(b"{") {
+        return Err(not_an_answer(url, kind, begun, bytes).await);
+    }
+    let body = String::from_utf8(begun)
+        .map_err(|_| Failure::passing("the answer is not UTF-8".to_owned()))?;
+    if let Some(other) = other_than_answer(&body) {
+        let failure = Failure::in_stream(other.get("error").unwrap_or(&other));
+        return Err(
+            match failure.remedy == Remedy::Again && other.get("error").is_none() {
+                true => not_an_answer(url, kind, body.into_bytes(), bytes).await,
+                false => failure,
+            },
+        );
+    }
+    let mut pieces = Vec::new();
+    reader.whole(&body, &mut pieces)?;
+    let received = body.len();
+    drop(body);
+    bounds::check(&reader.extent())?;
+    speaking.emit(&mut pieces);
+    Ok(received)
+}
+
+/// Reads an answer that is a stream of events; returns the number of bytes of their data.
+async fn read_events(
+    stall: Duration,
+    begun: Vec<u8>,
+    bytes: impl Stream<Item = Result<Bytes, BodyFault>>,
+    reader: &mut dyn Reader,
+    speaking: &Emitter<'_>,
+) -> Result<usize, Failure> {
+    let begun = (!begun.is_empty()).then(|| Ok(Bytes::from(begun)));
     // The last event of a properly ended stream counts even without its empty line.
-    let bytes = bytes.chain(stream::iter([Ok(bytes_of("\n\n"))]));
+    let bytes = stream::iter(begun)
+        .chain(bytes)
+        .chain(stream::iter([Ok(bytes_of("\n\n"))]));
     let mut events = std::pin::pin!(SseStream::from_bytes_stream(bytes));
+    let (mut received, mut written) = (0, bounds::Written::default());
+    let mut pieces = Vec::new();
     let mut progress = Progress::More;
     loop {
         let next = match progress {
             Progress::More => events.next().await,
             Progress::Finished => {
-                let wait = TRAILING_EVENTS_TIMEOUT.min(letter.stall);
+                let wait = TRAILING_EVENTS_TIMEOUT.min(stall);
                 match tokio::time::timeout(wait, events.next()).await {
                     Ok(Some(Ok(event))) => Some(Ok(event)),
                     // The answer is complete, whatever happens to the connection.
@@ -239,8 +276,7 @@ async fn send_and_read(
         bounds::check(&reader.extent())?;
         speaking.emit(&mut pieces);
     }
-    let answer = reader.answer(known)?;
-    Ok(bounds::plausible(answer, letter.body.len(), received))
+    Ok(received)
 }
 
 fn bytes_of(text: &'static str) -> Bytes {

@@ -12,7 +12,7 @@ use reqwest::{Client, Url};
 use super::adapt::{Sent, Switches};
 use super::answer::{Known, Reader};
 use super::failure::{Failure, Remedy};
-use super::health::{Gate, KeyHash, Record, Waiting};
+use super::health::{Gate, KeyHash, Permit, Record, Waiting};
 use super::hide::Hidden;
 use super::history::Form;
 use super::http::{Emitter, NO_CONNECTION, Outgoing, attempt, client};
@@ -268,17 +268,11 @@ impl Inner {
         let known = Known::of(&request);
         let speaking = Emitter::new(sink);
         let mut switches = self.record.switches(&request.model);
-        let mut forms = 0;
-        let mut tries = Attempts::new(self);
+        let clock = &self.clock;
+        let (mut forms, mut tries) = (0, Attempts::new(self));
         let mut body = Bytes::from(self.body(&request, &switches, repair.form()));
         loop {
-            let mut permit = match gate.enter() {
-                Ok(permit) => permit,
-                Err(waiting) => {
-                    tries.wait_for_breaker(&gate, waiting).await?;
-                    continue;
-                }
-            };
+            let mut permit = tries.permit(&gate).await?;
             let letter = Outgoing {
                 client,
                 url,
@@ -293,7 +287,7 @@ impl Inner {
                 reader,
                 known.clone(),
                 &speaking,
-                &self.clock,
+                clock,
                 &mut permit,
             );
             let failure = match tried.await {
@@ -305,14 +299,7 @@ impl Inner {
                 }
                 Err(failure) => failure,
             };
-            let mut failure = failure.sized(Size {
-                bytes: body.len() as u64,
-                window: request.window,
-            });
-            if self.is_not_running(&failure) {
-                failure.message.push_str("; is it running? (ollama serve)");
-            }
-            Hidden::of(&headers).in_place(&mut failure.message);
+            let failure = self.explained(failure, &body, &request, &headers);
             speaking.discard();
             if forms < MAX_FORMS
                 && let Some(other) = self.other_form(&failure, &switches, &body, &request)
@@ -324,41 +311,83 @@ impl Inner {
                 continue;
             }
             let reason = failure.message.clone();
-            let asked = failure.retry_after;
-            let remedy = failure.remedy;
+            let (remedy, retry_after) = (failure.remedy, failure.retry_after);
             let next = tries.after(failure, &request.model);
-            let until = match remedy {
-                Remedy::Later => {
-                    let asked = asked.filter(|asked| *asked <= self.max_wait);
-                    permit.busy(&reason, self.retry_wait, asked, self.max_wait)
-                }
-                Remedy::Again => permit.failed(&reason, self.retry_wait),
-                Remedy::Elsewhere | Remedy::Nothing => permit.answered(),
-            };
+            let until = self.report(permit, remedy, &reason, retry_after);
             match next {
                 Next::Again(pause) => tokio::time::sleep(pause).await,
                 Next::WhenAllowed => {}
                 Next::Pause => return Err(tries.final_fault(None).waits(tries.wait(until))),
                 Next::Over(why) => {
                     let last = tries.failures.last();
-                    let other = last.and_then(|failure| {
-                        repair.next(failure, &request, &body, |form| {
-                            self.body(&request, &switches, form)
-                        })
+                    let other = last.and_then(|last| {
+                        self.repaired(&mut repair, last, &request, &body, &switches)
                     });
                     let Some(other) = other else {
                         return Err(tries.final_fault(why));
                     };
-                    tracing::warn!(
-                        provider = %self.name,
-                        model = %request.model,
-                        refusal = %reason,
-                        form = ?repair.form(),
-                        "the provider refuses the conversation; it is sent again in another form"
-                    );
                     body = other.into();
                 }
             }
+        }
+    }
+
+    /// The failure with the size of the request and what the user can do, without secrets.
+    fn explained(
+        &self,
+        failure: Failure,
+        body: &Bytes,
+        request: &ModelRequest,
+        headers: &HeaderMap,
+    ) -> Failure {
+        let mut failure = failure.sized(Size {
+            bytes: body.len() as u64,
+            window: request.window,
+        });
+        if self.is_not_running(&failure) {
+            failure.message.push_str("; is it running? (ollama serve)");
+        }
+        Hidden::of(headers).in_place(&mut failure.message);
+        failure
+    }
+
+    /// The request in another form, after the provider has refused the conversation; `None` if there
+    /// is no other one.
+    fn repaired(
+        &self,
+        repair: &mut Repair,
+        failure: &Failure,
+        request: &ModelRequest,
+        sent: &Bytes,
+        switches: &Switches,
+    ) -> Option<String> {
+        let body = |form| self.body(request, switches, form);
+        let other = repair.next(failure, request, sent, body)?;
+        tracing::warn!(
+            provider = %self.name,
+            model = %request.model,
+            refusal = %failure.message,
+            form = ?repair.form(),
+            "the provider refuses the conversation; it is sent again in another form"
+        );
+        Some(other)
+    }
+
+    /// Reports a failed attempt to the breaker; returns when requests may be sent again.
+    fn report(
+        &self,
+        permit: Permit,
+        remedy: Remedy,
+        reason: &str,
+        retry_after: Option<Duration>,
+    ) -> Timestamp {
+        match remedy {
+            Remedy::Later => {
+                let asked = retry_after.filter(|asked| *asked <= self.max_wait);
+                permit.busy(reason, self.retry_wait, asked, self.max_wait)
+            }
+            Remedy::Again => permit.failed(reason, self.retry_wait),
+            Remedy::Elsewhere | Remedy::Nothing => permit.answered(),
         }
     }
 
@@ -469,6 +498,16 @@ impl<'a> Attempts<'a> {
             _ if waits => Next::Pause,
             Some(pause) => Next::Again(pause),
             None => Next::Over(None),
+        }
+    }
+
+    /// Waits until the breaker permits an attempt, or fails.
+    async fn permit(&mut self, gate: &Arc<Gate>) -> Result<Permit, ProviderFault> {
+        loop {
+            match gate.enter() {
+                Ok(permit) => return Ok(permit),
+                Err(waiting) => self.wait_for_breaker(gate, waiting).await?,
+            }
         }
     }
 

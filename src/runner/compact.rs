@@ -161,22 +161,20 @@ impl TurnRunner {
         let after = size_after(view, &definition, &text, &compacted);
         // Both are estimates: a provider's count does not cover a request that was not sent yet.
         let before = estimated(view, &definition);
-        if after >= before && asked {
-            // A compaction on request that gains nothing changes nothing.
-            return StepOutcome::Shortened {
-                summary: None,
-                report: format!(
-                    "not compacted: with a summary it would have about {after} tokens; it has \
-                     {before}"
-                ),
-                remember,
-                used,
-            };
+        if after >= before && !asked {
+            let why = format!("and compacted it would have about {after}");
+            let error = too_large(before, &why);
+            return StepOutcome::Failed { error, used };
         }
         if after >= before {
-            let why = format!("and compacted it would have about {after}");
-            return StepOutcome::Failed {
-                error: too_large(before, &why),
+            // A compaction on request that gains nothing changes nothing.
+            let report = format!(
+                "not compacted: with a summary it would have about {after} tokens; it has {before}"
+            );
+            return StepOutcome::Shortened {
+                summary: None,
+                report,
+                remember,
                 used,
             };
         }

@@ -34,21 +34,6 @@ impl Status {
 }
 
 fn show(status: &Answer, state: &Path) -> String {
-    let counts = status.counts;
-    let runs: Vec<String> = [
-        (counts.running, "running"),
-        (counts.queued, "queued"),
-        (counts.paused, "paused"),
-        (counts.settling, "settling"),
-    ]
-    .iter()
-    .filter(|(count, _)| *count > 0)
-    .map(|(count, state)| format!("{count} {state}"))
-    .collect();
-    let runs = match runs.is_empty() {
-        true => "none open".to_owned(),
-        false => runs.join(", "),
-    };
     let mut lines = vec![
         format!(
             "abide {} is {}: process {}, up {}",
@@ -70,6 +55,26 @@ fn show(status: &Answer, state: &Path) -> String {
         "  agent    {} with {}",
         status.default_agent, status.model
     ));
+    lines.extend(provider_lines(status));
+    lines.extend(work_lines(status));
+    if let Some(salvaged) = &status.salvaged {
+        let least = if salvaged.more { "at least " } else { "" };
+        lines.push(format!(
+            "  damage   found at {}: {} rows kept, {least}{} lost; see: abide doctor",
+            salvaged.at, salvaged.kept, salvaged.lost
+        ));
+        lines.push(format!("           the old file is {}", salvaged.set_aside));
+    }
+    for notice in &status.notices {
+        let notice = wrap(notice, COLUMNS - 11).join("\n           ");
+        lines.push(format!("  notice   {notice}"));
+    }
+    clean(&lines.join("\n"))
+}
+
+/// Providers that cannot be used, and what was learned about the others.
+fn provider_lines(status: &Answer) -> Vec<String> {
+    let mut lines = Vec::new();
     for provider in &status.providers {
         if let Some(problem) = &provider.problem {
             lines.push(format!(
@@ -103,7 +108,27 @@ fn show(status: &Answer, state: &Path) -> String {
         lines.map(move |line| format!("  learned  {name}/{line}"))
     };
     lines.extend(status.providers.iter().flat_map(learned));
-    lines.push(format!("  runs     {runs}"));
+    lines
+}
+
+/// Open runs, and what waits for the user.
+fn work_lines(status: &Answer) -> Vec<String> {
+    let counts = status.counts;
+    let runs: Vec<String> = [
+        (counts.running, "running"),
+        (counts.queued, "queued"),
+        (counts.paused, "paused"),
+        (counts.settling, "settling"),
+    ]
+    .iter()
+    .filter(|(count, _)| *count > 0)
+    .map(|(count, state)| format!("{count} {state}"))
+    .collect();
+    let runs = match runs.is_empty() {
+        true => "none open".to_owned(),
+        false => runs.join(", "),
+    };
+    let mut lines = vec![format!("  runs     {runs}")];
     if counts.pending_announces > 0 {
         let waiting = counts.pending_announces;
         lines.push(format!(
@@ -126,19 +151,7 @@ fn show(status: &Answer, state: &Path) -> String {
         "questions need your answer",
         "abide answer",
     ));
-    if let Some(salvaged) = &status.salvaged {
-        let least = if salvaged.more { "at least " } else { "" };
-        lines.push(format!(
-            "  damage   found at {}: {} rows kept, {least}{} lost; see: abide doctor",
-            salvaged.at, salvaged.kept, salvaged.lost
-        ));
-        lines.push(format!("           the old file is {}", salvaged.set_aside));
-    }
-    for notice in &status.notices {
-        let notice = wrap(notice, COLUMNS - 11).join("\n           ");
-        lines.push(format!("  notice   {notice}"));
-    }
-    clean(&lines.join("\n"))
+    lines
 }
 
 #[cfg(test)]

@@ -142,12 +142,7 @@ pub(crate) async fn follow(
         needs,
         live,
     };
-    let mut over = pin!(async {
-        match window {
-            Some(window) => tokio::time::sleep(window).await,
-            None => std::future::pending().await,
-        }
-    });
+    let mut over = pin!(passed(window));
     let is_sent = Cell::new(false);
     let mut cancelling: Option<Cancelling<'_>> = None;
     loop {
@@ -191,6 +186,14 @@ pub(crate) async fn follow(
         true => End::Done(raw),
         false => End::TimedOut(raw),
     })
+}
+
+/// Returns after this time; never if there is no limit.
+async fn passed(window: Option<Duration>) {
+    match window {
+        Some(window) => tokio::time::sleep(window).await,
+        None => std::future::pending().await,
+    }
 }
 
 /// A pending cancel; it resolves once nothing of the run is running any more.

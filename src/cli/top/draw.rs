@@ -6,6 +6,7 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Clear, Paragraph};
 
+use super::detail::Detail;
 use super::help;
 use super::model::{At, Model, Over, Waits};
 use super::rows;
@@ -310,59 +311,66 @@ fn over(frame: &mut Frame<'_>, area: Rect, model: &mut Model, now: Timestamp) {
     let width = usize::from(inner.width);
     match &mut model.over {
         Over::Nothing => {}
-        Over::Help(top) => {
-            let lines = help::lines(width);
-            *top = (*top).min(lines.len().saturating_sub(inner.height.into()));
-            let height = usize::from(inner.height);
-            // If not all of it is visible, the last line says so.
-            let more = lines.len().saturating_sub(*top + height);
-            let fits = if more > 0 {
-                height.saturating_sub(1)
-            } else {
-                height
-            };
-            let shown = lines.into_iter().skip(*top).take(fits).map(Line::raw);
-            let mut shown: Vec<Line<'_>> = shown.collect();
-            if more > 0 {
-                shown.push(Line::styled(
-                    format!("… {} more lines: Down", more + 1),
-                    ASKS,
-                ));
-            }
-            frame.render_widget(Paragraph::new(shown), inner);
-        }
-        Over::Detail(detail) => {
-            let is_line = !matches!(
-                detail.asked,
-                crate::cli::asking::open_requests::OpenRequest::Approval(_)
-            );
-            let height = inner
-                .height
-                .saturating_sub(u16::from(is_line || inner.height > 2));
-            detail.lay_out(width, height.into(), now);
-            let lines = detail.shown().iter();
-            let lines: Vec<Line<'_>> = lines
-                .map(|(style, text)| Line::styled(text.clone(), rows::style_of(*style)))
-                .collect();
-            frame.render_widget(Paragraph::new(lines), Rect { height, ..inner });
-            let foot = match (is_line, detail.more()) {
-                (true, _) => typed(&detail.typed, detail.asked.is_secret(), width),
-                (false, 0) => Line::styled("the end", DIM),
-                (false, more) => Line::styled(format!("{more} more lines: Space"), ASKS),
-            };
-            let place = Rect {
-                y: inner.y + height,
-                height: inner.height - height,
-                ..inner
-            };
-            one_line(frame, place, foot);
-        }
+        Over::Help(top) => draw_help(frame, inner, top),
+        Over::Detail(detail) => draw_detail(frame, inner, detail, now),
         Over::Steer(_, text) => one_line(frame, inner, typed(text, false, width)),
         Over::Cancel(_) => {
             let text = "what it has done so far is kept";
             one_line(frame, inner, Line::raw(line(text, width)));
         }
     }
+}
+
+/// Draws the keys from line `top` on.
+fn draw_help(frame: &mut Frame<'_>, inner: Rect, top: &mut usize) {
+    let lines = help::lines(inner.width.into());
+    *top = (*top).min(lines.len().saturating_sub(inner.height.into()));
+    let height = usize::from(inner.height);
+    // If not all of it is visible, the last line says so.
+    let more = lines.len().saturating_sub(*top + height);
+    let fits = if more > 0 {
+        height.saturating_sub(1)
+    } else {
+        height
+    };
+    let shown = lines.into_iter().skip(*top).take(fits).map(Line::raw);
+    let mut shown: Vec<Line<'_>> = shown.collect();
+    if more > 0 {
+        shown.push(Line::styled(
+            format!("… {} more lines: Down", more + 1),
+            ASKS,
+        ));
+    }
+    frame.render_widget(Paragraph::new(shown), inner);
+}
+
+/// Draws what a run asks for, and the answer that is being typed.
+fn draw_detail(frame: &mut Frame<'_>, inner: Rect, detail: &mut Detail, now: Timestamp) {
+    let width = usize::from(inner.width);
+    let is_line = !matches!(
+        detail.asked,
+        crate::cli::asking::open_requests::OpenRequest::Approval(_)
+    );
+    let height = inner
+        .height
+        .saturating_sub(u16::from(is_line || inner.height > 2));
+    detail.lay_out(width, height.into(), now);
+    let lines = detail.shown().iter();
+    let lines: Vec<Line<'_>> = lines
+        .map(|(style, text)| Line::styled(text.clone(), rows::style_of(*style)))
+        .collect();
+    frame.render_widget(Paragraph::new(lines), Rect { height, ..inner });
+    let foot = match (is_line, detail.more()) {
+        (true, _) => typed(&detail.typed, detail.asked.is_secret(), width),
+        (false, 0) => Line::styled("the end", DIM),
+        (false, more) => Line::styled(format!("{more} more lines: Space"), ASKS),
+    };
+    let place = Rect {
+        y: inner.y + height,
+        height: inner.height - height,
+        ..inner
+    };
+    one_line(frame, place, foot);
 }
 
 /// The typed text; of a long line its end.

@@ -75,21 +75,6 @@ pub fn recover(
     policy: RecoveryPolicy,
     now: Timestamp,
 ) -> Plan {
-    let may_age = matches!(loss, Loss::Killed | Loss::Drained) && !waits_for_person(run, open);
-    if run.cancel.is_none() && may_age {
-        let idle = now.since(run.last_activity_at);
-        if idle > policy.max_age_ms {
-            return ends(
-                "too_old",
-                format!(
-                    "the run had been idle for {} when the daemon restarted (recovery.max_age {})",
-                    duration(idle),
-                    duration(policy.max_age_ms)
-                ),
-                true,
-            );
-        }
-    }
     // A kill proves nothing about a run that was not executing a step. A drive task that fails by
     // itself does, even before its first step: without a count it would fail again for ever.
     let counts = match loss {
@@ -100,34 +85,14 @@ pub fn recover(
         Loss::Drained | Loss::CutOff => false,
     };
     let recoveries = run.recoveries + u32::from(counts);
-    if run.cancel.is_none() && counts && recoveries > policy.max_attempts {
-        let what = match loss {
-            Loss::Executor => "the task that drove the run failed",
-            _ => "the daemon stopped during the same step",
-        };
-        return ends(
-            "recovery_attempts",
-            format!(
-                "{what} {recoveries} times (recovery.max_attempts {})",
-                policy.max_attempts
-            ),
-            false,
-        );
-    }
-    // No model is involved that could check whether the program's work was done.
-    let program = open.iter().find(|step| is_lost_program(step, run));
-    if run.cancel.is_none()
-        && let Some(step) = program
-    {
-        return ends(
-            "uncertain",
-            format!(
-                "the daemon stopped while the agent's program was running in step {}: its work may \
-                 be complete, partial or missing, and it was not started again",
-                step.seq
-            ),
-            false,
-        );
+    if run.cancel.is_none() {
+        let too_often = counts && recoveries > policy.max_attempts;
+        let end = too_old(run, open, loss, policy, now)
+            .or_else(|| too_often.then(|| failed_too_often(loss, recoveries, policy)))
+            .or_else(|| lost_program(run, open));
+        if let Some(end) = end {
+            return end;
+        }
     }
     // A run with a requested cancel ends here: its steps are not tried again. Effects that may have
     // happened are still reported.
@@ -152,6 +117,48 @@ pub fn recover(
         steps,
         is_quiet: false,
     }
+}
+
+/// The end of a run that was idle for too long, unless it waits for a person.
+fn too_old(
+    run: &Run,
+    open: &[Step],
+    loss: Loss,
+    policy: RecoveryPolicy,
+    now: Timestamp,
+) -> Option<Plan> {
+    let idle = now.since(run.last_activity_at);
+    let may_age = matches!(loss, Loss::Killed | Loss::Drained) && !waits_for_person(run, open);
+    (may_age && idle > policy.max_age_ms).then(|| {
+        let message = format!(
+            "the run had been idle for {} when the daemon restarted (recovery.max_age {})",
+            duration(idle),
+            duration(policy.max_age_ms)
+        );
+        ends("too_old", message, true)
+    })
+}
+
+fn failed_too_often(loss: Loss, recoveries: u32, policy: RecoveryPolicy) -> Plan {
+    let what = match loss {
+        Loss::Executor => "the task that drove the run failed",
+        _ => "the daemon stopped during the same step",
+    };
+    let most = policy.max_attempts;
+    let message = format!("{what} {recoveries} times (recovery.max_attempts {most})");
+    ends("recovery_attempts", message, false)
+}
+
+/// The end of a run whose program was lost: no model is involved that could check whether its work
+/// was done.
+fn lost_program(run: &Run, open: &[Step]) -> Option<Plan> {
+    let step = open.iter().find(|step| is_lost_program(step, run))?;
+    let message = format!(
+        "the daemon stopped while the agent's program was running in step {}: its work may be \
+         complete, partial or missing, and it was not started again",
+        step.seq
+    );
+    Some(ends("uncertain", message, false))
 }
 
 /// True if it waits for a person, whatever else it waits for; such a run is never closed by age.
