@@ -57,6 +57,8 @@ pub(super) struct Show {
     daemon: Daemon,
     explored: Explored,
     view: View,
+    /// One for each of [`QUESTIONS`].
+    runs: Vec<RunId>,
 }
 
 /// The runs at the kill.
@@ -95,6 +97,7 @@ impl Show {
             daemon,
             explored,
             view,
+            runs: Vec::new(),
         })
     }
 
@@ -117,14 +120,14 @@ impl Show {
         let data = json!({ "folder": folder, "files": files, "sample": is_sample });
         self.say("place", &text, data)?;
         let (first, link) = self.start("started").await?;
-        let (parent, runs) = self.spawn(&link).await?;
-        self.watch_until_steps_are_finished(&link, &runs).await?;
+        let parent = self.spawn(&link).await?;
+        self.watch_until_steps_are_finished(&link).await?;
         let killed = self.kill(link, first)?;
         let (second, link) = self.start("restarted").await?;
-        self.watch_to_the_end(&link, &runs, &killed).await?;
+        self.watch_to_the_end(&link, &killed).await?;
         let kept_steps = check_steps(&link, &killed.runs).await?;
-        let answers = self.check_answers(&link, &runs).await?;
-        self.check_announces(&link, &parent, &runs).await?;
+        let answers = self.check_answers(&link).await?;
+        self.check_announces(&link, parent).await?;
         let code = self.daemon.stop(link).await?;
         ensure(code == Some(0), "the daemon stops gracefully", || {
             format!("exit code {code:?}")
@@ -166,7 +169,7 @@ impl Show {
     }
 
     /// Creates a client's session and three runs that are announced to its inbox.
-    async fn spawn(&mut self, link: &Link) -> Result<(SessionKey, Vec<RunId>), Failure> {
+    async fn spawn(&mut self, link: &Link) -> Result<SessionKey, Failure> {
         let folder = &self.explored.folder;
         let folder = folder
             .to_str()
@@ -178,7 +181,6 @@ impl Show {
             ..Create::default()
         };
         let parent = link.ask(&session).await?.session.key;
-        let mut runs = Vec::new();
         for (label, task) in QUESTIONS {
             let request = Spawn {
                 task: task.to_owned(),
@@ -198,15 +200,15 @@ impl Show {
                 &text,
                 json!({ "runId": id, "label": label, "task": task }),
             )?;
-            runs.push(id);
+            self.runs.push(id);
         }
-        Ok((parent, runs))
+        Ok(parent)
     }
 
     /// Shows the runs; true if all of them have ended.
-    async fn glance(&mut self, link: &Link, runs: &[RunId]) -> Result<bool, Failure> {
+    async fn glance(&mut self, link: &Link) -> Result<bool, Failure> {
         let ask = Wait {
-            run_ids: Some(runs.to_vec()),
+            run_ids: Some(self.runs.clone()),
             wait_timeout: WaitTimeout(GLANCE),
             ..Wait::default()
         };
@@ -217,19 +219,15 @@ impl Show {
 
     /// Once this returns, at least two runs are open and have finished steps that a kill could
     /// lose.
-    async fn watch_until_steps_are_finished(
-        &mut self,
-        link: &Link,
-        runs: &[RunId],
-    ) -> Result<(), Failure> {
+    async fn watch_until_steps_are_finished(&mut self, link: &Link) -> Result<(), Failure> {
         let has_ended = |step: &&Step| step.ended_at.is_some();
         let finished = |one: &Followed| one.steps.iter().filter(has_ended).count();
         loop {
-            let all_ended = self.glance(link, runs).await?;
+            let all_ended = self.glance(link).await?;
             let open: Vec<usize> = open(self.view.runs()).map(finished).collect();
             let begun = open.iter().filter(|steps| **steps >= 1).count();
             let far = open.iter().all(|steps| *steps >= ENOUGH_STEPS);
-            if begun >= 2 && (far || open.len() < runs.len()) {
+            if begun >= 2 && (far || open.len() < self.runs.len()) {
                 return Ok(());
             }
             let check = "two runs are open, each with a finished step, when the daemon is killed";
@@ -248,16 +246,11 @@ impl Show {
     }
 
     /// Once this returns, all runs have ended, and each that was open at the kill has resumed.
-    async fn watch_to_the_end(
-        &mut self,
-        link: &Link,
-        runs: &[RunId],
-        killed: &Killed,
-    ) -> Result<(), Failure> {
+    async fn watch_to_the_end(&mut self, link: &Link, killed: &Killed) -> Result<(), Failure> {
         let mut resumed = HashSet::new();
         let mut all_ended = false;
         while !all_ended {
-            all_ended = self.glance(link, runs).await?;
+            all_ended = self.glance(link).await?;
             for one in open(&killed.runs) {
                 let id = one.run.run_id;
                 let now = self.view.runs().iter().find(|now| now.run.run_id == id);
@@ -279,13 +272,9 @@ impl Show {
     }
 
     /// Checks that every run ended ok and that its quotes match the files; returns the findings.
-    async fn check_answers(
-        &self,
-        link: &Link,
-        runs: &[RunId],
-    ) -> Result<Vec<Vec<Finding>>, Failure> {
+    async fn check_answers(&self, link: &Link) -> Result<Vec<Vec<Finding>>, Failure> {
         let mut answers = Vec::new();
-        for id in runs {
+        for id in &self.runs {
             let run = ids::details(link, *id).await?;
             let is_ok = run.state == "ok";
             let why = run.error.map_or(String::new(), |error| error.message);
@@ -305,12 +294,7 @@ impl Show {
     }
 
     /// Checks that each end is once in the parent's inbox and once in its transcript.
-    async fn check_announces(
-        &mut self,
-        link: &Link,
-        parent: &SessionKey,
-        runs: &[RunId],
-    ) -> Result<(), Failure> {
+    async fn check_announces(&mut self, link: &Link, parent: SessionKey) -> Result<(), Failure> {
         let began = self.clock.monotonic();
         let page = GetInbox {
             session_key: parent.clone(),
@@ -319,42 +303,34 @@ impl Show {
             cursor: None,
         };
         let mut inbox = link.ask(&page).await?;
-        while inbox.announces.len() < runs.len() && self.clock.monotonic() - began < ANNOUNCE_LIMIT
+        while inbox.announces.len() < self.runs.len()
+            && self.clock.monotonic() - began < ANNOUNCE_LIMIT
         {
             tokio::time::sleep(GLANCE).await;
             inbox = link.ask(&page).await?;
         }
         let request = GetHistory {
-            session_key: parent.clone(),
+            session_key: parent,
             before: None,
             after: None,
             tools: None,
             limit: PageSize(PAGE_LIMIT),
         };
         let history = link.ask(&request).await?;
-        let written = history.messages.iter().filter(|one| one.kind == "announce");
-        for id in runs {
-            let pending = inbox
-                .announces
-                .iter()
-                .filter(|one| one.run_id == *id)
-                .count();
-            let written = written
-                .clone()
-                .filter(|one| one.run_id == Some(*id))
-                .count();
-            ensure(
-                (pending, written) == (1, 1),
-                "each announce arrives exactly once",
-                || {
-                    let run = short(id);
-                    format!(
-                        "run {run}: {pending} times in the inbox, {written} times in the transcript"
-                    )
-                },
-            )?;
+        let count = |id| {
+            let pending = inbox.announces.iter().filter(|one| one.run_id == id);
+            let messages = history.messages.iter();
+            let written = messages.filter(|one| one.kind == "announce" && one.run_id == Some(id));
+            (pending.count(), written.count())
+        };
+        let check = "each announce arrives exactly once";
+        for id in self.runs.clone() {
+            let (run, (pending, written)) = (short(id), count(id));
+            ensure(pending == 1 && written == 1, check, || {
+                format!("run {run}: {pending} times in the inbox, {written} in the transcript")
+            })?;
             let data = json!({ "runId": id, "inbox": pending, "transcript": written });
-            self.say("announced", &format!("announced once: {}", short(id)), data)?;
+            self.say("announced", &format!("announced once: {run}"), data)?;
         }
         Ok(())
     }
