@@ -105,7 +105,7 @@ pub fn same(
     let sql = sql!("SELECT {COLUMNS} FROM memories WHERE org = ?1 AND space = ?2 AND digest = ?3");
     let digest = digest(text);
     let params = [org.into(), space.into(), Param::Bytes(&digest)];
-    first(tx, &sql, &params, read)
+    first(tx, sql, &params, read)
 }
 
 /// The number of memories in a namespace.
