@@ -2,15 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::json;
-
 use super::context::Context;
 use crate::contract::commit::Effect;
 use crate::contract::rows::{StoredAgent, TrustedProject};
 use crate::contract::skills::SkillPin;
+use crate::kernel::event::{AgentsChanged, SkillsChanged};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::run::PinnedSkills;
-use crate::kernel::run::action::EventKind;
 use crate::store::tables::agents::Noted;
 use crate::store::tables::skills::SkillsNoted;
 use crate::store::tables::{agents, blobs, skills, trust};
@@ -120,15 +118,14 @@ pub fn note_agents(
     });
     let version = before.version + 1;
     context.emit_org(
-        EventKind::AgentsChanged,
         org,
-        json!({
-            "version": version,
-            "reason": reason,
-            "added": added.collect::<Vec<_>>(),
-            "changed": changed.map(|(name, _)| name).collect::<Vec<_>>(),
-            "removed": removed.collect::<Vec<_>>(),
-        }),
+        AgentsChanged {
+            version,
+            reason: reason.to_owned().into(),
+            added: added.cloned().collect(),
+            changed: changed.map(|(name, _)| name.clone()).collect(),
+            removed: removed.cloned().collect(),
+        },
     );
     let noted = Noted {
         agents: now,
@@ -260,14 +257,13 @@ fn skills_version(context: &mut Context<'_>, found: &NoteSkills) -> Result<i64, 
     // The first check of a folder is not a change.
     if before.is_some() {
         context.emit_org(
-            EventKind::SkillsChanged,
             &found.org,
-            json!({
-                "workspace": found.workspace,
-                "version": noted.version,
-                "reason": found.reason,
-                "skills": found.count,
-            }),
+            SkillsChanged {
+                workspace: found.workspace.clone(),
+                version: noted.version,
+                reason: found.reason.into(),
+                skills: found.count,
+            },
         );
     }
     Ok(noted.version)

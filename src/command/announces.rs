@@ -9,9 +9,9 @@ use super::new_run::{accept, new_run};
 use super::{NewRun, cancel, removal, session};
 use crate::contract::commit::Effect;
 use crate::kernel::delegation::announce::{ANNOUNCES_LIMIT, AnnounceNote};
+use crate::kernel::event::{AnnounceAcked, AnnounceDelivered, AnnounceDismissed, AnnounceHeld};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{AnnounceId, RunId, SessionId, SessionKey};
-use crate::kernel::run::action::EventKind;
 use crate::kernel::run::event::RunEvent;
 use crate::kernel::run::step::{Step, StepState};
 use crate::kernel::run::stop::Initiator;
@@ -182,11 +182,15 @@ pub fn deliver_one(
     outbox::mark_delivered(context.tx, entry.seq, seq, quietly, now)?;
     context.knows_key(session.id, &session.key);
     context.emit_announce(
-        EventKind::AnnounceDelivered,
         &session.org,
         entry.run,
         session.id,
-        json!({ "announceId": entry.announce, "runId": entry.run, "seq": seq }),
+        AnnounceDelivered {
+            announce_id: entry.announce,
+            run_id: entry.run,
+            seq,
+            via: None,
+        },
     );
     Ok(appended)
 }
@@ -238,11 +242,13 @@ pub fn hold(context: &mut Context<'_>, entry: &Entry, why: &str) -> Result<(), F
             context.knows_key(entry.target, &requester.key);
         }
         context.emit_announce(
-            EventKind::AnnounceHeld,
             &run.org,
             run.id,
             entry.target,
-            json!({ "announceId": entry.announce, "reason": why }),
+            AnnounceHeld {
+                announce_id: entry.announce,
+                reason: why.to_owned().into(),
+            },
         );
     }
     Ok(())
@@ -267,11 +273,13 @@ pub fn ack(
         };
         if changed {
             context.emit_announce(
-                EventKind::AnnounceAcked,
                 org,
                 entry.run,
                 session.id,
-                json!({ "announceId": id, "runId": entry.run }),
+                AnnounceAcked {
+                    announce_id: id,
+                    run_id: entry.run,
+                },
             );
         }
         removal::clean_up_after(context, entry.run)?;
@@ -343,11 +351,12 @@ pub fn dismiss_announce(context: &mut Context<'_>, org: &str, id: RunId) -> Resu
                 context.knows_key(entry.target, &by.key);
             }
             context.emit_announce(
-                EventKind::AnnounceDismissed,
                 &run.org,
                 run.id,
                 entry.target,
-                json!({ "announceId": entry.announce }),
+                AnnounceDismissed {
+                    announce_id: entry.announce,
+                },
             );
             // A settling run no longer waits for it.
             look_at_settling(context, entry.target)?;

@@ -1,15 +1,13 @@
 //! The context of a command: its transaction, its time, and the effects for after the commit.
 
-use serde_json::{Value, json};
-
 use crate::clock::Clock;
 use crate::contract::commit::{Effect, Settings, Ticket};
+use crate::kernel::event::{AlertRaised, EventData, MessageAdded};
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::{MessageId, RunId, SessionId, SessionKey};
 use crate::kernel::run::Run;
-use crate::kernel::run::action::EventKind;
 use crate::kernel::session::Session;
-use crate::kernel::session::message::{Message, NewMessage};
+use crate::kernel::session::message::{Message, MessageKind, NewMessage};
 use crate::kernel::time::Moment;
 use crate::store::tables::boots::Sequence;
 use crate::store::tables::events::{Circumstances, NewEvent};
@@ -126,7 +124,7 @@ impl<'a> Context<'a> {
     }
 
     /// Adds an event about `run`.
-    pub fn emit(&mut self, kind: EventKind, run: &Run, data: Value) {
+    pub fn emit(&mut self, run: &Run, data: impl Into<EventData>) {
         self.knows_key(run.session, &run.session_key);
         if self.trees.iter().all(|(id, _)| *id != run.id) {
             let tree = Circumstances {
@@ -137,81 +135,53 @@ impl<'a> Context<'a> {
             };
             self.trees.push((run.id, tree));
         }
-        self.events.push(NewEvent {
-            kind,
-            org: run.org.clone(),
-            session: Some(run.session),
-            run: Some(run.id),
-            parent_run: run.parent_run,
-            data,
-        });
+        self.push(&run.org, Some(run.session), Some(run.id), data);
     }
 
     /// Adds an event about a session.
-    pub fn emit_session(&mut self, kind: EventKind, session: &Session, data: Value) {
+    pub fn emit_session(&mut self, session: &Session, data: impl Into<EventData>) {
         self.knows_key(session.id, &session.key);
-        self.events.push(NewEvent {
-            kind,
-            org: session.org.clone(),
-            session: Some(session.id),
-            run: None,
-            parent_run: None,
-            data,
-        });
+        self.push(&session.org, Some(session.id), None, data);
     }
 
     /// Adds an event about the announce of `run` to the session `target`.
     pub fn emit_announce(
         &mut self,
-        kind: EventKind,
         org: &str,
         run: RunId,
         target: SessionId,
-        data: Value,
+        data: impl Into<EventData>,
     ) {
-        self.events.push(NewEvent {
-            kind,
-            org: org.to_owned(),
-            session: Some(target),
-            run: Some(run),
-            parent_run: None,
-            data,
-        });
+        self.push(org, Some(target), Some(run), data);
     }
 
     /// Adds an event about a tenant.
-    pub fn emit_org(&mut self, kind: EventKind, org: &str, data: Value) {
-        self.events.push(NewEvent {
-            kind,
-            org: org.to_owned(),
-            session: None,
-            run: None,
-            parent_run: None,
-            data,
-        });
+    pub fn emit_org(&mut self, org: &str, data: impl Into<EventData>) {
+        self.push(org, None, None, data);
     }
 
     /// Adds an event about the daemon itself.
-    pub fn emit_gateway(&mut self, kind: EventKind, data: Value) {
-        self.events.push(NewEvent {
-            kind,
-            org: String::new(),
-            session: None,
-            run: None,
-            parent_run: None,
-            data,
-        });
+    pub fn emit_gateway(&mut self, data: impl Into<EventData>) {
+        self.push("", None, None, data);
     }
 
     /// Adds an alert for operators; `about` is the session and run concerned, if any.
-    pub fn alert(&mut self, about: (Option<SessionId>, Option<RunId>), data: Value) {
+    pub fn alert(&mut self, about: (Option<SessionId>, Option<RunId>), alert: AlertRaised) {
+        self.push("", about.0, about.1, alert);
+    }
+
+    fn push(
+        &mut self,
+        org: &str,
+        session: Option<SessionId>,
+        run: Option<RunId>,
+        data: impl Into<EventData>,
+    ) {
         self.events.push(NewEvent {
-            kind: EventKind::AlertRaised,
-            org: String::new(),
-            session: about.0,
-            run: about.1,
-            parent_run: None,
-            data,
+            org: org.to_owned(),
+            session,
+            run,
+            data: data.into(),
         });
     }
 
@@ -232,7 +202,7 @@ impl<'a> Context<'a> {
                 message.run,
                 message.id,
                 message.seq,
-                message.kind.as_str(),
+                message.kind,
             );
         }
         Ok(appended)
@@ -260,15 +230,13 @@ impl<'a> Context<'a> {
         run: Option<RunId>,
         message: MessageId,
         seq: i64,
-        kind: &str,
+        kind: MessageKind,
     ) {
-        self.events.push(NewEvent {
-            kind: EventKind::MessageAdded,
-            org: org.to_owned(),
-            session: Some(session),
-            run,
-            parent_run: None,
-            data: json!({ "messageId": message, "seq": seq, "kind": kind }),
-        });
+        let data = MessageAdded {
+            message_id: message,
+            seq,
+            kind: kind.as_str().into(),
+        };
+        self.push(org, Some(session), run, data);
     }
 }

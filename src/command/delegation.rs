@@ -12,9 +12,11 @@ use crate::contract::commit::{Begun, Effect};
 use crate::kernel::delegation;
 use crate::kernel::delegation::called::AGENT_KEY;
 use crate::kernel::delegation::{Delegated, DelegationMode, called_end, planned_end};
+use crate::kernel::event::{
+    DelegationStart, EventData, SessionUpdated, SubAgentCallStart, SubAgentPartial,
+};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{AgentId, RunId, SessionKey};
-use crate::kernel::run::action::EventKind;
 use crate::kernel::run::step::{SUMMARY, Step, StepKind, Wait, WaitKind};
 use crate::kernel::run::stop::Initiator;
 use crate::kernel::run::{Requester, Run, RunOrigin};
@@ -59,8 +61,7 @@ pub fn continued_session(
     }
     cancel::lift_hold(context, &session, Initiator::Agent)?;
     if sessions::unarchive(context.tx, session.id)? {
-        let said = serde_json::json!({ "changed": ["archived"], "archived": false });
-        context.emit_session(EventKind::SessionUpdated, &session, said);
+        context.emit_session(&session, SessionUpdated::archived(false));
     }
     Ok(session)
 }
@@ -117,14 +118,14 @@ pub fn log_begun(
 /// Emits a `delegation.start` event on the planner's stream.
 pub fn show_planned(context: &mut Context<'_>, call: PendingCall<'_>, run: RunId, agent: &AgentId) {
     let task = call.step.input["task"].as_str().unwrap_or_default();
-    let data = json!({
-        "subAgentId": agent,
-        "subAgentName": call.agent_name,
-        "toolCallId": call.step.tool_call,
-        "childRunId": run,
-        "task": preview(task, TASK),
-    });
-    context.emit(EventKind::DelegationStart, call.caller, data);
+    let data = DelegationStart {
+        sub_agent_id: agent.clone(),
+        sub_agent_name: call.agent_name.to_owned(),
+        tool_call_id: call.step.tool_call.clone(),
+        child_run_id: run,
+        task: preview(task, TASK),
+    };
+    context.emit(call.caller, data);
 }
 
 /// Once this returns, the call's step waits for the end of `run`, which carries out the call.
@@ -171,24 +172,19 @@ pub fn outcome_of_call(
 }
 
 /// Shows a step of `child` on the stream of its caller, as far as the delegation mode allows: as
-/// progress, or as the event `told` marked with its source.
-pub fn show_state(
-    context: &mut Context<'_>,
-    child: &Run,
-    step: &Step,
-    (kind, mut told): (EventKind, serde_json::Value),
-) -> Result<(), Fault> {
+/// progress, or as an event of a step marked with its source.
+pub fn show_state(context: &mut Context<'_>, child: &Run, step: &Step) -> Result<(), Fault> {
     let (Some(delegated), Some(parent)) = (&child.delegated, child.parent_run) else {
         return Ok(());
     };
     match delegated.mode {
         DelegationMode::Task => match delegation::progress(&delegated.call, child, step) {
-            Some(progress) => emit_to_caller(context, parent, EventKind::ToolProgress, progress),
+            Some(progress) => emit_to_caller(context, parent, progress),
             None => Ok(()),
         },
         DelegationMode::Planned if step.kind == StepKind::Tool => {
-            told["source"] = delegation::source(&child.agent).into();
-            emit_to_caller(context, parent, kind, told)
+            let source = delegation::source(&child.agent);
+            emit_to_caller(context, parent, EventData::of_step(step, Some(source)))
         }
         DelegationMode::Sealed | DelegationMode::Called | DelegationMode::Planned => Ok(()),
     }
@@ -199,12 +195,11 @@ pub fn show_state(
 pub fn emit_to_caller(
     context: &mut Context<'_>,
     caller: RunId,
-    kind: EventKind,
-    data: serde_json::Value,
+    data: impl Into<EventData>,
 ) -> Result<(), Fault> {
     let above = runs::get(context.tx, caller)?;
     if let Some(above) = above.filter(|above| !above.state.is_terminal()) {
-        context.emit(kind, &above, data);
+        context.emit(&above, data);
     }
     Ok(())
 }
@@ -260,14 +255,14 @@ pub fn spawn_called(
     if let Some(bundle) = &spawn.bundle {
         runs::set_bundle(context.tx, run.id, bundle)?;
     }
-    let data = json!({
-        "agent": run.agent,
-        "agentName": call.agent_name,
-        "toolCallId": call.step.tool_call,
-        "childRunId": run.id,
-        "argsSummary": preview(&message, ARGUMENTS),
-    });
-    context.emit(EventKind::SubAgentCallStart, caller, data);
+    let data = SubAgentCallStart {
+        agent: run.agent.clone(),
+        agent_name: call.agent_name.to_owned(),
+        tool_call_id: call.step.tool_call.clone(),
+        child_run_id: run.id,
+        args_summary: preview(&message, ARGUMENTS),
+    };
+    context.emit(caller, data);
     let child = (run.id, &run.agent);
     log_begun(context, caller, child, Some(call.awaits.face), &message);
     wait_for_child(context, call, run.id)?;
@@ -329,18 +324,12 @@ pub fn called_run_ended(context: &mut Context<'_>, run: &Run) -> Result<(), Faul
     };
     if run.is_called() {
         let steps = steps::latest(context.tx, run)?;
-        let (well, data) = called_end(delegated, run, &steps);
-        let kind = match well {
-            true => EventKind::SubAgentComplete,
-            false => EventKind::SubAgentError,
-        };
-        emit_to_caller(context, caller, kind, data)?;
+        emit_to_caller(context, caller, called_end(delegated, run, &steps))?;
     }
     if delegated.mode == DelegationMode::Planned {
-        let data = planned_end(delegated, run);
-        emit_to_caller(context, caller, EventKind::DelegationComplete, data)?;
+        emit_to_caller(context, caller, planned_end(delegated, run))?;
     }
-    run_end::update_breaker(context, run, caller)
+    run_end::update_breaker(context, run, caller, &delegated.agent_name)
 }
 
 /// Once this returns, the caller's stream has this piece of the called run's text, unless the step
@@ -358,17 +347,17 @@ pub fn note_partial(
     if let (Some(delegated), Some(caller), true) = (&run.delegated, run.parent_run, comes) {
         // The provider's count for earlier answers plus an estimate for this one.
         let about = (offset + text.len()).div_ceil(4) as u64;
-        let data = json!({
-            "agent": run.agent,
-            "agentName": delegated.agent_name,
-            "toolCallId": delegated.call,
-            "childRunId": id,
-            "offset": offset,
-            "text": text,
-            "at": context.now.wall,
-            "tokensSoFar": run.usage.output_tokens + about,
-        });
-        emit_to_caller(context, caller, EventKind::SubAgentPartial, data)?;
+        let data = SubAgentPartial {
+            agent: run.agent.clone(),
+            agent_name: delegated.agent_name.clone(),
+            tool_call_id: delegated.call.clone(),
+            child_run_id: id,
+            offset,
+            text: text.to_owned(),
+            at: context.now.wall,
+            tokens_so_far: run.usage.output_tokens + about,
+        };
+        emit_to_caller(context, caller, data)?;
     }
     Ok(())
 }

@@ -6,9 +6,9 @@ use super::moves::load;
 use super::new_run::{accept, new_run};
 use super::{NewRun, cancel, session};
 use crate::contract::commit::Effect;
+use crate::kernel::event::AnnounceQueued;
 use crate::kernel::fault::Fault;
-use crate::kernel::ids::RunId;
-use crate::kernel::run::action::EventKind;
+use crate::kernel::ids::{AnnounceId, RunId};
 use crate::kernel::run::limits::check_queued_turns;
 use crate::kernel::run::{AnnouncePolicy, Lane, Outcome, Run, RunOrigin, RunState};
 use crate::kernel::session::{Owner, Session, send};
@@ -157,11 +157,13 @@ fn end(context: &mut Context<'_>, send: &Send) -> Result<(), Fault> {
     let now = context.now.wall;
     outbox::insert_for(context.tx, seq, &told, asker, policy, now)?;
     context.emit_announce(
-        EventKind::AnnounceQueued,
         &told.org,
         told.id,
         asker.0,
-        serde_json::json!({ "announceId": told.id, "policy": policy }),
+        AnnounceQueued {
+            announce_id: AnnounceId::of(told.id),
+            policy: policy.as_str().into(),
+        },
     );
     context.effect(Effect::Deliverable(asker.0));
     Ok(())

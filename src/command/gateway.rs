@@ -1,17 +1,17 @@
 //! Records about the daemon itself: boots, drains, machine sleep, provider health, and the tools of its
 //! MCP servers.
 
-use serde_json::json;
-
 use super::context::Context;
 use super::{BootReport, KeepServer, session};
 use crate::contract::BoxFuture;
 use crate::contract::servers::{KnownServer, ServerRows};
 use crate::kernel::ages::ClockTrust;
+use crate::kernel::event::{
+    AlertRaised, EventData, GatewayDraining, GatewayResumed, GatewayStarted, ProviderHealth,
+};
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::BootId;
 use crate::kernel::provider_health::HealthReport;
-use crate::kernel::run::action::EventKind;
 use crate::store::Store;
 use crate::store::tables::{boots, runs, servers};
 
@@ -52,7 +52,7 @@ pub fn begin_boot(context: &mut Context<'_>, boot: BootId, pid: u32) -> Result<B
     let alive = boots::last_alive(context.tx)?;
     runs::count_up_to(context.tx, alive, context.now.steady)?;
     let unclean = boots::begin(context.tx, seq, boot, pid, now)?;
-    context.emit_gateway(EventKind::GatewayStarted, json!({ "bootId": boot }));
+    context.emit_gateway(GatewayStarted { boot_id: boot });
     let max_age_ms = context.settings.recovery.max_age_ms;
     let machine = context.clock.machine();
     let sight = boots::clock_trust(context.tx, now, seen, machine.as_ref(), max_age_ms);
@@ -68,16 +68,19 @@ pub fn begin_boot(context: &mut Context<'_>, boot: BootId, pid: u32) -> Result<B
             is_certain,
             "the clock is far ahead; nothing expires or is removed because of its age"
         );
-        context.alert(
-            (None, None),
-            json!({ "alert": "clock_ahead", "aheadMs": ahead_ms, "isCertain": is_certain }),
-        );
+        let alert = AlertRaised::ClockAhead {
+            ahead_ms,
+            is_certain,
+        };
+        context.alert((None, None), alert);
     }
     if let Some(seen) = seen {
         boots::extend_deadlines(context.tx, seen, now)?;
-        let away = now.since(seen);
-        let data = json!({ "bootId": boot, "after": "stop", "awayMs": away });
-        context.emit_gateway(EventKind::GatewayResumed, data);
+        context.emit_gateway(GatewayResumed {
+            boot_id: boot,
+            after: "stop".into(),
+            away_ms: now.since(seen),
+        });
     }
     session::carry_out_clearings(context)?;
     Ok(BootReport { unclean, sight })
@@ -89,28 +92,27 @@ pub fn note_gateway(
     boot: BootId,
     note: GatewayNote,
 ) -> Result<(), Fault> {
-    let (kind, data) = match note {
-        GatewayNote::Draining { then, timeout_ms } => (
-            EventKind::GatewayDraining,
-            json!({ "bootId": boot, "then": then, "timeoutMs": timeout_ms }),
-        ),
-        GatewayNote::Resumed { after, away_ms } => (
-            EventKind::GatewayResumed,
-            json!({ "bootId": boot, "after": after, "awayMs": away_ms }),
-        ),
-        GatewayNote::Provider { name, seen } => (
-            EventKind::ProviderHealth,
-            json!({
-                "provider": name,
-                "state": seen.condition,
-                "since": seen.since,
-                "until": seen.until,
-                "failures": seen.failures,
-                "reason": seen.reason,
-            }),
-        ),
+    let data = match note {
+        GatewayNote::Draining { then, timeout_ms } => EventData::from(GatewayDraining {
+            boot_id: boot,
+            then: then.into(),
+            timeout_ms,
+        }),
+        GatewayNote::Resumed { after, away_ms } => EventData::from(GatewayResumed {
+            boot_id: boot,
+            after: after.into(),
+            away_ms,
+        }),
+        GatewayNote::Provider { name, seen } => EventData::from(ProviderHealth {
+            provider: name,
+            state: seen.condition.as_str().into(),
+            since: seen.since,
+            until: seen.until,
+            failures: seen.failures,
+            reason: seen.reason,
+        }),
     };
-    context.emit_gateway(kind, data);
+    context.emit_gateway(data);
     Ok(())
 }
 

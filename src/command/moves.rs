@@ -1,18 +1,17 @@
 //! How a command changes a run's state: the kernel decides from the present row, the row is
 //! written, and the consequences are written in the same transaction.
 
-use serde_json::json;
-
 use super::context::Context;
 use super::{
     TurnEnd, cancel, delegation, removal, run_end, run_environment, session, turn, waiting,
 };
 use crate::contract::commit::{Delegation, Effect};
+use crate::kernel::event::{AnnounceQueued, EventData, RunEnded, RunMoved, RunPaused};
 use crate::kernel::fault::{Fault, Kind};
-use crate::kernel::ids::{RunId, SessionId};
-use crate::kernel::run::action::{Action, EventKind};
+use crate::kernel::ids::{AnnounceId, RunId, SessionId};
+use crate::kernel::run::action::{Action, Milestone};
 use crate::kernel::run::event::{Pending, RunEvent};
-use crate::kernel::run::step::{Effect as Class, Intent, Step, StepKind, StepState, WaitKind};
+use crate::kernel::run::step::{Effect as Class, Intent, Step, StepState, WaitKind};
 use crate::kernel::run::{AnnouncePolicy, PauseReason, Run, RunState, machine};
 use crate::kernel::session::message::Message;
 use crate::kernel::text::storable;
@@ -172,7 +171,7 @@ fn perform(
         Action::CancelDescendants if manner.in_cascade => Ok(()),
         Action::CancelDescendants => cancel_below(context, run),
         Action::SettleRequester => settle_requester(context, run),
-        Action::Emit(kind) => emit(context, run, kind),
+        Action::Emit(reached) => emit(context, run, reached),
         Action::Enqueue => context.enqueue(run),
         Action::Release => {
             // Announces that waited for the end of this turn can be delivered now.
@@ -199,35 +198,40 @@ fn perform(
     }
 }
 
-fn emit(context: &mut Context<'_>, run: &Run, kind: EventKind) -> Result<(), Fault> {
-    let data = match kind {
-        EventKind::RunEnded => json!({
-            "state": run.state.as_str(),
-            "error": run.error,
-            "cancel": run.cancel,
-            "toolCalls": run.tool_calls,
-            "loops": run.loops,
-            "usage": run.usage,
-            "meta": run.meta,
-            // Steer messages that came too late for any model call of this run.
-            "steersDropped": steers::give_up(context.tx, run.id)?,
+fn emit(context: &mut Context<'_>, run: &Run, reached: Milestone) -> Result<(), Fault> {
+    let state = run.state.as_str().into();
+    let data = match reached {
+        Milestone::Started => EventData::RunStarted(RunMoved { state }),
+        Milestone::Resumed => EventData::RunResumed(RunMoved { state }),
+        Milestone::Settling => EventData::RunSettling(RunMoved { state }),
+        Milestone::Paused => EventData::RunPaused(paused(context, run)?),
+        Milestone::Ended => EventData::RunEnded(RunEnded {
+            state,
+            error: run.error.clone(),
+            cancel: run.cancel.clone(),
+            tool_calls: run.tool_calls,
+            loops: run.loops,
+            usage: run.usage,
+            meta: run.meta.clone(),
+            steers_dropped: steers::give_up(context.tx, run.id)?,
         }),
-        EventKind::RunPaused => paused(context, run)?,
-        _ => json!({ "state": run.state.as_str() }),
     };
-    context.emit(kind, run, data);
+    context.emit(run, data);
     Ok(())
 }
 
 /// The data of a pause event: its reason, and for a provider its deadline and message.
-fn paused(context: &mut Context<'_>, run: &Run) -> Result<serde_json::Value, Fault> {
-    let mut data = json!({ "pause": run.state.pause() });
+fn paused(context: &mut Context<'_>, run: &Run) -> Result<RunPaused, Fault> {
+    let mut data = RunPaused {
+        pause: run.state.pause().map(|reason| reason.as_str().into()),
+        ..RunPaused::default()
+    };
     if run.state == RunState::Paused(PauseReason::Provider) {
         let open = steps::open(context.tx, run.id)?;
         let waits = |step: &Step| Some((step.waits?, step.error.clone()));
         if let Some((wait, reason)) = open.iter().find_map(waits) {
-            data["until"] = json!(wait.until);
-            data["reason"] = json!(reason);
+            data.until = wait.until;
+            data.reason = reason;
         }
     }
     Ok(data)
@@ -252,11 +256,13 @@ fn announce(context: &mut Context<'_>, run: &Run, quietly: bool) -> Result<(), F
     outbox::insert(context.tx, seq, run, policy, now)?;
     context.knows_key(target, &requester.key);
     context.emit_announce(
-        EventKind::AnnounceQueued,
         &run.org,
         run.id,
         target,
-        json!({ "announceId": run.id, "policy": policy }),
+        AnnounceQueued {
+            announce_id: AnnounceId::of(run.id),
+            policy: policy.as_str().into(),
+        },
     );
     context.effect(Effect::Deliverable(target));
     Ok(())
@@ -401,25 +407,6 @@ pub fn intend(
 
 /// Emits an event about the state of a step.
 pub fn emit_step(context: &mut Context<'_>, run: &Run, step: &Step) -> Result<(), Fault> {
-    let kind = match (step.kind, step.state.is_open()) {
-        (StepKind::Model | StepKind::Command | StepKind::Compaction, _) => EventKind::RunStep,
-        (StepKind::Tool, true) => EventKind::ToolStarted,
-        (StepKind::Tool, false) => EventKind::ToolCompleted,
-    };
-    let told = json!({
-        "stepId": step.id,
-        "seq": step.seq,
-        "state": step.state,
-        "toolName": step.tool,
-        "toolCallId": step.tool_call,
-        "paramsSummary": step.params_summary,
-        "resultSummary": step.result_summary,
-        "error": step.error,
-    });
-    let also_above = run.delegated.is_some().then(|| (kind, told.clone()));
-    context.emit(kind, run, told);
-    match also_above {
-        Some(told) => delegation::show_state(context, run, step, told),
-        None => Ok(()),
-    }
+    context.emit(run, EventData::of_step(step, None));
+    delegation::show_state(context, run, step)
 }

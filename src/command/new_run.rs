@@ -1,14 +1,12 @@
 //! The input of every new run, and how it is stored. Called by the commands that create runs.
 
-use serde_json::json;
-
 use super::context::Context;
 use super::session;
 use crate::contract::catalog::{Pinned, Resolved};
 use crate::contract::skills::SkillPin;
+use crate::kernel::event::{RunQueued, SessionUpdated};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{AgentId, MessageId, RunId, SessionKey};
-use crate::kernel::run::action::EventKind;
 use crate::kernel::run::budget::Budget;
 use crate::kernel::run::{Lane, Pins, Run, RunOrigin};
 use crate::kernel::session::Session;
@@ -196,16 +194,15 @@ pub fn accept(
         environment::put(context.tx, run.id, value)?;
     }
     context.emit(
-        EventKind::RunQueued,
         &run,
-        json!({
-            "agent": run.agent,
-            "label": run.label,
-            "title": run.title,
-            "sessionKey": run.session_key,
-            "parent": run.requester.as_ref().map(|by| &by.key),
-            "meta": run.meta,
-        }),
+        RunQueued {
+            agent: run.agent.clone(),
+            label: run.label.clone(),
+            title: run.title.clone(),
+            session_key: run.session_key.clone(),
+            parent: run.requester.as_ref().map(|by| by.key.clone()),
+            meta: run.meta.clone(),
+        },
     );
     context.enqueue(&run)?;
     let accepted = Accepted {
@@ -249,11 +246,7 @@ fn use_again(context: &mut Context<'_>, run: &Run) -> Result<(), Fault> {
     if sessions::unarchive(context.tx, run.session)?
         && let Some(session) = sessions::by_id(context.tx, run.session)?
     {
-        context.emit_session(
-            EventKind::SessionUpdated,
-            &session,
-            json!({ "changed": ["archived"], "archived": false }),
-        );
+        context.emit_session(&session, SessionUpdated::archived(false));
     }
     session::touch_session(context, run.session)
 }

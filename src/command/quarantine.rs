@@ -2,11 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::json;
-
 use super::context::Context;
 use super::moves::{move_run, owed};
 use crate::contract::commit::Effect;
+use crate::kernel::event::AlertRaised;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::{RunId, SessionId};
 use crate::kernel::run::event::RunEvent;
@@ -71,8 +70,7 @@ pub fn settle_salvaged(
         }
     }
     if let Some(report) = salvage::report(context.tx)? {
-        let data = json!({ "alert": "store_salvaged", "report": report });
-        context.alert((None, None), data);
+        context.alert((None, None), AlertRaised::StoreSalvaged { report });
     }
     boots::clear_meta(context.tx, salvage::UNSETTLED)?;
     Ok(())
@@ -126,11 +124,14 @@ fn set_aside(
     };
     quarantine::settle(context.tx, seq, fate)?;
     let (session, run) = owner(table, &row);
-    let data = json!({
-        "alert": "row_quarantined", "table": table.name, "reason": reason,
-        "fate": fate.as_str(), "sessionId": session, "runId": run,
-    });
-    context.alert((session, run), data);
+    let alert = AlertRaised::RowQuarantined {
+        table: table.name.into(),
+        reason: reason.clone(),
+        fate: fate.as_str().into(),
+        session_id: session,
+        run_id: run,
+    };
+    context.alert((session, run), alert);
     tracing::error!(
         table = table.name,
         key,

@@ -3,15 +3,13 @@
 
 use std::collections::HashSet;
 
-use serde_json::json;
-
 use super::announces::{GONE, hold};
 use super::context::Context;
 use super::{Clearance, cancel, session};
 use crate::contract::commit::Effect;
+use crate::kernel::event::SessionDeleted;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{RunId, SessionId, SessionKey};
-use crate::kernel::run::action::EventKind;
 use crate::kernel::run::{CancelRequest, Run};
 use crate::kernel::session::{Cleanup, Owner, Session, SessionMode};
 use crate::store::tables::clearings::Clearing;
@@ -147,9 +145,12 @@ fn remove_session(context: &mut Context<'_>, session: &Session) -> Result<(), Fa
         }
     }
     context.emit_session(
-        EventKind::SessionDeleted,
         session,
-        json!({ "key": session.key, "agent": session.agent, "parent": session.parent_key }),
+        SessionDeleted {
+            key: session.key.clone(),
+            agent: session.agent.clone(),
+            parent: session.parent_key.clone(),
+        },
     );
     sessions::remove(context.tx, session.id)?;
     bundles::remove(context.tx, session.id)?;

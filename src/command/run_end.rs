@@ -1,17 +1,15 @@
 //! Runs that end other than by the outcome of a step, and what an end is counted in: usage, and the
 //! circuit breaker of delegations.
 
-use serde_json::json;
-
 use super::RunAfter;
 use super::context::Context;
 use super::delegation::emit_to_caller;
 use super::moves::{end_turn, load, move_run};
 use crate::contract::catalog::Resolved;
 use crate::kernel::delegation::named;
+use crate::kernel::event::{DelegationBreaker, RunWarned, UsageAlert};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::RunId;
-use crate::kernel::run::action::EventKind;
 use crate::kernel::run::event::RunEvent;
 use crate::kernel::run::machine::add_warnings;
 use crate::kernel::run::step::Intent;
@@ -112,8 +110,8 @@ pub fn warn_run(context: &mut Context<'_>, id: RunId, warnings: Vec<String>) -> 
     add_warnings(&mut run.warnings, warnings);
     if run.warnings.len() > before {
         runs::set_warnings(context.tx, id, &run.warnings)?;
-        let new = json!({ "warnings": run.warnings[before..] });
-        context.emit(EventKind::RunWarned, &run, new);
+        let warnings = run.warnings[before..].to_vec();
+        context.emit(&run, RunWarned { warnings });
     }
     Ok(())
 }
@@ -179,14 +177,14 @@ fn alert_usage(
     if !usage::record_alert(context.tx, org, what, hour)? {
         return Ok(());
     }
-    let data = json!({
-        "threshold": what,
-        "value": value,
-        "limit": limit,
-        "since": Timestamp(hour * HOUR),
-        "until": Timestamp((hour + 1) * HOUR),
-    });
-    context.emit_org(EventKind::UsageAlert, org, data);
+    let data = UsageAlert {
+        threshold: what.into(),
+        value,
+        limit,
+        since: Timestamp(hour * HOUR),
+        until: Timestamp((hour + 1) * HOUR),
+    };
+    context.emit_org(org, data);
     Ok(())
 }
 
@@ -226,7 +224,12 @@ pub fn refuse_failing_agent(
 }
 
 /// Emits an event to the caller's stream if the end of a call opens or closes the breaker.
-pub fn update_breaker(context: &mut Context<'_>, run: &Run, caller: RunId) -> Result<(), Fault> {
+pub fn update_breaker(
+    context: &mut Context<'_>,
+    run: &Run,
+    caller: RunId,
+    agent_name: &str,
+) -> Result<(), Fault> {
     let policy = context.settings.breaker;
     let cancelled = run.state == RunState::Ended(Outcome::Cancelled);
     if policy.failures == 0 || cancelled {
@@ -239,13 +242,17 @@ pub fn update_breaker(context: &mut Context<'_>, run: &Run, caller: RunId) -> Re
     if was_open && before.first().is_some_and(|end| run.created_at <= end.at) {
         return Ok(());
     }
-    let mut data = match policy.open_until(&ends, context.now.wall) {
-        Some(until) => json!({ "state": "open", "until": until }),
-        None if was_open && !policy.has_tripped(&ends) => json!({ "state": "closed" }),
+    let until = policy.open_until(&ends, context.now.wall);
+    let state = match until {
+        Some(_) => "open",
+        None if was_open && !policy.has_tripped(&ends) => "closed",
         None => return Ok(()),
     };
-    data["agent"] = json!(run.agent);
-    let delegated = run.delegated.as_ref();
-    data["agentName"] = json!(delegated.map(|of| &of.agent_name));
-    emit_to_caller(context, caller, EventKind::DelegationBreaker, data)
+    let data = DelegationBreaker {
+        agent: run.agent.clone(),
+        agent_name: agent_name.to_owned(),
+        state: state.into(),
+        until,
+    };
+    emit_to_caller(context, caller, data)
 }

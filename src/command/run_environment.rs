@@ -1,18 +1,16 @@
 //! The environment of a run: marked as applied, missing, provided, and restored once no process
 //! holds it.
 
-use serde_json::json;
-
 use super::context::Context;
 use super::moves::load;
 use super::waiting::{acting, begin, release};
 use super::{RunAfter, StepRef};
 use crate::contract::commit::Effect;
+use crate::kernel::event::{EnvApplied, EnvName, EnvNames, EventData};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::RunId;
 use crate::kernel::policy::overlay::REQUEST;
 use crate::kernel::run::Run;
-use crate::kernel::run::action::EventKind;
 use crate::kernel::run::step::{Wait, WaitKind};
 use crate::store::tables::environment::StoredValue;
 use crate::store::tables::{environment, steps};
@@ -42,7 +40,8 @@ pub struct ProvideEnvironment {
 /// Once this returns, the run is recorded as having programs that may hold its environment.
 pub fn applied(context: &mut Context<'_>, run: &Run) -> Result<(), Fault> {
     if !run.env.is_empty() && environment::mark_applied(context.tx, run.id)? {
-        context.emit(EventKind::EnvApplied, run, json!({ "env": run.env }));
+        let env = run.env.iter().map(EnvName::from).collect();
+        context.emit(run, EnvApplied { env });
     }
     Ok(())
 }
@@ -70,8 +69,8 @@ pub fn lack(context: &mut Context<'_>, lack: LackEnvironment) -> Result<(), Faul
     for (name, why) in &lack.lacks {
         environment::mark_missing(context.tx, run.id, name, why)?;
     }
-    let names: Vec<&str> = lack.lacks.iter().map(|(name, _)| name.as_str()).collect();
-    context.emit(EventKind::EnvMissing, &run, json!({ "names": names }));
+    let names = lack.lacks.into_iter().map(|(name, _)| name).collect();
+    context.emit(&run, EventData::EnvMissing(EnvNames { names }));
     let wait = Wait {
         kind: WaitKind::Value,
         until: None,
@@ -99,16 +98,16 @@ pub fn provide(context: &mut Context<'_>, given: ProvideEnvironment) -> Result<R
         .hint("retry it with runs.retry and provide the values to the new run"));
     }
     let mut names = run.env.clone();
-    let told: Vec<&str> = given.values.iter().map(|one| one.name.as_str()).collect();
     for value in &given.values {
         environment::put(context.tx, run.id, value)?;
         for known in names.iter_mut().filter(|known| known.name == value.name) {
             REQUEST.clone_into(&mut known.from);
         }
     }
-    if !told.is_empty() {
+    if !given.values.is_empty() {
         environment::set_names(context.tx, run.id, &names)?;
-        context.emit(EventKind::EnvProvided, &run, json!({ "names": told }));
+        let names = given.values.into_iter().map(|one| one.name).collect();
+        context.emit(&run, EventData::EnvProvided(EnvNames { names }));
     }
     if given.complete {
         for step in steps::open(context.tx, run.id)? {
@@ -129,8 +128,8 @@ pub fn provide(context: &mut Context<'_>, given: ProvideEnvironment) -> Result<R
 pub fn restore(context: &mut Context<'_>, id: RunId) -> Result<(), Fault> {
     if environment::unmark_applied(context.tx, id)? {
         let run = load(context, id)?;
-        let names: Vec<&str> = run.env.iter().map(|one| one.name.as_str()).collect();
-        context.emit(EventKind::EnvRestored, &run, json!({ "names": names }));
+        let names = run.env.iter().map(|one| one.name.clone()).collect();
+        context.emit(&run, EventData::EnvRestored(EnvNames { names }));
     }
     Ok(())
 }

@@ -1,16 +1,14 @@
 //! Sessions: created, changed and reset. Resets and deletions requested while runs are open are rows,
 //! carried out by the transaction that ends the last run.
 
-use serde_json::json;
-
 use super::cancel::{cascade, open_from_session};
 use super::context::Context;
 use super::removal::{remove_tree, still_open};
 use super::{Clearance, SessionAfter};
 use crate::contract::commit::Effect;
+use crate::kernel::event::{SessionCreated, SessionUpdated};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{AgentId, SessionId, SessionKey};
-use crate::kernel::run::action::EventKind;
 use crate::kernel::run::thinking::Thinking;
 use crate::kernel::run::{CancelRequest, Run, Usage};
 use crate::kernel::session::{Cleanup, Owner, Session, SessionMode};
@@ -142,14 +140,13 @@ pub fn insert_session(context: &mut Context<'_>, session: &Session) -> Result<()
     let seq = context.take_seq()?;
     sessions::insert(context.tx, seq, session)?;
     context.emit_session(
-        EventKind::SessionCreated,
         session,
-        json!({
-            "key": session.key,
-            "agent": session.agent,
-            "owner": session.owner,
-            "parent": session.parent_key,
-        }),
+        SessionCreated {
+            key: session.key.clone(),
+            agent: session.agent.clone(),
+            owner: session.owner.as_str().into(),
+            parent: session.parent_key.clone(),
+        },
     );
     Ok(())
 }
@@ -218,20 +215,23 @@ pub fn patch_session(context: &mut Context<'_>, patch: PatchSession) -> Result<S
     ] {
         if let Some(value) = value {
             *field = value;
-            changed.push(name);
+            changed.push(name.to_owned());
         }
     }
     if let Some(thinking) = patch.thinking {
         session.thinking = thinking;
-        changed.push("thinking");
+        changed.push("thinking".to_owned());
     }
     session.archived_at = None;
     write_session(context, &mut session)?;
     touch_session(context, session.id)?;
     context.emit_session(
-        EventKind::SessionUpdated,
         &session,
-        json!({ "changed": changed, "revision": session.ver }),
+        SessionUpdated {
+            changed,
+            revision: Some(session.ver),
+            ..SessionUpdated::default()
+        },
     );
     Ok(session)
 }
@@ -298,13 +298,13 @@ pub fn begin_generation(context: &mut Context<'_>, mut session: Session) -> Resu
     session.generation += 1;
     write_session(context, &mut session)?;
     context.emit_session(
-        EventKind::SessionUpdated,
         &session,
-        json!({
-            "changed": ["generation"],
-            "generation": session.generation,
-            "revision": session.ver,
-        }),
+        SessionUpdated {
+            changed: vec!["generation".to_owned()],
+            revision: Some(session.ver),
+            generation: Some(session.generation),
+            archived: None,
+        },
     );
     // Announces that waited for the end of its turns can be delivered now.
     if outbox::has_pending(context.tx, session.id)? {

@@ -317,8 +317,14 @@ fn append_task(
     let (now, first) = (context.now.wall, session.messages);
     let task = task.at(first, session.generation, now);
     messages::insert(context.tx, session.id, &task)?;
-    let kind = task.kind.as_str();
-    context.added(&session.org, session.id, task.run, task.id, first, kind);
+    context.added(
+        &session.org,
+        session.id,
+        task.run,
+        task.id,
+        first,
+        task.kind,
+    );
     Ok(())
 }
 

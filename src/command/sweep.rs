@@ -1,14 +1,12 @@
 //! Retention in bounded parts: each command processes a few rows from where the last one stopped,
 //! so that its cost does not grow with the history.
 
-use serde_json::json;
-
 use super::context::Context;
 use super::removal::remove_tree;
+use crate::kernel::event::SessionUpdated;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::SessionId;
 use crate::kernel::run::Pins;
-use crate::kernel::run::action::EventKind;
 use crate::kernel::session::{Owner, Session, SessionMode};
 use crate::kernel::time::Timestamp;
 use crate::store::tables::runs::Age;
@@ -130,11 +128,7 @@ fn archive(
         if session.mode == SessionMode::Run && may_rest(context, &session, before)? {
             let now = context.now.wall;
             sessions::archive(context.tx, session.id, now)?;
-            context.emit_session(
-                EventKind::SessionUpdated,
-                &session,
-                json!({ "changed": ["archived"], "archived": true }),
-            );
+            context.emit_session(&session, SessionUpdated::archived(true));
             remove_empty(context, session.id)?;
         }
     }

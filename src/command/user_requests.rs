@@ -1,18 +1,16 @@
 //! Requests of runs to users: questions, and approvals of tool calls.
 
-use serde_json::json;
-
 use super::StepRef;
 use super::context::Context;
 use super::moves::load;
 use super::waiting::{acting, begin, finish, release, until};
+use crate::kernel::event::{ApprovalRequested, ApprovalResolved, QuestionAnswered, QuestionAsked};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{ApprovalId, QuestionId};
 use crate::kernel::policy::approval::{
     Approval, ApprovalState, Choice, Consent, Remember, Remembered,
 };
 use crate::kernel::question::{Question, QuestionState};
-use crate::kernel::run::action::EventKind;
 use crate::kernel::run::step::{Wait, WaitKind};
 use crate::kernel::run::waiting;
 use crate::kernel::text::storable;
@@ -56,17 +54,16 @@ pub fn ask(context: &mut Context<'_>, ask: Ask) -> Result<(), Fault> {
     let seq = context.take_seq()?;
     questions::insert(context.tx, seq, &question)?;
     context.emit(
-        EventKind::QuestionAsked,
         &run,
-        json!({
-            "questionId": question.id,
-            "text": question.text,
-            "choices": question.choices,
-            "expiresAt": question.expires_at,
-            "sessionKey": run.session_key,
-            "agent": run.agent,
-            "label": run.label,
-        }),
+        QuestionAsked {
+            question_id: question.id,
+            text: question.text,
+            choices: question.choices,
+            expires_at: question.expires_at,
+            session_key: run.session_key.clone(),
+            agent: run.agent.clone(),
+            label: run.label.clone(),
+        },
     );
     let wait = Wait {
         kind: WaitKind::Answer,
@@ -137,14 +134,13 @@ pub fn end_question(
     questions::end(context.tx, &question)?;
     let run = load(context, question.run)?;
     context.emit(
-        EventKind::QuestionAnswered,
         &run,
-        json!({
-            "questionId": id,
-            "state": state,
-            "answer": answer.map(|(text, _)| text),
-            "by": answer.map(|(_, by)| by),
-        }),
+        QuestionAnswered {
+            question_id: id,
+            state: state.as_str().into(),
+            answer: question.answer,
+            by: question.answered_by,
+        },
     );
     Ok(())
 }
@@ -227,19 +223,18 @@ pub fn request_approval(
         return Ok(approval);
     }
     context.emit(
-        EventKind::ApprovalRequested,
         &run,
-        json!({
-            "approvalId": id,
-            "tool": approval.tool,
-            "toolCallId": step.tool_call,
-            "paramsSummary": step.params_summary,
-            "why": approval.consent.why,
-            "expiresAt": approval.expires_at,
-            "sessionKey": run.session_key,
-            "agent": run.agent,
-            "label": run.label,
-        }),
+        ApprovalRequested {
+            approval_id: id,
+            tool: approval.tool.clone(),
+            tool_call_id: step.tool_call.clone(),
+            params_summary: step.params_summary.clone(),
+            why: approval.consent.why.clone(),
+            expires_at: approval.expires_at,
+            session_key: run.session_key.clone(),
+            agent: run.agent.clone(),
+            label: run.label.clone(),
+        },
     );
     let wait = Wait {
         kind: WaitKind::Approval,
@@ -348,15 +343,14 @@ fn close_approval(context: &mut Context<'_>, approval: &mut Approval) -> Result<
 fn show_resolved(context: &mut Context<'_>, approval: &Approval) -> Result<(), Fault> {
     let run = load(context, approval.run)?;
     context.emit(
-        EventKind::ApprovalResolved,
         &run,
-        json!({
-            "approvalId": approval.id,
-            "tool": approval.tool,
-            "state": approval.state,
-            "by": approval.resolved_by,
-            "remember": approval.remember,
-        }),
+        ApprovalResolved {
+            approval_id: approval.id,
+            tool: approval.tool.clone(),
+            state: approval.state.as_str().into(),
+            by: approval.resolved_by.clone(),
+            remember: approval.remember.map(|scope| scope.as_str().into()),
+        },
     );
     Ok(())
 }

@@ -1,7 +1,6 @@
 //! Steps whose outcome comes from elsewhere: how they begin to wait, and how the awaited event or
 //! the deadline stores their outcome and resumes their run, in one transaction.
 
-use serde_json::json;
 use uuid::Uuid;
 
 use super::context::Context;
@@ -9,11 +8,11 @@ use super::moves::{emit_step, load, move_run};
 use super::steps::{open_step, tool_result};
 use super::{delegation, exchange, user_requests};
 use crate::contract::commit::{Effect, PendingWait};
+use crate::kernel::event::AnnounceDelivered;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{AnnounceId, ApprovalId, MessageId, QuestionId, RunId, SessionId};
 use crate::kernel::policy::approval::ApprovalState;
 use crate::kernel::question::QuestionState;
-use crate::kernel::run::action::EventKind;
 use crate::kernel::run::event::RunEvent;
 use crate::kernel::run::step::{SUMMARY, Step, StepState, Wait, WaitKind};
 use crate::kernel::run::waiting::StepProgress;
@@ -289,16 +288,15 @@ fn told_by_tool(
         }
         if let Some(session) = sessions::by_id(context.tx, target)? {
             context.emit_announce(
-                EventKind::AnnounceDelivered,
                 &session.org,
                 run.id,
                 session.id,
-                json!({
-                    "announceId": AnnounceId::of(run.id),
-                    "runId": run.id,
-                    "seq": message,
-                    "via": "tool",
-                }),
+                AnnounceDelivered {
+                    announce_id: AnnounceId::of(run.id),
+                    run_id: run.id,
+                    seq: message,
+                    via: Some("tool".into()),
+                },
             );
         }
     }

@@ -14,11 +14,12 @@ use super::Context;
 use crate::gateway::discover::sample::sample;
 use crate::gateway::methods::method::Table;
 use crate::gateway::methods::{Answered, Reply, Text, status};
+use crate::kernel::event::EventKind;
 use crate::kernel::fault::{Fault, Kind};
 use crate::wire::gateway::{Discover, OpenRpc};
 use crate::wire::method::MethodRow;
 use crate::wire::methods::METHODS;
-use crate::wire::{PROTOCOL, error, event_data};
+use crate::wire::{PROTOCOL, error, events};
 
 /// JSON pointer to the shared schemas in the document.
 const SCHEMAS: &str = "/components/schemas";
@@ -57,14 +58,14 @@ fn document(url: &str) -> Document {
         .into_iter()
         .map(|row| method(row, &mut takes, &mut gives))
         .collect();
-    let mut events: Vec<Value> = event_data::SHAPES
+    let mut events: Vec<Value> = EventKind::ALL
         .iter()
-        .map(|(kind, shape)| json!({ "kind": kind, "stored": true, "data": shape(&mut gives) }))
+        .map(|kind| json!({ "kind": kind, "stored": true, "data": kind.data_schema(&mut gives) }))
         .collect();
-    for (kind, shape) in event_data::UNSTORED {
+    for (kind, shape) in events::UNSTORED {
         events.push(json!({ "kind": kind, "stored": false, "data": shape(&mut gives) }));
     }
-    let envelope = (event_data::ENVELOPE)(&mut gives);
+    let envelope = gives.subschema_for::<events::Event>();
     for method in &mut methods {
         give_results(method, gives.definitions());
     }

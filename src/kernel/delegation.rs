@@ -10,6 +10,9 @@ pub mod pack;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::event::{
+    DelegationComplete, EventData, Progress, SubAgentComplete, SubAgentError, ToolProgress,
+};
 use super::ids::AgentId;
 use super::run::{Run, RunState};
 use super::text;
@@ -248,52 +251,52 @@ pub fn unavailable_result(
     told
 }
 
-/// The event data of the end of a called child for its caller's stream, and whether it succeeded.
+/// The event of the end of a called child for its caller's stream: that it answered, or failed.
 /// `steps` are the child's.
-pub fn called_end(delegated: &Delegated, child: &Run, steps: &[Step]) -> (bool, Value) {
-    let mut told = json!({
-        "agent": child.agent,
-        "agentName": delegated.agent_name,
-        "toolCallId": delegated.call,
-        "childRunId": child.id,
-        "usage": child.usage,
-        "durationMs": child.ended_at.map_or(0, |ended| ended.since(child.created_at)),
-    });
-    match (&child.error, &child.result) {
-        (None, Some(text)) => {
-            told["text"] = text::prefix(text, RESULT_LIMIT).into();
-            (true, told)
-        }
-        _ => {
-            let ended = format!("it ended {}", child.state.as_str());
-            told["error"] = delegated.failure(child, &ended).into();
-            let failed = steps.iter().rev().filter_map(|step| step.error.as_deref());
-            told["cause"] = failed.take(MOST_CAUSES).collect();
-            (false, told)
-        }
+pub fn called_end(delegated: &Delegated, child: &Run, steps: &[Step]) -> EventData {
+    let agent = child.agent.clone();
+    let agent_name = delegated.agent_name.clone();
+    let tool_call_id = delegated.call.clone();
+    let usage = child.usage;
+    let ended = child.ended_at;
+    let duration_ms = ended.map_or(0, |ended| ended.since(child.created_at));
+    if let (None, Some(text)) = (&child.error, &child.result) {
+        return EventData::SubAgentComplete(SubAgentComplete {
+            agent,
+            agent_name,
+            tool_call_id,
+            child_run_id: child.id,
+            text: text::prefix(text, RESULT_LIMIT).to_owned(),
+            usage,
+            duration_ms,
+        });
     }
+    let failed = steps.iter().rev().filter_map(|step| step.error.clone());
+    EventData::SubAgentError(SubAgentError {
+        agent,
+        agent_name,
+        tool_call_id,
+        child_run_id: child.id,
+        error: delegated.failure(child, &format!("it ended {}", child.state.as_str())),
+        cause: failed.take(MOST_CAUSES).collect(),
+        usage,
+        duration_ms,
+    })
 }
 
 /// The event data of the end of a delegated child for its planner's stream.
-pub fn planned_end(delegated: &Delegated, child: &Run) -> Value {
-    let well = child.error.is_none() && child.result.is_some();
-    let mut told = json!({
-        "subAgentId": child.agent,
-        "subAgentName": delegated.agent_name,
-        "toolCallId": delegated.call,
-        "childRunId": child.id,
-        "success": well,
-    });
-    match &child.result {
-        Some(text) if well => {
-            told["resultPreview"] = text::prefix_chars(text, PREVIEW).into();
-        }
-        _ => {
-            let ended = format!("it ended {}", child.state.as_str());
-            told["error"] = delegated.failure(child, &ended).into();
-        }
+pub fn planned_end(delegated: &Delegated, child: &Run) -> DelegationComplete {
+    let result = child.result.as_ref().filter(|_| child.error.is_none());
+    let failure = || delegated.failure(child, &format!("it ended {}", child.state.as_str()));
+    DelegationComplete {
+        sub_agent_id: child.agent.clone(),
+        sub_agent_name: delegated.agent_name.clone(),
+        tool_call_id: delegated.call.clone(),
+        child_run_id: child.id,
+        success: result.is_some(),
+        result_preview: result.map(|text| text::prefix_chars(text, PREVIEW).to_owned()),
+        error: result.is_none().then(failure),
     }
-    told
 }
 
 /// The `source` of events about steps of this agent.
@@ -303,25 +306,29 @@ pub fn source(agent: &AgentId) -> String {
 
 /// The event data of a child's step for its caller's stream, under the caller's call id `call`.
 /// `None` for the outcome of a model call, which shows in what follows from it.
-pub fn progress(call: &str, child: &Run, step: &Step) -> Option<Value> {
+pub fn progress(call: &str, child: &Run, step: &Step) -> Option<ToolProgress> {
     let is_open = step.state.is_open();
-    let progress = match (step.kind, is_open) {
+    let shown = match (step.kind, is_open) {
         (StepKind::Tool, true) => "tool_start",
         (StepKind::Tool, false) => "tool_complete",
         (_, true) => "thinking",
         (_, false) => return None,
     };
-    let mut shown = json!({ "type": progress, "status": CallStatus::of(step) });
-    if step.kind == StepKind::Tool {
-        shown["subToolCallId"] = json!(step.tool_call);
-        shown["toolName"] = json!(step.tool);
-        shown["paramsSummary"] = json!(step.params_summary);
-        if !is_open {
-            shown["resultSummary"] = json!(step.result_summary);
-            shown["error"] = json!(step.error);
-        }
-    }
-    Some(json!({ "toolCallId": call, "childRunId": child.id, "progress": shown }))
+    let is_tool = step.kind == StepKind::Tool;
+    let is_over = is_tool && !is_open;
+    Some(ToolProgress {
+        tool_call_id: call.to_owned(),
+        child_run_id: child.id,
+        progress: Progress {
+            r#type: shown.into(),
+            status: CallStatus::of(step).as_str().into(),
+            sub_tool_call_id: is_tool.then(|| step.tool_call.clone()),
+            tool_name: is_tool.then(|| step.tool.clone()),
+            params_summary: is_tool.then(|| step.params_summary.clone()),
+            result_summary: is_over.then(|| step.result_summary.clone()),
+            error: is_over.then(|| step.error.clone()),
+        },
+    })
 }
 
 #[cfg(test)]
@@ -434,11 +441,14 @@ mod tests {
         let task = told(DelegationMode::Task, &said("found it"), &[]).0;
         assert_eq!(task["metadata"]["agentName"], "The Explorer");
         let planned = planned_end(&delegated(DelegationMode::Planned), &failed);
-        assert_eq!(planned["subAgentName"], "The Explorer");
-        assert_eq!(planned["error"], format!("{who}no answer"));
-        let (_, called) = called_end(&delegated(DelegationMode::Called), &failed, &[]);
-        assert_eq!(called["agentName"], "The Explorer");
-        assert_eq!(called["error"], format!("{who}no answer"));
+        assert_eq!(planned.sub_agent_name, "The Explorer");
+        assert_eq!(planned.error, Some(format!("{who}no answer")));
+        let called = called_end(&delegated(DelegationMode::Called), &failed, &[]);
+        let EventData::SubAgentError(called) = called else {
+            panic!("{called:?}");
+        };
+        assert_eq!(called.agent_name, "The Explorer");
+        assert_eq!(called.error, format!("{who}no answer"));
         assert_eq!(
             named(&failed.agent, failed.agent.as_str()),
             format!("agent {}", failed.agent)
@@ -481,24 +491,17 @@ mod tests {
     #[test]
     fn progress_is_shown_at_intent_and_outcome_of_tools_and_once_a_model_call() {
         let child = queued(AnnouncePolicy::None);
-        let shown =
-            |step: &Step| progress("c1", &child, step).map(|shown| shown["progress"].clone());
+        let shown = |step: &Step| progress("c1", &child, step).map(|shown| shown.progress);
         let begun = shown(&step(StepState::Intended)).unwrap();
-        assert_eq!(
-            (&begun["type"], &begun["status"]),
-            (&json!("tool_start"), &json!("running"))
-        );
+        assert_eq!((&*begun.r#type, &*begun.status), ("tool_start", "running"));
         let done = shown(&step(StepState::Failed)).unwrap();
-        assert_eq!(
-            (&done["type"], &done["status"]),
-            (&json!("tool_complete"), &json!("error"))
-        );
+        assert_eq!((&*done.r#type, &*done.status), ("tool_complete", "error"));
         let model = |state| Step {
             kind: StepKind::Model,
             ..step(state)
         };
         assert_eq!(
-            shown(&model(StepState::Intended)).unwrap()["type"],
+            shown(&model(StepState::Intended)).unwrap().r#type,
             "thinking"
         );
         assert_eq!(shown(&model(StepState::Done)), None);

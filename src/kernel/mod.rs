@@ -4,6 +4,7 @@
 
 pub mod ages;
 pub mod delegation;
+pub mod event;
 pub mod fault;
 pub mod ids;
 pub mod memory;

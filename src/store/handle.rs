@@ -15,10 +15,10 @@ use super::write::{Class, Command};
 use super::writer::{Message, busy, job};
 use crate::clock::Clock;
 use crate::contract::commit::Settings;
+use crate::kernel::event::Salvage;
 use crate::kernel::fault::{Fault, Kind};
 use crate::store::repair::health::Health;
 use crate::store::repair::noticed::FoundDamage;
-use crate::store::repair::salvage::Report;
 use crate::store::repair::{health, salvage};
 
 /// An open store: cheap to clone, closed by [`Threads::close`].
@@ -202,9 +202,9 @@ impl Store {
     }
 
     /// The report of an earlier salvage, until an operator has dealt with it.
-    pub fn salvaged(&self) -> Result<Option<Report>, Fault> {
+    pub fn salvaged(&self) -> Result<Option<Salvage>, Fault> {
         let report = self.read_now(salvage::report)?;
-        Ok(report.filter(Report::is_open))
+        Ok(report.filter(|report| report.set_aside.exists()))
     }
 
     /// The free space on the store's disk.

@@ -27,7 +27,6 @@ mod writer;
 
 pub use crate::store::repair::health::{Health, Unexamined, examine};
 pub use crate::store::repair::noticed::Checked;
-pub use crate::store::repair::salvage::Report as SalvageReport;
 pub use backup::{Backup, Placed, RestoreError, newest_copy, place};
 pub use files::{DATABASE, suspect};
 pub use handle::Store;

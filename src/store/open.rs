@@ -18,9 +18,10 @@ use super::writer::{CommitChannels, Message, OnFatal, QUEUE, Writer, WriterShare
 use super::{backup, checkpoint, files, migrate};
 use crate::clock::Clock;
 use crate::contract::commit::{Effect, Settings};
+use crate::kernel::event::Salvage;
 use crate::store::repair::noticed::FoundDamage;
 use crate::store::repair::outline::Outline;
-use crate::store::repair::salvage::{Report, Unsaved};
+use crate::store::repair::salvage::Unsaved;
 use crate::store::repair::{check, redo, salvage};
 use crate::store::tables::boots;
 
@@ -158,7 +159,7 @@ pub struct Opened {
     /// The store's threads; the owner closes them last.
     pub threads: Threads,
     /// The report of the salvage, if the file was found damaged.
-    pub salvaged: Option<Report>,
+    pub salvaged: Option<Salvage>,
     /// Resolves (with an error) when the writer's thread has ended.
     pub writer_ended: oneshot::Receiver<()>,
 }
@@ -278,7 +279,7 @@ fn begin(path: &Path, clock: &Clock) -> Result<Begun, MigrateError> {
 
 /// Once this returns, `path` is an intact database: the existing one, a new one, or the salvaged
 /// content of a damaged one, in which case the salvage report is returned.
-fn prepare(path: &Path, clock: &Clock) -> Result<Option<Report>, OpenError> {
+fn prepare(path: &Path, clock: &Clock) -> Result<Option<Salvage>, OpenError> {
     let wrap = |source: DbError| OpenError::of(path, source);
     let io = |fault: std::io::Error| wrap(DbError::from(fault));
     files::finish(path).map_err(io)?;
@@ -327,7 +328,12 @@ fn prepare(path: &Path, clock: &Clock) -> Result<Option<Report>, OpenError> {
 
 /// Once this returns, the damaged file at `path` is set aside, and the data read from it, or from
 /// `source` in its place, is the store. The error names the backup that can replace it.
-fn save(path: &Path, source: Option<&Path>, why: &str, clock: &Clock) -> Result<Report, OpenError> {
+fn save(
+    path: &Path,
+    source: Option<&Path>,
+    why: &str,
+    clock: &Clock,
+) -> Result<Salvage, OpenError> {
     tracing::error!(path = %path.display(), why, "the store is damaged; salvaging what can be read");
     match salvage::salvage(path, source, why, clock) {
         Ok(report) => {

@@ -5,7 +5,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use serde_json::json;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::checkpoint::Checkpoints;
@@ -16,8 +15,8 @@ use super::write::{Class, Command, Reply, Transaction};
 use crate::clock::Clock;
 use crate::contract::commit::{Effect, Settings};
 use crate::failpoint::{reach, reach_edge};
+use crate::kernel::event::{AlertRaised, EventData};
 use crate::kernel::fault::{Fault, Kind};
-use crate::kernel::run::action::EventKind;
 use crate::store::repair::noticed::FoundDamage;
 use crate::store::tables::audit;
 use crate::store::tables::audit::Entry;
@@ -455,12 +454,12 @@ impl Writer {
     /// Writes an alert event about the move, so that the saved copy records what happened.
     fn record_move(&mut self, moved: &Moved) -> Result<(), DbError> {
         let alert = NewEvent {
-            kind: EventKind::AlertRaised,
             org: String::new(),
             session: None,
             run: None,
-            parent_run: None,
-            data: json!({ "alert": "store_moved", "what": moved.what }),
+            data: EventData::AlertRaised(AlertRaised::StoreMoved {
+                what: moved.what.clone(),
+            }),
         };
         self.db.execute("BEGIN IMMEDIATE", &[])?;
         let written = self.sequence.take(&mut self.db, 1).and_then(|cursor| {

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -19,6 +19,22 @@ pub const NOTIFICATION: &str = "events.event";
 pub const SNAPSHOT: &str = "snapshot";
 /// Kind of the last event of a subscription whose reader is too slow.
 pub const LAGGED: &str = "lagged";
+
+/// Generates the JSON Schema of one shape.
+pub type Shape = fn(&mut SchemaGenerator) -> Schema;
+
+/// Kinds that only a subscription delivers and that are not stored, with the schema of their data.
+pub const UNSTORED: &[(&str, Shape)] = &[
+    (SNAPSHOT, schema::<Snapshot>),
+    (LAGGED, schema::<Lagged>),
+    ("message.delta", schema::<MessageText>),
+    ("message.partial", schema::<MessageText>),
+    ("message.reset", schema::<MessageText>),
+];
+
+fn schema<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
+    generator.subschema_for::<T>()
+}
 
 /// Parameters of `events.subscribe`. All given conditions must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -9,7 +9,6 @@ pub mod config;
 pub mod decode;
 pub mod environment;
 pub mod error;
-pub mod event_data;
 pub mod events;
 pub mod gateway;
 pub mod input;

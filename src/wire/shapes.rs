@@ -3,22 +3,18 @@
 //! Enum values are plain strings here: a later daemon may send new ones, which a client must treat
 //! as "other".
 
-use std::borrow::Cow;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::budget::BudgetUse;
+pub use crate::kernel::event::{EnvName, Word};
 use crate::kernel::ids::{
     AgentId, AnnounceId, ApprovalId, MessageId, QuestionId, RunId, SessionId, SessionKey, StepId,
 };
 use crate::kernel::run::{CancelRequest, Pins, RunError, Usage};
 use crate::kernel::session::message::Block;
 use crate::kernel::time::Timestamp;
-
-/// Value of an enum that later versions may extend.
-pub type Word = Cow<'static, str>;
 
 /// A run as clients see it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -239,19 +235,6 @@ pub struct OpenApproval {
     pub asked_at: Timestamp,
     /// Deadline; without a decision by then, the call is denied.
     pub expires_at: Timestamp,
-}
-
-/// A variable of a run's environment.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct EnvName {
-    /// Name of the variable.
-    pub name: String,
-    /// Origin of the variable: `agent`, `skill:NAME` or `request`.
-    pub from: Word,
-    /// Why it has no value; the run is paused until `runs.provide_env` gives one. Absent if it has
-    /// one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub missing: Option<String>,
 }
 
 /// A call that may or may not have happened; `runs.resolve` settles it.

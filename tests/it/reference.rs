@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use abide::config::{Config, PriceTable, ProviderTable, ServerTable, SkillTable, is_live, shown};
+use abide::kernel::event::EventKind;
 use abide::kernel::fault::Kind;
 use abide::wire::error::row;
-use abide::wire::event_data::{SHAPES, UNSTORED};
+use abide::wire::events::UNSTORED;
 use serde_json::json;
 
 use crate::harness::{Place, Script, run};
@@ -147,7 +148,7 @@ fn every_error_kind_is_documented_with_its_codes() {
 fn every_event_kind_is_documented() {
     let rows = rows_of("events.md", &["Kind", "`data`"]);
     let names: Vec<String> = rows.iter().map(name).collect();
-    let stored = SHAPES.iter().map(|(kind, _)| kind.to_string());
+    let stored = EventKind::ALL.iter().map(EventKind::to_string);
     let unstored = UNSTORED.iter().map(|(kind, _)| (*kind).to_owned());
     assert_same("event kinds", &names, stored.chain(unstored).collect());
 }

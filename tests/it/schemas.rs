@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use abide::wire::event_data::SHAPES;
+use abide::kernel::event::EventKind;
 use boon::{Compiler, SchemaIndex, Schemas};
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
@@ -95,9 +95,14 @@ pub(crate) fn assert_event(kind: &str, data: &Value) {
             .for_serialize()
             .with(|settings| settings.definitions_path = "/components/schemas".into());
         let mut generator = settings.into_generator();
-        let shapes: Vec<(String, Value)> = SHAPES
+        let shapes: Vec<(String, Value)> = EventKind::ALL
             .iter()
-            .map(|(kind, shape)| (kind.to_string(), shape(&mut generator).to_value()))
+            .map(|kind| {
+                (
+                    kind.to_string(),
+                    kind.data_schema(&mut generator).to_value(),
+                )
+            })
             .collect();
         let mut components = json!({ "schemas": generator.take_definitions(true) });
         close(&mut components);

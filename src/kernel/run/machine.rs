@@ -8,7 +8,7 @@
 //!   └────────────────────────┘      (every open state may also end)
 //! ```
 
-use super::action::{Action, EventKind};
+use super::action::{Action, Milestone};
 use super::event::RunEvent;
 use super::step::StepKind;
 use crate::kernel::run::{Outcome, PauseReason, Run, RunError, RunOrigin, RunState};
@@ -61,9 +61,9 @@ pub fn apply(run: &Run, event: RunEvent, now: Moment) -> Result<Applied, Invalid
             next.run.not_before = None;
             next.enter(Running);
             next.emit(if first {
-                EventKind::RunStarted
+                Milestone::Started
             } else {
-                EventKind::RunResumed
+                Milestone::Resumed
             });
         }
 
@@ -95,7 +95,7 @@ pub fn apply(run: &Run, event: RunEvent, now: Moment) -> Result<Applied, Invalid
             next.actions.push(Action::Release);
             if run.is_awaited() && !owed.is_nothing() {
                 next.enter(Settling);
-                next.emit(EventKind::RunSettling);
+                next.emit(Milestone::Settling);
             } else {
                 next.end_turns();
             }
@@ -108,12 +108,12 @@ pub fn apply(run: &Run, event: RunEvent, now: Moment) -> Result<Applied, Invalid
         (Running, RunEvent::Paused(reason)) if !cancelling => {
             next.enter(Paused(reason));
             next.actions.push(Action::Release);
-            next.emit(EventKind::RunPaused);
+            next.emit(Milestone::Paused);
         }
 
         (Paused(before), RunEvent::Paused(reason)) if !cancelling && before != reason => {
             next.enter(Paused(reason));
-            next.emit(EventKind::RunPaused);
+            next.emit(Milestone::Paused);
         }
         (Paused(_), RunEvent::Resumed) if !cancelling => {
             next.enter(Queued);
@@ -231,8 +231,8 @@ impl TransitionInProgress {
         }
     }
 
-    fn emit(&mut self, kind: EventKind) {
-        self.actions.push(Action::Emit(kind));
+    fn emit(&mut self, reached: Milestone) {
+        self.actions.push(Action::Emit(reached));
     }
 
     fn enter(&mut self, state: RunState) {
@@ -263,7 +263,7 @@ impl TransitionInProgress {
         self.run.ended_at = Some(self.now.wall);
         self.run.error = error;
         self.run.not_before = None;
-        self.emit(EventKind::RunEnded);
+        self.emit(Milestone::Ended);
         // A run that ends well has no open descendants, or has left them running on purpose.
         if outcome != Outcome::Ok && self.run.origin == RunOrigin::Spawn {
             self.actions.push(Action::CancelDescendants);

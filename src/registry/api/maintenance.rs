@@ -3,12 +3,11 @@
 use std::path::PathBuf;
 
 use crate::contract::finding::Finding;
+use crate::kernel::event::Salvage;
 use crate::kernel::fault::Fault;
 use crate::registry::Registry;
 use crate::store::Backup;
 use crate::store::repair::findings;
-
-pub use crate::store::SalvageReport;
 
 impl Registry {
     /// Copies the whole store, as of one point in time, to a new file and verifies the copy.
@@ -17,7 +16,7 @@ impl Registry {
     }
 
     /// The report of what was salvaged from a damaged store, until an operator acknowledges it.
-    pub fn salvaged(&self) -> Result<Option<SalvageReport>, Fault> {
+    pub fn salvaged(&self) -> Result<Option<Salvage>, Fault> {
         self.inner.store.salvaged()
     }
 

@@ -154,7 +154,7 @@ fn salvaged(store: &Store) -> Finding {
         report.why,
         report.summary()
     );
-    if !report.is_open() {
+    if !report.set_aside.exists() {
         return Finding::new(id, Health::Ok, format!("{message}; it has been dealt with"));
     }
     Finding::new(id, Health::Warn, message).fix(format!(

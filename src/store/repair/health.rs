@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use super::noticed::{Checked, FoundDamage};
 use super::outline::Outline;
-use super::salvage::Report;
 use super::{check, salvage};
+use crate::kernel::event::Salvage;
 use crate::kernel::time::Timestamp;
 use crate::store::placement::Placement;
 use crate::store::sqlite::{Sqlite, Use, header_version};
@@ -39,7 +39,7 @@ pub struct Health {
     /// Number of announces that are pending.
     pub pending: i64,
     /// The report of an earlier salvage.
-    pub salvaged: Option<Report>,
+    pub salvaged: Option<Salvage>,
     /// When the previous boot began, if it ended uncleanly.
     pub unclean_since: Option<Timestamp>,
     /// Files that were set aside.

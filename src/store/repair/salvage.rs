@@ -5,14 +5,12 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
-
 use super::outline::Outline;
 use super::scan::{Source, scan};
 use super::{check, consistency, redo};
 use crate::clock::Clock;
 use crate::failpoint::reach;
-use crate::kernel::time::Timestamp;
+use crate::kernel::event::{Salvage, SavedTable};
 use crate::store::sqlite::{Sqlite, Use, header_version};
 use crate::store::tables::{boots, memory_words};
 use crate::store::tx::{DbError, DbErrorKind, Param, Raw, Tx, all, number};
@@ -22,61 +20,6 @@ use crate::store::{files, migrate};
 pub const REPORT: &str = "salvage";
 /// Name of the `meta` row that marks a salvaged store whose runs are not settled yet.
 pub const UNSETTLED: &str = "salvage_unsettled";
-
-/// The result of a salvage.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Report {
-    /// When the file was salvaged.
-    pub at: Timestamp,
-    /// What was wrong with the file.
-    pub why: String,
-    /// The path of the damaged file now.
-    pub set_aside: PathBuf,
-    /// The result for each table.
-    pub tables: Vec<Saved>,
-    /// Number of rows that were read but violate constraints or references; they are quarantined.
-    pub quarantined: u64,
-}
-
-/// The result of a salvage for one table.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Saved {
-    /// Name of the table.
-    pub table: String,
-    /// Number of rows that were kept.
-    pub kept: u64,
-    /// Number of rows that are known to be lost.
-    pub lost: u64,
-    /// More rows may be lost than are known: parts of the table could not be read.
-    pub more: bool,
-}
-
-impl Report {
-    /// True until the operator has dealt with it, by deleting or moving the damaged file.
-    pub fn is_open(&self) -> bool {
-        self.set_aside.exists()
-    }
-
-    /// One line: the number of rows kept, and the tables that lost rows.
-    pub fn summary(&self) -> String {
-        let kept: u64 = self.tables.iter().map(|table| table.kept).sum();
-        let lost: Vec<String> = self
-            .tables
-            .iter()
-            .filter(|table| table.lost > 0 || table.more)
-            .map(|table| {
-                let about = if table.more { "at least " } else { "" };
-                format!("{about}{} of {}", table.lost, table.table)
-            })
-            .collect();
-        let lost = match lost.is_empty() {
-            true => "none is known to be lost".to_owned(),
-            false => format!("lost: {}", lost.join(", ")),
-        };
-        format!("{kept} rows were kept; {lost}")
-    }
-}
 
 /// Why nothing could be salvaged. The damaged file is in its place, unchanged.
 #[derive(Debug)]
@@ -110,7 +53,7 @@ pub fn salvage(
     redone: Option<&Path>,
     why: &str,
     clock: &Clock,
-) -> Result<Report, Unsaved> {
+) -> Result<Salvage, Unsaved> {
     let source = redone.unwrap_or(path);
     let saved = files::saved(path);
     files::discard(&saved)?;
@@ -153,7 +96,7 @@ pub fn salvage(
         copied.may_lack("bundles"),
         now,
     )?;
-    let report = Report {
+    let report = Salvage {
         at: now,
         why: why.to_owned(),
         set_aside: files::aside(path, "damaged", now),
@@ -187,7 +130,7 @@ pub struct Misfit {
 
 #[derive(Default)]
 struct Copied {
-    tables: Vec<Saved>,
+    tables: Vec<SavedTable>,
     misfits: Vec<Misfit>,
 }
 
@@ -234,7 +177,7 @@ fn copy_table(
     target: &mut Sqlite,
     table: &str,
     misfits: &mut Vec<Misfit>,
-) -> Result<Saved, DbError> {
+) -> Result<SavedTable, DbError> {
     // A fresh store has a few rows of its own, such as its counter.
     target.execute(&format!("DELETE FROM {table}"), &[])?;
     let mut columns = names(target, table, "true ORDER BY cid")?;
@@ -283,7 +226,7 @@ fn copy_table(
         Ok(())
     })?;
     let lost = expected.keys.difference(&kept).count() as u64;
-    Ok(Saved {
+    Ok(SavedTable {
         table: table.to_owned(),
         kept: count,
         lost,
@@ -293,7 +236,7 @@ fn copy_table(
 
 /// Transcripts and journals have no index that lists their rows, but their sessions and runs
 /// have the number of rows.
-fn count_by_parents(target: &mut Sqlite, saved: &mut Saved) -> Result<(), DbError> {
+fn count_by_parents(target: &mut Sqlite, saved: &mut SavedTable) -> Result<(), DbError> {
     let forks = names(target, "sessions", "name = 'fork_seq'")?;
     let sql = match saved.table.as_str() {
         // A fork's numbering continues from the seq at which it was forked.
@@ -409,7 +352,7 @@ impl Drop for Patched {
 }
 
 /// The report of the last salvage of this store, if there was one.
-pub fn report(tx: &mut dyn Tx) -> Result<Option<Report>, DbError> {
+pub fn report(tx: &mut dyn Tx) -> Result<Option<Salvage>, DbError> {
     // A report in the format of another version is ignored.
     let text = boots::meta(tx, REPORT)?;
     Ok(text.and_then(|text| serde_json::from_str(&text).ok()))

@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use crate::kernel::delegation::{DelegationMode, Stream};
+use crate::kernel::event::EventKind;
 use crate::kernel::ids::{
     AgentId, AnnounceId, ApprovalId, MemoryId, MessageId, QuestionId, RunId, SessionId, SessionKey,
     StepId,
@@ -17,7 +18,6 @@ use crate::kernel::memory::MemorySource;
 use crate::kernel::policy::approval::{ApprovalState, Choice, Remember};
 use crate::kernel::policy::overlay::EnvName;
 use crate::kernel::question::QuestionState;
-use crate::kernel::run::action::EventKind;
 use crate::kernel::run::budget::Budget;
 use crate::kernel::run::step::{self, StepKind, StepState, Used, WaitKind};
 use crate::kernel::run::thinking::Thinking;

@@ -1,30 +1,25 @@
 //! The table of events: the ordered log of what happened.
 
-use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::columns::{columns_of, keyed, to_json, values};
 use super::table::{self, read, table};
+use crate::kernel::event::{EventData, EventKind};
 use crate::kernel::ids::{RunId, SessionId};
-use crate::kernel::run::action::EventKind;
 use crate::kernel::time::Timestamp;
 use crate::store::tx::{DbError, Tx, all, first, number};
 
 /// An event that has no cursor yet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewEvent {
-    /// The kind of event.
-    pub kind: EventKind,
     /// The tenant; empty for events about the daemon itself.
     pub org: String,
     /// The session it concerns.
     pub session: Option<SessionId>,
     /// The run it concerns.
     pub run: Option<RunId>,
-    /// That run's parent.
-    pub parent_run: Option<RunId>,
-    /// Details, a JSON object.
-    pub data: Value,
+    /// Details, which determine its kind.
+    pub data: EventData,
 }
 
 /// Data about an event's session and run besides their ids, stored with the event so that it can
@@ -94,13 +89,10 @@ pub fn insert(
     let row = Event {
         cursor,
         at: now,
-        kind: event.kind.as_str().to_owned(),
+        kind: event.data.kind().as_str().to_owned(),
         org: event.org.clone(),
         run: event.run,
-        circumstances: Circumstances {
-            parent_run: event.parent_run.or(about.parent_run),
-            ..about.clone()
-        },
+        circumstances: about.clone(),
         data: data.map_err(|fault| DbError::undecodable(0, fault))?,
     };
     table::insert(tx, &row, [event.session.as_ref().into()])

@@ -8,11 +8,11 @@ use std::path::Path;
 use super::{Bench, reply, sqlite};
 use crate::clock::Clock;
 use crate::command::{Deliver, Remember, StepRef};
+use crate::kernel::event::Salvage;
 use crate::kernel::policy::gate::{Bundle, Decision, Rights, Rule, Subject, WriteScope, Writes};
 use crate::store::open::{OpenError, OpenOptions};
 use crate::store::repair::consistency;
 use crate::store::repair::outline::Outline;
-use crate::store::repair::salvage::Report;
 use crate::store::repair::tables::TABLES;
 use crate::store::sqlite::{Sqlite, Use};
 use crate::store::tables::{bundles, quarantine, read};
@@ -275,7 +275,7 @@ fn g5_1_nothing_that_can_be_read_of_a_damaged_file_is_lost() {
 }
 
 /// The damaged file is unchanged at the path in the report.
-fn told(report: &Report, damaged: &[u8], what: &str) {
+fn told(report: &Salvage, damaged: &[u8], what: &str) {
     assert_eq!(fs::read(&report.set_aside).unwrap(), damaged, "{what}");
     assert!(
         !report.tables.is_empty() && !report.why.is_empty(),

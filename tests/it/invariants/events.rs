@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use abide::kernel::run::action::EventKind;
+use abide::kernel::event::EventKind;
 
 use crate::harness::{Event, Run, StoreRows};
 

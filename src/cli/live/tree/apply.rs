@@ -5,8 +5,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{Followed, Tree, is_ended};
+use crate::kernel::event::{RunEnded, StepMoved, ToolProgress};
 use crate::kernel::ids::RunId;
-use crate::wire::event_data::{RunEnded, StepMoved, ToolProgress};
 use crate::wire::events::{Event, MessageText};
 use crate::wire::shapes::{CurrentStep, ProviderWait, Step};
 
@@ -84,7 +84,7 @@ impl Tree {
             self.unread.insert(told.child_run_id);
             return;
         };
-        let call = told.progress.sub_tool_call_id;
+        let call = told.progress.sub_tool_call_id.flatten();
         let is_known = |step: &Step| {
             step.tool_call_id == call
                 && (step.ended_at.is_some() || &*told.progress.r#type != "tool_complete")
