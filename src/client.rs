@@ -213,20 +213,23 @@ async fn reach_socket(path: &Path) -> Result<UnixStream, ClientError> {
 
 impl Client {
     /// Subscribes to events; the subscription ends when the returned value is dropped.
-    pub async fn subscribe(&self, request: &SubscribeEvents) -> Result<Events, ClientError> {
+    pub async fn subscribe(
+        &self,
+        request: &SubscribeEvents,
+    ) -> Result<EventSubscription, ClientError> {
         self.rpc
             .subscribe("events.subscribe", ByName(request), "events.unsubscribe")
             .await
-            .map(Events)
+            .map(EventSubscription)
             .map_err(answer)
     }
 }
 
 /// An event subscription; it ends when it is dropped.
 #[derive(Debug)]
-pub struct Events(Subscription<Event>);
+pub struct EventSubscription(Subscription<Event>);
 
-impl Events {
+impl EventSubscription {
     /// The next event. `None` if the connection was lost or this program read too slowly; in both
     /// cases resume from the last cursor received.
     pub async fn next(&mut self) -> Option<Result<Event, ClientError>> {

@@ -16,10 +16,10 @@ use crate::kernel::time::{Moment, Timestamp};
 
 /// Source of time and ids. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Clock(Source);
+pub struct Clock(TimeSource);
 
 #[derive(Clone, Debug)]
-enum Source {
+enum TimeSource {
     System {
         start: Instant,
         /// `CLOCK_BOOTTIME` or its equivalent at `start`; it also counts while the machine sleeps.
@@ -35,7 +35,7 @@ enum Source {
 impl Clock {
     /// The system clock.
     pub fn system() -> Self {
-        Clock(Source::System {
+        Clock(TimeSource::System {
             start: Instant::now(),
             start_with_sleep: boottime(),
         })
@@ -43,7 +43,7 @@ impl Clock {
 
     /// A test clock that stays at `start` until [`Clock::advance`] or [`Clock::sleep`] moves it.
     pub fn test(start: Timestamp) -> Self {
-        Clock(Source::Test {
+        Clock(TimeSource::Test {
             ms: Arc::new(AtomicI64::new(start.0)),
             asleep_ms: Arc::default(),
         })
@@ -52,14 +52,14 @@ impl Clock {
     /// Wall-clock time, for stored rows and display. It may jump.
     pub fn now(&self) -> Timestamp {
         match &self.0 {
-            Source::System { .. } => {
+            TimeSource::System { .. } => {
                 let since = SystemTime::now()
                     .duration_since(SystemTime::UNIX_EPOCH)
                     .unwrap_or_default();
                 let now = Timestamp(i64::try_from(since.as_millis()).unwrap_or(i64::MAX));
                 set_otherwise(now)
             }
-            Source::Test { ms, asleep_ms } => {
+            TimeSource::Test { ms, asleep_ms } => {
                 Timestamp(ms.load(Ordering::Relaxed) + asleep_ms.load(Ordering::Relaxed))
             }
         }
@@ -69,8 +69,8 @@ impl Clock {
     /// measured with it.
     pub fn monotonic(&self) -> Duration {
         match &self.0 {
-            Source::System { start, .. } => start.elapsed(),
-            Source::Test { ms, .. } => millis(ms),
+            TimeSource::System { start, .. } => start.elapsed(),
+            TimeSource::Test { ms, .. } => millis(ms),
         }
     }
 
@@ -78,13 +78,13 @@ impl Clock {
     /// excludes. Precise to a few milliseconds.
     pub fn asleep(&self) -> Duration {
         let asleep = match &self.0 {
-            Source::System {
+            TimeSource::System {
                 start,
                 start_with_sleep,
             } => boottime()
                 .saturating_sub(*start_with_sleep)
                 .saturating_sub(start.elapsed()),
-            Source::Test { asleep_ms, .. } => millis(asleep_ms),
+            TimeSource::Test { asleep_ms, .. } => millis(asleep_ms),
         };
         match crate::failpoint::substituted("clock.asleep") {
             Some(ms) => Duration::from_millis(ms),
@@ -94,7 +94,7 @@ impl Clock {
 
     /// The machine's boot id and uptime; `None` if the system provides no boot id.
     pub fn machine(&self) -> Option<HostBoot> {
-        if let Source::Test { .. } = &self.0 {
+        if let TimeSource::Test { .. } = &self.0 {
             return None;
         }
         let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
@@ -132,14 +132,14 @@ impl Clock {
 
     /// Advances a test clock; no effect on the system clock.
     pub fn advance(&self, by: Duration) {
-        if let Source::Test { ms, .. } = &self.0 {
+        if let TimeSource::Test { ms, .. } = &self.0 {
             add(ms, by);
         }
     }
 
     /// Simulates machine sleep on a test clock; no effect on the system clock.
     pub fn sleep(&self, by: Duration) {
-        if let Source::Test { asleep_ms, .. } = &self.0 {
+        if let TimeSource::Test { asleep_ms, .. } = &self.0 {
             add(asleep_ms, by);
         }
     }

@@ -19,25 +19,25 @@ const ARE_BUILT: bool = cfg!(any(debug_assertions, feature = "failpoints"));
 static TRACE: OnceLock<Mutex<File>> = OnceLock::new();
 
 /// The configured actions, by point name.
-static ORDERS: OnceLock<HashMap<String, Order>> = OnceLock::new();
+static ORDERS: OnceLock<HashMap<String, FailpointOrder>> = OnceLock::new();
 
 /// An action at a point, and at which passes it happens.
-struct Order {
-    act: Act,
+struct FailpointOrder {
+    act: FailpointAction,
     pass: u64,
     goes_on: bool,
     passes: AtomicU64,
 }
 
 #[derive(Clone, Copy)]
-enum Act {
+enum FailpointAction {
     Kill,
     Panic,
     Hang,
     Give(u64),
 }
 
-impl Order {
+impl FailpointOrder {
     /// Counts a pass and returns whether the action is due.
     fn is_due(&self) -> bool {
         let now = self.passes.fetch_add(1, Ordering::SeqCst) + 1;
@@ -62,11 +62,11 @@ pub fn reach(name: &str) {
         return;
     }
     match order.act {
-        Act::Kill => kill(),
-        Act::Panic => panic!("a test asked for this panic"),
-        Act::Hang => hang(),
+        FailpointAction::Kill => kill(),
+        FailpointAction::Panic => panic!("a test asked for this panic"),
+        FailpointAction::Hang => hang(),
         // A number takes effect in [`given`].
-        Act::Give(_) => {}
+        FailpointAction::Give(_) => {}
     }
 }
 
@@ -77,8 +77,8 @@ pub fn substituted(name: &str) -> Option<u64> {
     }
     let order = ORDERS.get()?.get(name)?;
     match order.act {
-        Act::Give(number) => order.is_due().then_some(number),
-        Act::Kill | Act::Panic | Act::Hang => None,
+        FailpointAction::Give(number) => order.is_due().then_some(number),
+        FailpointAction::Kill | FailpointAction::Panic | FailpointAction::Hang => None,
     }
 }
 
@@ -114,7 +114,7 @@ pub fn configure_from_env() -> Result<(), String> {
 }
 
 /// Parses one action with the name of its point.
-fn read(order: &str) -> Result<(String, Order), String> {
+fn read(order: &str) -> Result<(String, FailpointOrder), String> {
     let (name, action) = order.split_once('=').ok_or("no '='")?;
     let (action, pass) = action.split_once('@').unwrap_or((action, "1"));
     let (pass, goes_on) = match pass.strip_suffix('+') {
@@ -123,17 +123,19 @@ fn read(order: &str) -> Result<(String, Order), String> {
     };
     let pass = pass.parse().map_err(|_| "no number after '@'")?;
     let act = match (action, action.strip_prefix("give:")) {
-        (_, Some(number)) => Act::Give(number.parse().map_err(|_| "no number after 'give:'")?),
-        ("kill", _) => Act::Kill,
-        ("panic", _) => Act::Panic,
-        ("hang", _) => Act::Hang,
+        (_, Some(number)) => {
+            FailpointAction::Give(number.parse().map_err(|_| "no number after 'give:'")?)
+        }
+        ("kill", _) => FailpointAction::Kill,
+        ("panic", _) => FailpointAction::Panic,
+        ("hang", _) => FailpointAction::Hang,
         _ => return Err("expected kill, panic, hang or give:NUMBER".to_owned()),
     };
-    let order = Order {
+    let order = FailpointOrder {
         act,
         pass,
         // A substituted number applies to all later passes.
-        goes_on: goes_on || matches!(act, Act::Give(_)),
+        goes_on: goes_on || matches!(act, FailpointAction::Give(_)),
         passes: AtomicU64::new(0),
     };
     Ok((name.to_owned(), order))

@@ -7,17 +7,17 @@ use serde_json::Value;
 
 /// Why a file cannot be loaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Broken {
+pub struct LoadError {
     /// Line of the error, counted from 1; `None` if the whole file is affected.
     pub line: Option<usize>,
     /// What is wrong and what is expected.
     pub reason: String,
 }
 
-impl Broken {
+impl LoadError {
     /// An error that concerns the whole file.
     pub fn whole(reason: impl Into<String>) -> Self {
-        Broken {
+        LoadError {
             line: None,
             reason: reason.into(),
         }
@@ -25,14 +25,14 @@ impl Broken {
 
     /// An error at `line`.
     pub fn at(line: usize, reason: impl Into<String>) -> Self {
-        Broken {
+        LoadError {
             line: Some(line),
             reason: reason.into(),
         }
     }
 }
 
-impl fmt::Display for Broken {
+impl fmt::Display for LoadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.line {
             Some(line) => write!(f, "line {line}: {}", self.reason),
@@ -44,29 +44,32 @@ impl fmt::Display for Broken {
 /// Decodes UTF-8 text: removes a byte order mark, normalizes line ends to `
 /// `, and refuses merge conflict markers. `limit` is the maximum number of bytes; `what` names the
 /// file in the error.
-pub fn decode(bytes: &[u8], limit: usize, what: &str) -> Result<String, Broken> {
+pub fn decode(bytes: &[u8], limit: usize, what: &str) -> Result<String, LoadError> {
     if bytes.len() > limit {
-        return Err(Broken::whole(format!(
+        return Err(LoadError::whole(format!(
             "{} bytes; the limit for {what} is {limit}",
             bytes.len()
         )));
     }
     if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
-        return Err(Broken::whole("it is UTF-16; save it as UTF-8"));
+        return Err(LoadError::whole("it is UTF-16; save it as UTF-8"));
     }
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let at = error.valid_up_to();
         let line = bytes[..at].iter().filter(|byte| **byte == b'\n').count() + 1;
-        Broken::at(line, format!("not UTF-8 at byte {at}; save it as UTF-8"))
+        LoadError::at(line, format!("not UTF-8 at byte {at}; save it as UTF-8"))
     })?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     if let Some(at) = text.find('\0') {
-        return Err(Broken::at(line_at(text, at), "it contains a NUL character"));
+        return Err(LoadError::at(
+            line_at(text, at),
+            "it contains a NUL character",
+        ));
     }
     let text = text.replace("\r\n", "\n").replace('\r', "\n");
     let conflict = text.lines().position(|line| line.starts_with("<<<<<<< "));
     if let Some(line) = conflict {
-        return Err(Broken::at(
+        return Err(LoadError::at(
             line + 1,
             "an unresolved merge conflict begins here",
         ));
@@ -103,14 +106,14 @@ impl Split {
 }
 
 /// Splits a decoded file. Only a line that consists of `---` ends the header.
-pub fn split(text: &str) -> Result<Split, Broken> {
+pub fn split(text: &str) -> Result<Split, LoadError> {
     let blank = text
         .lines()
         .take_while(|line| line.trim().is_empty())
         .count();
     let mut lines = text.lines().skip(blank);
     if lines.next().map(str::trim_end) != Some("---") {
-        return Err(Broken::at(
+        return Err(LoadError::at(
             blank + 1,
             "no front matter: the file must begin with a line ---, the fields, and a second line ---",
         ));
@@ -126,7 +129,7 @@ pub fn split(text: &str) -> Result<Split, Broken> {
         header.push('\n');
     }
     if !closed {
-        return Err(Broken::at(
+        return Err(LoadError::at(
             blank + 1,
             "the front matter has no closing line ---",
         ));

@@ -10,18 +10,18 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use super::AgentDefinition;
-use super::base::{Base, Trust, is_of, parse_stored, read_base, user_files};
-use super::folder::{self, Dialect, Found};
+use super::base::{Base, ProjectTrust, is_of, parse_stored, read_base, user_files};
+use super::folder::{self, AgentFile, Dialect};
 use super::folder_cache::FolderCache;
 use super::health::Dependencies;
 use super::last_read;
-use super::merge::Level;
+use super::merge::TrustLevel;
 use super::names::slug;
 use super::presets::presets;
-use super::project::{self, Project};
-use super::raw::Broken;
-use super::set::{Candidate, Layers, Source};
-use super::view::{Models, Set};
+use super::project::{self, ProjectDefinitions};
+use super::raw::LoadError;
+use super::set::{DefinitionSource, LayeredDefinition, Layers};
+use super::view::{AvailableModels, Set};
 use crate::clock::Clock;
 use crate::contract::catalog::{
     AgentSummary, Catalog, Covers, Definition, Listing, Overrides, Place, Resolved, Sets, ToolSet,
@@ -37,11 +37,11 @@ use crate::kernel::text::preview;
 
 /// The inputs of the catalog.
 #[derive(Clone)]
-pub struct Options {
+pub struct AgentCatalogOptions {
     /// The agent used if a request names none.
     pub default_agent: String,
     /// The available models and programs; they change with the settings.
-    pub models: watch::Receiver<Models>,
+    pub models: watch::Receiver<AvailableModels>,
     /// The schemas of all built-in tools (`{name, description, parameters}`).
     pub tools: Vec<Value>,
     /// The tool servers and their current state.
@@ -63,29 +63,29 @@ pub struct Options {
 }
 
 /// The catalog of agents.
-pub struct Agents {
-    options: Options,
+pub struct AgentCatalog {
+    options: AgentCatalogOptions,
     default_agent: AgentId,
     base: RwLock<Arc<Base>>,
     nearby: Mutex<FolderCache>,
     /// Projects as last read completely, used when a later read fails.
-    projects: Mutex<HashMap<PathBuf, Project>>,
+    projects: Mutex<HashMap<PathBuf, ProjectDefinitions>>,
 }
 
 /// The maximum number of projects in the cache.
 const PROJECTS: usize = 256;
 
-impl Agents {
+impl AgentCatalog {
     /// Reads every definition. Fails if the default agent does not exist or the rows cannot be
     /// read; an invalid definition file is not an error.
-    pub fn new(options: Options) -> Result<Self, Fault> {
+    pub fn new(options: AgentCatalogOptions) -> Result<Self, Fault> {
         let default_agent = AgentId::parse(&options.default_agent)
             .map_err(|error| Fault::params("defaults.agent", error))?;
         let models = options.models.borrow().clone();
         models.check("defaults.model", &models.default)?;
         let base = read_base(&options, &models, 1, None)?;
         say_unread(&[], &base.unread);
-        let agents = Agents {
+        let agents = AgentCatalog {
             nearby: Mutex::new(FolderCache::new(options.clock.clone())),
             projects: Mutex::default(),
             base: RwLock::new(Arc::new(base)),
@@ -98,7 +98,7 @@ impl Agents {
         Ok(agents)
     }
 
-    fn models(&self) -> watch::Ref<'_, Models> {
+    fn models(&self) -> watch::Ref<'_, AvailableModels> {
         self.options.models.borrow()
     }
 
@@ -195,15 +195,15 @@ impl Agents {
         let mut layers = base.of(org).layers.clone();
         for (dialect, found) in project.layers {
             let level = match (&trust, dialect) {
-                (Trust::Given, _) => Level::User,
-                (_, Dialect::Own) => Level::Untrusted,
-                (_, Dialect::Claude) => Level::UntrustedForeign,
+                (ProjectTrust::Given, _) => TrustLevel::User,
+                (_, Dialect::Own) => TrustLevel::Untrusted,
+                (_, Dialect::Claude) => TrustLevel::UntrustedForeign,
             };
             let mut candidates = Vec::new();
-            for Found { file, outcome, .. } in found {
+            for AgentFile { file, outcome, .. } in found {
                 match outcome {
-                    Ok(draft) => candidates.push(Candidate {
-                        source: Source::Project,
+                    Ok(draft) => candidates.push(LayeredDefinition {
+                        source: DefinitionSource::Project,
                         level,
                         replaced_by_broken: None,
                         untrusted: trust.refusal(&project.folder, &draft.needs_trust),
@@ -212,7 +212,7 @@ impl Agents {
                         stored_at: None,
                         draft,
                     }),
-                    Err(broken) => layers.reject(Source::Project, Some(&file), &broken),
+                    Err(broken) => layers.reject(DefinitionSource::Project, Some(&file), &broken),
                 }
             }
             candidates.retain(|one| is_of(one, org));
@@ -222,7 +222,7 @@ impl Agents {
     }
 
     /// The project as read, with unreadable parts replaced by their last known state.
-    fn known_of(&self, project: Project, is_whole: bool) -> Project {
+    fn known_of(&self, project: ProjectDefinitions, is_whole: bool) -> ProjectDefinitions {
         // A cache: every entry in it was read completely.
         let mut known = self.projects.lock().unwrap_or_else(PoisonError::into_inner);
         if is_whole {
@@ -237,7 +237,7 @@ impl Agents {
             return project;
         };
         let layers = project.layers.into_iter().zip(&before.layers);
-        Project {
+        ProjectDefinitions {
             layers: layers
                 .map(|((dialect, now), (_, before))| (dialect, last_read::keep(now, before).0))
                 .collect(),
@@ -297,7 +297,7 @@ fn stored_environment(definition: &AgentDefinition) -> Result<(), Fault> {
     Ok(())
 }
 
-impl Catalog for Agents {
+impl Catalog for AgentCatalog {
     fn is_ready(&self, place: Place<'_>) -> bool {
         let generation = self.base().generation;
         self.cwd(place).is_none_or(|cwd| {
@@ -344,7 +344,7 @@ impl Catalog for Agents {
 
     fn check(&self, org: &str, definition: &Definition) -> Result<AgentId, Fault> {
         let stem = definition.name.as_deref().unwrap_or_default();
-        let refused = |broken: Broken| {
+        let refused = |broken: LoadError| {
             Fault::params("definition", format!("{broken}. Nothing was stored"))
                 .with("line", broken.line)
         };
@@ -380,7 +380,7 @@ impl Catalog for Agents {
         let Ok((_, entry)) = set.entry(name) else {
             return Ok(());
         };
-        if entry.source == Source::Stored || entry.shadows(Source::Stored) {
+        if entry.source == DefinitionSource::Stored || entry.shadows(DefinitionSource::Stored) {
             return Ok(());
         }
         let shown = preview(name, 64);
@@ -478,17 +478,17 @@ impl Catalog for Agents {
 
 /// The result of checking one file: the agent's name and its warnings.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Checked {
+pub struct CheckedAgent {
     /// The agent's name.
     pub name: String,
     /// What was corrected, ignored, or is not in effect.
     pub warnings: Vec<String>,
 }
 
-impl Agents {
+impl AgentCatalog {
     /// Checks one file as if it were among this user's agents, or, for a file in `.claude/agents`,
     /// among those of Claude Code.
-    pub fn check_file(&self, file: &Path) -> Result<Checked, Broken> {
+    pub fn check_file(&self, file: &Path) -> Result<CheckedAgent, LoadError> {
         let is_claude = file
             .parent()
             .is_some_and(|folder| folder.ends_with(".claude/agents"));
@@ -500,9 +500,9 @@ impl Agents {
         let name = draft.definition.name.clone();
         let mut layers = Layers::default();
         layers.add_files(
-            Source::Config,
-            Level::User,
-            vec![Found {
+            DefinitionSource::Config,
+            TrustLevel::User,
+            vec![AgentFile {
                 file: file.to_owned(),
                 outcome: Ok(draft),
                 unread: false,
@@ -511,7 +511,7 @@ impl Agents {
         let set = self.ready(&layers, None);
         let (id, entry) = set
             .entry(&name)
-            .map_err(|fault| Broken::whole(fault.message))?;
+            .map_err(|fault| LoadError::whole(fault.message))?;
         let summary = entry.summary(id, &self.models(), &self.servers());
         let mut warnings = summary.warnings;
         for found in summary.problems.into_iter().chain(summary.missing) {
@@ -519,6 +519,6 @@ impl Agents {
                 warnings.push(found);
             }
         }
-        Ok(Checked { name, warnings })
+        Ok(CheckedAgent { name, warnings })
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::{AgentDefinition, Agents, Models, Options};
+use super::{AgentCatalog, AgentCatalogOptions, AgentDefinition, AvailableModels};
 use crate::clock::Clock;
 use crate::contract::allow::AGENT_FORMAT;
 use crate::contract::catalog::{
@@ -47,10 +47,10 @@ struct Fixture {
     home: TempDir,
     rows: Arc<Rows>,
     clock: Clock,
-    agents: Agents,
+    agents: AgentCatalog,
 }
 
-fn options(rows: Arc<Rows>, clock: &Clock, home: &Path) -> Options {
+fn options(rows: Arc<Rows>, clock: &Clock, home: &Path) -> AgentCatalogOptions {
     let tools = ["grep", "glob", "list", "read"];
     let tools = tools.map(|name| json!({"name": name, "description": "", "parameters": {}}));
     let agent = json!({"type": "string", "format": AGENT_FORMAT, "description": "Who"});
@@ -59,9 +59,9 @@ fn options(rows: Arc<Rows>, clock: &Clock, home: &Path) -> Options {
         "description": "",
         "parameters": { "properties": { "task": { "type": "string" }, "agent": agent } },
     });
-    Options {
+    AgentCatalogOptions {
         default_agent: "build".to_owned(),
-        models: tokio::sync::watch::channel(Models {
+        models: tokio::sync::watch::channel(AvailableModels {
             default: "offline/search".to_owned(),
             offered: vec!["offline/search".to_owned(), "script/*".to_owned()],
             thinking: vec!["script/deep".to_owned()],
@@ -89,7 +89,7 @@ impl Fixture {
         let home = tempfile::tempdir().unwrap();
         let (rows, clock) = (Arc::new(Rows::default()), Clock::test(Timestamp(0)));
         let root = home.path().canonicalize().unwrap();
-        let agents = Agents::new(options(Arc::clone(&rows), &clock, &root)).unwrap();
+        let agents = AgentCatalog::new(options(Arc::clone(&rows), &clock, &root)).unwrap();
         let fixture = Fixture {
             home,
             rows,
@@ -254,15 +254,15 @@ fn a_model_without_thinking_levels_brings_a_warning() {
 #[test]
 fn defaults_that_are_not_there_are_refused_at_the_start() {
     let fixture = Fixture::new();
-    let changed = |change: &dyn Fn(&mut Options)| {
+    let changed = |change: &dyn Fn(&mut AgentCatalogOptions)| {
         let mut options = options(fixture.rows.clone(), &fixture.clock, &fixture.root());
         change(&mut options);
-        Agents::new(options).err().unwrap()
+        AgentCatalog::new(options).err().unwrap()
     };
     let fault = changed(&|options| options.default_agent = "x".to_owned());
     assert_eq!(fault.kind, Kind::NotFound);
     let fault = changed(&|options| {
-        let models = Models {
+        let models = AvailableModels {
             default: "x/y".to_owned(),
             ..options.models.borrow().clone()
         };

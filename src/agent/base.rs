@@ -5,16 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::agents::Options;
-use super::fields::Draft;
-use super::folder::{self, Dialect, Found};
+use super::agents::AgentCatalogOptions;
+use super::fields::AgentDraft;
+use super::folder::{self, AgentFile, Dialect};
 use super::health::Dependencies;
 use super::last_read;
-use super::merge::Level;
+use super::merge::TrustLevel;
 use super::presets::presets;
-use super::raw::{Broken, Format};
-use super::set::{Candidate, Layers, Source, shown};
-use super::view::{Models, Set};
+use super::raw::{DefinitionFormat, LoadError};
+use super::set::{DefinitionSource, LayeredDefinition, Layers, shown};
+use super::view::{AvailableModels, Set};
 use crate::contract::rows::TrustedProject;
 use crate::kernel::fault::Fault;
 
@@ -28,7 +28,7 @@ pub(super) struct Base {
     pub(super) shared: OrgBase,
     pub(super) trusted: Vec<TrustedProject>,
     /// The user's files as last read, used when a later read fails.
-    files: [Vec<Found>; 2],
+    files: [Vec<AgentFile>; 2],
     /// The places that could not be read, each with the reason.
     pub(super) unread: Vec<String>,
     /// The state of the user's files before they were read; `None` if it could not be determined.
@@ -48,14 +48,14 @@ impl Base {
 }
 
 /// The trust in a project.
-pub(super) enum Trust {
+pub(super) enum ProjectTrust {
     Given,
     Never,
     /// The project has changed since it was trusted.
     Lost,
 }
 
-impl Trust {
+impl ProjectTrust {
     /// Why an agent of the project in `folder` that needs trust for `needs` cannot be used; `None`
     /// if it can.
     pub(super) fn refusal(&self, folder: &Path, needs: &[&str]) -> Option<String> {
@@ -65,12 +65,12 @@ impl Trust {
         let needs = needs.join(", ");
         let folder = folder.display();
         match self {
-            Trust::Given => None,
-            Trust::Never => Some(format!(
+            ProjectTrust::Given => None,
+            ProjectTrust::Never => Some(format!(
                 "it uses {needs}, and project {folder} is not trusted (review it, then run: abide \
                  trust {folder})"
             )),
-            Trust::Lost => Some(format!(
+            ProjectTrust::Lost => Some(format!(
                 "it uses {needs}, and project {folder} has changed since it was trusted (review \
                  it again, then run: abide trust {folder})"
             )),
@@ -79,29 +79,29 @@ impl Trust {
 }
 
 impl Base {
-    pub(super) fn trust_in(&self, org: &str, folder: &Path, hash: &str) -> Trust {
+    pub(super) fn trust_in(&self, org: &str, folder: &Path, hash: &str) -> ProjectTrust {
         let folder = shown(folder);
         let known = self
             .trusted
             .iter()
             .find(|one| one.org == org && one.folder == folder);
         match known {
-            Some(known) if known.hash == hash => Trust::Given,
-            Some(_) => Trust::Lost,
-            None => Trust::Never,
+            Some(known) if known.hash == hash => ProjectTrust::Given,
+            Some(_) => ProjectTrust::Lost,
+            None => ProjectTrust::Never,
         }
     }
 }
 
 /// True if the definition applies to this tenant or to all tenants.
-pub(super) fn is_of(candidate: &Candidate, org: &str) -> bool {
+pub(super) fn is_of(candidate: &LayeredDefinition, org: &str) -> bool {
     let named = candidate.draft.definition.org.as_deref();
     named.is_none_or(|named| named == org)
 }
 
 pub(super) fn read_base(
-    options: &Options,
-    models: &Models,
+    options: &AgentCatalogOptions,
+    models: &AvailableModels,
     generation: u64,
     before: Option<&Base>,
 ) -> Result<Base, Fault> {
@@ -149,9 +149,9 @@ pub(super) fn read_base(
             .filter(|agent| Some(agent.org.as_str()) == org)
         {
             match parse_stored(&agent.format, &agent.name, &agent.text) {
-                Ok(draft) => own.push(Candidate {
-                    source: Source::Stored,
-                    level: Level::User,
+                Ok(draft) => own.push(LayeredDefinition {
+                    source: DefinitionSource::Stored,
+                    level: TrustLevel::User,
                     file: None,
                     revision: Some(agent.revision),
                     stored_at: Some(agent.created_at),
@@ -161,19 +161,22 @@ pub(super) fn read_base(
                 }),
                 Err(broken) => {
                     let reason = format!("stored agent {}: {broken}", agent.name);
-                    layers.reject(Source::Stored, None, &Broken::whole(reason));
+                    layers.reject(DefinitionSource::Stored, None, &LoadError::whole(reason));
                 }
             }
         }
         layers.add(own);
-        for (found, level) in files.iter().zip([Level::UserForeign, Level::User]) {
+        for (found, level) in files
+            .iter()
+            .zip([TrustLevel::UserForeign, TrustLevel::User])
+        {
             let mut found = found.clone();
             found.retain(|one| {
                 let named = one.outcome.as_ref().ok();
                 let named = named.and_then(|draft| draft.definition.org.as_deref());
                 named.is_none_or(|named| Some(named) == org)
             });
-            layers.add_files(Source::Config, level, found);
+            layers.add_files(DefinitionSource::Config, level, found);
         }
         OrgBase {
             set: Arc::new(Set::new(&layers, ground)),
@@ -204,15 +207,15 @@ pub(super) fn read_base(
 }
 
 /// A hash of the user's own files by name, size and time; `None` if they cannot be read.
-pub(super) fn user_files(options: &Options) -> Option<u64> {
+pub(super) fn user_files(options: &AgentCatalogOptions) -> Option<u64> {
     let folders = [&options.personal, &options.config];
     let folders: Vec<PathBuf> = folders.into_iter().flatten().cloned().collect();
     crate::watch::readable_signature(&folders).ok()
 }
 
-pub(super) fn parse_stored(format: &str, name: &str, text: &str) -> Result<Draft, Broken> {
-    let format = Format::parse(format).ok_or_else(|| {
-        Broken::whole(format!(
+pub(super) fn parse_stored(format: &str, name: &str, text: &str) -> Result<AgentDraft, LoadError> {
+    let format = DefinitionFormat::parse(format).ok_or_else(|| {
+        LoadError::whole(format!(
             "{format:?} is not a format; use markdown, toml or json"
         ))
     })?;

@@ -3,11 +3,11 @@
 use std::fs;
 use std::path::Path;
 
-use super::fields::Draft;
-use super::folder::{Dialect, Found, parse, read};
-use super::merge::Level;
-use super::raw::{Broken, Format};
-use super::set::{Layers, Source};
+use super::fields::AgentDraft;
+use super::folder::{AgentFile, Dialect, parse, read};
+use super::merge::TrustLevel;
+use super::raw::{DefinitionFormat, LoadError};
+use super::set::{DefinitionSource, Layers};
 use crate::agent::Strategy;
 use crate::contract::catalog::AgentMode;
 use crate::contract::linked::OnFailure;
@@ -15,18 +15,23 @@ use crate::kernel::delegation::Stream;
 use crate::kernel::policy::gate::{Bundle, Decision, Subject, Target, WriteScope};
 use crate::kernel::run::thinking::Thinking;
 
-fn markdown(text: &str) -> Result<Draft, Broken> {
-    parse(Dialect::Own, Format::Markdown, "odd", text.as_bytes())
+fn markdown(text: &str) -> Result<AgentDraft, LoadError> {
+    parse(
+        Dialect::Own,
+        DefinitionFormat::Markdown,
+        "odd",
+        text.as_bytes(),
+    )
 }
 
-fn taken(format: Format, text: &str) -> Draft {
+fn taken(format: DefinitionFormat, text: &str) -> AgentDraft {
     parse(Dialect::Own, format, "odd", text.as_bytes()).unwrap_or_else(|broken| {
         panic!("{text}\nnot taken: {broken}");
     })
 }
 
 /// Asserts that it is refused at this line with this reason.
-fn refused(bytes: &[u8], format: Format, line: Option<usize>, says: &str) {
+fn refused(bytes: &[u8], format: DefinitionFormat, line: Option<usize>, says: &str) {
     let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(200)]).into_owned();
     let broken = parse(Dialect::Own, format, "odd", bytes).expect_err(&shown);
     assert!(broken.reason.contains(says), "{shown}\n{broken}");
@@ -101,7 +106,7 @@ fn an_unknown_field_is_named_with_its_line_and_the_nearest() {
     let text = "description = \"d\"\n[execution]\nmax_loop = 3\n";
     refused(
         text.as_bytes(),
-        Format::Toml,
+        DefinitionFormat::Toml,
         Some(2),
         "did you mean \"max_loops\"",
     );
@@ -109,7 +114,7 @@ fn an_unknown_field_is_named_with_its_line_and_the_nearest() {
 
 #[test]
 fn odd_files_that_are_refused() {
-    let md = Format::Markdown;
+    let md = DefinitionFormat::Markdown;
     for (text, line, says) in [
         ("", Some(1), "no front matter"),
         ("# An agent\n", Some(1), "no front matter"),
@@ -242,18 +247,28 @@ fn odd_files_that_are_refused() {
     );
     refused(b"---\ndescription: a\0b\n---\nx", md, Some(2), "NUL");
     refused(&vec![b'x'; 300_000], md, None, "is 262144");
-    refused(b"description = ", Format::Toml, Some(1), "not TOML");
-    refused(b"a = 1\na = 2\n", Format::Toml, Some(2), "not TOML");
+    refused(
+        b"description = ",
+        DefinitionFormat::Toml,
+        Some(1),
+        "not TOML",
+    );
+    refused(
+        b"a = 1\na = 2\n",
+        DefinitionFormat::Toml,
+        Some(2),
+        "not TOML",
+    );
     refused(
         b"{\"description\": \"d\",\n",
-        Format::Json,
+        DefinitionFormat::Json,
         Some(2),
         "not JSON",
     );
-    refused(b"[]", Format::Json, Some(1), "an object");
+    refused(b"[]", DefinitionFormat::Json, Some(1), "an object");
     refused(
         b"{\"description\": \"d\", \"description\": \"e\"}",
-        Format::Json,
+        DefinitionFormat::Json,
         Some(1),
         "occurs twice",
     );
@@ -274,7 +289,7 @@ fn an_alias_bomb_is_refused_and_costs_nothing() {
     let deep = format!("---\ndescription: {}\n---\nx", "[".repeat(20_000));
     assert!(markdown(&deep).unwrap_err().reason.contains("not YAML"));
     let deep = format!("{{\"a\": {}", "[".repeat(20_000));
-    refused(deep.as_bytes(), Format::Json, Some(1), "not JSON");
+    refused(deep.as_bytes(), DefinitionFormat::Json, Some(1), "not JSON");
 }
 
 #[test]
@@ -287,7 +302,7 @@ fn e1_the_seeds_names_are_taken_in_json_alone() {
         "execution": {"maxLoops": 20, "enableCompression": false},
         "hidden": true
     }"#;
-    let draft = taken(Format::Json, text);
+    let draft = taken(DefinitionFormat::Json, text);
     let found = &draft.definition;
     assert_eq!(found.name, "researcher");
     assert_eq!(found.mode, AgentMode::Subagent);
@@ -297,7 +312,10 @@ fn e1_the_seeds_names_are_taken_in_json_alone() {
     assert_eq!(found.compression, Some(false));
     assert!(draft.not_in_effect.is_empty());
     assert_eq!(draft.warnings, [""; 0]);
-    let draft = taken(Format::Toml, "description = \"d\"\nsystemPrompt = \"x\"\n");
+    let draft = taken(
+        DefinitionFormat::Toml,
+        "description = \"d\"\nsystemPrompt = \"x\"\n",
+    );
     assert!(
         draft.warnings[0].contains("did you mean \"system_prompt\""),
         "{:?}",
@@ -429,7 +447,7 @@ fn a_gate_is_rules_in_their_order() {
 #[test]
 fn all_that_is_obeyed_arrives() {
     let draft = taken(
-        Format::Toml,
+        DefinitionFormat::Toml,
         "name = \"a\"\ntitle = \"A\"\ndescription = \"d\"\nmode = \"primary\"\nactive = false\n\
          hidden = true\nmodel = \"p/m\"\nthinking = \"high\"\ntools = [\"read\"]\n\
          system_prompt = \"s\"\nlinked_agents = [\"b\", {agent = \"c\"}]\n\
@@ -461,7 +479,13 @@ fn files_of_claude_are_read_in_their_own_words() {
     let text = "---\nname: code-reviewer\ndescription: Use PROACTIVELY. Examples: after edits\n\
                 tools: Read, Grep, Bash(git:*)\nmodel: sonnet\ncolor: red\neffort: high\n\
                 maxTurns: 12\npermissionMode: plan\nhooks: {}\nfoo: 1\n---\nReview.\n";
-    let draft = parse(Dialect::Claude, Format::Markdown, "x", text.as_bytes()).unwrap();
+    let draft = parse(
+        Dialect::Claude,
+        DefinitionFormat::Markdown,
+        "x",
+        text.as_bytes(),
+    )
+    .unwrap();
     let found = &draft.definition;
     assert_eq!(
         (found.name.as_str(), found.mode),
@@ -495,7 +519,7 @@ fn files_of_claude_are_read_in_their_own_words() {
     assert!(!said.contains("color"), "{said}");
 }
 
-fn files(found: &[Found]) -> Vec<(String, Result<String, String>)> {
+fn files(found: &[AgentFile]) -> Vec<(String, Result<String, String>)> {
     found
         .iter()
         .map(|one| {
@@ -588,15 +612,15 @@ fn a_folder_is_read_up_to_its_bound_and_says_so() {
     );
 }
 
-fn layers(of: &[(Source, &str, &str)]) -> Layers {
+fn layers(of: &[(DefinitionSource, &str, &str)]) -> Layers {
     let mut layers = Layers::default();
     let levels = [
-        (Source::Config, Level::User),
-        (Source::Project, Level::Untrusted),
+        (DefinitionSource::Config, TrustLevel::User),
+        (DefinitionSource::Project, TrustLevel::Untrusted),
     ];
     for (source, level) in levels {
         let found = of.iter().filter(|(layer, ..)| *layer == source);
-        let found = found.map(|(_, file, name)| Found {
+        let found = found.map(|(_, file, name)| AgentFile {
             file: file.into(),
             outcome: markdown(&format!("---\nname: {name}\ndescription: d\n---\n{file}")),
             unread: false,
@@ -613,10 +637,10 @@ fn names(layers: &Layers) -> Vec<&str> {
 #[test]
 fn of_two_files_with_one_name_the_one_that_is_called_like_it_counts() {
     let layers = layers(&[
-        (Source::Config, "/c/a copy.md", "a"),
-        (Source::Config, "/c/a.md", "a"),
-        (Source::Config, "/c/y.md", "b"),
-        (Source::Config, "/c/z.md", "b"),
+        (DefinitionSource::Config, "/c/a copy.md", "a"),
+        (DefinitionSource::Config, "/c/a.md", "a"),
+        (DefinitionSource::Config, "/c/y.md", "b"),
+        (DefinitionSource::Config, "/c/z.md", "b"),
     ]);
     assert_eq!(names(&layers), ["a", "b"]);
     let files: Vec<String> = layers
@@ -643,10 +667,10 @@ fn of_two_files_with_one_name_the_one_that_is_called_like_it_counts() {
 #[test]
 fn g4_13_names_that_a_model_could_not_tell_apart_are_refused_with_both() {
     let found = layers(&[
-        (Source::Config, "/c/one.md", "code-review"),
-        (Source::Config, "/c/two.md", "Code.Review"),
-        (Source::Config, "/c/three.md", "other"),
-        (Source::Project, "/p/four.md", "OTHER"),
+        (DefinitionSource::Config, "/c/one.md", "code-review"),
+        (DefinitionSource::Config, "/c/two.md", "Code.Review"),
+        (DefinitionSource::Config, "/c/three.md", "other"),
+        (DefinitionSource::Project, "/p/four.md", "OTHER"),
     ]);
     assert_eq!(names(&found), ["other"]);
     assert_eq!(found.rejected.len(), 3, "{:?}", found.rejected);
@@ -661,8 +685,8 @@ fn g4_13_names_that_a_model_could_not_tell_apart_are_refused_with_both() {
 #[test]
 fn a_project_takes_a_place_with_a_note_and_a_user_without() {
     let found = layers(&[
-        (Source::Config, "/c/a.md", "a"),
-        (Source::Project, "/p/a.md", "a"),
+        (DefinitionSource::Config, "/c/a.md", "a"),
+        (DefinitionSource::Project, "/p/a.md", "a"),
     ]);
     let taken = found.agents.values().next().unwrap();
     assert_eq!(taken.notes, ["/p/a.md shadows /c/a.md"]);

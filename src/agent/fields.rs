@@ -12,7 +12,7 @@ use super::definition::MAX_LOOPS;
 use super::dialects::Narrowing;
 use super::dialects::{refusal, restricts};
 use super::names;
-use super::raw::{Broken, Format, Raw};
+use super::raw::{DefinitionFormat, LoadError, RawDefinition};
 use super::tools::ToolChoice;
 use super::values::{
     allow_agents, count, duration, environment, flag, line, model, models, no_word, temperature,
@@ -85,7 +85,7 @@ const TOKENS_LIMIT: u64 = 1_000_000;
 
 /// An agent as its definition describes it, before the available tools are known.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Draft {
+pub(super) struct AgentDraft {
     /// All fields except the tools.
     pub definition: AgentDefinition,
     /// The tools that it asks for.
@@ -102,14 +102,14 @@ pub(super) struct Draft {
 
 /// Converts a definition; its name is `stem` unless it states another.
 pub(super) fn draft(
-    format: Format,
+    format: DefinitionFormat,
     stem: &str,
     mode: AgentMode,
-    raw: Raw,
-) -> Result<Draft, Broken> {
-    let mut reader = Reader {
-        json: format == Format::Json,
-        draft: Draft {
+    raw: RawDefinition,
+) -> Result<AgentDraft, LoadError> {
+    let mut reader = FieldReader {
+        json: format == DefinitionFormat::Json,
+        draft: AgentDraft {
             definition: AgentDefinition {
                 mode,
                 ..AgentDefinition::named(stem, "", "")
@@ -127,15 +127,15 @@ pub(super) fn draft(
         reader.field(name, value)?;
     }
     reader.settle_program()?;
-    let Reader { mut draft, .. } = reader;
+    let FieldReader { mut draft, .. } = reader;
     let definition = &mut draft.definition;
     narrow(definition, &raw.narrowing);
-    names::check(&definition.name).map_err(|reason| Broken {
+    names::check(&definition.name).map_err(|reason| LoadError {
         line: raw.line_of(&["name"]),
         reason,
     })?;
     if definition.description.is_empty() {
-        return Err(Broken::whole(
+        return Err(LoadError::whole(
             "description is missing: one sentence that says what the agent is for",
         ));
     }
@@ -200,16 +200,16 @@ fn narrow(definition: &mut AgentDefinition, narrowing: &Narrowing) {
     definition.bounds.extend(layers);
 }
 
-struct Reader<'a> {
-    raw: &'a Raw,
+struct FieldReader<'a> {
+    raw: &'a RawDefinition,
     json: bool,
     /// True for `runner: command`.
     is_program: bool,
-    draft: Draft,
+    draft: AgentDraft,
 }
 
-impl Reader<'_> {
-    fn field(&mut self, written: &str, value: &Value) -> Result<(), Broken> {
+impl FieldReader<'_> {
+    fn field(&mut self, written: &str, value: &Value) -> Result<(), LoadError> {
         let name = match written {
             "systemPrompt" if self.json => "system_prompt",
             name => name,
@@ -219,7 +219,7 @@ impl Reader<'_> {
             return Ok(());
         }
         let taken = self.take(name, value);
-        taken.map_err(|reason| Broken {
+        taken.map_err(|reason| LoadError {
             line: self.raw.line_of(&[written]),
             reason: format!("{written}: {reason}"),
         })
@@ -287,7 +287,7 @@ impl Reader<'_> {
 
     /// Settles whether a model or a program does the work, and ignores the fields of the other
     /// kind.
-    fn settle_program(&mut self) -> Result<(), Broken> {
+    fn settle_program(&mut self) -> Result<(), LoadError> {
         let line = |name: &str| {
             let line = self.raw.line_of(&[name]);
             line.map_or_else(String::new, |line| format!("line {line}: "))
@@ -301,7 +301,7 @@ impl Reader<'_> {
             return Ok(());
         }
         if self.draft.definition.command.is_none() {
-            return Err(Broken {
+            return Err(LoadError {
                 line: self.raw.line_of(&["runner"]),
                 reason: "runner: command needs the field command, with its argv".to_owned(),
             });

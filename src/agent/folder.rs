@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
 use super::dialects;
-use super::fields::{Draft, draft};
+use super::fields::{AgentDraft, draft};
 use super::names::derived;
-use super::raw::{self, Broken, FILE_LIMIT, Format};
+use super::raw::{self, DefinitionFormat, FILE_LIMIT, LoadError};
 use crate::contract::catalog::AgentMode;
 use crate::file_work::read_regular;
 use crate::file_work::writers::open_for_writing;
@@ -28,11 +28,11 @@ pub(super) enum Dialect {
 
 /// A file and its result.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Found {
+pub(super) struct AgentFile {
     /// The file, or the folder if the folder itself cannot be read.
     pub file: PathBuf,
     /// The agent, or why there is none.
-    pub outcome: Result<Draft, Broken>,
+    pub outcome: Result<AgentDraft, LoadError>,
     /// Reading failed; nothing is known about the current content.
     pub unread: bool,
 }
@@ -40,11 +40,11 @@ pub(super) struct Found {
 /// Parses the definition in `bytes`; `stem` is its name unless it states another.
 pub(super) fn parse(
     dialect: Dialect,
-    format: Format,
+    format: DefinitionFormat,
     stem: &str,
     bytes: &[u8],
-) -> Result<Draft, Broken> {
-    let (mode, begins): (_, Option<raw::Begins>) = match dialect {
+) -> Result<AgentDraft, LoadError> {
+    let (mode, begins): (_, Option<raw::FieldPredicate>) = match dialect {
         Dialect::Own => (AgentMode::All, None),
         Dialect::Claude => (AgentMode::Subagent, Some(dialects::begins)),
     };
@@ -55,7 +55,7 @@ pub(super) fn parse(
 
 /// Reads every definition in `folder`, ordered by file name; a missing folder contains none. With
 /// `within`, links that lead out of that folder are refused.
-pub(super) fn read(folder: &Path, dialect: Dialect, within: Option<&Path>) -> Vec<Found> {
+pub(super) fn read(folder: &Path, dialect: Dialect, within: Option<&Path>) -> Vec<AgentFile> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
         Err(fault) if fault.kind() == std::io::ErrorKind::NotFound => return Vec::new(),
@@ -72,8 +72,10 @@ pub(super) fn read(folder: &Path, dialect: Dialect, within: Option<&Path>) -> Ve
         .into_iter()
         .filter(|path| !is_temporary(path))
         .filter(|path| match dialect {
-            Dialect::Own => Format::of(path).is_some() || path.is_dir(),
-            Dialect::Claude => Format::of(path) == Some(Format::Markdown) || path.is_dir(),
+            Dialect::Own => DefinitionFormat::of(path).is_some() || path.is_dir(),
+            Dialect::Claude => {
+                DefinitionFormat::of(path) == Some(DefinitionFormat::Markdown) || path.is_dir()
+            }
         })
         .collect();
     files.sort_unstable();
@@ -81,7 +83,7 @@ pub(super) fn read(folder: &Path, dialect: Dialect, within: Option<&Path>) -> Ve
     files.truncate(FOLDER_LIMIT);
     let read = files.into_iter().map(|file| {
         let mut unread = false;
-        Found {
+        AgentFile {
             outcome: read_one(&file, dialect, within, &mut unread),
             unread,
             file,
@@ -89,9 +91,9 @@ pub(super) fn read(folder: &Path, dialect: Dialect, within: Option<&Path>) -> Ve
     });
     let mut found = last_good(folder, read.collect());
     if more > 0 {
-        found.push(Found {
+        found.push(AgentFile {
             file: folder.to_owned(),
-            outcome: Err(Broken::whole(format!(
+            outcome: Err(LoadError::whole(format!(
                 "{more} more files than the limit of {FOLDER_LIMIT}; the last by name are not read"
             ))),
             unread: false,
@@ -100,21 +102,21 @@ pub(super) fn read(folder: &Path, dialect: Dialect, within: Option<&Path>) -> Ve
     found
 }
 
-fn unread(folder: &Path, fault: &std::io::Error) -> Found {
-    Found {
+fn unread(folder: &Path, fault: &std::io::Error) -> AgentFile {
+    AgentFile {
         file: folder.to_owned(),
-        outcome: Err(Broken::whole(format!("it cannot be read: {fault}"))),
+        outcome: Err(LoadError::whole(format!("it cannot be read: {fault}"))),
         unread: true,
     }
 }
 
 /// The last valid content of each file. Shared by every reader of a folder: while a file is being
 /// saved, it is broken for all of them.
-static LAST_GOOD: LazyLock<Mutex<HashMap<PathBuf, Draft>>> = LazyLock::new(Mutex::default);
+static LAST_GOOD: LazyLock<Mutex<HashMap<PathBuf, AgentDraft>>> = LazyLock::new(Mutex::default);
 
 /// Replaces the result of each broken file by its last valid content, with a warning. Files that no
 /// longer exist are forgotten.
-fn last_good(folder: &Path, mut found: Vec<Found>) -> Vec<Found> {
+fn last_good(folder: &Path, mut found: Vec<AgentFile>) -> Vec<AgentFile> {
     let mut good = LAST_GOOD.lock().unwrap_or_else(PoisonError::into_inner);
     let is_here: HashSet<&Path> = found.iter().map(|one| one.file.as_path()).collect();
     let mut being_written = None;
@@ -123,10 +125,11 @@ fn last_good(folder: &Path, mut found: Vec<Found>) -> Vec<Found> {
         match &one.outcome {
             Ok(draft) if good.get(&one.file) == Some(draft) => {}
             Ok(draft) => {
-                let being_written = being_written
-                    .get_or_insert_with(|| open_for_writing(|file| Format::of(file).is_some()));
+                let being_written = being_written.get_or_insert_with(|| {
+                    open_for_writing(|file| DefinitionFormat::of(file).is_some())
+                });
                 if let Some(writer) = being_written.get(&canonical(&one.file)) {
-                    one.outcome = Err(Broken::whole(format!(
+                    one.outcome = Err(LoadError::whole(format!(
                         "it cannot be read: {writer} still has it open for writing"
                     )));
                     one.unread = true;
@@ -163,7 +166,8 @@ fn is_half(file: &Path) -> bool {
     if file.is_symlink() {
         return false;
     }
-    let (Ok(bytes), Some(format)) = (bytes_of(file, None, &mut false), Format::of(file)) else {
+    let (Ok(bytes), Some(format)) = (bytes_of(file, None, &mut false), DefinitionFormat::of(file))
+    else {
         return false;
     };
     raw::read(format, &bytes, Some(dialects::begins)).is_err()
@@ -178,7 +182,7 @@ fn is_temporary(path: &Path) -> bool {
 /// The name that a broken definition file states, as far as it can be parsed.
 pub(super) fn stated_name(file: &Path) -> Option<String> {
     let bytes = bytes_of(file, None, &mut false).ok()?;
-    let raw = raw::read(Format::of(file)?, &bytes, Some(dialects::begins)).ok()?;
+    let raw = raw::read(DefinitionFormat::of(file)?, &bytes, Some(dialects::begins)).ok()?;
     let (_, name) = raw.fields.iter().find(|(field, _)| field == "name")?;
     Some(derived(name.as_str()?))
 }
@@ -188,7 +192,7 @@ pub(super) fn read_file(
     file: &Path,
     dialect: Dialect,
     within: Option<&Path>,
-) -> Result<Draft, Broken> {
+) -> Result<AgentDraft, LoadError> {
     read_one(file, dialect, within, &mut false)
 }
 
@@ -198,44 +202,44 @@ fn read_one(
     dialect: Dialect,
     within: Option<&Path>,
     unread: &mut bool,
-) -> Result<Draft, Broken> {
-    let format = Format::of(file).ok_or_else(|| {
-        Broken::whole("not a definition file: its name must end in .md, .toml or .json")
+) -> Result<AgentDraft, LoadError> {
+    let format = DefinitionFormat::of(file).ok_or_else(|| {
+        LoadError::whole("not a definition file: its name must end in .md, .toml or .json")
     });
     let bytes = bytes_of(file, within, unread)?;
     let stem = file
         .file_stem()
         .and_then(|stem| stem.to_str())
-        .ok_or_else(|| Broken::whole("the file's name is not UTF-8"))?;
+        .ok_or_else(|| LoadError::whole("the file's name is not UTF-8"))?;
     parse(dialect, format?, stem, &bytes)
 }
 
-fn bytes_of(file: &Path, within: Option<&Path>, unread: &mut bool) -> Result<Vec<u8>, Broken> {
+fn bytes_of(file: &Path, within: Option<&Path>, unread: &mut bool) -> Result<Vec<u8>, LoadError> {
     let mut unreadable = |fault: std::io::Error| match fault.kind() {
-        std::io::ErrorKind::NotFound => Broken::whole("the link is broken"),
+        std::io::ErrorKind::NotFound => LoadError::whole("the link is broken"),
         // It is no regular file, so its content is irrelevant.
-        std::io::ErrorKind::Other => Broken::whole(fault.to_string()),
+        std::io::ErrorKind::Other => LoadError::whole(fault.to_string()),
         _ => {
             *unread = true;
-            Broken::whole(format!("it cannot be read: {fault}"))
+            LoadError::whole(format!("it cannot be read: {fault}"))
         }
     };
     let whole = file.canonicalize().map_err(&mut unreadable)?;
     if let Some(within) = within
         && !whole.starts_with(within)
     {
-        return Err(Broken::whole(
+        return Err(LoadError::whole(
             "the link leads out of the project; definitions must be inside it",
         ));
     }
     if whole.is_dir() {
-        return Err(Broken::whole(
+        return Err(LoadError::whole(
             "a folder; subfolders are not read, place definition files directly in the agents folder",
         ));
     }
     let bytes = read_regular(&whole, FILE_LIMIT).map_err(unreadable)?;
     if bytes.len() > FILE_LIMIT {
-        return Err(Broken::whole(format!(
+        return Err(LoadError::whole(format!(
             "larger than {FILE_LIMIT} bytes, the maximum for a definition"
         )));
     }

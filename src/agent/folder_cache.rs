@@ -15,18 +15,18 @@ const FRESH: Duration = Duration::from_millis(250);
 const FOLDERS: usize = 256;
 
 /// The project of a folder and a hash of its files.
-pub(super) type State = (Option<PathBuf>, u64);
+pub(super) type FolderState = (Option<PathBuf>, u64);
 
 /// The cache of checked folders.
 pub(super) struct FolderCache {
     clock: Clock,
-    known: HashMap<(String, PathBuf), Known>,
+    known: HashMap<(String, PathBuf), CachedFolder>,
 }
 
-struct Known {
+struct CachedFolder {
     looked: Duration,
     generation: u64,
-    state: State,
+    state: FolderState,
     /// `None` = no project: the agents of the tenant apply.
     set: Option<Arc<Set>>,
 }
@@ -52,7 +52,7 @@ impl FolderCache {
         org: &str,
         cwd: &Path,
         generation: u64,
-        state: &State,
+        state: &FolderState,
     ) -> Option<Option<Arc<Set>>> {
         let now = self.clock.monotonic();
         let known = self.known.get_mut(&(org.to_owned(), cwd.to_owned()))?;
@@ -74,7 +74,7 @@ impl FolderCache {
         org: &str,
         cwd: &Path,
         generation: u64,
-        state: State,
+        state: FolderState,
         set: Option<Arc<Set>>,
     ) {
         if self.known.len() >= FOLDERS {
@@ -83,7 +83,7 @@ impl FolderCache {
                 self.known.remove(&place);
             }
         }
-        let known = Known {
+        let known = CachedFolder {
             looked: self.clock.monotonic(),
             generation,
             state,

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::AgentDefinition;
 use super::served::no_server;
-use super::view::Models;
+use super::view::AvailableModels;
 use crate::contract::catalog::usable_skills;
 use crate::contract::servers::ServerViews;
 use crate::contract::skills::Skills;
@@ -20,7 +20,7 @@ pub type ProviderCheck = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 #[derive(Clone, Copy)]
 pub(super) struct Dependencies<'a> {
     /// The models, programs and providers.
-    pub models: &'a Models,
+    pub models: &'a AvailableModels,
     /// The schemas of all tools.
     pub tools: &'a [Value],
     /// The tool servers.
@@ -33,31 +33,31 @@ pub(super) struct Dependencies<'a> {
 
 /// The result of checking an agent.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Health {
+pub(super) struct AgentHealth {
     /// Why it cannot be used.
     pub problems: Vec<String>,
     /// Missing dependencies; the agent can still be used where its caller can see them.
     pub lacks: Vec<String>,
 }
 
-impl Health {
+impl AgentHealth {
     /// Checks what an agent with these tools depends on. `unknown` is the message about named tools
     /// that do not exist.
     pub(super) fn of(
         definition: &AgentDefinition,
         unknown: Option<&String>,
         ground: Dependencies<'_>,
-    ) -> Health {
+    ) -> AgentHealth {
         let models = ground.models;
         if let Some(program) = &definition.command {
-            return Health {
+            return AgentHealth {
                 problems: program.problem(&models.programs).into_iter().collect(),
                 lacks: Vec::new(),
             };
         }
         let named = definition.mcp_servers.iter().flatten();
         let servers = named.filter_map(|name| no_server(name, &ground.servers.servers));
-        Health {
+        AgentHealth {
             problems: models.problem(definition).into_iter().collect(),
             lacks: unknown
                 .cloned()

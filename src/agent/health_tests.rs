@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::{Agents, Models, Options};
+use super::{AgentCatalog, AgentCatalogOptions, AvailableModels};
 use crate::clock::Clock;
 use crate::contract::catalog::{Catalog, Overrides, Pinned, Place};
 use crate::contract::skills::{PickedSkills, SkillListing, SkillSet, Skills};
@@ -78,11 +78,11 @@ impl Skills for NoSkills {
     }
 }
 
-fn agents(home: &Path, asked: &Arc<Asked>, clock: &Clock) -> Agents {
+fn agents(home: &Path, asked: &Arc<Asked>, clock: &Clock) -> AgentCatalog {
     let tools = ["read", "skill", "subagent_"];
     let tools = tools.map(|name| json!({ "name": name, "description": "", "parameters": {} }));
     let (programs, providers) = (Arc::clone(asked), Arc::clone(asked));
-    let models = Models {
+    let models = AvailableModels {
         default: "offline/search".to_owned(),
         offered: vec!["offline/search".to_owned(), "paid/big".to_owned()],
         thinking: Vec::new(),
@@ -97,7 +97,7 @@ fn agents(home: &Path, asked: &Arc<Asked>, clock: &Clock) -> Agents {
             })
         }),
     };
-    Agents::new(Options {
+    AgentCatalog::new(AgentCatalogOptions {
         default_agent: "build".to_owned(),
         models: tokio::sync::watch::channel(models).1,
         tools: tools.into(),
@@ -121,7 +121,7 @@ fn write(home: &Path, name: &str, fields: &str) {
 }
 
 /// The reason why each linked agent is not a tool of `host`.
-fn left_out(agents: &Agents) -> Vec<(String, String)> {
+fn left_out(agents: &AgentCatalog) -> Vec<(String, String)> {
     let left_out = agents.tools(HERE, "host").unwrap().left_out;
     let mut left_out: Vec<_> = left_out
         .into_iter()

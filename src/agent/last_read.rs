@@ -2,12 +2,12 @@
 //! permissions or a failing disk say nothing about the content, so the last read stays in effect
 //! until the next successful one.
 
-use super::folder::Found;
-use super::raw::Broken;
+use super::folder::AgentFile;
+use super::raw::LoadError;
 
 /// Returns `now` with unreadable files replaced by their state in `before`, and one reason for each
 /// unreadable place.
-pub(super) fn keep(now: Vec<Found>, before: &[Found]) -> (Vec<Found>, Vec<String>) {
+pub(super) fn keep(now: Vec<AgentFile>, before: &[AgentFile]) -> (Vec<AgentFile>, Vec<String>) {
     let mut unread = Vec::new();
     let mut kept = Vec::with_capacity(now.len());
     for mut found in now {
@@ -15,7 +15,7 @@ pub(super) fn keep(now: Vec<Found>, before: &[Found]) -> (Vec<Found>, Vec<String
             kept.push(found);
             continue;
         }
-        let known: Vec<Found> = before
+        let known: Vec<AgentFile> = before
             .iter()
             .filter(|known| known.outcome.is_ok())
             .filter(|known| {
@@ -31,7 +31,7 @@ pub(super) fn keep(now: Vec<Found>, before: &[Found]) -> (Vec<Found>, Vec<String
                     "{}; the last successful read stays in effect, and reading is retried automatically",
                     broken.reason
                 );
-                found.outcome = Err(Broken::whole(reason));
+                found.outcome = Err(LoadError::whole(reason));
             }
         }
         kept.push(found);
@@ -48,15 +48,15 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
     use std::path::Path;
 
-    fn names(found: &[Found]) -> Vec<&str> {
+    fn names(found: &[AgentFile]) -> Vec<&str> {
         let good = found.iter().filter_map(|found| found.outcome.as_ref().ok());
         good.map(|draft| draft.definition.name.as_str()).collect()
     }
 
-    fn unreadable(file: &Path) -> Found {
-        Found {
+    fn unreadable(file: &Path) -> AgentFile {
+        AgentFile {
             file: file.to_owned(),
-            outcome: Err(Broken::whole("it cannot be read: Too many open files")),
+            outcome: Err(LoadError::whole("it cannot be read: Too many open files")),
             unread: true,
         }
     }

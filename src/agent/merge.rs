@@ -2,8 +2,8 @@
 //! definition can only narrow a more trusted one. Called by `set`.
 
 use super::AgentDefinition;
-use super::fields::Draft;
-use super::tools::{ToolChoice, Within};
+use super::fields::AgentDraft;
+use super::tools::{ToolBounds, ToolChoice};
 use crate::contract::linked::Link;
 use crate::kernel::policy::gate::{Layer, WriteScope};
 use crate::kernel::policy::pattern::fits;
@@ -11,7 +11,7 @@ use crate::kernel::run::OnUncertain;
 
 /// The trust in a definition; later variants are more trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Level {
+pub(super) enum TrustLevel {
     /// A file for another program, in an untrusted project.
     UntrustedForeign,
     /// A file in an untrusted project.
@@ -26,16 +26,16 @@ pub(super) enum Level {
 /// Returns the last of these definitions, narrowed by the more trusted ones before it, and the
 /// names of the narrowed fields; `None` if there are none. The input is ordered by layer.
 pub(super) fn effective(
-    written: &[(Level, Draft)],
+    written: &[(TrustLevel, AgentDraft)],
     is_primary: &dyn Fn(&str) -> bool,
-) -> Option<(Draft, Vec<&'static str>)> {
+) -> Option<(AgentDraft, Vec<&'static str>)> {
     let ((level, draft), below) = written.split_last()?;
     let mut draft = draft.clone();
     // An untrusted definition without `mcp_servers` has no servers.
-    if *level <= Level::Untrusted {
+    if *level <= TrustLevel::Untrusted {
         draft.definition.mcp_servers.get_or_insert_default();
     }
-    let trusted: Vec<(Level, Draft)> = below
+    let trusted: Vec<(TrustLevel, AgentDraft)> = below
         .iter()
         .filter(|(above, _)| above > level)
         .cloned()
@@ -49,12 +49,12 @@ pub(super) fn effective(
 /// Returns `draft` with no more rights than `bound`, and the narrowed fields. Every field is named
 /// here, so that a new field cannot be forgotten.
 fn narrowed(
-    bound: &Draft,
-    draft: Draft,
+    bound: &AgentDraft,
+    draft: AgentDraft,
     is_primary: &dyn Fn(&str) -> bool,
-) -> (Draft, Vec<&'static str>) {
+) -> (AgentDraft, Vec<&'static str>) {
     let before = draft.clone();
-    let Draft {
+    let AgentDraft {
         definition,
         mut tools,
         warnings,
@@ -98,7 +98,7 @@ fn narrowed(
         secret_env,
         on_child_failure,
     } = definition;
-    tools.within.push(Within {
+    tools.within.push(ToolBounds {
         choice: bound.tools.clone(),
         names_servers: limit
             .mcp_servers
@@ -176,7 +176,7 @@ fn narrowed(
         secret_env: limit.secret_env.union(&secret_env).cloned().collect(),
         on_child_failure: limit.on_child_failure.or(on_child_failure),
     };
-    let draft = Draft {
+    let draft = AgentDraft {
         definition: narrower,
         tools,
         warnings,
@@ -273,7 +273,7 @@ fn links(limit: &[Link], own: Vec<Link>) -> Vec<Link> {
 }
 
 /// The fields in which the more trusted definition narrowed the other.
-fn changed(bound: &Draft, before: &Draft, after: &Draft) -> Vec<&'static str> {
+fn changed(bound: &AgentDraft, before: &AgentDraft, after: &AgentDraft) -> Vec<&'static str> {
     let (was, is, limit) = (&before.definition, &after.definition, &bound.definition);
     let narrows_tools = bound.tools != ToolChoice::default() && bound.tools != before.tools;
     [
@@ -304,7 +304,7 @@ fn changed(bound: &Draft, before: &Draft, after: &Draft) -> Vec<&'static str> {
 }
 
 /// The rights in a definition as text: equal texts mean equal rights.
-pub(super) fn rights(draft: &Draft) -> String {
+pub(super) fn rights(draft: &AgentDraft) -> String {
     let definition = AgentDefinition {
         title: None,
         description: String::new(),

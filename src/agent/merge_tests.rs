@@ -11,15 +11,15 @@ use crate::kernel::ids::AgentId;
 use crate::kernel::policy::gate::{Bundle, Decision, Rule, Subject};
 use crate::kernel::secret::GivenValue;
 
-const LEVELS: [Level; 4] = [
-    Level::UntrustedForeign,
-    Level::Untrusted,
-    Level::UserForeign,
-    Level::User,
+const LEVELS: [TrustLevel; 4] = [
+    TrustLevel::UntrustedForeign,
+    TrustLevel::Untrusted,
+    TrustLevel::UserForeign,
+    TrustLevel::User,
 ];
 
-fn draft() -> Draft {
-    Draft {
+fn draft() -> AgentDraft {
+    AgentDraft {
         definition: AgentDefinition::named("a", "d", "p"),
         tools: ToolChoice::default(),
         warnings: Vec::new(),
@@ -29,7 +29,7 @@ fn draft() -> Draft {
     }
 }
 
-fn with(change: fn(&mut Draft)) -> Draft {
+fn with(change: fn(&mut AgentDraft)) -> AgentDraft {
     let mut draft = draft();
     change(&mut draft);
     draft
@@ -54,7 +54,7 @@ fn link(name: &str) -> Link {
     }
 }
 
-fn judged(draft: &Draft, tool: &str, habit: Decision) -> String {
+fn judged(draft: &AgentDraft, tool: &str, habit: Decision) -> String {
     let rights = draft.definition.rights(Bundle::default());
     rights
         .judge(tool, habit, &Subject::default())
@@ -65,9 +65,9 @@ fn judged(draft: &Draft, tool: &str, habit: Decision) -> String {
 /// A field with a wide and a narrow value, and its effective value.
 type Case = (
     &'static str,
-    fn(&mut Draft),
-    fn(&mut Draft),
-    fn(&Draft) -> String,
+    fn(&mut AgentDraft),
+    fn(&mut AgentDraft),
+    fn(&AgentDraft) -> String,
 );
 
 #[rustfmt::skip]
@@ -143,7 +143,7 @@ const OWNED: &[Case] = &[
     }), |_| {}, |d| format!("{:?}", d.definition.command)),
 ];
 
-fn comes_to(written: &[(Level, Draft)]) -> Draft {
+fn comes_to(written: &[(TrustLevel, AgentDraft)]) -> AgentDraft {
     effective(written, &|_| false).unwrap().0
 }
 
@@ -160,7 +160,7 @@ fn a_less_trusted_definition_only_narrows_and_another_counts_whole() {
                 };
                 let none = Some(Vec::new());
                 let mut expected = expected.clone();
-                if upper <= Level::Untrusted && upper >= above {
+                if upper <= TrustLevel::Untrusted && upper >= above {
                     expected.definition.mcp_servers = expected.definition.mcp_servers.or(none);
                 }
                 assert_eq!(
@@ -193,15 +193,15 @@ fn a_layer_between_lifts_nothing_that_a_more_trusted_one_says() {
         d.definition.mcp_servers = Some(Vec::new());
         d.tools.allow = Some(names(&["read"]));
     });
-    let foreign = (Level::UntrustedForeign, draft());
-    let own = (Level::Untrusted, draft());
-    let found = comes_to(&[(Level::User, bound.clone()), foreign, own.clone()]);
+    let foreign = (TrustLevel::UntrustedForeign, draft());
+    let own = (TrustLevel::Untrusted, draft());
+    let found = comes_to(&[(TrustLevel::User, bound.clone()), foreign, own.clone()]);
     assert_eq!(judged(&found, "shell", Decision::Ask), "deny");
     assert_eq!(found.tools.pick(&names(&["read", "write"])).0, ["read"]);
     assert_eq!(found.definition.mcp_servers, Some(Vec::new()));
     // Another file of the same user replaces the first completely, and also narrows the project.
     let other = with(|d| d.definition.gate = vec![rule("read", Decision::Deny)]);
-    let found = comes_to(&[(Level::User, bound), (Level::User, other), own]);
+    let found = comes_to(&[(TrustLevel::User, bound), (TrustLevel::User, other), own]);
     assert_eq!(judged(&found, "shell", Decision::Ask), "ask");
     assert_eq!(judged(&found, "read", Decision::Allow), "deny");
 }
@@ -209,10 +209,10 @@ fn a_layer_between_lifts_nothing_that_a_more_trusted_one_says() {
 #[test]
 fn what_an_untrusted_file_does_not_say_of_servers_is_none() {
     for (level, expected) in [
-        (Level::UntrustedForeign, Some(Vec::new())),
-        (Level::Untrusted, Some(Vec::new())),
-        (Level::UserForeign, None),
-        (Level::User, None),
+        (TrustLevel::UntrustedForeign, Some(Vec::new())),
+        (TrustLevel::Untrusted, Some(Vec::new())),
+        (TrustLevel::UserForeign, None),
+        (TrustLevel::User, None),
     ] {
         assert_eq!(
             comes_to(&[(level, draft())]).definition.mcp_servers,
@@ -220,8 +220,8 @@ fn what_an_untrusted_file_does_not_say_of_servers_is_none() {
             "{level:?}"
         );
         let named = with(|d| d.definition.mcp_servers = Some(names(&["a"])));
-        let found = comes_to(&[(Level::User, named), (level, draft())]);
-        let expected = if level == Level::UserForeign {
+        let found = comes_to(&[(TrustLevel::User, named), (level, draft())]);
+        let expected = if level == TrustLevel::UserForeign {
             Some(names(&["a"]))
         } else {
             expected
@@ -234,7 +234,7 @@ fn what_an_untrusted_file_does_not_say_of_servers_is_none() {
 fn whom_an_unset_list_covers_a_stated_one_may_name() {
     let limit = with(|d| d.definition.linked_agents = vec![link("linked")]);
     let own = with(|d| d.definition.allow_agents = Some(names(&["a", "linked", "main", "helper"])));
-    let written = [(Level::User, limit), (Level::Untrusted, own)];
+    let written = [(TrustLevel::User, limit), (TrustLevel::Untrusted, own)];
     let (found, kept) = effective(&written, &|name| name == "main" || name == "linked").unwrap();
     assert_eq!(
         found.definition.allow_agents,

@@ -31,10 +31,10 @@ mod corpus_tests;
 #[cfg(test)]
 mod health_tests;
 
-pub use agents::{Agents, Checked, Options};
+pub use agents::{AgentCatalog, AgentCatalogOptions, CheckedAgent};
 pub use command::{CommandSpec, ProgramCheck, Progress, Stdin, TASK};
 pub use definition::{AgentDefinition, Strategy};
 pub use health::ProviderCheck;
 pub use project::find as project;
-pub use raw::Broken;
-pub use view::Models;
+pub use raw::LoadError;
+pub use view::AvailableModels;

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::folder::{self, Dialect, Found};
+use super::folder::{self, AgentFile, Dialect};
 use super::merge;
 use super::raw::FILE_LIMIT;
 use super::set::shown;
@@ -29,11 +29,11 @@ pub fn find(cwd: &Path) -> Option<PathBuf> {
 
 /// The definitions of a project.
 #[derive(Clone)]
-pub(super) struct Project {
+pub(super) struct ProjectDefinitions {
     /// The root folder, canonical.
     pub folder: PathBuf,
     /// Its definitions, by layer.
-    pub layers: Vec<(Dialect, Vec<Found>)>,
+    pub layers: Vec<(Dialect, Vec<AgentFile>)>,
     /// The scope of trust in it.
     pub covered: Covered,
 }
@@ -58,12 +58,12 @@ pub(super) fn folders(folder: &Path, personal: Option<&Path>) -> Vec<(PathBuf, D
 }
 
 /// Reads all definitions of a project.
-pub(super) fn read(folder: PathBuf, personal: Option<&Path>) -> Project {
-    let layers: Vec<(Dialect, Vec<Found>)> = folders(&folder, personal)
+pub(super) fn read(folder: PathBuf, personal: Option<&Path>) -> ProjectDefinitions {
+    let layers: Vec<(Dialect, Vec<AgentFile>)> = folders(&folder, personal)
         .into_iter()
         .map(|(inside, dialect)| (dialect, folder::read(&inside, dialect, Some(&folder))))
         .collect();
-    Project {
+    ProjectDefinitions {
         covered: covered(&folder, &layers),
         layers,
         folder,
@@ -72,7 +72,7 @@ pub(super) fn read(folder: PathBuf, personal: Option<&Path>) -> Project {
 
 /// Trust covers files with fields that need it completely, and only the rights of the other files:
 /// a changed prompt keeps the trust, an added command or agent revokes it.
-fn covered(folder: &Path, layers: &[(Dialect, Vec<Found>)]) -> Covered {
+fn covered(folder: &Path, layers: &[(Dialect, Vec<AgentFile>)]) -> Covered {
     let mut hasher = blake3::Hasher::new();
     let mut files = Vec::new();
     for found in layers.iter().flat_map(|(_, found)| found) {

@@ -8,7 +8,7 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::{Map, Value};
 
 use super::dialects::{Narrowing, names_a_restriction};
-pub use crate::front_matter::Broken;
+pub use crate::front_matter::LoadError;
 use crate::front_matter::{decode, line_at, quoted, split};
 
 /// The maximum size of a definition, in bytes.
@@ -16,7 +16,7 @@ pub(super) const FILE_LIMIT: usize = 256 * 1024;
 
 /// The file format of a definition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+pub enum DefinitionFormat {
     /// Front matter, followed by the system prompt.
     Markdown,
     /// Fields only, in TOML.
@@ -25,24 +25,24 @@ pub enum Format {
     Json,
 }
 
-impl Format {
+impl DefinitionFormat {
     /// The format by file extension; `None` for a file that is no definition.
-    pub fn of(file: &Path) -> Option<Format> {
+    pub fn of(file: &Path) -> Option<DefinitionFormat> {
         let ending = file.extension()?.to_str()?.to_ascii_lowercase();
         match ending.as_str() {
-            "md" => Some(Format::Markdown),
-            "toml" => Some(Format::Toml),
-            "json" => Some(Format::Json),
+            "md" => Some(DefinitionFormat::Markdown),
+            "toml" => Some(DefinitionFormat::Toml),
+            "json" => Some(DefinitionFormat::Json),
             _ => None,
         }
     }
 
     /// The format by its name in rows and on the wire.
-    pub fn parse(name: &str) -> Option<Format> {
+    pub fn parse(name: &str) -> Option<DefinitionFormat> {
         match name {
-            "markdown" => Some(Format::Markdown),
-            "toml" => Some(Format::Toml),
-            "json" => Some(Format::Json),
+            "markdown" => Some(DefinitionFormat::Markdown),
+            "toml" => Some(DefinitionFormat::Toml),
+            "json" => Some(DefinitionFormat::Json),
             _ => None,
         }
     }
@@ -50,7 +50,7 @@ impl Format {
 
 /// The unconverted fields of a definition.
 #[derive(Debug)]
-pub(super) struct Raw {
+pub(super) struct RawDefinition {
     /// Names and values, in file order; names are unique.
     pub fields: Vec<(String, Value)>,
     /// The text after the front matter.
@@ -65,7 +65,7 @@ pub(super) struct Raw {
     first_line: usize,
 }
 
-impl Raw {
+impl RawDefinition {
     /// The line of the field at `path` (such as `["execution", "timeout"]`), as far as it can be
     /// found.
     pub(super) fn line_of(&self, path: &[&str]) -> Option<usize> {
@@ -91,28 +91,32 @@ fn is_line_of(line: &str, name: &str) -> bool {
 }
 
 /// Decides whether a name begins a field, in a header that is not valid YAML.
-pub(super) type Begins = fn(&str, &Value) -> bool;
+pub(super) type FieldPredicate = fn(&str, &Value) -> bool;
 
 /// Parses a definition. With `begins`, a header that is not valid YAML is read field by field.
-pub(super) fn read(format: Format, bytes: &[u8], begins: Option<Begins>) -> Result<Raw, Broken> {
+pub(super) fn read(
+    format: DefinitionFormat,
+    bytes: &[u8],
+    begins: Option<FieldPredicate>,
+) -> Result<RawDefinition, LoadError> {
     let text = decode(bytes, FILE_LIMIT, "a definition")?;
     match format {
-        Format::Markdown => markdown(&text, begins),
-        Format::Toml => {
-            let table: toml::Table = text.parse().map_err(|error: toml::de::Error| Broken {
+        DefinitionFormat::Markdown => markdown(&text, begins),
+        DefinitionFormat::Toml => {
+            let table: toml::Table = text.parse().map_err(|error: toml::de::Error| LoadError {
                 line: error.span().map(|span| line_at(&text, span.start)),
                 reason: format!("not TOML: {}", error.message()),
             })?;
             let value = serde_json::to_value(table)
-                .map_err(|error| Broken::whole(format!("cannot be read: {error}")))?;
+                .map_err(|error| LoadError::whole(format!("cannot be read: {error}")))?;
             let fields = match value {
                 Value::Object(fields) => fields.into_iter().collect(),
                 _ => Vec::new(),
             };
             Ok(plain(fields, text))
         }
-        Format::Json => {
-            let fields: Fields = serde_json::from_str(&text).map_err(|error| Broken {
+        DefinitionFormat::Json => {
+            let fields: Fields = serde_json::from_str(&text).map_err(|error| LoadError {
                 line: Some(error.line()).filter(|line| *line > 0),
                 reason: format!(
                     "not JSON as expected: {}",
@@ -124,8 +128,8 @@ pub(super) fn read(format: Format, bytes: &[u8], begins: Option<Begins>) -> Resu
     }
 }
 
-fn plain(fields: Vec<(String, Value)>, header: String) -> Raw {
-    Raw {
+fn plain(fields: Vec<(String, Value)>, header: String) -> RawDefinition {
+    RawDefinition {
         fields,
         body: None,
         warnings: Vec::new(),
@@ -143,10 +147,10 @@ fn without_place(message: &str) -> &str {
         .map_or(message, |end| &message[..end])
 }
 
-fn markdown(text: &str, begins: Option<Begins>) -> Result<Raw, Broken> {
+fn markdown(text: &str, begins: Option<FieldPredicate>) -> Result<RawDefinition, LoadError> {
     let split = split(text)?;
     let (blank, first_line) = (split.blank, split.first_line());
-    let mut raw = Raw {
+    let mut raw = RawDefinition {
         fields: Vec::new(),
         body: Some(split.body).filter(|body| !body.is_empty()),
         warnings: Vec::new(),
@@ -174,7 +178,7 @@ fn markdown(text: &str, begins: Option<Begins>) -> Result<Raw, Broken> {
             Err(_) => {
                 let line = error.line.map(|line| line + raw.first_line - 1);
                 let Some(begins) = begins else {
-                    return Err(Broken {
+                    return Err(LoadError {
                         line,
                         reason: error.reason,
                     });
@@ -196,8 +200,8 @@ fn markdown(text: &str, begins: Option<Begins>) -> Result<Raw, Broken> {
 fn by_fields(
     header: &str,
     first_line: usize,
-    begins: Begins,
-) -> Result<Vec<(String, Value)>, Broken> {
+    begins: FieldPredicate,
+) -> Result<Vec<(String, Value)>, LoadError> {
     let mut sections: Vec<(usize, String, Vec<&str>)> = Vec::new();
     for (at, line) in header.lines().enumerate() {
         let pair = line.split_once(':');
@@ -206,7 +210,7 @@ fn by_fields(
             match sections.last_mut() {
                 Some((_, _, lines)) => lines.push(line),
                 None if line.trim().is_empty() => {}
-                None => return Err(Broken::at(at + first_line, "a field is expected here")),
+                None => return Err(LoadError::at(at + first_line, "a field is expected here")),
             }
             continue;
         };
@@ -215,7 +219,7 @@ fn by_fields(
             // An example in a description may look like a field.
             Some((_, _, lines)) if known && !names_a_restriction(name) => lines.push(line),
             _ if known => {
-                return Err(Broken::at(
+                return Err(LoadError::at(
                     at + first_line,
                     format!("field {name:?} occurs twice"),
                 ));
@@ -258,7 +262,7 @@ fn bare(text: &str) -> String {
 /// The limit of YAML events in a header.
 const YAML_EVENTS: usize = 5_000;
 
-fn yaml(header: &str) -> Result<Vec<(String, Value)>, Broken> {
+fn yaml(header: &str) -> Result<Vec<(String, Value)>, LoadError> {
     if header.trim().is_empty() {
         return Ok(Vec::new());
     }
@@ -277,7 +281,7 @@ fn yaml(header: &str) -> Result<Vec<(String, Value)>, Broken> {
             .and_then(|at| usize::try_from(at.line()).ok());
         let message = error.without_snippet().to_string();
         let first = message.lines().next().unwrap_or_default();
-        Broken {
+        LoadError {
             line: line.filter(|line| *line > 0),
             reason: format!("not YAML: {}", without_place(first)),
         }
@@ -290,8 +294,8 @@ struct Fields(Vec<(String, Value)>);
 
 impl<'de> Deserialize<'de> for Fields {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Read;
-        impl<'de> Visitor<'de> for Read {
+        struct FieldsVisitor;
+        impl<'de> Visitor<'de> for FieldsVisitor {
             type Value = Fields;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -310,6 +314,6 @@ impl<'de> Deserialize<'de> for Fields {
                 Ok(Fields(fields))
             }
         }
-        deserializer.deserialize_map(Read)
+        deserializer.deserialize_map(FieldsVisitor)
     }
 }

@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use super::AgentDefinition;
-use super::fields::Draft;
-use super::folder::{self, Found};
-use super::merge::{self, Level};
+use super::fields::AgentDraft;
+use super::folder::{self, AgentFile};
+use super::merge::{self, TrustLevel};
 use super::names::slug;
-use super::raw::Broken;
+use super::raw::LoadError;
 use super::tools::ToolChoice;
 use crate::contract::catalog::{AgentMode, InactiveDefinition};
 use crate::kernel::ids::AgentId;
@@ -17,7 +17,7 @@ use crate::kernel::time::Timestamp;
 
 /// The source of a definition; later variants win.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Source {
+pub(super) enum DefinitionSource {
     /// Built in.
     Preset,
     /// Created over RPC.
@@ -28,25 +28,25 @@ pub(super) enum Source {
     Project,
 }
 
-impl Source {
+impl DefinitionSource {
     /// The name of the source in lists.
     pub(super) fn as_str(self) -> &'static str {
         match self {
-            Source::Preset => "preset",
-            Source::Stored => "stored",
-            Source::Config => "config",
-            Source::Project => "project",
+            DefinitionSource::Preset => "preset",
+            DefinitionSource::Stored => "stored",
+            DefinitionSource::Config => "config",
+            DefinitionSource::Project => "project",
         }
     }
 }
 
 /// A definition in a layer.
 #[derive(Clone, Debug)]
-pub(super) struct Candidate {
+pub(super) struct LayeredDefinition {
     /// Its layer.
-    pub source: Source,
+    pub source: DefinitionSource,
     /// The trust in it.
-    pub level: Level,
+    pub level: TrustLevel,
     /// Its file; `None` if it is stored or built in.
     pub file: Option<PathBuf>,
     /// The number of times it was stored; `None` if it is not stored.
@@ -54,7 +54,7 @@ pub(super) struct Candidate {
     /// When it was stored; `None` if it is not stored.
     pub stored_at: Option<Timestamp>,
     /// Its content.
-    pub draft: Draft,
+    pub draft: AgentDraft,
     /// Why its project must be trusted first; `None` if it is usable.
     pub untrusted: Option<String>,
     /// A user file that would replace it but is broken, with the reason.
@@ -65,13 +65,13 @@ pub(super) struct Candidate {
 #[derive(Clone, Debug)]
 pub(super) struct Effective {
     /// The definition in effect.
-    pub candidate: Candidate,
+    pub candidate: LayeredDefinition,
     /// The definitions that it shadows, the highest layer first.
     pub shadowed: Vec<InactiveDefinition>,
     /// Warnings for callers that use it.
     pub notes: Vec<String>,
     /// All definitions of its name in effect, unmerged, the lowest layer first.
-    written: Vec<(Level, Draft)>,
+    written: Vec<(TrustLevel, AgentDraft)>,
 }
 
 /// The agents in effect, and what was refused.
@@ -96,15 +96,15 @@ impl Layers {
     /// Creates the lowest layer: the built-in agents.
     pub(super) fn presets(presets: Vec<AgentDefinition>) -> Self {
         let mut layers = Layers::default();
-        let candidates = presets.into_iter().map(|definition| Candidate {
-            source: Source::Preset,
-            level: Level::User,
+        let candidates = presets.into_iter().map(|definition| LayeredDefinition {
+            source: DefinitionSource::Preset,
+            level: TrustLevel::User,
             file: None,
             revision: None,
             stored_at: None,
             untrusted: None,
             replaced_by_broken: None,
-            draft: Draft {
+            draft: AgentDraft {
                 tools: ToolChoice {
                     allow: Some(definition.tools.clone()),
                     ..ToolChoice::default()
@@ -121,12 +121,17 @@ impl Layers {
     }
 
     /// Adds the definitions of a folder as the top layer.
-    pub(super) fn add_files(&mut self, source: Source, level: Level, found: Vec<Found>) {
+    pub(super) fn add_files(
+        &mut self,
+        source: DefinitionSource,
+        level: TrustLevel,
+        found: Vec<AgentFile>,
+    ) {
         let mut candidates = Vec::new();
         let mut broken_ones = Vec::new();
-        for Found { file, outcome, .. } in found {
+        for AgentFile { file, outcome, .. } in found {
             match outcome {
-                Ok(draft) => candidates.push(Candidate {
+                Ok(draft) => candidates.push(LayeredDefinition {
                     source,
                     level,
                     file: Some(file),
@@ -154,7 +159,7 @@ impl Layers {
 
     /// Marks an agent unusable if a broken user file would replace it: the agent may have more
     /// rights than that file gives.
-    fn block(&mut self, file: &Path, broken: &Broken, given: &BTreeSet<String>) {
+    fn block(&mut self, file: &Path, broken: &LoadError, given: &BTreeSet<String>) {
         let stem = file.file_stem().and_then(|stem| stem.to_str());
         let stem = stem.unwrap_or_default().to_owned();
         let named = folder::stated_name(file).unwrap_or(stem);
@@ -170,7 +175,12 @@ impl Layers {
     }
 
     /// Records a refused definition.
-    pub(super) fn reject(&mut self, source: Source, file: Option<&Path>, broken: &Broken) {
+    pub(super) fn reject(
+        &mut self,
+        source: DefinitionSource,
+        file: Option<&Path>,
+        broken: &LoadError,
+    ) {
         self.rejected.push(InactiveDefinition {
             source: source.as_str().to_owned(),
             file: file.map(shown),
@@ -180,7 +190,7 @@ impl Layers {
     }
 
     /// Adds one layer on top.
-    pub(super) fn add(&mut self, layer: Vec<Candidate>) {
+    pub(super) fn add(&mut self, layer: Vec<LayeredDefinition>) {
         let mut layer = self.without_doubles(layer);
         self.drop_clashes_within(&mut layer);
         for candidate in layer {
@@ -190,8 +200,8 @@ impl Layers {
 
     /// Keeps one definition of each name: the file called like the agent, else the first by file
     /// name, so that the result is deterministic.
-    fn without_doubles(&mut self, layer: Vec<Candidate>) -> Vec<Candidate> {
-        let mut kept: Vec<Candidate> = Vec::new();
+    fn without_doubles(&mut self, layer: Vec<LayeredDefinition>) -> Vec<LayeredDefinition> {
+        let mut kept: Vec<LayeredDefinition> = Vec::new();
         for candidate in layer {
             let name = &candidate.draft.definition.name;
             let Some(at) = kept
@@ -213,14 +223,18 @@ impl Layers {
                 loser.draft.definition.name,
                 origin(winner)
             );
-            self.reject(loser.source, loser.file.as_deref(), &Broken::whole(reason));
+            self.reject(
+                loser.source,
+                loser.file.as_deref(),
+                &LoadError::whole(reason),
+            );
         }
         kept
     }
 
     /// Refuses both of two names that a model could not distinguish: a call of either would be
     /// ambiguous.
-    fn drop_clashes_within(&mut self, layer: &mut Vec<Candidate>) {
+    fn drop_clashes_within(&mut self, layer: &mut Vec<LayeredDefinition>) {
         let mut by_slug: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         for candidate in layer.iter() {
             let name = &candidate.draft.definition.name;
@@ -241,13 +255,13 @@ impl Layers {
             self.reject(
                 candidate.source,
                 candidate.file.as_deref(),
-                &Broken::whole(reason),
+                &LoadError::whole(reason),
             );
             false
         });
     }
 
-    fn put(&mut self, candidate: Candidate) {
+    fn put(&mut self, candidate: LayeredDefinition) {
         let definition = &candidate.draft.definition;
         let Ok(id) = AgentId::parse(&definition.name) else {
             // The name was checked when it was parsed.
@@ -265,7 +279,7 @@ impl Layers {
             self.reject(
                 candidate.source,
                 candidate.file.as_deref(),
-                &Broken::whole(reason),
+                &LoadError::whole(reason),
             );
             return;
         }
@@ -281,14 +295,14 @@ impl Layers {
             origin(&below.candidate),
             origin(&candidate)
         ));
-        let reason = Broken::whole(why.clone());
+        let reason = LoadError::whole(why.clone());
         self.reject(candidate.source, candidate.file.as_deref(), &reason);
         self.agents.insert(id, below);
     }
 
     /// Puts the candidate in the place of `below`, with no more rights than every more trusted
     /// definition of its name gives.
-    fn taken(&self, mut candidate: Candidate, below: Option<Effective>) -> Effective {
+    fn taken(&self, mut candidate: LayeredDefinition, below: Option<Effective>) -> Effective {
         let mut written = below
             .as_ref()
             .map(|below| below.written.clone())
@@ -326,7 +340,7 @@ impl Effective {
         let here = origin(&self.candidate);
         if !kept.is_empty() {
             let way = match self.candidate.source {
-                Source::Project => "; abide trust removes this limit",
+                DefinitionSource::Project => "; abide trust removes this limit",
                 _ => "; a file in the configuration of this program may grant more",
             };
             self.notes.push(format!(
@@ -336,7 +350,7 @@ impl Effective {
             ));
         }
         // A project may be written by others, so shadowing is always reported.
-        if self.candidate.source == Source::Project {
+        if self.candidate.source == DefinitionSource::Project {
             self.notes
                 .push(format!("{here} shadows {}", origin(&below.candidate)));
         }
@@ -350,12 +364,12 @@ impl Effective {
     }
 }
 
-fn is_called_like_it(candidate: &Candidate) -> bool {
+fn is_called_like_it(candidate: &LayeredDefinition) -> bool {
     let stem = candidate.file.as_deref().and_then(Path::file_stem);
     stem.is_some_and(|stem| stem == candidate.draft.definition.name.as_str())
 }
 
-fn origin(candidate: &Candidate) -> String {
+fn origin(candidate: &LayeredDefinition) -> String {
     match &candidate.file {
         Some(file) => shown(file),
         None => format!(

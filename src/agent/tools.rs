@@ -17,12 +17,12 @@ pub(super) struct ToolChoice {
     /// one.
     pub switches: Vec<(String, bool)>,
     /// Additional limits: the tools must be in each of these, too.
-    pub within: Vec<Within>,
+    pub within: Vec<ToolBounds>,
 }
 
 /// The choice of a more trusted definition, which limits a less trusted one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Within {
+pub(super) struct ToolBounds {
     /// The tools that it chooses.
     pub choice: ToolChoice,
     /// True if it names servers.
@@ -70,7 +70,7 @@ impl ToolChoice {
     /// True if the agent has this server tool. If the definition names the server (`is_named`), a
     /// list of tools that does not mention it takes nothing away.
     pub(super) fn takes_served(&self, tool: &str, is_named: bool) -> bool {
-        let within = |one: &Within| one.choice.takes_served(tool, one.names_servers);
+        let within = |one: &ToolBounds| one.choice.takes_served(tool, one.names_servers);
         self.within.iter().all(within) && self.serves(tool, is_named)
     }
 

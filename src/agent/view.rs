@@ -8,10 +8,10 @@ use serde_json::Value;
 
 use super::command::ProgramCheck;
 use super::delegating;
-use super::health::{Dependencies, Health, ProviderCheck};
+use super::health::{AgentHealth, Dependencies, ProviderCheck};
 use super::names::nearest;
 use super::served::{Equipment, Equipped};
-use super::set::{Candidate, Effective, Layers, Source, shown};
+use super::set::{DefinitionSource, Effective, LayeredDefinition, Layers, shown};
 use super::tools::ToolChoice;
 use super::{AgentDefinition, Strategy};
 use crate::contract::catalog::{
@@ -29,7 +29,7 @@ use crate::kernel::time::Timestamp;
 
 /// The available models and programs.
 #[derive(Clone)]
-pub struct Models {
+pub struct AvailableModels {
     /// Returns why a program, by name or absolute path, cannot be started.
     pub programs: ProgramCheck,
     /// Returns why the models of a provider cannot answer.
@@ -42,9 +42,9 @@ pub struct Models {
     pub thinking: Vec<String>,
 }
 
-impl Models {
+impl AvailableModels {
     /// True if both have the same models; programs and providers are not compared.
-    pub fn is_like(&self, other: &Models) -> bool {
+    pub fn is_like(&self, other: &AvailableModels) -> bool {
         (&self.default, &self.offered, &self.thinking)
             == (&other.default, &other.offered, &other.thinking)
     }
@@ -107,14 +107,14 @@ fn stands_for(offer: &str, model: &str) -> bool {
 
 /// The agents of one place.
 pub(super) struct Set {
-    entries: BTreeMap<AgentId, Entry>,
+    entries: BTreeMap<AgentId, PreparedAgent>,
     rejected: Vec<InactiveDefinition>,
 }
 
 /// One agent, prepared so that a spawn only copies it.
-pub(super) struct Entry {
+pub(super) struct PreparedAgent {
     /// Its layer.
-    pub source: Source,
+    pub source: DefinitionSource,
     /// Its file; `None` if it is stored or built in.
     pub file: Option<String>,
     revision: Option<i64>,
@@ -128,7 +128,7 @@ pub(super) struct Entry {
     shadowed: Vec<InactiveDefinition>,
     made_at: Timestamp,
     /// Checked when it was prepared.
-    health: Health,
+    health: AgentHealth,
     /// Linked agents that cannot be tools of it, with reasons.
     left_out: Vec<Omitted>,
     /// Shown in lists only.
@@ -160,8 +160,8 @@ impl Set {
             .map(str::to_owned)
             .collect();
         let entries = layers.agents.iter();
-        let mut entries: BTreeMap<AgentId, Entry> = entries
-            .map(|(id, taken)| (id.clone(), Entry::new(taken, ground, &names)))
+        let mut entries: BTreeMap<AgentId, PreparedAgent> = entries
+            .map(|(id, taken)| (id.clone(), PreparedAgent::new(taken, ground, &names)))
             .collect();
         // Delegation targets can be resolved once all agents are known.
         let none = ServerViews::default();
@@ -180,7 +180,7 @@ impl Set {
 
     /// Finds the agent called `name`. The error lists the available agents, and names a broken file
     /// of that name.
-    pub(super) fn entry(&self, name: &str) -> Result<(&AgentId, &Entry), Fault> {
+    pub(super) fn entry(&self, name: &str) -> Result<(&AgentId, &PreparedAgent), Fault> {
         let id = AgentId::given(name).and_then(|name| AgentId::parse(name).ok());
         id.and_then(|id| self.entries.get_key_value(&id))
             .ok_or_else(|| self.unknown(name))
@@ -218,7 +218,7 @@ impl Set {
     /// Maps each name to a hash of the source and pinned definition. Of its tools only the names
     /// count: the agent names in their schemas depend on other agents.
     pub(super) fn hashes(&self) -> BTreeMap<String, String> {
-        let hash = |entry: &Entry| {
+        let hash = |entry: &PreparedAgent| {
             let parts = [entry.source.as_str(), &entry.pinned_definition.hash];
             blake3::hash(parts.join("\n").as_bytes())
                 .to_hex()
@@ -233,7 +233,7 @@ impl Set {
     /// Returns what a run pins of the agent called `name`.
     pub(super) fn resolve(
         &self,
-        models: &Models,
+        models: &AvailableModels,
         servers: &ServerViews,
         name: &str,
         overrides: Overrides<'_>,
@@ -274,7 +274,7 @@ impl Set {
             env: AgentEnv {
                 env: definition.env.clone(),
                 secret: definition.secret_env.clone(),
-                of_project: entry.source == Source::Project,
+                of_project: entry.source == DefinitionSource::Project,
             },
             overlay: Overlay::default(),
             warnings,
@@ -282,7 +282,7 @@ impl Set {
     }
 
     /// Lists all agents as clients see them.
-    pub(super) fn list(&self, models: &Models, servers: &ServerViews) -> Listing {
+    pub(super) fn list(&self, models: &AvailableModels, servers: &ServerViews) -> Listing {
         Listing {
             agents: self
                 .entries
@@ -303,7 +303,7 @@ fn place_of(aside: &InactiveDefinition) -> String {
     }
 }
 
-impl Entry {
+impl PreparedAgent {
     /// Prepares everything except the tool schemas.
     fn new(taken: &Effective, ground: Dependencies<'_>, names: &[String]) -> Self {
         let models = ground.models;
@@ -322,14 +322,14 @@ impl Entry {
         }
         // A preset may name tools that do not exist; any other definition depends on the tools it
         // names.
-        let is_preset = taken.candidate.source == Source::Preset;
+        let is_preset = taken.candidate.source == DefinitionSource::Preset;
         let unknown = (!unknown.is_empty() && !is_preset).then(|| {
             let (unknown, names) = (unknown.join(", "), names.join(", "));
             format!("no tool {unknown}; the tools are {names}")
         });
         warnings.extend(unknown.clone());
         definition.tools = chosen;
-        let mut health = Health::of(&definition, unknown.as_ref(), ground);
+        let mut health = AgentHealth::of(&definition, unknown.as_ref(), ground);
         if definition.inactive {
             health.problems.insert(0, "it is not active".to_owned());
         }
@@ -348,7 +348,7 @@ impl Entry {
         if let Some(level) = definition.thinking {
             warnings.extend(models.thinking_warning(model, level));
         }
-        Entry {
+        PreparedAgent {
             source: taken.candidate.source,
             file: taken.candidate.file.as_deref().map(shown),
             revision: taken.candidate.revision,
@@ -418,7 +418,7 @@ impl Entry {
     }
 
     /// True if it shadows a definition of that layer.
-    pub(super) fn shadows(&self, source: Source) -> bool {
+    pub(super) fn shadows(&self, source: DefinitionSource) -> bool {
         self.shadowed
             .iter()
             .any(|aside| aside.source == source.as_str())
@@ -453,7 +453,7 @@ impl Entry {
     pub(super) fn summary(
         &self,
         id: &AgentId,
-        models: &Models,
+        models: &AvailableModels,
         servers: &ServerViews,
     ) -> AgentSummary {
         let definition = &self.definition;
@@ -491,7 +491,7 @@ impl Entry {
 }
 
 /// When the definition was stored or its file was modified; 0 for presets.
-fn made_at(candidate: &Candidate) -> Timestamp {
+fn made_at(candidate: &LayeredDefinition) -> Timestamp {
     let written = candidate.file.as_ref().and_then(|file| {
         let modified = std::fs::metadata(file).and_then(|about| about.modified());
         modified.ok()?.duration_since(std::time::UNIX_EPOCH).ok()

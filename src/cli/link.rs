@@ -17,7 +17,7 @@ use crate::cli::common::failure::{Failure, exit};
 use crate::cli::link::discover::{NO_DAEMON, Target, Transport, Where, start_command};
 use crate::cli::link::token::{read_token, token_for_socket};
 use crate::cli::output::print;
-use crate::client::{Client, ClientError, Events};
+use crate::client::{Client, ClientError, EventSubscription};
 use crate::clock::Clock;
 use crate::daemon::Endpoint;
 use crate::kernel::fault::Kind;
@@ -66,7 +66,10 @@ impl Link {
     }
 
     /// Subscribes to events.
-    pub(crate) async fn subscribe(&self, request: &SubscribeEvents) -> Result<Events, Failure> {
+    pub(crate) async fn subscribe(
+        &self,
+        request: &SubscribeEvents,
+    ) -> Result<EventSubscription, Failure> {
         let events = self.client.subscribe(request).await;
         events.map_err(|error| self.failure(error))
     }

@@ -15,10 +15,10 @@ use tokio_tungstenite::tungstenite::protocol::{Message, WebSocketConfig};
 use super::{ClientError, MESSAGE_LIMIT, address, reach, reach_socket};
 
 /// A TCP or Unix socket stream to a daemon.
-trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
-impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
+trait SocketStream: AsyncRead + AsyncWrite + Unpin + Send {}
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> SocketStream for S {}
 
-type Socket = WebSocketStream<Box<dyn Stream>>;
+type Socket = WebSocketStream<Box<dyn SocketStream>>;
 
 /// Sends messages to the daemon.
 pub struct Up(SplitSink<Socket, Message>);
@@ -41,7 +41,7 @@ pub async fn connect_socket(path: &Path, token: Option<&str>) -> Result<(Up, Dow
 }
 
 async fn over(
-    stream: Box<dyn Stream>,
+    stream: Box<dyn SocketStream>,
     url: &str,
     token: Option<&str>,
 ) -> Result<(Up, Down), ClientError> {

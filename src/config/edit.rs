@@ -10,35 +10,35 @@ const MARK: &str = "\u{feff}";
 
 /// A change of one setting.
 #[derive(Clone, Debug)]
-pub enum Change {
+pub enum SettingEdit {
     /// Sets this value.
     Set(Value),
     /// Removes the setting from the file.
     Unset,
 }
 
-impl Change {
+impl SettingEdit {
     /// Sets this string.
-    pub fn text(text: &str) -> Change {
-        Change::Set(Value::from(text))
+    pub fn text(text: &str) -> SettingEdit {
+        SettingEdit::Set(Value::from(text))
     }
 
     /// Sets a list of these strings.
-    pub fn texts<'a>(texts: impl IntoIterator<Item = &'a str>) -> Change {
-        Change::Set(Value::from_iter(texts))
+    pub fn texts<'a>(texts: impl IntoIterator<Item = &'a str>) -> SettingEdit {
+        SettingEdit::Set(Value::from_iter(texts))
     }
 
     /// The values that command-line words may mean, likeliest first: the TOML value they spell, the
     /// text itself, a list of it.
-    pub fn meant(words: &[String]) -> Vec<Change> {
-        let texts = || Change::texts(words.iter().map(String::as_str));
+    pub fn meant(words: &[String]) -> Vec<SettingEdit> {
+        let texts = || SettingEdit::texts(words.iter().map(String::as_str));
         let [word] = words else {
             return vec![texts()];
         };
-        let typed = word.parse::<Value>().ok().map(Change::Set);
+        let typed = word.parse::<Value>().ok().map(SettingEdit::Set);
         typed
             .into_iter()
-            .chain([Change::text(word), texts()])
+            .chain([SettingEdit::text(word), texts()])
             .collect()
     }
 }
@@ -55,7 +55,7 @@ pub fn path(key: &str) -> Vec<&str> {
 }
 
 /// Returns the text with each change applied; a key is the path of its setting.
-pub fn edit(text: &str, changes: &[(Vec<&str>, Change)]) -> Result<String, String> {
+pub fn edit(text: &str, changes: &[(Vec<&str>, SettingEdit)]) -> Result<String, String> {
     // Line endings and the byte order mark are kept, too.
     let (mark, text) = match text.strip_prefix(MARK) {
         Some(rest) => (MARK, rest),
@@ -74,7 +74,7 @@ pub fn edit(text: &str, changes: &[(Vec<&str>, Change)]) -> Result<String, Strin
     for (key, change) in changes {
         let (field, tables) = key.split_last().ok_or("a setting key must not be empty")?;
         let mut is_dotted = false;
-        if matches!(change, Change::Unset) && !is_in(&document, key) {
+        if matches!(change, SettingEdit::Unset) && !is_in(&document, key) {
             continue;
         }
         let mut table: &mut dyn TableLike = document.as_table_mut();
@@ -90,7 +90,7 @@ pub fn edit(text: &str, changes: &[(Vec<&str>, Change)]) -> Result<String, Strin
                 .ok_or_else(|| format!("{name} is not a table"))?;
             is_dotted = table.is_dotted();
         }
-        let Change::Set(new) = change else {
+        let SettingEdit::Set(new) = change else {
             table.remove(field);
             remove_empty(document.as_table_mut(), tables);
             continue;
@@ -158,8 +158,8 @@ mod tests {
     use super::*;
 
     fn changed(text: &str) -> String {
-        let model = (vec!["defaults", "model"], Change::text("a/b"));
-        let url = (path("providers.a.base_url"), Change::text("http://x"));
+        let model = (vec!["defaults", "model"], SettingEdit::text("a/b"));
+        let url = (path("providers.a.base_url"), SettingEdit::text("http://x"));
         edit(text, &[model, url]).unwrap()
     }
 
@@ -190,15 +190,15 @@ mod tests {
         }
         assert!(edit("a = [", &[]).is_err());
         let key = vec!["defaults", "model"];
-        assert!(edit("defaults = 1", &[(key, Change::text(""))]).is_err());
+        assert!(edit("defaults = 1", &[(key, SettingEdit::text(""))]).is_err());
     }
 
     #[test]
     fn a_setting_is_taken_out_and_nothing_else() {
         let before = "# mine\n[lanes]\nmain = 2 # two\n# of children\nsubagent = 3\n";
-        let after = edit(before, &[(path("lanes.main"), Change::Unset)]).unwrap();
+        let after = edit(before, &[(path("lanes.main"), SettingEdit::Unset)]).unwrap();
         assert_eq!(after, "# mine\n[lanes]\n# of children\nsubagent = 3\n");
-        let absent = edit(before, &[(path("lanes.global"), Change::Unset)]).unwrap();
+        let absent = edit(before, &[(path("lanes.global"), SettingEdit::Unset)]).unwrap();
         assert_eq!(absent, before);
 
         // An emptied table is removed, unless it carries a comment.
@@ -208,7 +208,7 @@ mod tests {
             ("lanes.main = 2\nb = 1\n", "b = 1\n"),
             ("# mine\n[lanes]\nmain = 2\n", "# mine\n[lanes]\n"),
         ] {
-            let edited = edit(before, &[(path("lanes.main"), Change::Unset)]).unwrap();
+            let edited = edit(before, &[(path("lanes.main"), SettingEdit::Unset)]).unwrap();
             assert_eq!(edited, after);
         }
     }
@@ -216,12 +216,12 @@ mod tests {
     #[test]
     fn ends_of_lines_and_the_mark_of_the_encoding_stay() {
         let before = "\u{feff}# mine\r\n[lanes]\r\nmain = 2\r\n";
-        let change = (path("lanes.main"), Change::Set(3.into()));
+        let change = (path("lanes.main"), SettingEdit::Set(3.into()));
         let only = "# mine\n#[lanes]\n";
         let after = edit(only, std::slice::from_ref(&change)).unwrap();
         assert_eq!(after, format!("{only}[lanes]\nmain = 3\n"));
         assert_eq!(
-            edit(only, &[(path("lanes.main"), Change::Unset)]).unwrap(),
+            edit(only, &[(path("lanes.main"), SettingEdit::Unset)]).unwrap(),
             only
         );
         let after = edit(before, &[change]).unwrap();
@@ -236,7 +236,7 @@ mod tests {
             path("skills.entries.a.b.enabled"),
             ["skills", "entries", "a.b", "enabled"]
         );
-        let price = (path("prices.a/b-1.5.input"), Change::Set(2.into()));
+        let price = (path("prices.a/b-1.5.input"), SettingEdit::Set(2.into()));
         let text = edit("", &[price]).unwrap();
         assert_eq!(text, "[prices.\"a/b-1.5\"]\ninput = 2\n");
     }
@@ -245,10 +245,10 @@ mod tests {
     fn words_of_a_command_line_are_tried_as_what_they_look_like_first() {
         let meant = |words: &[&str]| -> Vec<String> {
             let words: Vec<String> = words.iter().map(ToString::to_string).collect();
-            let changes = Change::meant(&words).into_iter();
+            let changes = SettingEdit::meant(&words).into_iter();
             let values = changes.map(|change| match change {
-                Change::Set(value) => value.to_string(),
-                Change::Unset => String::new(),
+                SettingEdit::Set(value) => value.to_string(),
+                SettingEdit::Unset => String::new(),
             });
             values.collect()
         };

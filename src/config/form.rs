@@ -38,7 +38,7 @@ text_enum! {
 }
 
 /// Converts a value from a file or variable to a `T` and back.
-pub trait Form<T> {
+pub trait SettingForm<T> {
     /// Validates and converts a value; the error says what is expected.
     fn read(&self, value: &Value) -> Result<T, String>;
 
@@ -49,7 +49,7 @@ pub trait Form<T> {
 /// A whole number within this inclusive range.
 pub struct Count(pub u32, pub u32);
 
-impl Form<u32> for Count {
+impl SettingForm<u32> for Count {
     fn read(&self, value: &Value) -> Result<u32, String> {
         let Count(least, most) = self;
         let found = value
@@ -64,9 +64,9 @@ impl Form<u32> for Count {
     }
 }
 
-impl Form<usize> for Count {
+impl SettingForm<usize> for Count {
     fn read(&self, value: &Value) -> Result<usize, String> {
-        Form::<u32>::read(self, value).map(|count| count as usize)
+        SettingForm::<u32>::read(self, value).map(|count| count as usize)
     }
 
     fn show(&self, value: &usize) -> Option<Value> {
@@ -77,7 +77,7 @@ impl Form<usize> for Count {
 /// A number of bytes, or text such as `"64 MiB"`.
 pub struct Bytes;
 
-impl Form<u64> for Bytes {
+impl SettingForm<u64> for Bytes {
     fn read(&self, value: &Value) -> Result<u64, String> {
         let found = match value {
             Value::Integer(bytes) => u64::try_from(*bytes).ok(),
@@ -110,7 +110,7 @@ fn bytes(text: &str) -> Option<u64> {
 /// Non-empty text.
 pub struct Text;
 
-impl Form<String> for Text {
+impl SettingForm<String> for Text {
     fn read(&self, value: &Value) -> Result<String, String> {
         match value {
             Value::String(text) if !text.is_empty() => Ok(text.clone()),
@@ -126,7 +126,7 @@ impl Form<String> for Text {
 /// A list of texts; in an environment variable, separated by commas.
 pub struct Texts;
 
-impl Form<Vec<String>> for Texts {
+impl SettingForm<Vec<String>> for Texts {
     fn read(&self, value: &Value) -> Result<Vec<String>, String> {
         match value {
             Value::Array(items) => items.iter().map(|item| Text.read(item)).collect(),
@@ -148,7 +148,7 @@ impl Form<Vec<String>> for Texts {
 /// `true` or `false`.
 pub struct Flag;
 
-impl Form<bool> for Flag {
+impl SettingForm<bool> for Flag {
     fn read(&self, value: &Value) -> Result<bool, String> {
         let found = match value {
             Value::Boolean(flag) => Some(*flag),
@@ -167,7 +167,7 @@ impl Form<bool> for Flag {
 /// A list of absolute folder paths; in an environment variable, separated by commas.
 pub struct Folders;
 
-impl Form<Vec<PathBuf>> for Folders {
+impl SettingForm<Vec<PathBuf>> for Folders {
     fn read(&self, value: &Value) -> Result<Vec<PathBuf>, String> {
         let texts = Texts.read(value)?.into_iter();
         texts.map(|text| Folder.read(&text.into())).collect()
@@ -182,7 +182,7 @@ impl Form<Vec<PathBuf>> for Folders {
 /// A socket address to listen on.
 pub struct Address;
 
-impl Form<SocketAddr> for Address {
+impl SettingForm<SocketAddr> for Address {
     fn read(&self, value: &Value) -> Result<SocketAddr, String> {
         Text.read(value)?
             .parse()
@@ -197,7 +197,7 @@ impl Form<SocketAddr> for Address {
 /// An absolute path of a file or folder.
 pub struct Folder;
 
-impl Form<PathBuf> for Folder {
+impl SettingForm<PathBuf> for Folder {
     fn read(&self, value: &Value) -> Result<PathBuf, String> {
         let path = PathBuf::from(Text.read(value)?);
         match path.is_absolute() {
@@ -214,7 +214,7 @@ impl Form<PathBuf> for Folder {
 /// A duration: `"90s"`, `"10m"`, or a plain number of seconds.
 pub struct Span;
 
-impl Form<Duration> for Span {
+impl SettingForm<Duration> for Span {
     fn read(&self, value: &Value) -> Result<Duration, String> {
         let found = match value {
             Value::String(text) => humantime::parse_duration(text).ok(),
@@ -235,7 +235,7 @@ impl Form<Duration> for Span {
 /// A [`Span`] greater than 0, for intervals and timeouts.
 pub struct Period;
 
-impl Form<Duration> for Period {
+impl SettingForm<Duration> for Period {
     fn read(&self, value: &Value) -> Result<Duration, String> {
         match Span.read(value)? {
             Duration::ZERO => Err("more than 0 is expected".to_owned()),
@@ -251,7 +251,7 @@ impl Form<Duration> for Period {
 /// A [`Span`] not longer than the given one.
 pub struct UpTo(pub Duration);
 
-impl Form<Duration> for UpTo {
+impl SettingForm<Duration> for UpTo {
     fn read(&self, value: &Value) -> Result<Duration, String> {
         let span = Span.read(value)?;
         if span > self.0 {
@@ -269,7 +269,7 @@ impl Form<Duration> for UpTo {
 /// A [`Span`] where 0 means "never".
 pub struct OrNever;
 
-impl Form<Option<Duration>> for OrNever {
+impl SettingForm<Option<Duration>> for OrNever {
     fn read(&self, value: &Value) -> Result<Option<Duration>, String> {
         Span.read(value)
             .map(|span| (!span.is_zero()).then_some(span))
@@ -283,7 +283,7 @@ impl Form<Option<Duration>> for OrNever {
 /// A value that may be unset.
 pub struct Optional<F>(pub F);
 
-impl<T, F: Form<T>> Form<Option<T>> for Optional<F> {
+impl<T, F: SettingForm<T>> SettingForm<Option<T>> for Optional<F> {
     fn read(&self, value: &Value) -> Result<Option<T>, String> {
         self.0.read(value).map(Some)
     }
@@ -294,36 +294,36 @@ impl<T, F: Form<T>> Form<Option<T>> for Optional<F> {
 }
 
 /// One word of a fixed list.
-pub struct Word<T: 'static> {
+pub struct OneOf<T: 'static> {
     all: &'static [T],
     text: fn(T) -> &'static str,
 }
 
 /// The visibility of sessions; see [`Visibility`].
-pub const VISIBILITY: Word<Visibility> = Word {
+pub const VISIBILITY: OneOf<Visibility> = OneOf {
     all: Visibility::ALL,
     text: Visibility::as_str,
 };
 
 /// The overflow strategy of transcripts; see [`Overflow`].
-pub const OVERFLOW: Word<Overflow> = Word {
+pub const OVERFLOW: OneOf<Overflow> = OneOf {
     all: Overflow::ALL,
     text: Overflow::as_str,
 };
 
 /// How files are watched; see [`FileWatch`].
-pub const FILE_WATCH: Word<FileWatch> = Word {
+pub const FILE_WATCH: OneOf<FileWatch> = OneOf {
     all: FileWatch::ALL,
     text: FileWatch::as_str,
 };
 
 /// The API protocol of a provider; see [`ProviderKind`].
-pub const PROVIDER_KIND: Word<ProviderKind> = Word {
+pub const PROVIDER_KIND: OneOf<ProviderKind> = OneOf {
     all: ProviderKind::ALL,
     text: ProviderKind::as_str,
 };
 
-impl<T: Copy> Form<T> for Word<T> {
+impl<T: Copy> SettingForm<T> for OneOf<T> {
     fn read(&self, value: &Value) -> Result<T, String> {
         let mut all = self.all.iter().copied();
         let found = all.find(|one| value.as_str() == Some((self.text)(*one)));
@@ -341,7 +341,7 @@ impl<T: Copy> Form<T> for Word<T> {
 /// An amount of money, 0 or more.
 pub struct Amount;
 
-impl Form<f64> for Amount {
+impl SettingForm<f64> for Amount {
     fn read(&self, value: &Value) -> Result<f64, String> {
         let found = match value {
             Value::Float(amount) => Some(*amount),

@@ -9,7 +9,7 @@ use toml::Value;
 
 use super::named;
 use super::settings::{Config, KEYS, hides_values, is_key, is_secret};
-use super::source::{Flag, Origin};
+use super::source::{FlagValue, ValueOrigin};
 use crate::file_work::read_regular;
 use crate::kernel::fault::Fault;
 
@@ -26,12 +26,12 @@ pub struct Loaded {
     /// Settings that are unknown, each with the nearest known name. They stay in the file.
     pub warnings: Vec<String>,
     /// The origin of each value that is not the default.
-    origins: BTreeMap<String, Origin>,
+    origins: BTreeMap<String, ValueOrigin>,
 }
 
 impl Loaded {
     /// The origin of the value of `key`.
-    pub fn origin(&self, key: &str) -> Origin {
+    pub fn origin(&self, key: &str) -> ValueOrigin {
         self.origins.get(key).cloned().unwrap_or_default()
     }
 
@@ -63,8 +63,8 @@ impl Loaded {
     }
 
     /// Applies a command-line flag, which takes precedence over file and variables.
-    pub(super) fn flag(&mut self, flag: &Flag) -> Result<(), ConfigError> {
-        take(flag.key, &flag.value, &Origin::Flag(flag.name), self)
+    pub(super) fn flag(&mut self, flag: &FlagValue) -> Result<(), ConfigError> {
+        take(flag.key, &flag.value, &ValueOrigin::Flag(flag.name), self)
     }
 }
 
@@ -164,7 +164,7 @@ fn read_text(path: &Path, text: &str, loaded: &mut Loaded) -> Result<(), ConfigE
         reason: format!("{fault}"),
     })?;
     loaded.file = Some(path.to_owned());
-    let origin = Origin::File(path.display().to_string());
+    let origin = ValueOrigin::File(path.display().to_string());
     walk("", &Value::Table(table), &origin, loaded)
 }
 
@@ -201,7 +201,12 @@ fn check_writers(path: &Path, loaded: &mut Loaded) -> io::Result<()> {
 }
 
 /// Applies each setting of a table and of the tables in it.
-fn walk(key: &str, value: &Value, origin: &Origin, loaded: &mut Loaded) -> Result<(), ConfigError> {
+fn walk(
+    key: &str,
+    value: &Value,
+    origin: &ValueOrigin,
+    loaded: &mut Loaded,
+) -> Result<(), ConfigError> {
     if let (Value::Table(table), false) = (value, is_key(key)) {
         for (name, value) in table {
             let below = if key.is_empty() {
@@ -216,9 +221,14 @@ fn walk(key: &str, value: &Value, origin: &Origin, loaded: &mut Loaded) -> Resul
     take(key, value, origin, loaded)
 }
 
-fn take(key: &str, value: &Value, origin: &Origin, loaded: &mut Loaded) -> Result<(), ConfigError> {
+fn take(
+    key: &str,
+    value: &Value,
+    origin: &ValueOrigin,
+    loaded: &mut Loaded,
+) -> Result<(), ConfigError> {
     let source = match origin {
-        Origin::Variable(name) => format!("variable {name}"),
+        ValueOrigin::Variable(name) => format!("variable {name}"),
         origin => origin.name().unwrap_or_default().to_owned(),
     };
     if let Some(why) = unknown(key) {
@@ -263,7 +273,12 @@ fn read_variable(name: &str, text: &str, loaded: &mut Loaded) -> Result<(), Conf
         Ok(number) => Value::Integer(number),
         Err(_) => Value::String(text.to_owned()),
     };
-    take(&key, &value, &Origin::Variable(name.to_owned()), loaded)
+    take(
+        &key,
+        &value,
+        &ValueOrigin::Variable(name.to_owned()),
+        loaded,
+    )
 }
 
 /// The known key closest to `key`, if one is close enough.

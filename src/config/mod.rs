@@ -10,13 +10,13 @@ mod reference;
 mod settings;
 mod source;
 
-pub use edit::{Change, edit, has, path};
+pub use edit::{SettingEdit, edit, has, path};
 pub use form::{Auth, FileWatch, ProviderKind, ServerScope};
 pub use load::{ConfigError, Loaded, unknown};
 pub use named::{Named, PriceTable, ProviderTable, ServerTable, SkillTable};
-pub use private::{Rule, Unusable, is_readable_by_others, read_secret};
+pub use private::{SecretFileRule, Unusable, is_readable_by_others, read_secret};
 pub use reference::read;
 pub use settings::{Config, MAX_GRACE, is_live, shown};
-pub use source::{Flag, Origin, Shown, Source};
+pub use source::{FlagValue, SettingsSource, ShownSetting, ValueOrigin};
 
 pub use crate::kernel::secret::Secret;

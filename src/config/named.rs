@@ -8,9 +8,9 @@ use std::time::Duration;
 use toml::Value;
 
 use super::form::{
-    Amount, Auth, AuthNames, Count, Flag, Folder, Form, GivenText, GivenVariables, Headers,
-    HttpUrl, Optional, PROVIDER_KIND, Period, ProviderKind, SERVER_SCOPE, ServerScope, Span, Text,
-    Texts,
+    Amount, Auth, AuthNames, Count, Flag, Folder, GivenText, GivenVariables, Headers, HttpUrl,
+    Optional, PROVIDER_KIND, Period, ProviderKind, SERVER_SCOPE, ServerScope, SettingForm, Span,
+    Text, Texts,
 };
 use crate::kernel::secret::{GivenValue, Secret};
 

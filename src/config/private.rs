@@ -30,7 +30,7 @@ pub enum Unusable {
 
 /// Which checks a secret file must pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rule {
+pub enum SecretFileRule {
     /// A file that the daemon made in its own folder: no link, owned by this user, long enough. If
     /// others may read it, its mode is changed to 600.
     Own,
@@ -39,11 +39,11 @@ pub enum Rule {
 }
 
 /// The secret in `path`, with surrounding whitespace removed.
-pub fn read_secret(path: &Path, rule: Rule) -> Result<String, Unusable> {
+pub fn read_secret(path: &Path, rule: SecretFileRule) -> Result<String, Unusable> {
     use rustix::fs::OFlags;
 
     let mut flags = OFlags::NONBLOCK;
-    if rule == Rule::Own {
+    if rule == SecretFileRule::Own {
         let about = std::fs::symlink_metadata(path).map_err(unreadable)?;
         if about.is_symlink() {
             return Err(Unusable::Foreign(
@@ -74,13 +74,13 @@ pub fn read_secret(path: &Path, rule: Rule) -> Result<String, Unusable> {
             "it has more than one line, whitespace, or characters that no token has".to_owned(),
         ));
     }
-    if rule == Rule::Own && text.len() < SHORTEST {
+    if rule == SecretFileRule::Own && text.len() < SHORTEST {
         return Err(Unusable::Impossible(format!(
             "it has {} characters, but a secret needs at least {SHORTEST}",
             text.len()
         )));
     }
-    if rule == Rule::Own && about.mode() & 0o077 != 0 {
+    if rule == SecretFileRule::Own && about.mode() & 0o077 != 0 {
         close(&file, path, &about)?;
     }
     Ok(text.to_owned())
@@ -98,12 +98,12 @@ fn unreadable(fault: std::io::Error) -> Unusable {
     }
 }
 
-fn check_owner(about: &Metadata, rule: Rule) -> Result<(), Unusable> {
+fn check_owner(about: &Metadata, rule: SecretFileRule) -> Result<(), Unusable> {
     let own = rustix::process::geteuid();
     let trusted = match rule {
-        Rule::Own => about.uid() == own.as_raw(),
+        SecretFileRule::Own => about.uid() == own.as_raw(),
         // Root acts for other users, and supervisors run as root.
-        Rule::Named => about.uid() == own.as_raw() || about.uid() == 0 || own.is_root(),
+        SecretFileRule::Named => about.uid() == own.as_raw() || about.uid() == 0 || own.is_root(),
     };
     if !trusted {
         return Err(Unusable::Foreign(format!(
@@ -159,7 +159,7 @@ mod tests {
     }
 
     fn refused(path: &Path) -> [String; 2] {
-        [Rule::Own, Rule::Named].map(|rule| match read_secret(path, rule) {
+        [SecretFileRule::Own, SecretFileRule::Named].map(|rule| match read_secret(path, rule) {
             Ok(text) => format!("taken: {text}"),
             Err(why) => why.to_string(),
         })
@@ -232,12 +232,12 @@ mod tests {
     fn the_daemons_own_file_that_others_may_read_is_closed() {
         let (_folder, path) = written(0o644, b"0123456789abcdef");
         assert!(is_readable_by_others(&path));
-        assert!(read_secret(&path, Rule::Named).is_ok());
+        assert!(read_secret(&path, SecretFileRule::Named).is_ok());
         assert!(
             is_readable_by_others(&path),
             "a named file is left as it is"
         );
-        assert!(read_secret(&path, Rule::Own).is_ok());
+        assert!(read_secret(&path, SecretFileRule::Own).is_ok());
         assert!(!is_readable_by_others(&path));
     }
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 use toml::Value;
 
 use super::form::{
-    Address, Amount, Bytes, Count, FILE_WATCH, FileWatch, Flag, Folder, Folders, Form, HttpUrl,
-    OVERFLOW, Optional, OrNever, Period, Span, Text, Texts, UpTo, VISIBILITY,
+    Address, Amount, Bytes, Count, FILE_WATCH, FileWatch, Flag, Folder, Folders, HttpUrl, OVERFLOW,
+    Optional, OrNever, Period, SettingForm, Span, Text, Texts, UpTo, VISIBILITY,
 };
 use super::named::{self, Named};
 use crate::kernel::policy::Visibility;
@@ -20,7 +20,7 @@ pub const MAX_GRACE: Duration = Duration::from_millis(1500);
 
 /// When a changed setting takes effect.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Applied {
+enum TakesEffect {
     /// At a reload.
     Reload,
     /// At the next start only.
@@ -58,10 +58,10 @@ macro_rules! settings {
         /// Does a reload apply a change of this setting?
         pub fn is_live(key: &str) -> bool {
             let applied = match key {
-                $($key => Applied::$applied,)+
+                $($key => TakesEffect::$applied,)+
                 _ => return named::is_key(key),
             };
-            applied == Applied::Reload
+            applied == TakesEffect::Reload
         }
 
         impl Config {

@@ -12,7 +12,7 @@ use super::settings::{is_live, shown};
 
 /// The origin of a value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Origin {
+pub enum ValueOrigin {
     /// The built-in default.
     #[default]
     Default,
@@ -24,30 +24,30 @@ pub enum Origin {
     Flag(&'static str),
 }
 
-impl Origin {
+impl ValueOrigin {
     /// `default`, `file`, `variable` or `flag`.
     pub fn kind(&self) -> &'static str {
         match self {
-            Origin::Default => "default",
-            Origin::File(_) => "file",
-            Origin::Variable(_) => "variable",
-            Origin::Flag(_) => "flag",
+            ValueOrigin::Default => "default",
+            ValueOrigin::File(_) => "file",
+            ValueOrigin::Variable(_) => "variable",
+            ValueOrigin::Flag(_) => "flag",
         }
     }
 
     /// The path of the file, or the name of the variable or flag; `None` for a default.
     pub fn name(&self) -> Option<&str> {
         match self {
-            Origin::Default => None,
-            Origin::File(name) | Origin::Variable(name) => Some(name),
-            Origin::Flag(name) => Some(name),
+            ValueOrigin::Default => None,
+            ValueOrigin::File(name) | ValueOrigin::Variable(name) => Some(name),
+            ValueOrigin::Flag(name) => Some(name),
         }
     }
 }
 
 /// A value given on the command line; it takes precedence over file and variables.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Flag {
+pub struct FlagValue {
     /// The key of the setting.
     pub key: &'static str,
     /// The flag's name, such as `--listen`.
@@ -58,24 +58,24 @@ pub struct Flag {
 
 /// The sources of the settings.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Source {
+pub struct SettingsSource {
     /// The file, if one was named or a standard path exists for this user.
     pub file: Option<PathBuf>,
     /// The user named the file, so it must exist.
     pub named: bool,
     /// The values given on the command line.
-    pub flags: Vec<Flag>,
+    pub flags: Vec<FlagValue>,
 }
 
-impl Source {
+impl SettingsSource {
     /// The file `named` on the command line, else the one that `ABIDE_CONFIG` names, else
     /// `abide/abide.toml` in the configuration folder, which may be missing.
-    pub fn find(named: Option<PathBuf>) -> Source {
+    pub fn find(named: Option<PathBuf>) -> SettingsSource {
         let named = named.or_else(|| std::env::var_os("ABIDE_CONFIG").map(PathBuf::from));
         let is_named = named.is_some();
         // The daemon displays this path, so it must not depend on the current folder.
         let named = named.map(|path| std::path::absolute(&path).unwrap_or(path));
-        Source {
+        SettingsSource {
             file: named.or_else(usual_file),
             named: is_named,
             flags: Vec::new(),
@@ -117,21 +117,21 @@ fn usual_file() -> Option<PathBuf> {
 
 /// One setting as displayed to users and programs.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Shown {
+pub struct ShownSetting {
     /// The key of the setting.
     pub key: Cow<'static, str>,
     /// Its value; null if there is none, `[secret]` if it is never displayed.
     pub value: Json,
     /// The origin of the value.
-    pub origin: Origin,
+    pub origin: ValueOrigin,
     /// A reload applies a change of it.
     pub live: bool,
 }
 
 impl Loaded {
     /// Every setting, in the order in which they are documented.
-    pub fn shown(&self) -> impl Iterator<Item = Shown> + '_ {
-        self.config.keys().into_iter().map(|key| Shown {
+    pub fn shown(&self) -> impl Iterator<Item = ShownSetting> + '_ {
+        self.config.keys().into_iter().map(|key| ShownSetting {
             value: shown(&key, self.config.value(&key).as_ref()),
             origin: self.origin(&key),
             live: is_live(&key),

@@ -38,7 +38,7 @@ use self::restore::Outcome;
 use self::state::secrets::{self, Token};
 use self::state::{Published, StateFolder};
 use self::work::Work;
-use crate::config::{Config, Loaded, Source};
+use crate::config::{Config, Loaded, SettingsSource};
 use crate::contract::control::Then;
 use crate::registry::Restored;
 use crate::store::{OpenOptions, Opened, Store};
@@ -51,7 +51,7 @@ pub struct Options {
     /// The state folder.
     pub state_dir: PathBuf,
     /// The sources of the settings, for reloads.
-    pub source: Source,
+    pub source: SettingsSource,
     /// The settings as read from there.
     pub loaded: Loaded,
     /// Called once the daemon is ready, with what clients need to know.

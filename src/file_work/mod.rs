@@ -46,9 +46,9 @@ struct Times {
 /// Tells running work whether its result is still wanted. A thread cannot be stopped from outside,
 /// so long work checks this once for each file.
 #[derive(Clone, Debug, Default)]
-pub struct Stop(Arc<AtomicBool>);
+pub struct StopFlag(Arc<AtomicBool>);
 
-impl Stop {
+impl StopFlag {
     /// Fails once the result is no longer wanted.
     pub fn check(&self) -> Result<(), String> {
         if self.0.load(Ordering::Relaxed) {
@@ -68,12 +68,12 @@ pub struct Pool {
     /// The maximum number of written-off threads; beyond it, stuck threads occupy seats.
     spare: usize,
     times: Times,
-    shared: Arc<Shared>,
+    shared: Arc<PoolState>,
     clock: Clock,
 }
 
 #[derive(Default)]
-struct Shared {
+struct PoolState {
     jobs: Mutex<Jobs>,
     freed: Notify,
 }
@@ -81,12 +81,12 @@ struct Shared {
 #[derive(Default)]
 struct Jobs {
     last: u64,
-    open: BTreeMap<u64, Job>,
+    open: BTreeMap<u64, RunningJob>,
 }
 
 /// One running job, which occupies one thread.
 #[derive(Default)]
-struct Job {
+struct RunningJob {
     /// Since when its result is unwanted; `None` while the caller waits for it.
     unwanted_since: Option<Duration>,
     /// Its thread is stuck and no longer counts towards the limit of the pool.
@@ -103,7 +103,7 @@ impl std::fmt::Display for Busy {
     }
 }
 
-impl Shared {
+impl PoolState {
     fn jobs(&self) -> MutexGuard<'_, Jobs> {
         // The map is consistent at every point, so a poisoned lock is usable.
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
@@ -128,17 +128,17 @@ impl Pool {
     pub async fn run<T, F>(&self, work: F) -> Result<T, Busy>
     where
         T: Send + 'static,
-        F: FnOnce(&Stop) -> T + Send + 'static,
+        F: FnOnce(&StopFlag) -> T + Send + 'static,
     {
         let id = self.seat().await?;
-        let stop = Stop::default();
+        let stop = StopFlag::default();
         // From here on every path frees the seat.
         let wanted = Waiter {
             pool: self,
             id,
             stop: stop.clone(),
         };
-        let seat = Seat {
+        let seat = ThreadSeat {
             shared: Arc::clone(&self.shared),
             id,
         };
@@ -196,7 +196,7 @@ impl Pool {
         }
         jobs.last += 1;
         let id = jobs.last;
-        jobs.open.insert(id, Job::default());
+        jobs.open.insert(id, RunningJob::default());
         Some(id)
     }
 
@@ -249,7 +249,7 @@ impl Jobs {
     }
 }
 
-impl Job {
+impl RunningJob {
     fn is_stuck(&self, now: Duration, grace: Duration) -> bool {
         self.unwanted_since
             .is_some_and(|since| now.saturating_sub(since) >= grace)
@@ -260,7 +260,7 @@ impl Job {
 struct Waiter<'a> {
     pool: &'a Pool,
     id: u64,
-    stop: Stop,
+    stop: StopFlag,
 }
 
 impl Drop for Waiter<'_> {
@@ -274,12 +274,12 @@ impl Drop for Waiter<'_> {
 }
 
 /// Held by the thread; its drop frees the seat in the pool.
-struct Seat {
-    shared: Arc<Shared>,
+struct ThreadSeat {
+    shared: Arc<PoolState>,
     id: u64,
 }
 
-impl Drop for Seat {
+impl Drop for ThreadSeat {
     fn drop(&mut self) {
         self.shared.jobs().open.remove(&self.id);
         self.shared.freed.notify_one();

@@ -5,9 +5,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::marks::MarkFilter;
-use super::running::{Processes, Shared, numbers};
-use super::table::Identity;
-use super::tree::{self, Wanted};
+use super::running::{Processes, ProcessesInner, numbers};
+use super::table::ProcessIdentity;
+use super::tree::{self, ProcessQuery};
 use crate::contract::BoxFuture;
 use crate::contract::processes::{self, Origin};
 use crate::kernel::ids::RunId;
@@ -17,7 +17,7 @@ impl processes::Processes for Processes {
         let Some(steps) = self.0.lock().runs.remove(&run) else {
             return Box::pin(std::future::ready(Vec::new()));
         };
-        let known: HashSet<Identity> = steps.into_values().flatten().collect();
+        let known: HashSet<ProcessIdentity> = steps.into_values().flatten().collect();
         if known.is_empty() {
             return Box::pin(std::future::ready(Vec::new()));
         }
@@ -44,7 +44,7 @@ impl processes::Processes for Processes {
 
     fn of_run(&self, run: RunId) -> BoxFuture<'static, Vec<u32>> {
         let known = self.0.lock().runs.get(&run).cloned().unwrap_or_default();
-        let mut wanted = Wanted {
+        let mut wanted = ProcessQuery {
             known: known.into_values().flatten().collect(),
             session: None,
             whose: MarkFilter::Run(run),
@@ -60,7 +60,7 @@ impl processes::Processes for Processes {
     fn end_leftovers(&self) -> BoxFuture<'static, Vec<u32>> {
         let shared = Arc::clone(&self.0);
         Box::pin(async move {
-            let mut wanted = Wanted {
+            let mut wanted = ProcessQuery {
                 known: HashSet::new(),
                 session: None,
                 whose: MarkFilter::All(shared.marks.state.clone()),
@@ -79,9 +79,14 @@ impl processes::Processes for Processes {
     }
 }
 
-impl Shared {
-    async fn end(&self, whose: MarkFilter, known: HashSet<Identity>, since: u64) -> Vec<u32> {
-        let wanted = Wanted {
+impl ProcessesInner {
+    async fn end(
+        &self,
+        whose: MarkFilter,
+        known: HashSet<ProcessIdentity>,
+        since: u64,
+    ) -> Vec<u32> {
+        let wanted = ProcessQuery {
             known,
             session: None,
             whose,

@@ -31,13 +31,13 @@ pub(super) struct Marks {
 
 impl Marks {
     /// Adds the marks for a program of `owner` to `environment`.
-    pub(super) fn put(&self, environment: Environment, owner: Owner) -> Environment {
+    pub(super) fn put(&self, environment: Environment, owner: ProcessOwner) -> Environment {
         let marked = environment.with(STATE_DIR, self.state.as_os_str());
         let (run, step) = match owner {
-            Owner::Step(run, step) => (run, step),
+            ProcessOwner::Step(run, step) => (run, step),
             // A service works for its callers and does not call the daemon itself, so it gets no
             // socket.
-            Owner::Service(id) => return marked.with(SERVICE_ID, id.to_string()),
+            ProcessOwner::Service(id) => return marked.with(SERVICE_ID, id.to_string()),
         };
         let marked = marked
             .with(RUN_ID, run.to_string())
@@ -51,19 +51,19 @@ impl Marks {
 
 /// The owner of a started program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Owner {
+pub(super) enum ProcessOwner {
     /// A step of a run; the program ends with the run.
     Step(RunId, StepId),
     /// The daemon, which talks to the program; the id names this start of a service.
     Service(Uuid),
 }
 
-impl Owner {
+impl ProcessOwner {
     /// Selects the processes of this owner.
     pub(super) fn whose(self) -> MarkFilter {
         match self {
-            Owner::Step(_, step) => MarkFilter::Step(step),
-            Owner::Service(id) => MarkFilter::Service(id),
+            ProcessOwner::Step(_, step) => MarkFilter::Step(step),
+            ProcessOwner::Service(id) => MarkFilter::Service(id),
         }
     }
 }

@@ -11,8 +11,8 @@ use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 
 use super::marks::{RUN_ID, SERVICE_ID, STATE_DIR};
-use super::running::{Processes, Shared};
-use super::table::{self, Identity, Row};
+use super::running::{Processes, ProcessesInner};
+use super::table::{self, ProcessEntry, ProcessIdentity};
 use crate::contract::processes::Origin;
 use crate::kernel::ids::StepId;
 
@@ -43,7 +43,7 @@ pub(super) fn adopts_orphans() -> bool {
     std::process::id() == 1
 }
 
-impl Shared {
+impl ProcessesInner {
     pub(super) fn origin(&self, pid: Option<u32>) -> Origin {
         let origin = pid
             .and_then(table::one)
@@ -54,7 +54,7 @@ impl Shared {
         }
     }
 
-    fn line_of(&self, peer: Row) -> Origin {
+    fn line_of(&self, peer: ProcessEntry) -> Origin {
         let me = std::process::id();
         let mut row = peer;
         let mut is_hidden = false;
@@ -107,13 +107,13 @@ impl Shared {
         Origin::Unproven
     }
 
-    fn known_origin(&self, process: Identity) -> Option<Origin> {
+    fn known_origin(&self, process: ProcessIdentity) -> Option<Origin> {
         let known = self.lock();
         let mut services = known.services.values();
         if services.any(|alive| alive.contains(&process)) {
             return Some(Origin::Service);
         }
-        let holds = |steps: &HashMap<StepId, HashSet<Identity>>| {
+        let holds = |steps: &HashMap<StepId, HashSet<ProcessIdentity>>| {
             steps.values().any(|alive| alive.contains(&process))
         };
         let run = known.runs.iter().find(|(_, steps)| holds(steps));

@@ -20,7 +20,7 @@ pub struct Program {
     /// The working directory.
     pub folder: PathBuf,
     /// The standard input.
-    pub input: Input,
+    pub input: ProgramInput,
     /// The time limit, after which the program is ended; `None` = the caller decides.
     pub time: Option<Duration>,
     /// The maximum number of bytes kept of each output stream, half from each end.
@@ -29,7 +29,7 @@ pub struct Program {
 
 /// The standard input of a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Input {
+pub enum ProgramInput {
     /// No input: the program reads end of file immediately.
     #[default]
     Nothing,

@@ -7,14 +7,16 @@ use std::time::Duration;
 use rustix::process::{Pid, WaitOptions, waitpid};
 
 use super::origin::adopts_orphans;
-use super::table::{self, Identity};
+use super::table::{self, ProcessIdentity};
 
 /// How often the process table is read. No task waits for a zombie that is seen twice.
 const EACH: Duration = Duration::from_secs(2);
 
 /// Reaps zombies that no task waits for, until the runtime ends; returns at once if this process
 /// adopts none. `is_awaited` excludes the children that a task waits for.
-pub(super) async fn reap_orphans(is_awaited: impl Fn(Identity) -> bool + Clone + Send + 'static) {
+pub(super) async fn reap_orphans(
+    is_awaited: impl Fn(ProcessIdentity) -> bool + Clone + Send + 'static,
+) {
     if !adopts_orphans() {
         return;
     }
@@ -31,7 +33,10 @@ pub(super) async fn reap_orphans(is_awaited: impl Fn(Identity) -> bool + Clone +
 }
 
 /// Reaps the zombie children that were there `before` already; returns the new ones.
-fn sweep(before: &HashSet<Identity>, is_awaited: impl Fn(Identity) -> bool) -> HashSet<Identity> {
+fn sweep(
+    before: &HashSet<ProcessIdentity>,
+    is_awaited: impl Fn(ProcessIdentity) -> bool,
+) -> HashSet<ProcessIdentity> {
     let me = std::process::id();
     let zombies = table::all()
         .into_iter()

@@ -20,20 +20,20 @@ use uuid::Uuid;
 
 use super::capture::Captured;
 use super::launch::Descriptors;
-use super::marks::{Marks, Owner};
+use super::marks::{Marks, ProcessOwner};
 use super::oom;
-use super::program::{ExitReason, Finished, Input, Program, find};
+use super::program::{ExitReason, Finished, Program, ProgramInput, find};
 use super::reap;
-use super::stream::Stream;
-use super::table::{self, Identity};
-use super::tree::{self, Wanted};
+use super::stream::OutputStream;
+use super::table::{self, ProcessIdentity};
+use super::tree::{self, ProcessQuery};
 use crate::clock::Clock;
 use crate::file_work::TOOLS;
 use crate::kernel::ids::{RunId, StepId};
 
 /// Options for starting and ending programs.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct ProcessOptions {
     /// The daemon's state folder; a restarted daemon recognizes earlier programs by it.
     pub state: PathBuf,
     /// The daemon's socket, through which programs reach it.
@@ -48,31 +48,31 @@ pub struct Options {
 
 /// All running programs of the daemon. Cheap to clone.
 #[derive(Clone)]
-pub struct Processes(pub(super) Arc<Shared>);
+pub struct Processes(pub(super) Arc<ProcessesInner>);
 
-pub(super) struct Shared {
+pub(super) struct ProcessesInner {
     pub(super) marks: Marks,
     pub(super) grace: Duration,
     max_output: u64,
     descriptors: Option<Descriptors>,
     pub(super) clock: Clock,
-    known: Mutex<Known>,
+    known: Mutex<KnownProcesses>,
     /// True once a program was started since the boot.
     has_started: AtomicBool,
 }
 
 /// The processes known to be alive.
 #[derive(Default)]
-pub(super) struct Known {
+pub(super) struct KnownProcesses {
     /// By run and step. A run is removed when it ends.
-    pub(super) runs: HashMap<RunId, HashMap<StepId, HashSet<Identity>>>,
+    pub(super) runs: HashMap<RunId, HashMap<StepId, HashSet<ProcessIdentity>>>,
     /// By the start of a service.
-    pub(super) services: HashMap<Uuid, HashSet<Identity>>,
+    pub(super) services: HashMap<Uuid, HashSet<ProcessIdentity>>,
     /// Children of this process that a task waits for.
-    awaited: HashSet<Identity>,
+    awaited: HashSet<ProcessIdentity>,
 }
 
-impl Known {
+impl KnownProcesses {
     /// True if no run and no service has processes.
     pub(super) fn is_empty(&self) -> bool {
         self.runs.is_empty() && self.services.is_empty()
@@ -81,8 +81,8 @@ impl Known {
 
 impl Processes {
     /// Creates an empty set of programs.
-    pub fn new(options: Options, clock: Clock) -> Self {
-        Processes(Arc::new(Shared {
+    pub fn new(options: ProcessOptions, clock: Clock) -> Self {
+        Processes(Arc::new(ProcessesInner {
             marks: Marks {
                 state: options.state,
                 socket: options.socket,
@@ -117,9 +117,9 @@ impl Processes {
         let folder = program.folder.clone();
         let looked = TOOLS.run(move |_| folder.is_dir()).await;
         looked.map_err(|busy| busy.to_string())?;
-        let mut started = self.start(Owner::Step(run, step), &program)?;
-        let mut out = Stream::new(started.child.stdout().take(), program.keep);
-        let mut err = Stream::new(started.child.stderr().take(), program.keep);
+        let mut started = self.start(ProcessOwner::Step(run, step), &program)?;
+        let mut out = OutputStream::new(started.child.stdout().take(), program.keep);
+        let mut err = OutputStream::new(started.child.stderr().take(), program.keep);
         let most = self.0.max_output;
         let ending = {
             let feeding = feed(started.child.stdin().take(), program.input);
@@ -160,7 +160,11 @@ impl Processes {
         })
     }
 
-    pub(super) fn start(&self, owner: Owner, program: &Program) -> Result<Started, String> {
+    pub(super) fn start(
+        &self,
+        owner: ProcessOwner,
+        program: &Program,
+    ) -> Result<StartedProgram, String> {
         let folder = &program.folder;
         if !folder.is_dir() {
             return Err(format!(
@@ -186,8 +190,8 @@ impl Processes {
                 .envs(environment.iter())
                 .current_dir(folder)
                 .stdin(match program.input {
-                    Input::Nothing => Stdio::null(),
-                    Input::Text(_) | Input::Pipe => Stdio::piped(),
+                    ProgramInput::Nothing => Stdio::null(),
+                    ProgramInput::Text(_) | ProgramInput::Pipe => Stdio::piped(),
                 })
                 .stdout(Stdio::piped())
                 .stderr(Stdio::piped());
@@ -205,32 +209,32 @@ impl Processes {
             let process = PathBuf::from(format!("/proc/{pid}"));
             oom::goes_first(&process, Path::new("/proc/self"));
         }
-        let root = table::one(pid).map_or(Identity { pid, start: 0 }, |row| row.id);
+        let root = table::one(pid).map_or(ProcessIdentity { pid, start: 0 }, |row| row.id);
         self.0.knows(owner, [root]);
         self.0.lock().awaited.insert(root);
         tracing::debug!(?owner, pid, program = %file.display(), "started a program");
-        Ok(Started {
+        Ok(StartedProgram {
             shared: Arc::clone(&self.0),
             owner,
             root,
-            child: Held(Some((child, Awaited(Arc::clone(&self.0), root)))),
+            child: HeldChild(Some((child, Awaited(Arc::clone(&self.0), root)))),
         })
     }
 }
 
 /// A started program that only this value waits for.
-pub(super) struct Started {
-    shared: Arc<Shared>,
-    owner: Owner,
-    pub(super) root: Identity,
-    pub(super) child: Held,
+pub(super) struct StartedProgram {
+    shared: Arc<ProcessesInner>,
+    owner: ProcessOwner,
+    pub(super) root: ProcessIdentity,
+    pub(super) child: HeldChild,
 }
 
 /// The child process; `None` only once another task waits for its end.
-pub(super) struct Held(Option<(Box<dyn ChildWrapper>, Awaited)>);
+pub(super) struct HeldChild(Option<(Box<dyn ChildWrapper>, Awaited)>);
 
 /// Marks this child as waited for by a task, until it is dropped.
-struct Awaited(Arc<Shared>, Identity);
+struct Awaited(Arc<ProcessesInner>, ProcessIdentity);
 
 impl Drop for Awaited {
     fn drop(&mut self) {
@@ -238,7 +242,7 @@ impl Drop for Awaited {
     }
 }
 
-impl std::ops::Deref for Held {
+impl std::ops::Deref for HeldChild {
     type Target = dyn ChildWrapper;
 
     fn deref(&self) -> &Self::Target {
@@ -247,21 +251,23 @@ impl std::ops::Deref for Held {
     }
 }
 
-impl std::ops::DerefMut for Held {
+impl std::ops::DerefMut for HeldChild {
     fn deref_mut(&mut self) -> &mut Self::Target {
         let (child, _) = self.0.as_mut().expect("it is taken by the drop alone");
         child.as_mut()
     }
 }
 
-impl Started {
-    fn wanted(&self) -> Wanted {
+impl StartedProgram {
+    fn wanted(&self) -> ProcessQuery {
         let known = self.shared.lock();
         let known = match self.owner {
-            Owner::Step(run, step) => known.runs.get(&run).and_then(|steps| steps.get(&step)),
-            Owner::Service(id) => known.services.get(&id),
+            ProcessOwner::Step(run, step) => {
+                known.runs.get(&run).and_then(|steps| steps.get(&step))
+            }
+            ProcessOwner::Service(id) => known.services.get(&id),
         };
-        Wanted {
+        ProcessQuery {
             known: known.cloned().unwrap_or_default(),
             session: None,
             whose: self.owner.whose(),
@@ -290,7 +296,7 @@ impl Started {
     }
 }
 
-impl Drop for Started {
+impl Drop for StartedProgram {
     fn drop(&mut self) {
         let Some((mut child, awaited)) = self.child.0.take() else {
             return;
@@ -317,8 +323,8 @@ impl Drop for Started {
     }
 }
 
-impl Shared {
-    pub(super) fn lock(&self) -> MutexGuard<'_, Known> {
+impl ProcessesInner {
+    pub(super) fn lock(&self) -> MutexGuard<'_, KnownProcesses> {
         // The sets are consistent even after a panic.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -328,11 +334,11 @@ impl Shared {
         self.has_started.load(Ordering::SeqCst)
     }
 
-    fn knows(&self, owner: Owner, alive: impl IntoIterator<Item = Identity>) {
+    fn knows(&self, owner: ProcessOwner, alive: impl IntoIterator<Item = ProcessIdentity>) {
         let mut known = self.lock();
         let own = match owner {
-            Owner::Step(run, step) => known.runs.entry(run).or_default().entry(step),
-            Owner::Service(id) => {
+            ProcessOwner::Step(run, step) => known.runs.entry(run).or_default().entry(step),
+            ProcessOwner::Service(id) => {
                 known.services.entry(id).or_default().extend(alive);
                 return;
             }
@@ -341,11 +347,11 @@ impl Shared {
     }
 
     /// Replaces the known processes of `owner` by `alive`. A run that has ended is not added again.
-    fn now_knows(&self, owner: Owner, alive: &[Identity]) {
+    fn now_knows(&self, owner: ProcessOwner, alive: &[ProcessIdentity]) {
         let mut known = self.lock();
-        let own: HashSet<Identity> = alive.iter().copied().collect();
+        let own: HashSet<ProcessIdentity> = alive.iter().copied().collect();
         match owner {
-            Owner::Step(run, step) => {
+            ProcessOwner::Step(run, step) => {
                 if let Some(steps) = known.runs.get_mut(&run) {
                     match own.is_empty() {
                         true => steps.remove(&step),
@@ -353,7 +359,7 @@ impl Shared {
                     };
                 }
             }
-            Owner::Service(id) => {
+            ProcessOwner::Service(id) => {
                 match own.is_empty() {
                     true => known.services.remove(&id),
                     false => known.services.insert(id, own),
@@ -363,7 +369,7 @@ impl Shared {
     }
 }
 
-pub(super) fn numbers(processes: &[Identity]) -> Vec<u32> {
+pub(super) fn numbers(processes: &[ProcessIdentity]) -> Vec<u32> {
     let mut numbers: Vec<u32> = processes.iter().map(|one| one.pid).collect();
     numbers.sort_unstable();
     numbers
@@ -371,8 +377,8 @@ pub(super) fn numbers(processes: &[Identity]) -> Vec<u32> {
 
 /// Writes the whole input and closes the pipe. Errors are ignored: a program need not read its
 /// input.
-async fn feed(pipe: Option<ChildStdin>, input: Input) {
-    if let (Some(mut pipe), Input::Text(text)) = (pipe, input) {
+async fn feed(pipe: Option<ChildStdin>, input: ProgramInput) {
+    if let (Some(mut pipe), ProgramInput::Text(text)) = (pipe, input) {
         let _ = pipe.write_all(text.as_bytes()).await;
         let _ = pipe.shutdown().await;
     }

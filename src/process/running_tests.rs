@@ -30,7 +30,7 @@ impl Stage {
     fn with_grace(grace: Duration) -> Stage {
         let folder = tempfile::tempdir().unwrap();
         let clock = Clock::system();
-        let options = Options {
+        let options = ProcessOptions {
             state: folder.path().to_owned(),
             socket: Some("/somewhere/abide.sock".to_owned()),
             grace,
@@ -50,7 +50,7 @@ impl Stage {
             argv: ["/bin/sh", "-c", line].map(str::to_owned).to_vec(),
             environment: Environment::base(std::env::vars_os(), &[]).with("LAYER", "yes"),
             folder: self.folder.path().to_owned(),
-            input: Input::Nothing,
+            input: ProgramInput::Nothing,
             time: Some(PATIENCE),
             keep: 64 * 1024,
         }
@@ -161,12 +161,12 @@ async fn status_signal_streams_and_input_are_told() {
     let mut program = stage.program("cat");
     // More than a pipe holds, so writing and reading must be interleaved.
     let text = "0123456789abcdef".repeat(16 * 1024);
-    program.input = Input::Text(text.clone());
+    program.input = ProgramInput::Text(text.clone());
     program.keep = 1 << 20;
     assert_eq!(stage.run(program).await.stdout.text(), text);
     // A program need not read its input.
     let mut program = stage.program("exit 0");
-    program.input = Input::Text(text);
+    program.input = ProgramInput::Text(text);
     assert_eq!(stage.run(program).await.ending, ExitReason::Exited(0));
 }
 
@@ -367,7 +367,7 @@ async fn what_an_earlier_life_has_left_is_known_by_its_marks() {
         .await;
     let pids = stage.pids_in("pids").await;
     let life = |state: &Path| {
-        let options = Options {
+        let options = ProcessOptions {
             state: state.to_owned(),
             socket: None,
             grace: Duration::ZERO,

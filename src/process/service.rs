@@ -6,10 +6,10 @@ use tokio::task::JoinHandle;
 use uuid::Uuid;
 
 use super::Captured;
-use super::marks::Owner;
-use super::program::{ExitReason, Input, Program};
-use super::running::{Processes, Started, ending};
-use super::stream::Stream;
+use super::marks::ProcessOwner;
+use super::program::{ExitReason, Program, ProgramInput};
+use super::running::{Processes, StartedProgram, ending};
+use super::stream::OutputStream;
 
 /// How a service ended.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub struct ServiceEnd {
 
 /// A running service. Dropping it ends it with its descendants.
 pub struct Service {
-    started: Started,
+    started: StartedProgram,
     /// The task that captures standard error until the service ends.
     stderr: Option<JoinHandle<Captured>>,
     /// The pipe to the standard input of the service; taken once.
@@ -43,9 +43,9 @@ impl Processes {
         mut program: Program,
         mut heard: impl FnMut(&[u8]) + Send + 'static,
     ) -> Result<Service, String> {
-        program.input = Input::Pipe;
-        let mut started = self.start(Owner::Service(id), &program)?;
-        let mut err = Stream::new(started.child.stderr().take(), program.keep);
+        program.input = ProgramInput::Pipe;
+        let mut started = self.start(ProcessOwner::Service(id), &program)?;
+        let mut err = OutputStream::new(started.child.stderr().take(), program.keep);
         let said = tokio::spawn(async move {
             while err.is_open() {
                 heard(err.next().await);

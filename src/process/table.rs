@@ -7,7 +7,7 @@ use super::marks::MarkFilter;
 
 /// One process; a later process with the same pid is a different identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Identity {
+pub(super) struct ProcessIdentity {
     /// The pid.
     pub pid: u32,
     /// The start time in the system's own unit; 0 where the system does not expose it.
@@ -16,9 +16,9 @@ pub(super) struct Identity {
 
 /// The entry of a process in the process table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Row {
+pub(super) struct ProcessEntry {
     /// The pid and start time.
-    pub id: Identity,
+    pub id: ProcessIdentity,
     /// The pid of the process that started it or adopted it.
     pub parent: u32,
     /// The session; the process group where the system does not expose sessions.
@@ -36,7 +36,7 @@ pub fn is_ending(pid: u32) -> bool {
 }
 
 /// Sends `signal` to exactly this process; does nothing if it is gone.
-pub(super) fn signal(process: Identity, signal: Signal) {
+pub(super) fn signal(process: ProcessIdentity, signal: Signal) {
     let Some(pid) = i32::try_from(process.pid).ok().and_then(Pid::from_raw) else {
         return;
     };
@@ -61,10 +61,10 @@ mod system {
 
     use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 
-    use super::{Identity, MarkFilter, Row};
+    use super::{MarkFilter, ProcessEntry, ProcessIdentity};
 
     /// Lists all processes; those that end meanwhile are left out.
-    pub(in crate::process) fn all() -> Vec<Row> {
+    pub(in crate::process) fn all() -> Vec<ProcessEntry> {
         let entries = match fs::read_dir("/proc") {
             Ok(entries) => entries,
             Err(fault) => {
@@ -77,10 +77,10 @@ mod system {
     }
 
     /// The process with this pid; `None` if there is none.
-    pub(in crate::process) fn one(pid: u32) -> Option<Row> {
+    pub(in crate::process) fn one(pid: u32) -> Option<ProcessEntry> {
         let stat = Stat::of(pid)?;
-        Some(Row {
-            id: Identity {
+        Some(ProcessEntry {
+            id: ProcessIdentity {
                 pid,
                 start: stat.start,
             },
@@ -175,7 +175,11 @@ mod system {
     }
 
     /// Signals through a pidfd, so that the pid cannot be reused between check and signal.
-    pub(super) fn send(pid: Pid, process: Identity, signal: Signal) -> rustix::io::Result<()> {
+    pub(super) fn send(
+        pid: Pid,
+        process: ProcessIdentity,
+        signal: Signal,
+    ) -> rustix::io::Result<()> {
         let handle = pidfd_open(pid, PidfdFlags::empty());
         if one(process.pid).is_none_or(|row| row.id != process) {
             return Ok(());
@@ -197,13 +201,13 @@ mod system {
 
     use rustix::process::{Pid, Signal, kill_process};
 
-    use super::{Identity, MarkFilter, Row};
+    use super::{MarkFilter, ProcessEntry, ProcessIdentity};
 
-    pub(in crate::process) fn all() -> Vec<Row> {
+    pub(in crate::process) fn all() -> Vec<ProcessEntry> {
         ps(&["-A"])
     }
 
-    pub(in crate::process) fn one(pid: u32) -> Option<Row> {
+    pub(in crate::process) fn one(pid: u32) -> Option<ProcessEntry> {
         ps(&["-p", &pid.to_string()]).pop()
     }
 
@@ -211,7 +215,7 @@ mod system {
         one(pid).is_none_or(|row| row.is_zombie)
     }
 
-    fn ps(which: &[&str]) -> Vec<Row> {
+    fn ps(which: &[&str]) -> Vec<ProcessEntry> {
         let columns = ["-o", "pid=,ppid=,pgid=,stat=,lstart="];
         let mut ps = std::process::Command::new("/bin/ps");
         match ps.args(which).args(columns).output() {
@@ -231,7 +235,11 @@ mod system {
         None
     }
 
-    pub(super) fn send(pid: Pid, process: Identity, signal: Signal) -> rustix::io::Result<()> {
+    pub(super) fn send(
+        pid: Pid,
+        process: ProcessIdentity,
+        signal: Signal,
+    ) -> rustix::io::Result<()> {
         match one(process.pid) {
             Some(row) if row.id == process => kill_process(pid, signal),
             _ => Ok(()),
@@ -241,7 +249,7 @@ mod system {
 
 /// Parses the output of `ps -o pid=,ppid=,pgid=,stat=,lstart=`.
 #[cfg(any(test, not(target_os = "linux")))]
-fn rows_of(text: &str) -> Vec<Row> {
+fn rows_of(text: &str) -> Vec<ProcessEntry> {
     use std::hash::{DefaultHasher, Hash, Hasher};
 
     let row = |line: &str| {
@@ -252,8 +260,8 @@ fn rows_of(text: &str) -> Vec<Row> {
         // The start time stays text: it is only compared for equality.
         let mut start = DefaultHasher::new();
         words.for_each(|word| word.hash(&mut start));
-        Some(Row {
-            id: Identity {
+        Some(ProcessEntry {
+            id: ProcessIdentity {
                 pid,
                 start: start.finish(),
             },

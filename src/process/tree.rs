@@ -7,7 +7,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 
 use super::marks::MarkFilter;
-use super::table::{self, Identity, Row};
+use super::table::{self, ProcessEntry, ProcessIdentity};
 use crate::clock::Clock;
 
 /// The maximum grace period between SIGTERM and SIGKILL.
@@ -23,9 +23,9 @@ const _: () = assert!(LONGEST_GRACE.as_millis() + LAST_LOOKS.as_millis() < 2000)
 
 /// Which processes to find.
 #[derive(Clone, Debug)]
-pub(super) struct Wanted {
+pub(super) struct ProcessQuery {
     /// Processes that were seen to belong to it.
-    pub known: HashSet<Identity>,
+    pub known: HashSet<ProcessIdentity>,
     /// A session whose leader has just ended.
     pub session: Option<u32>,
     /// Selects processes by their marks.
@@ -37,16 +37,16 @@ pub(super) struct Wanted {
 /// Selects the live processes of `rows` that belong to `wanted`: known ones, those with its marks,
 /// their descendants, and those in a session with them. `me` never belongs.
 fn members(
-    rows: &[Row],
-    wanted: &Wanted,
+    rows: &[ProcessEntry],
+    wanted: &ProcessQuery,
     me: u32,
     is_marked: impl Fn(u32) -> bool,
-) -> Vec<Identity> {
+) -> Vec<ProcessIdentity> {
     let own_session = rows
         .iter()
         .find(|row| row.id.pid == me)
         .map_or(0, |row| row.session);
-    let candidates: Vec<&Row> = rows
+    let candidates: Vec<&ProcessEntry> = rows
         .iter()
         .filter(|row| row.id.pid != me && row.id.pid != 1 && row.id.start >= wanted.since)
         .collect();
@@ -84,7 +84,7 @@ fn members(
 }
 
 /// Finds the live processes that belong to `wanted`, and adds them to its known ones.
-pub(super) async fn look(wanted: &mut Wanted) -> Vec<Identity> {
+pub(super) async fn look(wanted: &mut ProcessQuery) -> Vec<ProcessIdentity> {
     let asked = wanted.clone();
     let looking = tokio::task::spawn_blocking(move || {
         let (rows, me) = (table::all(), std::process::id());
@@ -104,9 +104,13 @@ pub(super) async fn look(wanted: &mut Wanted) -> Vec<Identity> {
 
 /// Ends all processes that belong to `wanted`; returns those still alive. Takes at most `grace`
 /// plus [`LAST_LOOKS`].
-pub(super) async fn end(mut wanted: Wanted, grace: Duration, clock: &Clock) -> Vec<Identity> {
+pub(super) async fn end(
+    mut wanted: ProcessQuery,
+    grace: Duration,
+    clock: &Clock,
+) -> Vec<ProcessIdentity> {
     let begun = clock.monotonic();
-    let mut asked: HashSet<Identity> = HashSet::new();
+    let mut asked: HashSet<ProcessIdentity> = HashSet::new();
     let mut pause = FIRST_PAUSE;
     loop {
         let alive = look(&mut wanted).await;
@@ -134,20 +138,20 @@ mod tests {
     use crate::kernel::ids::RunId;
     use uuid::Uuid;
 
-    fn row(pid: u32, parent: u32, session: u32) -> Row {
-        Row {
-            id: Identity { pid, start: 100 },
+    fn row(pid: u32, parent: u32, session: u32) -> ProcessEntry {
+        ProcessEntry {
+            id: ProcessIdentity { pid, start: 100 },
             parent,
             session,
             is_zombie: false,
         }
     }
 
-    fn wanted(known: &[u32]) -> Wanted {
-        Wanted {
+    fn wanted(known: &[u32]) -> ProcessQuery {
+        ProcessQuery {
             known: known
                 .iter()
-                .map(|pid| Identity {
+                .map(|pid| ProcessIdentity {
                     pid: *pid,
                     start: 100,
                 })
@@ -158,7 +162,7 @@ mod tests {
         }
     }
 
-    fn pids(rows: &[Row], wanted: &Wanted, marked: &[u32]) -> Vec<u32> {
+    fn pids(rows: &[ProcessEntry], wanted: &ProcessQuery, marked: &[u32]) -> Vec<u32> {
         let found = members(rows, wanted, 10, |pid| marked.contains(&pid));
         found.into_iter().map(|process| process.pid).collect()
     }

@@ -52,7 +52,7 @@ pub(super) struct Switches {
 
 /// The new request form derived from a refusal.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Change {
+pub(super) struct RequestAdaptation {
     /// How the request is written from now on.
     pub switches: Switches,
     /// Applies to this request only; not remembered for later ones.
@@ -138,9 +138,9 @@ impl Switches {
     pub(super) fn adapted(
         &self,
         refusal: &Refusal,
-        sent: &Sent<'_>,
+        sent: &SentBody<'_>,
         request: &ModelRequest,
-    ) -> Option<Change> {
+    ) -> Option<RequestAdaptation> {
         if !matches!(
             refusal.status,
             None | Some(400 | 404 | 405 | 415 | 422 | 500 | 501)
@@ -187,7 +187,7 @@ impl Switches {
             next.no_stream = true;
             next.no_stream_options = true;
         }
-        (next != *self).then_some(Change {
+        (next != *self).then_some(RequestAdaptation {
             switches: next,
             once,
         })
@@ -266,16 +266,16 @@ fn is_about_thinking(refusal: &Refusal) -> bool {
 }
 
 /// A request body as it was sent.
-pub(super) struct Sent<'a> {
+pub(super) struct SentBody<'a> {
     text: &'a str,
     fields: serde_json::Map<String, serde_json::Value>,
     limit_is_required: bool,
 }
 
-impl<'a> Sent<'a> {
+impl<'a> SentBody<'a> {
     /// Parses the JSON `text`. `limit_is_required`: the API rejects requests without `max_tokens`.
     pub(super) fn new(text: &'a str, limit_is_required: bool) -> Self {
-        Sent {
+        SentBody {
             text,
             fields: serde_json::from_str(text).unwrap_or_default(),
             limit_is_required,

@@ -22,9 +22,9 @@ fn learn(
     status: u16,
     body: &Value,
     level: Option<Thinking>,
-) -> Option<Change> {
+) -> Option<RequestAdaptation> {
     let text = sent.to_string();
-    let sent = Sent::new(&text, sent.get("system").is_some());
+    let sent = SentBody::new(&text, sent.get("system").is_some());
     switches.adapted(
         &Refusal::read(status, &body.to_string()),
         &sent,

@@ -9,13 +9,13 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::failure::Failure;
+use super::failure::AttemptFailure;
 use super::{ModelAnswer, ModelRequest};
 use crate::kernel::session::blocks::{Arguments, BlockRef};
 
 /// A piece of an answer, emitted to listeners while it streams.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Piece {
+pub(super) enum AnswerPiece {
     /// More of the answer's text.
     Text(String),
     /// More of the model's thinking.
@@ -24,7 +24,7 @@ pub(super) enum Piece {
 
 /// How far a stream has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Progress {
+pub(super) enum StreamProgress {
     /// More events are expected.
     More,
     /// The finish reason is known; the events that may follow (such as usage) are optional.
@@ -80,35 +80,35 @@ impl<'a> Extent<'a> {
 }
 
 /// Reads an answer in the format of one API.
-pub(super) trait Reader: Send {
+pub(super) trait AnswerReader: Send {
     /// Takes the next event of the stream; pushes its text and thinking to `pieces`.
     fn event(
         &mut self,
         name: &str,
         data: &str,
-        pieces: &mut Vec<Piece>,
-    ) -> Result<Progress, Failure>;
+        pieces: &mut Vec<AnswerPiece>,
+    ) -> Result<StreamProgress, AttemptFailure>;
 
     /// Takes the whole body of an answer that is not streamed.
-    fn whole(&mut self, body: &str, pieces: &mut Vec<Piece>) -> Result<(), Failure>;
+    fn whole(&mut self, body: &str, pieces: &mut Vec<AnswerPiece>) -> Result<(), AttemptFailure>;
 
     /// The size of the answer so far.
     fn extent(&self) -> Extent<'_>;
 
     /// The finished answer once the stream has ended. Fails if no finish reason was given: the
     /// answer was cut.
-    fn answer(self: Box<Self>, known: Known) -> Result<ModelAnswer, Failure>;
+    fn answer(self: Box<Self>, known: AnswerContext) -> Result<ModelAnswer, AttemptFailure>;
 }
 
 /// What the reader needs to know about the conversation to finish an answer.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Known {
+pub(super) struct AnswerContext {
     ids: BTreeSet<String>,
     seq: i64,
     tools: Arc<BTreeSet<String>>,
 }
 
-impl Known {
+impl AnswerContext {
     /// Collects the tool call ids of the conversation, its last sequence number and its tools.
     pub(super) fn of(request: &ModelRequest) -> Self {
         let more = request.messages.iter();
@@ -118,7 +118,7 @@ impl Known {
             BlockRef::ToolCall { id, .. } => Some(id.text().into_owned()),
             _ => None,
         });
-        Known {
+        AnswerContext {
             ids: ids.collect(),
             seq: request.messages.last().map_or(0, |message| message.seq),
             tools: Arc::new(request.tools.iter().map(|tool| tool.name.clone()).collect()),
@@ -132,9 +132,9 @@ impl Known {
 
     /// A conversation that has only these tools, for replaying recordings.
     pub(super) fn with_tools<const N: usize>(tools: [&str; N]) -> Self {
-        Known {
+        AnswerContext {
             tools: Arc::new(tools.map(str::to_owned).into()),
-            ..Known::default()
+            ..AnswerContext::default()
         }
     }
 
@@ -210,10 +210,10 @@ mod tests {
 
     #[test]
     fn ids_are_unique_and_the_same_for_the_same_answer() {
-        let known = Known {
+        let known = AnswerContext {
             ids: ["a".to_owned()].into(),
             seq: 7,
-            ..Known::default()
+            ..AnswerContext::default()
         };
         let name = || {
             let mut known = known.clone();

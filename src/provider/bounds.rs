@@ -3,7 +3,7 @@
 
 use super::ModelAnswer;
 use super::answer::Extent;
-use super::failure::Failure;
+use super::failure::AttemptFailure;
 use crate::kernel::run::Usage;
 
 /// Maximum bytes of the arguments of one call.
@@ -35,7 +35,7 @@ const HIDDEN_OUTPUT_TOKENS: u64 = 300_000;
 const BYTES_A_TOKEN: u64 = 4;
 
 /// Fails if the answer so far exceeds a limit.
-pub(super) fn check(extent: &Extent<'_>) -> Result<(), Failure> {
+pub(super) fn check(extent: &Extent<'_>) -> Result<(), AttemptFailure> {
     if let Some((tool, bytes)) = extent.longest
         && bytes > ARGUMENTS
     {
@@ -68,7 +68,7 @@ pub(super) fn check(extent: &Extent<'_>) -> Result<(), Failure> {
     }
 }
 
-fn more_than_an_answer() -> Failure {
+fn more_than_an_answer() -> AttemptFailure {
     too_large(format!(
         "the answer has more than {ANSWER} bytes, the limit; it was discarded and none of its \
          calls was executed"
@@ -77,12 +77,12 @@ fn more_than_an_answer() -> Failure {
 
 /// Counts the wire bytes of an answer as they arrive, so that no field can escape the limits.
 #[derive(Debug, Default)]
-pub(super) struct Written(usize);
+pub(super) struct ReceivedBytes(usize);
 
-impl Written {
+impl ReceivedBytes {
     /// Adds `bytes` and fails above the limit. `is_event`: the bytes are one stream event,
     /// otherwise a piece of an unstreamed body.
-    pub(super) fn take(&mut self, bytes: usize, is_event: bool) -> Result<(), Failure> {
+    pub(super) fn take(&mut self, bytes: usize, is_event: bool) -> Result<(), AttemptFailure> {
         self.0 += match is_event {
             true => bytes.saturating_sub(USUAL_EVENT),
             false => bytes,
@@ -95,8 +95,8 @@ impl Written {
 }
 
 /// A failure for an answer over a limit; it is final, since another attempt would be as large.
-pub(super) fn too_large(message: String) -> Failure {
-    Failure::lasting(TOO_LARGE, message)
+pub(super) fn too_large(message: String) -> AttemptFailure {
+    AttemptFailure::lasting(TOO_LARGE, message)
 }
 
 /// The answer with plausible usage: implausible counts are replaced by an estimate from the bytes
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn whatever_field_it_is_in_too_much_is_not_taken() {
-        let mut written = Written::default();
+        let mut written = ReceivedBytes::default();
         for _ in 0..200_000 {
             written.take(400, true).unwrap();
         }
@@ -216,7 +216,7 @@ mod tests {
             count += 1;
         }
         assert_eq!(count, WRITTEN >> 20);
-        let mut written = Written::default();
+        let mut written = ReceivedBytes::default();
         assert!(written.take(WRITTEN, false).is_ok());
         assert!(written.take(1, false).is_err());
     }

@@ -7,7 +7,7 @@ use http::{HeaderMap, StatusCode};
 use serde_json::Value;
 
 use super::refusal::Refusal;
-use super::verdict::{Size, Verdict, judge};
+use super::verdict::{RefusalKind, Size, judge};
 use super::wait;
 use crate::kernel::run::step::TOO_LONG;
 use crate::kernel::time::Timestamp;
@@ -36,7 +36,7 @@ pub(super) enum Remedy {
 
 /// Why an attempt gave no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Failure {
+pub(super) struct AttemptFailure {
     /// Error kind: `provider`, `provider_timeout`, `provider_auth`, `provider_credit`,
     /// `provider_request`, `answer_too_large`, `refused` or [`TOO_LONG`].
     pub kind: &'static str,
@@ -50,10 +50,10 @@ pub(super) struct Failure {
     pub refusal: Option<Box<Refusal>>,
 }
 
-impl Failure {
+impl AttemptFailure {
     /// A transient failure of kind `provider`.
     pub(super) fn passing(message: impl Into<String>) -> Self {
-        Failure {
+        AttemptFailure {
             kind: "provider",
             message: message.into(),
             remedy: Remedy::Again,
@@ -64,26 +64,26 @@ impl Failure {
 
     /// A transient failure of kind `provider_timeout`.
     pub(super) fn timeout(message: impl Into<String>) -> Self {
-        Failure {
+        AttemptFailure {
             kind: "provider_timeout",
-            ..Failure::passing(message)
+            ..AttemptFailure::passing(message)
         }
     }
 
     /// A final failure: no retry and no other model.
     pub(super) fn lasting(kind: &'static str, message: impl Into<String>) -> Self {
-        Failure {
+        AttemptFailure {
             kind,
             remedy: Remedy::Nothing,
-            ..Failure::passing(message)
+            ..AttemptFailure::passing(message)
         }
     }
 
     /// A failure that is permanent with this provider; another model may be used.
     pub(super) fn elsewhere(kind: &'static str, message: impl Into<String>) -> Self {
-        Failure {
+        AttemptFailure {
             remedy: Remedy::Elsewhere,
-            ..Failure::lasting(kind, message)
+            ..AttemptFailure::lasting(kind, message)
         }
     }
 
@@ -106,7 +106,7 @@ impl Failure {
             let is_rate = status == StatusCode::TOO_MANY_REQUESTS;
             is_rate.then(|| wait::until_allowed(headers, now))?
         });
-        let mut failure = Failure::judged(refusal, message, Size::default(), |refusal| {
+        let mut failure = AttemptFailure::judged(refusal, message, Size::default(), |refusal| {
             match status.as_u16() {
                 408 | 409 | 500.. if asked.is_some() => ("provider", Remedy::Later),
                 408 | 409 | 500.. => ("provider", Remedy::Again),
@@ -136,7 +136,7 @@ impl Failure {
             ),
         };
         let asked = refusal.wait;
-        let mut failure = Failure::judged(refusal, message, Size::default(), |refusal| {
+        let mut failure = AttemptFailure::judged(refusal, message, Size::default(), |refusal| {
             let is = |words: &[&str]| words.iter().any(|word| refusal.names(word));
             let status = refusal.status;
             if is(&["authentication_error", "permission_error"])
@@ -165,19 +165,19 @@ impl Failure {
         other: impl FnOnce(&Refusal) -> (&'static str, Remedy),
     ) -> Self {
         let (kind, remedy) = match judge(&refusal, size) {
-            Verdict::TooLong => (TOO_LONG, Remedy::Nothing),
-            Verdict::NoCredit => {
+            RefusalKind::TooLong => (TOO_LONG, Remedy::Nothing),
+            RefusalKind::NoCredit => {
                 message.push_str(NO_CREDIT);
                 ("provider_credit", Remedy::Elsewhere)
             }
-            Verdict::OverAllowance => {
+            RefusalKind::OverAllowance => {
                 message.push_str(OVER_ALLOWANCE);
                 ("provider", Remedy::Elsewhere)
             }
-            Verdict::Busy => ("provider", Remedy::Later),
-            Verdict::Other => other(&refusal),
+            RefusalKind::Busy => ("provider", Remedy::Later),
+            RefusalKind::Other => other(&refusal),
         };
-        Failure {
+        AttemptFailure {
             kind,
             message,
             remedy,
@@ -198,7 +198,7 @@ impl Failure {
     pub(super) fn sized(mut self, size: Size) -> Self {
         let refusal = self.refusal.as_deref();
         if self.kind == "provider_request"
-            && refusal.is_some_and(|refusal| judge(refusal, size) == Verdict::TooLong)
+            && refusal.is_some_and(|refusal| judge(refusal, size) == RefusalKind::TooLong)
         {
             self.kind = TOO_LONG;
         }

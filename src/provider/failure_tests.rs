@@ -16,9 +16,9 @@ fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
         .collect()
 }
 
-fn of_status(status: u16, body: &str) -> Failure {
+fn of_status(status: u16, body: &str) -> AttemptFailure {
     let status = StatusCode::from_u16(status).unwrap();
-    Failure::of_status(status, &HeaderMap::new(), body, Timestamp(0))
+    AttemptFailure::of_status(status, &HeaderMap::new(), body, Timestamp(0))
 }
 
 #[test]
@@ -41,7 +41,7 @@ fn g11_1_only_what_may_pass_is_tried_again() {
     assert_eq!(of_status(400, model).remedy, Remedy::Elsewhere);
     let status = StatusCode::SERVICE_UNAVAILABLE;
     let told = headers(&[("x-should-retry", "false")]);
-    let failure = Failure::of_status(status, &told, "", Timestamp(0));
+    let failure = AttemptFailure::of_status(status, &told, "", Timestamp(0));
     assert_eq!(failure.remedy, Remedy::Elsewhere);
 }
 
@@ -85,9 +85,9 @@ fn an_error_in_the_stream_is_judged_by_its_name() {
         (json!({"type": "authentication_error"}), Remedy::Elsewhere),
         (json!({"type": "not_found_error"}), Remedy::Elsewhere),
     ] {
-        assert_eq!(Failure::in_stream(&error).remedy, remedy, "{error}");
+        assert_eq!(AttemptFailure::in_stream(&error).remedy, remedy, "{error}");
     }
-    let failure = Failure::in_stream(&json!({"message": "too many"}));
+    let failure = AttemptFailure::in_stream(&json!({"message": "too many"}));
     assert_eq!(
         failure.message,
         "the provider ended the stream with an error: too many"

@@ -52,9 +52,9 @@ impl KeyHash {
 
 /// The circuit breakers of one key.
 struct Gates {
-    all: Arc<Gate>,
+    all: Arc<BreakerGate>,
     /// For fallback models of the same provider: a limit of the first model need not apply to them.
-    fallbacks: Mutex<HashMap<String, Arc<Gate>>>,
+    fallbacks: Mutex<HashMap<String, Arc<BreakerGate>>>,
 }
 
 impl Record {
@@ -70,7 +70,11 @@ impl Record {
 
     /// The gate for requests with this key. `stands_in`: the model's name if it is a fallback,
     /// which has a gate of its own.
-    pub(super) fn gate(self: &Arc<Self>, key: KeyHash, stands_in: Option<&str>) -> Arc<Gate> {
+    pub(super) fn gate(
+        self: &Arc<Self>,
+        key: KeyHash,
+        stands_in: Option<&str>,
+    ) -> Arc<BreakerGate> {
         let gates = {
             let mut known = lock(&self.gates);
             let found = known.iter().position(|(hash, _)| *hash == key);
@@ -91,12 +95,12 @@ impl Record {
             standing_in.clear();
         }
         let gate = standing_in.entry(model.to_owned());
-        Arc::clone(gate.or_insert_with(|| Arc::new(Gate::new(self, false))))
+        Arc::clone(gate.or_insert_with(|| Arc::new(BreakerGate::new(self, false))))
     }
 
     fn fresh(self: &Arc<Self>) -> Gates {
         Gates {
-            all: Arc::new(Gate::new(self, true)),
+            all: Arc::new(BreakerGate::new(self, true)),
             fallbacks: Mutex::default(),
         }
     }
@@ -134,7 +138,7 @@ impl Record {
 }
 
 /// A circuit breaker that requests pass before they are sent.
-pub(super) struct Gate {
+pub(super) struct BreakerGate {
     breaker: Mutex<Breaker>,
     changed: Notify,
     record: std::sync::Weak<Record>,
@@ -145,9 +149,9 @@ pub(super) struct Gate {
     is_pause_announced: AtomicBool,
 }
 
-impl Gate {
+impl BreakerGate {
     fn new(record: &Arc<Record>, is_shown: bool) -> Self {
-        Gate {
+        BreakerGate {
             breaker: Mutex::default(),
             changed: Notify::new(),
             record: Arc::downgrade(record),
@@ -158,14 +162,14 @@ impl Gate {
     }
 
     /// Returns a permit if a request may be sent now.
-    pub(super) fn enter(self: &Arc<Self>) -> Result<Permit, Waiting> {
+    pub(super) fn enter(self: &Arc<Self>) -> Result<Permit, ProviderPause> {
         let mut breaker = lock(&self.breaker);
         match breaker.enter(self.clock.now()) {
             Entry::Go(pass) => Ok(Permit {
                 gate: Arc::clone(self),
                 pass: Some(pass),
             }),
-            Entry::Wait { until, busy } => Err(Waiting {
+            Entry::Wait { until, busy } => Err(ProviderPause {
                 remaining: Duration::from_millis(until.since(self.clock.now())),
                 until,
                 busy,
@@ -208,7 +212,7 @@ impl Gate {
 
 /// Why no request may be sent now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Waiting {
+pub(super) struct ProviderPause {
     /// When to ask again.
     pub until: Timestamp,
     /// Time remaining until then.
@@ -224,7 +228,7 @@ pub(super) struct Waiting {
 /// Permission to send one request. Dropping it without an outcome counts neither as success nor as
 /// failure.
 pub(super) struct Permit {
-    gate: Arc<Gate>,
+    gate: Arc<BreakerGate>,
     pass: Option<BreakerPermit>,
 }
 

@@ -29,7 +29,7 @@ const DIGEST_LETTERS: usize = 16;
 const REPLACEMENT: &str = "[key]";
 
 /// The secrets of one request, prepared for removal.
-pub(super) struct Hidden {
+pub(super) struct RequestSecrets {
     /// Whole values of all sensitive headers.
     values: Redactor,
     /// The keys among them, in lower case.
@@ -41,7 +41,7 @@ pub(super) struct Hidden {
     parts: HashSet<[u8; PART]>,
 }
 
-impl Hidden {
+impl RequestSecrets {
     /// Collects the secrets in the headers of a request.
     pub(super) fn of(headers: &HeaderMap) -> Self {
         let sensitive = headers.iter().filter(|(_, value)| value.is_sensitive());
@@ -70,7 +70,7 @@ impl Hidden {
                 }
             }
         }
-        Hidden {
+        RequestSecrets {
             values: Redactor::new(values.iter().map(|(name, value)| (name.as_str(), value))),
             keys,
             letters,

@@ -7,10 +7,10 @@ use crate::provider::key::secret;
 
 const KEY: &str = "sk-proj-Zq81XvTn04WbLd77PhRc52Ym";
 
-fn hidden(name: &'static str, value: &str) -> Hidden {
+fn hidden(name: &'static str, value: &str) -> RequestSecrets {
     let mut headers = HeaderMap::new();
     headers.insert(name, secret(value).unwrap());
-    Hidden::of(&headers)
+    RequestSecrets::of(&headers)
 }
 
 fn shown(text: &str) -> String {

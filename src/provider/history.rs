@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use serde_json::value::RawValue;
 
 use super::adapt::Switches;
-use super::{Call, ModelRequest};
+use super::{ModelRequest, PreparedRequest};
 use crate::kernel::run::thinking::Thinking;
 use crate::kernel::session::blocks::{BlockRef, Quoted};
 use crate::kernel::session::message::{AnswerFinding, Block, Message, Role};
@@ -26,7 +26,7 @@ const ID_LENGTH: usize = 9;
 
 /// The form in which earlier answers are sent back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum AnswerForm {
     /// As the notes in the conversation say.
     #[default]
     Noted,
@@ -41,7 +41,7 @@ const ALL: i64 = i64::MAX - 1;
 /// Like [`ALL`], and without thinking.
 const ALL_WITHOUT_THINKING: i64 = i64::MAX;
 
-impl<'a> Call<'a> {
+impl<'a> PreparedRequest<'a> {
     pub(super) fn new(
         request: &'a ModelRequest,
         provider: &'a str,
@@ -52,11 +52,11 @@ impl<'a> Call<'a> {
         let mut refused = None;
         for message in request.messages.iter().rev() {
             match noted(message, provider) {
-                Some(Noted::Plain) => {
+                Some(NotedForm::Plain) => {
                     refused = Some(message.seq);
                     break;
                 }
-                Some(Noted::Own) => is_own = true,
+                Some(NotedForm::Own) => is_own = true,
                 None => {}
             }
         }
@@ -66,7 +66,7 @@ impl<'a> Call<'a> {
             // Later answers of the provider may contain again what it refused.
             Some(_) => ALL,
         };
-        Call {
+        PreparedRequest {
             request,
             provider,
             api,
@@ -90,13 +90,13 @@ impl<'a> Call<'a> {
     }
 
     /// Applies the form to the earlier answers.
-    pub(super) fn in_form(mut self, form: Form) -> Self {
+    pub(super) fn in_form(mut self, form: AnswerForm) -> Self {
         match form {
-            Form::Noted => {}
-            Form::Own => {
+            AnswerForm::Noted => {}
+            AnswerForm::Own => {
                 self.plain_up_to = self.plain_up_to.min(self.native_from.saturating_sub(1))
             }
-            Form::Plain => self.plain_up_to = ALL_WITHOUT_THINKING,
+            AnswerForm::Plain => self.plain_up_to = ALL_WITHOUT_THINKING,
         }
         self
     }
@@ -115,7 +115,7 @@ impl<'a> Call<'a> {
             message.role == Role::Assistant
                 && message.content.iter().any(calls)
                 && (native_of(self, message).is_none()
-                    || noted(message, self.provider) == Some(Noted::Plain))
+                    || noted(message, self.provider) == Some(NotedForm::Plain))
         });
         let is_off =
             self.plain_up_to == ALL_WITHOUT_THINKING || (self.api == "anthropic" && thoughtless);
@@ -134,12 +134,12 @@ impl<'a> Call<'a> {
 
 /// What an answer's notes say about the form that this provider accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Noted {
+enum NotedForm {
     Plain,
     Own,
 }
 
-fn noted(message: &Message, provider: &str) -> Option<Noted> {
+fn noted(message: &Message, provider: &str) -> Option<NotedForm> {
     // Most entries are a single text without notes.
     if message.content.only_text().is_some() {
         return None;
@@ -150,10 +150,10 @@ fn noted(message: &Message, provider: &str) -> Option<Noted> {
         .iter()
         .find_map(|block| match block {
             BlockRef::Note(AnswerFinding::Plain { provider: own }) if own == provider => {
-                Some(Noted::Plain)
+                Some(NotedForm::Plain)
             }
             BlockRef::Note(AnswerFinding::Own { provider: own }) if own == provider => {
-                Some(Noted::Own)
+                Some(NotedForm::Own)
             }
             _ => None,
         })
@@ -161,7 +161,10 @@ fn noted(message: &Message, provider: &str) -> Option<Noted> {
 
 /// The answer in this provider's own JSON; `None` if it must go as text and tool calls. Another
 /// provider's JSON would be ignored or refused.
-pub(super) fn native_of<'a>(call: &Call<'_>, message: &'a Message) -> Option<Cow<'a, RawValue>> {
+pub(super) fn native_of<'a>(
+    call: &PreparedRequest<'_>,
+    message: &'a Message,
+) -> Option<Cow<'a, RawValue>> {
     if call.is_plain(message) {
         return None;
     }
@@ -260,11 +263,11 @@ mod tests {
             result(5, "id/4", "y", false),
         ]);
         asked.thinking = Some(Thinking::Low);
-        let natives = |call: &Call<'_>| -> Vec<bool> {
+        let natives = |call: &PreparedRequest<'_>| -> Vec<bool> {
             let messages = call.request.messages.iter();
             messages.map(|one| native_of(call, one).is_some()).collect()
         };
-        let call = Call::new(&asked, "mine", "anthropic", "");
+        let call = PreparedRequest::new(&asked, "mine", "anthropic", "");
         assert_eq!(natives(&call), [false; 5]);
         assert_eq!(call.thinking(), None);
         // A call and its result keep the same id.
@@ -275,19 +278,20 @@ mod tests {
         assert_eq!(ids(1, "id/2"), ids(2, "id/2"));
         assert_ne!(ids(1, "id/2"), "id/2");
         assert_ne!(ids(3, "id/4"), "id/4");
-        let plain = Call::new(&asked, "mine", "anthropic", "").in_form(Form::Plain);
+        let plain =
+            PreparedRequest::new(&asked, "mine", "anthropic", "").in_form(AnswerForm::Plain);
         assert_eq!(natives(&plain), [false; 5]);
-        let own = Call::new(&asked, "mine", "anthropic", "").in_form(Form::Own);
+        let own = PreparedRequest::new(&asked, "mine", "anthropic", "").in_form(AnswerForm::Own);
         assert_eq!(natives(&own), [false, false, false, true, false]);
         assert_eq!(own.thinking(), None);
-        let other = Call::new(&asked, "other", "anthropic", "");
+        let other = PreparedRequest::new(&asked, "other", "anthropic", "");
         assert_eq!(natives(&other), [false; 5]);
         // The next turn uses thinking again.
         let mut next: Vec<Message> = asked.messages.iter().map(|one| (**one).clone()).collect();
         next.extend([assistant(6, "done"), user(7, "more")]);
         let mut next = request(next);
         next.thinking = Some(Thinking::Low);
-        let call = Call::new(&next, "mine", "anthropic", "");
+        let call = PreparedRequest::new(&next, "mine", "anthropic", "");
         assert_eq!(call.thinking(), Some(Thinking::Low));
         // The plain form was refused, and the provider's own was accepted.
         let mut taken = called(8, "read");
@@ -300,7 +304,7 @@ mod tests {
         let mut own: Vec<Message> = next.messages.iter().map(|one| (**one).clone()).collect();
         own.extend([taken, result(9, "id/8", "y", false)]);
         let own = request(own);
-        let call = Call::new(&own, "mine", "anthropic", "");
+        let call = PreparedRequest::new(&own, "mine", "anthropic", "");
         let natives: Vec<i64> = own
             .messages
             .iter()
@@ -328,7 +332,7 @@ mod tests {
             unnamed_calls(&asked).into_iter().collect::<Vec<_>>(),
             ["id/1"]
         );
-        let call = Call::new(&asked, "mine", "anthropic", "");
+        let call = PreparedRequest::new(&asked, "mine", "anthropic", "");
         assert!(native_of(&call, &asked.messages[0]).is_none());
         assert!(native_of(&call, &asked.messages[1]).is_some());
     }

@@ -12,8 +12,8 @@ use reqwest::{Client, Response, Url, redirect};
 use serde_json::Value;
 use sse_stream::SseStream;
 
-use super::answer::{Known, Piece, Progress, Reader};
-use super::failure::{Failure, Remedy};
+use super::answer::{AnswerContext, AnswerPiece, StreamProgress, AnswerReader};
+use super::failure::{AttemptFailure, Remedy};
 use super::health::Permit;
 use super::{ModelAnswer, bounds};
 use crate::clock::Clock;
@@ -61,12 +61,12 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    fn emit(&self, pieces: &mut Vec<Piece>) {
+    fn emit(&self, pieces: &mut Vec<AnswerPiece>) {
         for piece in pieces.drain(..) {
             self.has_emitted.store(true, Ordering::Relaxed);
             match piece {
-                Piece::Text(text) => self.sink.text(&text),
-                Piece::Thinking(text) => self.sink.thinking(&text),
+                AnswerPiece::Text(text) => self.sink.text(&text),
+                AnswerPiece::Thinking(text) => self.sink.thinking(&text),
             }
         }
     }
@@ -80,7 +80,7 @@ impl<'a> Emitter<'a> {
 }
 
 /// The request of one attempt.
-pub(super) struct Outgoing<'a> {
+pub(super) struct AttemptRequest<'a> {
     pub client: &'a Client,
     pub url: &'a Url,
     pub headers: &'a HeaderMap,
@@ -93,17 +93,17 @@ pub(super) struct Outgoing<'a> {
 
 /// Sends the request once and reads the answer within `letter.limit`.
 pub(super) async fn attempt(
-    letter: &Outgoing<'_>,
-    reader: Box<dyn Reader>,
-    known: Known,
+    letter: &AttemptRequest<'_>,
+    reader: Box<dyn AnswerReader>,
+    known: AnswerContext,
     speaking: &Emitter<'_>,
     clock: &Clock,
     permit: &mut Permit,
-) -> Result<ModelAnswer, Failure> {
+) -> Result<ModelAnswer, AttemptFailure> {
     let whole = send_and_read(letter, reader, known, speaking, clock, permit);
     match tokio::time::timeout(letter.limit, whole).await {
         Ok(answer) => answer,
-        Err(_) => Err(Failure::timeout(format!(
+        Err(_) => Err(AttemptFailure::timeout(format!(
             "the answer was not complete within {} (timeout)",
             humantime::format_duration(letter.limit)
         ))),
@@ -111,30 +111,30 @@ pub(super) async fn attempt(
 }
 
 async fn send_and_read(
-    letter: &Outgoing<'_>,
-    mut reader: Box<dyn Reader>,
-    known: Known,
+    letter: &AttemptRequest<'_>,
+    mut reader: Box<dyn AnswerReader>,
+    known: AnswerContext,
     speaking: &Emitter<'_>,
     clock: &Clock,
     permit: &mut Permit,
-) -> Result<ModelAnswer, Failure> {
+) -> Result<ModelAnswer, AttemptFailure> {
     let response = check_status(letter, send(letter).await?, clock).await?;
     permit.accepted();
     let kind = content_type(response.headers());
-    let mut bytes = Box::pin(pieces_of(response, letter.stall, Limits::ANSWER).fuse());
+    let mut bytes = Box::pin(pieces_of(response, letter.stall, ReadLimits::ANSWER).fuse());
     let mut begun = Vec::new();
-    let mut form = Form::Unknown;
-    while form == Form::Unknown {
+    let mut form = BodyFormat::Unknown;
+    while form == BodyFormat::Unknown {
         match bytes.next().await {
-            Some(piece) => begun.extend_from_slice(&piece.map_err(Failure::from)?),
+            Some(piece) => begun.extend_from_slice(&piece.map_err(AttemptFailure::from)?),
             None => break,
         }
-        form = Form::of(&kind, &begun);
+        form = BodyFormat::of(&kind, &begun);
     }
     let received = match form {
-        Form::Page => return Err(not_an_answer(letter.url, &kind, begun, bytes).await),
-        Form::Json => read_whole(letter.url, &kind, begun, bytes, &mut *reader, speaking).await?,
-        Form::Events | Form::Unknown => {
+        BodyFormat::Page => return Err(not_an_answer(letter.url, &kind, begun, bytes).await),
+        BodyFormat::Json => read_whole(letter.url, &kind, begun, bytes, &mut *reader, speaking).await?,
+        BodyFormat::Events | BodyFormat::Unknown => {
             read_events(letter.stall, begun, bytes, &mut *reader, speaking).await?
         }
     };
@@ -143,7 +143,7 @@ async fn send_and_read(
 }
 
 /// Sends the request; returns the response as soon as its headers have arrived.
-async fn send(letter: &Outgoing<'_>) -> Result<Response, Failure> {
+async fn send(letter: &AttemptRequest<'_>) -> Result<Response, AttemptFailure> {
     let sent = letter
         .client
         .post(letter.url.clone())
@@ -157,7 +157,7 @@ async fn send(letter: &Outgoing<'_>) -> Result<Response, Failure> {
     match tokio::time::timeout(letter.stall, sent).await {
         Ok(Ok(response)) => Ok(response),
         Ok(Err(fault)) => Err(unsent(letter.url, &fault)),
-        Err(_) => Err(Failure::timeout(format!(
+        Err(_) => Err(AttemptFailure::timeout(format!(
             "no answer began within {} (stall_timeout)",
             humantime::format_duration(letter.stall)
         ))),
@@ -166,12 +166,12 @@ async fn send(letter: &Outgoing<'_>) -> Result<Response, Failure> {
 
 /// Refuses a response that is compressed or no success.
 async fn check_status(
-    letter: &Outgoing<'_>,
+    letter: &AttemptRequest<'_>,
     response: Response,
     clock: &Clock,
-) -> Result<Response, Failure> {
+) -> Result<Response, AttemptFailure> {
     if let Some(encoding) = encoding(response.headers()) {
-        return Err(Failure::elsewhere(
+        return Err(AttemptFailure::elsewhere(
             "provider",
             format!(
                 "{} answered with the content encoding {encoding} although only \
@@ -186,7 +186,7 @@ async fn check_status(
     }
     let headers = response.headers().clone();
     let body = refusal(response, letter.stall).await;
-    let failure = Failure::of_status(status, &headers, &body, clock.now());
+    let failure = AttemptFailure::of_status(status, &headers, &body, clock.now());
     let names_address = matches!(status.as_u16(), 300..=399 | 404 | 405) || is_page(&body);
     Err(match names_address {
         true => failure.at(&shown(letter.url)),
@@ -200,13 +200,13 @@ async fn read_whole(
     kind: &str,
     mut begun: Vec<u8>,
     mut bytes: impl Stream<Item = Result<Bytes, BodyFault>> + Unpin,
-    reader: &mut dyn Reader,
+    reader: &mut dyn AnswerReader,
     speaking: &Emitter<'_>,
-) -> Result<usize, Failure> {
-    let mut written = bounds::Written::default();
+) -> Result<usize, AttemptFailure> {
+    let mut written = bounds::ReceivedBytes::default();
     written.take(begun.len(), false)?;
     while let Some(piece) = bytes.next().await {
-        let piece = piece.map_err(Failure::from)?;
+        let piece = piece.map_err(AttemptFailure::from)?;
         written.take(piece.len(), false)?;
         begun.extend_from_slice(&piece);
     }
@@ -214,9 +214,9 @@ async fn read_whole(
         return Err(not_an_answer(url, kind, begun, bytes).await);
     }
     let body = String::from_utf8(begun)
-        .map_err(|_| Failure::passing("the answer is not UTF-8".to_owned()))?;
+        .map_err(|_| AttemptFailure::passing("the answer is not UTF-8".to_owned()))?;
     if let Some(other) = other_than_answer(&body) {
-        let failure = Failure::in_stream(other.get("error").unwrap_or(&other));
+        let failure = AttemptFailure::in_stream(other.get("error").unwrap_or(&other));
         return Err(
             match failure.remedy == Remedy::Again && other.get("error").is_none() {
                 true => not_an_answer(url, kind, body.into_bytes(), bytes).await,
@@ -238,22 +238,22 @@ async fn read_events(
     stall: Duration,
     begun: Vec<u8>,
     bytes: impl Stream<Item = Result<Bytes, BodyFault>>,
-    reader: &mut dyn Reader,
+    reader: &mut dyn AnswerReader,
     speaking: &Emitter<'_>,
-) -> Result<usize, Failure> {
+) -> Result<usize, AttemptFailure> {
     let begun = (!begun.is_empty()).then(|| Ok(Bytes::from(begun)));
     // The last event of a properly ended stream counts even without its empty line.
     let bytes = stream::iter(begun)
         .chain(bytes)
         .chain(stream::iter([Ok(bytes_of("\n\n"))]));
     let mut events = std::pin::pin!(SseStream::from_bytes_stream(bytes));
-    let (mut received, mut written) = (0, bounds::Written::default());
+    let (mut received, mut written) = (0, bounds::ReceivedBytes::default());
     let mut pieces = Vec::new();
-    let mut progress = Progress::More;
+    let mut progress = StreamProgress::More;
     loop {
         let next = match progress {
-            Progress::More => events.next().await,
-            Progress::Finished => {
+            StreamProgress::More => events.next().await,
+            StreamProgress::Finished => {
                 let wait = TRAILING_EVENTS_TIMEOUT.min(stall);
                 match tokio::time::timeout(wait, events.next()).await {
                     Ok(Some(Ok(event))) => Some(Ok(event)),
@@ -261,7 +261,7 @@ async fn read_events(
                     Ok(_) | Err(_) => break,
                 }
             }
-            Progress::Over => break,
+            StreamProgress::Over => break,
         };
         let event = match next {
             Some(Ok(event)) => event,
@@ -285,7 +285,7 @@ fn bytes_of(text: &'static str) -> Bytes {
 
 /// The format of a response body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
+enum BodyFormat {
     /// Undecided: too few bytes were read.
     Unknown,
     /// A stream of server-sent events.
@@ -296,14 +296,14 @@ enum Form {
     Page,
 }
 
-impl Form {
+impl BodyFormat {
     /// Decides by the first bytes: servers send wrong or no content types. A body declared as an
     /// event stream may also begin with bytes that start no known field, unless it looks like a web
     /// page.
     fn of(kind: &str, begun: &[u8]) -> Self {
-        match (Form::of_beginning(begun), kind) {
-            (Form::Page, "text/event-stream") if !is_page(&String::from_utf8_lossy(begun)) => {
-                Form::Events
+        match (BodyFormat::of_beginning(begun), kind) {
+            (BodyFormat::Page, "text/event-stream") if !is_page(&String::from_utf8_lossy(begun)) => {
+                BodyFormat::Events
             }
             (form, _) => form,
         }
@@ -314,12 +314,12 @@ impl Form {
         let begun = begun.strip_prefix(b"\xef\xbb\xbf").unwrap_or(begun);
         let begun = begun.trim_ascii_start();
         match begun.first() {
-            None => Form::Unknown,
-            Some(b'{' | b'[') => Form::Json,
-            Some(b'<') => Form::Page,
-            Some(_) if FIELDS.iter().any(|field| begun.starts_with(field)) => Form::Events,
-            Some(_) if FIELDS.iter().any(|field| field.starts_with(begun)) => Form::Unknown,
-            Some(_) => Form::Page,
+            None => BodyFormat::Unknown,
+            Some(b'{' | b'[') => BodyFormat::Json,
+            Some(b'<') => BodyFormat::Page,
+            Some(_) if FIELDS.iter().any(|field| begun.starts_with(field)) => BodyFormat::Events,
+            Some(_) if FIELDS.iter().any(|field| field.starts_with(begun)) => BodyFormat::Unknown,
+            Some(_) => BodyFormat::Page,
         }
     }
 }
@@ -371,7 +371,7 @@ async fn not_an_answer(
     kind: &str,
     begun: Vec<u8>,
     mut rest: impl Stream<Item = Result<Bytes, BodyFault>> + Unpin,
-) -> Failure {
+) -> AttemptFailure {
     let mut body = begun;
     while body.len() < NON_ANSWER_BYTES
         && let Some(Ok(piece)) = rest.next().await
@@ -387,7 +387,7 @@ async fn not_an_answer(
         "" => "without a content type".to_owned(),
         kind => format!("({})", preview(kind, 80)),
     };
-    Failure::elsewhere(
+    AttemptFailure::elsewhere(
         "provider",
         format!(
             "{} answered with {what} {kind} that is not a model's answer: {:?}; check the base_url of \
@@ -426,12 +426,12 @@ impl fmt::Display for BodyFault {
 
 impl std::error::Error for BodyFault {}
 
-impl From<BodyFault> for Failure {
+impl From<BodyFault> for AttemptFailure {
     fn from(cut: BodyFault) -> Self {
         let message = cut.to_string();
         match cut {
-            BodyFault::Broken(_) => Failure::passing(message),
-            BodyFault::Stalled(_) => Failure::timeout(message),
+            BodyFault::Broken(_) => AttemptFailure::passing(message),
+            BodyFault::Stalled(_) => AttemptFailure::timeout(message),
             BodyFault::TooLong(_) | BodyFault::LongLine(_) => bounds::too_large(message),
         }
     }
@@ -439,22 +439,22 @@ impl From<BodyFault> for Failure {
 
 /// Maximum number of bytes that are read.
 #[derive(Clone, Copy)]
-struct Limits {
+struct ReadLimits {
     all: usize,
     /// Maximum bytes of one line.
     line: usize,
 }
 
-impl Limits {
-    /// Limits for a streamed answer.
-    const ANSWER: Limits = Limits {
+impl ReadLimits {
+    /// ReadLimits for a streamed answer.
+    const ANSWER: ReadLimits = ReadLimits {
         all: ANSWER_LIMIT,
         line: LINE_LIMIT,
     };
 
-    /// Limits for a body that is not a stream of lines.
+    /// ReadLimits for a body that is not a stream of lines.
     fn whole(all: usize) -> Self {
-        Limits { all, line: all }
+        ReadLimits { all, line: all }
     }
 }
 
@@ -462,7 +462,7 @@ impl Limits {
 fn pieces_of(
     response: Response,
     stall: Duration,
-    limits: Limits,
+    limits: ReadLimits,
 ) -> impl Stream<Item = Result<Bytes, BodyFault>> {
     let begin = Some((Box::pin(response.bytes_stream()), 0, 0));
     stream::unfold(begin, move |state| async move {
@@ -493,7 +493,7 @@ fn pieces_of(
 
 /// The body of an error response, as far as it can be read.
 async fn refusal(response: Response, stall: Duration) -> String {
-    let mut bytes = std::pin::pin!(pieces_of(response, stall, Limits::whole(REFUSAL_LIMIT)));
+    let mut bytes = std::pin::pin!(pieces_of(response, stall, ReadLimits::whole(REFUSAL_LIMIT)));
     let mut body = Vec::new();
     while let Some(Ok(piece)) = bytes.next().await {
         body.extend_from_slice(&piece);
@@ -502,24 +502,24 @@ async fn refusal(response: Response, stall: Duration) -> String {
 }
 
 /// A failure for a request that got no response: no connection, or the connection was lost.
-fn unsent(url: &Url, fault: &reqwest::Error) -> Failure {
+fn unsent(url: &Url, fault: &reqwest::Error) -> AttemptFailure {
     let why = causes(fault);
     match fault.is_builder() || fault.is_redirect() {
-        true => Failure::elsewhere("provider", format!("the request cannot be sent: {why}")),
+        true => AttemptFailure::elsewhere("provider", format!("the request cannot be sent: {why}")),
         false if fault.is_connect() => {
-            Failure::passing(format!("{NO_CONNECTION} to {}: {why}", shown(url)))
+            AttemptFailure::passing(format!("{NO_CONNECTION} to {}: {why}", shown(url)))
         }
-        false => Failure::passing(format!("the connection was lost: {why}")),
+        false => AttemptFailure::passing(format!("the connection was lost: {why}")),
     }
 }
 
-fn broken(fault: sse_stream::Error) -> Failure {
+fn broken(fault: sse_stream::Error) -> AttemptFailure {
     match fault {
         sse_stream::Error::Body(cause) => match cause.downcast::<BodyFault>() {
-            Ok(cut) => Failure::from(*cut),
-            Err(other) => Failure::passing(format!("the answer is incomplete: {other}")),
+            Ok(cut) => AttemptFailure::from(*cut),
+            Err(other) => AttemptFailure::passing(format!("the answer is incomplete: {other}")),
         },
-        other => Failure::passing(format!("the answer is not a valid event stream: {other}")),
+        other => AttemptFailure::passing(format!("the answer is not a valid event stream: {other}")),
     }
 }
 
@@ -553,18 +553,18 @@ mod tests {
     #[test]
     fn an_answer_is_known_by_its_beginning() {
         for (begun, form) in [
-            ("", Form::Unknown),
-            (" \n", Form::Unknown),
-            ("\u{feff}data: {}", Form::Events),
-            ("da", Form::Unknown),
-            (": ping", Form::Events),
-            ("event: x", Form::Events),
-            (" {\"choices\"", Form::Json),
-            ("[", Form::Json),
-            ("<!doctype", Form::Page),
-            ("Bad gateway", Form::Page),
+            ("", BodyFormat::Unknown),
+            (" \n", BodyFormat::Unknown),
+            ("\u{feff}data: {}", BodyFormat::Events),
+            ("da", BodyFormat::Unknown),
+            (": ping", BodyFormat::Events),
+            ("event: x", BodyFormat::Events),
+            (" {\"choices\"", BodyFormat::Json),
+            ("[", BodyFormat::Json),
+            ("<!doctype", BodyFormat::Page),
+            ("Bad gateway", BodyFormat::Page),
         ] {
-            assert_eq!(Form::of_beginning(begun.as_bytes()), form, "{begun:?}");
+            assert_eq!(BodyFormat::of_beginning(begun.as_bytes()), form, "{begun:?}");
         }
     }
 

@@ -129,12 +129,12 @@ pub struct ProviderFault {
     /// Another model may be used instead. False if the request itself is invalid.
     pub switches: bool,
     /// Set if the provider accepts no requests now and the run may wait for it.
-    pub wait: Option<Wait>,
+    pub wait: Option<ProviderBackoff>,
 }
 
 /// How long a run may wait for a provider that accepts no requests now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wait {
+pub struct ProviderBackoff {
     /// The provider's name.
     pub provider: String,
     /// When it may be called again.
@@ -155,21 +155,21 @@ impl ProviderFault {
     }
 
     /// Allows the run to wait for the provider.
-    fn waits(mut self, wait: Wait) -> Self {
+    fn waits(mut self, wait: ProviderBackoff) -> Self {
         self.wait = Some(wait);
         self
     }
 }
 
 /// The provider and model that gave an answer.
-struct Origin {
+struct AnswerOrigin {
     provider: String,
     api: &'static str,
     /// `provider/name`.
     model: String,
 }
 
-impl Origin {
+impl AnswerOrigin {
     /// The answer's JSON as received, stored so that it can be sent back unchanged.
     fn native(self, json: &str) -> Block {
         Block::Native {
@@ -182,7 +182,7 @@ impl Origin {
 }
 
 /// A request prepared for one provider.
-struct Call<'a> {
+struct PreparedRequest<'a> {
     request: &'a ModelRequest,
     provider: &'a str,
     api: &'a str,
@@ -246,7 +246,7 @@ pub trait Provider: Send + Sync + 'static {
 
 /// The configuration of [`Providers`].
 #[derive(Clone)]
-pub struct Options {
+pub struct ProviderOptions {
     /// File with the answers of the `script` provider; without it that provider does not exist.
     pub script: Option<PathBuf>,
     /// The providers over HTTP, by name.
@@ -257,7 +257,7 @@ pub struct Options {
     pub on_change: OnChange,
 }
 
-impl std::fmt::Debug for Options {
+impl std::fmt::Debug for ProviderOptions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Options")
             .field("script", &self.script)
@@ -280,10 +280,10 @@ pub struct Providers {
 impl Providers {
     /// Creates `offline`, `ollama`, the providers of the tables, and `script` if its file is given.
     /// The error names the script file that cannot be read.
-    pub fn new(options: Options) -> Result<Self, ProviderFault> {
+    pub fn new(options: ProviderOptions) -> Result<Self, ProviderFault> {
         let mut built_in: Vec<Arc<dyn Provider>> = vec![Arc::new(offline::Offline)];
         if let Some(path) = &options.script {
-            built_in.push(Arc::new(script::Script::load(path)?));
+            built_in.push(Arc::new(script::ScriptProvider::load(path)?));
         }
         let providers = Providers {
             built_in,
@@ -312,7 +312,7 @@ impl Providers {
                 Record::new(name, self.clock.clone(), Arc::clone(&self.on_change))
             });
             records.insert(key, Arc::clone(&record));
-            let remote = remote::Remote::new(name, table, self.clock.clone(), record);
+            let remote = remote::HttpProvider::new(name, table, self.clock.clone(), record);
             Arc::new(remote) as Arc<dyn Provider>
         });
         let remote = remote.collect();
@@ -375,8 +375,8 @@ fn latest_input(messages: &[Arc<Message>]) -> Option<usize> {
 mod tests {
     use super::*;
 
-    fn options() -> Options {
-        Options {
+    fn options() -> ProviderOptions {
+        ProviderOptions {
             script: None,
             tables: BTreeMap::new(),
             clock: Clock::system(),
@@ -398,7 +398,7 @@ mod tests {
 
     #[test]
     fn a_script_that_cannot_be_read_is_named() {
-        let options = Options {
+        let options = ProviderOptions {
             script: Some(PathBuf::from("/no/such/script.json")),
             ..options()
         };

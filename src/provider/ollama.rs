@@ -14,14 +14,14 @@ pub const ADDRESS: &str = "http://127.0.0.1:11434";
 const LIMIT: Duration = Duration::from_secs(2);
 
 /// A client for one Ollama server.
-pub struct Server {
+pub struct OllamaClient {
     base: String,
     client: Client,
 }
 
 /// A model that the server has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Model {
+pub struct OllamaModel {
     /// Whether it can call tools; `None` if the server is too old to report it.
     pub tools: Option<bool>,
     /// The context window set in its definition, tokens.
@@ -36,12 +36,12 @@ struct Version {
 }
 
 #[derive(Deserialize)]
-struct Models {
-    models: Vec<Named>,
+struct ModelList {
+    models: Vec<ListedModel>,
 }
 
 #[derive(Deserialize)]
-struct Named {
+struct ListedModel {
     name: String,
     context_length: Option<u64>,
 }
@@ -55,13 +55,13 @@ struct Described {
     model_info: Map<String, Value>,
 }
 
-impl Server {
+impl OllamaClient {
     /// A client for the server at this address; a trailing `/v1`, the path of the OpenAI-compatible
     /// API, is removed.
-    pub fn at(address: &str) -> Result<Server, String> {
+    pub fn at(address: &str) -> Result<OllamaClient, String> {
         let address = address.trim_end_matches('/');
         let base = address.strip_suffix("/v1").unwrap_or(address);
-        Ok(Server {
+        Ok(OllamaClient {
             base: base.to_owned(),
             client: super::http::client(base)?,
         })
@@ -82,16 +82,16 @@ impl Server {
 
     /// The names of the models that it has.
     pub async fn models(&self) -> Result<Vec<String>, String> {
-        let found: Option<Models> = self.ask("tags", None).await?;
+        let found: Option<ModelList> = self.ask("tags", None).await?;
         let found = found.ok_or_else(|| self.unknown())?;
         Ok(found.models.into_iter().map(|model| model.name).collect())
     }
 
     /// The model of that name; `None` if the server does not have it.
-    pub async fn model(&self, name: &str) -> Result<Option<Model>, String> {
+    pub async fn model(&self, name: &str) -> Result<Option<OllamaModel>, String> {
         let asked = json!({ "model": name });
         let found: Option<Described> = self.ask("show", Some(&asked)).await?;
-        Ok(found.map(|found| Model {
+        Ok(found.map(|found| OllamaModel {
             tools: found
                 .capabilities
                 .map(|known| known.iter().any(|one| one == "tools")),
@@ -107,7 +107,7 @@ impl Server {
     /// The context window with which this model is loaded, tokens; `None` if it is not loaded or
     /// the server does not report it.
     pub async fn loaded_window(&self, name: &str) -> Result<Option<u64>, String> {
-        let found: Option<Models> = self.ask("ps", None).await?;
+        let found: Option<ModelList> = self.ask("ps", None).await?;
         let loaded = found.map(|found| found.models).unwrap_or_default();
         let whole = tagged(name);
         let same = loaded

@@ -9,18 +9,18 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 use hyper::body::Bytes;
 use reqwest::{Client, Url};
 
-use super::adapt::{Sent, Switches};
-use super::answer::{Known, Reader};
-use super::failure::{Failure, Remedy};
-use super::health::{Gate, KeyHash, Permit, Record, Waiting};
-use super::hide::Hidden;
-use super::history::Form;
-use super::http::{Emitter, NO_CONNECTION, Outgoing, attempt, client};
+use super::adapt::{SentBody, Switches};
+use super::answer::{AnswerContext, AnswerReader};
+use super::failure::{AttemptFailure, Remedy};
+use super::health::{BreakerGate, KeyHash, Permit, Record, ProviderPause};
+use super::hide::RequestSecrets;
+use super::history::AnswerForm;
+use super::http::{Emitter, NO_CONNECTION, AttemptRequest, attempt, client};
 use super::key::{self, secret};
 use super::repair::Repair;
 use super::verdict::Size;
 use super::{
-    Call, ModelAnswer, ModelRequest, Origin, Provider, ProviderFault, Wait, anthropic, openai,
+    PreparedRequest, ModelAnswer, ModelRequest, AnswerOrigin, Provider, ProviderFault, ProviderBackoff, anthropic, openai,
 };
 use crate::clock::Clock;
 use crate::config::{ProviderKind, ProviderTable};
@@ -43,9 +43,9 @@ const MAX_FORMS: u32 = 8;
 
 /// A provider over HTTP. Cheap to clone.
 #[derive(Clone)]
-pub(super) struct Remote(Arc<Inner>);
+pub(super) struct HttpProvider(Arc<HttpProviderInner>);
 
-struct Inner {
+struct HttpProviderInner {
     name: String,
     kind: ProviderKind,
     base_url: String,
@@ -66,7 +66,7 @@ struct Inner {
     clock: Clock,
 }
 
-impl Remote {
+impl HttpProvider {
     /// Creates the provider from its table. Mistakes in the table make its calls fail, not the
     /// daemon's start. `record`: what is known about it so far.
     pub(super) fn new(
@@ -104,7 +104,7 @@ impl Remote {
                 }
             }
         }
-        Remote(Arc::new(Inner {
+        HttpProvider(Arc::new(HttpProviderInner {
             url: endpoint(kind, base_url),
             base_url: base_url.to_owned(),
             key,
@@ -193,7 +193,7 @@ fn key_place(name: &str, table: &ProviderTable) -> Result<Option<Reference>, Str
     }
 }
 
-impl Inner {
+impl HttpProviderInner {
     /// The headers of a call, including the key.
     fn headers(&self) -> Result<HeaderMap, String> {
         if let Some(problem) = &self.problem {
@@ -218,15 +218,15 @@ impl Inner {
         Ok(headers)
     }
 
-    fn reader(&self, model: &str) -> Box<dyn Reader> {
-        let origin = Origin {
+    fn reader(&self, model: &str) -> Box<dyn AnswerReader> {
+        let origin = AnswerOrigin {
             provider: self.name.clone(),
             api: self.kind.as_str(),
             model: format!("{}/{model}", self.name),
         };
         match self.kind {
-            ProviderKind::OpenAi => Box::new(openai::Answer::new(origin)),
-            ProviderKind::Anthropic => Box::new(anthropic::Answer::new(origin)),
+            ProviderKind::OpenAi => Box::new(openai::OpenAiReader::new(origin)),
+            ProviderKind::Anthropic => Box::new(anthropic::AnthropicReader::new(origin)),
         }
     }
 
@@ -236,8 +236,8 @@ impl Inner {
         Ok((client(&self.base_url)?, url))
     }
 
-    fn body(&self, request: &ModelRequest, switches: &Switches, form: Form) -> String {
-        let call = Call::new(request, &self.name, self.kind.as_str(), &self.base_url);
+    fn body(&self, request: &ModelRequest, switches: &Switches, form: AnswerForm) -> String {
+        let call = PreparedRequest::new(request, &self.name, self.kind.as_str(), &self.base_url);
         let call = call.with(switches).in_form(form);
         match self.kind {
             ProviderKind::OpenAi => openai::body(&call),
@@ -247,7 +247,7 @@ impl Inner {
 
     /// Whether this is a local server that the user has to start and has not. One retry is enough
     /// then: the user is present.
-    fn is_not_running(&self, failure: &Failure) -> bool {
+    fn is_not_running(&self, failure: &AttemptFailure) -> bool {
         self.name == super::OLLAMA && failure.message.starts_with(NO_CONNECTION)
     }
 
@@ -265,7 +265,7 @@ impl Inner {
         let (client, url) = way.as_ref().map_err(|why| unusable(why.clone()))?;
         let gate = self.gate(&headers, &request);
         let mut repair = Repair::default();
-        let known = Known::of(&request);
+        let known = AnswerContext::of(&request);
         let speaking = Emitter::new(sink);
         let mut switches = self.record.switches(&request.model);
         let clock = &self.clock;
@@ -273,7 +273,7 @@ impl Inner {
         let mut body = Bytes::from(self.body(&request, &switches, repair.form()));
         loop {
             let mut permit = tries.permit(&gate).await?;
-            let letter = Outgoing {
+            let letter = AttemptRequest {
                 client,
                 url,
                 headers: &headers,
@@ -315,10 +315,10 @@ impl Inner {
             let next = tries.after(failure, &request.model);
             let until = self.report(permit, remedy, &reason, retry_after);
             match next {
-                Next::Again(pause) => tokio::time::sleep(pause).await,
-                Next::WhenAllowed => {}
-                Next::Pause => return Err(tries.final_fault(None).waits(tries.wait(until))),
-                Next::Over(why) => {
+                RetryDecision::Again(pause) => tokio::time::sleep(pause).await,
+                RetryDecision::WhenAllowed => {}
+                RetryDecision::Pause => return Err(tries.final_fault(None).waits(tries.wait(until))),
+                RetryDecision::Over(why) => {
                     let last = tries.failures.last();
                     let other = last.and_then(|last| {
                         self.repaired(&mut repair, last, &request, &body, &switches)
@@ -335,11 +335,11 @@ impl Inner {
     /// The failure with the size of the request and what the user can do, without secrets.
     fn explained(
         &self,
-        failure: Failure,
+        failure: AttemptFailure,
         body: &Bytes,
         request: &ModelRequest,
         headers: &HeaderMap,
-    ) -> Failure {
+    ) -> AttemptFailure {
         let mut failure = failure.sized(Size {
             bytes: body.len() as u64,
             window: request.window,
@@ -347,7 +347,7 @@ impl Inner {
         if self.is_not_running(&failure) {
             failure.message.push_str("; is it running? (ollama serve)");
         }
-        Hidden::of(headers).in_place(&mut failure.message);
+        RequestSecrets::of(headers).in_place(&mut failure.message);
         failure
     }
 
@@ -356,7 +356,7 @@ impl Inner {
     fn repaired(
         &self,
         repair: &mut Repair,
-        failure: &Failure,
+        failure: &AttemptFailure,
         request: &ModelRequest,
         sent: &Bytes,
         switches: &Switches,
@@ -392,7 +392,7 @@ impl Inner {
     }
 
     /// The circuit breaker for the key in these headers.
-    fn gate(&self, headers: &HeaderMap, request: &ModelRequest) -> Arc<Gate> {
+    fn gate(&self, headers: &HeaderMap, request: &ModelRequest) -> Arc<BreakerGate> {
         let secrets = headers.values().filter(|value| value.is_sensitive());
         let key = KeyHash::of(secrets.map(HeaderValue::as_bytes));
         let stands_in = request.is_fallback.then_some(request.model.as_str());
@@ -403,14 +403,14 @@ impl Inner {
     /// applies once only, later requests to the model use it from the start.
     fn other_form(
         &self,
-        failure: &Failure,
+        failure: &AttemptFailure,
         switches: &Switches,
         body: &[u8],
         request: &ModelRequest,
     ) -> Option<Switches> {
         let refusal = failure.refusal.as_deref()?;
         let body = std::str::from_utf8(body).ok()?;
-        let sent = Sent::new(body, self.kind == ProviderKind::Anthropic);
+        let sent = SentBody::new(body, self.kind == ProviderKind::Anthropic);
         let change = switches.adapted(refusal, &sent, request)?;
         tracing::info!(
             provider = %self.name,
@@ -427,7 +427,7 @@ impl Inner {
 }
 
 /// What to do after a failed attempt.
-enum Next {
+enum RetryDecision {
     /// Retry after this pause.
     Again(Duration),
     /// Retry as soon as the breaker allows it.
@@ -440,17 +440,17 @@ enum Next {
 
 /// The attempts of one call.
 struct Attempts<'a> {
-    of: &'a Inner,
+    of: &'a HttpProviderInner,
     begun: Duration,
     pauses: ExponentialBackoff,
-    failures: Vec<Failure>,
+    failures: Vec<AttemptFailure>,
     /// The breaker's failure count when this call began to wait for it.
     seen: Option<u32>,
     held: Duration,
 }
 
 impl<'a> Attempts<'a> {
-    fn new(of: &'a Inner) -> Self {
+    fn new(of: &'a HttpProviderInner) -> Self {
         let pauses = ExponentialBuilder::default()
             .with_min_delay(of.retry_wait)
             .with_max_delay(LONGEST_PAUSE)
@@ -470,7 +470,7 @@ impl<'a> Attempts<'a> {
     }
 
     /// Decides what to do after this failure.
-    fn after(&mut self, failure: Failure, model: &str) -> Next {
+    fn after(&mut self, failure: AttemptFailure, model: &str) -> RetryDecision {
         let remedy = failure.remedy;
         let asked = failure.retry_after.unwrap_or_default();
         let is_over = self.of.is_not_running(&failure) && !self.failures.is_empty();
@@ -488,21 +488,21 @@ impl<'a> Attempts<'a> {
         self.failures.push(failure);
         let waits = remedy == Remedy::Later && !self.of.max_wait.is_zero();
         match pause {
-            _ if waits && asked > self.of.max_wait => Next::Over(Some(format!(
+            _ if waits && asked > self.of.max_wait => RetryDecision::Over(Some(format!(
                 "the provider asks to wait {}, longer than providers.{}.max_wait ({})",
                 humantime::format_duration(Duration::from_secs(asked.as_secs())),
                 self.of.name,
                 humantime::format_duration(self.of.max_wait)
             ))),
-            Some(_) if waits && asked <= MAX_BUSY_WAIT => Next::WhenAllowed,
-            _ if waits => Next::Pause,
-            Some(pause) => Next::Again(pause),
-            None => Next::Over(None),
+            Some(_) if waits && asked <= MAX_BUSY_WAIT => RetryDecision::WhenAllowed,
+            _ if waits => RetryDecision::Pause,
+            Some(pause) => RetryDecision::Again(pause),
+            None => RetryDecision::Over(None),
         }
     }
 
     /// Waits until the breaker permits an attempt, or fails.
-    async fn permit(&mut self, gate: &Arc<Gate>) -> Result<Permit, ProviderFault> {
+    async fn permit(&mut self, gate: &Arc<BreakerGate>) -> Result<Permit, ProviderFault> {
         loop {
             match gate.enter() {
                 Ok(permit) => return Ok(permit),
@@ -515,8 +515,8 @@ impl<'a> Attempts<'a> {
     /// requests meanwhile count as attempts of this call.
     async fn wait_for_breaker(
         &mut self,
-        gate: &Gate,
-        waiting: Waiting,
+        gate: &BreakerGate,
+        waiting: ProviderPause,
     ) -> Result<(), ProviderFault> {
         let seen = *self.seen.get_or_insert(waiting.failures);
         if waiting.busy && (waiting.remaining > MAX_BUSY_WAIT || self.held >= MAX_BUSY_WAIT_TOTAL) {
@@ -543,8 +543,8 @@ impl<'a> Attempts<'a> {
         Ok(())
     }
 
-    fn wait(&self, until: Timestamp) -> Wait {
-        Wait {
+    fn wait(&self, until: Timestamp) -> ProviderBackoff {
+        ProviderBackoff {
             provider: self.of.name.clone(),
             until,
             max_total: self.of.max_wait,
@@ -559,7 +559,7 @@ impl<'a> Attempts<'a> {
 }
 
 /// The fault for the user: the last failure, the number of attempts, and the earlier failures.
-fn combined_fault(failures: &[Failure], why: Option<String>, took: Duration) -> ProviderFault {
+fn combined_fault(failures: &[AttemptFailure], why: Option<String>, took: Duration) -> ProviderFault {
     let last = failures
         .last()
         .expect("a call gives up only after a failure");
@@ -590,7 +590,7 @@ fn combined_fault(failures: &[Failure], why: Option<String>, took: Duration) -> 
     }
 }
 
-impl Provider for Remote {
+impl Provider for HttpProvider {
     fn name(&self) -> &str {
         &self.0.name
     }

@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::config::Secret;
 
-fn remote(name: &str, table: ProviderTable) -> Remote {
+fn remote(name: &str, table: ProviderTable) -> HttpProvider {
     let clock = Clock::system();
     let record = Record::new(name, clock.clone(), Arc::new(|_, _| {}));
-    Remote::new(name, &table, clock, record)
+    HttpProvider::new(name, &table, clock, record)
 }
 
 #[test]
@@ -75,9 +75,9 @@ fn keys_and_headers_go_out_marked_as_secret() {
 #[test]
 fn g11_1_a_failure_says_what_was_tried() {
     let failures = [
-        Failure::passing("HTTP 429: slow down"),
-        Failure::passing("HTTP 503: busy"),
-        Failure::passing("HTTP 503: busy"),
+        AttemptFailure::passing("HTTP 429: slow down"),
+        AttemptFailure::passing("HTTP 503: busy"),
+        AttemptFailure::passing("HTTP 503: busy"),
     ];
     let fault = combined_fault(&failures, None, Duration::from_millis(2100));
     assert_eq!(
@@ -86,7 +86,7 @@ fn g11_1_a_failure_says_what_was_tried() {
     );
     assert!(fault.switches);
     let fault = combined_fault(
-        &[Failure::lasting("provider_request", "HTTP 400")],
+        &[AttemptFailure::lasting("provider_request", "HTTP 400")],
         None,
         Duration::ZERO,
     );
@@ -149,7 +149,7 @@ fn every_way_of_writing_the_address_of_an_api_is_understood() {
     }
 }
 
-fn tries_of(table: ProviderTable) -> Remote {
+fn tries_of(table: ProviderTable) -> HttpProvider {
     remote(
         "x",
         ProviderTable {
@@ -159,11 +159,11 @@ fn tries_of(table: ProviderTable) -> Remote {
     )
 }
 
-fn asking(seconds: u64) -> Failure {
-    Failure {
+fn asking(seconds: u64) -> AttemptFailure {
+    AttemptFailure {
         retry_after: Some(Duration::from_secs(seconds)),
         remedy: Remedy::Later,
-        ..Failure::passing("HTTP 429")
+        ..AttemptFailure::passing("HTTP 429")
     }
 }
 
@@ -171,14 +171,20 @@ fn asking(seconds: u64) -> Failure {
 fn g11_2_a_long_wait_pauses_the_run_and_an_endless_one_ends_it() {
     let remote = tries_of(ProviderTable::default());
     let mut tries = Attempts::new(&remote.0);
-    assert!(matches!(tries.after(asking(0), "m"), Next::WhenAllowed));
-    assert!(matches!(tries.after(asking(7), "m"), Next::Pause));
-    let Next::Over(Some(why)) = tries.after(asking(86_400), "m") else {
+    assert!(matches!(
+        tries.after(asking(0), "m"),
+        RetryDecision::WhenAllowed
+    ));
+    assert!(matches!(tries.after(asking(7), "m"), RetryDecision::Pause));
+    let RetryDecision::Over(Some(why)) = tries.after(asking(86_400), "m") else {
         panic!("it waits for a day");
     };
     assert!(why.contains("1day") && why.contains("1h"), "{why}");
-    let lasting = Failure::lasting("provider_request", "HTTP 400");
-    assert!(matches!(tries.after(lasting, "m"), Next::Over(None)));
+    let lasting = AttemptFailure::lasting("provider_request", "HTTP 400");
+    assert!(matches!(
+        tries.after(lasting, "m"),
+        RetryDecision::Over(None)
+    ));
 }
 
 #[test]
@@ -189,6 +195,12 @@ fn a_provider_that_is_never_waited_for_has_its_tries_and_no_more() {
         ..ProviderTable::default()
     });
     let mut tries = Attempts::new(&remote.0);
-    assert!(matches!(tries.after(asking(7), "m"), Next::Again(_)));
-    assert!(matches!(tries.after(asking(7), "m"), Next::Over(None)));
+    assert!(matches!(
+        tries.after(asking(7), "m"),
+        RetryDecision::Again(_)
+    ));
+    assert!(matches!(
+        tries.after(asking(7), "m"),
+        RetryDecision::Over(None)
+    ));
 }

@@ -3,8 +3,8 @@
 //! accepted form is noted in the conversation, and later requests use it from the start. So no
 //! session becomes unusable because of something that a provider once answered. Used by `remote`.
 
-use super::failure::{Failure, Remedy};
-use super::history::Form;
+use super::failure::{AttemptFailure, Remedy};
+use super::history::AnswerForm;
 use super::http::NO_CONNECTION;
 use super::{ModelAnswer, ModelRequest};
 use crate::kernel::session::message::{AnswerFinding, Block, Role};
@@ -12,14 +12,14 @@ use crate::kernel::session::message::{AnswerFinding, Block, Role};
 /// The repair of one call's conversation; each other form is tried at most once.
 #[derive(Debug, Default)]
 pub(super) struct Repair {
-    form: Form,
+    form: AnswerForm,
     /// The provider's message when it refused the first form.
     refusal: Option<String>,
 }
 
 impl Repair {
     /// The form in which the conversation is sent.
-    pub(super) fn form(&self) -> Form {
+    pub(super) fn form(&self) -> AnswerForm {
         self.form
     }
 
@@ -27,10 +27,10 @@ impl Repair {
     /// is final. `body` writes a form, `sent` is the refused body.
     pub(super) fn next(
         &mut self,
-        failure: &Failure,
+        failure: &AttemptFailure,
         request: &ModelRequest,
         sent: &[u8],
-        body: impl Fn(Form) -> String,
+        body: impl Fn(AnswerForm) -> String,
     ) -> Option<String> {
         let mut messages = request.messages.iter();
         // A conversation without answers contains nothing from a provider.
@@ -38,10 +38,10 @@ impl Repair {
         if !has_answers || !may_be_the_form(failure) {
             return None;
         }
-        let others: &[Form] = match self.form {
-            Form::Noted => &[Form::Own, Form::Plain],
-            Form::Own => &[Form::Plain],
-            Form::Plain => &[],
+        let others: &[AnswerForm] = match self.form {
+            AnswerForm::Noted => &[AnswerForm::Own, AnswerForm::Plain],
+            AnswerForm::Own => &[AnswerForm::Plain],
+            AnswerForm::Plain => &[],
         };
         let (form, body) = others
             .iter()
@@ -60,14 +60,14 @@ impl Repair {
         };
         let provider = provider.to_owned();
         let (told, note) = match self.form {
-            Form::Own => (
+            AnswerForm::Own => (
                 format!(
                     "the provider refused its earlier answers as text and tool calls ({refusal}); they were \
                      sent again in the provider's own form"
                 ),
                 AnswerFinding::Own { provider },
             ),
-            Form::Plain | Form::Noted => (
+            AnswerForm::Plain | AnswerForm::Noted => (
                 format!(
                     "the provider refused the conversation with its earlier answers in its own \
                      form ({refusal}); it was sent again as text and tool calls only, \
@@ -84,7 +84,7 @@ impl Repair {
 /// Whether another form of the conversation may help. It does not if the provider was not reached
 /// or accepts no requests, if the key or the account is the cause, or if the conversation is too
 /// long.
-fn may_be_the_form(failure: &Failure) -> bool {
+fn may_be_the_form(failure: &AttemptFailure) -> bool {
     let status = failure.refusal.as_ref().and_then(|refusal| refusal.status);
     match failure.remedy {
         Remedy::Nothing => failure.kind == "provider_request",
@@ -107,15 +107,15 @@ mod tests {
     use super::*;
     use crate::kernel::time::Timestamp;
 
-    fn of_status(status: u16, words: &str) -> Failure {
+    fn of_status(status: u16, words: &str) -> AttemptFailure {
         let status = StatusCode::from_u16(status).unwrap();
-        Failure::of_status(status, &HeaderMap::new(), words, Timestamp(0))
+        AttemptFailure::of_status(status, &HeaderMap::new(), words, Timestamp(0))
     }
 
-    fn body(form: Form) -> String {
+    fn body(form: AnswerForm) -> String {
         match form {
-            Form::Noted | Form::Own => "own".to_owned(),
-            Form::Plain => "plain".to_owned(),
+            AnswerForm::Noted | AnswerForm::Own => "own".to_owned(),
+            AnswerForm::Plain => "plain".to_owned(),
         }
     }
 
@@ -130,13 +130,13 @@ mod tests {
             of_status(500, ""),
             of_status(404, "No endpoints found that support reasoning_content"),
             of_status(403, "because"),
-            Failure::in_stream(&broken_off),
-            Failure::passing("the answer broke off with the reason \"error\""),
+            AttemptFailure::in_stream(&broken_off),
+            AttemptFailure::passing("the answer broke off with the reason \"error\""),
         ] {
             let mut repair = Repair::default();
             let next = repair.next(&refused, &asked, b"own", body);
             assert_eq!(next.as_deref(), Some("plain"), "{refused:?}");
-            assert_eq!(repair.form(), Form::Plain);
+            assert_eq!(repair.form(), AnswerForm::Plain);
             assert_eq!(repair.next(&refused, &asked, b"plain", body), None);
             // The other form is identical.
             let next =
@@ -151,9 +151,9 @@ mod tests {
             of_status(503, "overloaded"),
             of_status(400, "insufficient balance"),
             of_status(400, "prompt is too long"),
-            Failure::passing(format!("{NO_CONNECTION} to x")),
-            Failure::timeout("too late"),
-            Failure::lasting("refused", "no"),
+            AttemptFailure::passing(format!("{NO_CONNECTION} to x")),
+            AttemptFailure::timeout("too late"),
+            AttemptFailure::lasting("refused", "no"),
         ] {
             let next = Repair::default().next(&other, &asked, b"own", body);
             assert_eq!(next, None, "{other:?}");

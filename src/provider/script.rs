@@ -33,34 +33,34 @@ const HOLD_POLL: Duration = Duration::from_millis(10);
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+struct ScriptFile {
     #[serde(default)]
     log: Option<PathBuf>,
-    rules: Vec<Rule>,
+    rules: Vec<ScriptRule>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Rule {
+struct ScriptRule {
     #[serde(rename = "match")]
     text: String,
     /// The rule answers announces; otherwise it answers user messages.
     #[serde(default)]
     match_announce: bool,
-    answers: Vec<Answer>,
+    answers: Vec<ScriptedAnswer>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct Answer {
+struct ScriptedAnswer {
     text: String,
-    calls: Vec<Call>,
+    calls: Vec<ScriptedCall>,
     /// Delay before the answer, milliseconds.
     delay_ms: u64,
     /// The answer waits until this file exists.
     hold: Option<PathBuf>,
     /// Streams the text in pieces.
-    stream: Option<Stream>,
+    stream: Option<ScriptedStream>,
     /// The call fails with this message.
     fail: Option<String>,
     /// The call panics.
@@ -70,7 +70,7 @@ struct Answer {
 /// How a text is streamed in pieces.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Stream {
+struct ScriptedStream {
     /// Characters per piece.
     chars: usize,
     /// Pause after each piece, milliseconds.
@@ -83,7 +83,7 @@ struct Stream {
     hold: Option<PathBuf>,
 }
 
-impl Stream {
+impl ScriptedStream {
     async fn say(&self, text: &str, folder: &Path, sink: &dyn TextSink) {
         let letters: Vec<char> = text.chars().collect();
         for (number, piece) in letters.chunks(self.chars.max(1)).enumerate() {
@@ -110,29 +110,29 @@ async fn hold(folder: &Path, file: Option<&Path>) {
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Call {
+struct ScriptedCall {
     tool: String,
     #[serde(default)]
     arguments: Value,
 }
 
 /// The provider, with its rules loaded.
-pub(super) struct Script {
-    rules: Vec<Rule>,
+pub(super) struct ScriptProvider {
+    rules: Vec<ScriptRule>,
     log: Option<PathBuf>,
     folder: PathBuf,
 }
 
-impl Script {
+impl ScriptProvider {
     /// Loads the script at `path`; the error names the file.
     pub(super) fn load(path: &Path) -> Result<Self, ProviderFault> {
         let fault = |error: &dyn std::fmt::Display| {
             ProviderFault::new(format!("the script {}: {error}", path.display()))
         };
         let text = std::fs::read_to_string(path).map_err(|error| fault(&error))?;
-        let file: File = serde_json::from_str(&text).map_err(|error| fault(&error))?;
+        let file: ScriptFile = serde_json::from_str(&text).map_err(|error| fault(&error))?;
         let folder = path.parent().unwrap_or(Path::new("")).to_owned();
-        Ok(Script {
+        Ok(ScriptProvider {
             log: file.log.map(|log| folder.join(log)),
             rules: file.rules,
             folder,
@@ -205,7 +205,7 @@ fn input_text(messages: &[Arc<Message>], latest: usize) -> String {
 }
 
 struct Chosen {
-    answer: Answer,
+    answer: ScriptedAnswer,
     index: usize,
     seq: i64,
 }
@@ -252,7 +252,7 @@ impl Chosen {
     }
 }
 
-impl Provider for Script {
+impl Provider for ScriptProvider {
     fn name(&self) -> &str {
         "script"
     }

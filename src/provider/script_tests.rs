@@ -4,10 +4,10 @@ use super::super::testing::{announce, assistant, request, user};
 use super::*;
 use crate::contract::runner::DiscardSink;
 
-fn script(folder: &Path, text: Value) -> Script {
+fn script(folder: &Path, text: Value) -> ScriptProvider {
     let path = folder.join("script.json");
     std::fs::write(&path, text.to_string()).unwrap();
-    Script::load(&path).unwrap()
+    ScriptProvider::load(&path).unwrap()
 }
 
 fn said(answer: &ModelAnswer) -> String {
@@ -111,6 +111,6 @@ fn a_mistyped_field_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("script.json");
     std::fs::write(&path, r#"{"rules": [{"match": "*", "anwsers": []}]}"#).unwrap();
-    let fault = Script::load(&path).err().unwrap();
+    let fault = ScriptProvider::load(&path).err().unwrap();
     assert!(fault.message.contains("anwsers"), "{fault}");
 }

@@ -14,7 +14,7 @@ pub(super) struct Size {
 
 /// The meaning of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum RefusalKind {
     /// The conversation is longer than the model accepts.
     TooLong,
     /// The account has no credit or quota left; waiting does not help.
@@ -249,31 +249,31 @@ const EMPTY_WORDS: [&str; 9] = [
 ];
 
 /// Interprets the refusal of a request of that size.
-pub(super) fn judge(refusal: &Refusal, size: Size) -> Verdict {
+pub(super) fn judge(refusal: &Refusal, size: Size) -> RefusalKind {
     let status = refusal.status;
     let may_be_length = matches!(status, None | Some(400 | 413 | 422 | 500));
     if may_be_length && names_length(refusal) {
-        return Verdict::TooLong;
+        return RefusalKind::TooLong;
     }
     if status == Some(402) || CREDIT_NAMES.iter().any(|name| refusal.names(name)) {
-        return Verdict::NoCredit;
+        return RefusalKind::NoCredit;
     }
     if is_rate(refusal) {
         return match asks_for_too_much(refusal) {
-            true => Verdict::OverAllowance,
-            false => Verdict::Busy,
+            true => RefusalKind::OverAllowance,
+            false => RefusalKind::Busy,
         };
     }
     if is_about_credit(refusal) {
-        return Verdict::NoCredit;
+        return RefusalKind::NoCredit;
     }
     if matches!(status, Some(429 | 503 | 529)) || is_busy(refusal) {
-        return Verdict::Busy;
+        return RefusalKind::Busy;
     }
     if may_be_length && is_length(refusal, size) {
-        return Verdict::TooLong;
+        return RefusalKind::TooLong;
     }
-    Verdict::Other
+    RefusalKind::Other
 }
 
 fn names_length(refusal: &Refusal) -> bool {

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-fn judged(status: u16, body: &Value, size: Size) -> Verdict {
+fn judged(status: u16, body: &Value, size: Size) -> RefusalKind {
     let body = match body {
         Value::String(text) => text.clone(),
         body => body.to_string(),
@@ -160,7 +160,7 @@ fn a_conversation_that_is_too_long_is_known_in_the_words_of_each_provider() {
     ] {
         assert_eq!(
             judged(status, &body, Size::default()),
-            Verdict::TooLong,
+            RefusalKind::TooLong,
             "{who}"
         );
     }
@@ -183,18 +183,22 @@ fn words_that_are_on_no_list_are_judged_by_numbers_and_by_the_size_of_the_reques
     };
     let numbers =
         json!({"error": {"message": "Your request of 11210 tokens exceeds what we allow: 8000"}});
-    assert_eq!(judged(400, &numbers, size), Verdict::TooLong);
+    assert_eq!(judged(400, &numbers, size), RefusalKind::TooLong);
     assert_eq!(
         judged(400, &numbers, small),
-        Verdict::Other,
+        RefusalKind::Other,
         "11210 is not its own length"
     );
     let vague = json!({"error": {"message": "The request body exceeds the maximum"}});
-    assert_eq!(judged(400, &vague, small), Verdict::Other);
-    assert_eq!(judged(400, &vague, large), Verdict::TooLong);
+    assert_eq!(judged(400, &vague, small), RefusalKind::Other);
+    assert_eq!(judged(400, &vague, large), RefusalKind::TooLong);
     for silent in [json!({}), Value::from(""), Value::from("Bad Request")] {
-        assert_eq!(judged(400, &silent, small), Verdict::Other, "{silent}");
-        assert_eq!(judged(400, &silent, large), Verdict::TooLong, "{silent}");
+        assert_eq!(judged(400, &silent, small), RefusalKind::Other, "{silent}");
+        assert_eq!(
+            judged(400, &silent, large),
+            RefusalKind::TooLong,
+            "{silent}"
+        );
     }
     // Another error, however long the request is.
     for other in [
@@ -202,7 +206,7 @@ fn words_that_are_on_no_list_are_judged_by_numbers_and_by_the_size_of_the_reques
         json!({"error": {"message": "messages.3: `tool_use` ids were found without `tool_result` blocks"}}),
         json!({"error": {"message": "Invalid schema for function 'x'"}}),
     ] {
-        assert_eq!(judged(400, &other, large), Verdict::Other, "{other}");
+        assert_eq!(judged(400, &other, large), RefusalKind::Other, "{other}");
     }
 }
 
@@ -263,7 +267,7 @@ fn a_limit_for_a_span_of_time_never_shortens_a_conversation() {
     ] {
         assert_eq!(
             judged(status, &body, Size::default()),
-            Verdict::Busy,
+            RefusalKind::Busy,
             "{who}"
         );
     }
@@ -289,7 +293,7 @@ fn a_limit_for_a_span_of_time_never_shortens_a_conversation() {
     ] {
         assert_eq!(
             judged(status, &body, Size::default()),
-            Verdict::OverAllowance,
+            RefusalKind::OverAllowance,
             "{who}"
         );
     }
@@ -414,7 +418,7 @@ fn an_account_without_credit_is_known_by_status_name_and_words() {
     ] {
         assert_eq!(
             judged(status, &body, Size::default()),
-            Verdict::NoCredit,
+            RefusalKind::NoCredit,
             "{who}"
         );
     }
@@ -446,7 +450,7 @@ fn an_account_without_credit_is_known_by_status_name_and_words() {
     ] {
         assert_eq!(
             judged(status, &body, Size::default()),
-            Verdict::Other,
+            RefusalKind::Other,
             "{body}"
         );
     }

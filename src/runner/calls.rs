@@ -17,14 +17,14 @@ use crate::tool::misfit;
 const INVALID_ANSWERS: usize = 3;
 
 /// A call: its id, tool name and arguments.
-pub(super) type Call<'a> = (&'a str, &'a str, &'a Value);
+pub(super) type CallRef<'a> = (&'a str, &'a str, &'a Value);
 
 impl TurnRunner {
     /// Why a call of `answer` is not carried out, independent of the agent's rights.
     pub(super) fn invalid_reason(
         &self,
         answer: &[Block],
-        (id, name, arguments): Call<'_>,
+        (id, name, arguments): CallRef<'_>,
     ) -> Option<String> {
         let refused = answer.iter().find_map(|block| match block {
             Block::Note {
@@ -99,7 +99,7 @@ fn no_object(arguments: &Value) -> Option<String> {
 fn misfit_of_pinned(
     view: &RunView,
     model: &Step,
-    (id, name, arguments): Call<'_>,
+    (id, name, arguments): CallRef<'_>,
 ) -> Option<String> {
     let pinned = pinned_tools(view).ok()?;
     let Some(tool) = pinned.find(name) else {

@@ -21,7 +21,7 @@ use crate::kernel::run::RunError;
 use crate::kernel::run::step::{Effect, Intent, Step, StepKind, StepState};
 use crate::kernel::session::message::{Block, Role, plain_text};
 use crate::kernel::text::{preview, storable};
-use crate::process::{ExitReason, Finished, Input, Processes, Program, signal_name};
+use crate::process::{ExitReason, Finished, Processes, Program, ProgramInput, signal_name};
 use crate::tool;
 
 /// Bytes of the program's last output that are included in its failure.
@@ -89,8 +89,8 @@ impl CommandRunner {
             environment: view.environment.variables.clone(),
             folder: self.folder(view.run.cwd.as_deref(), Some(command)),
             input: match command.stdin {
-                Stdin::Task => Input::Text(task),
-                Stdin::None => Input::Nothing,
+                Stdin::Task => ProgramInput::Text(task),
+                Stdin::None => ProgramInput::Nothing,
             },
             // The run's own time limit applies.
             time: None,
@@ -139,7 +139,7 @@ impl Runner for CommandRunner {
             // as started.
             let program = self.program(&view, &step, command);
             consent.arguments = Some(match program.input {
-                Input::Text(text) => json!({ "argv": program.argv, "stdin": text }),
+                ProgramInput::Text(text) => json!({ "argv": program.argv, "stdin": text }),
                 _ => json!({ "argv": program.argv }),
             });
         }

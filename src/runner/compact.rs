@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use super::perform::pinned_tools;
-use super::turn::{Options, TurnRunner, pinned_agent};
-use super::window::{Room, all_tokens, cut, request_tokens, shown, summary, tokens};
+use super::turn::{RunnerOptions, TurnRunner, pinned_agent};
+use super::window::{CompactionLimits, all_tokens, cut, request_tokens, shown, summary, tokens};
 use super::{memory, prompt};
 use crate::agent::AgentDefinition;
 use crate::contract::journal::RunView;
@@ -129,7 +129,7 @@ impl TurnRunner {
         };
         let before = size(view, &definition, options.window);
         let room = match asked {
-            true => Room {
+            true => CompactionLimits {
                 run: view.run.id,
                 tokens: 0,
                 turns: options.overflow == Overflow::Slide,
@@ -284,18 +284,23 @@ fn fixed(view: &RunView, definition: &AgentDefinition) -> u64 {
 
 /// The room for the kept part of a transcript whose request has `size` tokens now. A provider may
 /// accept less than the window, and may count differently than the estimate.
-fn room(view: &RunView, definition: &AgentDefinition, options: &Options, size: u64) -> Room {
+fn room(
+    view: &RunView,
+    definition: &AgentDefinition,
+    options: &RunnerOptions,
+    size: u64,
+) -> CompactionLimits {
     let around = fixed(view, definition) + summary_tokens(options, size);
     let most = options.window.min(size) / KEPT;
     let most = most.saturating_mul(estimated(view, definition)) / size.max(1);
-    Room {
+    CompactionLimits {
         run: view.run.id,
         tokens: most.saturating_sub(around),
         turns: options.overflow == Overflow::Slide,
     }
 }
 
-fn summary_tokens(options: &Options, size: u64) -> u64 {
+fn summary_tokens(options: &RunnerOptions, size: u64) -> u64 {
     (options.window.min(size) / SUMMARY).max(LEAST_SUMMARY)
 }
 
@@ -329,7 +334,7 @@ fn size_after(
     fixed(view, definition) + all_tokens(summary) + all_tokens(shown(&messages))
 }
 
-fn too_large(size: u64, options: &Options, why: &str) -> RunError {
+fn too_large(size: u64, options: &RunnerOptions, why: &str) -> RunError {
     let is_over = if size > options.window {
         ", more than"
     } else {

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use uuid::Uuid;
 
-use super::{Options, TurnRunner};
-use crate::agent::{self, Agents};
+use super::{RunnerOptions, TurnRunner};
+use crate::agent::{self, AgentCatalog};
 use crate::clock::Clock;
 use crate::contract::catalog::{Catalog, Overrides, Place};
 use crate::contract::journal::RunView;
@@ -26,7 +26,7 @@ use crate::tool::{self, Catalogue};
 
 /// How a turn ended.
 #[derive(Debug, PartialEq)]
-pub(super) enum Ended {
+pub(super) enum TurnOutcome {
     Text(Option<String>),
     Error(RunError),
     Cut(RunError, String),
@@ -44,8 +44,13 @@ pub(super) fn run_id(number: u128) -> RunId {
 
 impl Driver {
     /// A run of agent `explore` with `model` in `folder`.
-    pub(super) fn new(folder: &Path, model: &str, script: Option<&Path>, options: Options) -> Self {
-        let providers = Providers::new(provider::Options {
+    pub(super) fn new(
+        folder: &Path,
+        model: &str,
+        script: Option<&Path>,
+        options: RunnerOptions,
+    ) -> Self {
+        let providers = Providers::new(provider::ProviderOptions {
             script: script.map(Path::to_owned),
             tables: std::collections::BTreeMap::new(),
             clock: Clock::system(),
@@ -53,9 +58,9 @@ impl Driver {
         })
         .unwrap();
         let tools = Catalogue::new(tool::Options::default());
-        let agents = Agents::new(agent::Options {
+        let agents = AgentCatalog::new(agent::AgentCatalogOptions {
             default_agent: "build".to_owned(),
-            models: tokio::sync::watch::channel(agent::Models {
+            models: tokio::sync::watch::channel(agent::AvailableModels {
                 default: "offline/search".to_owned(),
                 offered: providers.offered(),
                 thinking: providers.thinking(),
@@ -222,17 +227,17 @@ impl Driver {
 
     /// Runs until the turn ends. Calls `next` twice each time: the runner must decide from the view
     /// alone.
-    pub(super) async fn turn(&mut self) -> Ended {
+    pub(super) async fn turn(&mut self) -> TurnOutcome {
         loop {
             let next = self.next();
             assert_same(&next, &self.next());
             match next {
-                Next::EndTurn(text) => return Ended::Text(text),
-                Next::Fail(error) => return Ended::Error(error),
+                Next::EndTurn(text) => return TurnOutcome::Text(text),
+                Next::Fail(error) => return TurnOutcome::Error(error),
                 Next::Cut {
                     error,
                     findings: found,
-                } => return Ended::Cut(error, found),
+                } => return TurnOutcome::Cut(error, found),
                 Next::Steps(intents) => {
                     assert!(!intents.is_empty());
                     let open = self.intend(intents);
@@ -240,7 +245,7 @@ impl Driver {
                     // Results are recorded in reverse: the order of commits is not defined.
                     for (index, outcome) in open.into_iter().zip(outcomes).rev() {
                         if let Err(error) = self.finish(index, outcome) {
-                            return Ended::Error(error);
+                            return TurnOutcome::Error(error);
                         }
                     }
                 }

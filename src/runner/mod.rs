@@ -20,4 +20,4 @@ mod window;
 
 pub use command::CommandRunner;
 pub use dispatch::Runners;
-pub use turn::{Options, TurnRunner};
+pub use turn::{RunnerOptions, TurnRunner};

@@ -268,7 +268,7 @@ fn unanswered(name: &str, limit: Duration) -> String {
 
 /// A tool as the run has pinned it.
 #[derive(Deserialize)]
-#[serde(from = "Written")]
+#[serde(from = "StoredTool")]
 pub(super) struct PinnedTool {
     pub(super) schema: Arc<ToolSchema>,
     /// The agents that a plan may choose, if this is the delegation tool of plans.
@@ -280,7 +280,7 @@ pub(super) struct PinnedTool {
 /// The format in the pinned JSON. The schema stays raw JSON text, which a flattened field cannot
 /// hold.
 #[derive(Deserialize)]
-struct Written {
+struct StoredTool {
     name: String,
     description: String,
     parameters: Box<RawValue>,
@@ -289,8 +289,8 @@ struct Written {
     served: Option<Served>,
 }
 
-impl From<Written> for PinnedTool {
-    fn from(written: Written) -> Self {
+impl From<StoredTool> for PinnedTool {
+    fn from(written: StoredTool) -> Self {
         PinnedTool {
             schema: Arc::new(ToolSchema {
                 name: written.name,

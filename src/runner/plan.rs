@@ -30,7 +30,7 @@ use crate::kernel::run::step::{
 use crate::kernel::session::message::{Block, plain_text};
 use crate::kernel::text::open_ended;
 use crate::provider::ModelRequest;
-use reading::{Plan, Pool, asked, read};
+use reading::{Plan, PlanChoices, asked, read};
 
 /// Maximum number of retries for consecutive invalid plans.
 const FAULTY_PLANS: usize = 2;
@@ -249,8 +249,8 @@ impl TurnRunner {
     }
 
     /// The agents that the run may delegate to, and its own tools.
-    fn pool(&self, view: &RunView, definition: &AgentDefinition) -> Pool {
-        Pool::of(
+    fn pool(&self, view: &RunView, definition: &AgentDefinition) -> PlanChoices {
+        PlanChoices::of(
             view,
             self.offered_tools(definition, view).unwrap_or_default(),
         )
@@ -297,7 +297,7 @@ fn found(view: &RunView, definition: &AgentDefinition, cut: Cut) -> Option<Strin
 }
 
 /// Why the model's plan cannot be carried out; `None` if it can.
-fn fault(view: &RunView, pool: &Pool, plan: &Step) -> Option<String> {
+fn fault(view: &RunView, pool: &PlanChoices, plan: &Step) -> Option<String> {
     let answer = answer_of(view, plan);
     if !tool_calls(answer).is_empty() {
         return None;

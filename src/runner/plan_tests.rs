@@ -6,7 +6,7 @@ use serde_json::value::to_raw_value;
 use uuid::Uuid;
 
 use super::prompt::{conversation, instruction, plans_again};
-use super::reading::{Plan, Pool, read};
+use super::reading::{Plan, PlanChoices, read};
 use super::*;
 use crate::contract::linked::Candidate;
 use crate::kernel::ids::{AgentId, MessageId, StepId};
@@ -15,7 +15,7 @@ use crate::kernel::session::message::{Message, NewMessage, Role};
 use crate::kernel::session::raw_metadata::RawMetadata;
 use crate::kernel::time::Timestamp;
 use crate::provider::ToolSchema;
-use crate::runner::Options;
+use crate::runner::RunnerOptions;
 use crate::runner::driver::{Driver, run_id};
 
 fn candidate(id: &str, name: &str) -> Candidate {
@@ -26,8 +26,8 @@ fn candidate(id: &str, name: &str) -> Candidate {
     }
 }
 
-fn pool() -> Pool {
-    Pool {
+fn pool() -> PlanChoices {
+    PlanChoices {
         candidates: vec![
             candidate("reviewer", "Code Review"),
             candidate("tester", "reviewer"),
@@ -42,7 +42,7 @@ fn pool() -> Pool {
 
 fn driver() -> Driver {
     let folder = std::env::temp_dir();
-    let mut driver = Driver::new(&folder, "offline/search", None, Options::default());
+    let mut driver = Driver::new(&folder, "offline/search", None, RunnerOptions::default());
     driver.say("look at it");
     driver
 }
@@ -158,7 +158,7 @@ fn a3_the_planner_is_told_its_six_rules() {
     settings.set_prepend_module_to_snapshot(false);
     let told = instruction(Node::Plan, &pool());
     settings.bind(|| insta::assert_snapshot!("planner_prompt", told));
-    let alone = Pool {
+    let alone = PlanChoices {
         candidates: Vec::new(),
         ..pool()
     };

@@ -108,11 +108,11 @@ pub(super) fn system(
 
 /// The part of the pinned skills that the model's prompt contains.
 #[derive(serde::Deserialize)]
-struct Listed {
+struct SkillPrompt {
     prompt: String,
 }
 
-fn skills(pinned: &Pin) -> Result<Arc<Listed>, RunError> {
+fn skills(pinned: &Pin) -> Result<Arc<SkillPrompt>, RunError> {
     pinned.read(|json| {
         serde_json::from_str(json).map_err(|error| {
             let message = format!("the skills that this run pinned cannot be read: {error}");
@@ -232,7 +232,7 @@ pub(super) fn quoted(name: &str, text: &str) -> String {
 
 /// The sender of a message, and the exchange that it belongs to.
 #[derive(Default, serde::Deserialize)]
-struct Sent {
+struct MessageSender {
     from: Option<String>,
     #[serde(default)]
     exchange: u32,
@@ -243,8 +243,8 @@ fn framed(message: &Message) -> Message {
     let known = message
         .metadata
         .as_ref()
-        .and_then(RawMetadata::read::<Sent>);
-    let Sent { from, exchange } = known.unwrap_or_default();
+        .and_then(RawMetadata::read::<MessageSender>);
+    let MessageSender { from, exchange } = known.unwrap_or_default();
     let from = from.as_deref().unwrap_or("?");
     Message {
         content: vec![Block::Text {

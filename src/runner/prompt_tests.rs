@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use super::super::driver::{Driver, run_id};
-use super::super::turn::Options;
+use super::super::turn::RunnerOptions;
 use super::*;
 use crate::kernel::session::message::AnswerFinding;
 
@@ -15,7 +15,7 @@ fn driver() -> Driver {
         &PathBuf::from("/w"),
         "offline/search",
         None,
-        Options::default(),
+        RunnerOptions::default(),
     )
 }
 

@@ -44,7 +44,7 @@ pub(super) const SUMMARY_LIMIT: usize = 160;
 
 /// Settings of run execution; changed by a reload.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct RunnerOptions {
     /// Pause before each step's effect, so that a user can follow.
     pub pace: Duration,
     /// Time limit of one model call.
@@ -63,9 +63,9 @@ pub struct Options {
     pub overflow: Overflow,
 }
 
-impl Default for Options {
+impl Default for RunnerOptions {
     fn default() -> Self {
-        Options {
+        RunnerOptions {
             pace: Duration::ZERO,
             model_timeout: Duration::from_secs(120),
             tool_timeout: Duration::from_secs(60),
@@ -81,7 +81,7 @@ impl Default for Options {
 /// Executes runs by the model loop. Cheap to clone.
 #[derive(Clone)]
 pub struct TurnRunner {
-    pub(super) options: watch::Receiver<Options>,
+    pub(super) options: watch::Receiver<RunnerOptions>,
     pub(super) workspace: Arc<Path>,
     pub(super) providers: Arc<Providers>,
     pub(super) tools: Arc<Catalogue>,
@@ -94,7 +94,7 @@ impl TurnRunner {
     /// the folder of runs that name none, `memory` resolves the memories that steps recall, `clock`
     /// creates step ids.
     pub fn new(
-        options: watch::Receiver<Options>,
+        options: watch::Receiver<RunnerOptions>,
         workspace: PathBuf,
         providers: Arc<Providers>,
         tools: Arc<Catalogue>,

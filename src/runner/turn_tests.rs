@@ -6,7 +6,7 @@ use std::path::Path;
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::super::driver::{Driver, Ended};
+use super::super::driver::{Driver, TurnOutcome};
 use super::*;
 
 /// A small source tree that answers "where is the connection limit enforced?".
@@ -47,10 +47,10 @@ fn tree() -> tempfile::TempDir {
 }
 
 async fn ask(folder: &Path, task: &str) -> (Driver, String) {
-    let mut driver = Driver::new(folder, "offline/search", None, Options::default());
+    let mut driver = Driver::new(folder, "offline/search", None, RunnerOptions::default());
     driver.say(task);
     match driver.turn().await {
-        Ended::Text(Some(text)) => (driver, text),
+        TurnOutcome::Text(Some(text)) => (driver, text),
         other => panic!("{other:?}"),
     }
 }
@@ -187,7 +187,7 @@ async fn an_announce_above_what_the_model_saw_goes_on_with_the_turn() {
     let (mut driver, _) = ask(tree.path(), "Where is the connection limit?").await;
     let models = driver.view.steps.len();
     driver.announce("[announce] look: run 7 of agent explore ended ok after 1.0 s, 2 tool calls.\n<<<result\nit is blue\nresult>>>\n");
-    let Ended::Text(Some(text)) = driver.turn().await else {
+    let TurnOutcome::Text(Some(text)) = driver.turn().await else {
         panic!("no text");
     };
     assert!(
@@ -197,7 +197,7 @@ async fn an_announce_above_what_the_model_saw_goes_on_with_the_turn() {
     assert_eq!(driver.view.steps.len(), models + 1);
 }
 
-fn scripted(rules: Value, options: Options) -> (tempfile::TempDir, Driver) {
+fn scripted(rules: Value, options: RunnerOptions) -> (tempfile::TempDir, Driver) {
     let tree = tree();
     let script = tree.path().join("script.json");
     fs::write(&script, json!({"rules": rules}).to_string()).unwrap();
@@ -206,11 +206,11 @@ fn scripted(rules: Value, options: Options) -> (tempfile::TempDir, Driver) {
     (tree, driver)
 }
 
-fn error_kind(ended: Ended) -> String {
+fn error_kind(ended: TurnOutcome) -> String {
     match ended {
-        Ended::Cut(error, _) => error.kind,
-        Ended::Error(error) => error.kind,
-        Ended::Text(text) => panic!("{text:?}"),
+        TurnOutcome::Cut(error, _) => error.kind,
+        TurnOutcome::Error(error) => error.kind,
+        TurnOutcome::Text(text) => panic!("{text:?}"),
     }
 }
 
@@ -222,7 +222,7 @@ async fn tool_calls_of_one_answer_run_at_once_and_a_finished_one_is_not_repeated
         {"tool": "read", "arguments": {"path": 3}},
     ]);
     let rules = json!([{"match": "*", "answers": [{"text": "", "calls": calls}, {"text": "end"}]}]);
-    let (_tree, mut driver) = scripted(rules, Options::default());
+    let (_tree, mut driver) = scripted(rules, RunnerOptions::default());
     let Next::Steps(first) = driver.next() else {
         panic!("no step")
     };
@@ -267,18 +267,24 @@ async fn tool_calls_of_one_answer_run_at_once_and_a_finished_one_is_not_repeated
         texts.iter().any(|text| text.contains("path: expected")),
         "{texts:?}"
     );
-    assert_eq!(driver.turn().await, Ended::Text(Some("end".to_owned())));
+    assert_eq!(
+        driver.turn().await,
+        TurnOutcome::Text(Some("end".to_owned()))
+    );
     assert_eq!(driver.view.steps.len(), 5);
 }
 
 #[tokio::test]
 async fn an_answer_with_nothing_in_it_is_asked_for_twice_more() {
     let rules = json!([{"match": "*", "answers": [{}, {}, {"text": "third"}]}]);
-    let (_tree, mut driver) = scripted(rules, Options::default());
-    assert_eq!(driver.turn().await, Ended::Text(Some("third".to_owned())));
+    let (_tree, mut driver) = scripted(rules, RunnerOptions::default());
+    assert_eq!(
+        driver.turn().await,
+        TurnOutcome::Text(Some("third".to_owned()))
+    );
     let rules = json!([{"match": "*", "answers": [{}, {"text": " "}, {}, {"text": "fourth"}]}]);
-    let (_tree, mut driver) = scripted(rules, Options::default());
-    assert_eq!(driver.turn().await, Ended::Text(None));
+    let (_tree, mut driver) = scripted(rules, RunnerOptions::default());
+    assert_eq!(driver.turn().await, TurnOutcome::Text(None));
     assert_eq!(driver.view.steps.len(), 3);
 }
 
@@ -289,21 +295,21 @@ async fn a_model_that_never_ends_meets_max_loops() {
         .collect();
     let ended = async |answers: &[Value]| {
         let rules = json!([{"match": "*", "answers": answers}]);
-        let (_tree, mut driver) = scripted(rules, Options::default());
+        let (_tree, mut driver) = scripted(rules, RunnerOptions::default());
         let ended = driver.turn().await;
         let models = driver.view.steps.iter();
         let models = models.filter(|step| step.kind == StepKind::Model).count();
         (ended, models)
     };
     let (silent, asked) = ended(&answers).await;
-    assert!(matches!(&silent, Ended::Error(error) if error.kind == "max_loops"));
+    assert!(matches!(&silent, TurnOutcome::Error(error) if error.kind == "max_loops"));
     assert_eq!(asked, 20);
     // The model's texts are not lost.
     for (index, text) in [(3, "one half"), (17, "the other half"), (25, "too late")] {
         answers[index]["text"] = json!(text);
     }
     let (told, asked) = ended(&answers).await;
-    let Ended::Cut(error, found) = told else {
+    let TurnOutcome::Cut(error, found) = told else {
         panic!("{told:?}");
     };
     assert_eq!((error.kind.as_str(), asked), ("max_loops", 20));
@@ -313,8 +319,8 @@ async fn a_model_that_never_ends_meets_max_loops() {
 #[tokio::test]
 async fn a_providers_fault_ends_the_run_with_its_words() {
     let rules = json!([{"match": "*", "answers": [{"fail": "out of service"}]}]);
-    let (_tree, mut driver) = scripted(rules, Options::default());
-    let Ended::Error(error) = driver.turn().await else {
+    let (_tree, mut driver) = scripted(rules, RunnerOptions::default());
+    let TurnOutcome::Error(error) = driver.turn().await else {
         panic!("no error");
     };
     assert_eq!(error.kind, "provider");
@@ -328,9 +334,9 @@ async fn a_providers_fault_ends_the_run_with_its_words() {
 #[tokio::test]
 async fn g3_9_every_model_call_has_a_limit() {
     let rules = json!([{"match": "*", "answers": [{"text": "late", "hold": "never"}]}]);
-    let options = Options {
+    let options = RunnerOptions {
         model_timeout: Duration::from_millis(1),
-        ..Options::default()
+        ..RunnerOptions::default()
     };
     let (_tree, mut driver) = scripted(rules, options);
     assert_eq!(error_kind(driver.turn().await), "provider_timeout");
@@ -339,7 +345,7 @@ async fn g3_9_every_model_call_has_a_limit() {
 #[tokio::test]
 async fn a_panic_of_a_provider_is_not_swallowed() {
     let rules = json!([{"match": "*", "answers": [{"panic": true}]}]);
-    let (_tree, mut driver) = scripted(rules, Options::default());
+    let (_tree, mut driver) = scripted(rules, RunnerOptions::default());
     let ended = tokio::spawn(async move { driver.turn().await }).await;
     assert!(ended.unwrap_err().is_panic());
 }
@@ -347,7 +353,12 @@ async fn a_panic_of_a_provider_is_not_swallowed() {
 #[test]
 fn a_pin_that_cannot_be_read_ends_the_run() {
     let tree = tree();
-    let mut driver = Driver::new(tree.path(), "offline/search", None, Options::default());
+    let mut driver = Driver::new(
+        tree.path(),
+        "offline/search",
+        None,
+        RunnerOptions::default(),
+    );
     driver.say("task");
     driver.view.agent = "{".into();
     assert!(matches!(driver.next(), Next::Fail(error) if error.kind == "pins"));

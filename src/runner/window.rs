@@ -95,7 +95,7 @@ pub(super) fn request_tokens(messages: &[Arc<Message>], fixed: u64) -> u64 {
 
 /// The limits for what a compaction keeps.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Room {
+pub(super) struct CompactionLimits {
     /// The run that compacts.
     pub run: RunId,
     /// Maximum tokens of the entries that are kept.
@@ -109,7 +109,7 @@ pub(super) struct Room {
 ///
 /// Input that no model call has seen is kept. So are the last answer of a turn in progress with the
 /// results of its calls, and that turn's input.
-pub(super) fn cut(messages: &[Arc<Message>], room: Room) -> Option<Compacted> {
+pub(super) fn cut(messages: &[Arc<Message>], room: CompactionLimits) -> Option<Compacted> {
     let shown = shown(messages);
     let begins = turn_begins(&shown, room.run);
     let last_cut = last_cut(&shown, room.run);

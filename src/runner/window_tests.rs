@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::super::driver::{Driver, run_id};
 use super::super::prompt::conversation;
-use super::super::turn::Options;
+use super::super::turn::RunnerOptions;
 use super::*;
 use crate::kernel::ids::AgentId;
 use crate::kernel::session::message::{Block, OpenRun};
@@ -18,7 +18,7 @@ fn driver() -> Driver {
         &PathBuf::from("/w"),
         "offline/search",
         None,
-        Options::default(),
+        RunnerOptions::default(),
     )
 }
 
@@ -57,8 +57,8 @@ impl Driver {
         Arc::make_mut(last).metadata = RawMetadata::of(&compacted);
     }
 
-    fn room(&self, tokens: u64, turns: bool) -> Room {
-        Room {
+    fn room(&self, tokens: u64, turns: bool) -> CompactionLimits {
+        CompactionLimits {
             run: self.view.run.id,
             tokens,
             turns,

@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 
 use super::file::FILE;
 use super::parse::parse;
-use super::scan::Found;
+use super::scan::SkillFile;
 
 const SKILLS: &[(&str, &str)] = &[
     ("delegate", include_str!("../../skills/delegate/SKILL.md")),
@@ -25,10 +25,10 @@ const SKILLS: &[(&str, &str)] = &[
 ];
 
 /// The built-in skills, parsed once.
-pub(super) fn bundled() -> &'static [Arc<Found>] {
-    static READ: LazyLock<Vec<Arc<Found>>> = LazyLock::new(|| {
+pub(super) fn bundled() -> &'static [Arc<SkillFile>] {
+    static READ: LazyLock<Vec<Arc<SkillFile>>> = LazyLock::new(|| {
         let read = |(name, text): &(&str, &str)| {
-            Arc::new(Found {
+            Arc::new(SkillFile {
                 file: PathBuf::from(format!("bundled/{name}/{FILE}")),
                 outcome: parse(name, text.as_bytes(), text.len()),
             })

@@ -4,12 +4,12 @@ use std::fs;
 use std::path::Path;
 
 use super::parse::{Skill, parse};
-use super::scan::{Found, Limits, check};
-use crate::front_matter::Broken;
+use super::scan::{ScanLimits, SkillFile, check};
+use crate::front_matter::LoadError;
 
 const LIMIT: usize = 1 << 20;
 
-fn read(text: &str) -> Result<Skill, Broken> {
+fn read(text: &str) -> Result<Skill, LoadError> {
     parse("odd", text.as_bytes(), LIMIT)
 }
 
@@ -412,8 +412,8 @@ fn skill(name: &str) -> String {
     with(&format!("name: {name}\ndescription: Does {name}."))
 }
 
-fn names(found: &[Found]) -> Vec<String> {
-    let name = |found: &Found| match &found.outcome {
+fn names(found: &[SkillFile]) -> Vec<String> {
+    let name = |found: &SkillFile| match &found.outcome {
         Ok(skill) => skill.name.clone(),
         Err(broken) => format!("{}: {}", found.file.display(), broken.reason),
     };
@@ -434,7 +434,7 @@ fn g6_10_groups_are_looked_through_and_what_lies_too_deep_is_reported() {
     put(dir.path(), ".git/y/SKILL.md", &skill("y"));
     put(dir.path(), "build/SKILL.md", &skill("build"));
     put(dir.path(), "notes.md", "no skill");
-    let found = check(dir.path(), Limits::default());
+    let found = check(dir.path(), ScanLimits::default());
     let names = names(&found);
     let deep = names.iter().find(|name| name.contains("seven")).unwrap();
     assert!(
@@ -469,7 +469,7 @@ fn links_in_circles_end_and_pipes_are_not_waited_for() {
     .unwrap();
     fs::create_dir(dir.path().join("gone")).unwrap();
     std::os::unix::fs::symlink("/nowhere", dir.path().join("gone/SKILL.md")).unwrap();
-    let found = names(&check(dir.path(), Limits::default()));
+    let found = names(&check(dir.path(), ScanLimits::default()));
     assert_eq!(found.len(), 3, "{found:?}");
     assert!(found[0].contains("the link is broken"), "{found:?}");
     assert_eq!(found[1], "one");
@@ -487,7 +487,7 @@ fn files_and_folders_beyond_the_limits_are_reported() {
         "a/SKILL.md",
         &format!("{}{}", skill("a"), "x".repeat(500)),
     );
-    let limits = Limits {
+    let limits = ScanLimits {
         skills: 3,
         bytes: 400,
     };
@@ -506,7 +506,7 @@ fn files_and_folders_beyond_the_limits_are_reported() {
 #[test]
 fn the_programs_own_skills_keep_to_the_specification() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("skills");
-    let found = check(&folder, Limits::default());
+    let found = check(&folder, ScanLimits::default());
     assert_eq!(
         names(&found),
         ["delegate", "review-uncertain", "watch-runs", "write-skill"]
@@ -514,7 +514,7 @@ fn the_programs_own_skills_keep_to_the_specification() {
     for found in &found {
         assert_eq!(notes(found.outcome.as_ref().unwrap()), [""; 0]);
     }
-    let bundled: Vec<Found> = super::bundled::bundled()
+    let bundled: Vec<SkillFile> = super::bundled::bundled()
         .iter()
         .map(|found| (**found).clone())
         .collect();

@@ -20,16 +20,16 @@ const ASK_BY_ONE: usize = 256;
 
 /// Identity, size and times of a file; while they are equal, its content is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct State {
+pub(super) struct FileStamp {
     place: (u64, u64),
     length: u64,
     times: [i64; 4],
 }
 
-impl State {
+impl FileStamp {
     /// The state from metadata that was queried by path.
     pub(super) fn of(file: &Metadata) -> Self {
-        State {
+        FileStamp {
             place: (file.dev(), file.ino()),
             length: file.len(),
             times: [
@@ -51,7 +51,7 @@ impl State {
     }
 
     fn of_stat(file: &Stat) -> Self {
-        State {
+        FileStamp {
             place: (number(file.st_dev), number(file.st_ino)),
             length: number(file.st_size),
             times: [
@@ -71,7 +71,7 @@ fn number<From: TryInto<To>, To: Default>(from: From) -> To {
 
 /// A folder or link within a folder of skills.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct FolderEntry {
     /// The name without its folder.
     pub name: OsString,
     /// It is a symbolic link, whatever its target.
@@ -79,22 +79,22 @@ pub(super) struct Entry {
     /// Its inode number.
     pub number: u64,
     /// The state of the [`FILE`] in it; `None` if it has none.
-    pub file: Option<State>,
+    pub file: Option<FileStamp>,
     /// The system error number if the file could not be queried.
     pub fault: Option<i32>,
 }
 
 /// The content of a folder of skills.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Listing {
+pub(super) struct FolderListing {
     /// The folder's inode number.
     number: u64,
     /// Sorted by name, without names that begin with a dot.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<FolderEntry>,
 }
 
 /// Lists the folders and links in `folder`.
-pub(super) fn list(folder: &Path) -> io::Result<Listing> {
+pub(super) fn list(folder: &Path) -> io::Result<FolderListing> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let mut dir = Dir::new(open(folder, flags, Mode::empty())?)?;
     let mut entries = Vec::new();
@@ -116,7 +116,7 @@ pub(super) fn list(folder: &Path) -> io::Result<Listing> {
             known => known,
         };
         if matches!(kind, FileType::Directory | FileType::Symlink) {
-            entries.push(Entry {
+            entries.push(FolderEntry {
                 name: OsString::from_vec(name.to_bytes().to_vec()),
                 is_link: kind == FileType::Symlink,
                 number: entry.ino(),
@@ -136,13 +136,13 @@ pub(super) fn list(folder: &Path) -> io::Result<Listing> {
             path.extend_from_slice(FILE.as_bytes());
             let state = statat(at, path.as_slice(), AtFlags::empty());
             match state {
-                Ok(state) => entry.file = Some(State::of_stat(&state)),
+                Ok(state) => entry.file = Some(FileStamp::of_stat(&state)),
                 Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
                 Err(fault) => entry.fault = Some(fault.raw_os_error()),
             }
         }
     });
-    Ok(Listing {
+    Ok(FolderListing {
         number: number(fstat(at)?.st_ino),
         entries,
     })
@@ -153,7 +153,7 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
 
-    use super::{ASK_BY_ONE, State, list};
+    use super::{ASK_BY_ONE, FileStamp, list};
     use crate::skill::FILE;
 
     #[test]
@@ -178,7 +178,7 @@ mod tests {
             let name = entry.name.to_str().unwrap();
             assert_eq!(entry.is_link, name == "link");
             let file = folder.path().join(name).join(FILE);
-            let state = fs::metadata(file).ok().map(|file| State::of(&file));
+            let state = fs::metadata(file).ok().map(|file| FileStamp::of(&file));
             assert_eq!(entry.file, state, "{name}");
             assert_eq!(entry.file.is_none(), name == "empty");
         }

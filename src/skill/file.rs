@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use super::Limits;
+use super::ScanLimits;
 use super::parse::{Note, Skill, parse};
 use crate::file_work::read_regular;
-use crate::front_matter::Broken;
+use crate::front_matter::LoadError;
 
 /// Name of the file that makes a folder a skill.
 pub const FILE: &str = "SKILL.md";
@@ -27,7 +27,7 @@ pub(super) fn file_in(folder: &Path) -> Option<(PathBuf, bool)> {
 }
 
 /// Adds a note to the skill that its file's name is a variant.
-pub(super) fn note_variant(outcome: &mut Result<Skill, Broken>) {
+pub(super) fn note_variant(outcome: &mut Result<Skill, LoadError>) {
     if let Ok(skill) = outcome {
         skill.notes.push(Note {
             line: None,
@@ -41,22 +41,22 @@ pub(super) enum NoSkill {
     /// The system could not read the file; its content is unknown.
     Unread(std::io::Error),
     /// The content is not a valid skill.
-    Broken(Broken),
+    Broken(LoadError),
 }
 
 impl NoSkill {
     /// The reason as it is shown to users.
-    pub(super) fn broken(self) -> Broken {
+    pub(super) fn broken(self) -> LoadError {
         match self {
-            NoSkill::Unread(fault) => Broken::whole(format!("it cannot be read: {fault}")),
+            NoSkill::Unread(fault) => LoadError::whole(format!("it cannot be read: {fault}")),
             NoSkill::Broken(broken) => broken,
         }
     }
 }
 
 /// Reads the skill in `file`.
-pub(super) fn read(file: &Path, limits: Limits) -> Result<Skill, NoSkill> {
-    let broken = |reason: String| NoSkill::Broken(Broken::whole(reason));
+pub(super) fn read(file: &Path, limits: ScanLimits) -> Result<Skill, NoSkill> {
+    let broken = |reason: String| NoSkill::Broken(LoadError::whole(reason));
     let unreadable = |fault: std::io::Error| match fault.kind() {
         std::io::ErrorKind::NotFound => broken(format!("it cannot be read: {fault}")),
         // `read_regular` reports this for anything but a regular file.

@@ -12,9 +12,9 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 
 use super::bundled::bundled;
-use super::scan::{Found, Looked, Now, look};
-use super::sources::{Source, roots};
-use super::{Settings, set};
+use super::scan::{Looked, Now, SkillFile, look};
+use super::sources::{SkillSource, roots};
+use super::{SkillSettings, set};
 use crate::clock::Clock;
 use crate::contract::skills::{PickedSkills, SkillListing, Skills};
 
@@ -28,9 +28,9 @@ const MAX_WORKSPACES: usize = 128;
 const PICKS: usize = 256;
 
 /// The dependencies of a [`Library`].
-pub struct Options {
+pub struct LibraryOptions {
     /// The current settings; may change while the daemon runs.
-    pub settings: watch::Receiver<Settings>,
+    pub settings: watch::Receiver<SkillSettings>,
     /// The folder of runs that name none.
     pub workspace: Option<PathBuf>,
     /// Finds the project folder that contains a folder.
@@ -43,7 +43,7 @@ pub struct Options {
 
 /// The skills of all workspaces; see [`Skills`].
 pub struct Library {
-    options: Options,
+    options: LibraryOptions,
     /// The last scan of each root. The lock is held during a scan, so that each root is scanned
     /// only once.
     looked: Mutex<HashMap<PathBuf, Arc<Looked>>>,
@@ -64,7 +64,7 @@ struct CachedWorkspace {
 
 impl Library {
     /// A library that has scanned nothing yet.
-    pub fn new(options: Options) -> Self {
+    pub fn new(options: LibraryOptions) -> Self {
         Library {
             options,
             looked: Mutex::default(),
@@ -113,7 +113,7 @@ impl Library {
         if !fresh && let Some(known) = self.known_here(&name) {
             return known;
         }
-        let mut found: Vec<(Source, Arc<Looked>)> = Vec::with_capacity(roots.len());
+        let mut found: Vec<(SkillSource, Arc<Looked>)> = Vec::with_capacity(roots.len());
         let mut unsettled = false;
         for root in &roots {
             let before = looked.get(&root.folder);
@@ -165,7 +165,7 @@ impl Library {
         here
     }
 
-    fn now(&self, settings: &Settings) -> Now {
+    fn now(&self, settings: &SkillSettings) -> Now {
         Now {
             wall: self.options.clock.now(),
             steady: self.options.clock.monotonic(),
@@ -293,7 +293,7 @@ fn path_of(name: &str) -> Option<PathBuf> {
     (!name.is_empty()).then(|| PathBuf::from(name))
 }
 
-fn made_from(settings: &Settings, found: &[(Source, Arc<Looked>)]) -> u64 {
+fn made_from(settings: &SkillSettings, found: &[(SkillSource, Arc<Looked>)]) -> u64 {
     let mut hasher = DefaultHasher::new();
     format!("{settings:?}").hash(&mut hasher);
     for (source, looked) in found {
@@ -310,13 +310,17 @@ fn made_from(settings: &Settings, found: &[(Source, Arc<Looked>)]) -> u64 {
     hasher.finish()
 }
 
-fn made(name: String, found: &[(Source, Arc<Looked>)], settings: &Settings) -> SkillListing {
-    let mut all: Vec<(Source, &[Arc<Found>])> = found
+fn made(
+    name: String,
+    found: &[(SkillSource, Arc<Looked>)],
+    settings: &SkillSettings,
+) -> SkillListing {
+    let mut all: Vec<(SkillSource, &[Arc<SkillFile>])> = found
         .iter()
         .map(|(source, looked)| (*source, looked.found.as_slice()))
         .collect();
     if settings.bundled {
-        all.push((Source::Bundled, bundled()));
+        all.push((SkillSource::Bundled, bundled()));
     }
     // The sort is stable: roots of one source keep their order.
     all.sort_by_key(|(source, _)| *source);

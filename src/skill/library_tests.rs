@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
 
-use super::{Host, Library, Options, PromptLimits, Remote, Settings};
+use super::{Host, Library, LibraryOptions, PromptLimits, RemoteHost, SkillSettings};
 use crate::clock::Clock;
 use crate::contract::skills::{ListedSkill, SkillListing, Skills};
 use crate::kernel::time::Timestamp;
@@ -17,7 +17,7 @@ use crate::kernel::time::Timestamp;
 pub(super) struct Fixture {
     dir: tempfile::TempDir,
     pub(super) clock: Clock,
-    pub(super) settings: watch::Sender<Settings>,
+    pub(super) settings: watch::Sender<SkillSettings>,
     pub(super) library: Library,
 }
 
@@ -27,7 +27,7 @@ pub(super) fn fixture() -> Fixture {
     for folder in ["work/.git", "bin", "home", "config"] {
         fs::create_dir_all(root.join(folder)).unwrap();
     }
-    let settings = Settings {
+    let settings = SkillSettings {
         extra_dirs: vec![root.join("extra")],
         bundled: false,
         managed: Some(root.join("managed")),
@@ -41,7 +41,7 @@ pub(super) fn fixture() -> Fixture {
             config: BTreeSet::from(["skills.bundled".to_owned()]),
             remotes: Vec::new(),
         },
-        ..Settings::default()
+        ..SkillSettings::default()
     };
     let (settings, followed) = watch::channel(settings);
     let clock = Clock::test(Timestamp(0));
@@ -54,8 +54,12 @@ pub(super) fn fixture() -> Fixture {
     }
 }
 
-pub(super) fn library(root: &Path, settings: watch::Receiver<Settings>, clock: &Clock) -> Library {
-    Library::new(Options {
+pub(super) fn library(
+    root: &Path,
+    settings: watch::Receiver<SkillSettings>,
+    clock: &Clock,
+) -> Library {
+    Library::new(LibraryOptions {
         settings,
         workspace: Some(root.join("work")),
         project: crate::agent::project,
@@ -91,7 +95,7 @@ impl Fixture {
         found.unwrap_or_else(|| panic!("{here:?}")).clone()
     }
 
-    pub(super) fn set(&self, change: impl FnOnce(&mut Settings)) {
+    pub(super) fn set(&self, change: impl FnOnce(&mut SkillSettings)) {
         self.settings.send_modify(change);
     }
 
@@ -177,7 +181,7 @@ fn what_a_skill_needs_decides_whether_runs_have_it() {
         "setting skills.other is not on",
     );
     // A connected machine counts if it has the right platform and all programs.
-    let mac = |bins: &[&str]| Remote {
+    let mac = |bins: &[&str]| RemoteHost {
         platform: "macos".to_owned(),
         bins: bins.iter().map(ToString::to_string).collect(),
     };

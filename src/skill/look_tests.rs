@@ -4,10 +4,10 @@ use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Limits;
+use super::ScanLimits;
 use super::library_tests::{fixture, library};
 use super::scan::{Now, look};
-use super::sources::Root;
+use super::sources::SkillRoot;
 use crate::contract::skills::{ListedSkill, Skills};
 
 /// A change: its description and the action.
@@ -181,9 +181,9 @@ fn a_root_of_skills_alone_is_compared_as_a_whole_whatever_lies_beside_them() {
     for name in ["one", "two"] {
         fixture.skill(&format!("work/skills/{name}"));
     }
-    let root = Root::given(&fixture.path("work/skills"));
-    let after = |before: &Arc<_>| look(&root, Limits::default(), Some(before), Now::default());
-    let first = look(&root, Limits::default(), None, Now::default());
+    let root = SkillRoot::given(&fixture.path("work/skills"));
+    let after = |before: &Arc<_>| look(&root, ScanLimits::default(), Some(before), Now::default());
+    let first = look(&root, ScanLimits::default(), None, Now::default());
     assert!(Arc::ptr_eq(&first, &after(&first)));
     // It holds no skills.
     fs::create_dir(fixture.path("work/skills/node_modules")).unwrap();
@@ -191,7 +191,7 @@ fn a_root_of_skills_alone_is_compared_as_a_whole_whatever_lies_beside_them() {
     assert_eq!(second.signature, first.signature);
     assert!(!Arc::ptr_eq(&second, &first));
     assert!(Arc::ptr_eq(&second, &after(&second)));
-    assert!(second.is_unchanged(&root, Limits::default()));
+    assert!(second.is_unchanged(&root, ScanLimits::default()));
 }
 
 /// A valid version stays in use until another valid one has settled; one that is gone may come

@@ -28,12 +28,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use file::FILE;
-pub use library::{Library, Options};
+pub use library::{Library, LibraryOptions};
 pub use parse::{Note, Skill};
-pub use requires::{Host, MissingPrograms, Remote, Requires};
-pub use scan::{Found, Limits, check};
+pub use requires::{Host, MissingPrograms, RemoteHost, SkillRequirements};
+pub use scan::{ScanLimits, SkillFile, check};
 pub use set::PromptLimits;
-pub use sources::Source;
+pub use sources::SkillSource;
 
 /// The environment variables that the settings give to runs with a skill, without their values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub struct GivenNames {
 
 /// Settings and environment that determine which skills are found and usable.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Settings {
+pub struct SkillSettings {
     /// Folders of skills beside the usual ones.
     pub extra_dirs: Vec<PathBuf>,
     /// Include the built-in skills.
@@ -69,7 +69,7 @@ pub struct Settings {
     /// version is dropped.
     pub settle: Duration,
     /// Limits of a scan.
-    pub limits: Limits,
+    pub limits: ScanLimits,
     /// Limits of the skill list in the prompt.
     pub prompt: PromptLimits,
     /// What skills can rely on.

@@ -4,10 +4,10 @@
 
 use std::collections::BTreeSet;
 
-use super::requires::{Requires, requires};
-use super::yaml::{self, Field, Node, Tree};
+use super::requires::{SkillRequirements, requires};
+use super::yaml::{self, Node, Tree, YamlField};
 use crate::contract::catalog::Pinned;
-use crate::front_matter::{Broken, decode, quoted, split};
+use crate::front_matter::{LoadError, decode, quoted, split};
 use crate::kernel::text::preview;
 
 /// Maximum characters of a name in the specification.
@@ -45,7 +45,7 @@ pub struct Skill {
     /// It is not offered to models (`disable-model-invocation`).
     pub hidden: bool,
     /// What must be available for it to be usable.
-    pub requires: Requires,
+    pub requires: SkillRequirements,
     /// The text after the front matter.
     pub body: Pinned,
     /// What was corrected or ignored, and departures from the specification.
@@ -74,10 +74,10 @@ impl std::fmt::Display for Note {
 }
 
 /// Parses the skill in `bytes`, from a folder named `folder`; more than `limit` bytes are refused.
-pub fn parse(folder: &str, bytes: &[u8], limit: usize) -> Result<Skill, Broken> {
+pub fn parse(folder: &str, bytes: &[u8], limit: usize) -> Result<Skill, LoadError> {
     let text = decode(bytes, limit, "a skill")?;
     let split = split(&text)?;
-    let mut reader = Reader {
+    let mut reader = SkillReader {
         first_line: split.first_line(),
         notes: Vec::new(),
     };
@@ -94,21 +94,21 @@ pub fn parse(folder: &str, bytes: &[u8], limit: usize) -> Result<Skill, Broken> 
     reader.skill(folder, &fields, split.body)
 }
 
-struct Reader {
+struct SkillReader {
     first_line: usize,
     notes: Vec<Note>,
 }
 
-impl Reader {
+impl SkillReader {
     fn note(&mut self, line: Option<usize>, text: String) {
         self.notes.push(Note { line, text });
     }
 
     /// The front matter's fields: parsed as YAML if possible, otherwise line by line.
-    fn tree(&mut self, header: &str) -> Result<Vec<Field>, Broken> {
+    fn tree(&mut self, header: &str) -> Result<Vec<YamlField>, LoadError> {
         let refused = match yaml::read(header) {
             Ok(tree) => return Ok(self.taken(tree)),
-            Err(broken) => Broken {
+            Err(broken) => LoadError {
                 line: broken.line.map(|line| line + self.first_line - 1),
                 ..broken
             },
@@ -133,7 +133,7 @@ impl Reader {
         Ok(fields)
     }
 
-    fn taken(&mut self, tree: Tree) -> Vec<Field> {
+    fn taken(&mut self, tree: Tree) -> Vec<YamlField> {
         let first = self.first_line - 1;
         for (line, note) in tree.notes {
             self.note(Some(line + first), note);
@@ -145,7 +145,12 @@ impl Reader {
         fields
     }
 
-    fn skill(mut self, folder: &str, fields: &[Field], body: String) -> Result<Skill, Broken> {
+    fn skill(
+        mut self,
+        folder: &str,
+        fields: &[YamlField],
+        body: String,
+    ) -> Result<Skill, LoadError> {
         for field in fields {
             if !FIELDS.contains(&field.name.as_str()) {
                 let name = preview(&field.name, NAME_LIMIT);
@@ -164,7 +169,7 @@ impl Reader {
         let description = self.text(find("description"))?.unwrap_or_default();
         if description.is_empty() {
             let line = find("description").map(|field| field.line);
-            return Err(Broken {
+            return Err(LoadError {
                 line,
                 reason: "description is missing: what the skill does and when to use it".to_owned(),
             });
@@ -204,7 +209,7 @@ impl Reader {
         })
     }
 
-    fn name(&mut self, folder: &str, field: Option<&Field>) -> Result<String, Broken> {
+    fn name(&mut self, folder: &str, field: Option<&YamlField>) -> Result<String, LoadError> {
         let line = field.map(|field| field.line);
         let found = self.text(field)?.unwrap_or_default();
         if found.is_empty() {
@@ -224,10 +229,10 @@ impl Reader {
         self.named(found, line)
     }
 
-    fn named(&mut self, name: String, line: Option<usize>) -> Result<String, Broken> {
+    fn named(&mut self, name: String, line: Option<usize>) -> Result<String, LoadError> {
         if name.chars().any(char::is_control) {
             let reason = "name has a line break or another control character".to_owned();
-            return Err(Broken { line, reason });
+            return Err(LoadError { line, reason });
         }
         let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
         let fits = name.chars().all(is_plain)
@@ -254,7 +259,7 @@ impl Reader {
     }
 
     /// The trimmed text of a field. Line breaks inside a block are kept.
-    fn text(&mut self, field: Option<&Field>) -> Result<Option<String>, Broken> {
+    fn text(&mut self, field: Option<&YamlField>) -> Result<Option<String>, LoadError> {
         let Some(field) = field else {
             return Ok(None);
         };
@@ -262,14 +267,14 @@ impl Reader {
             Node::Null => Ok(None),
             Node::Text(text) => Ok(Some(text.trim().to_owned())),
             // Unquoted brackets split whole sentences at their commas.
-            Node::List(_) | Node::Map(_) => Err(Broken::at(
+            Node::List(_) | Node::Map(_) => Err(LoadError::at(
                 field.line,
                 format!("{}: text is expected; put it in quotes", field.name),
             )),
         }
     }
 
-    fn bounded(&mut self, name: &str, field: Option<&Field>, text: &str, limit: usize) {
+    fn bounded(&mut self, name: &str, field: Option<&YamlField>, text: &str, limit: usize) {
         let count = text.chars().count();
         if count > limit {
             let note = format!("{name} has {count} characters, {limit} at most");
@@ -278,7 +283,7 @@ impl Reader {
     }
 
     /// Tool patterns separated by spaces or commas outside parentheses, or a list.
-    fn tools(&mut self, field: Option<&Field>) -> Vec<String> {
+    fn tools(&mut self, field: Option<&YamlField>) -> Vec<String> {
         let Some(field) = field else {
             return Vec::new();
         };
@@ -308,11 +313,11 @@ impl Reader {
         }
     }
 
-    fn metadata(&mut self, field: &Field) -> Requires {
+    fn metadata(&mut self, field: &YamlField) -> SkillRequirements {
         let line = Some(field.line);
         let parsed;
         let map = match &field.value {
-            Node::Null => return Requires::default(),
+            Node::Null => return SkillRequirements::default(),
             Node::Map(fields) => {
                 if fields.iter().any(|one| one.value.text().is_none()) {
                     let note = "metadata: its values must be text".to_owned();
@@ -332,7 +337,7 @@ impl Reader {
                         line,
                         "metadata: a map is expected; it is ignored".to_owned(),
                     );
-                    return Requires::default();
+                    return SkillRequirements::default();
                 }
             },
             Node::List(_) => {
@@ -340,7 +345,7 @@ impl Reader {
                     line,
                     "metadata: a map is expected; it is ignored".to_owned(),
                 );
-                return Requires::default();
+                return SkillRequirements::default();
             }
         };
         let (found, odd) = requires(map);
@@ -353,7 +358,7 @@ impl Reader {
 
 /// Reads `name` and `description` at the left margin, each up to the next line that begins a field:
 /// text over several lines may contain colons and quotes.
-fn by_lines(header: &str) -> Vec<Field> {
+fn by_lines(header: &str) -> Vec<YamlField> {
     let mut seen = BTreeSet::new();
     let mut fields: Vec<(&str, usize, Vec<&str>)> = Vec::new();
     for (index, line) in header.lines().enumerate() {
@@ -378,7 +383,7 @@ fn by_lines(header: &str) -> Vec<Field> {
         let text = lines.join("\n");
         let text = text.trim();
         let bare = unquoted(text).unwrap_or(text);
-        (!bare.is_empty()).then(|| Field {
+        (!bare.is_empty()).then(|| YamlField {
             name: name.to_owned(),
             line,
             value: Node::Text(bare.to_owned()),

@@ -16,7 +16,7 @@ const VENDORS: &[&str] = &["abide", "openclaw", "clawdbot", "moltbot", "clawdis"
 
 /// What must be available for a skill to be usable.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Requires {
+pub struct SkillRequirements {
     /// Platforms, any of them: `linux`, `macos`, `windows`. Empty = any.
     pub os: Vec<String>,
     /// Programs, all of them required.
@@ -38,7 +38,7 @@ pub struct Requires {
 }
 
 /// The requirements in a skill's metadata, and remarks about what was not understood.
-pub(super) fn requires(metadata: &Node) -> (Requires, Vec<String>) {
+pub(super) fn requires(metadata: &Node) -> (SkillRequirements, Vec<String>) {
     let mut odd = Vec::new();
     let own = VENDORS.iter().find_map(|vendor| metadata.get(vendor));
     let parsed;
@@ -69,7 +69,7 @@ pub(super) fn requires(metadata: &Node) -> (Requires, Vec<String>) {
     };
     let text = |name: &str| own.get(name).and_then(Node::text).map(str::to_owned);
     let os = list(own, "os");
-    let found = Requires {
+    let found = SkillRequirements {
         os: os.iter().map(|name| platform(name)).collect(),
         bins: list(needs, "bins"),
         any_bins: list(needs, "anyBins"),
@@ -94,7 +94,7 @@ pub(super) fn platform(name: &str) -> String {
 
 /// A connected machine: its platform and programs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Remote {
+pub struct RemoteHost {
     /// `linux`, `macos` or `windows`.
     pub platform: String,
     /// Names of the programs that it has.
@@ -113,7 +113,7 @@ pub struct Host {
     /// Names of the settings that are on.
     pub config: BTreeSet<String>,
     /// The connected machines.
-    pub remotes: Vec<Remote>,
+    pub remotes: Vec<RemoteHost>,
 }
 
 impl Host {
@@ -136,7 +136,7 @@ pub struct MissingPrograms<'a> {
     pub hints: Vec<&'a InstallHint>,
 }
 
-impl Requires {
+impl SkillRequirements {
     /// The required programs that are not on this machine, with install hints.
     pub fn missing_programs<'a>(&'a self, host: &Host) -> Vec<MissingPrograms<'a>> {
         let has = |name: &String| is_program(host, name);
@@ -202,7 +202,7 @@ impl Requires {
     }
 }
 
-impl Requires {
+impl SkillRequirements {
     /// The missing environment variables, if nothing else is missing; otherwise empty.
     pub fn lacks_env(&self, host: &Host) -> Vec<String> {
         let lacks = without(&self.env, |name| host.env.contains(name));

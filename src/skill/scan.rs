@@ -11,33 +11,33 @@ use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use candidate::{CachedFile, Candidate};
+use candidate::{CachedFile, CandidateFile};
 pub(super) use settle::Now;
 use walk::{Walk, walk};
 
-use super::entries::{Listing, list};
+use super::entries::{FolderListing, list};
 use super::file::{NoSkill, file_in, note_variant, read};
 use super::parse::Skill;
-use super::sources::Root;
+use super::sources::SkillRoot;
 use super::spread::spread;
 use crate::file_work::writers::open_for_writing;
-use crate::front_matter::Broken;
+use crate::front_matter::LoadError;
 
 /// Minimum number of files to read that is worth a thread.
 const READ_BY_ONE: usize = 64;
 
 /// Limits of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Limits {
+pub struct ScanLimits {
     /// Maximum number of skills per root.
     pub skills: usize,
     /// Maximum bytes of one file.
     pub bytes: usize,
 }
 
-impl Default for Limits {
+impl Default for ScanLimits {
     fn default() -> Self {
-        Limits {
+        ScanLimits {
             skills: 10_000,
             bytes: 1 << 20,
         }
@@ -46,11 +46,11 @@ impl Default for Limits {
 
 /// A file that was found, and its skill or error.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct SkillFile {
     /// The file, or the folder if the error concerns the folder.
     pub file: PathBuf,
     /// The skill, or why there is none.
-    pub outcome: Result<Skill, Broken>,
+    pub outcome: Result<Skill, LoadError>,
 }
 
 /// The result of scanning a root.
@@ -59,7 +59,7 @@ pub(super) struct Looked {
     /// Changes with everything that was found.
     pub signature: u64,
     /// The files that were found, by path.
-    pub found: Vec<Arc<Found>>,
+    pub found: Vec<Arc<SkillFile>>,
     /// Paths that do not exist yet or may be replaced; the watcher waits for them.
     pub awaited: Vec<PathBuf>,
     /// Folders other than skills in which a change matters, by path, each with its inode number.
@@ -70,15 +70,15 @@ pub(super) struct Looked {
     /// A file is still changing and not taken over yet.
     pub unsettled: bool,
     /// The limits used in this scan.
-    limits: Limits,
+    limits: ScanLimits,
     /// The listing of a root that contains only valid skills: no groups, links or errors. Nearly
     /// every root is like this, and while the listing is unchanged, so is the result of a scan.
-    plain: Option<Listing>,
+    plain: Option<FolderListing>,
 }
 
 impl Looked {
     /// True only if the root is provably unchanged; false negatives are possible.
-    pub fn is_unchanged(&self, root: &Root, limits: Limits) -> bool {
+    pub fn is_unchanged(&self, root: &SkillRoot, limits: ScanLimits) -> bool {
         self.plain.as_ref().is_some_and(|plain| {
             self.limits == limits
                 && self.unread.is_empty()
@@ -99,8 +99,8 @@ impl Looked {
 
 /// Scans a root. Returns `before`, the result of the previous scan, if nothing has changed.
 pub(super) fn look(
-    root: &Root,
-    limits: Limits,
+    root: &SkillRoot,
+    limits: ScanLimits,
     before: Option<&Arc<Looked>>,
     now: Now,
 ) -> Arc<Looked> {
@@ -123,7 +123,7 @@ pub(super) fn look(
     }
 }
 
-fn scan(root: &Root, limits: Limits, before: Option<&Looked>, now: Now) -> Looked {
+fn scan(root: &SkillRoot, limits: ScanLimits, before: Option<&Looked>, now: Now) -> Looked {
     let Walk {
         is_plain,
         listing,
@@ -134,8 +134,8 @@ fn scan(root: &Root, limits: Limits, before: Option<&Looked>, now: Now) -> Looke
     } = walk(root, limits, before, now);
     let new = found
         .iter_mut()
-        .filter(|seen| matches!(seen, Candidate::New { .. }));
-    let mut new: Vec<&mut Candidate> = new.collect();
+        .filter(|seen| matches!(seen, CandidateFile::New { .. }));
+    let mut new: Vec<&mut CandidateFile> = new.collect();
     let being_written = match new.is_empty() {
         true => HashMap::new(),
         false => open_for_writing(|file| file.extension().is_some_and(|md| md == "md")),
@@ -148,22 +148,22 @@ fn scan(root: &Root, limits: Limits, before: Option<&Looked>, now: Now) -> Looke
     looked.files.reserve(found.len());
     for seen in found {
         match seen {
-            Candidate::Refused(found) => looked.found.push(found),
-            Candidate::Known(kept) => {
+            CandidateFile::Refused(found) => looked.found.push(found),
+            CandidateFile::Known(kept) => {
                 looked.found.push(Arc::clone(&kept.found));
                 looked.files.insert(kept);
             }
             // Not kept, so that it is read again in the next scan.
-            Candidate::Unread(found, why) => {
+            CandidateFile::Unread(found, why) => {
                 looked.unread.push(why);
                 looked.found.push(found);
             }
-            Candidate::Stale(kept, why) => {
+            CandidateFile::Stale(kept, why) => {
                 looked.unread.push(why);
                 looked.found.push(Arc::clone(&kept.found));
                 looked.files.insert(kept);
             }
-            Candidate::New { .. } => unreachable!("every new one was read"),
+            CandidateFile::New { .. } => unreachable!("every new one was read"),
         }
     }
     for (folder, number) in &looked.folders {
@@ -179,19 +179,19 @@ fn scan(root: &Root, limits: Limits, before: Option<&Looked>, now: Now) -> Looke
 
 /// Reads the skill in `folder`, or all skills below it if it is no skill itself. `folder` may also
 /// be a skill file.
-pub fn check(folder: &Path, limits: Limits) -> Vec<Found> {
-    let root = Root::given(folder);
+pub fn check(folder: &Path, limits: ScanLimits) -> Vec<SkillFile> {
+    let root = SkillRoot::given(folder);
     if folder.is_file() {
         let outcome = read(folder, limits).map_err(NoSkill::broken);
         let file = folder.to_owned();
-        return vec![Found { file, outcome }];
+        return vec![SkillFile { file, outcome }];
     }
     if let Some((file, is_variant)) = file_in(folder) {
         let mut outcome = read(&file, limits).map_err(NoSkill::broken);
         if is_variant {
             note_variant(&mut outcome);
         }
-        return vec![Found { file, outcome }];
+        return vec![SkillFile { file, outcome }];
     }
     let looked = look(&root, limits, None, Now::default());
     let found = looked.found.iter();

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use granit_parser::{Event, Parser, ScalarStyle, Span};
 
-use crate::front_matter::Broken;
+use crate::front_matter::LoadError;
 
 /// Maximum number of values, aliases counted with everything they stand for.
 const NODES: usize = 5_000;
@@ -23,12 +23,12 @@ pub(super) enum Node {
     /// A list.
     List(Vec<Node>),
     /// A map in its original order, without duplicate names.
-    Map(Vec<Field>),
+    Map(Vec<YamlField>),
 }
 
 /// A field of a map.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Field {
+pub(super) struct YamlField {
     /// The field's name.
     pub name: String,
     /// Its line in the front matter, counted from 1.
@@ -70,13 +70,13 @@ impl Node {
 #[derive(Debug)]
 pub(super) struct Tree {
     /// The top-level fields of the front matter, in file order.
-    pub fields: Vec<Field>,
+    pub fields: Vec<YamlField>,
     /// Remarks about oddities, each with its line.
     pub notes: Vec<(usize, String)>,
 }
 
 /// Parses front matter. The line of an error is counted within it, from 1.
-pub(super) fn read(header: &str) -> Result<Tree, Broken> {
+pub(super) fn read(header: &str) -> Result<Tree, LoadError> {
     let options = granit_parser::options! { emit_comments: false };
     let mut reader = Reader {
         parser: Parser::new_from_str_with_options(header, options),
@@ -89,7 +89,7 @@ pub(super) fn read(header: &str) -> Result<Tree, Broken> {
         Node::Map(fields) => fields,
         Node::Null => Vec::new(),
         Node::Text(_) | Node::List(_) => {
-            return Err(Broken::at(1, "not YAML with fields: name: value"));
+            return Err(LoadError::at(1, "not YAML with fields: name: value"));
         }
     };
     Ok(Tree {
@@ -106,11 +106,11 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn next(&mut self) -> Result<(Event<'a>, usize), Broken> {
+    fn next(&mut self) -> Result<(Event<'a>, usize), LoadError> {
         let line = |span: &Span| span.start.line().max(1);
         match self.parser.next() {
             Some(Ok((event, span))) => Ok((event, line(&span))),
-            Some(Err(error)) => Err(Broken::at(
+            Some(Err(error)) => Err(LoadError::at(
                 error.marker().line().max(1),
                 format!("not YAML: {}", error.info()),
             )),
@@ -118,7 +118,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn document(&mut self) -> Result<Node, Broken> {
+    fn document(&mut self) -> Result<Node, LoadError> {
         loop {
             let (event, line) = self.next()?;
             match event {
@@ -132,7 +132,10 @@ impl<'a> Reader<'a> {
                             (Event::StreamEnd, _) => return Ok(root),
                             (Event::DocumentEnd, _) => {}
                             (_, line) => {
-                                return Err(Broken::at(line, "not YAML: a second document begins"));
+                                return Err(LoadError::at(
+                                    line,
+                                    "not YAML: a second document begins",
+                                ));
                             }
                         }
                     }
@@ -141,11 +144,11 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn node(&mut self, event: Event<'a>, line: usize, depth: usize) -> Result<Node, Broken> {
+    fn node(&mut self, event: Event<'a>, line: usize, depth: usize) -> Result<Node, LoadError> {
         self.count(1, line)?;
         if depth > DEPTH {
             let message = format!("lists and maps are nested more than {DEPTH} deep");
-            return Err(Broken::at(line, message));
+            return Err(LoadError::at(line, message));
         }
         let (anchor, node) = match event {
             Event::Scalar(text, style, anchor, _) => {
@@ -172,12 +175,12 @@ impl<'a> Reader<'a> {
             Event::Alias(anchor) => {
                 let known = self.anchors.get(&anchor).cloned();
                 let node = known.ok_or_else(|| {
-                    Broken::at(line, "an alias refers to the value that contains it")
+                    LoadError::at(line, "an alias refers to the value that contains it")
                 })?;
                 self.count(node.size(), line)?;
                 return Ok(node);
             }
-            _ => return Err(Broken::at(line, "not YAML: a value is expected")),
+            _ => return Err(LoadError::at(line, "not YAML: a value is expected")),
         };
         if anchor > 0 {
             self.anchors.insert(anchor, node.clone());
@@ -185,8 +188,8 @@ impl<'a> Reader<'a> {
         Ok(node)
     }
 
-    fn fields(&mut self, depth: usize) -> Result<Vec<Field>, Broken> {
-        let mut fields: Vec<Field> = Vec::new();
+    fn fields(&mut self, depth: usize) -> Result<Vec<YamlField>, LoadError> {
+        let mut fields: Vec<YamlField> = Vec::new();
         loop {
             let (event, line) = self.next()?;
             if event == Event::MappingEnd {
@@ -196,7 +199,7 @@ impl<'a> Reader<'a> {
                 Node::Text(name) => name,
                 Node::Null => "null".to_owned(),
                 Node::List(_) | Node::Map(_) => {
-                    return Err(Broken::at(line, "a field's name is text"));
+                    return Err(LoadError::at(line, "a field's name is text"));
                 }
             };
             let (event, value_line) = self.next()?;
@@ -206,15 +209,15 @@ impl<'a> Reader<'a> {
                 self.notes.push((line, note));
                 continue;
             }
-            fields.push(Field { name, line, value });
+            fields.push(YamlField { name, line, value });
         }
     }
 
-    fn count(&mut self, more: usize, line: usize) -> Result<(), Broken> {
+    fn count(&mut self, more: usize, line: usize) -> Result<(), LoadError> {
         self.nodes += more;
         if self.nodes > NODES {
             let message = format!("more than {NODES} values (aliases count as their expansion)");
-            return Err(Broken::at(line, message));
+            return Err(LoadError::at(line, message));
         }
         Ok(())
     }

@@ -3,13 +3,13 @@
 
 use super::ToolOutput;
 use crate::contract::BoxFuture;
-pub(super) use crate::file_work::Stop;
+pub(super) use crate::file_work::StopFlag;
 use crate::file_work::TOOLS;
 
 /// Runs `work`. Its error becomes a failed result, and so does a lack of threads.
 pub(super) fn blocking<F>(work: F) -> BoxFuture<'static, ToolOutput>
 where
-    F: FnOnce(&Stop) -> Result<String, String> + Send + 'static,
+    F: FnOnce(&StopFlag) -> Result<String, String> + Send + 'static,
 {
     Box::pin(async move {
         match TOOLS.run(work).await {

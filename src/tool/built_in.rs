@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::arguments::{Arguments, parse, tool_schema};
-use super::blocking::{Stop, blocking};
+use super::blocking::{StopFlag, blocking};
 use super::registry_tool::{Answer, By};
 use super::{Aim, Shell, ToolOutput, Workspace};
 use crate::contract::BoxFuture;
@@ -73,7 +73,7 @@ impl BuiltIn {
         name: &'static str,
         effect: Effect,
         aim: Aim,
-        work: fn(A, &Workspace, &Stop) -> Result<String, String>,
+        work: fn(A, &Workspace, &StopFlag) -> Result<String, String>,
     ) -> Self {
         let call: InWorkspace = Arc::new(move |workspace, arguments| {
             blocking(move |stop| work(parse(arguments)?, &workspace, stop))

@@ -512,7 +512,7 @@ async fn no_rule_lets_a_tool_write_what_defines_agents_by_itself() {
 /// What models read about every built-in tool. A change here is a change for every agent.
 #[test]
 fn the_schemas_of_all_tools_stay_as_they_are() {
-    let processes = crate::process::Options {
+    let processes = crate::process::ProcessOptions {
         state: PathBuf::from("/nowhere"),
         socket: None,
         grace: std::time::Duration::from_secs(1),

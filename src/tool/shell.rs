@@ -19,7 +19,7 @@ use crate::file_work::TOOLS;
 use crate::kernel::policy::env::Environment;
 use crate::kernel::policy::gate::Decision;
 use crate::kernel::run::step::Effect;
-use crate::process::{ExitReason, Finished, Input, Processes, Program, signal_name};
+use crate::process::{ExitReason, Finished, Processes, Program, ProgramInput, signal_name};
 
 /// The maximum number of bytes kept of each stream; both and the notes fit into one result.
 const KEEP: usize = 30 * 1024;
@@ -99,7 +99,7 @@ impl Shell {
                 argv,
                 environment,
                 folder,
-                input: Input::Nothing,
+                input: ProgramInput::Nothing,
                 time: Some(time),
                 keep: KEEP,
             };

@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::*;
 use crate::clock::Clock;
 use crate::kernel::ids::{RunId, StepId};
-use crate::process::Options;
+use crate::process::ProcessOptions;
 
 struct Stage {
     folder: tempfile::TempDir,
@@ -19,7 +19,7 @@ impl Stage {
     fn new() -> Stage {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir_all(folder.path().join("work/inner")).unwrap();
-        let options = Options {
+        let options = ProcessOptions {
             state: folder.path().join("state"),
             socket: None,
             grace: Duration::from_millis(200),

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::ToolOutput;
 use super::arguments::parse;
-use super::blocking::{Stop, blocking};
+use super::blocking::{StopFlag, blocking};
 use super::built_in::{Action, BuiltIn};
 use super::registry_tool::in_words;
 use crate::contract::BoxFuture;
@@ -85,7 +85,7 @@ pub(super) fn call(
 }
 
 /// The text of the skill in a tag, and the list of its files.
-fn instructions(pinned: &PinnedText, stop: &Stop) -> Result<String, String> {
+fn instructions(pinned: &PinnedText, stop: &StopFlag) -> Result<String, String> {
     let skill = &pinned.skill;
     let Some(folder) = &skill.folder else {
         return Ok(format!(
@@ -128,7 +128,7 @@ fn list(
     inside: &str,
     depth: usize,
     files: &mut Vec<String>,
-    stop: &Stop,
+    stop: &StopFlag,
 ) -> Result<(), String> {
     stop.check()?;
     for entry in Dir::read_from(folder).into_iter().flatten().flatten() {

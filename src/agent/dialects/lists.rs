@@ -2,13 +2,13 @@
 
 use serde_json::{Map, Value, json};
 
-use super::Reader;
-use super::names::{DELEGATING, Entry, entry, gated, no_tool, taken_away};
+use super::DialectReader;
+use super::names::{DELEGATING, NamedTool, entry, gated, no_tool, taken_away};
 use super::permission::listed;
 use crate::agent::names::derived;
 use crate::kernel::policy::gate::Decision;
 
-impl Reader {
+impl DialectReader {
     /// Reads a list, a map of switches, or `{allow, deny}`.
     pub(super) fn tools(&mut self, value: Value) -> Result<(), String> {
         let Value::Object(fields) = value else {
@@ -42,13 +42,13 @@ impl Reader {
 
     fn switch(&mut self, name: &str, on: bool) -> Result<(), String> {
         let tools = match entry(name, on) {
-            Entry::Tool(tool) => vec![tool],
-            Entry::Agents(_) if on => vec!["task".to_owned()],
-            Entry::Agents(_) => DELEGATING.iter().map(ToString::to_string).collect(),
-            Entry::Nothing(_) => return Ok(()),
+            NamedTool::Tool(tool) => vec![tool],
+            NamedTool::Agents(_) if on => vec!["task".to_owned()],
+            NamedTool::Agents(_) => DELEGATING.iter().map(ToString::to_string).collect(),
+            NamedTool::Nothing(_) => return Ok(()),
             _ if on => vec![name.to_owned()],
             // A server tool: separated by one `_` there, by two here.
-            Entry::Unknown(_) if name.contains('_') => vec![name.replace('_', "*")],
+            NamedTool::Unknown(_) if name.contains('_') => vec![name.replace('_', "*")],
             _ => return Err(no_tool(name)),
         };
         for tool in tools {
@@ -72,21 +72,21 @@ impl Reader {
             }
             is_given = true;
             match entry(&written, true) {
-                Entry::Tool(tool) => tools.push(tool),
-                Entry::Calls(tool, patterns) => only.push((tool, patterns)),
-                Entry::Agents(named) => {
+                NamedTool::Tool(tool) => tools.push(tool),
+                NamedTool::Calls(tool, patterns) => only.push((tool, patterns)),
+                NamedTool::Agents(named) => {
                     any_agent |= named.is_empty();
                     agents.extend(named.iter().map(|name| derived(name)));
                     tools.push("task".to_owned());
                 }
-                Entry::Nothing(name) => {
+                NamedTool::Nothing(name) => {
                     self.narrowing
                         .note(format!("tool {name} has no counterpart here"));
                 }
-                Entry::Unreadable(written) => self.narrowing.note(format!(
+                NamedTool::Unreadable(written) => self.narrowing.note(format!(
                     "tool {written} is left out: its call pattern has no counterpart here"
                 )),
-                Entry::Unknown(name) => tools.push(name),
+                NamedTool::Unknown(name) => tools.push(name),
             }
         }
         if !taken.is_empty() {

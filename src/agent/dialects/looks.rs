@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::names::{Entry, entry, key};
+use super::names::{NamedTool, entry, key};
 use crate::agent::names::nearest;
 
 /// Parts of names, lowercase without `-` and `_`.
@@ -117,7 +117,10 @@ fn is_pattern(text: &str) -> bool {
 pub(super) fn speaks_of_power(name: &str) -> bool {
     let plain = key(name);
     POWERS.iter().any(|power| plain.contains(power))
-        || matches!(entry(name, false), Entry::Tool(_) | Entry::Agents(_))
+        || matches!(
+            entry(name, false),
+            NamedTool::Tool(_) | NamedTool::Agents(_)
+        )
 }
 
 /// True if the name begins with this word: `canWrite` and `can_write`, but not `candidate`.

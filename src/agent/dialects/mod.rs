@@ -16,7 +16,7 @@ use self::names::key;
 use self::permission::listed;
 use super::fields::is_known;
 use super::folder::Dialect;
-use super::raw::{Broken, Raw};
+use super::raw::{LoadError, RawDefinition};
 use super::values::{count, duration, flag, no_word, text};
 use crate::kernel::policy::gate::{Decision, Rule};
 
@@ -119,9 +119,13 @@ pub(super) fn begins(name: &str, value: &Value) -> bool {
 }
 
 /// Translates fields of other programs to those of this format.
-pub(super) fn translate(raw: &mut Raw, dialect: Dialect, stem: &str) -> Result<(), Broken> {
+pub(super) fn translate(
+    raw: &mut RawDefinition,
+    dialect: Dialect,
+    stem: &str,
+) -> Result<(), LoadError> {
     let fields = std::mem::take(&mut raw.fields);
-    let mut reader = Reader {
+    let mut reader = DialectReader {
         is_foreign: dialect != Dialect::Own,
         narrowing: Narrowing::default(),
         fields: Vec::new(),
@@ -130,7 +134,7 @@ pub(super) fn translate(raw: &mut Raw, dialect: Dialect, stem: &str) -> Result<(
     };
     for (written, value) in fields {
         let taken = reader.field(&written, value);
-        taken.map_err(|reason| Broken {
+        taken.map_err(|reason| LoadError {
             line: raw.line_of(&[&written]),
             reason: format!("{written}: {reason}"),
         })?;
@@ -138,7 +142,7 @@ pub(super) fn translate(raw: &mut Raw, dialect: Dialect, stem: &str) -> Result<(
     if reader.is_foreign {
         reader.name(stem);
     }
-    let Reader {
+    let DialectReader {
         mut narrowing,
         mut fields,
         switches,
@@ -166,7 +170,7 @@ pub(super) fn translate(raw: &mut Raw, dialect: Dialect, stem: &str) -> Result<(
     Ok(())
 }
 
-struct Reader {
+struct DialectReader {
     /// True if the file belongs to another program.
     is_foreign: bool,
     narrowing: Narrowing,
@@ -176,7 +180,7 @@ struct Reader {
     soft_model: bool,
 }
 
-impl Reader {
+impl DialectReader {
     fn keep(&mut self, name: &str, value: Value) {
         self.fields.push((name.to_owned(), value));
     }

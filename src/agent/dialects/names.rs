@@ -64,7 +64,7 @@ const NOTHING: &[&str] = &[
 
 /// A tool as a file names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Entry {
+pub(super) enum NamedTool {
     /// This tool, or the tools that match this pattern.
     Tool(String),
     /// Calls of the tool that match one of these gate patterns.
@@ -133,7 +133,7 @@ pub(super) fn taken_away(written: &str) -> Result<Option<&str>, String> {
 
 /// Parses an entry. With `widens` the entry grants something and must not be read as more than it
 /// says; otherwise it restricts something and must not be read as less.
-pub(super) fn entry(written: &str, widens: bool) -> Entry {
+pub(super) fn entry(written: &str, widens: bool) -> NamedTool {
     let written = written.trim();
     let (name, calls) = match written.split_once('(') {
         Some((name, rest)) => (name.trim(), rest.strip_suffix(')').or(Some(rest))),
@@ -147,7 +147,7 @@ pub(super) fn entry(written: &str, widens: bool) -> Entry {
         "task" | "agent" | "runsubagent" | "newtask"
     ) {
         let named = calls.unwrap_or_default().split(',').map(str::trim);
-        return Entry::Agents(
+        return NamedTool::Agents(
             named
                 .filter(|one| !one.is_empty())
                 .map(str::to_owned)
@@ -156,12 +156,12 @@ pub(super) fn entry(written: &str, widens: bool) -> Entry {
     }
     if let Some(served) = served(name) {
         return match calls {
-            None => Entry::Tool(served),
-            Some(_) => Entry::Unreadable(written.to_owned()),
+            None => NamedTool::Tool(served),
+            Some(_) => NamedTool::Unreadable(written.to_owned()),
         };
     }
     if matches!(key(name).as_str(), "*" | "all" | "alltools") {
-        return Entry::Tool("*".to_owned());
+        return NamedTool::Tool("*".to_owned());
     }
     let own = OURS.contains(&name).then_some(name);
     let own = own.or_else(|| {
@@ -171,15 +171,15 @@ pub(super) fn entry(written: &str, widens: bool) -> Entry {
         found.map(|(_, own)| *own)
     });
     match (own, calls) {
-        (Some(own), None) => Entry::Tool(own.to_owned()),
+        (Some(own), None) => NamedTool::Tool(own.to_owned()),
         (Some(own), Some(calls)) => match patterns(own, calls, widens) {
-            Some(patterns) => Entry::Calls(own.to_owned(), patterns),
-            None => Entry::Unreadable(written.to_owned()),
+            Some(patterns) => NamedTool::Calls(own.to_owned(), patterns),
+            None => NamedTool::Unreadable(written.to_owned()),
         },
-        (None, _) if NOTHING.contains(&key(name).as_str()) => Entry::Nothing(name.to_owned()),
+        (None, _) if NOTHING.contains(&key(name).as_str()) => NamedTool::Nothing(name.to_owned()),
         // A pattern, a linked agent, or a server tool by its name here.
-        (None, None) if is_here(name) => Entry::Tool(name.to_owned()),
-        (None, _) => Entry::Unknown(written.to_owned()),
+        (None, None) if is_here(name) => NamedTool::Tool(name.to_owned()),
+        (None, _) => NamedTool::Unknown(written.to_owned()),
     }
 }
 
@@ -327,11 +327,11 @@ pub(in crate::agent) fn no_tool(name: &str) -> String {
 /// The names here of a tool in a gate rule; `None` if it is unknown.
 pub(in crate::agent) fn gated(name: &str) -> Option<Vec<String>> {
     match entry(name, false) {
-        Entry::Tool(own) => Some(vec![own]),
-        Entry::Agents(named) if named.is_empty() => {
+        NamedTool::Tool(own) => Some(vec![own]),
+        NamedTool::Agents(named) if named.is_empty() => {
             Some(DELEGATING.iter().map(ToString::to_string).collect())
         }
-        Entry::Nothing(_) => Some(Vec::new()),
+        NamedTool::Nothing(_) => Some(Vec::new()),
         _ => None,
     }
 }

@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value};
 
-use super::names::{DELEGATING, Entry, commands, entry, patterns, split};
+use super::names::{DELEGATING, NamedTool, commands, entry, patterns, split};
 use super::{Narrowing, no_word};
 use crate::agent::values::text;
 use crate::kernel::policy::gate::Decision;
@@ -113,7 +113,7 @@ impl Narrowing {
                 let named: Option<Vec<String>> = matcher
                     .split('|')
                     .map(|name| match entry(name, false) {
-                        Entry::Tool(own) if !own.contains(['.', '(', '[', '?']) => Some(own),
+                        NamedTool::Tool(own) if !own.contains(['.', '(', '[', '?']) => Some(own),
                         _ => None,
                     })
                     .collect();
@@ -152,15 +152,15 @@ impl Narrowing {
     fn ask(&mut self, value: &Value) -> Result<(), String> {
         for written in listed(value)? {
             match entry(&written, false) {
-                Entry::Tool(tool) => self.rule(&tool, None, Decision::Ask),
-                Entry::Calls(tool, patterns) => {
+                NamedTool::Tool(tool) => self.rule(&tool, None, Decision::Ask),
+                NamedTool::Calls(tool, patterns) => {
                     for pattern in patterns {
                         self.rule(&tool, Some(pattern), Decision::Ask);
                     }
                 }
-                Entry::Agents(_) => self.all(DELEGATING, Decision::Ask),
-                Entry::Nothing(_) => {}
-                Entry::Unreadable(written) | Entry::Unknown(written) => {
+                NamedTool::Agents(_) => self.all(DELEGATING, Decision::Ask),
+                NamedTool::Nothing(_) => {}
+                NamedTool::Unreadable(written) | NamedTool::Unknown(written) => {
                     return Err(super::names::no_tool(&written));
                 }
             }
@@ -228,11 +228,11 @@ impl Narrowing {
             _ => {}
         }
         let tools: Vec<String> = match entry(name, false) {
-            Entry::Tool(own) if own == "edit" => vec!["write".to_owned(), own],
-            Entry::Tool(own) => vec![own],
-            Entry::Nothing(_) => return Ok(()),
+            NamedTool::Tool(own) if own == "edit" => vec!["write".to_owned(), own],
+            NamedTool::Tool(own) => vec![own],
+            NamedTool::Nothing(_) => return Ok(()),
             // A server tool: separated by one `_` there, by two here.
-            Entry::Unknown(_) if name.contains('_') => vec![name.replace('_', "*")],
+            NamedTool::Unknown(_) if name.contains('_') => vec![name.replace('_', "*")],
             _ if !narrows => return Ok(()),
             _ => return Err(super::names::no_tool(name)),
         };
@@ -302,8 +302,8 @@ impl Narrowing {
     pub(super) fn deny(&mut self, value: &Value) -> Result<(), String> {
         for written in listed(value)? {
             match entry(&written, false) {
-                Entry::Tool(tool) => self.denied.push(tool),
-                Entry::Calls(tool, patterns) => {
+                NamedTool::Tool(tool) => self.denied.push(tool),
+                NamedTool::Calls(tool, patterns) => {
                     // A file that may not be edited may not be written, and one that may not be
                     // read may not be searched or listed.
                     let also: &[&str] = match tool.as_str() {
@@ -318,7 +318,7 @@ impl Narrowing {
                         }
                     }
                 }
-                Entry::Agents(named) => {
+                NamedTool::Agents(named) => {
                     if !named.is_empty() {
                         let named = named.join(", ");
                         self.note(format!("denying {named} denies all delegation here"));
@@ -327,16 +327,16 @@ impl Narrowing {
                         .extend(DELEGATING.iter().map(ToString::to_string));
                     self.only_agents(Vec::new());
                 }
-                Entry::Nothing(_) => {}
+                NamedTool::Nothing(_) => {}
                 // Denying less than was meant would be unsafe, so all calls are denied.
-                Entry::Unreadable(written) => {
+                NamedTool::Unreadable(written) => {
                     let name = written.split('(').next().unwrap_or_default();
                     match entry(name, false) {
-                        Entry::Tool(tool) => self.denied.push(tool),
+                        NamedTool::Tool(tool) => self.denied.push(tool),
                         _ => return Err(super::names::no_tool(&written)),
                     }
                 }
-                Entry::Unknown(written) => return Err(super::names::no_tool(&written)),
+                NamedTool::Unknown(written) => return Err(super::names::no_tool(&written)),
             }
         }
         Ok(())

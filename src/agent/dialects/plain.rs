@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::Reader;
+use super::DialectReader;
 use crate::agent::names::{self, derived};
 use crate::agent::values::line;
 use crate::kernel::run::thinking::Thinking;
@@ -15,7 +15,7 @@ const ALIASES: &[&str] = &[
 /// The maximum number of characters of a description.
 const DESCRIPTION: usize = 4096;
 
-impl Reader {
+impl DialectReader {
     pub(super) fn model(&mut self, value: Value) {
         let first = match value {
             Value::Array(items) => items.into_iter().next().unwrap_or_default(),

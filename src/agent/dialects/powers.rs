@@ -3,9 +3,9 @@
 
 use serde_json::{Value, json};
 
-use super::names::{Entry, entry, key};
+use super::names::{NamedTool, entry, key};
 use super::permission::listed;
-use super::{Reader, switch};
+use super::{DialectReader, switch};
 use crate::agent::names::derived;
 use crate::agent::values::text;
 use crate::kernel::policy::gate::Decision;
@@ -76,7 +76,7 @@ const VERBS: &[(&[&str], &[&str])] = &[
     ),
 ];
 
-impl Reader {
+impl DialectReader {
     /// Restricts the tools to groups, such as `groups: [read, command]`.
     pub(super) fn groups(&mut self, value: &Value) -> Result<(), String> {
         let expected = "a list of read, edit, browser, command, mcp and modes is expected; the restriction \
@@ -124,7 +124,7 @@ impl Reader {
             }
             return Ok(true);
         }
-        let is_tool = matches!(entry(written, false), Entry::Tool(tool) if !tool.contains('*'))
+        let is_tool = matches!(entry(written, false), NamedTool::Tool(tool) if !tool.contains('*'))
             || matches!(name.as_str(), "task" | "agent");
         if !is_tool {
             return Ok(false);

@@ -1,8 +1,8 @@
 //! Fields of other programs with their translation, and files in the shapes of real collections.
 
-use crate::agent::fields::Draft;
+use crate::agent::fields::AgentDraft;
 use crate::agent::folder::{Dialect, parse};
-use crate::agent::raw::{Broken, Format};
+use crate::agent::raw::{DefinitionFormat, LoadError};
 use crate::kernel::policy::gate::{Bundle, Decision, Subject, Target};
 use crate::kernel::policy::shell::Line;
 
@@ -24,13 +24,13 @@ const TOOLS: &[&str] = &[
     "ask",
 ];
 
-fn of(dialect: Dialect, header: &str) -> Result<Draft, Broken> {
+fn of(dialect: Dialect, header: &str) -> Result<AgentDraft, LoadError> {
     let text = format!("---\nname: some-agent\ndescription: Looks.\n{header}\n---\nLook.\n");
-    parse(dialect, Format::Markdown, "stem", text.as_bytes())
+    parse(dialect, DefinitionFormat::Markdown, "stem", text.as_bytes())
 }
 
 /// Reads the header in both dialects and asserts equal rights.
-fn taken(header: &str) -> Draft {
+fn taken(header: &str) -> AgentDraft {
     let own = of(Dialect::Own, header).unwrap_or_else(|broken| panic!("{header}\n{broken}"));
     let foreign = of(Dialect::Claude, header).unwrap_or_else(|broken| panic!("{header}\n{broken}"));
     assert_eq!(may(&own), may(&foreign), "{header}");
@@ -45,7 +45,7 @@ fn refused(header: &str, says: &str) {
     }
 }
 
-fn has(draft: &Draft) -> Vec<String> {
+fn has(draft: &AgentDraft) -> Vec<String> {
     let all: Vec<String> = TOOLS.iter().map(ToString::to_string).collect();
     let mut chosen = draft.tools.pick(&all).0;
     chosen.retain(|tool| !draft.definition.closes(tool));
@@ -53,7 +53,7 @@ fn has(draft: &Draft) -> Vec<String> {
 }
 
 /// The decision on a call, without the tool's default.
-fn judge(draft: &Draft, tool: &str, what: &str) -> Decision {
+fn judge(draft: &AgentDraft, tool: &str, what: &str) -> Decision {
     let subject = Subject {
         things: match tool {
             "shell" => Line::read(what)
@@ -69,7 +69,7 @@ fn judge(draft: &Draft, tool: &str, what: &str) -> Decision {
     rights.judge(tool, Decision::Allow, &subject).decision
 }
 
-fn may(draft: &Draft) -> Vec<(String, Decision)> {
+fn may(draft: &AgentDraft) -> Vec<(String, Decision)> {
     let tools = has(draft).into_iter();
     tools
         .map(|tool| (tool.clone(), judge(draft, &tool, "x")))
@@ -586,8 +586,13 @@ const FIXTURES: &[Fixture] = &[
 fn files_in_the_shape_of_real_ones_are_taken() {
     for (stem, header, (name, title), tools, said) in FIXTURES {
         let text = format!("---\n{header}\n---\n\nYou are an agent.\n");
-        let draft = parse(Dialect::Claude, Format::Markdown, stem, text.as_bytes())
-            .unwrap_or_else(|broken| panic!("{stem}: {broken}"));
+        let draft = parse(
+            Dialect::Claude,
+            DefinitionFormat::Markdown,
+            stem,
+            text.as_bytes(),
+        )
+        .unwrap_or_else(|broken| panic!("{stem}: {broken}"));
         let definition = &draft.definition;
         assert_eq!(
             (definition.name.as_str(), definition.title.as_deref()),
@@ -618,7 +623,13 @@ fn files_in_the_shape_of_real_ones_are_taken() {
         .find(|(stem, ..)| *stem == "lines-example")
         .unwrap();
     let text = format!("---\n{}\n---\nx", example.1);
-    let draft = parse(Dialect::Claude, Format::Markdown, "x", text.as_bytes()).unwrap();
+    let draft = parse(
+        Dialect::Claude,
+        DefinitionFormat::Markdown,
+        "x",
+        text.as_bytes(),
+    )
+    .unwrap();
     for part in ["a plan is due", "it knows queues", "name: not a field"] {
         assert!(draft.definition.description.contains(part), "{part}");
     }
@@ -627,7 +638,13 @@ fn files_in_the_shape_of_real_ones_are_taken() {
 #[test]
 fn a_file_that_cannot_be_read_field_by_field_gives_no_more_than_it_says() {
     let text = "---\nname: a\ndescription: so: <x>\n\tb: c\ntools: Read\ntools: Write\n---\nx";
-    let broken = parse(Dialect::Claude, Format::Markdown, "a", text.as_bytes()).unwrap_err();
+    let broken = parse(
+        Dialect::Claude,
+        DefinitionFormat::Markdown,
+        "a",
+        text.as_bytes(),
+    )
+    .unwrap_err();
     assert!(broken.reason.contains("occurs twice"), "{broken}");
     assert_eq!(broken.line, Some(6));
     for field in [
@@ -638,7 +655,12 @@ fn a_file_that_cannot_be_read_field_by_field_gives_no_more_than_it_says() {
         "edit: false",
     ] {
         let text = format!("---\nname: a\ndescription: so: <x>\n\tb: c\n{field}\n---\nx");
-        match parse(Dialect::Claude, Format::Markdown, "a", text.as_bytes()) {
+        match parse(
+            Dialect::Claude,
+            DefinitionFormat::Markdown,
+            "a",
+            text.as_bytes(),
+        ) {
             Ok(draft) => {
                 assert!(!draft.definition.description.contains("deny"), "{field}");
                 let found = has(&draft);
@@ -655,7 +677,13 @@ fn a_file_that_cannot_be_read_field_by_field_gives_no_more_than_it_says() {
         "---\nname: a\ndescription: {}\n---\nx",
         "long ".repeat(2000)
     );
-    let draft = parse(Dialect::Claude, Format::Markdown, "a", long.as_bytes()).unwrap();
+    let draft = parse(
+        Dialect::Claude,
+        DefinitionFormat::Markdown,
+        "a",
+        long.as_bytes(),
+    )
+    .unwrap();
     assert!(
         draft.warnings[0].contains("4096 are kept"),
         "{:?}",

@@ -2,14 +2,14 @@
 
 use serde_json::{Map, Value};
 
-use super::Reader;
+use super::FieldReader;
 use crate::agent::values::{duration, text, word};
 use crate::contract::linked::{Link, LinkSession};
 use crate::kernel::delegation::Stream;
 use crate::kernel::ids::AgentId;
 use crate::kernel::policy::gate::WriteScope;
 
-impl Reader<'_> {
+impl FieldReader<'_> {
     pub(super) fn linked_agents(&mut self, value: &Value) -> Result<(), String> {
         let Value::Array(items) = value else {
             return Err("a list of agents is expected".to_owned());

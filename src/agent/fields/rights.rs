@@ -2,12 +2,12 @@
 
 use serde_json::Value;
 
-use super::Reader;
+use super::FieldReader;
 use crate::agent::values::{decision, matched, text, texts};
 use crate::kernel::policy::gate::{Decision, Rule};
 use crate::kernel::text::preview;
 
-impl Reader<'_> {
+impl FieldReader<'_> {
     pub(super) fn tools(&mut self, value: &Value) -> Result<(), String> {
         let choice = &mut self.draft.tools;
         match value {

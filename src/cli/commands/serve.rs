@@ -16,7 +16,7 @@ use crate::cli::link::{Link, start};
 use crate::cli::output::print;
 use crate::cli::output::print::{DIM, GOOD, styled};
 use crate::cli::output::text::clean;
-use crate::config::{Flag, Loaded, Source};
+use crate::config::{FlagValue, Loaded, SettingsSource};
 use crate::daemon::{self, Ending, Endpoint, Options, Ready, offline};
 use crate::process;
 use crate::telemetry;
@@ -111,17 +111,17 @@ impl Serve {
     }
 
     /// The sources of the settings; flags override everything else.
-    fn source(&self, common: &Common) -> Result<Source, Failure> {
-        let mut source = Source::find(self.config.clone());
+    fn source(&self, common: &Common) -> Result<SettingsSource, Failure> {
+        let mut source = SettingsSource::find(self.config.clone());
         if let Some(address) = self.listen {
-            source.flags.push(Flag {
+            source.flags.push(FlagValue {
                 key: "gateway.listen",
                 name: "--listen",
                 value: address.to_string().into(),
             });
         }
         if let Some(path) = common.place.socket_to_listen()? {
-            source.flags.push(Flag {
+            source.flags.push(FlagValue {
                 key: "gateway.socket",
                 name: "--socket",
                 value: path.display().to_string().into(),
@@ -222,10 +222,10 @@ fn start_again(with: Option<&str>) -> Failure {
 /// The effective settings: those of the file `named`, else of the default one, overridden by
 /// variables.
 pub(crate) fn settings(named: Option<PathBuf>) -> Result<Loaded, Failure> {
-    load(&Source::find(named))
+    load(&SettingsSource::find(named))
 }
 
-fn load(source: &Source) -> Result<Loaded, Failure> {
+fn load(source: &SettingsSource) -> Result<Loaded, Failure> {
     source.load().map_err(|error| {
         Failure::new(exit::CONFIG, "config", error.to_string()).hint("nothing was started")
     })

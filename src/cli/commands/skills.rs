@@ -13,7 +13,7 @@ use crate::cli::output::print;
 use crate::cli::output::print::{BAD, DIM, GOOD, HEAD, styled};
 use crate::cli::output::text::{COLUMNS, Table, clean, wrap};
 use crate::contract::catalog::InactiveDefinition;
-use crate::skill::{self, Found, Host, Limits, MissingPrograms};
+use crate::skill::{self, Host, MissingPrograms, ScanLimits, SkillFile};
 use crate::wire::input::{PAGE_LIMIT, PageSize};
 use crate::wire::skills::{ListSkills, RefreshSkills, Skill, Skills as Listing};
 
@@ -227,7 +227,7 @@ fn check(paths: &[PathBuf], strict: bool, common: &Common) -> Result<u8, Failure
     let mut all_good = true;
     for path in paths {
         let found = match path.exists() {
-            true => skill::check(path, Limits::default()),
+            true => skill::check(path, ScanLimits::default()),
             false => return Err(nothing_at(path, "there is no such file or folder")),
         };
         if found.is_empty() {
@@ -247,7 +247,7 @@ fn nothing_at(path: &Path, why: &str) -> Failure {
 }
 
 /// Prints the result for one file; returns whether it passes.
-fn told(found: &Found, strict: bool, host: &Host, common: &Common) -> Result<bool, Failure> {
+fn told(found: &SkillFile, strict: bool, host: &Host, common: &Common) -> Result<bool, Failure> {
     let file = found.file.display().to_string();
     let passes = match &found.outcome {
         Ok(skill) => !strict || skill.notes.is_empty(),
@@ -299,7 +299,7 @@ fn wanted(missing: &MissingPrograms<'_>) -> String {
     }
 }
 
-fn verdict(found: &Found, file: &str, passes: bool, host: &Host) -> Value {
+fn verdict(found: &SkillFile, file: &str, passes: bool, host: &Host) -> Value {
     match &found.outcome {
         Err(broken) => {
             json!({ "file": file, "ok": false, "line": broken.line, "reason": broken.reason })

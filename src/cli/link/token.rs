@@ -4,11 +4,11 @@ use std::path::Path;
 
 use crate::cli::common::failure::{Failure, exit};
 use crate::cli::output::print;
-use crate::config::{self, Rule, Unusable};
+use crate::config::{self, SecretFileRule, Unusable};
 
 /// Reads the token in `file`.
 pub(crate) fn read_token(file: &Path) -> Result<String, Failure> {
-    config::read_secret(file, Rule::Named)
+    config::read_secret(file, SecretFileRule::Named)
         .inspect(|_| note_readable(file))
         .map_err(|why| {
             let message = format!("the token in {} cannot be used: {why}", file.display());
@@ -28,7 +28,7 @@ pub(crate) fn read_token(file: &Path) -> Result<String, Failure> {
 /// note.
 pub(crate) fn token_for_socket(file: Option<&Path>) -> Option<String> {
     let file = file?;
-    match config::read_secret(file, Rule::Named) {
+    match config::read_secret(file, SecretFileRule::Named) {
         Ok(token) => {
             note_readable(file);
             Some(token)

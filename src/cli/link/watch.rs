@@ -7,7 +7,7 @@ use super::discover::Where;
 use crate::cli::common::failure::Failure;
 use crate::cli::link;
 use crate::cli::link::Link;
-use crate::client::Events;
+use crate::client::EventSubscription;
 use crate::wire::events::{Event, LAGGED, Lagged, SNAPSHOT, Snapshot, SubscribeEvents};
 
 /// A subscription and its connection.
@@ -16,7 +16,7 @@ pub(crate) struct Watch<'a> {
     pub(crate) link: Link,
     place: &'a Where,
     request: SubscribeEvents,
-    events: Events,
+    events: EventSubscription,
     /// The setting whose limit ended the last subscription because it was read too slowly.
     lagged: Option<String>,
 }

@@ -8,7 +8,7 @@ use crate::cli::output::print;
 use crate::cli::output::print::{DIM, styled};
 use crate::cli::output::text::clean;
 use crate::config::Config;
-use crate::daemon::ollama::{self, Server};
+use crate::daemon::ollama::{self, OllamaClient};
 
 /// Providers that take a key.
 const KEYS: [Key; 5] = [
@@ -190,7 +190,7 @@ fn address(config: &Config) -> String {
 
 async fn look_at(address: String) -> Ollama {
     let asked = async {
-        let server = Server::at(&address)?;
+        let server = OllamaClient::at(&address)?;
         let version = server.version().await?;
         let mut models = Vec::new();
         for name in server.models().await? {

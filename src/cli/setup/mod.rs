@@ -18,7 +18,7 @@ use crate::cli::common::failure::{Failure, exit};
 use crate::cli::live::follow::Interrupt;
 use crate::cli::output::print;
 use crate::cli::output::text::clean;
-use crate::config::{Config, Source};
+use crate::config::{Config, SettingsSource};
 use crate::daemon::ollama;
 use crate::wire::config::GetConfig;
 use found::{Found, Key};
@@ -227,7 +227,7 @@ async fn file_of(link: &Link) -> Result<PathBuf, Failure> {
         );
     }
     let usual = in_force.file.map(PathBuf::from);
-    usual.or_else(|| Source::find(None).file).ok_or_else(|| {
+    usual.or_else(|| SettingsSource::find(None).file).ok_or_else(|| {
         Failure::new(
             exit::CONFIG,
             "config",

@@ -9,7 +9,7 @@ use crate::cli::commands::config::Writer;
 use crate::cli::common::Common;
 use crate::cli::common::failure::{Failure, exit};
 use crate::cli::output::print;
-use crate::config::Change;
+use crate::config::SettingEdit;
 use crate::process;
 
 /// Shows the second argument as a notification with the first as its title.
@@ -56,7 +56,7 @@ pub(super) async fn set_up(common: &Common, asks: bool) -> Result<u8, Failure> {
         }
     }
     let mut writer = Writer::open(common, "setup", None).await?;
-    let change = Change::texts(command.iter().copied());
+    let change = SettingEdit::texts(command.iter().copied());
     writer.write(vec![vec![(vec!["notify", "command"], change)]])?;
     let is_obeyed = writer.reload().await?.is_some();
     match common.json {

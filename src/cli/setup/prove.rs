@@ -13,7 +13,7 @@ use crate::cli::link::{self, Link};
 use crate::cli::live::follow::{self, End, Interrupt, Task};
 use crate::cli::output::text::short;
 use crate::clock::Clock;
-use crate::config::Change;
+use crate::config::SettingEdit;
 use crate::kernel::ids::RunId;
 use crate::kernel::run::AnnouncePolicy;
 use crate::wire::config::{ReloadConfig, Reloaded};
@@ -43,7 +43,7 @@ pub(super) async fn prove(
     let config = serve::settings(None)?.config;
     let fields = found.fields(&config, provider).into_iter();
     let fields = fields
-        .map(|(field, value)| (vec!["providers", provider, field], Change::text(&value)))
+        .map(|(field, value)| (vec!["providers", provider, field], SettingEdit::text(&value)))
         .collect();
     let taken = |_: &str| Ok::<_, Failure>(());
     if file.change(&fields, taken)?.1 {
@@ -78,7 +78,7 @@ pub(super) async fn prove(
         let journal = format!("see its steps: abide logs {}", short(run.run_id));
         return Err(failure(message).hint(journal));
     }
-    let model = (vec!["defaults", "model"], Change::text(name));
+    let model = (vec!["defaults", "model"], SettingEdit::text(name));
     file.change(&vec![model], taken)?;
     let reloaded = reload(&link).await?;
     Ok(json!({

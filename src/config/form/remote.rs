@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use toml::Value;
 
-use super::{Form, Text, Word};
+use super::{OneOf, SettingForm, Text};
 use crate::kernel::policy::overlay;
 use crate::kernel::secret::{GivenValue, Reference, Secret};
 use crate::kernel::text::text_enum::text_enum;
@@ -21,7 +21,7 @@ text_enum! {
 }
 
 /// The scope of a tool server; see [`ServerScope`].
-pub const SERVER_SCOPE: Word<ServerScope> = Word {
+pub const SERVER_SCOPE: OneOf<ServerScope> = OneOf {
     all: ServerScope::ALL,
     text: ServerScope::as_str,
 };
@@ -29,7 +29,7 @@ pub const SERVER_SCOPE: Word<ServerScope> = Word {
 /// An `http` or `https` URL without user, query and fragment.
 pub struct HttpUrl;
 
-impl Form<String> for HttpUrl {
+impl SettingForm<String> for HttpUrl {
     fn read(&self, value: &Value) -> Result<String, String> {
         let text = Text.read(value)?;
         let is_web = text.starts_with("http://") || text.starts_with("https://");
@@ -55,7 +55,7 @@ impl Form<String> for HttpUrl {
 /// A text, or a reference to where it is read from: `{ from = "env:NAME" }`.
 pub struct GivenText;
 
-impl Form<GivenValue> for GivenText {
+impl SettingForm<GivenValue> for GivenText {
     fn read(&self, value: &Value) -> Result<GivenValue, String> {
         let expected = || {
             "a text, or { from = \"env:NAME\" }, { from = \"file:/PATH\" } or { from = \
@@ -87,7 +87,7 @@ impl Form<GivenValue> for GivenText {
 /// line.
 pub struct GivenVariables;
 
-impl Form<BTreeMap<String, GivenValue>> for GivenVariables {
+impl SettingForm<BTreeMap<String, GivenValue>> for GivenVariables {
     fn read(&self, value: &Value) -> Result<BTreeMap<String, GivenValue>, String> {
         let pairs: BTreeMap<String, GivenValue> = match value {
             Value::Table(table) => table
@@ -129,7 +129,7 @@ pub struct Auth {
 /// Reads [`Auth`] from `{ bearer_env = "NAME", header_envs = { "X-Key" = "NAME" } }`.
 pub struct AuthNames;
 
-impl Form<Auth> for AuthNames {
+impl SettingForm<Auth> for AuthNames {
     fn read(&self, value: &Value) -> Result<Auth, String> {
         let expected = || {
             "a table is expected: bearer_env = \"NAME\", header_envs = { \"X-Key\" = \"NAME\" }"
@@ -189,7 +189,7 @@ fn pairs_of(value: &Value, divider: char) -> Option<Vec<(String, String)>> {
 /// Header names and values; in an environment variable, one `Name: value` per line.
 pub struct Headers;
 
-impl Form<BTreeMap<String, Secret>> for Headers {
+impl SettingForm<BTreeMap<String, Secret>> for Headers {
     fn read(&self, value: &Value) -> Result<BTreeMap<String, Secret>, String> {
         let expected = || "a table of texts, { \"Name\" = \"value\" }, is expected".to_owned();
         let pairs = pairs_of(value, ':');

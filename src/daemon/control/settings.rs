@@ -8,7 +8,7 @@ use tokio::sync::watch;
 
 use crate::agent;
 use crate::clock::Clock;
-use crate::config::{Config, Loaded, Source, is_live, shown};
+use crate::config::{Config, Loaded, SettingsSource, is_live, shown};
 use crate::contract::control::{Change, ModelProvider, Reloaded, Setting, Settings};
 use crate::contract::servers::ServerViews;
 use crate::daemon::notifications;
@@ -26,7 +26,7 @@ use crate::tool::Servers;
 
 /// The settings in force and the parts that follow them.
 pub struct InForce {
-    source: Source,
+    source: SettingsSource,
     state: Mutex<State>,
     /// Serializes reloads.
     turn: tokio::sync::Mutex<()>,
@@ -52,15 +52,15 @@ pub struct Followers {
     /// Host names and origins that clients may use.
     pub names: watch::Sender<gateway::Names>,
     /// Timeouts and other settings of steps.
-    pub runner: watch::Sender<runner::Options>,
+    pub runner: watch::Sender<runner::RunnerOptions>,
     /// The model providers.
     pub providers: Arc<Providers>,
     /// The tool servers.
     pub servers: Servers,
     /// The models that agents may use.
-    pub models: watch::Sender<agent::Models>,
+    pub models: watch::Sender<agent::AvailableModels>,
     /// The settings of skills.
-    pub skills: watch::Sender<skill::Settings>,
+    pub skills: watch::Sender<skill::SkillSettings>,
     /// The state folder.
     pub folder: PathBuf,
     /// The base environment of programs.
@@ -71,7 +71,7 @@ pub struct Followers {
 
 impl InForce {
     /// `running` was read from `source` and is already applied to the parts.
-    pub fn new(source: Source, running: Loaded, followers: Followers) -> Self {
+    pub fn new(source: SettingsSource, running: Loaded, followers: Followers) -> Self {
         let next = running.config.clone();
         InForce {
             source,

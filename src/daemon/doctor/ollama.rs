@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::config::Config;
 use crate::contract::finding::{Finding, Health};
-pub use crate::provider::ollama::{ADDRESS, Server, address};
+pub use crate::provider::ollama::{ADDRESS, OllamaClient, address};
 
 /// The name of the provider that needs no table.
 pub const NAME: &str = "ollama";
@@ -62,9 +62,9 @@ async fn provider_of(provider: &str, url: &str, models: &[&str]) -> Vec<Finding>
 }
 
 /// The server and its version, or a finding on its address.
-async fn reach(provider: &str, url: &str) -> Result<(Server, String), Finding> {
+async fn reach(provider: &str, url: &str) -> Result<(OllamaClient, String), Finding> {
     let failed = |why| Finding::new("ollama.server", Health::Fail, why);
-    let server = Server::at(url).map_err(failed)?;
+    let server = OllamaClient::at(url).map_err(failed)?;
     let why = match server.version().await {
         Ok(version) => return Ok((server, version)),
         Err(why) => why,
@@ -72,7 +72,7 @@ async fn reach(provider: &str, url: &str) -> Result<(Server, String), Finding> {
     // The path may be wrong: too long, or that of another API.
     let root = root(server.base());
     if root != server.base()
-        && let Ok(other) = Server::at(root)
+        && let Ok(other) = OllamaClient::at(root)
         && other.version().await.is_ok()
     {
         let message =
@@ -110,7 +110,7 @@ fn of_version(base: &str, version: &str) -> Finding {
     }
 }
 
-async fn of_model(server: &Server, name: &str) -> Result<Vec<Finding>, String> {
+async fn of_model(server: &OllamaClient, name: &str) -> Result<Vec<Finding>, String> {
     let Some(model) = server.model(name).await? else {
         let message = format!("the server does not have {name}");
         let missing = Finding::new("ollama.model", Health::Fail, message);

@@ -12,7 +12,7 @@ use super::facts::Facts;
 use crate::clock::Clock;
 use crate::contract::BoxFuture;
 use crate::kernel::policy::env::Environment;
-use crate::process::{ExitReason, Input, Processes, Program, signal_name};
+use crate::process::{ExitReason, Processes, Program, ProgramInput, signal_name};
 
 /// Maximum number of concurrent commands.
 const AT_ONCE: usize = 2;
@@ -114,7 +114,7 @@ impl Notifier {
             argv: settings.command.iter().map(|one| facts.fill(one)).collect(),
             environment,
             folder: self.folder.clone(),
-            input: Input::Nothing,
+            input: ProgramInput::Nothing,
             time: None,
             keep: KEEP,
         };

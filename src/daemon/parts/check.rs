@@ -4,14 +4,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::agent::{self, Agents, Broken, Checked};
+use crate::agent::{self, AgentCatalog, CheckedAgent, LoadError};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::daemon::Failure;
 use crate::tool::{self, Catalogue};
 
 /// Validates agent files with the same rules as this user's own agents.
-pub struct AgentCheck(Agents);
+pub struct AgentCheck(AgentCatalog);
 
 impl AgentCheck {
     /// Uses the models and tools of these settings.
@@ -29,7 +29,7 @@ impl AgentCheck {
             ..tool::Options::default()
         });
         let models = super::models(config, &Arc::new(providers), programs);
-        let agents = Agents::new(agent::Options {
+        let agents = AgentCatalog::new(agent::AgentCatalogOptions {
             // Always present; the configured default agent is not needed here.
             default_agent: "build".to_owned(),
             models: tokio::sync::watch::channel(models).1,
@@ -50,8 +50,8 @@ impl AgentCheck {
     /// The name of the agent in `file` with warnings, or the faulty line and the reason.
     pub fn check(&self, file: &Path) -> Result<(String, Vec<String>), (Option<usize>, String)> {
         match self.0.check_file(file) {
-            Ok(Checked { name, warnings }) => Ok((name, warnings)),
-            Err(Broken { line, reason }) => Err((line, reason)),
+            Ok(CheckedAgent { name, warnings }) => Ok((name, warnings)),
+            Err(LoadError { line, reason }) => Err((line, reason)),
         }
     }
 }

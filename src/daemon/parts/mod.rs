@@ -23,7 +23,7 @@ use super::control::Followers;
 use super::listen::Address;
 use super::notifications::{self, Notifier};
 use super::state::refused;
-use crate::agent::{self, Agents, ProgramCheck};
+use crate::agent::{self, AgentCatalog, ProgramCheck};
 use crate::clock::Clock;
 use crate::config::{Config, MAX_GRACE};
 use crate::contract::catalog::{Catalog, Place};
@@ -186,9 +186,9 @@ struct Workers {
     servers: Servers,
     providers: Arc<Providers>,
     /// Sends changed models to the catalog.
-    models: watch::Sender<agent::Models>,
+    models: watch::Sender<agent::AvailableModels>,
     /// Sends changed settings to the runner.
-    times: watch::Sender<crate::runner::Options>,
+    times: watch::Sender<crate::runner::RunnerOptions>,
 }
 
 impl Workers {
@@ -229,7 +229,7 @@ impl Workers {
         });
         let (models, followed) =
             watch::channel(models(config, &providers, program_check(environment)));
-        let agents = Agents::new(agent::Options {
+        let agents = AgentCatalog::new(agent::AgentCatalogOptions {
             default_agent: config.agent.clone(),
             models: followed,
             tools: tools.schemas(),
@@ -270,7 +270,7 @@ impl Workers {
     }
 }
 
-fn names_of(agents: &Agents) -> Vec<String> {
+fn names_of(agents: &AgentCatalog) -> Vec<String> {
     let place = Place {
         org: ORG,
         cwd: None,
@@ -281,7 +281,7 @@ fn names_of(agents: &Agents) -> Vec<String> {
 
 /// The model providers; `on_change` is called when the health of one changes.
 fn providers(config: &Config, clock: &Clock, on_change: OnChange) -> Result<Providers, Failure> {
-    let options = provider::Options {
+    let options = provider::ProviderOptions {
         script: config.script.clone(),
         tables: config.named.providers.clone(),
         clock: clock.clone(),
@@ -295,9 +295,9 @@ pub fn models(
     config: &Config,
     providers: &Arc<Providers>,
     programs: ProgramCheck,
-) -> agent::Models {
+) -> agent::AvailableModels {
     let known = Arc::clone(providers);
-    agent::Models {
+    agent::AvailableModels {
         programs,
         providers: Arc::new(move |name| known.problem(name)),
         default: config.model.clone(),
@@ -337,7 +337,7 @@ fn shell(
     config: &Config,
     descriptors: Option<Descriptors>,
 ) -> Shell {
-    let options = process::Options {
+    let options = process::ProcessOptions {
         state: folder.to_owned(),
         socket: socket.map(str::to_owned),
         grace: config.process_grace,

@@ -87,8 +87,8 @@ pub fn of_registry(config: &Config, drain_timeout: Duration) -> registry::Option
 }
 
 /// The runner's settings.
-pub fn of_runner(config: &Config) -> runner::Options {
-    runner::Options {
+pub fn of_runner(config: &Config) -> runner::RunnerOptions {
+    runner::RunnerOptions {
         pace: config.pace,
         model_timeout: config.model_timeout,
         tool_timeout: config.tool_timeout,

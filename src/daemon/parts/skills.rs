@@ -16,7 +16,7 @@ use crate::daemon::Failure;
 use crate::kernel::policy::env::Environment;
 use crate::kernel::secret::GivenValue;
 use crate::registry::{Registry, ReloadReason, SkillsReason};
-use crate::skill::{self, GivenNames, Host, Library, Limits, PromptLimits};
+use crate::skill::{self, GivenNames, Host, Library, PromptLimits, ScanLimits};
 use crate::watch::{self, Watcher};
 
 /// The skill library with its settings and its watcher.
@@ -24,13 +24,13 @@ pub struct Skills {
     /// The skills that exist.
     pub library: Arc<Library>,
     /// Sends changed settings to the library.
-    pub settings: channel::Sender<skill::Settings>,
+    pub settings: channel::Sender<skill::SkillSettings>,
     /// Detects changes.
     pub watcher: Watcher,
 }
 
 /// The settings of skills, from the configuration and the environment.
-pub fn settings(state: &Path, config: &Config, environment: &Environment) -> skill::Settings {
+pub fn settings(state: &Path, config: &Config, environment: &Environment) -> skill::SkillSettings {
     let names = environment.iter().filter_map(|(name, _)| name.to_str());
     let is_on = |key: &str| {
         config.value(key).is_some_and(|value| match value {
@@ -42,7 +42,7 @@ pub fn settings(state: &Path, config: &Config, environment: &Environment) -> ski
     };
     let keys = config.keys().into_iter().map(String::from);
     let entries = config.named.skills.iter();
-    skill::Settings {
+    skill::SkillSettings {
         extra_dirs: config.skills_extra.clone(),
         bundled: config.skills_bundled,
         managed: Some(managed(state, config)),
@@ -59,7 +59,7 @@ pub fn settings(state: &Path, config: &Config, environment: &Environment) -> ski
         given: given(config),
         // A scan at the end of a burst starts slightly before the debounce is over.
         settle: config.skills_debounce * 3 / 4,
-        limits: Limits {
+        limits: ScanLimits {
             skills: config.skills_most,
             bytes: usize::try_from(config.skills_bytes).unwrap_or(usize::MAX),
         },
@@ -119,7 +119,7 @@ pub fn parts(
     }
     let (settings, followed) = channel::channel(settings(state, config, environment));
     let more = Arc::new(Notify::new());
-    let library = Arc::new(Library::new(skill::Options {
+    let library = Arc::new(Library::new(skill::LibraryOptions {
         settings: followed,
         workspace: Some(workspace),
         project: agent::project,

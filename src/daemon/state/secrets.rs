@@ -7,7 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use super::{KEY, TOKEN, refused};
-use crate::config::{self, Rule, Unusable};
+use crate::config::{self, SecretFileRule, Unusable};
 use crate::daemon::Failure;
 use crate::kernel::secret::Reference;
 use crate::store::Seal;
@@ -54,7 +54,7 @@ pub fn token(folder: &Path) -> Result<Token, Failure> {
 /// unusable file.
 fn load_or_create(folder: &Path, name: &str, advice: &str) -> Result<Token, Failure> {
     let path = folder.join(name);
-    match config::read_secret(&path, Rule::Own) {
+    match config::read_secret(&path, SecretFileRule::Own) {
         Ok(text) => return Ok(Token { text, path }),
         Err(Unusable::Missing) => {}
         Err(Unusable::Unreadable(fault)) => return Err(refused(&path, fault)),

@@ -4,7 +4,7 @@ mod request;
 mod stream;
 
 pub(super) use request::body;
-pub(super) use stream::Answer;
+pub(super) use stream::AnthropicReader;
 
 /// The endpoint's path relative to the base URL.
 pub(super) const PATH: &str = "v1/messages";

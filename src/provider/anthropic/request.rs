@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::super::Call;
+use super::super::PreparedRequest;
 use super::super::answer::{object, written};
 use super::super::history::{self, EMPTY, NO_OUTPUT, native_of, unnamed_calls};
 use crate::kernel::run::options::{Api, for_api};
@@ -27,7 +27,7 @@ const LEAST_BUDGET: u32 = 1024;
 const EARLIER: &str = "(Earlier messages are omitted.)";
 
 #[derive(Serialize)]
-struct Body<'a> {
+struct AnthropicBody<'a> {
     model: &'a str,
     max_tokens: u32,
     #[serde(skip_serializing_if = "is_not")]
@@ -35,21 +35,21 @@ struct Body<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     system: Vec<Value>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<Tool<'a>>,
-    messages: Vec<Turn<'a>>,
+    tools: Vec<AnthropicTool<'a>>,
+    messages: Vec<AnthropicMessage<'a>>,
     #[serde(flatten)]
     more: Map<String, Value>,
 }
 
 #[derive(Serialize)]
-struct Tool<'a> {
+struct AnthropicTool<'a> {
     name: &'a str,
     description: &'a str,
     input_schema: &'a RawValue,
 }
 
 #[derive(Serialize)]
-struct Turn<'a> {
+struct AnthropicMessage<'a> {
     role: &'static str,
     content: Content<'a>,
 }
@@ -57,7 +57,7 @@ struct Turn<'a> {
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Content<'a> {
-    Blocks(Vec<Sent<'a>>),
+    Blocks(Vec<SentBlock<'a>>),
     AsItCame(Cow<'a, RawValue>),
 }
 
@@ -65,14 +65,14 @@ enum Content<'a> {
 /// call.
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Sent<'a> {
+enum SentBlock<'a> {
     Text {
         text: Quoted<'a>,
     },
     ToolUse {
         id: String,
         name: Quoted<'a>,
-        input: Input<'a>,
+        input: CallInput<'a>,
     },
     ToolResult {
         tool_use_id: String,
@@ -85,26 +85,26 @@ enum Sent<'a> {
 /// Arguments of a call, always an object.
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Input<'a> {
+enum CallInput<'a> {
     Raw(&'a RawValue),
     Read(Value),
 }
 
 /// A fixed text of this program.
-fn fixed_text<'a>(text: &'static str) -> Sent<'a> {
-    Sent::Text {
+fn fixed_text<'a>(text: &'static str) -> SentBlock<'a> {
+    SentBlock::Text {
         text: Quoted::Plain(text.into()),
     }
 }
 
 /// The request as JSON text.
-pub(in crate::provider) fn body(call: &Call<'_>) -> String {
+pub(in crate::provider) fn body(call: &PreparedRequest<'_>) -> String {
     let (request, switches) = (call.request, &call.switches);
     let level = call.level();
     // Thinking tokens count toward `max_tokens`, so the budget is added to the answer's limit.
     let room = level.map_or(0, budget);
     let max_tokens = switches.limited(request.max_tokens.unwrap_or(MAX_TOKENS) + room);
-    let body = Body {
+    let body = AnthropicBody {
         model: &request.model,
         max_tokens,
         stream: !switches.no_stream,
@@ -112,7 +112,7 @@ pub(in crate::provider) fn body(call: &Call<'_>) -> String {
         tools: request
             .tools
             .iter()
-            .map(|tool| Tool {
+            .map(|tool| AnthropicTool {
                 name: &tool.name,
                 description: &tool.description,
                 input_schema: &tool.parameters,
@@ -126,7 +126,7 @@ pub(in crate::provider) fn body(call: &Call<'_>) -> String {
 
 /// The system prompt with a cache mark: tools and prompt are the same in every call, so the
 /// provider caches them and charges only a part from then on.
-fn system(call: &Call<'_>) -> Vec<Value> {
+fn system(call: &PreparedRequest<'_>) -> Vec<Value> {
     let request = call.request;
     if request.system.is_empty() {
         return Vec::new();
@@ -144,7 +144,11 @@ fn is_not(flag: &bool) -> bool {
 
 /// Thinking, temperature and the agent's options. Thinking has two forms: older models take a token
 /// budget, newer ones an effort.
-fn more(call: &Call<'_>, level: Option<Thinking>, max_tokens: u32) -> Map<String, Value> {
+fn more(
+    call: &PreparedRequest<'_>,
+    level: Option<Thinking>,
+    max_tokens: u32,
+) -> Map<String, Value> {
     let (request, switches) = (call.request, &call.switches);
     let mut more = for_api(&request.options, Api::Messages);
     match (level, request.temperature) {
@@ -194,9 +198,9 @@ fn budget(level: Thinking) -> u32 {
     }
 }
 
-fn messages<'a>(call: &Call<'a>) -> Vec<Turn<'a>> {
+fn messages<'a>(call: &PreparedRequest<'a>) -> Vec<AnthropicMessage<'a>> {
     let dropped = unnamed_calls(call.request);
-    let mut turns: Vec<Turn<'a>> = Vec::new();
+    let mut turns: Vec<AnthropicMessage<'a>> = Vec::new();
     let mut said = Vec::new();
     // The API refuses empty text; a user turn without content gets a placeholder.
     let mut has_input = false;
@@ -216,7 +220,7 @@ fn messages<'a>(call: &Call<'a>) -> Vec<Turn<'a>> {
             None => Content::Blocks(blocks(call, message, &dropped)),
         };
         if !matches!(&content, Content::Blocks(blocks) if blocks.is_empty()) {
-            turns.push(Turn {
+            turns.push(AnthropicMessage {
                 role: "assistant",
                 content,
             });
@@ -226,7 +230,11 @@ fn messages<'a>(call: &Call<'a>) -> Vec<Turn<'a>> {
     turns
 }
 
-fn flush<'a>(said: &mut Vec<Sent<'a>>, is_owed: &mut bool, turns: &mut Vec<Turn<'a>>) {
+fn flush<'a>(
+    said: &mut Vec<SentBlock<'a>>,
+    is_owed: &mut bool,
+    turns: &mut Vec<AnthropicMessage<'a>>,
+) {
     let mut said = std::mem::take(said);
     if std::mem::take(is_owed) && said.is_empty() {
         said.push(fixed_text(EMPTY));
@@ -236,19 +244,23 @@ fn flush<'a>(said: &mut Vec<Sent<'a>>, is_owed: &mut bool, turns: &mut Vec<Turn<
     }
 }
 
-fn user(blocks: Vec<Sent<'_>>) -> Turn<'_> {
-    Turn {
+fn user(blocks: Vec<SentBlock<'_>>) -> AnthropicMessage<'_> {
+    AnthropicMessage {
         role: "user",
         content: Content::Blocks(blocks),
     }
 }
 
-fn blocks<'a>(call: &Call<'_>, message: &'a Message, dropped: &BTreeSet<String>) -> Vec<Sent<'a>> {
+fn blocks<'a>(
+    call: &PreparedRequest<'_>,
+    message: &'a Message,
+    dropped: &BTreeSet<String>,
+) -> Vec<SentBlock<'a>> {
     let id = |id: Quoted<'_>| fitting(&call.id(message, id).text());
     let blocks = message.content.pieces().into_iter();
     let blocks = blocks.filter_map(|block| match block {
         BlockRef::Text(text) if text.is_blank() => None,
-        BlockRef::Text(text) => Some(Sent::Text { text }),
+        BlockRef::Text(text) => Some(SentBlock::Text { text }),
         BlockRef::ToolCall { id, .. } | BlockRef::ToolResult { call: id, .. }
             if !dropped.is_empty() && dropped.contains(&*id.text()) =>
         {
@@ -258,19 +270,19 @@ fn blocks<'a>(call: &Call<'_>, message: &'a Message, dropped: &BTreeSet<String>)
             id: own,
             name,
             arguments,
-        } => Some(Sent::ToolUse {
+        } => Some(SentBlock::ToolUse {
             id: id(own),
             name: history::fitting(name),
             input: match arguments {
-                Arguments::Raw(raw) if raw.get().starts_with('{') => Input::Raw(raw),
-                other => Input::Read(object(&other.value())),
+                Arguments::Raw(raw) if raw.get().starts_with('{') => CallInput::Raw(raw),
+                other => CallInput::Read(object(&other.value())),
             },
         }),
         BlockRef::ToolResult {
             call,
             text,
             is_error,
-        } => Some(Sent::ToolResult {
+        } => Some(SentBlock::ToolResult {
             tool_use_id: id(call),
             content: match text.is_blank() {
                 true => Quoted::Plain(NO_OUTPUT.into()),

@@ -21,7 +21,7 @@ fn text_of(request: &ModelRequest) -> String {
 fn written_with(request: &ModelRequest, switches: &Switches) -> String {
     let base_url = "https://api.anthropic.com";
     let text = |request: &ModelRequest| {
-        body(&Call::new(request, "claude", "anthropic", base_url).with(switches))
+        body(&PreparedRequest::new(request, "claude", "anthropic", base_url).with(switches))
     };
     let sent = text(request);
     assert_eq!(

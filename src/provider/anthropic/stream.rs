@@ -7,28 +7,30 @@ use std::collections::BTreeMap;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::super::answer::{ELEMENT, Extent, Known, Piece, Progress, Reader, kept, raw, weight};
-use super::super::failure::Failure;
+use super::super::answer::{
+    AnswerContext, AnswerPiece, AnswerReader, ELEMENT, Extent, StreamProgress, kept, raw, weight,
+};
+use super::super::failure::AttemptFailure;
 use super::super::history::fitting_name;
-use super::super::stream::{self, Calls, Ends, Live, Piece as CallPiece, settle, settled};
-use super::super::{ModelAnswer, Origin};
+use super::super::stream::{self, CallPiece, Calls, FinishReasons, LiveText, settle, settled};
+use super::super::{AnswerOrigin, ModelAnswer};
 use super::request::fitting;
 use crate::kernel::run::Usage;
 use crate::kernel::session::message::{AnswerFinding, Block};
 
 /// The answer while it is being read.
-pub(in crate::provider) struct Answer {
-    origin: Origin,
+pub(in crate::provider) struct AnthropicReader {
+    origin: AnswerOrigin,
     /// The message id; a stream has only one.
     id: Option<String>,
-    parts: Vec<Part>,
+    parts: Vec<AnswerBlock>,
     /// Index in `parts` of the block that was begun last at each stream index.
     latest_at: BTreeMap<u64, usize>,
     calls: Calls,
-    ends: Ends,
+    ends: FinishReasons,
     usage: Usage,
-    live_text: Live,
-    live_thinking: Live,
+    live_text: LiveText,
+    live_thinking: LiveText,
     /// Estimated bytes of `parts`.
     bytes: usize,
     /// A key that occurs twice in an object of the current event.
@@ -36,7 +38,7 @@ pub(in crate::provider) struct Answer {
 }
 
 /// A block of the answer.
-struct Part {
+struct AnswerBlock {
     index: u64,
     block: Value,
     /// For a tool call, its index in `calls`.
@@ -45,18 +47,18 @@ struct Part {
     input: String,
 }
 
-impl Answer {
-    pub(in crate::provider) fn new(origin: Origin) -> Self {
-        Answer {
+impl AnthropicReader {
+    pub(in crate::provider) fn new(origin: AnswerOrigin) -> Self {
+        AnthropicReader {
             origin,
             id: None,
             parts: Vec::new(),
             latest_at: BTreeMap::new(),
             calls: Calls::default(),
-            ends: Ends::default(),
+            ends: FinishReasons::default(),
             usage: Usage::default(),
-            live_text: Live::default(),
-            live_thinking: Live::default(),
+            live_text: LiveText::default(),
+            live_thinking: LiveText::default(),
             bytes: 0,
             duplicate_key: None,
         }
@@ -79,12 +81,12 @@ impl Answer {
 
     /// Takes the start of the message. Fails on a second message id: the two answers must not be
     /// mixed.
-    fn start(&mut self, message: &Value) -> Result<(), Failure> {
+    fn start(&mut self, message: &Value) -> Result<(), AttemptFailure> {
         let id = message.get("id").and_then(Value::as_str);
         if let (Some(id), Some(known)) = (id, &self.id)
             && id != known
         {
-            return Err(Failure::passing(
+            return Err(AttemptFailure::passing(
                 "a second answer began in the middle of the first",
             ));
         }
@@ -93,7 +95,7 @@ impl Answer {
         Ok(())
     }
 
-    fn begin(&mut self, index: u64, block: &Value, pieces: &mut Vec<Piece>) {
+    fn begin(&mut self, index: u64, block: &Value, pieces: &mut Vec<AnswerPiece>) {
         let text = |name: &str| block.get(name).and_then(Value::as_str).unwrap_or_default();
         let mut call = None;
         match text("type") {
@@ -114,7 +116,7 @@ impl Answer {
         }
         self.latest_at.insert(index, self.parts.len());
         self.bytes += ELEMENT + weight(block);
-        self.parts.push(Part {
+        self.parts.push(AnswerBlock {
             index,
             block: block.clone(),
             call,
@@ -149,7 +151,12 @@ impl Answer {
         place
     }
 
-    fn grow(&mut self, index: u64, delta: &Value, pieces: &mut Vec<Piece>) -> Result<(), Failure> {
+    fn grow(
+        &mut self,
+        index: u64,
+        delta: &Value,
+        pieces: &mut Vec<AnswerPiece>,
+    ) -> Result<(), AttemptFailure> {
         let text = |name: &str| delta.get(name).and_then(Value::as_str);
         let kind = text("type").unwrap_or_default();
         let part = self
@@ -174,7 +181,7 @@ impl Answer {
             return Ok(());
         }
         let part = part.ok_or_else(|| {
-            Failure::passing(format!(
+            AttemptFailure::passing(format!(
                 "a piece of block {index} arrived before the block began"
             ))
         })?;
@@ -185,7 +192,7 @@ impl Answer {
             _ => return Ok(()),
         };
         if !part.is(expected) {
-            return Err(Failure::passing(format!(
+            return Err(AttemptFailure::passing(format!(
                 "block {index} received a piece ({kind}) for another kind of block"
             )));
         }
@@ -219,17 +226,17 @@ impl Answer {
         Ok(())
     }
 
-    fn say(&mut self, text: &str, pieces: &mut Vec<Piece>) {
+    fn say(&mut self, text: &str, pieces: &mut Vec<AnswerPiece>) {
         let heard = self.live_text.push(text);
         if !heard.is_empty() {
-            pieces.push(Piece::Text(heard));
+            pieces.push(AnswerPiece::Text(heard));
         }
     }
 
-    fn think(&mut self, text: &str, pieces: &mut Vec<Piece>) {
+    fn think(&mut self, text: &str, pieces: &mut Vec<AnswerPiece>) {
         let heard = self.live_thinking.push(text);
         if !heard.is_empty() {
-            pieces.push(Piece::Thinking(heard));
+            pieces.push(AnswerPiece::Thinking(heard));
         }
     }
 
@@ -282,7 +289,7 @@ fn append(block: &mut Value, name: &str, more: Option<&str>) {
     }
 }
 
-impl Part {
+impl AnswerBlock {
     fn is(&self, kind: &str) -> bool {
         self.block.get("type").and_then(Value::as_str) == Some(kind)
     }
@@ -318,19 +325,19 @@ fn as_called(block: &mut Value, id: &str, name: &str, input: &str) -> Box<RawVal
     RawValue::from_string(text).unwrap_or_else(|_| raw(block))
 }
 
-impl Reader for Answer {
+impl AnswerReader for AnthropicReader {
     fn event(
         &mut self,
         name: &str,
         data: &str,
-        pieces: &mut Vec<Piece>,
-    ) -> Result<Progress, Failure> {
+        pieces: &mut Vec<AnswerPiece>,
+    ) -> Result<StreamProgress, AttemptFailure> {
         let data = data.trim();
         if data.is_empty() {
-            return Ok(Progress::More);
+            return Ok(StreamProgress::More);
         }
         let event = self.read(data).map_err(|error| {
-            Failure::passing(format!("a piece of the answer is not valid JSON: {error}"))
+            AttemptFailure::passing(format!("a piece of the answer is not valid JSON: {error}"))
         })?;
         let none = Value::Null;
         let field = |name: &str| event.get(name).unwrap_or(&none);
@@ -346,23 +353,23 @@ impl Reader for Answer {
                 }
                 self.usage(field("usage"));
             }
-            "message_stop" => return Ok(Progress::Over),
-            "error" => return Err(Failure::in_stream(field("error"))),
+            "message_stop" => return Ok(StreamProgress::Over),
+            "error" => return Err(AttemptFailure::in_stream(field("error"))),
             // `ping`, the end of a block, and event kinds that the API may add.
             _ => {}
         }
         Ok(match self.ends.is_given() {
-            true => Progress::Finished,
-            false => Progress::More,
+            true => StreamProgress::Finished,
+            false => StreamProgress::More,
         })
     }
 
-    fn whole(&mut self, body: &str, pieces: &mut Vec<Piece>) -> Result<(), Failure> {
-        let answer = self
-            .read(body)
-            .map_err(|error| Failure::passing(format!("the answer is not valid JSON: {error}")))?;
+    fn whole(&mut self, body: &str, pieces: &mut Vec<AnswerPiece>) -> Result<(), AttemptFailure> {
+        let answer = self.read(body).map_err(|error| {
+            AttemptFailure::passing(format!("the answer is not valid JSON: {error}"))
+        })?;
         if let Some(error) = answer.get("error").filter(|error| !error.is_null()) {
-            return Err(Failure::in_stream(error));
+            return Err(AttemptFailure::in_stream(error));
         }
         let blocks = answer.get("content").and_then(Value::as_array);
         for (index, block) in (0..).zip(blocks.into_iter().flatten()) {
@@ -382,7 +389,10 @@ impl Reader for Answer {
         })
     }
 
-    fn answer(mut self: Box<Self>, mut known: Known) -> Result<ModelAnswer, Failure> {
+    fn answer(
+        mut self: Box<Self>,
+        mut known: AnswerContext,
+    ) -> Result<ModelAnswer, AttemptFailure> {
         self.settle();
         let texts = self.parts.iter().filter(|part| part.is("text"));
         let texts: Vec<&str> = texts.map(|part| part.text("text")).collect();

@@ -2,13 +2,13 @@
 
 use super::*;
 
-fn read(events: &[Value]) -> (Result<ModelAnswer, Failure>, Vec<Piece>) {
-    let origin = Origin {
+fn read(events: &[Value]) -> (Result<ModelAnswer, AttemptFailure>, Vec<AnswerPiece>) {
+    let origin = AnswerOrigin {
         provider: "claude".to_owned(),
         api: "anthropic",
         model: "claude/x".to_owned(),
     };
-    let mut reader = Answer::new(origin);
+    let mut reader = AnthropicReader::new(origin);
     let mut heard = Vec::new();
     for event in events {
         let name = event["type"].as_str().unwrap();
@@ -16,7 +16,7 @@ fn read(events: &[Value]) -> (Result<ModelAnswer, Failure>, Vec<Piece>) {
             return (Err(failure), heard);
         }
     }
-    (Box::new(reader).answer(Known::default()), heard)
+    (Box::new(reader).answer(AnswerContext::default()), heard)
 }
 
 fn start(index: u64, block: Value) -> Value {
@@ -87,9 +87,9 @@ fn blocks_are_read_and_kept_as_they_came() {
     let (answer, heard) = read(&thinking_and_calls());
     let answer = answer.unwrap();
     let expected = [
-        Piece::Thinking("let ".to_owned()),
-        Piece::Thinking("me".to_owned()),
-        Piece::Text("Looking.".to_owned()),
+        AnswerPiece::Thinking("let ".to_owned()),
+        AnswerPiece::Thinking("me".to_owned()),
+        AnswerPiece::Text("Looking.".to_owned()),
     ];
     assert_eq!(heard, expected);
     assert_eq!(
@@ -307,16 +307,16 @@ fn calls_at_one_index_never_mix_their_arguments() {
 #[test]
 fn a_key_given_twice_refuses_the_call() {
     let twice = r#"{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"t","name":"read","input":{"path":"a","path":"b"}}}"#;
-    let origin = Origin {
+    let origin = AnswerOrigin {
         provider: "claude".to_owned(),
         api: "anthropic",
         model: "claude/x".to_owned(),
     };
-    let mut reader = Answer::new(origin);
+    let mut reader = AnthropicReader::new(origin);
     for event in [twice, &stop("tool_use").to_string()] {
         reader.event("", event, &mut Vec::new()).unwrap();
     }
-    let answer = Box::new(reader).answer(Known::default()).unwrap();
+    let answer = Box::new(reader).answer(AnswerContext::default()).unwrap();
     assert!(refusals(&answer)[0].1.contains("twice"));
     let (answer, _) = read(&[
         start(0, tool("t", json!({}))),
@@ -381,14 +381,16 @@ fn only_known_reasons_end_an_answer_well() {
         let failure = answer.unwrap_err();
         assert!(failure.message.contains(reason) && failure.message.contains("half"));
         let body = json!({"content": [{"type": "text", "text": "half"}], "stop_reason": reason});
-        let origin = Origin {
+        let origin = AnswerOrigin {
             provider: "claude".to_owned(),
             api: "anthropic",
             model: "claude/x".to_owned(),
         };
-        let mut reader = Answer::new(origin);
+        let mut reader = AnthropicReader::new(origin);
         reader.whole(&body.to_string(), &mut Vec::new()).unwrap();
-        let failure = Box::new(reader).answer(Known::default()).unwrap_err();
+        let failure = Box::new(reader)
+            .answer(AnswerContext::default())
+            .unwrap_err();
         assert!(failure.message.contains(reason), "{failure:?}");
     }
 }
@@ -413,21 +415,24 @@ fn halves_of_a_character_are_joined_over_pieces() {
         event("text", r"\ude00\ud83d", "text_delta", 1),
         stop("end_turn").to_string(),
     ];
-    let origin = Origin {
+    let origin = AnswerOrigin {
         provider: "claude".to_owned(),
         api: "anthropic",
         model: "claude/x".to_owned(),
     };
-    let mut reader = Answer::new(origin);
+    let mut reader = AnthropicReader::new(origin);
     let mut heard = Vec::new();
     for event in &events {
         reader.event("", event, &mut heard).unwrap();
     }
-    let answer = Box::new(reader).answer(Known::default()).unwrap();
+    let answer = Box::new(reader).answer(AnswerContext::default()).unwrap();
     let native: Value = serde_json::from_str(native(&answer)).unwrap();
     assert_eq!(native[0]["thinking"], "😀");
     assert_eq!(native[1]["text"], "😀\u{FFFD}");
-    assert!(heard.contains(&Piece::Text("😀".to_owned())), "{heard:?}");
+    assert!(
+        heard.contains(&AnswerPiece::Text("😀".to_owned())),
+        "{heard:?}"
+    );
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use super::DISCLAIMER;
 use super::search::{Passage, Survey};
-use super::transcript::Line;
+use super::transcript::FileLine;
 use super::words::list;
 use crate::kernel::text::{prefix, preview};
 
@@ -67,7 +67,7 @@ pub(super) fn write_notes(out: &mut String, notes: &[String]) {
 }
 
 /// One quoted line with its number.
-pub(super) fn quote(out: &mut String, line: &Line) {
+pub(super) fn quote(out: &mut String, line: &FileLine) {
     let kept = prefix(&line.text, LINE_LIMIT);
     let cut = if kept.len() < line.text.len() {
         "…"

@@ -41,7 +41,7 @@ pub(super) struct Offline;
 type Request = (&'static str, Value);
 
 /// The next move: one or more tool calls, or the final text.
-enum Reply {
+enum OfflineReply {
     Calls(Vec<Request>),
     Text(String),
 }
@@ -107,8 +107,8 @@ fn blocks(request: &ModelRequest) -> Result<Vec<Block>, ProviderFault> {
         search::next(terms, &done)
     };
     Ok(match reply {
-        Reply::Text(text) => text_only(text),
-        Reply::Calls(calls) => calls
+        OfflineReply::Text(text) => text_only(text),
+        OfflineReply::Calls(calls) => calls
             .into_iter()
             .enumerate()
             .map(|(index, (name, arguments))| Block::ToolCall {

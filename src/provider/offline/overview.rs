@@ -7,8 +7,8 @@ use serde_json::json;
 
 use super::answer::{quote, write_notes};
 use super::files::file_name;
-use super::transcript::{Call, Line, found_lines, notes};
-use super::{DISCLAIMER, Reply};
+use super::transcript::{CompletedCall, FileLine, found_lines, notes};
+use super::{DISCLAIMER, OfflineReply};
 
 /// Prefixes of names of files that describe a project, the most useful first.
 const DESCRIBING: &str = "README,readme,Readme,Cargo.toml,package.json,pyproject.toml,go.mod,\
@@ -19,9 +19,9 @@ const FILE_LIMIT: usize = 3;
 const LINE_LIMIT: usize = 5;
 
 /// The next move after the rounds `done`.
-pub(super) fn next(done: &[Vec<Call>]) -> Reply {
+pub(super) fn next(done: &[Vec<CompletedCall>]) -> OfflineReply {
     if let [calls, ..] = done {
-        return Reply::Text(text(calls));
+        return OfflineReply::Text(text(calls));
     }
     let lines = json!({
         // Licences and badges do not describe the project.
@@ -31,10 +31,10 @@ pub(super) fn next(done: &[Vec<Call>]) -> Reply {
         "max_results": 400,
         "note": "the beginnings of the files that describe the folder",
     });
-    Reply::Calls(vec![("list", json!({"max_results": 60})), ("grep", lines)])
+    OfflineReply::Calls(vec![("list", json!({"max_results": 60})), ("grep", lines)])
 }
 
-fn text(calls: &[Call]) -> String {
+fn text(calls: &[CompletedCall]) -> String {
     let mut out = format!(
         "{DISCLAIMER}\nThe task names nothing to search for, so this is an overview of the folder."
     );
@@ -46,7 +46,7 @@ fn text(calls: &[Call]) -> String {
         let mut starts = DESCRIBING.split(',');
         starts.position(|start| file_name(path).starts_with(start))
     };
-    let mut files: Vec<(&str, Vec<Line>)> = found_lines(calls).into_iter().collect();
+    let mut files: Vec<(&str, Vec<FileLine>)> = found_lines(calls).into_iter().collect();
     // The most useful file of each kind, those near the top first.
     files.sort_by_key(|(path, _)| (rank(path), path.matches('/').count()));
     files.retain(|(path, _)| path.matches('/').count() <= 1);

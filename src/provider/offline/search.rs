@@ -8,9 +8,9 @@ use serde_json::json;
 
 use super::answer::{answer, nothing_found};
 use super::files::{file_name, file_weight, line_weight};
-use super::transcript::{Call, Line, file_counts, found_lines, notes, paths, totals};
+use super::transcript::{CompletedCall, FileLine, file_counts, found_lines, notes, paths, totals};
 use super::words::{Term, list};
-use super::{Reply, Request};
+use super::{OfflineReply, Request};
 
 /// Maximum number of files whose lines are ranked.
 const FILE_LIMIT: usize = 8;
@@ -33,18 +33,18 @@ const SIGNIFICANT: f64 = 0.25;
 
 /// The next move of the search for `terms`: each round is read back from `done`, and the first one
 /// missing there is requested.
-pub(super) fn next(terms: Vec<Term>, done: &[Vec<Call>]) -> Reply {
+pub(super) fn next(terms: Vec<Term>, done: &[Vec<CompletedCall>]) -> OfflineReply {
     let Some(round) = done.first() else {
-        return Reply::Calls(files_with(&terms));
+        return OfflineReply::Calls(files_with(&terms));
     };
     let survey = Survey::read(round, terms);
     let files = survey.best_files();
     if files.is_empty() {
-        return Reply::Text(nothing_found(&survey));
+        return OfflineReply::Text(nothing_found(&survey));
     }
     match done.get(1) {
-        None => Reply::Calls(vec![lines_in(&files, &survey)]),
-        Some(round) => Reply::Text(answer(&best_passages(round, &survey), &files, &survey)),
+        None => OfflineReply::Calls(vec![lines_in(&files, &survey)]),
+        Some(round) => OfflineReply::Text(answer(&best_passages(round, &survey), &files, &survey)),
     }
 }
 
@@ -89,7 +89,7 @@ pub(super) struct Survey {
 
 impl Survey {
     /// Reads the results of [`files_with`] for these terms.
-    fn read(round: &[Call], terms: Vec<Term>) -> Self {
+    fn read(round: &[CompletedCall], terms: Vec<Term>) -> Self {
         let mut survey = Survey::default();
         let greps = round.iter().filter(|call| call.tool == "grep");
         for (call, mut term) in greps.zip(terms) {
@@ -163,14 +163,14 @@ fn lines_in(files: &[String], survey: &Survey) -> Request {
 /// A line worth quoting.
 pub(super) struct Passage {
     pub path: String,
-    pub line: Line,
+    pub line: FileLine,
     /// Why it was chosen.
     pub reason: String,
     score: f64,
 }
 
 /// The best passages, best first: a few per file, and only those near the best score.
-fn best_passages(round: &[Call], survey: &Survey) -> Vec<Passage> {
+fn best_passages(round: &[CompletedCall], survey: &Survey) -> Vec<Passage> {
     let best_first = |a: &Passage, b: &Passage| b.score.total_cmp(&a.score);
     let mut all: Vec<Passage> = Vec::new();
     for (path, found) in found_lines(round) {
@@ -197,7 +197,7 @@ fn best_passages(round: &[Call], survey: &Survey) -> Vec<Passage> {
 }
 
 /// Scores one of the lines `found` in a file.
-fn passage(path: &str, line: &Line, found: &[Line], survey: &Survey) -> Passage {
+fn passage(path: &str, line: &FileLine, found: &[FileLine], survey: &Survey) -> Passage {
     let nearby = found
         .iter()
         .filter(|other| other.number.abs_diff(line.number) <= NEAR);

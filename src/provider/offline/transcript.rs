@@ -10,7 +10,7 @@ use super::files::fixed;
 use crate::kernel::session::message::{Block, Message};
 
 /// A tool call and its result.
-pub(super) struct Call {
+pub(super) struct CompletedCall {
     pub tool: String,
     /// The result; empty if the call failed, since a failed search has found nothing.
     pub text: String,
@@ -19,7 +19,7 @@ pub(super) struct Call {
 }
 
 /// The tool calls in `messages`, which begin after the input, grouped by answer.
-pub(super) fn rounds(messages: &[Arc<Message>]) -> Vec<Vec<Call>> {
+pub(super) fn rounds(messages: &[Arc<Message>]) -> Vec<Vec<CompletedCall>> {
     let blocks = messages.iter().flat_map(|message| &message.content);
     let result_of = |call: &str| {
         blocks.clone().find_map(|block| match block {
@@ -36,7 +36,7 @@ pub(super) fn rounds(messages: &[Arc<Message>]) -> Vec<Vec<Call>> {
             return None;
         };
         let (text, failed) = result_of(id).unwrap_or(("no result", true));
-        Some(Call {
+        Some(CompletedCall {
             tool: name.clone(),
             text: if failed { "" } else { text }.to_owned(),
             failure: failed.then(|| text.to_owned()),
@@ -45,27 +45,30 @@ pub(super) fn rounds(messages: &[Arc<Message>]) -> Vec<Vec<Call>> {
     let calls = |message: &Arc<Message>| message.content.iter().filter_map(call).collect();
     let rounds = messages.iter().map(calls);
     rounds
-        .filter(|round: &Vec<Call>| !round.is_empty())
+        .filter(|round: &Vec<CompletedCall>| !round.is_empty())
         .collect()
 }
 
 /// A line of a file.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Line {
+pub(super) struct FileLine {
     pub number: usize,
     pub text: String,
 }
 
 /// Parses the `path:line: text` lines of a round, by file.
-pub(super) fn found_lines(round: &[Call]) -> BTreeMap<&str, Vec<Line>> {
+pub(super) fn found_lines(round: &[CompletedCall]) -> BTreeMap<&str, Vec<FileLine>> {
     // A path may contain a colon; the first `:NUMBER: ` ends it.
     static LINE: LazyLock<Regex> = LazyLock::new(|| fixed(r"(?m)^(.+?):(\d+):\ (.*)$"));
-    let mut files = BTreeMap::<&str, Vec<Line>>::new();
+    let mut files = BTreeMap::<&str, Vec<FileLine>>::new();
     for found in round.iter().flat_map(|call| LINE.captures_iter(&call.text)) {
         let (_, [path, number, text]) = found.extract();
         let text = text.to_owned();
         if let Ok(number) = number.parse() {
-            files.entry(path).or_default().push(Line { number, text });
+            files
+                .entry(path)
+                .or_default()
+                .push(FileLine { number, text });
         }
     }
     files
@@ -98,7 +101,7 @@ pub(super) fn paths(result: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Why calls failed, and the notes of `grep` about files that it did not search.
-pub(super) fn notes(round: &[Call]) -> Vec<String> {
+pub(super) fn notes(round: &[CompletedCall]) -> Vec<String> {
     let is_note =
         |line: &&str| line.ends_with(" bytes skipped") || line.starts_with("… only the first ");
     let failures = round.iter().filter_map(|call| call.failure.clone());
@@ -117,7 +120,7 @@ mod tests {
 
     #[test]
     fn results_are_read_back() {
-        let call = |text: &str| Call {
+        let call = |text: &str| CompletedCall {
             tool: "grep".to_owned(),
             text: text.to_owned(),
             failure: None,
@@ -125,7 +128,7 @@ mod tests {
         let round = [call(
             "a b.rs:12: let x: u8 = 1;\n… 3 more\n4 matching lines in 1 of 2 text files",
         )];
-        let found = Line {
+        let found = FileLine {
             number: 12,
             text: "let x: u8 = 1;".to_owned(),
         };

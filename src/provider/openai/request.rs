@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::super::Call;
+use super::super::PreparedRequest;
 use super::super::answer::{object_text, written};
 use super::super::history::{self, EMPTY, NO_OUTPUT, native_of, unnamed_calls};
 use crate::kernel::run::options::{Api, for_api};
@@ -20,21 +20,21 @@ const NEW_LIMIT: &str = "max_completion_tokens";
 const OLD_LIMIT: &str = "max_tokens";
 
 #[derive(Serialize)]
-struct Body<'a> {
+struct OpenAiBody<'a> {
     model: &'a str,
-    messages: Vec<Sent<'a>>,
+    messages: Vec<SentMessage<'a>>,
     #[serde(skip_serializing_if = "is_not")]
     stream: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     stream_options: Option<Value>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<Tool<'a>>,
+    tools: Vec<OpenAiTool<'a>>,
     #[serde(flatten)]
     more: Map<String, Value>,
 }
 
 #[derive(Serialize)]
-struct Tool<'a> {
+struct OpenAiTool<'a> {
     r#type: &'static str,
     function: Function<'a>,
 }
@@ -47,9 +47,9 @@ struct Function<'a> {
 }
 
 /// The request as JSON text.
-pub(in crate::provider) fn body(call: &Call<'_>) -> String {
+pub(in crate::provider) fn body(call: &PreparedRequest<'_>) -> String {
     let request = call.request;
-    let body = Body {
+    let body = OpenAiBody {
         model: &request.model,
         messages: messages(call),
         stream: !call.switches.no_stream,
@@ -58,7 +58,7 @@ pub(in crate::provider) fn body(call: &Call<'_>) -> String {
         tools: request
             .tools
             .iter()
-            .map(|tool| Tool {
+            .map(|tool| OpenAiTool {
                 r#type: "function",
                 function: Function {
                     name: &tool.name,
@@ -77,7 +77,7 @@ fn is_not(flag: &bool) -> bool {
 }
 
 /// The optional fields: only what is set, without what the model was found not to accept.
-fn more(call: &Call<'_>) -> Map<String, Value> {
+fn more(call: &PreparedRequest<'_>) -> Map<String, Value> {
     let (request, switches) = (call.request, &call.switches);
     let mut more = for_api(&request.options, Api::Chat);
     // For `off` the field is omitted: every server accepts that.
@@ -103,7 +103,7 @@ fn more(call: &Call<'_>) -> Map<String, Value> {
 /// a tree of values per message would dominate the cost.
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Sent<'a> {
+enum SentMessage<'a> {
     /// An answer sent back unchanged.
     AsItCame(Cow<'a, RawValue>),
     Said {
@@ -132,7 +132,7 @@ struct SentFunction<'a> {
     arguments: Cow<'a, str>,
 }
 
-fn messages<'a>(call: &Call<'a>) -> Vec<Sent<'a>> {
+fn messages<'a>(call: &PreparedRequest<'a>) -> Vec<SentMessage<'a>> {
     let request = call.request;
     let mut out = Vec::with_capacity(request.messages.len() + 1);
     if !request.system.is_empty() {
@@ -158,8 +158,8 @@ fn messages<'a>(call: &Call<'a>) -> Vec<Sent<'a>> {
     out
 }
 
-fn text<'a>(role: &'static str, content: Quoted<'a>) -> Sent<'a> {
-    Sent::Said {
+fn text<'a>(role: &'static str, content: Quoted<'a>) -> SentMessage<'a> {
+    SentMessage::Said {
         role,
         content,
         tool_calls: Vec::new(),
@@ -182,7 +182,7 @@ fn or<'a>(content: Quoted<'a>, instead: &'static str) -> Quoted<'a> {
 
 /// Merges consecutive user entries into one message: many chat templates allow no two messages of
 /// the same role in a row.
-fn flush<'a>(said: &mut Vec<Quoted<'a>>, out: &mut Vec<Sent<'a>>) {
+fn flush<'a>(said: &mut Vec<Quoted<'a>>, out: &mut Vec<SentMessage<'a>>) {
     let content = match said.len() {
         0 => return,
         1 => said.remove(0),
@@ -195,9 +195,9 @@ fn flush<'a>(said: &mut Vec<Quoted<'a>>, out: &mut Vec<Sent<'a>>) {
 }
 
 /// The message for an answer; `None` if it has neither text nor calls.
-fn assistant<'a>(call: &Call<'a>, message: &'a Message) -> Option<Sent<'a>> {
+fn assistant<'a>(call: &PreparedRequest<'a>, message: &'a Message) -> Option<SentMessage<'a>> {
     if let Some(as_it_came) = native_of(call, message) {
-        return Some(Sent::AsItCame(as_it_came));
+        return Some(SentMessage::AsItCame(as_it_came));
     }
     let blocks = match message.content.only_text() {
         Some(_) => Vec::new(),
@@ -223,7 +223,7 @@ fn assistant<'a>(call: &Call<'a>, message: &'a Message) -> Option<Sent<'a>> {
     let is_something = !content.is_blank() || !tool_calls.is_empty();
     // Some servers require the content field even if it is empty.
     let content = or(content, "");
-    is_something.then_some(Sent::Said {
+    is_something.then_some(SentMessage::Said {
         role: "assistant",
         content,
         tool_calls,
@@ -232,10 +232,10 @@ fn assistant<'a>(call: &Call<'a>, message: &'a Message) -> Option<Sent<'a>> {
 
 /// The results in `message`, except those of dropped calls.
 fn results<'a>(
-    call: &Call<'a>,
+    call: &PreparedRequest<'a>,
     message: &'a Message,
     dropped: &BTreeSet<String>,
-) -> impl Iterator<Item = Sent<'a>> {
+) -> impl Iterator<Item = SentMessage<'a>> {
     let blocks = message.content.pieces().into_iter();
     blocks.filter_map(|block| match block {
         BlockRef::ToolResult { call, .. } if dropped.contains(&*call.text()) => None,
@@ -243,7 +243,7 @@ fn results<'a>(
             call: of,
             text,
             is_error,
-        } => Some(Sent::Result {
+        } => Some(SentMessage::Result {
             role: "tool",
             tool_call_id: call.id(message, of),
             // This API has no field for a failed call.

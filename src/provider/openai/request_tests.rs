@@ -20,7 +20,7 @@ fn written_with(
     switches: &Switches,
 ) -> Value {
     let text = |request: &crate::provider::ModelRequest| {
-        body(&Call::new(request, "mine", "openai", base_url).with(switches))
+        body(&PreparedRequest::new(request, "mine", "openai", base_url).with(switches))
     };
     let sent = text(request);
     assert_eq!(
@@ -169,7 +169,7 @@ fn an_answer_goes_back_to_its_own_provider_as_it_came() {
         let mut message = assistant(2, "hi");
         message.content = [message.content.into_vec(), vec![block]].concat().into();
         let request = request(vec![user(1, "x"), message]);
-        body(&Call::new(
+        body(&PreparedRequest::new(
             &request,
             "mine",
             "openai",

@@ -5,13 +5,15 @@
 
 use serde_json::{Map, Value, json};
 
-use super::super::answer::{ELEMENT, Extent, Known, Piece, Progress, Reader, raw, weight};
-use super::super::failure::Failure;
+use super::super::answer::{
+    AnswerContext, AnswerPiece, AnswerReader, ELEMENT, Extent, StreamProgress, raw, weight,
+};
+use super::super::failure::AttemptFailure;
 use super::super::history::fitting_name;
 use super::super::stream::{
-    self, Calls, Ends, Live, Phase, Piece as CallPiece, settle_fields, settled,
+    self, CallPiece, Calls, FinishPhase, FinishReasons, LiveText, settle_fields, settled,
 };
-use super::super::{ModelAnswer, Origin};
+use super::super::{AnswerOrigin, ModelAnswer};
 use crate::kernel::run::Usage;
 use crate::kernel::session::message::{AnswerFinding, Block};
 
@@ -19,8 +21,8 @@ use crate::kernel::session::message::{AnswerFinding, Block};
 const THINKING: &[&str] = &["reasoning_content", "reasoning"];
 
 /// The answer while it is being read.
-pub(in crate::provider) struct Answer {
-    origin: Origin,
+pub(in crate::provider) struct OpenAiReader {
+    origin: AnswerOrigin,
     text: String,
     refusal: String,
     calls: Calls,
@@ -28,38 +30,42 @@ pub(in crate::provider) struct Answer {
     extra: Map<String, Value>,
     /// Estimated bytes of `extra` and of the extra fields of its calls.
     extra_bytes: usize,
-    ends: Ends,
+    ends: FinishReasons,
     usage: Usage,
-    live_text: Live,
-    live_thinking: Live,
+    live_text: LiveText,
+    live_thinking: LiveText,
     /// A key that occurs twice in an object of the current event.
     duplicate_key: Option<String>,
 }
 
-impl Answer {
-    pub(in crate::provider) fn new(origin: Origin) -> Self {
-        Answer {
+impl OpenAiReader {
+    pub(in crate::provider) fn new(origin: AnswerOrigin) -> Self {
+        OpenAiReader {
             origin,
             text: String::new(),
             refusal: String::new(),
             calls: Calls::default(),
             extra: Map::new(),
             extra_bytes: 0,
-            ends: Ends::default(),
+            ends: FinishReasons::default(),
             usage: Usage::default(),
-            live_text: Live::default(),
-            live_thinking: Live::default(),
+            live_text: LiveText::default(),
+            live_thinking: LiveText::default(),
             duplicate_key: None,
         }
     }
 
-    fn chunk(&mut self, chunk: &Value, pieces: &mut Vec<Piece>) -> Result<(), Failure> {
+    fn chunk(
+        &mut self,
+        chunk: &Value,
+        pieces: &mut Vec<AnswerPiece>,
+    ) -> Result<(), AttemptFailure> {
         match chunk.get("error") {
             None | Some(Value::Null) => {}
-            Some(error) => return Err(Failure::in_stream(error)),
+            Some(error) => return Err(AttemptFailure::in_stream(error)),
         }
         if chunk.get("object").and_then(Value::as_str) == Some("error") {
-            return Err(Failure::in_stream(chunk));
+            return Err(AttemptFailure::in_stream(chunk));
         }
         if let Some(usage) = chunk.get("usage") {
             self.usage(usage);
@@ -105,7 +111,12 @@ impl Answer {
     }
 
     /// Takes a piece of the message.
-    fn delta(&mut self, delta: &Map<String, Value>, phase: Phase, pieces: &mut Vec<Piece>) {
+    fn delta(
+        &mut self,
+        delta: &Map<String, Value>,
+        phase: FinishPhase,
+        pieces: &mut Vec<AnswerPiece>,
+    ) {
         let mut has_thought = false;
         for (name, value) in delta {
             match (name.as_str(), value) {
@@ -138,7 +149,12 @@ impl Answer {
 
     /// Takes the whole message; what its pieces already brought is not repeated. `is_rest`: an
     /// earlier choice of the same event had a message too.
-    fn message(&mut self, message: &Map<String, Value>, is_rest: bool, pieces: &mut Vec<Piece>) {
+    fn message(
+        &mut self,
+        message: &Map<String, Value>,
+        is_rest: bool,
+        pieces: &mut Vec<AnswerPiece>,
+    ) {
         let mut has_thought = THINKING.iter().any(|name| self.extra.contains_key(*name));
         for (name, value) in message {
             match (name.as_str(), value) {
@@ -153,11 +169,11 @@ impl Answer {
                 }
                 ("refusal", Value::String(text)) => self.refusal.clone_from(text),
                 ("tool_calls", Value::Array(calls)) => {
-                    self.calls.repetition().begin_list(Phase::Before);
+                    self.calls.repetition().begin_list(FinishPhase::Before);
                     calls.iter().for_each(|call| self.call(call, true));
                 }
                 ("function_call", call) => {
-                    self.calls.repetition().begin_list(Phase::Before);
+                    self.calls.repetition().begin_list(FinishPhase::Before);
                     self.function(call, CallPiece::default(), true);
                 }
                 // A field of this API with an unexpected type.
@@ -177,18 +193,18 @@ impl Answer {
         }
     }
 
-    fn say(&mut self, text: &str, pieces: &mut Vec<Piece>) {
+    fn say(&mut self, text: &str, pieces: &mut Vec<AnswerPiece>) {
         self.text.push_str(text);
         let heard = self.live_text.push(text);
         if !heard.is_empty() {
-            pieces.push(Piece::Text(heard));
+            pieces.push(AnswerPiece::Text(heard));
         }
     }
 
-    fn think(&mut self, text: &str, pieces: &mut Vec<Piece>) {
+    fn think(&mut self, text: &str, pieces: &mut Vec<AnswerPiece>) {
         let heard = self.live_thinking.push(text);
         if !heard.is_empty() {
-            pieces.push(Piece::Thinking(heard));
+            pieces.push(AnswerPiece::Thinking(heard));
         }
     }
 
@@ -319,37 +335,39 @@ fn grow_list(items: &mut Vec<Value>, piece: &Value) -> usize {
     }
 }
 
-impl Reader for Answer {
+impl AnswerReader for OpenAiReader {
     fn event(
         &mut self,
         name: &str,
         data: &str,
-        pieces: &mut Vec<Piece>,
-    ) -> Result<Progress, Failure> {
+        pieces: &mut Vec<AnswerPiece>,
+    ) -> Result<StreamProgress, AttemptFailure> {
         let data = data.trim();
         if data == "[DONE]" {
-            return Ok(Progress::Over);
+            return Ok(StreamProgress::Over);
         }
         if data.is_empty() {
-            return Ok(Progress::More);
+            return Ok(StreamProgress::More);
         }
         let chunk = self.read(data).map_err(|error| {
-            Failure::passing(format!("a piece of the answer is not valid JSON: {error}"))
+            AttemptFailure::passing(format!("a piece of the answer is not valid JSON: {error}"))
         })?;
         if name == "error" {
-            return Err(Failure::in_stream(chunk.get("error").unwrap_or(&chunk)));
+            return Err(AttemptFailure::in_stream(
+                chunk.get("error").unwrap_or(&chunk),
+            ));
         }
         self.chunk(&chunk, pieces)?;
         Ok(match self.ends.is_given() {
-            true => Progress::Finished,
-            false => Progress::More,
+            true => StreamProgress::Finished,
+            false => StreamProgress::More,
         })
     }
 
-    fn whole(&mut self, body: &str, pieces: &mut Vec<Piece>) -> Result<(), Failure> {
-        let answer = self
-            .read(body)
-            .map_err(|error| Failure::passing(format!("the answer is not valid JSON: {error}")))?;
+    fn whole(&mut self, body: &str, pieces: &mut Vec<AnswerPiece>) -> Result<(), AttemptFailure> {
+        let answer = self.read(body).map_err(|error| {
+            AttemptFailure::passing(format!("the answer is not valid JSON: {error}"))
+        })?;
         self.chunk(&answer, pieces)
     }
 
@@ -360,7 +378,10 @@ impl Reader for Answer {
         })
     }
 
-    fn answer(mut self: Box<Self>, mut known: Known) -> Result<ModelAnswer, Failure> {
+    fn answer(
+        mut self: Box<Self>,
+        mut known: AnswerContext,
+    ) -> Result<ModelAnswer, AttemptFailure> {
         let mut text = settled(&self.text);
         let end = self.ends.judge(&text)?;
         let calls = self.calls.finish(&mut known, end.is_cut)?;

@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn origin() -> Origin {
-    Origin {
+fn origin() -> AnswerOrigin {
+    AnswerOrigin {
         provider: "mine".to_owned(),
         api: "openai",
         model: "mine/m".to_owned(),
@@ -11,8 +11,8 @@ fn origin() -> Origin {
 }
 
 struct Read {
-    answer: Result<ModelAnswer, Failure>,
-    heard: Vec<Piece>,
+    answer: Result<ModelAnswer, AttemptFailure>,
+    heard: Vec<AnswerPiece>,
 }
 
 fn read(events: &[Value]) -> Read {
@@ -21,7 +21,7 @@ fn read(events: &[Value]) -> Read {
 }
 
 fn read_text(events: &[&str]) -> Read {
-    let mut reader = Answer::new(origin());
+    let mut reader = OpenAiReader::new(origin());
     let mut heard = Vec::new();
     for event in events {
         if let Err(failure) = reader.event("", event, &mut heard) {
@@ -32,7 +32,7 @@ fn read_text(events: &[&str]) -> Read {
         }
     }
     Read {
-        answer: Box::new(reader).answer(Known::default()),
+        answer: Box::new(reader).answer(AnswerContext::default()),
         heard,
     }
 }
@@ -107,7 +107,7 @@ fn text_and_usage_come_together() {
         json!({"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 2}}),
     ]);
     assert_eq!(read.text(), "Hello");
-    let heard = ["Hel", "lo"].map(|text| Piece::Text(text.to_owned()));
+    let heard = ["Hel", "lo"].map(|text| AnswerPiece::Text(text.to_owned()));
     assert_eq!(read.heard, heard);
     let usage = read.answer.as_ref().unwrap().usage;
     assert_eq!((usage.input_tokens, usage.output_tokens), (7, 2));
@@ -235,7 +235,7 @@ fn what_nobody_knows_is_kept_and_goes_back() {
         ),
         finish("tool_calls"),
     ]);
-    let heard = ["let ", "me see"].map(|text| Piece::Thinking(text.to_owned()));
+    let heard = ["let ", "me see"].map(|text| AnswerPiece::Thinking(text.to_owned()));
     assert_eq!(read.heard, heard);
     let native = read.native();
     assert_eq!(native["reasoning_content"], "let me see");
@@ -274,14 +274,14 @@ fn errors_in_the_middle_are_seen_in_every_form() {
         let failure = read.answer.unwrap_err();
         assert!(failure.message.contains("too many"), "{error}: {failure:?}");
     }
-    let mut reader = Answer::new(origin());
+    let mut reader = OpenAiReader::new(origin());
     let failure = reader.event("error", r#"{"message": "too many"}"#, &mut Vec::new());
     assert!(failure.unwrap_err().message.contains("too many"));
 }
 
 #[test]
 fn whole_answers_and_other_oddities_are_read() {
-    let mut reader = Answer::new(origin());
+    let mut reader = OpenAiReader::new(origin());
     let mut heard = Vec::new();
     let body = json!({
         "choices": [{"index": 0, "message": {"role": "assistant", "content": [{"type": "text", "text": "all"}],
@@ -290,8 +290,8 @@ fn whole_answers_and_other_oddities_are_read() {
         "usage": {"prompt_tokens": 1, "completion_tokens": 1},
     });
     reader.whole(&body.to_string(), &mut heard).unwrap();
-    assert_eq!(heard, [Piece::Text("all".to_owned())]);
-    let answer = Box::new(reader).answer(Known::default()).unwrap();
+    assert_eq!(heard, [AnswerPiece::Text("all".to_owned())]);
+    let answer = Box::new(reader).answer(AnswerContext::default()).unwrap();
     assert_eq!(answer.blocks.len(), 3);
 
     let refused = read(&[delta(json!({"refusal": "I will not"})), finish("stop")]);
@@ -332,7 +332,7 @@ fn a_whole_message_after_its_pieces_says_nothing_twice() {
     assert_eq!(again.text(), "Looking");
     assert_eq!(again.calls(), [called("a", "read", json!({"path": "x"}))]);
     assert_eq!(again.native()["reasoning"], "hm");
-    let heard = ["Look", "ing"].map(|text| Piece::Text(text.to_owned()));
+    let heard = ["Look", "ing"].map(|text| AnswerPiece::Text(text.to_owned()));
     let heard = heard.iter().all(|text| again.heard.contains(text));
     assert!(heard && again.heard.len() == 3, "{:?}", again.heard);
     let rest = after(json!({"content": "Looking at it", "tool_calls": null}));
@@ -457,9 +457,9 @@ fn an_answer_that_ends_for_its_calls_has_some() {
         assert!(failure.message.contains("I will read it"), "{failure:?}");
         let body = json!({"choices": [{"message": {"content": "half", "tool_calls": []},
                                        "finish_reason": reason}]});
-        let mut reader = Answer::new(origin());
+        let mut reader = OpenAiReader::new(origin());
         reader.whole(&body.to_string(), &mut Vec::new()).unwrap();
-        assert!(Box::new(reader).answer(Known::default()).is_err());
+        assert!(Box::new(reader).answer(AnswerContext::default()).is_err());
     }
     let both = read(&[
         delta(json!({"content": "x"})),
@@ -483,11 +483,11 @@ fn text_and_calls_in_two_choices_are_one_answer() {
         let text = json!({"index": index, "message": {"content": "Look"}, "finish_reason": "stop"});
         let calls = json!({"index": index, "message": {"content": "ing", "tool_calls": [call]},
                            "finish_reason": "tool_calls"});
-        let mut reader = Answer::new(origin());
+        let mut reader = OpenAiReader::new(origin());
         let body = json!({ "choices": [text, calls] }).to_string();
         reader.whole(&body, &mut Vec::new()).unwrap();
         Read {
-            answer: Box::new(reader).answer(Known::default()),
+            answer: Box::new(reader).answer(AnswerContext::default()),
             heard: Vec::new(),
         }
     };
@@ -506,9 +506,11 @@ fn only_known_reasons_end_an_answer_well() {
         assert!(failure.message.contains(reason), "{failure:?}");
         assert!(failure.message.contains("half"), "{failure:?}");
         let body = json!({"choices": [{"message": {"content": "half"}, "finish_reason": reason}]});
-        let mut reader = Answer::new(origin());
+        let mut reader = OpenAiReader::new(origin());
         reader.whole(&body.to_string(), &mut Vec::new()).unwrap();
-        let failure = Box::new(reader).answer(Known::default()).unwrap_err();
+        let failure = Box::new(reader)
+            .answer(AnswerContext::default())
+            .unwrap_err();
         assert!(failure.message.contains(reason), "{failure:?}");
     }
     let cut = read(&[delta(json!({"content": "half"})), finish("length")]);
@@ -536,8 +538,8 @@ fn halves_of_a_character_are_joined_over_pieces_of_each_field() {
         .heard
         .iter()
         .map(|piece| match piece {
-            Piece::Text(text) => text.as_str(),
-            Piece::Thinking(_) => "",
+            AnswerPiece::Text(text) => text.as_str(),
+            AnswerPiece::Thinking(_) => "",
         })
         .collect();
     assert_eq!(text, "a😀 \u{FFFD}!");

@@ -3,12 +3,12 @@
 
 use serde_json::{Value, json};
 
-use super::json::{Read, read_all};
+use super::json::{ParsedJson, read_all};
 use super::surrogates::joined;
 
 /// The arguments of a call.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Arguments {
+pub(super) struct ParsedArguments {
     /// A JSON object; the raw text as a string if the arguments are refused.
     pub value: Value,
     /// The text as the model wrote it, if it parses to `value` as it is.
@@ -17,9 +17,9 @@ pub(super) struct Arguments {
     pub refused: Option<String>,
 }
 
-impl Arguments {
+impl ParsedArguments {
     fn refused(text: &str, why: String) -> Self {
-        Arguments {
+        ParsedArguments {
             value: joined(text).into(),
             written: None,
             refused: Some(why),
@@ -29,7 +29,7 @@ impl Arguments {
 
 /// Reads the texts of a call: one entry in `versions` for each time the call was begun, each in
 /// pieces.
-pub(super) fn read(versions: &[Vec<String>]) -> Arguments {
+pub(super) fn read(versions: &[Vec<String>]) -> ParsedArguments {
     let all: String = versions.iter().flatten().map(String::as_str).collect();
     // The usual case: one call, cut anywhere.
     let whole = read_text(&all);
@@ -38,7 +38,7 @@ pub(super) fn read(versions: &[Vec<String>]) -> Arguments {
     }
     if versions.len() > 1 {
         let each = versions.iter().map(|pieces| read_text(&pieces.concat()));
-        let each: Vec<Arguments> = each.collect();
+        let each: Vec<ParsedArguments> = each.collect();
         if each.iter().all(|one| one.refused.is_none()) {
             return same(each, &all);
         }
@@ -58,11 +58,11 @@ pub(super) fn read(versions: &[Vec<String>]) -> Arguments {
 }
 
 /// The arguments, if all `versions` agree; otherwise they are refused.
-fn same(mut versions: Vec<Arguments>, all: &str) -> Arguments {
+fn same(mut versions: Vec<ParsedArguments>, all: &str) -> ParsedArguments {
     let first = versions.swap_remove(0);
     match versions.iter().all(|one| one.value == first.value) {
         true => first,
-        false => Arguments::refused(all, differs(versions.len() + 1)),
+        false => ParsedArguments::refused(all, differs(versions.len() + 1)),
     }
 }
 
@@ -73,10 +73,10 @@ fn differs(count: usize) -> String {
     )
 }
 
-fn read_text(text: &str) -> Arguments {
+fn read_text(text: &str) -> ParsedArguments {
     if text.trim().is_empty() {
         // Many servers send this for a tool without arguments.
-        return Arguments {
+        return ParsedArguments {
             value: json!({}),
             written: None,
             refused: None,
@@ -84,7 +84,7 @@ fn read_text(text: &str) -> Arguments {
     }
     let refused = |why: &str| {
         let advice = "Give the arguments as one complete, valid JSON object";
-        Arguments::refused(text, format!("its arguments {why}. {advice}"))
+        ParsedArguments::refused(text, format!("its arguments {why}. {advice}"))
     };
     let text = joined(text);
     let values = match read_all(&text) {
@@ -100,7 +100,7 @@ fn read_text(text: &str) -> Arguments {
         return refused(&format!("contain the key {name:?} twice"));
     }
     if values.any(|other| other != first) {
-        return Arguments::refused(&text, differs(count));
+        return ParsedArguments::refused(&text, differs(count));
     }
     let value = match first.value {
         Value::Null => json!({}),
@@ -109,7 +109,7 @@ fn read_text(text: &str) -> Arguments {
         Value::String(inner) => match read_all(&inner).as_deref() {
             Ok(
                 [
-                    Read {
+                    ParsedJson {
                         duplicate_key: Some(name),
                         ..
                     },
@@ -119,7 +119,7 @@ fn read_text(text: &str) -> Arguments {
             }
             Ok(
                 [
-                    Read {
+                    ParsedJson {
                         value: Value::Object(fields),
                         ..
                     },
@@ -131,7 +131,7 @@ fn read_text(text: &str) -> Arguments {
     };
     // Servers parse what is sent back to them, so it must be an object that every parser accepts.
     let plain = count == 1 && serde_json::from_str::<Value>(&text).is_ok_and(|own| own == value);
-    Arguments {
+    ParsedArguments {
         written: plain.then(|| text.trim().to_owned()),
         value,
         refused: None,
@@ -142,7 +142,7 @@ fn read_text(text: &str) -> Arguments {
 mod tests {
     use super::*;
 
-    fn of(versions: &[&[&str]]) -> Arguments {
+    fn of(versions: &[&[&str]]) -> ParsedArguments {
         let version = |pieces: &&[&str]| pieces.iter().map(|one| (*one).to_owned()).collect();
         read(&versions.iter().map(version).collect::<Vec<_>>())
     }

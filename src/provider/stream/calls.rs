@@ -20,16 +20,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
-use super::super::answer::{Extent, Known};
-use super::super::failure::Failure;
-use super::arguments::{self, Arguments};
-use super::same::{Extra, Phase, Settled, TWO_VERSIONS, count, reconciled};
+use super::super::answer::{AnswerContext, Extent};
+use super::super::failure::AttemptFailure;
+use super::arguments::{self, ParsedArguments};
+use super::same::{Extra, FinishPhase, Settled, TWO_VERSIONS, count, reconciled};
 use super::surrogates::joined;
 use crate::kernel::text::preview;
 
 /// A piece of a tool call as received. Missing fields are empty.
 #[derive(Clone, Copy, Debug, Default)]
-pub(in crate::provider) struct Piece<'a> {
+pub(in crate::provider) struct CallPiece<'a> {
     /// The index that the server gives the call.
     pub(in crate::provider) index: Option<u64>,
     /// The id that the server gives the call.
@@ -42,7 +42,7 @@ pub(in crate::provider) struct Piece<'a> {
     pub(in crate::provider) begins: bool,
 }
 
-impl Piece<'_> {
+impl CallPiece<'_> {
     fn names_a_call(&self) -> bool {
         self.begins || !self.id.is_empty() || !self.name.is_empty()
     }
@@ -50,7 +50,7 @@ impl Piece<'_> {
 
 /// A completely assembled tool call.
 #[derive(Clone, Debug, PartialEq)]
-pub(in crate::provider) struct Call {
+pub(in crate::provider) struct AssembledCall {
     /// Its id, unique in the conversation.
     pub(in crate::provider) id: String,
     /// The tool's name; never empty.
@@ -69,11 +69,11 @@ pub(in crate::provider) struct Call {
 /// The tool calls of an answer while it is streamed.
 #[derive(Debug, Default)]
 pub(in crate::provider) struct Calls {
-    drafts: Vec<Draft>,
+    drafts: Vec<CallDraft>,
     /// Lists of whole calls that repeat this answer's calls.
     repetitions: Vec<Calls>,
     /// The current list of pieces: its number and its phase.
-    list: (usize, Phase),
+    list: (usize, FinishPhase),
     /// Index in `drafts` of the call with each id.
     ids: BTreeMap<String, usize>,
     /// The latest call at each stream index; calls without an index share the key `None`.
@@ -91,9 +91,9 @@ pub(in crate::provider) struct Calls {
 }
 
 #[derive(Debug, Default)]
-struct Draft {
+struct CallDraft {
     /// The list in which it was begun.
-    list: (usize, Phase),
+    list: (usize, FinishPhase),
     /// The index at which it was begun.
     index: Option<u64>,
     /// Another call has the same index.
@@ -114,7 +114,7 @@ struct Draft {
     extra: Map<String, Value>,
 }
 
-impl Draft {
+impl CallDraft {
     fn is_blank(&self) -> bool {
         self.balance.is_blank
     }
@@ -125,7 +125,7 @@ impl Draft {
     }
 
     /// The tools are known and none has this name.
-    fn is_unknown(&self, known: &Known) -> bool {
+    fn is_unknown(&self, known: &AnswerContext) -> bool {
         !known.tools().is_empty() && !known.tools().contains(&self.name)
     }
 
@@ -144,7 +144,7 @@ impl Draft {
 
     /// Joins the name parts if that gives a tool's name. Some servers repeat the whole name so far
     /// in every piece.
-    fn join_name(&mut self, known: &Known) {
+    fn join_name(&mut self, known: &AnswerContext) {
         let Some(last) = self.other_names.last() else {
             return;
         };
@@ -165,7 +165,7 @@ impl Draft {
         }
     }
 
-    fn push(&mut self, piece: &Piece<'_>) {
+    fn push(&mut self, piece: &CallPiece<'_>) {
         let known = self.indexes.iter().rposition(|index| *index == piece.index);
         let version = known.filter(|_| !piece.begins).unwrap_or_else(|| {
             self.versions.push(Vec::new());
@@ -229,7 +229,7 @@ impl Balance {
 
 impl Calls {
     /// Starts a new list of pieces, from an event in this phase.
-    pub(in crate::provider) fn begin_list(&mut self, phase: Phase) {
+    pub(in crate::provider) fn begin_list(&mut self, phase: FinishPhase) {
         self.list = (self.list.0 + 1, phase);
     }
 
@@ -249,9 +249,9 @@ impl Calls {
     }
 
     /// Takes a piece; returns the index of its call, or `None` if it belongs to none.
-    pub(in crate::provider) fn take(&mut self, piece: Piece<'_>) -> Option<usize> {
+    pub(in crate::provider) fn take(&mut self, piece: CallPiece<'_>) -> Option<usize> {
         // A blank name counts as no name.
-        let piece = Piece {
+        let piece = CallPiece {
             name: piece.name.trim(),
             ..piece
         };
@@ -318,7 +318,7 @@ impl Calls {
             .get_or_insert_with(|| name.to_owned());
     }
 
-    fn place(&mut self, piece: &Piece<'_>) -> Option<usize> {
+    fn place(&mut self, piece: &CallPiece<'_>) -> Option<usize> {
         if let Some(known) = self.ids.get(piece.id).filter(|_| !piece.id.is_empty()) {
             return Some(*known);
         }
@@ -337,13 +337,13 @@ impl Calls {
 
     /// The last call, if the piece has no index and all other calls are complete: then it can
     /// belong to no other.
-    fn only_open(&self, piece: &Piece<'_>) -> Option<usize> {
+    fn only_open(&self, piece: &CallPiece<'_>) -> Option<usize> {
         let (_, others) = self.drafts.split_last()?;
-        let is_clear = piece.index.is_none() && others.iter().all(Draft::is_whole);
+        let is_clear = piece.index.is_none() && others.iter().all(CallDraft::is_whole);
         is_clear.then_some(others.len())
     }
 
-    fn begin(&mut self, piece: &Piece<'_>) -> usize {
+    fn begin(&mut self, piece: &CallPiece<'_>) -> usize {
         let place = self.drafts.len();
         let before = self.latest_at.get(&piece.index).copied();
         // In a list of whole calls without indexes, each call has its own place.
@@ -351,17 +351,17 @@ impl Calls {
         if let Some(before) = before {
             self.drafts[before].shares_index = true;
         }
-        self.drafts.push(Draft {
+        self.drafts.push(CallDraft {
             list: self.list,
             index: piece.index,
             shares_index: before.is_some(),
-            ..Draft::default()
+            ..CallDraft::default()
         });
         place
     }
 
     /// Whether a piece with a new id or a name can only continue the call at index `here`.
-    fn goes_on(&self, here: usize, piece: &Piece<'_>) -> bool {
+    fn goes_on(&self, here: usize, piece: &CallPiece<'_>) -> bool {
         let call = &self.drafts[here];
         let has_new_id = !piece.id.is_empty();
         if piece.name.is_empty() {
@@ -393,9 +393,9 @@ impl Calls {
     /// `is_cut`: the answer was cut off, possibly in its last call.
     pub(in crate::provider) fn finish(
         mut self,
-        known: &mut Known,
+        known: &mut AnswerContext,
         is_cut: bool,
-    ) -> Result<Vec<Option<Call>>, Failure> {
+    ) -> Result<Vec<Option<AssembledCall>>, AttemptFailure> {
         let retellings = std::mem::take(&mut self.repetitions);
         let mut own = self.settle(known, is_cut)?;
         let mut again: Vec<Option<Settled>> = Vec::new();
@@ -427,19 +427,23 @@ impl Calls {
         Ok(calls.collect())
     }
 
-    fn settle(mut self, known: &Known, is_cut: bool) -> Result<Vec<Option<Settled>>, Failure> {
-        let is_stray = |draft: &Draft| draft.name.is_empty() && !draft.is_blank();
+    fn settle(
+        mut self,
+        known: &AnswerContext,
+        is_cut: bool,
+    ) -> Result<Vec<Option<Settled>>, AttemptFailure> {
+        let is_stray = |draft: &CallDraft| draft.name.is_empty() && !draft.is_blank();
         let has_stray = self.has_stray || self.drafts.iter().any(is_stray);
         let last = self.drafts.iter().rposition(|draft| !draft.name.is_empty());
         if last.is_none() && has_stray {
-            return Err(Failure::passing(
+            return Err(AttemptFailure::passing(
                 "the answer has arguments for a tool and does not say which tool",
             ));
         }
         for draft in &mut self.drafts {
             draft.join_name(known);
         }
-        let reads: Vec<Arguments> = self
+        let reads: Vec<ParsedArguments> = self
             .drafts
             .iter_mut()
             .map(|draft| arguments::read(&std::mem::take(&mut draft.versions)))
@@ -452,13 +456,13 @@ impl Calls {
         let drafts = self.drafts.into_iter().zip(reads).zip(mixed);
         for (place, ((draft, read), is_mixed)) in drafts.enumerate() {
             let doubt = if has_stray {
-                Some(Doubt::Stray)
+                Some(CallDoubt::Stray)
             } else if is_mixed {
-                Some(Doubt::Mixed)
+                Some(CallDoubt::Mixed)
             } else if is_broken {
-                Some(Doubt::Broken)
+                Some(CallDoubt::Broken)
             } else {
-                (is_cut && Some(place) == last).then_some(Doubt::Cut)
+                (is_cut && Some(place) == last).then_some(CallDoubt::Cut)
             };
             let call = (!draft.name.is_empty()).then(|| draft.settled(read, doubt));
             let call = call.filter(|call| {
@@ -466,9 +470,9 @@ impl Calls {
                 !before.any(|one| call.repeats(one))
             });
             // After the end it is not a new call but another version of one.
-            is_late |= call
-                .as_ref()
-                .is_some_and(|call| call.list.1 == Phase::After && indexes.contains(&call.index));
+            is_late |= call.as_ref().is_some_and(|call| {
+                call.list.1 == FinishPhase::After && indexes.contains(&call.index)
+            });
             indexes.extend(call.as_ref().map(|call| call.index));
             calls.push(call);
         }
@@ -481,7 +485,7 @@ impl Calls {
     }
 
     /// For each call, whether it may be a part of another one, or another a part of it.
-    fn mixed(&self, reads: &[Arguments], known: &Known, is_cut: bool) -> Vec<bool> {
+    fn mixed(&self, reads: &[ParsedArguments], known: &AnswerContext, is_cut: bool) -> Vec<bool> {
         let drafts = &self.drafts;
         let last = drafts.len().saturating_sub(1);
         let mut indexes = BTreeSet::new();
@@ -497,7 +501,7 @@ impl Calls {
                 indexes.extend(draft.shares_index.then_some(draft.index));
             }
         }
-        let is_mixed = |draft: &Draft| {
+        let is_mixed = |draft: &CallDraft| {
             tools.contains(draft.name.as_str())
                 || (draft.shares_index && indexes.contains(&draft.index))
         };
@@ -526,7 +530,7 @@ impl Calls {
 
 /// A defect of the answer that makes this call doubtful.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Doubt {
+enum CallDoubt {
     /// Some arguments belong to no call.
     Stray,
     /// It may be a part of another call, or another a part of it.
@@ -537,8 +541,8 @@ enum Doubt {
     Cut,
 }
 
-impl Draft {
-    fn settled(self, read: Arguments, doubt: Option<Doubt>) -> Settled {
+impl CallDraft {
+    fn settled(self, read: ParsedArguments, doubt: Option<CallDoubt>) -> Settled {
         Settled {
             list: self.list,
             index: self.index,
@@ -547,9 +551,9 @@ impl Draft {
         }
     }
 
-    fn finish(self, read: Arguments, doubt: Option<Doubt>) -> Call {
+    fn finish(self, read: ParsedArguments, doubt: Option<CallDoubt>) -> AssembledCall {
         let refused = self.refusal(&read, doubt);
-        Call {
+        AssembledCall {
             id: joined(&self.id).into_owned(),
             name: joined(&self.name).into_owned(),
             arguments: read.value,
@@ -559,8 +563,8 @@ impl Draft {
         }
     }
 
-    fn refusal(&self, read: &Arguments, doubt: Option<Doubt>) -> Option<String> {
-        let why = if doubt == Some(Doubt::Stray) {
+    fn refusal(&self, read: &ParsedArguments, doubt: Option<CallDoubt>) -> Option<String> {
+        let why = if doubt == Some(CallDoubt::Stray) {
             "the answer has arguments that belong to no call, so none of its calls can be \
              trusted. Repeat the calls, one per answer"
                 .to_owned()
@@ -571,15 +575,15 @@ impl Draft {
             format!("its arguments contain the key {name:?} twice")
         } else if read.refused.is_some() {
             return read.refused.clone();
-        } else if doubt == Some(Doubt::Mixed) {
+        } else if doubt == Some(CallDoubt::Mixed) {
             "it may be a part of another call of the answer. Repeat the calls, one per \
              answer"
                 .to_owned()
-        } else if self.is_blank() && (self.shares_index || doubt == Some(Doubt::Broken)) {
+        } else if self.is_blank() && (self.shares_index || doubt == Some(CallDoubt::Broken)) {
             "its arguments may belong to another call of the answer. Repeat the calls, \
              one per answer"
                 .to_owned()
-        } else if self.is_blank() && doubt == Some(Doubt::Cut) {
+        } else if self.is_blank() && doubt == Some(CallDoubt::Cut) {
             "the answer was truncated before the arguments of this call. Repeat the call".to_owned()
         } else {
             return None;

@@ -10,8 +10,8 @@ fn piece<'a>(
     id: &'a str,
     name: &'a str,
     arguments: &'a str,
-) -> Piece<'a> {
-    Piece {
+) -> CallPiece<'a> {
+    CallPiece {
         index: index.into(),
         id,
         name,
@@ -20,15 +20,18 @@ fn piece<'a>(
     }
 }
 
-fn finished(pieces: &[Piece<'_>]) -> Result<Vec<Call>, Failure> {
-    finished_with(Known::default(), pieces)
+fn finished(pieces: &[CallPiece<'_>]) -> Result<Vec<AssembledCall>, AttemptFailure> {
+    finished_with(AnswerContext::default(), pieces)
 }
 
 /// Each piece in an event of its own.
-fn finished_with(mut known: Known, pieces: &[Piece<'_>]) -> Result<Vec<Call>, Failure> {
+fn finished_with(
+    mut known: AnswerContext,
+    pieces: &[CallPiece<'_>],
+) -> Result<Vec<AssembledCall>, AttemptFailure> {
     let mut calls = Calls::default();
     for piece in pieces {
-        calls.begin_list(Phase::Before);
+        calls.begin_list(FinishPhase::Before);
         calls.take(*piece);
     }
     let finished = calls.finish(&mut known, false);
@@ -36,7 +39,7 @@ fn finished_with(mut known: Known, pieces: &[Piece<'_>]) -> Result<Vec<Call>, Fa
 }
 
 /// The calls that would be executed: id, name and arguments.
-fn run(pieces: &[Piece<'_>]) -> Vec<(String, String, Value)> {
+fn run(pieces: &[CallPiece<'_>]) -> Vec<(String, String, Value)> {
     let calls = finished(pieces).unwrap().into_iter();
     let run = calls.filter(|call| call.refused.is_none());
     run.map(|call| (call.id, call.name, call.arguments))
@@ -44,7 +47,7 @@ fn run(pieces: &[Piece<'_>]) -> Vec<(String, String, Value)> {
 }
 
 /// Why the only call is refused.
-fn refused(pieces: &[Piece<'_>]) -> String {
+fn refused(pieces: &[CallPiece<'_>]) -> String {
     let calls = finished(pieces).unwrap();
     assert_eq!(calls.len(), 1, "{calls:?}");
     calls[0].refused.clone().expect("it is refused")
@@ -236,7 +239,7 @@ fn a_call_that_the_limit_of_tokens_cut_before_its_arguments_is_refused() {
     let mut calls = Calls::default();
     calls.take(piece(0, "a", "list", ""));
     calls.take(piece(1, "b", "list", ""));
-    let calls = calls.finish(&mut Known::default(), true).unwrap();
+    let calls = calls.finish(&mut AnswerContext::default(), true).unwrap();
     let refused: Vec<bool> = calls
         .iter()
         .flatten()
@@ -254,7 +257,7 @@ fn parts_of_one_calls_arguments_are_no_calls() {
         for index in indexes {
             for names in [["read"; 3], ["read", "read", ""], ["read", "", ""]] {
                 let ids = ["a1", "a2", "a3"];
-                let pieces: Vec<Piece<'_>> = (0..3)
+                let pieces: Vec<CallPiece<'_>> = (0..3)
                     .map(|at| piece(index[at], ids[at], names[at], parts[at]))
                     .collect();
                 // Joined to the whole at the server's own index, or no call is executed.
@@ -281,8 +284,8 @@ fn parts_of_one_calls_arguments_are_no_calls() {
 
 #[test]
 fn a_name_in_parts_is_joined_to_a_tool_or_refused() {
-    let known = || Known::with_tools(["list", "sessions_list", "read"]);
-    let run = |known: Known, pieces: &[Piece<'_>]| {
+    let known = || AnswerContext::with_tools(["list", "sessions_list", "read"]);
+    let run = |known: AnswerContext, pieces: &[CallPiece<'_>]| {
         let calls = finished_with(known, pieces).unwrap().into_iter();
         let run = calls.filter(|call| call.refused.is_none());
         run.map(|call| call.name).collect::<Vec<_>>()
@@ -301,7 +304,10 @@ fn a_name_in_parts_is_joined_to_a_tool_or_refused() {
     ] {
         assert_eq!(run(known(), &joined), ["sessions_list"], "{joined:?}");
         // The parts are not joined to a name that no tool has.
-        assert!(run(Known::default(), &joined).is_empty(), "{joined:?}");
+        assert!(
+            run(AnswerContext::default(), &joined).is_empty(),
+            "{joined:?}"
+        );
     }
     for parts in [
         vec![piece(0, "a", "sessions_", ""), piece(0, "b", "list", ONE)],

@@ -10,10 +10,10 @@ use crate::config::ProviderKind;
 use crate::kernel::session::message::{AnswerFinding, Block};
 
 /// A call that would be executed: tool name and arguments.
-pub type Run<'a> = (&'a str, &'a Value);
+pub type ExecutableCall<'a> = (&'a str, &'a Value);
 
 /// The calls of an answer that would be executed; the error names a violated invariant.
-pub fn carried_out(replayed: &Replayed) -> Result<Vec<Run<'_>>, String> {
+pub fn carried_out(replayed: &Replayed) -> Result<Vec<ExecutableCall<'_>>, String> {
     let blocks = &replayed.answer.blocks;
     let refused: BTreeSet<&str> = blocks
         .iter()

@@ -2,8 +2,8 @@
 //! mean a complete answer are accepted: an unknown reason is a failed attempt. Used by the
 //! adapters.
 
-use super::super::failure::Failure;
-use super::same::Phase;
+use super::super::failure::AttemptFailure;
+use super::same::FinishPhase;
 use crate::kernel::text::preview;
 
 /// Maximum characters of a broken answer that its error repeats.
@@ -41,7 +41,7 @@ fn meaning(reason: &str) -> Meaning {
 
 /// The finish reasons of a stream, of which the worst counts: servers may send several.
 #[derive(Debug, Default)]
-pub(in crate::provider) struct Ends {
+pub(in crate::provider) struct FinishReasons {
     worst: Option<(Meaning, String)>,
     /// A reason that says that tools are called.
     calls: Option<String>,
@@ -49,7 +49,7 @@ pub(in crate::provider) struct Ends {
 
 /// The end of a usable answer.
 #[derive(Debug, PartialEq, Eq)]
-pub(in crate::provider) struct End {
+pub(in crate::provider) struct AnswerEnd {
     /// A warning for the run: the answer was cut off.
     pub(in crate::provider) warning: Option<String>,
     /// Its last part may be missing.
@@ -60,12 +60,16 @@ pub(in crate::provider) struct End {
     calls: Option<String>,
 }
 
-impl End {
+impl AnswerEnd {
     /// Fails if the answer ended for tool calls but has none. `so_far` is the answer's text,
     /// repeated in the failure.
-    pub(in crate::provider) fn check(&self, calls: usize, so_far: &str) -> Result<(), Failure> {
+    pub(in crate::provider) fn check(
+        &self,
+        calls: usize,
+        so_far: &str,
+    ) -> Result<(), AttemptFailure> {
         match &self.calls {
-            Some(reason) if calls == 0 => Err(Failure::passing(format!(
+            Some(reason) if calls == 0 => Err(AttemptFailure::passing(format!(
                 "the answer ended with the reason {reason:?} but contains no tool call; {}",
                 shown_so_far(so_far)
             ))),
@@ -90,7 +94,7 @@ fn given(reason: &str) -> Option<&str> {
     (!is_none).then_some(reason)
 }
 
-impl Ends {
+impl FinishReasons {
     /// Records a finish reason; an empty one is ignored.
     pub(in crate::provider) fn take(&mut self, reason: &str) {
         let Some(reason) = given(reason) else {
@@ -114,11 +118,11 @@ impl Ends {
     }
 
     /// The phase of an event that carries this reason.
-    pub(in crate::provider) fn phase(&self, reason: Option<&str>) -> Phase {
+    pub(in crate::provider) fn phase(&self, reason: Option<&str>) -> FinishPhase {
         match reason.and_then(given) {
-            _ if self.is_given() => Phase::After,
-            Some(_) => Phase::With,
-            None => Phase::Before,
+            _ if self.is_given() => FinishPhase::After,
+            Some(_) => FinishPhase::With,
+            None => FinishPhase::Before,
         }
     }
 
@@ -128,10 +132,10 @@ impl Ends {
     }
 
     /// Judges the end of an answer whose text is `so_far`; a failure repeats that text.
-    pub(in crate::provider) fn judge(self, so_far: &str) -> Result<End, Failure> {
+    pub(in crate::provider) fn judge(self, so_far: &str) -> Result<AnswerEnd, AttemptFailure> {
         let so_far = || shown_so_far(so_far);
         let Some((meaning, reason)) = self.worst else {
-            return Err(Failure::passing(format!(
+            return Err(AttemptFailure::passing(format!(
                 "the answer is incomplete: the stream closed without a finish reason; {}",
                 so_far()
             )));
@@ -146,7 +150,7 @@ impl Ends {
             Meaning::Limit => cut("at its output token limit (max_tokens)"),
             Meaning::Window => cut("at the end of the model's context window"),
             Meaning::Refused => {
-                return Err(Failure::lasting(
+                return Err(AttemptFailure::lasting(
                     "refused",
                     format!(
                         "the model or the provider's filter refused to give the answer \
@@ -156,13 +160,13 @@ impl Ends {
                 ));
             }
             Meaning::Broken => {
-                return Err(Failure::passing(format!(
+                return Err(AttemptFailure::passing(format!(
                     "the answer ended early with the reason {shown:?}; {}",
                     so_far()
                 )));
             }
         };
-        Ok(End {
+        Ok(AnswerEnd {
             warning,
             is_cut,
             is_paused: meaning == Meaning::Paused,
@@ -176,8 +180,8 @@ mod tests {
     use super::super::super::failure::Remedy;
     use super::*;
 
-    fn judged(reasons: &[&str]) -> Result<End, Failure> {
-        let mut ends = Ends::default();
+    fn judged(reasons: &[&str]) -> Result<AnswerEnd, AttemptFailure> {
+        let mut ends = FinishReasons::default();
         reasons.iter().for_each(|reason| ends.take(reason));
         ends.judge("half an answer")
     }

@@ -11,7 +11,7 @@ use super::surrogates::{joined, marked};
 
 /// A parsed JSON value.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(in crate::provider) struct Read {
+pub(in crate::provider) struct ParsedJson {
     /// The value; its strings may hold surrogate marks until [`settle`] is called.
     pub(in crate::provider) value: Value,
     /// The first key that occurs twice in an object. The later value is kept.
@@ -19,19 +19,19 @@ pub(in crate::provider) struct Read {
 }
 
 /// Parses one JSON value that spans all of `text`.
-pub(in crate::provider) fn read(text: &str) -> Result<Read, serde_json::Error> {
+pub(in crate::provider) fn read(text: &str) -> Result<ParsedJson, serde_json::Error> {
     let text = marked(text);
     let mut source = serde_json::Deserializer::from_str(&text);
-    let mut read = Read::default();
-    read.value = Seen(&mut read.duplicate_key).deserialize(&mut source)?;
+    let mut read = ParsedJson::default();
+    read.value = JsonVisitor(&mut read.duplicate_key).deserialize(&mut source)?;
     source.end()?;
     Ok(read)
 }
 
 /// Parses the JSON values that follow each other in `text`, with all surrogate marks resolved.
-pub(super) fn read_all(text: &str) -> Result<Vec<Read>, serde_json::Error> {
+pub(super) fn read_all(text: &str) -> Result<Vec<ParsedJson>, serde_json::Error> {
     let text = marked(text);
-    let mut values = serde_json::Deserializer::from_str(&text).into_iter::<Read>();
+    let mut values = serde_json::Deserializer::from_str(&text).into_iter::<ParsedJson>();
     let mut all = Vec::new();
     while let Some(one) = values.next().transpose()? {
         let mut one = one;
@@ -69,18 +69,18 @@ pub(in crate::provider) fn settle_fields(fields: &mut Map<String, Value>) {
     }
 }
 
-impl<'de> serde::Deserialize<'de> for Read {
+impl<'de> serde::Deserialize<'de> for ParsedJson {
     fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
-        let mut read = Read::default();
-        read.value = Seen(&mut read.duplicate_key).deserialize(source)?;
+        let mut read = ParsedJson::default();
+        read.value = JsonVisitor(&mut read.duplicate_key).deserialize(source)?;
         Ok(read)
     }
 }
 
 /// Parses a value and records the first duplicate key.
-struct Seen<'a>(&'a mut Option<String>);
+struct JsonVisitor<'a>(&'a mut Option<String>);
 
-impl<'de> DeserializeSeed<'de> for Seen<'_> {
+impl<'de> DeserializeSeed<'de> for JsonVisitor<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, source: D) -> Result<Value, D::Error> {
@@ -88,7 +88,7 @@ impl<'de> DeserializeSeed<'de> for Seen<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Seen<'_> {
+impl<'de> Visitor<'de> for JsonVisitor<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -125,7 +125,7 @@ impl<'de> Visitor<'de> for Seen<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
         let mut all = Vec::new();
-        while let Some(item) = items.next_element_seed(Seen(self.0))? {
+        while let Some(item) = items.next_element_seed(JsonVisitor(self.0))? {
             all.push(item);
         }
         Ok(Value::Array(all))
@@ -134,7 +134,7 @@ impl<'de> Visitor<'de> for Seen<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
         let mut fields = Map::new();
         while let Some(name) = entries.next_key::<String>()? {
-            let value = entries.next_value_seed(Seen(self.0))?;
+            let value = entries.next_value_seed(JsonVisitor(self.0))?;
             if fields.contains_key(&name) {
                 self.0.get_or_insert_with(|| joined(&name).into_owned());
             }

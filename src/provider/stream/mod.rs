@@ -18,16 +18,16 @@ mod replay;
 mod same;
 mod surrogates;
 
-pub(super) use calls::{Calls, Piece};
-pub(super) use end::Ends;
+pub(super) use calls::{CallPiece, Calls};
+pub(super) use end::FinishReasons;
 pub(super) use json::{read, settle, settle_fields};
 pub use replay::{Replayed, replay, replay_whole};
-pub(super) use same::Phase;
-pub(super) use surrogates::Live;
+pub(super) use same::FinishPhase;
+pub(super) use surrogates::LiveText;
 
 use super::answer::object;
 use crate::kernel::session::message::{AnswerFinding, Block};
-use calls::Call;
+use calls::AssembledCall;
 use surrogates::joined;
 
 /// Parses one JSON value; fails if an object has a key twice.
@@ -45,7 +45,7 @@ pub(super) fn settled(text: &str) -> String {
     joined(text).into_owned()
 }
 
-impl Call {
+impl AssembledCall {
     /// The call as a transcript block, followed by a note with the reason if it is refused.
     pub(super) fn blocks(&self) -> impl Iterator<Item = Block> {
         let call = Block::ToolCall {

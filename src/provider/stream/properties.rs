@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 use serde_json::{Value, json};
 
-use super::checks::{Run, carried_out};
+use super::checks::{ExecutableCall, carried_out};
 use super::{Replayed, replay, replay_whole};
 use crate::config::ProviderKind;
 use crate::kernel::session::message::Block;
@@ -52,26 +52,26 @@ impl Recording {
         all.filter(|one| !one.name.starts_with("bad")).collect()
     }
 
-    fn events(&self) -> Vec<Event> {
+    fn events(&self) -> Vec<RecordedEvent> {
         let events = self.text.split_terminator("\n\n");
-        events.map(Event::read).collect()
+        events.map(RecordedEvent::read).collect()
     }
 }
 
 /// An event of a recording; `[DONE]` is text.
 #[derive(Clone, Debug)]
-struct Event {
+struct RecordedEvent {
     name: Option<String>,
     data: Result<Value, String>,
 }
 
-impl Event {
-    fn read(text: &str) -> Event {
+impl RecordedEvent {
+    fn read(text: &str) -> RecordedEvent {
         let of = |prefix: &str| text.lines().find_map(|line| line.strip_prefix(prefix));
         let data = of("data: ").unwrap();
         // Parsed as the adapters do it: lone surrogates are marked.
         let read = super::read(data).map(|read| read.value);
-        Event {
+        RecordedEvent {
             name: of("event: ").map(str::to_owned),
             data: read.map_err(|_| data.to_owned()),
         }
@@ -125,7 +125,7 @@ impl Event {
         reason || data["delta"]["stop_reason"].is_string()
     }
 
-    fn with_reason(mut self, reason: &str) -> Event {
+    fn with_reason(mut self, reason: &str) -> RecordedEvent {
         if self.is_end() {
             let data = self.data.as_mut().unwrap();
             match data.get("choices").is_some() {
@@ -150,13 +150,13 @@ fn read(kind: ProviderKind, text: &str) -> Result<Replayed, ProviderFault> {
     replay(kind, [text.as_bytes().to_vec()])
 }
 
-fn of_events(kind: ProviderKind, events: &[Event]) -> Result<Replayed, ProviderFault> {
-    let text: String = events.iter().map(Event::written).collect();
+fn of_events(kind: ProviderKind, events: &[RecordedEvent]) -> Result<Replayed, ProviderFault> {
+    let text: String = events.iter().map(RecordedEvent::written).collect();
     read(kind, &text)
 }
 
 /// The calls that would be executed; panics if an invariant is violated.
-fn sound(replayed: &Replayed) -> Vec<Run<'_>> {
+fn sound(replayed: &Replayed) -> Vec<ExecutableCall<'_>> {
     let mut run = carried_out(replayed).unwrap_or_else(|fault| panic!("{fault}"));
     // The runner refuses nonexistent tools, here the rest of a name sent in parts.
     run.retain(|(tool, _)| *tool != "sub_");
@@ -238,7 +238,7 @@ fn a_stream_cut_into_pieces_is_the_same_answer() {
 fn a_stream_that_ends_at_any_byte_is_the_whole_answer_or_none() {
     for recording in Recording::good() {
         let events = recording.events();
-        let end = events.iter().position(Event::is_end).unwrap();
+        let end = events.iter().position(RecordedEvent::is_end).unwrap();
         let before: usize = recording
             .text
             .split_inclusive("\n\n")
@@ -295,7 +295,7 @@ enum Indexes {
     AllUnseen,
 }
 
-fn re_indexed(mut events: Vec<Event>, how: Indexes, at: Index) -> Vec<Event> {
+fn re_indexed(mut events: Vec<RecordedEvent>, how: Indexes, at: Index) -> Vec<RecordedEvent> {
     let chosen = at.index(events.len());
     for (number, event) in (0_u64..).zip(&mut events) {
         for piece in event.indexed() {
@@ -368,7 +368,7 @@ proptest! {
         until in any::<Index>(),
     ) {
         let events = recording.events();
-        let end = events.iter().position(Event::is_end).unwrap();
+        let end = events.iter().position(RecordedEvent::is_end).unwrap();
         let again = events[..until.index(end + 1)].to_vec();
         let events = [again, events].concat();
         if let Ok(read) = of_events(recording.kind, &events) {
@@ -405,7 +405,7 @@ proptest! {
     ) {
         let known = ["stop", "eos", "length", "null", "complete"];
         prop_assume!(!known.contains(&reason.as_str()));
-        let events: Vec<Event> = recording.events().into_iter().map(|one| one.with_reason(&reason)).collect();
+        let events: Vec<RecordedEvent> = recording.events().into_iter().map(|one| one.with_reason(&reason)).collect();
         prop_assert!(of_events(recording.kind, &events).is_err());
     }
 

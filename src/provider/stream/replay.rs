@@ -12,10 +12,12 @@ use serde_json::{Map, Value};
 use sse_stream::SseStream;
 use uuid::Uuid;
 
-use super::super::answer::{Known, Progress, Reader};
-use super::super::failure::{Failure, Remedy};
-use super::super::history::Form;
-use super::super::{Call, ModelAnswer, ModelRequest, Origin, ProviderFault, anthropic, openai};
+use super::super::answer::{AnswerContext, AnswerReader, StreamProgress};
+use super::super::failure::{AttemptFailure, Remedy};
+use super::super::history::AnswerForm;
+use super::super::{
+    AnswerOrigin, ModelAnswer, ModelRequest, PreparedRequest, ProviderFault, anthropic, openai,
+};
 use crate::config::ProviderKind;
 use crate::kernel::ids::{MessageId, RunId};
 use crate::kernel::session::message::{AnswerFinding, Block, NewMessage};
@@ -44,18 +46,18 @@ pub fn replay(
     let end = stream::iter([Ok(Bytes::from_static(b"\n\n"))]);
     let mut events = pin!(SseStream::from_bytes_stream(bytes.chain(end)));
     let mut heard = Vec::new();
-    let mut progress = Progress::More;
+    let mut progress = StreamProgress::More;
     // All pieces are available, so nothing is awaited.
     while let Some(Some(next)) = events.next().now_or_never() {
         let event = match next {
             Ok(event) => event,
-            Err(_) if progress == Progress::Finished => break,
-            Err(fault) => return Err(over(Failure::passing(fault.to_string()))),
+            Err(_) if progress == StreamProgress::Finished => break,
+            Err(fault) => return Err(over(AttemptFailure::passing(fault.to_string()))),
         };
         let name = event.event.as_deref().unwrap_or_default();
         let data = event.data.as_deref().unwrap_or_default();
         progress = reader.event(name, data, &mut heard).map_err(over)?;
-        if progress == Progress::Over {
+        if progress == StreamProgress::Over {
             break;
         }
     }
@@ -69,19 +71,19 @@ pub fn replay_whole(kind: ProviderKind, body: &str) -> Result<Replayed, Provider
     finish(kind, reader)
 }
 
-fn reader(kind: ProviderKind) -> Box<dyn Reader> {
-    let origin = Origin {
+fn reader(kind: ProviderKind) -> Box<dyn AnswerReader> {
+    let origin = AnswerOrigin {
         provider: kind.as_str().to_owned(),
         api: kind.as_str(),
         model: format!("{}/recorded", kind.as_str()),
     };
     match kind {
-        ProviderKind::OpenAi => Box::new(openai::Answer::new(origin)),
-        ProviderKind::Anthropic => Box::new(anthropic::Answer::new(origin)),
+        ProviderKind::OpenAi => Box::new(openai::OpenAiReader::new(origin)),
+        ProviderKind::Anthropic => Box::new(anthropic::AnthropicReader::new(origin)),
     }
 }
 
-fn over(failure: Failure) -> ProviderFault {
+fn over(failure: AttemptFailure) -> ProviderFault {
     ProviderFault {
         kind: failure.kind,
         switches: failure.remedy != Remedy::Nothing,
@@ -89,17 +91,19 @@ fn over(failure: Failure) -> ProviderFault {
     }
 }
 
-fn finish(kind: ProviderKind, reader: Box<dyn Reader>) -> Result<Replayed, ProviderFault> {
-    let answer = reader.answer(Known::with_tools(TOOLS)).map_err(over)?;
+fn finish(kind: ProviderKind, reader: Box<dyn AnswerReader>) -> Result<Replayed, ProviderFault> {
+    let answer = reader
+        .answer(AnswerContext::with_tools(TOOLS))
+        .map_err(over)?;
     let request = next_request(&answer);
     let other = match kind {
         ProviderKind::OpenAi => ProviderKind::Anthropic,
         ProviderKind::Anthropic => ProviderKind::OpenAi,
     };
     let sent = |to: ProviderKind, plain: bool| {
-        let call = Call::new(&request, to.as_str(), to.as_str(), "");
+        let call = PreparedRequest::new(&request, to.as_str(), to.as_str(), "");
         let call = match plain {
-            true => call.in_form(Form::Plain),
+            true => call.in_form(AnswerForm::Plain),
             false => call,
         };
         let body = match to {

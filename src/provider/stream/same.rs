@@ -1,11 +1,11 @@
 //! Decides which calls of an answer are repetitions of one call. Called by `calls` once each call
 //! is assembled.
 
-use super::calls::Call;
+use super::calls::AssembledCall;
 
 /// Where a list of calls is in the stream, relative to the finish reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::provider) enum Phase {
+pub(in crate::provider) enum FinishPhase {
     /// Before the finish reason.
     #[default]
     Before,
@@ -24,9 +24,9 @@ pub(super) const TWO_VERSIONS: &str = "the answer gives its calls more than once
 #[derive(Debug)]
 pub(super) struct Settled {
     /// The assembled call.
-    pub call: Call,
+    pub call: AssembledCall,
     /// The number and phase of the list that began it.
-    pub list: (usize, Phase),
+    pub list: (usize, FinishPhase),
     /// The index at which it was begun.
     pub index: Option<u64>,
     /// It came without arguments.
@@ -41,7 +41,7 @@ impl Settled {
     /// Whether it repeats `before`. Two equal calls without ids cannot be told apart.
     pub(super) fn repeats(&self, before: &Settled) -> bool {
         let have_ids = !self.call.id.is_empty() && !before.call.id.is_empty();
-        let is_elsewhere = self.index != before.index && self.list.1 == Phase::Before;
+        let is_elsewhere = self.index != before.index && self.list.1 == FinishPhase::Before;
         let are_two = have_ids && (self.list.0 == before.list.0 || is_elsewhere);
         self.is_like(before) && !are_two
     }

@@ -121,11 +121,11 @@ pub(super) fn joined(text: &str) -> Cow<'_, str> {
 
 /// Text on its way to listeners: a surrogate at the end of a piece is held until the next piece.
 #[derive(Debug, Default)]
-pub(in crate::provider) struct Live {
+pub(in crate::provider) struct LiveText {
     held: String,
 }
 
-impl Live {
+impl LiveText {
     /// The text to emit after `piece` has arrived.
     pub(in crate::provider) fn push(&mut self, piece: &str) -> String {
         let mut text = std::mem::take(&mut self.held);
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_half_at_the_end_of_a_piece_waits_for_the_next() {
-        let mut live = Live::default();
+        let mut live = LiveText::default();
         let piece = |json: &str| serde_json::from_str::<String>(&marked(json)).unwrap();
         let heard: Vec<String> = [r#""a\ud83d""#, r#""\ude00b\ud83d""#, r#""c""#]
             .iter()

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use super::reading::{Pool, schema};
+use super::reading::{PlanChoices, schema};
 use crate::kernel::ids::RunId;
 use crate::kernel::run::step::{Node, PLAN_PHASE_KEY};
 use crate::kernel::session::message::{Block, Message, MessageKind, Role, plain_text};
@@ -46,7 +46,7 @@ pub(super) const LAST: &str = "\n\nThis is your last call in this run: nothing m
 or done. Answer with what is known, and say what is missing.";
 
 /// The instruction for this node.
-pub(super) fn instruction(node: Node, pool: &Pool) -> String {
+pub(super) fn instruction(node: Node, pool: &PlanChoices) -> String {
     match node {
         Node::Reflect => REFLECT.to_owned(),
         Node::Respond => RESPOND.to_owned(),

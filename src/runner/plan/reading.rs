@@ -19,7 +19,7 @@ use crate::tool::YIELD;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Plan {
     /// Carry out these calls, in this order.
-    Act(Vec<Act>),
+    Act(Vec<PlanStep>),
     /// Delegate to one other agent.
     Delegate {
         /// The agent.
@@ -34,7 +34,7 @@ pub(super) enum Plan {
 /// One step of a plan.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Act {
+pub(super) struct PlanStep {
     /// The name of one of the agent's own tools.
     pub tool: String,
     /// The tool's arguments.
@@ -46,8 +46,8 @@ pub(super) struct Act {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
-    steps: Vec<Act>,
+struct WrittenPlan {
+    steps: Vec<PlanStep>,
     requires_delegation: bool,
     #[serde(default)]
     delegate_to: Option<String>,
@@ -83,14 +83,14 @@ pub(super) fn schema() -> Value {
 }
 
 /// The agents that a run may delegate to, and its own tools.
-pub(super) struct Pool {
+pub(super) struct PlanChoices {
     /// The agents as pinned when the run began.
     pub candidates: Vec<Candidate>,
     /// The tools that may be called.
     pub tools: Vec<Arc<ToolSchema>>,
 }
 
-impl Pool {
+impl PlanChoices {
     /// The pool that the run has pinned, with these tools. Without the delegation tool there are no
     /// levels left or no candidates.
     pub(super) fn of(view: &RunView, mut tools: Vec<Arc<ToolSchema>>) -> Self {
@@ -101,7 +101,7 @@ impl Pool {
         let candidates = candidates.collect();
         // A turn of this strategy ends with its response, not by yielding.
         tools.retain(|tool| tool.name != DELEGATE && tool.name != YIELD);
-        Pool { candidates, tools }
+        PlanChoices { candidates, tools }
     }
 
     /// Finds a candidate by name, then by id.
@@ -115,8 +115,8 @@ impl Pool {
 }
 
 /// The plan in a model's answer; the error says what is wrong with it.
-pub(super) fn read(text: &str, pool: &Pool, view: &RunView) -> Result<Plan, String> {
-    let written: Written = strict(bare(text))
+pub(super) fn read(text: &str, pool: &PlanChoices, view: &RunView) -> Result<Plan, String> {
+    let written: WrittenPlan = strict(bare(text))
         .and_then(|plan| serde_json::from_value(plan).map_err(|error| error.to_string()))
         .map_err(|error| format!("it does not match the schema: {error}"))?;
     if !written.steps.is_empty() {

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::settle::PendingChange;
-use super::{Found, Limits};
-use crate::skill::entries::State;
+use super::{ScanLimits, SkillFile};
+use crate::skill::entries::FileStamp;
 use crate::skill::file::{NoSkill, note_variant, read};
 use crate::skill::parse::Skill;
 
@@ -18,8 +18,8 @@ use crate::skill::parse::Skill;
 /// component takes longer than querying the files' states.
 #[derive(Clone, Debug)]
 pub(super) struct CachedFile {
-    pub found: Arc<Found>,
-    pub state: State,
+    pub found: Arc<SkillFile>,
+    pub state: FileStamp,
     /// Inode number of its folder.
     pub folder: u64,
     /// The pending change: the file's present state, which is not used yet.
@@ -49,38 +49,38 @@ impl PartialEq for CachedFile {
 impl Eq for CachedFile {}
 
 /// A candidate file during a walk.
-pub(super) enum Candidate {
+pub(super) enum CandidateFile {
     /// An error to report for this path.
-    Refused(Arc<Found>),
+    Refused(Arc<SkillFile>),
     /// A file that was read, now or in an earlier scan.
     Known(CachedFile),
     /// A file that could not be read and was never read before, and why.
-    Unread(Arc<Found>, String),
+    Unread(Arc<SkillFile>, String),
     /// A file that could not be read, in the version read before, and why.
     Stale(CachedFile, String),
     /// A file to be read.
     New {
         file: PathBuf,
         is_variant: bool,
-        state: State,
+        state: FileStamp,
         folder: u64,
         before: Option<CachedFile>,
     },
 }
 
-impl Candidate {
+impl CandidateFile {
     /// The path of the file or folder.
     pub(super) fn file(&self) -> &Path {
         match self {
-            Candidate::Refused(found) | Candidate::Unread(found, _) => &found.file,
-            Candidate::Known(kept) | Candidate::Stale(kept, _) => &kept.found.file,
-            Candidate::New { file, .. } => file,
+            CandidateFile::Refused(found) | CandidateFile::Unread(found, _) => &found.file,
+            CandidateFile::Known(kept) | CandidateFile::Stale(kept, _) => &kept.found.file,
+            CandidateFile::New { file, .. } => file,
         }
     }
 
     /// Reads a new file; any other candidate stays as it is.
-    pub(super) fn read(&mut self, limits: Limits, being_written: &HashMap<PathBuf, String>) {
-        let Candidate::New {
+    pub(super) fn read(&mut self, limits: ScanLimits, being_written: &HashMap<PathBuf, String>) {
+        let CandidateFile::New {
             file,
             is_variant,
             state,
@@ -108,10 +108,10 @@ impl Candidate {
         };
         if let Some((why, reason)) = why {
             *self = match before.take() {
-                Some(before) => Candidate::Stale(before.unread(&reason), why),
+                Some(before) => CandidateFile::Stale(before.unread(&reason), why),
                 None => {
                     let file = std::mem::take(file);
-                    Candidate::Unread(Arc::new(Found { file, outcome }), why)
+                    CandidateFile::Unread(Arc::new(SkillFile { file, outcome }), why)
                 }
             };
             return;
@@ -135,8 +135,8 @@ impl Candidate {
             }
         }
         let file = std::mem::take(file);
-        *self = Candidate::Known(CachedFile {
-            found: Arc::new(Found { file, outcome }),
+        *self = CandidateFile::Known(CachedFile {
+            found: Arc::new(SkillFile { file, outcome }),
             state: *state,
             folder: *folder,
             next: None,
@@ -154,7 +154,7 @@ impl CachedFile {
                 ..good.clone()
             });
             let file = self.found.file.clone();
-            self.found = Arc::new(Found { file, outcome });
+            self.found = Arc::new(SkillFile { file, outcome });
         }
         self.is_unread = true;
         self

@@ -4,13 +4,13 @@
 use std::time::Duration;
 
 use crate::kernel::time::Timestamp;
-use crate::skill::entries::State;
+use crate::skill::entries::FileStamp;
 
 /// A change that is not taken over until it settles.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PendingChange {
     /// The file's new state; `None` if it is gone.
-    pub state: Option<State>,
+    pub state: Option<FileStamp>,
     /// When this state was first seen (monotonic).
     since: Duration,
     /// When the file began to change (monotonic).
@@ -35,7 +35,7 @@ impl Now {
     /// The pending change to remember if the file has not settled yet; `None` if it has.
     pub(super) fn unsettled(
         &self,
-        state: Option<State>,
+        state: Option<FileStamp>,
         before: Option<PendingChange>,
     ) -> Option<PendingChange> {
         let same = before.filter(|next| next.state == state);

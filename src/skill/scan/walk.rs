@@ -9,13 +9,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::candidate::{CachedFile, Candidate};
+use super::candidate::{CachedFile, CandidateFile};
 use super::settle::{Now, PendingChange};
-use super::{Found, Limits, Looked};
-use crate::front_matter::Broken;
-use crate::skill::entries::{Entry, Listing, State, list};
+use super::{Looked, ScanLimits, SkillFile};
+use crate::front_matter::LoadError;
+use crate::skill::entries::{FileStamp, FolderEntry, FolderListing, list};
 use crate::skill::file::{FILE, file_in};
-use crate::skill::sources::Root;
+use crate::skill::sources::SkillRoot;
 
 /// Maximum depth of a skill's folder under its root.
 const DEPTH: usize = 6;
@@ -32,17 +32,17 @@ const SKIPPED: &[&str] = &[
 
 /// A walk through one root.
 pub(super) struct Walk<'a> {
-    root: &'a Root,
+    root: &'a SkillRoot,
     now: Now,
     /// The root contains nothing but valid skills so far.
     pub is_plain: bool,
     /// The listing of the root.
-    pub listing: Option<Listing>,
-    limits: Limits,
+    pub listing: Option<FolderListing>,
+    limits: ScanLimits,
     before: Option<&'a Looked>,
     real: PathBuf,
     pub looked: Looked,
-    pub found: Vec<Candidate>,
+    pub found: Vec<CandidateFile>,
     /// Number of skills in `found`.
     skills: usize,
     seen: BTreeSet<(u64, u64)>,
@@ -52,8 +52,8 @@ pub(super) struct Walk<'a> {
 
 /// Walks through a root and returns what it found; new files are not read yet.
 pub(super) fn walk<'a>(
-    root: &'a Root,
-    limits: Limits,
+    root: &'a SkillRoot,
+    limits: ScanLimits,
     before: Option<&'a Looked>,
     now: Now,
 ) -> Walk<'a> {
@@ -125,7 +125,7 @@ impl Walk<'_> {
         }
     }
 
-    fn entry(&mut self, above: &Path, entry: &Entry, depth: usize) {
+    fn entry(&mut self, above: &Path, entry: &FolderEntry, depth: usize) {
         let mut number = entry.number;
         if entry.is_link {
             self.is_plain = false;
@@ -158,7 +158,7 @@ impl Walk<'_> {
         if let Some((file, is_variant)) = file_in(&folder)
             && let Ok(state) = fs::metadata(&file)
         {
-            return self.skill(number, (file, is_variant), State::of(&state), depth);
+            return self.skill(number, (file, is_variant), FileStamp::of(&state), depth);
         }
         // A broken link in place of the skill file is reported.
         if file.is_symlink() {
@@ -207,7 +207,7 @@ impl Walk<'_> {
         &mut self,
         folder: u64,
         (file, is_variant): (PathBuf, bool),
-        state: State,
+        state: FileStamp,
         depth: usize,
     ) {
         if depth > DEPTH {
@@ -249,14 +249,14 @@ impl Walk<'_> {
         (file.as_os_str(), state, folder).hash(&mut self.hasher);
         self.skills += 1;
         self.found.push(match known {
-            Some(found) => Candidate::Known(CachedFile {
+            Some(found) => CandidateFile::Known(CachedFile {
                 found,
                 state,
                 folder,
                 next: None,
                 is_unread: false,
             }),
-            None => Candidate::New {
+            None => CandidateFile::New {
                 file,
                 is_variant,
                 state,
@@ -298,7 +298,7 @@ impl Walk<'_> {
             (kept.found.file.as_os_str(), kept.state, kept.folder).hash(&mut self.hasher);
             self.skills += 1;
             let reason = format!("it cannot be read: {fault}");
-            self.found.push(Candidate::Known(kept.unread(&reason)));
+            self.found.push(CandidateFile::Known(kept.unread(&reason)));
         }
     }
 
@@ -306,7 +306,7 @@ impl Walk<'_> {
     fn keep_good(&mut self, good: &CachedFile, next: PendingChange) {
         self.looked.unsettled = true;
         (good.found.file.as_os_str(), good.state, next.state).hash(&mut self.hasher);
-        self.found.push(Candidate::Known(CachedFile {
+        self.found.push(CandidateFile::Known(CachedFile {
             next: Some(next),
             ..good.clone()
         }));
@@ -316,7 +316,7 @@ impl Walk<'_> {
     /// file that moved within the root is not kept.
     fn keep_gone(&mut self) {
         let Some(before) = self.before else { return };
-        let there: HashSet<&Path> = self.found.iter().map(Candidate::file).collect();
+        let there: HashSet<&Path> = self.found.iter().map(CandidateFile::file).collect();
         let gone = before.files.iter().filter(|kept| {
             let refused_for_good = kept.found.outcome.is_err();
             !refused_for_good && !there.contains(kept.found.file.as_path())
@@ -324,9 +324,11 @@ impl Walk<'_> {
         let gone: Vec<&CachedFile> = gone.collect();
         for kept in gone {
             let moved = self.found.iter().any(|seen| match seen {
-                Candidate::New { folder, .. } => *folder == kept.folder,
-                Candidate::Known(other) | Candidate::Stale(other, _) => other.folder == kept.folder,
-                Candidate::Refused(_) | Candidate::Unread(..) => false,
+                CandidateFile::New { folder, .. } => *folder == kept.folder,
+                CandidateFile::Known(other) | CandidateFile::Stale(other, _) => {
+                    other.folder == kept.folder
+                }
+                CandidateFile::Refused(_) | CandidateFile::Unread(..) => false,
             });
             if !moved && let Some(next) = self.now.unsettled(None, kept.next) {
                 self.keep_good(kept, next);
@@ -337,10 +339,10 @@ impl Walk<'_> {
     fn refuse(&mut self, file: &Path, reason: String) {
         self.is_plain = false;
         (file, &reason).hash(&mut self.hasher);
-        let found = Found {
+        let found = SkillFile {
             file: file.to_owned(),
-            outcome: Err(Broken::whole(reason)),
+            outcome: Err(LoadError::whole(reason)),
         };
-        self.found.push(Candidate::Refused(Arc::new(found)));
+        self.found.push(CandidateFile::Refused(Arc::new(found)));
     }
 }

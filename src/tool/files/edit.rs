@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::text_file::{Existing, FILE_LIMIT, Target, with_crlf};
 use crate::tool::Workspace;
 use crate::tool::arguments::Text;
-use crate::tool::blocking::Stop;
+use crate::tool::blocking::StopFlag;
 
 /// Replaces one text in a file by another. The old text must occur exactly once. Read the file
 /// first; the line number and tab that read shows are not part of the text.
@@ -25,7 +25,7 @@ pub(crate) struct Edit {
 }
 
 /// Answers a call of the tool.
-pub(crate) fn edit(given: Edit, workspace: &Workspace, _: &Stop) -> Result<String, String> {
+pub(crate) fn edit(given: Edit, workspace: &Workspace, _: &StopFlag) -> Result<String, String> {
     let target = Target::of(workspace, &given.path)?;
     let shown = &target.shown;
     let Some(existing) = target.existing()? else {

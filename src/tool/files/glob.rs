@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::walk::walk;
 use crate::tool::Workspace;
 use crate::tool::arguments::{Count, Text};
-use crate::tool::blocking::Stop;
+use crate::tool::blocking::StopFlag;
 use crate::tool::output::Lines;
 
 const DEFAULT_RESULTS: usize = 100;
@@ -30,7 +30,7 @@ pub(crate) struct Glob {
 }
 
 /// Answers a call of the tool.
-pub(crate) fn glob(given: Glob, workspace: &Workspace, stop: &Stop) -> Result<String, String> {
+pub(crate) fn glob(given: Glob, workspace: &Workspace, stop: &StopFlag) -> Result<String, String> {
     let matcher = FilePattern::new(&given.pattern, given.ignore_case)
         .map_err(|error| format!("pattern: {error}"))?;
     let start = workspace.resolve(given.path.as_deref().unwrap_or("."))?;

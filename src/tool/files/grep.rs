@@ -11,7 +11,7 @@ use super::glob::FilePattern;
 use super::walk::{Entry, Walked, walk};
 use crate::tool::Workspace;
 use crate::tool::arguments::{Count, Text};
-use crate::tool::blocking::Stop;
+use crate::tool::blocking::StopFlag;
 use crate::tool::output::{Lines, quoted};
 
 /// Larger files are skipped, bytes.
@@ -62,7 +62,7 @@ enum Output {
 }
 
 /// Answers a call of the tool.
-pub(crate) fn grep(given: Grep, workspace: &Workspace, stop: &Stop) -> Result<String, String> {
+pub(crate) fn grep(given: Grep, workspace: &Workspace, stop: &StopFlag) -> Result<String, String> {
     let mut search = Search::new(workspace, &given)?;
     let mut walked = Walked::default();
     for start in starts(workspace, &given)? {

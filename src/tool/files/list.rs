@@ -6,7 +6,7 @@ use serde::Deserialize;
 use super::walk::walk;
 use crate::tool::Workspace;
 use crate::tool::arguments::{Count, Text};
-use crate::tool::blocking::Stop;
+use crate::tool::blocking::StopFlag;
 use crate::tool::output::Lines;
 
 const DEFAULT_RESULTS: usize = 200;
@@ -25,7 +25,7 @@ pub(crate) struct List {
 }
 
 /// Answers a call of the tool.
-pub(crate) fn list(given: List, workspace: &Workspace, stop: &Stop) -> Result<String, String> {
+pub(crate) fn list(given: List, workspace: &Workspace, stop: &StopFlag) -> Result<String, String> {
     let folder = workspace.resolve(given.path.as_deref().unwrap_or("."))?;
     let shown = workspace.shown(&folder);
     if !workspace.is_folder(&folder)? {

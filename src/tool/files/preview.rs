@@ -15,7 +15,7 @@ use super::{edit, write};
 use crate::clock::Clock;
 use crate::contract::BoxFuture;
 use crate::contract::preview::{ChangeEffect, FileChange};
-use crate::file_work::{Stop, TOOLS};
+use crate::file_work::{StopFlag, TOOLS};
 use crate::kernel::policy::gate::Writes;
 use crate::kernel::text::redact::Redactor;
 use crate::tool::{Catalogue, Workspace};
@@ -168,7 +168,7 @@ impl Asked {
         }
     }
 
-    fn change(self, stop: &Stop) -> FileChange {
+    fn change(self, stop: &StopFlag) -> FileChange {
         let workspace = match Workspace::open(&self.root, &self.denied) {
             // The write scope is checked when the call is made.
             Ok(workspace) => workspace
@@ -208,7 +208,7 @@ impl Asked {
         &self,
         workspace: &Workspace,
         target: &Target,
-        stop: &Stop,
+        stop: &StopFlag,
     ) -> Result<FileChange, String> {
         let existing = target.existing()?;
         let after = match &self.writing {

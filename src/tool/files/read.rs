@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use crate::tool::Workspace;
 use crate::tool::arguments::{Count, Text};
-use crate::tool::blocking::Stop;
+use crate::tool::blocking::StopFlag;
 use crate::tool::output::{Lines, quoted};
 
 /// The maximum size of a file that is read, in bytes.
@@ -30,7 +30,7 @@ pub(crate) struct Read {
 }
 
 /// Answers a call of the tool.
-pub(crate) fn read(given: Read, workspace: &Workspace, _: &Stop) -> Result<String, String> {
+pub(crate) fn read(given: Read, workspace: &Workspace, _: &StopFlag) -> Result<String, String> {
     let path = workspace.resolve(&given.path)?;
     let shown = workspace.shown(&path);
     let bytes = content(workspace, &path, &shown)?;

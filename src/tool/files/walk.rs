@@ -16,7 +16,7 @@ use rustix::fs::{Dir, FileType};
 use super::ignored::{IgnoreFiles, Ignored};
 use super::open_folder::{FOLDER, file_in, folder_in, kind_in};
 use crate::tool::Workspace;
-use crate::tool::blocking::Stop;
+use crate::tool::blocking::StopFlag;
 
 /// The maximum number of entries that one walk visits.
 const ENTRY_LIMIT: usize = 200_000;
@@ -100,7 +100,7 @@ pub(crate) fn walk(
     workspace: &Workspace,
     start: &Path,
     depth: Option<usize>,
-    stop: &Stop,
+    stop: &StopFlag,
     mut visit: impl FnMut(&Entry<'_>) -> Result<(), String>,
 ) -> Result<Walked, String> {
     let mut walked = Walked::default();

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use super::text_file::{Existing, FILE_LIMIT, Target, with_crlf};
 use crate::tool::Workspace;
 use crate::tool::arguments::Text;
-use crate::tool::blocking::Stop;
+use crate::tool::blocking::StopFlag;
 
 /// Creates a text file with this content, or replaces a whole file. To change a part of a file use
 /// edit.
@@ -20,7 +20,7 @@ pub(crate) struct Write {
 }
 
 /// Answers a call of the tool.
-pub(crate) fn write(given: Write, workspace: &Workspace, _: &Stop) -> Result<String, String> {
+pub(crate) fn write(given: Write, workspace: &Workspace, _: &StopFlag) -> Result<String, String> {
     let target = Target::of(workspace, &given.path)?;
     let shown = &target.shown;
     let existing = target.existing()?;

@@ -25,7 +25,7 @@ use crate::config::ServerTable;
 use crate::contract::servers::{KnownServer, ServedTool, ServerState, ServerView};
 use crate::kernel::policy::env::Environment;
 use crate::kernel::text::redact::Redactor;
-use crate::process::{Input, Program, Service};
+use crate::process::{Program, ProgramInput, Service};
 use crate::tool::ToolOutput;
 
 /// The timeout of the probe `server/discover`.
@@ -317,7 +317,7 @@ impl Server {
                 argv,
                 environment,
                 folder,
-                input: Input::Pipe,
+                input: ProgramInput::Pipe,
                 time: None,
                 keep: STDERR_KEPT,
             },

@@ -34,7 +34,7 @@ mod registry;
 mod sealed;
 mod task;
 
-use abide::client::Events;
+use abide::client::EventSubscription;
 use serde_json::{Value, json};
 
 use crate::events::next;
@@ -56,7 +56,7 @@ pub(crate) async fn tool_results(client: &Link, session: &str) -> Vec<Value> {
 }
 
 /// The events of these kinds up to the end of `run`.
-pub(crate) async fn until_ended(events: &mut Events, run: &str) -> Vec<Value> {
+pub(crate) async fn until_ended(events: &mut EventSubscription, run: &str) -> Vec<Value> {
     let mut found = Vec::new();
     loop {
         let event = serde_json::to_value(next(events).await).unwrap();

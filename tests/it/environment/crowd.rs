@@ -7,8 +7,8 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::PathBuf;
 
-use abide::client::Events;
-use abide::config::Source;
+use abide::client::EventSubscription;
+use abide::config::SettingsSource;
 use abide::daemon::{self, Options};
 use abide::wire::events::Event;
 use aho_corasick::AhoCorasick;
@@ -136,7 +136,7 @@ async fn all_at_work(place: &Place, crowd: &[Member], times: usize) {
 }
 
 /// Collects all events of a subscription until the link is lost.
-fn listen(mut events: Events) -> JoinHandle<Vec<Event>> {
+fn listen(mut events: EventSubscription) -> JoinHandle<Vec<Event>> {
     tokio::spawn(async move {
         let mut heard = Vec::new();
         while let Some(Ok(event)) = events.next().await {
@@ -430,7 +430,7 @@ fn watched_daemon() {
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
     });
-    let source = Source::find(None);
+    let source = SettingsSource::find(None);
     let loaded = source.load().unwrap();
     let ended = daemon::serve(Options {
         state_dir: state.into(),

@@ -8,20 +8,20 @@ mod stalled;
 mod streams;
 mod text;
 
-use abide::client::Events;
+use abide::client::EventSubscription;
 use abide::wire::events::Event;
 use serde_json::{Value, json};
 
 use crate::harness::{Link, StoreRows};
 
 /// The next item of a subscription.
-pub(crate) async fn next(events: &mut Events) -> Event {
+pub(crate) async fn next(events: &mut EventSubscription) -> Event {
     let next = tokio::time::timeout(crate::harness::TEST_TIMEOUT, events.next());
     next.await.unwrap().unwrap().unwrap()
 }
 
 /// The items up to and including the first for which `is_last` holds.
-async fn until(events: &mut Events, is_last: impl Fn(&Event) -> bool) -> Vec<Event> {
+async fn until(events: &mut EventSubscription, is_last: impl Fn(&Event) -> bool) -> Vec<Event> {
     let mut seen = Vec::new();
     loop {
         let event = next(events).await;

@@ -1,6 +1,6 @@
 //! A connection to a daemon, with the calls that most tests make.
 
-use abide::client::{Client, ClientError, Events};
+use abide::client::{Client, ClientError, EventSubscription};
 use abide::wire::error::WireError;
 use serde_json::{Value, json};
 
@@ -90,7 +90,7 @@ impl Link {
     }
 
     /// Subscribes to events.
-    pub(crate) async fn subscribe(&self, params: Value) -> Events {
+    pub(crate) async fn subscribe(&self, params: Value) -> EventSubscription {
         let request = serde_json::from_value(params).unwrap();
         self.client.subscribe(&request).await.unwrap()
     }

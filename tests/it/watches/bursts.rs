@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use abide::client::Events;
+use abide::client::EventSubscription;
 use abide::clock::Clock;
 use serde_json::json;
 
@@ -34,7 +34,7 @@ fn place() -> Place {
 
 /// A daemon that has reported a first change as version 2, which proves that it watches; its link
 /// and its further events.
-async fn ready(place: &Place) -> (Daemon, Link, Events) {
+async fn ready(place: &Place) -> (Daemon, Link, EventSubscription) {
     let daemon = place.start().await;
     let client = daemon.client().await;
     assert_eq!(version(&client, &place.work()).await, 1);

@@ -6,7 +6,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::ExitStatus;
 
-use abide::client::Events;
+use abide::client::EventSubscription;
 use serde_json::{Value, json};
 
 use super::{SkillsChange, bumps, replace, until_bumped, version};
@@ -30,13 +30,13 @@ struct Follower {
 }
 
 impl Follower {
-    async fn begin(&self, client: &Link) -> Events {
+    async fn begin(&self, client: &Link) -> EventSubscription {
         let only = json!({ "since": self.cursor, "kinds": ["skills.changed"] });
         client.subscribe(only).await
     }
 
     /// Receives the next event; false if the link was lost first.
-    async fn take(&mut self, events: &mut Events) -> bool {
+    async fn take(&mut self, events: &mut EventSubscription) -> bool {
         let next = tokio::time::timeout(crate::harness::TEST_TIMEOUT, events.next());
         let Some(Ok(event)) = next.await.unwrap() else {
             return false;

@@ -12,13 +12,13 @@ use crate::cli::common::failure::{Failure, exit};
 use crate::cli::link::Link;
 use crate::cli::output::print;
 use crate::cli::output::text::clean;
-use crate::config::{self, Change, ConfigError, Loaded, Origin, Source};
+use crate::config::{self, ConfigError, Loaded, SettingEdit, SettingsSource, ValueOrigin};
 use crate::wire::config::{Config as InForce, GetConfig, ReloadConfig, Reloaded, Setting};
 
 /// A configuration file to change, and the daemon that reads it, if one is running.
 pub(in crate::cli) struct Writer {
     file: File,
-    source: Source,
+    source: SettingsSource,
     link: Option<Link>,
 }
 
@@ -41,7 +41,7 @@ impl Writer {
             None => None,
         };
         let of_daemon = of_daemon.filter(|path| path.is_absolute());
-        let mut source = Source::find(named);
+        let mut source = SettingsSource::find(named);
         if source.named && of_daemon.is_some() && source.file != of_daemon {
             // The file belongs to another daemon.
             link = None;
@@ -144,8 +144,8 @@ pub(super) async fn run(
     };
     let mut writer = Writer::open(common, command, named).await?;
     let changes = match &words {
-        Some(words) => Change::meant(words),
-        None => vec![Change::Unset],
+        Some(words) => SettingEdit::meant(words),
+        None => vec![SettingEdit::Unset],
     };
     let tries = changes.into_iter();
     let tries = tries.map(|change| vec![(config::path(key), change)]);
@@ -218,7 +218,7 @@ impl Effect {
             has_daemon: writer.link.is_some(),
         };
         let Some(link) = &writer.link else {
-            if let Some(Origin::Variable(name)) = here.map(|here| here.origin) {
+            if let Some(ValueOrigin::Variable(name)) = here.map(|here| here.origin) {
                 said.in_force = "overridden";
                 said.from = Some(name);
             }

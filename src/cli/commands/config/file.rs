@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, flock};
 
 use crate::cli::common::failure::{Failure, exit};
-use crate::config::{self, Change};
+use crate::config::{self, SettingEdit};
 
 /// The changes of one command, each with the path of names to its setting.
-pub(in crate::cli) type Changes<'a> = Vec<(Vec<&'a str>, Change)>;
+pub(in crate::cli) type Changes<'a> = Vec<(Vec<&'a str>, SettingEdit)>;
 
 /// Maximum number of symbolic links that are followed to the file.
 const LINKS: usize = 16;
@@ -191,7 +191,7 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     fn set(key: &'static str, value: i64) -> Changes<'static> {
-        vec![(config::path(key), Change::Set(value.into()))]
+        vec![(config::path(key), SettingEdit::Set(value.into()))]
     }
 
     fn taken(_: &str) -> Result<(), Failure> {

@@ -18,7 +18,7 @@ use crate::cli::link::Link;
 use crate::cli::output::print;
 use crate::cli::output::print::{DIM, styled};
 use crate::cli::output::text::clean;
-use crate::config::Source;
+use crate::config::SettingsSource;
 use crate::wire::config::{Config as Answer, GetConfig, Setting};
 
 /// Show, check and change the settings
@@ -96,7 +96,7 @@ fn typed(value: Vec<String>) -> Result<Vec<String>, Failure> {
 }
 
 fn check(named: Option<PathBuf>, json: bool) -> Result<u8, Failure> {
-    let loaded = Source::find(named).load().map_err(|error| {
+    let loaded = SettingsSource::find(named).load().map_err(|error| {
         Failure::new(exit::CONFIG, "config", error.to_string())
             .hint("the daemon would not start with it; a running daemon keeps its current settings")
     })?;

@@ -17,7 +17,7 @@ use crate::cli::common::failure::{Failure, exit};
 use crate::cli::link::Link;
 use crate::cli::output::print;
 use crate::cli::output::text::clean;
-use crate::config::{self, Change};
+use crate::config::{self, SettingEdit};
 use crate::kernel::policy::overlay::looks_secret;
 use crate::kernel::secret::GivenValue;
 use crate::wire::servers::{ListServers, Server, Servers};
@@ -106,7 +106,7 @@ impl Add {
                 return Err(Failure::new(exit::REFUSED, "conflict", message)
                     .hint("nothing was changed; use --replace to replace it"));
             }
-            changes.insert(0, (vec!["mcp", &name], Change::Unset));
+            changes.insert(0, (vec!["mcp", &name], SettingEdit::Unset));
         }
         writer.write(vec![changes])?;
         writer.reload().await?;
@@ -154,7 +154,10 @@ impl Add {
     fn changes(&self) -> Result<Changes<'_>, Failure> {
         let mut changes = Vec::new();
         let mut set = |field: &'static str, value: Value| {
-            changes.push((vec!["mcp", self.name.as_str(), field], Change::Set(value)));
+            changes.push((
+                vec!["mcp", self.name.as_str(), field],
+                SettingEdit::Set(value),
+            ));
         };
         if let Some((program, arguments)) = self.command.split_first() {
             set("command", program.as_str().into());
@@ -235,7 +238,7 @@ impl Remove {
                 Failure::new(exit::NOT_FOUND, "not_found", message).hint("list servers: abide mcp")
             );
         }
-        writer.write(vec![vec![(vec!["mcp", &self.name], Change::Unset)]])?;
+        writer.write(vec![vec![(vec!["mcp", &self.name], SettingEdit::Unset)]])?;
         let is_obeyed = writer.reload().await?.is_some();
         if common.json {
             print::object(&json!({ "name": self.name, "file": writer.path(), "removed": true }))?;
