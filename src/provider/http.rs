@@ -446,13 +446,13 @@ struct ReadLimits {
 }
 
 impl ReadLimits {
-    /// ReadLimits for a streamed answer.
+    /// Limits for a streamed answer.
     const ANSWER: ReadLimits = ReadLimits {
         all: ANSWER_LIMIT,
         line: LINE_LIMIT,
     };
 
-    /// ReadLimits for a body that is not a stream of lines.
+    /// Limits for a body that is not a stream of lines.
     fn whole(all: usize) -> Self {
         ReadLimits { all, line: all }
     }
