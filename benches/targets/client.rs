@@ -5,6 +5,7 @@ use std::cell::Cell;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use futures_util::future::try_join_all;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, SinkExt, StreamExt, TryStreamExt};
 use http::HeaderValue;
@@ -13,11 +14,18 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::net::TcpStream;
 use tokio_tungstenite::WebSocketStream;
-use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::tungstenite::{self, Message};
 
 use crate::Result;
 use crate::sample::Sample;
+
+/// Number of connections that are opened at the same time. The daemon closes the oldest connection
+/// without a token when more than 64 of them are open.
+const GROUP: usize = 16;
+
+/// An open connection.
+pub type Socket = WebSocketStream<TcpStream>;
 
 /// Address and token of a server.
 #[derive(Clone, Copy, Debug)]
@@ -85,10 +93,7 @@ pub fn run(load: &Load<'_>) -> Result<Answers> {
         .enable_all()
         .build()?;
     runtime.block_on(async {
-        let mut sockets = Vec::new();
-        for _ in 0..load.connections {
-            sockets.push(connect(load.door).await?);
-        }
+        let sockets = connect_all(load.door, load.connections).await?;
         let shared = Shared {
             load,
             begun: Instant::now(),
@@ -128,7 +133,7 @@ pub fn once(door: ServerAddress<'_>, method: &str, params: &str) -> Result<serde
 }
 
 /// Opens a new connection.
-pub async fn connect(door: ServerAddress<'_>) -> Result<WebSocketStream<TcpStream>> {
+pub async fn connect(door: ServerAddress<'_>) -> Result<Socket> {
     let stream = TcpStream::connect(door.address).await?;
     stream.set_nodelay(true)?;
     let mut request = format!("ws://{}/", door.address).into_client_request()?;
@@ -136,8 +141,30 @@ pub async fn connect(door: ServerAddress<'_>) -> Result<WebSocketStream<TcpStrea
         let value = HeaderValue::try_from(format!("Bearer {token}"))?;
         request.headers_mut().insert(AUTHORIZATION, value);
     }
-    let (socket, _) = tokio_tungstenite::client_async(request, stream).await?;
-    Ok(socket)
+    match tokio_tungstenite::client_async(request, stream).await {
+        Ok((socket, _)) => Ok(socket),
+        Err(tungstenite::Error::Http(response)) => {
+            let body = response.body().as_deref().unwrap_or_default();
+            let body = String::from_utf8_lossy(body);
+            Err(format!(
+                "a connection was refused with {}: {body}",
+                response.status()
+            )
+            .into())
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Opens `count` connections in groups of [`GROUP`]; all tokens of a group have arrived before the
+/// next one begins.
+pub async fn connect_all(door: ServerAddress<'_>, count: usize) -> Result<Vec<Socket>> {
+    let mut sockets = Vec::with_capacity(count);
+    while sockets.len() < count {
+        let group = GROUP.min(count - sockets.len());
+        sockets.extend(try_join_all((0..group).map(|_| connect(door))).await?);
+    }
+    Ok(sockets)
 }
 
 impl Shared<'_> {
@@ -162,7 +189,7 @@ impl Shared<'_> {
 type Part = (Vec<Duration>, Vec<Box<RawValue>>);
 
 /// Runs the calls of one connection: each answer is followed by the next call, under the same id.
-async fn calls(mut socket: WebSocketStream<TcpStream>, shared: &Shared<'_>) -> Result<Part> {
+async fn calls(mut socket: Socket, shared: &Shared<'_>) -> Result<Part> {
     let mut times = Vec::new();
     let mut kept = Vec::new();
     let mut since = vec![shared.begun; shared.load.each];

@@ -12,7 +12,7 @@ use futures_util::{SinkExt, StreamExt, TryStreamExt};
 use tokio_tungstenite::tungstenite::Message;
 
 use crate::Result;
-use crate::client::{ServerAddress, connect};
+use crate::client::{ServerAddress, Socket, connect_all};
 use crate::machine::Watch;
 use crate::sample::Sample;
 
@@ -20,7 +20,7 @@ use crate::sample::Sample;
 const EVENTS_EACH: u64 = 3;
 /// Number of connections that send spawns. A daemon that stalls for a moment then does not reach
 /// the limit of 64 calls in flight on one connection.
-const SPAWNERS: u64 = 8;
+const SPAWNERS: usize = 8;
 /// Interval between batches of spawns.
 const TICK: Duration = Duration::from_millis(10);
 /// An event that has not arrived this long after the last spawn counts as lost.
@@ -60,15 +60,19 @@ pub fn measure(
         .enable_all()
         .build()?;
     runtime.block_on(async {
-        let following: FuturesUnordered<_> = (0..subscribers)
-            .map(|_| follow(door, &shared, lasts + TIMEOUT))
+        let followers = connect_all(door, subscribers).await?;
+        let spawners = connect_all(door, SPAWNERS).await?;
+        let following: FuturesUnordered<_> = followers
+            .into_iter()
+            .map(|socket| follow(socket, &shared, lasts + TIMEOUT))
             .collect();
         let spawning = async {
             while shared.ready.get() < subscribers {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
             let (watch, begun) = (Watch::start(pid), Instant::now());
-            try_join_all((0..SPAWNERS).map(|at| spawn(door, &shared, at, lasts))).await?;
+            let asking = (0..).zip(spawners);
+            try_join_all(asking.map(|(at, socket)| spawn(socket, &shared, at, lasts))).await?;
             // Events in flight still cost processor time, though less than one tick.
             let (seen, took) = (watch.stop(), begun.elapsed());
             Ok::<_, Box<dyn std::error::Error + Send + Sync>>((seen, took))
@@ -82,12 +86,7 @@ pub fn measure(
 }
 
 /// Reads every event of every spawn and returns the latency of each. A missing event is an error.
-async fn follow(
-    door: ServerAddress<'_>,
-    shared: &Shared,
-    patience: Duration,
-) -> Result<Vec<Duration>> {
-    let mut socket = connect(door).await?;
+async fn follow(mut socket: Socket, shared: &Shared, patience: Duration) -> Result<Vec<Duration>> {
     let subscribe = r#"{"jsonrpc":"2.0","id":1,"method":"events.subscribe"}"#;
     socket.send(Message::text(subscribe)).await?;
     let mut times = Vec::new();
@@ -117,10 +116,10 @@ async fn follow(
 }
 
 /// One spawner: sends spawns at a steady rate and waits for every answer.
-async fn spawn(door: ServerAddress<'_>, shared: &Shared, at: u64, lasts: Duration) -> Result<()> {
-    let (mut send, mut receive) = connect(door).await?.split();
+async fn spawn(socket: Socket, shared: &Shared, at: u64, lasts: Duration) -> Result<()> {
+    let (mut send, mut receive) = socket.split();
     let clock = Clock::system();
-    let spawns = (shared.spawns + at) / SPAWNERS;
+    let spawns = (shared.spawns + at) / SPAWNERS as u64;
     let asking = async {
         let begun = Instant::now();
         let mut ticks = tokio::time::interval(TICK);

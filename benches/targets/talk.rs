@@ -5,19 +5,17 @@ use std::time::{Duration, Instant};
 
 use futures_util::{SinkExt, StreamExt};
 use serde_json::Value;
-use tokio::net::TcpStream;
-use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 
 use crate::Result;
-use crate::client::{ServerAddress, connect};
+use crate::client::{ServerAddress, Socket, connect};
 
 /// Deadline of every operation, generous enough for a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// An open WebSocket connection.
 pub struct Talk {
-    socket: WebSocketStream<TcpStream>,
+    socket: Socket,
     last_id: u64,
 }
 
