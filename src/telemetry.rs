@@ -9,6 +9,10 @@ pub mod spans;
 use std::io::IsTerminal;
 
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::field::MakeExt;
+use tracing_subscriber::fmt::format;
+
+use crate::kernel::text::visible;
 
 /// Starts the log. `ABIDE_LOG` filters it (`info`, `abide=debug`, …); an invalid filter is an error
 /// and not replaced by the default.
@@ -23,7 +27,23 @@ pub fn start() -> Result<(), String> {
         .with_env_filter(filter)
         .with_writer(redaction::Lines);
     let started = if std::io::stderr().is_terminal() {
-        builder.with_target(false).try_init()
+        // The fields are made visible here, in the one spelling for all texts.
+        let fields = format::debug_fn(|writer, field, value| {
+            let mut text = visible(&format!("{value:?}"));
+            if text.starts_with('"') {
+                // What a text has quoted and written out itself stays as it is.
+                text = text.replace("\\\"", "\"").replace("\\\\", "\\");
+            }
+            match field.name() {
+                "message" => write!(writer, "{text}"),
+                name => write!(writer, "{name}={text}"),
+            }
+        });
+        builder
+            .with_target(false)
+            .with_ansi_sanitization(false)
+            .fmt_fields(fields.delimited(" "))
+            .try_init()
     } else {
         builder.json().flatten_event(true).try_init()
     };

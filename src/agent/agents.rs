@@ -498,6 +498,7 @@ impl AgentCatalog {
         };
         let draft = folder::read_file(file, dialect, None)?;
         let name = draft.definition.name.clone();
+        let gate_lines = draft.gate_lines.clone();
         let mut layers = Layers::default();
         layers.add_files(
             DefinitionSource::Config,
@@ -514,7 +515,9 @@ impl AgentCatalog {
             .map_err(|fault| LoadError::whole(fault.message))?;
         let summary = entry.summary(id, &self.models(), &self.servers());
         let mut warnings = summary.warnings;
-        for found in summary.problems.into_iter().chain(summary.missing) {
+        let idle = entry.idle_rules(&gate_lines);
+        let found = summary.problems.into_iter().chain(summary.missing);
+        for found in found.chain(idle) {
             if !warnings.contains(&found) {
                 warnings.push(found);
             }

@@ -21,7 +21,7 @@ use super::values::{
 use crate::contract::catalog::AgentMode;
 use crate::kernel::policy::gate::Layer;
 use crate::kernel::run::options;
-use crate::kernel::text::preview;
+use crate::kernel::text::in_quotes;
 
 /// Known fields that are not in effect in this version.
 const NOT_IN_FORCE: &[&str] = &["workspace"];
@@ -98,6 +98,8 @@ pub(super) struct AgentDraft {
     pub needs_trust: Vec<&'static str>,
     /// The model is a preference: if it is not offered, the default model is used.
     pub soft_model: bool,
+    /// The tools that its gate names, with their lines.
+    pub gate_lines: Vec<(String, Option<usize>)>,
 }
 
 /// Converts a definition; its name is `stem` unless it states another.
@@ -119,6 +121,7 @@ pub(super) fn draft(
             not_in_effect: Vec::new(),
             needs_trust: Vec::new(),
             soft_model: raw.soft_model,
+            gate_lines: Vec::new(),
         },
         is_program: false,
         raw: &raw,
@@ -352,10 +355,10 @@ impl FieldReader<'_> {
         let line = self.raw.line_of(path);
         let at = line.map_or_else(String::new, |line| format!("line {line}: "));
         let name = path.last().copied().unwrap_or_default();
-        let shown = preview(&path.join("."), 64);
+        let shown = in_quotes(&path.join("."), 64);
         self.draft.warnings.push(match names::nearest(name, known) {
-            Some(near) => format!("{at}unknown field {shown:?}; did you mean {near:?}?"),
-            None => format!("{at}unknown field {shown:?}"),
+            Some(near) => format!("{at}unknown field {shown}; did you mean {near:?}?"),
+            None => format!("{at}unknown field {shown}"),
         });
         Ok(())
     }

@@ -61,6 +61,7 @@ fn narrowed(
         not_in_effect: not_in_force,
         needs_trust,
         soft_model,
+        gate_lines,
     } = draft;
     let limit = &bound.definition;
     let AgentDefinition {
@@ -183,6 +184,7 @@ fn narrowed(
         not_in_effect: not_in_force,
         needs_trust,
         soft_model: soft_model && limit.model.is_none(),
+        gate_lines,
     };
     let kept = changed(bound, &before, &draft);
     (draft, kept)

@@ -26,6 +26,7 @@ fn draft() -> AgentDraft {
         not_in_effect: Vec::new(),
         needs_trust: Vec::new(),
         soft_model: false,
+        gate_lines: Vec::new(),
     }
 }
 

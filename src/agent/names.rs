@@ -2,7 +2,7 @@
 //! an unknown one.
 
 use crate::kernel::ids::AgentId;
-use crate::kernel::text::preview;
+use crate::kernel::text::in_quotes;
 
 /// The maximum length of a name: the 64 characters of a tool name minus the prefix `subagent_`,
 /// with some reserve.
@@ -11,9 +11,9 @@ pub(super) const NAME_LIMIT: usize = 48;
 /// Checks a name that a definition states.
 pub(super) fn check(name: &str) -> Result<AgentId, String> {
     if name.chars().count() > NAME_LIMIT {
-        let shown = preview(name, NAME_LIMIT);
+        let shown = in_quotes(name, NAME_LIMIT);
         return Err(format!(
-            "name {shown:?} is too long: {NAME_LIMIT} characters at most, so that tools can be \
+            "name {shown} is too long: {NAME_LIMIT} characters at most, so that tools can be \
              named after it"
         ));
     }

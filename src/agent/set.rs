@@ -114,6 +114,7 @@ impl Layers {
                 not_in_effect: Vec::new(),
                 needs_trust: Vec::new(),
                 soft_model: false,
+                gate_lines: Vec::new(),
             },
         });
         layers.add(candidates.collect());

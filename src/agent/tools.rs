@@ -94,7 +94,8 @@ impl ToolChoice {
         listed.any(|name| name == tool) || switched.any(|(name, on)| *on && name == tool)
     }
 
-    fn takes(&self, tool: &str) -> bool {
+    /// True if the agent has this tool, provided that it exists.
+    pub(super) fn takes(&self, tool: &str) -> bool {
         self.within.iter().all(|one| one.choice.takes(tool)) && self.chooses(tool)
     }
 

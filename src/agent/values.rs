@@ -12,7 +12,7 @@ use crate::kernel::policy::gate::Decision;
 use crate::kernel::policy::overlay;
 use crate::kernel::run::thinking::Thinking;
 use crate::kernel::secret::{GivenValue, Reference};
-use crate::kernel::text::preview;
+use crate::kernel::text::{in_quotes, preview};
 
 /// The maximum number of characters of a one-line text, such as a description or title.
 const TEXT_LIMIT: usize = 4096;
@@ -27,7 +27,7 @@ pub(super) fn matched(item: &Value) -> Result<(Option<String>, Decision), String
         .keys()
         .find(|name| !matches!(name.as_str(), "match" | "decision"))
     {
-        return Err(format!("{expected}, not {:?}", preview(other, 64)));
+        return Err(format!("{expected}, not {}", in_quotes(other, 64)));
     }
     let pattern = fields.get("match").map(text).transpose()?;
     Ok((pattern, decision(fields.get("decision").ok_or(expected)?)?))
@@ -90,7 +90,7 @@ pub(super) fn environment(value: &Value) -> Result<EnvField, String> {
 /// The error text for a value that is not in `known`; lists the allowed values.
 pub(super) fn no_word(word: &str, known: &[&str]) -> String {
     let known = known.join(", ");
-    format!("{:?} is not one of {known}", preview(word, 64))
+    format!("{} is not one of {known}", in_quotes(word, 64))
 }
 
 /// Parses one of the words in `known`.
@@ -208,7 +208,7 @@ pub(super) fn model(value: &Value) -> Result<String, String> {
     };
     match model.split_once('/') {
         Some((provider, name)) if !provider.is_empty() && !name.is_empty() => Ok(model),
-        _ => Err(format!("{expected}, not {:?}", preview(&model, 64))),
+        _ => Err(format!("{expected}, not {}", in_quotes(&model, 64))),
     }
 }
 
@@ -218,7 +218,7 @@ pub(super) fn allow_agents(value: &Value) -> Result<Vec<String>, String> {
         .iter()
         .find(|name| *name != "*" && AgentId::parse(name).is_err())
     {
-        Some(name) => Err(format!("{:?} is not a valid agent name", preview(name, 64))),
+        Some(name) => Err(format!("{} is not a valid agent name", in_quotes(name, 64))),
         None => Ok(names),
     }
 }

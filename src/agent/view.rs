@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::command::ProgramCheck;
 use super::delegating;
+use super::dialects::names::OURS;
 use super::health::{AgentHealth, Dependencies, ProviderCheck};
 use super::names::nearest;
 use super::served::{Equipment, Equipped};
@@ -22,9 +23,10 @@ use crate::contract::servers::ServerViews;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::AgentId;
 use crate::kernel::policy::overlay::{AgentEnv, Overlay};
+use crate::kernel::policy::pattern::fits;
 use crate::kernel::run::OnUncertain;
 use crate::kernel::run::thinking::Thinking;
-use crate::kernel::text::preview;
+use crate::kernel::text::{in_quotes, preview};
 use crate::kernel::time::Timestamp;
 
 /// The available models and programs.
@@ -55,10 +57,10 @@ impl AvailableModels {
             return Ok(());
         }
         let list = self.offered.join(", ");
-        let shown = preview(model, 128);
+        let shown = in_quotes(model, 128);
         Err(Fault::params(
             path,
-            format!("unknown model {shown:?}; the offered models are {list}"),
+            format!("unknown model {shown}; the offered models are {list}"),
         )
         .hint("models are named provider/name; name one that is offered")
         .with("offered", self.offered.clone()))
@@ -192,7 +194,10 @@ impl Set {
         let shown = preview(name, 64);
         let fault = Fault::new(
             Kind::NotFound,
-            format!("no agent {shown:?}; the agents are {list}. Nothing was created"),
+            format!(
+                "no agent {}; the agents are {list}. Nothing was created",
+                in_quotes(name, 64)
+            ),
         )
         .with("id", shown)
         .with("allowed", names.clone());
@@ -410,6 +415,27 @@ impl PreparedAgent {
     pub(super) fn equipment(&self, servers: &ServerViews) -> Arc<Equipment> {
         let (definition, choice) = (&self.definition, &self.choice);
         self.equipped.over(definition, choice, &self.tools, servers)
+    }
+
+    /// Warnings about gate rules for tools that the agent does not have. Tools of servers are known
+    /// only while these run, so they are not judged.
+    pub(super) fn idle_rules(&self, gate_lines: &[(String, Option<usize>)]) -> Vec<String> {
+        let definition = &self.definition;
+        let equipped = definition.tools.iter().map(String::as_str);
+        // Including those that the gate closes.
+        let own = OURS.iter().copied().filter(|tool| self.choice.takes(tool));
+        let program = definition.command.iter().map(|_| "command");
+        let has: Vec<&str> = equipped.chain(own).chain(program).collect();
+        let is_idle = |rule: &str| !rule.contains("__") && !has.iter().any(|tool| fits(rule, tool));
+        let idle = gate_lines.iter().filter(|(rule, _)| is_idle(rule));
+        idle.map(|(rule, line)| {
+            let at = line.map_or_else(String::new, |line| format!("line {line}: "));
+            format!(
+                "{at}gate: the agent does not have the tool {rule}, so this rule has no effect; \
+                 add {rule} to tools, or remove the rule"
+            )
+        })
+        .collect()
     }
 
     /// All tools that are not offered at the current state of the servers.

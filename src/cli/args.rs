@@ -4,6 +4,7 @@ use std::pin::Pin;
 use std::process::ExitCode;
 use std::sync::LazyLock;
 
+use clap::builder::Styles;
 use clap::error::ErrorKind;
 use clap::{FromArgMatches, Parser, Subcommand};
 
@@ -114,25 +115,53 @@ pub fn main() -> ExitCode {
 /// Prints a help page or a usage error when no command was parsed.
 fn no_command(error: &clap::Error) -> ExitCode {
     let is_page = error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+    if is_page || !error.use_stderr() {
+        // If printing fails, the exit code still reports the error.
+        let _ = error.print();
+        return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(exit::USAGE));
+    }
     // A client that passes --json gets JSON even if the rest of the command line is invalid.
     let json = std::env::args_os().any(|argument| argument == "--json");
-    if json && error.use_stderr() && !is_page {
-        let failure = misread(&error.render().to_string());
-        report(&failure, true);
-        return ExitCode::from(failure.code);
-    }
-    // If printing fails, the exit code still reports the error.
-    let _ = error.print();
-    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(exit::USAGE))
+    // Read once more without styles: plain rendering would also drop escape sequences that were
+    // typed, which `report` makes visible.
+    let plain = help::command_with_help().styles(Styles::plain());
+    let said = match plain.try_get_matches() {
+        Err(plain) => plain.render().ansi().to_string(),
+        Ok(_) => error.render().to_string(),
+    };
+    let failure = misread(&said);
+    report(&failure, json);
+    ExitCode::from(failure.code)
 }
 
 /// Turns clap's error text into a usage failure: the first paragraph is the message, the others are
-/// hints.
+/// hints, the last of which names the help of the command.
 fn misread(said: &str) -> Failure {
     let mut paragraphs = said.trim().split("\n\n").map(one_line);
     let what = paragraphs.next().unwrap_or_default();
     let failure = Failure::usage(what.strip_prefix("error: ").unwrap_or(&what));
-    paragraphs.fold(failure, Failure::hint)
+    let hints = paragraphs.filter(|hint| !hint.ends_with("try '--help'."));
+    let failure = hints.fold(failure, Failure::hint);
+    failure.hint(format!("see: {} --help", command_of_this_process()))
+}
+
+/// The command and subcommands that this process was started with, as far as they exist.
+fn command_of_this_process() -> String {
+    let mut command = help::command_with_help();
+    let mut words = vec!["abide".to_owned()];
+    for argument in std::env::args_os().skip(1) {
+        let argument = argument.to_string_lossy();
+        let below = command.find_subcommand(&*argument).cloned();
+        match below {
+            Some(below) => {
+                words.push(below.get_name().to_owned());
+                command = below;
+            }
+            None if argument.starts_with('-') => {}
+            None => break,
+        }
+    }
+    words.join(" ")
 }
 
 fn one_line(paragraph: &str) -> String {

@@ -228,22 +228,15 @@ impl<'a> Live<'a> {
         let Some(asked) = person.next_of(&self.asked) else {
             return;
         };
-        let rest = asked.pages(self.clock.now());
-        self.open = Some(Prompted {
-            asked,
-            unshown_pages: rest,
-        });
+        self.open = Some(Prompted::of(asked, self.clock.now()));
         self.turn_page().await;
     }
 
     /// Shows the next page of the open request and prompts for it. Input typed before is set aside:
     /// it cannot answer an unseen page.
     async fn turn_page(&mut self) {
-        if let Some(page) = self
-            .open
-            .as_mut()
-            .and_then(|open| open.unshown_pages.pop_front())
-        {
+        if let Some(page) = self.open.as_mut().and_then(Prompted::next_page) {
+            self.set_prompted();
             self.note(&page);
         }
         if let Some(person) = &mut self.person {
@@ -282,6 +275,7 @@ impl<'a> Live<'a> {
             person.restore_typed();
         }
         if let Some(view) = &mut self.view {
+            view.set_prompted(None);
             view.hide_prompt();
         }
         if self.is_conversation() {
@@ -337,7 +331,7 @@ impl<'a> Live<'a> {
             _ => {}
         }
         match open.asked.answer(&self.watch.link, said).await {
-            Ok(true) => self.note(&open.asked.decided(said)),
+            Ok(true) => self.note(&print::styled(print::DIM, open.asked.decided(said))),
             Ok(false) => {
                 self.note("answer yes or no");
                 self.ask_again(open).await;
@@ -373,7 +367,14 @@ impl<'a> Live<'a> {
         if let Some(person) = &mut self.person {
             person.set_aside().await;
         }
+        self.set_prompted();
         self.prompt();
+    }
+
+    fn set_prompted(&mut self) {
+        if let Some(view) = &mut self.view {
+            view.set_prompted(self.open.as_ref());
+        }
     }
 
     /// Leaves the request open; a conversation turn is then no longer followed.

@@ -12,13 +12,13 @@ use reqwest::{Client, Response, Url, redirect};
 use serde_json::Value;
 use sse_stream::SseStream;
 
-use super::answer::{AnswerContext, AnswerPiece, StreamProgress, AnswerReader};
+use super::answer::{AnswerContext, AnswerPiece, AnswerReader, StreamProgress};
 use super::failure::{AttemptFailure, Remedy};
 use super::health::Permit;
 use super::{ModelAnswer, bounds};
 use crate::clock::Clock;
 use crate::contract::runner::TextSink;
-use crate::kernel::text::preview;
+use crate::kernel::text::{in_quotes, preview};
 use crate::outbound;
 
 /// Maximum bytes of a streamed answer on the wire: each token has some hundred bytes around it.
@@ -133,7 +133,9 @@ async fn send_and_read(
     }
     let received = match form {
         BodyFormat::Page => return Err(not_an_answer(letter.url, &kind, begun, bytes).await),
-        BodyFormat::Json => read_whole(letter.url, &kind, begun, bytes, &mut *reader, speaking).await?,
+        BodyFormat::Json => {
+            read_whole(letter.url, &kind, begun, bytes, &mut *reader, speaking).await?
+        }
         BodyFormat::Events | BodyFormat::Unknown => {
             read_events(letter.stall, begun, bytes, &mut *reader, speaking).await?
         }
@@ -302,7 +304,9 @@ impl BodyFormat {
     /// page.
     fn of(kind: &str, begun: &[u8]) -> Self {
         match (BodyFormat::of_beginning(begun), kind) {
-            (BodyFormat::Page, "text/event-stream") if !is_page(&String::from_utf8_lossy(begun)) => {
+            (BodyFormat::Page, "text/event-stream")
+                if !is_page(&String::from_utf8_lossy(begun)) =>
+            {
                 BodyFormat::Events
             }
             (form, _) => form,
@@ -390,10 +394,10 @@ async fn not_an_answer(
     AttemptFailure::elsewhere(
         "provider",
         format!(
-            "{} answered with {what} {kind} that is not a model's answer: {:?}; check the base_url of \
+            "{} answered with {what} {kind} that is not a model's answer: {}; check the base_url of \
              the provider",
             shown(url),
-            preview(&body, NON_ANSWER_SHOWN)
+            in_quotes(&body, NON_ANSWER_SHOWN)
         ),
     )
 }
@@ -519,7 +523,9 @@ fn broken(fault: sse_stream::Error) -> AttemptFailure {
             Ok(cut) => AttemptFailure::from(*cut),
             Err(other) => AttemptFailure::passing(format!("the answer is incomplete: {other}")),
         },
-        other => AttemptFailure::passing(format!("the answer is not a valid event stream: {other}")),
+        other => {
+            AttemptFailure::passing(format!("the answer is not a valid event stream: {other}"))
+        }
     }
 }
 
@@ -564,7 +570,11 @@ mod tests {
             ("<!doctype", BodyFormat::Page),
             ("Bad gateway", BodyFormat::Page),
         ] {
-            assert_eq!(BodyFormat::of_beginning(begun.as_bytes()), form, "{begun:?}");
+            assert_eq!(
+                BodyFormat::of_beginning(begun.as_bytes()),
+                form,
+                "{begun:?}"
+            );
         }
     }
 

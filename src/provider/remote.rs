@@ -12,15 +12,16 @@ use reqwest::{Client, Url};
 use super::adapt::{SentBody, Switches};
 use super::answer::{AnswerContext, AnswerReader};
 use super::failure::{AttemptFailure, Remedy};
-use super::health::{BreakerGate, KeyHash, Permit, Record, ProviderPause};
+use super::health::{BreakerGate, KeyHash, Permit, ProviderPause, Record};
 use super::hide::RequestSecrets;
 use super::history::AnswerForm;
-use super::http::{Emitter, NO_CONNECTION, AttemptRequest, attempt, client};
+use super::http::{AttemptRequest, Emitter, NO_CONNECTION, attempt, client};
 use super::key::{self, secret};
 use super::repair::Repair;
 use super::verdict::Size;
 use super::{
-    PreparedRequest, ModelAnswer, ModelRequest, AnswerOrigin, Provider, ProviderFault, ProviderBackoff, anthropic, openai,
+    AnswerOrigin, ModelAnswer, ModelRequest, PreparedRequest, Provider, ProviderBackoff,
+    ProviderFault, anthropic, openai,
 };
 use crate::clock::Clock;
 use crate::config::{ProviderKind, ProviderTable};
@@ -317,7 +318,9 @@ impl HttpProviderInner {
             match next {
                 RetryDecision::Again(pause) => tokio::time::sleep(pause).await,
                 RetryDecision::WhenAllowed => {}
-                RetryDecision::Pause => return Err(tries.final_fault(None).waits(tries.wait(until))),
+                RetryDecision::Pause => {
+                    return Err(tries.final_fault(None).waits(tries.wait(until)));
+                }
                 RetryDecision::Over(why) => {
                     let last = tries.failures.last();
                     let other = last.and_then(|last| {
@@ -559,7 +562,11 @@ impl<'a> Attempts<'a> {
 }
 
 /// The fault for the user: the last failure, the number of attempts, and the earlier failures.
-fn combined_fault(failures: &[AttemptFailure], why: Option<String>, took: Duration) -> ProviderFault {
+fn combined_fault(
+    failures: &[AttemptFailure],
+    why: Option<String>,
+    took: Duration,
+) -> ProviderFault {
     let last = failures
         .last()
         .expect("a call gives up only after a failure");

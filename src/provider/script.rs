@@ -152,8 +152,8 @@ impl ScriptProvider {
                 rule.match_announce == announce && (rule.text == "*" || input.contains(&rule.text))
             })
             .ok_or_else(|| {
-                let shown = crate::kernel::text::preview(&input, 120);
-                ProviderFault::new(format!("the script has no rule for {shown:?}"))
+                let shown = crate::kernel::text::in_quotes(&input, 120);
+                ProviderFault::new(format!("the script has no rule for {shown}"))
             })?;
         let given = messages[latest..]
             .iter()

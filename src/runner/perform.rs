@@ -24,7 +24,7 @@ use crate::contract::runner::{Admission, StepOutcome, TextSink};
 use crate::contract::servers::Served;
 use crate::kernel::run::RunError;
 use crate::kernel::run::step::{Effect, Node, Step};
-use crate::kernel::text::preview;
+use crate::kernel::text::{in_quotes, preview};
 use crate::provider::{ModelRequest, ToolSchema};
 use crate::tool::{Call, Called};
 
@@ -205,10 +205,10 @@ impl TurnRunner {
                 .iter()
                 .map(|tool| tool.schema.name.as_str())
                 .collect();
-            let shown = preview(name, 64);
+            let shown = in_quotes(name, 64);
             return StepOutcome::ToolResult {
                 text: format!(
-                    "no tool {shown:?}; this agent's tools are {}",
+                    "no tool {shown}; this agent's tools are {}",
                     names.join(", ")
                 ),
                 is_error: true,

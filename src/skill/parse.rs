@@ -8,7 +8,7 @@ use super::requires::{SkillRequirements, requires};
 use super::yaml::{self, Node, Tree, YamlField};
 use crate::contract::catalog::Pinned;
 use crate::front_matter::{LoadError, decode, quoted, split};
-use crate::kernel::text::preview;
+use crate::kernel::text::{in_quotes, preview};
 
 /// Maximum characters of a name in the specification.
 const NAME_LIMIT: usize = 64;
@@ -220,10 +220,10 @@ impl SkillReader {
             return self.named(folder.to_owned(), line);
         }
         if found != folder {
-            let (found, folder) = (preview(&found, NAME_LIMIT), preview(folder, NAME_LIMIT));
+            let (found, folder) = (in_quotes(&found, NAME_LIMIT), in_quotes(folder, NAME_LIMIT));
             self.note(
                 line,
-                format!("name {found:?} differs from the folder's name, {folder:?}"),
+                format!("name {found} differs from the folder's name, {folder}"),
             );
         }
         self.named(found, line)
@@ -240,12 +240,10 @@ impl SkillReader {
             && !name.ends_with('-')
             && !name.contains("--");
         if !fits {
-            let shown = preview(&name, NAME_LIMIT);
+            let shown = in_quotes(&name, NAME_LIMIT);
             self.note(
                 line,
-                format!(
-                    "name {shown:?}: lower-case letters, digits and single hyphens are expected"
-                ),
+                format!("name {shown}: lower-case letters, digits and single hyphens are expected"),
             );
         }
         let count = name.chars().count();

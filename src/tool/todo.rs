@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::arguments::parse;
 use super::built_in::{Action, BuiltIn};
 use crate::kernel::run::step::Effect;
-use crate::kernel::text::preview;
+use crate::kernel::text::{in_quotes, preview};
 
 /// The maximum number of entries.
 const MAX_ITEMS: usize = 100;
@@ -66,9 +66,9 @@ fn written(arguments: Value) -> Result<String, String> {
     }
     let long = |item: &&Item| item.text.chars().count() > LONGEST;
     if let Some(item) = list.items.iter().find(long) {
-        let shown = preview(&item.text, 40);
+        let shown = in_quotes(&item.text, 40);
         return Err(format!(
-            "items: {shown:?} is longer than {LONGEST} characters"
+            "items: {shown} is longer than {LONGEST} characters"
         ));
     }
     if list.items.is_empty() {

@@ -100,6 +100,46 @@ fn a_command_longer_than_the_screen_is_turned_page_by_page_and_no_yes_is_taken_b
 }
 
 #[test]
+fn every_line_of_a_page_is_on_the_screen_at_once_also_on_a_small_one() {
+    let lines: Vec<String> = (0..60).map(|n| format!("line {n:03}")).collect();
+    let write = json!({ "path": "new.txt", "content": format!("{}\n", lines.join("\n")) });
+    for size in [(40, 15), (80, 24)] {
+        let script = Script::new().on("[go]", [calls("write", write.clone()), says("done")]);
+        let place = Place::new(script).with_agent(
+            "worker",
+            "mode: primary\ntools: [write]\ngate: {write: ask}",
+        );
+        run(async {
+            let daemon = place.start().await;
+            let mut command = place.command(&["run", "--agent", "worker", "[go]"]);
+            command.current_dir(place.work());
+            let mut person = Terminal::of_size(command, size.0, size.1);
+            let left = |seen: &str| {
+                let words: Vec<&str> = seen.split_whitespace().collect();
+                let at = words.iter().rposition(|word| *word == "more")?;
+                (!bare(seen).contains("allowit?")).then(|| words[at - 1].to_owned())
+            };
+            // A page is complete once its prompt is below it.
+            let is_whole = |seen: &str| seen.trim_end().ends_with("later)>");
+            let mut pages = vec![person.until_seen(|seen| is_whole(seen) && left(seen).is_some())];
+            while let Some(before) = left(pages.last().unwrap()) {
+                person.types("\n");
+                let is_next = |seen: &str| left(seen).as_ref() != Some(&before);
+                pages.push(person.until_seen(|seen| is_whole(seen) && is_next(seen)));
+            }
+            for line in &lines {
+                let is_seen = pages.iter().any(|page| page.contains(&format!("+{line}")));
+                assert!(is_seen, "{line} at {size:?}: {pages:#?}");
+            }
+            assert!(pages[0].contains("wants to call write"), "{}", pages[0]);
+            person.types("no\n");
+            assert_eq!(person.end().0, 0);
+            assert_eq!(daemon.stop().await, 0);
+        });
+    }
+}
+
+#[test]
 fn a_list_and_one_approval_are_whole_in_a_pipe_and_at_a_terminal() {
     let command = format!("{}\nsecond \u{1b}[8mhidden\u{202e}line", command(3_000));
     let lines: Vec<String> = command

@@ -412,7 +412,7 @@ fn g14_what_a_model_says_does_not_steer_the_terminal() {
         let daemon = place.start().await;
         let mut chat = chat(&place, &[]);
         chat.types("[wild]\n");
-        chat.until("abc\n");
+        chat.until("a\\u{1b}]0;owned\\u{7}b\\u{1b}[2J\\u{202e}c\n");
         chat.until("you> ");
         let chat = leave(chat);
         let raw = chat.raw();

@@ -53,6 +53,70 @@ fn agents_are_checked_without_a_daemon() {
 }
 
 #[test]
+fn a_gate_that_names_a_tool_which_the_agent_does_not_have_is_found_with_its_line() {
+    let place = place();
+    let folder = place.path().join("files");
+    let check = |name: &str, fields: &str| {
+        write(&folder, name, fields, "x");
+        abide(&place, &folder, &["agents", "check", name])
+    };
+    let fields = "tools: [read, write]\ngate:\n  read: allow\n  write: deny\n  shell: ask\n";
+    let (code, out, _) = check("block.md", fields);
+    assert_eq!(code, 0, "{out}");
+    assert_eq!(out.matches("block.md:").count(), 2, "{out}");
+    let warning = "   block.md:7: gate: the agent does not have the tool shell, so this rule has \
+                   no effect; add shell to tools, or remove the rule\n";
+    assert!(out.contains(warning), "{out}");
+    // On one line, as a pattern, under the name of another program, and of a program.
+    for (fields, found) in [
+        (
+            "tools: [read]\ngate: {read: ask, fetch: deny}\n",
+            "inline.md:4: gate: the agent",
+        ),
+        (
+            "tools: [read]\ngate: {\"sessions_*\": ask}\n",
+            "does not have the tool sessions_*",
+        ),
+        (
+            "tools: [read]\ngate: {Bash: ask}\n",
+            "inline.md:4: gate: the agent does not have",
+        ),
+        (
+            "tools: [read, shell]\ngate: {\"*\": ask, sh*: deny, files__read: ask}\n",
+            "ok inline",
+        ),
+        ("gate: {write: ask, task: ask}\n", "ok inline"),
+        (
+            "runner: command\ncommand: {argv: [sh]}\ngate: {command: ask}\n",
+            "ok inline",
+        ),
+    ] {
+        let (code, out, _) = check("inline.md", fields);
+        assert_eq!(code, 0, "{fields}: {out}");
+        assert!(out.contains(found), "{fields}: {out}");
+        let is_good = found.starts_with("ok");
+        assert_eq!(
+            !out.contains("gate: the agent does not have"),
+            is_good,
+            "{out}"
+        );
+    }
+    // A restriction of a tool that does not exist would be none.
+    let (code, out, _) = check("none.md", "gate:\n  shel: ask\n");
+    assert_eq!(code, 1, "{out}");
+    assert!(
+        out.contains("none.md:3: gate: tool \"shel\" is unknown"),
+        "{out}"
+    );
+    assert!(out.contains("did you mean \"shell\"?"), "{out}");
+    let (_, out, _) = check("none.md", "gate: {qqq: deny}\n");
+    assert!(
+        out.contains("correct the name or remove it; the tools are read, "),
+        "{out}"
+    );
+}
+
+#[test]
 fn agents_and_trust_from_the_command_line() {
     run(async {
         let place = place();

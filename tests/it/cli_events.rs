@@ -1,12 +1,13 @@
 //! `events`, `attach` and `logs` on the command line, against a real daemon.
 
+use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::harness::{Place, Script, calls, eventually, run, says};
+use crate::harness::{Place, Script, Terminal, calls, eventually, run, says};
 
 fn place() -> Place {
     let read = json!({ "path": "notes.txt" });
@@ -147,6 +148,53 @@ fn g14_5_attach_to_a_session_follows_what_is_said_and_ctrl_c_only_stops_looking(
             notes.contains(&format!("abide attach {session}")),
             "{notes}"
         );
+        assert_eq!(daemon.stop().await, 0);
+    });
+}
+
+#[test]
+fn attach_to_a_session_says_what_the_earlier_turns_are() {
+    const HEADING: &str = "latest turns, newest last:";
+    run(async {
+        let place = place();
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        let session = client.session("agent", "talk").await;
+        // Without turns there is nothing to head.
+        let mut empty = Terminal::start(place.command(&["attach", "talk"]));
+        empty.until("is idle");
+        empty.interrupt();
+        assert!(!empty.end().1.contains("turns"), "{}", empty.seen());
+        for _ in 0..2 {
+            let turn = client.turn(&session, "[a] please").await;
+            client.ended(&turn.id).await;
+        }
+        for columns in [40, 80] {
+            let mut look = Terminal::sized(place.command(&["attach", "talk"]), columns);
+            let seen = look.until_seen(|seen| seen.matches("● ").count() == 2);
+            let lines: Vec<&str> = seen.lines().collect();
+            let at = lines.iter().position(|line| *line == HEADING);
+            let first = lines.iter().position(|line| line.starts_with("● "));
+            assert_eq!(at.map(|at| at + 1), first, "{seen}");
+            look.interrupt();
+            assert_eq!(look.end().0, 0);
+            assert_eq!(look.seen().matches(HEADING).count(), 1, "{}", look.seen());
+        }
+        let notes = fs::File::create(place.path().join("notes")).unwrap();
+        let mut command = place.command(&["attach", "talk"]);
+        let mut piped = command.stdout(Stdio::null()).stderr(notes).spawn().unwrap();
+        let notes = || fs::read_to_string(place.path().join("notes")).unwrap();
+        eventually("both turns", || async {
+            (notes().matches("ended ok").count() == 2).then_some(())
+        })
+        .await;
+        piped.kill().unwrap();
+        piped.wait().unwrap();
+        let (_, below) = notes()
+            .split_once(HEADING)
+            .map(|(a, b)| (a.len(), b.to_owned()))
+            .unwrap();
+        assert_eq!(below.matches("ended ok").count(), 2, "{}", notes());
         assert_eq!(daemon.stop().await, 0);
     });
 }

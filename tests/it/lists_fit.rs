@@ -51,6 +51,42 @@ fn nothing_is_cut_in_a_pipe() {
 }
 
 #[test]
+fn text_is_wrapped_at_the_width_of_the_terminal_not_at_80() {
+    run(async {
+        let place = place();
+        let daemon = place.start().await;
+        for columns in [40, 80] {
+            for arguments in [
+                &["status"][..],
+                &["doctor"],
+                &["config", "show"],
+                &["agents", "show", "build"],
+                &["agents", "check", ".config/abide/agents/careful.md"],
+                &["serve", "--detach"],
+                &["events", "--since", "999999"],
+                &["ps", "--state", "none"],
+                &["logs", "none"],
+                &["trust", "none"],
+            ] {
+                let mut screen = Terminal::sized(place.command(arguments), columns);
+                let (_, text) = screen.end();
+                assert!(!text.is_empty(), "{arguments:?}");
+                for line in text.lines() {
+                    let width = line.trim_end().chars().count();
+                    assert!(width <= columns.into(), "{arguments:?}: {line}");
+                }
+            }
+        }
+        // What users cannot send, they are not told to correct and to send again.
+        let refused = abide(&place, &["trust", "none"]);
+        assert_eq!(refused.code, 2, "{}", refused.err);
+        assert!(refused.err.contains("--help"), "{}", refused.err);
+        assert!(!refused.err.contains("parameter"), "{}", refused.err);
+        assert_eq!(daemon.stop().await, 0);
+    });
+}
+
+#[test]
 fn a_failed_run_says_its_end_once_and_how_to_do_it_again() {
     run(async {
         let place = place();

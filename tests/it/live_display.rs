@@ -139,6 +139,8 @@ fn g14_7_an_approval_of_a_descendant_is_put_where_the_run_is_followed() {
         assert!(tree.contains("task ("), "{seen}");
         risk.types("perhaps\n");
         risk.until("answer yes or no\n");
+        // What is typed before the prompt is there again is no answer.
+        risk.until("later)> ");
         risk.types("yes\n");
         risk.until("allowed: shell touch made\n");
         place.let_go("kid");

@@ -112,5 +112,6 @@ mod traces;
 #[cfg(target_os = "linux")]
 mod unread;
 mod usage;
+mod visible;
 mod waits;
 mod watches;

@@ -131,6 +131,68 @@ fn a_run_is_steered_cancelled_and_denied_and_the_help_is_there() {
 }
 
 #[test]
+fn the_help_is_read_to_its_end_and_nothing_is_cut_at_any_size() {
+    for size in [(80, 24), (40, 15), (200, 50)] {
+        let place = place();
+        run(async {
+            let daemon = place.start().await;
+            let mut top = top(&place, size);
+            top.types("?");
+            let mut seen = top.until_seen(|seen| seen.contains("Esc closes"));
+            let mut pages = seen.clone();
+            while seen.contains("more line") {
+                top.types(" ");
+                let before = seen.clone();
+                seen = top.until_seen(|seen| *seen != before);
+                pages.push_str(&seen);
+            }
+            let whole: String = pages.split([' ', '\n', '│']).collect();
+            for part in [
+                "HomeandEndgototheends",
+                "closewhatliesoverthelists",
+                "quit;therunscontinue",
+            ] {
+                assert!(whole.contains(part), "{part} at {size:?}:\n{pages}");
+            }
+            // Of the keys below, those that fit are shown whole.
+            top.types("\u{1b}");
+            let seen = top.until_seen(|seen| !seen.contains("Esc closes"));
+            let keys = seen.lines().last().unwrap().to_owned();
+            assert!(keys.starts_with("? help"), "{seen}");
+            assert!(!keys.contains('…') && !keys.ends_with('·'), "{seen}");
+            quit(top);
+            assert_eq!(daemon.stop().await, 0);
+        });
+    }
+}
+
+#[test]
+fn a_message_is_whole_on_a_narrow_screen() {
+    run(async {
+        let place = place();
+        let daemon = place.start().await;
+        let mut top = top(&place, (40, 15));
+        let client = daemon.client().await;
+        client
+            .spawn(json!({ "task": "[long]", "agent": "worker", "label": "writer" }))
+            .await;
+        top.until_seen(|seen| seen.contains("waits for you: 1"));
+        top.types("\r");
+        top.until_seen(|seen| seen.contains("n deny · Esc later"));
+        top.types("y");
+        top.until_seen(|seen| {
+            let words: Vec<&str> = seen.split_whitespace().collect();
+            words
+                .join(" ")
+                .contains("not decided yet: press Space to see the rest first Space next page")
+        });
+        top.types("\u{1b}");
+        quit(top);
+        daemon.kill().await;
+    });
+}
+
+#[test]
 fn attach_opens_over_it_and_comes_back() {
     run(async {
         let place = place();

@@ -5,7 +5,7 @@
 
 mod lists;
 mod looks;
-mod names;
+pub(super) mod names;
 mod permission;
 mod plain;
 mod powers;

@@ -1,7 +1,7 @@
 //! Maps names of tools in other programs' agent files to the tools here.
 
 use crate::agent::names::nearest;
-use crate::kernel::text::preview;
+use crate::kernel::text::in_quotes;
 
 /// The tools of this program, except linked agents and server tools.
 pub(in crate::agent) const OURS: &[&str] = &[
@@ -118,15 +118,15 @@ pub(super) fn taken_away(written: &str) -> Result<Option<&str>, String> {
     let is_alone = word == "none";
     if is_word && !is_alone || word.ends_with(':') {
         return Err(format!(
-            "{:?} is not a tool: name the tools, or use {{deny: [...]}}",
-            preview(name, 64)
+            "{} is not a tool: name the tools, or use {{deny: [...]}}",
+            in_quotes(name, 64)
         ));
     }
     let Some(rest) = written.strip_prefix(['-', '!', '^', '~']) else {
         return Ok(None);
     };
     match rest.trim() {
-        "" => Err(format!("{:?} is not a tool", preview(written, 64))),
+        "" => Err(format!("{} is not a tool", in_quotes(written, 64))),
         rest => Ok(Some(rest)),
     }
 }
@@ -316,12 +316,15 @@ pub(super) fn split(list: &str) -> Vec<String> {
 
 /// The error for a restriction of an unknown tool.
 pub(in crate::agent) fn no_tool(name: &str) -> String {
-    let shown = preview(name, 64);
+    let shown = in_quotes(name, 64);
     let hint = match nearest(name, OURS) {
-        Some(near) => format!(" (did you mean {near:?}?)"),
-        None => String::new(),
+        Some(near) => format!("did you mean {near:?}?"),
+        None => format!(
+            "correct the name or remove it; the tools are {}",
+            OURS.join(", ")
+        ),
     };
-    format!("tool {shown:?} is unknown, so this restriction cannot be applied{hint}")
+    format!("tool {shown} is unknown, so this restriction cannot be applied; {hint}")
 }
 
 /// The names here of a tool in a gate rule; `None` if it is unknown.

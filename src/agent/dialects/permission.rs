@@ -7,7 +7,7 @@ use super::names::{DELEGATING, NamedTool, commands, entry, patterns, split};
 use super::{Narrowing, no_word};
 use crate::agent::values::text;
 use crate::kernel::policy::gate::Decision;
-use crate::kernel::text::preview;
+use crate::kernel::text::in_quotes;
 
 /// Tools that change something or access the network.
 const ACTING: &[&str] = &["write", "edit", "shell", "fetch"];
@@ -253,8 +253,8 @@ impl Narrowing {
                     None if decision == Decision::Allow => {}
                     None => {
                         return Err(format!(
-                            "{:?} cannot be translated",
-                            preview(pattern.unwrap_or(""), 64)
+                            "{} cannot be translated",
+                            in_quotes(pattern.unwrap_or(""), 64)
                         ));
                     }
                 }

@@ -6,7 +6,7 @@ use super::DialectReader;
 use crate::agent::names::{self, derived};
 use crate::agent::values::line;
 use crate::kernel::run::thinking::Thinking;
-use crate::kernel::text::preview;
+use crate::kernel::text::in_quotes;
 
 /// Model names without a meaning outside of that program.
 const ALIASES: &[&str] = &[
@@ -43,9 +43,9 @@ impl DialectReader {
                 self.keep("thinking", json!("high"));
             }
             Some(word) if Thinking::parse(word).is_none() => {
-                let shown = preview(word, 32);
+                let shown = in_quotes(word, 32);
                 self.narrowing.note(format!(
-                    "effort {shown:?} is unknown: the model's default is used"
+                    "effort {shown} is unknown: the model's default is used"
                 ));
             }
             Some(_) => self.keep("thinking", value),
@@ -93,9 +93,9 @@ impl DialectReader {
         if names::check(&own).is_err() {
             own = format!("agent-{}", &blake3::hash(written.as_bytes()).to_hex()[..8]);
         }
-        let shown = preview(&written, 64);
+        let shown = in_quotes(&written, 64);
         self.narrowing.note(format!(
-            "name {shown:?} cannot be used here: the agent is called {own}"
+            "name {shown} cannot be used here: the agent is called {own}"
         ));
         if !self.fields.iter().any(|(name, _)| name == "title")
             && let Ok(title) = line(&Value::String(written))

@@ -70,6 +70,8 @@ impl FieldReader<'_> {
         };
         let mut rules = Vec::new();
         for (tool, value) in tools {
+            let line = self.raw.line_of(&["gate", tool]);
+            self.draft.gate_lines.push((tool.clone(), line));
             let rule = |pattern, decision| Rule {
                 tool: tool.clone(),
                 pattern,

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::verbatim;
 use crate::cli::output::print::{BAD, DIM, GOOD, HEAD, styled};
-use crate::cli::output::text::{age, line, short, span};
+use crate::cli::output::text::{age, json, line, short, span};
 use crate::kernel::time::Timestamp;
 use crate::wire::approvals::{Approval, Change};
 
@@ -53,8 +53,6 @@ pub(crate) fn lines(
         .into_iter()
         .map(|said| (HEAD, said))
         .collect();
-    let room = columns.unwrap_or(usize::MAX).saturating_sub(2);
-    out.push((Style::new(), format!("  {}", line(&origin, room))));
     let indented = |text: &str, by: usize, style: Style| {
         let within = columns.map(|columns| columns.saturating_sub(by));
         let indent = " ".repeat(by);
@@ -62,6 +60,7 @@ pub(crate) fn lines(
         said.map(move |said| (style, format!("{indent}{said}")))
             .collect::<Vec<_>>()
     };
+    out.extend(indented(&origin, 2, Style::new()));
     if let Some(folder) = &approval.folder {
         out.extend(indented(&format!("in folder {folder}"), 2, Style::new()));
     }
@@ -138,7 +137,7 @@ fn colour(line: &str) -> Style {
 pub(crate) fn in_short(approval: &Approval, now: Timestamp, columns: Option<usize>) -> String {
     let who = approval.label.as_deref().unwrap_or(approval.agent.as_str());
     let covers = approval.covers.clone();
-    let what = covers.unwrap_or_else(|| approval.arguments.to_string());
+    let what = covers.unwrap_or_else(|| json(&approval.arguments));
     let id = short(approval.id);
     let head = format!(
         "! {id} {who} (run {}) wants to call {}",

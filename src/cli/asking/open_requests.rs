@@ -24,10 +24,12 @@ use crate::wire::questions::{AnswerQuestion, Question};
 use crate::wire::runs::{ListRuns, Runs, State};
 use crate::wire::shapes::Run;
 
-/// Screen rows reserved below a page.
-const RESERVED_ROWS: usize = 6;
+/// Screen rows reserved below a page: the live part and the prompt.
+pub(crate) const RESERVED_ROWS: usize = 6;
 /// Minimum number of lines of a page.
-const PAGE: usize = 10;
+const PAGE: usize = 3;
+/// Below this width the prompt for the next page is shorter.
+const NARROW: usize = 60;
 
 /// A request that is being shown to the user.
 pub(crate) struct Prompted {
@@ -35,11 +37,30 @@ pub(crate) struct Prompted {
     pub(crate) asked: OpenRequest,
     /// Its pages that were not shown yet.
     pub(crate) unshown_pages: VecDeque<String>,
+    /// Number of lines of the page that was shown last.
+    pub(crate) page_lines: usize,
 }
 
 impl Prompted {
+    /// A request of which nothing was shown yet.
+    pub(crate) fn of(asked: OpenRequest, now: Timestamp) -> Prompted {
+        Prompted {
+            unshown_pages: asked.pages(now),
+            asked,
+            page_lines: 0,
+        }
+    }
+
+    /// Takes the next page.
+    pub(crate) fn next_page(&mut self) -> Option<String> {
+        let page = self.unshown_pages.pop_front()?;
+        self.page_lines = page.lines().count();
+        Some(page)
+    }
+
     /// The input prompt: the request's own, or the number of lines that were not shown yet.
     pub(crate) fn prompt(&self) -> String {
+        let is_narrow = print::notes_width().is_some_and(|columns| columns < NARROW);
         match self
             .unshown_pages
             .iter()
@@ -47,6 +68,7 @@ impl Prompted {
             .sum()
         {
             0 => self.asked.prompt().to_owned(),
+            more if is_narrow => format!("{more} more (Enter, no, later)"),
             1 => "1 more line (empty: show it; no; later)".to_owned(),
             more => format!("{more} more lines (empty: show them; no; later)"),
         }
@@ -223,7 +245,7 @@ impl OpenRequest {
             }
         };
         let columns = print::notes_width().unwrap_or(COLUMNS).min(COLUMNS);
-        print::styled(print::DIM, line(&text, columns))
+        line(&text, columns)
     }
 
     /// The daemon has the reply once this returns `true`; `false` means that the text is no valid

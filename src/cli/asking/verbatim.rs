@@ -4,27 +4,18 @@
 use serde_json::Value;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use crate::cli::output::text::fitting;
+use crate::cli::output::text::{fitting, json};
+use crate::kernel::text;
 
 /// Marks the end of a line of the text itself, where longer lines are wrapped.
 const LINE_END: char = '⏎';
 /// Minimum width for wrapping.
 const NARROW: usize = 16;
 
-/// Writes out everything in `text` that has no shape of its own as `\u{…}`: control characters,
-/// marks that change the direction of writing, and blanks other than the space. Line ends stay.
+/// Writes out everything in `text` that has no shape of its own: control characters, marks that
+/// change the direction of writing, and blanks other than the space. Line ends stay.
 pub(crate) fn visible(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for ch in text.chars() {
-        match ch {
-            '\n' => out.push(ch),
-            '\t' => out.push_str("\\t"),
-            '\r' => out.push_str("\\r"),
-            _ if is_hidden(ch) => out.extend(ch.escape_unicode()),
-            _ => out.push(ch),
-        }
-    }
-    out
+    text::visible_but(text, |ch| ch != '\n' && is_hidden(ch))
 }
 
 fn is_hidden(ch: char) -> bool {
@@ -74,7 +65,7 @@ fn wrap(mut rest: &str, columns: usize, out: &mut Vec<String>) {
 pub(crate) fn arguments(arguments: &Value, columns: Option<usize>) -> String {
     let shown = |value: &Value| match value {
         Value::String(text) => text.clone(),
-        other => other.to_string(),
+        other => json(other),
     };
     let fields: Vec<(String, String)> = match arguments {
         Value::Object(fields) => fields

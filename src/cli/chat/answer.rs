@@ -65,11 +65,7 @@ struct Asking<'a> {
 
 impl Asking<'_> {
     async fn put(&mut self, asked: OpenRequest) -> Result<Then, Failure> {
-        let rest = asked.pages(Clock::system().now());
-        let mut put = Prompted {
-            asked,
-            unshown_pages: rest,
-        };
+        let mut put = Prompted::of(asked, Clock::system().now());
         self.turn_page(&mut put).await;
         loop {
             let said = match self.line(&put).await {
@@ -105,7 +101,7 @@ impl Asking<'_> {
             }
             match put.asked.answer(self.link, said).await {
                 Ok(true) => {
-                    self.note(&put.asked.decided(said));
+                    self.note(&print::styled(print::DIM, put.asked.decided(said)));
                     return Ok(Then::Next);
                 }
                 Ok(false) => self.note("answer yes or no"),
@@ -119,11 +115,7 @@ impl Asking<'_> {
                     let Some(now) = open_requests::again(self.link, put.asked.id()).await? else {
                         return Ok(Then::Next);
                     };
-                    let rest = now.pages(Clock::system().now());
-                    put = Prompted {
-                        asked: now,
-                        unshown_pages: rest,
-                    };
+                    put = Prompted::of(now, Clock::system().now());
                     self.turn_page(&mut put).await;
                 }
             }
@@ -132,7 +124,7 @@ impl Asking<'_> {
 
     /// Shows the next page. Input typed before it is set aside: it cannot be an answer.
     async fn turn_page(&mut self, put: &mut Prompted) {
-        if let Some(page) = put.unshown_pages.pop_front() {
+        if let Some(page) = put.next_page() {
             self.note(&page);
         }
         self.person.set_aside().await;

@@ -11,7 +11,7 @@ use crate::cli::common::failure::{Failure, exit};
 use crate::cli::link;
 use crate::cli::link::Link;
 use crate::cli::output::print;
-use crate::cli::output::text::{COLUMNS, age, clean, line, short, span, wrap};
+use crate::cli::output::text::{age, clean, line, short, span, wrap};
 use crate::clock::Clock;
 use crate::kernel::ids::{QuestionId, SessionKey};
 use crate::kernel::question::QuestionState;
@@ -147,7 +147,7 @@ pub(crate) fn show(question: &Question, now: Timestamp) -> String {
     }
     if !question.choices.is_empty() {
         let choices = question.choices.join(" | ");
-        for said in wrap(&clean(&choices), COLUMNS - 2) {
+        for said in wrap(&clean(&choices), print::columns() - 2) {
             out.push_str(&format!("  {said}\n"));
         }
     }

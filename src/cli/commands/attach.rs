@@ -79,10 +79,11 @@ impl Attach {
             }
             Named::Session(key) => {
                 let request = watched(&target);
-                let view = Some(View::for_people());
+                let mut view = View::for_people();
+                view.set_heading("latest turns, newest last:");
                 let person = person.as_mut();
                 let needs = Needs::new(false, person.is_some());
-                let live = Live::open(link, &common.place, request, view, person).await?;
+                let live = Live::open(link, &common.place, request, Some(view), person).await?;
                 let mut look = Look { key, live, needs };
                 tokio::select! {
                     code = look.on() => Some(code?),

@@ -22,8 +22,8 @@ use crate::wire::agents::ListAgents;
 use crate::wire::input::{PAGE_LIMIT, PageSize};
 use crate::wire::maintenance::{Examine, Examined};
 
-/// Columns of a finding after its status.
-const FINDING: usize = 75;
+/// Columns before the text of a finding: its status.
+const INDENT: usize = 5;
 
 /// Check everything that could be wrong, and print how to fix it
 ///
@@ -138,7 +138,7 @@ async fn of_agents(common: &Common) -> Vec<String> {
     active.map(|agent| agent.model).collect()
 }
 
-/// Formats a finding as lines of 80 columns.
+/// Formats a finding as lines that fit the screen.
 fn shown(finding: &Finding) -> String {
     let (style, word) = match finding.status {
         Health::Ok => (GOOD, "ok  "),
@@ -161,9 +161,10 @@ fn shown(finding: &Finding) -> String {
 
 /// Wraps only lines that do not fit, so that markers in excerpts of files keep their column.
 fn lines(text: &str) -> Vec<String> {
-    let fit = |line: &str| match line.width() <= FINDING {
+    let columns = print::columns() - INDENT;
+    let fit = |line: &str| match line.width() <= columns {
         true => vec![line.to_owned()],
-        false => wrap(line, FINDING),
+        false => wrap(line, columns),
     };
     text.lines().flat_map(fit).collect()
 }

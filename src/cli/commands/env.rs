@@ -151,7 +151,7 @@ pub(crate) fn given(items: &[String]) -> Result<Option<Env>, Failure> {
         };
         if !overlay::is_name(name) {
             // Without = the word may be a misplaced value, so the message does not repeat it.
-            return Err(Failure::usage("--env: NAME=VALUE or NAME is expected")
+            return Err(Failure::usage("an environment value is NAME=VALUE or NAME")
                 .hint("a name has letters, digits and _, and does not begin with a digit"));
         }
         let given = match value {

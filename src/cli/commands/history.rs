@@ -9,7 +9,7 @@ use crate::cli::common::failure::Failure;
 use crate::cli::common::{Common, ids};
 use crate::cli::link::Link;
 use crate::cli::output::print;
-use crate::cli::output::text::{age, clean, cut, line};
+use crate::cli::output::text::{age, clean, cut, json, line};
 use crate::clock::Clock;
 use crate::kernel::session::message::Block;
 use crate::kernel::time::Timestamp;
@@ -141,13 +141,13 @@ fn beginning(said: &str) -> String {
 /// Formats the arguments of a call: `path: README.md, limit: 60`.
 fn plain(arguments: &Value) -> String {
     let Value::Object(fields) = arguments else {
-        return arguments.to_string();
+        return json(arguments);
     };
     let fields: Vec<String> = fields
         .iter()
         .map(|(name, value)| match value {
             Value::String(text) => format!("{name}: {text}"),
-            other => format!("{name}: {other}"),
+            other => format!("{name}: {}", json(other)),
         })
         .collect();
     fields.join(", ")

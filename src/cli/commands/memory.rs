@@ -9,7 +9,7 @@ use crate::cli::common::failure::{Failure, exit};
 use crate::cli::link;
 use crate::cli::link::Link;
 use crate::cli::output::print;
-use crate::cli::output::text::{COLUMNS, age, clean, line, short, wrap};
+use crate::cli::output::text::{age, clean, line, short, wrap};
 use crate::clock::Clock;
 use crate::kernel::ids::MemoryId;
 use crate::kernel::time::Timestamp;
@@ -213,7 +213,7 @@ fn lines(memory: &Kept, now: Timestamp) -> String {
     let text = clean(&memory.text);
     let all: Vec<String> = text
         .lines()
-        .flat_map(|said| wrap(said, COLUMNS - 2))
+        .flat_map(|said| wrap(said, print::columns() - 2))
         .collect();
     for said in all.iter().take(LINES) {
         out.push_str(&format!("  {said}\n"));

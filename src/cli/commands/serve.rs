@@ -136,7 +136,7 @@ impl Serve {
             print::object(endpoint)?;
             return Ok(0);
         }
-        print::answer(&format!(
+        print::folded(&format!(
             "abide is already running: process {}, {}",
             endpoint.pid, endpoint.url
         ))?;
@@ -176,7 +176,7 @@ impl Serve {
             print::object(&endpoint)?;
         } else {
             let log = plan.state_dir.join(start::LOG);
-            print::answer(&format!(
+            print::folded(&format!(
                 "abide is up: process {}, {}",
                 endpoint.pid, endpoint.url
             ))?;

@@ -11,7 +11,7 @@ use crate::cli::link;
 use crate::cli::link::Link;
 use crate::cli::output::print;
 use crate::cli::output::print::{BAD, DIM, GOOD, HEAD, styled};
-use crate::cli::output::text::{COLUMNS, Table, clean, wrap};
+use crate::cli::output::text::{Table, clean, wrap};
 use crate::contract::catalog::InactiveDefinition;
 use crate::skill::{self, Host, MissingPrograms, ScanLimits, SkillFile};
 use crate::wire::input::{PAGE_LIMIT, PageSize};
@@ -144,7 +144,7 @@ async fn show(link: &Link, name: String, common: &Common) -> Result<u8, Failure>
         print::object(skill)?;
         return Ok(0);
     }
-    print::answer(&page(skill).join("\n"))?;
+    print::folded(&page(skill).join("\n"))?;
     if let Some(body) = &skill.body {
         print::prose(&format!("\n{body}"))?;
     }
@@ -153,9 +153,9 @@ async fn show(link: &Link, name: String, common: &Common) -> Result<u8, Failure>
 
 fn page(skill: &Skill) -> Vec<String> {
     let mut lines = vec![styled(HEAD, clean(&skill.name))];
-    lines.extend(wrap(&clean(&skill.description), COLUMNS));
+    lines.extend(wrap(&clean(&skill.description), print::columns()));
     let mut say = |what: &str, value: &str| {
-        let value = wrap(&clean(value), COLUMNS - 13).join("\n             ");
+        let value = wrap(&clean(value), print::columns() - 13).join("\n             ");
         lines.push(format!("  {what:<10} {value}"));
     };
     say("from", &format!("{} ({})", skill.source, skill.path));
@@ -271,13 +271,13 @@ fn told(found: &SkillFile, strict: bool, host: &Host, common: &Common) -> Result
             let name = clean(&skill.name);
             print::answer(&format!("{word} {}: skill {name}", clean(&file)))?;
             for note in &skill.notes {
-                for line in wrap(&clean(&note.to_string()), COLUMNS - 3) {
+                for line in wrap(&clean(&note.to_string()), print::columns() - 3) {
                     print::answer(&format!("   {line}"))?;
                 }
             }
             // Not an error of the file: another machine may have them.
             for missing in skill.requires.missing_programs(host) {
-                for line in wrap(&clean(&wanted(&missing)), COLUMNS - 3) {
+                for line in wrap(&clean(&wanted(&missing)), print::columns() - 3) {
                     print::answer(&format!("   {line}"))?;
                 }
             }

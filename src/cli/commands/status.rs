@@ -8,7 +8,7 @@ use crate::cli::common::Common;
 use crate::cli::common::failure::Failure;
 use crate::cli::link::Link;
 use crate::cli::output::print;
-use crate::cli::output::text::{COLUMNS, clean, span, wrap};
+use crate::cli::output::text::{clean, span, wrap};
 use crate::clock::Clock;
 use crate::wire::gateway::{GetStatus, ModelProvider, Status as Answer};
 
@@ -22,7 +22,7 @@ impl Status {
         let Some(status) = link.ask_or_print(&GetStatus {}, common).await? else {
             return Ok(0);
         };
-        print::answer(&show(&status, &common.place.state_dir()?))?;
+        print::folded(&show(&status, &common.place.state_dir()?))?;
         let own = env!("CARGO_PKG_VERSION");
         if status.version != own {
             print::note(&format!(
@@ -66,7 +66,7 @@ fn show(status: &Answer, state: &Path) -> String {
         lines.push(format!("           the old file is {}", salvaged.set_aside));
     }
     for notice in &status.notices {
-        let notice = wrap(notice, COLUMNS - 11).join("\n           ");
+        let notice = wrap(notice, print::columns() - 11).join("\n           ");
         lines.push(format!("  notice   {notice}"));
     }
     clean(&lines.join("\n"))
@@ -99,7 +99,7 @@ fn provider_lines(status: &Answer) -> Vec<String> {
         let text = format!("provider {} {state}: {why}", provider.name);
         lines.push(format!(
             "  {}",
-            wrap(&text, COLUMNS - 11).join("\n           ")
+            wrap(&text, print::columns() - 11).join("\n           ")
         ));
     }
     let learned = |provider: &ModelProvider| {

@@ -1,10 +1,32 @@
 //! Translates the daemon's hints to the command line: its errors name methods, users type commands.
 //! Used where an error of the daemon becomes a message.
 
+use crate::kernel::fault::Kind;
+use crate::wire::error::row;
 use crate::wire::methods::METHODS;
+
+/// The general hints of these error kinds name parameters and headers, which users do not send.
+const OF_KINDS: [(Kind, &str); 3] = [
+    (
+        Kind::InvalidParams,
+        "correct it; the command's --help says what is expected",
+    ),
+    (
+        Kind::CursorExpired,
+        "leave --since out: what is live now is shown first",
+    ),
+    (
+        Kind::CursorUnknown,
+        "leave --since out: cursors and ids of another store are not valid here",
+    ),
+];
 
 /// Replaces methods by commands in a hint of the daemon.
 pub(crate) fn in_commands(hint: &str) -> String {
+    let of_kind = OF_KINDS.iter().find(|(kind, _)| row(*kind).hint == hint);
+    if let Some((_, told)) = of_kind {
+        return (*told).to_owned();
+    }
     let mut told = String::with_capacity(hint.len());
     let mut word = String::new();
     for ch in hint.chars().chain([' ']) {
@@ -49,6 +71,10 @@ mod tests {
                 "raise defaults.max_client_children, or sessions.visibility",
             ),
             ("子 runs.list", "子 abide ps"),
+            (
+                row(Kind::CursorExpired).hint,
+                "leave --since out: what is live now is shown first",
+            ),
         ] {
             assert_eq!(in_commands(told), read);
         }

@@ -11,7 +11,7 @@ use super::follow::steps;
 use super::stream::{self, Stream};
 use super::tree::{self, Followed, Look, Tree};
 use crate::cli::asking::blocker;
-use crate::cli::asking::open_requests::OpenRequest;
+use crate::cli::asking::open_requests::{OpenRequest, Prompted, RESERVED_ROWS};
 use crate::cli::common::failure::{Failure, exit};
 use crate::cli::common::ids;
 use crate::cli::link::Link;
@@ -29,6 +29,8 @@ use crate::wire::shapes::{Run, Step};
 const TREE: u32 = 100;
 /// Duration of one frame of a spinner.
 pub(crate) const FRAME: Duration = Duration::from_millis(80);
+/// Number of lines that a picture always has below a page of a request; a prompt has two more.
+const PROMPTED_ROWS: usize = RESERVED_ROWS - 2;
 /// Minimum and maximum width of a picture, whatever the screen is.
 const COLUMNS_DRAWN: (usize, usize) = (20, 120);
 
@@ -39,6 +41,10 @@ pub(crate) struct View {
     shown: Shown,
     /// In a conversation: the streamed answer of its run.
     stream: Option<Stream>,
+    /// What the listed runs are.
+    heading: Option<&'static str>,
+    /// Number of lines of the page that is shown of the request that the user is answering.
+    page_lines: usize,
     clock: Clock,
 }
 
@@ -88,8 +94,21 @@ impl View {
             printed: Printed::default(),
             shown,
             stream: None,
+            heading: None,
+            page_lines: 0,
             clock: Clock::system(),
         }
+    }
+
+    /// Sets the heading of the listed runs. As plain notes it is printed once, before the first run.
+    pub(crate) fn set_heading(&mut self, heading: &'static str) {
+        self.heading = Some(heading);
+    }
+
+    /// The heading as a line, if there are runs below it.
+    fn heading_line(&self, columns: usize) -> Option<String> {
+        let heading = self.heading.filter(|_| !self.tree.runs().is_empty())?;
+        Some(print::styled(print::HEAD, line(heading, columns)))
     }
 
     /// The runs as they were last read.
@@ -287,6 +306,17 @@ impl View {
         }
     }
 
+    /// Sets the request that the user is answering. While there is one, the picture leaves room for
+    /// the page that is shown of it.
+    pub(crate) fn set_prompted(&mut self, request: Option<&Prompted>) {
+        self.tree.set_prompted(request.map(|open| open.asked.id()));
+        self.page_lines = request.map_or(0, |open| open.page_lines);
+        let picture = self.picture();
+        if let (Shown::Tree(screen), true) = (&mut self.shown, request.is_some()) {
+            screen.draw(picture);
+        }
+    }
+
     /// Removes the prompt.
     pub(crate) fn hide_prompt(&mut self) {
         if let Shown::Tree(screen) = &mut self.shown {
@@ -307,6 +337,10 @@ impl View {
     /// Lines of the live part: the text that is being written, and the tree.
     fn picture(&self) -> Vec<String> {
         let mut look = self.look();
+        if self.page_lines > 0 {
+            let room = look.rows.saturating_sub(self.page_lines);
+            look.rows = look.rows.min(room.max(PROMPTED_ROWS));
+        }
         let rows = look.rows;
         let said = self.stream.as_ref().map_or_else(Vec::new, |stream| {
             stream.tail(look.columns, rows.saturating_sub(1).max(1))
@@ -316,7 +350,9 @@ impl View {
         if self.stream.is_none() {
             look.rows = rows;
         }
-        let picture = self.tree.draw(&look);
+        let heading = self.heading_line(look.columns).filter(|_| look.rows > 1);
+        look.rows -= usize::from(heading.is_some());
+        let picture: Vec<String> = heading.into_iter().chain(self.tree.draw(&look)).collect();
         let room = rows.saturating_sub(picture.len() + 1);
         let mut lines = said[said.len().saturating_sub(room)..].to_vec();
         if self.stream.is_some() && rows > picture.len() + lines.len() {
@@ -375,6 +411,10 @@ impl View {
                     || json!({ "event": "asked", "id": asked.id() }),
                 )?;
             }
+        }
+        if let (Some(heading), Shown::Notes) = (self.heading_line(usize::MAX), &self.shown) {
+            print::note(&heading);
+            self.heading = None;
         }
         for Followed { run, steps, .. } in self.tree.runs() {
             let who = format!("{} {}", line(tree::name(run), 24), short(run.run_id));
@@ -446,7 +486,11 @@ impl Drop for View {
                 rows: usize::MAX,
                 ..self.look()
             };
-            for line in self.tree.draw(&look) {
+            for line in self
+                .heading_line(look.columns)
+                .into_iter()
+                .chain(self.tree.draw(&look))
+            {
                 print::note(&line);
             }
         }

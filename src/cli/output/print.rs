@@ -8,7 +8,7 @@ use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 
 use super::markdown::Markdown;
-use super::text::{clean, flow, fold};
+use super::text::{COLUMNS, clean, flow, fold};
 use crate::cli::common::failure::Failure;
 
 /// Style of success.
@@ -74,6 +74,11 @@ pub(crate) fn folded(text: &str) -> Result<(), Failure> {
 /// Width of the answer's terminal; `None` without one, or if it is narrower than 20 columns.
 pub(crate) fn screen_width() -> Option<usize> {
     width_of(io::stdout())
+}
+
+/// Width for wrapped text of the answer: that of the terminal, at most 80 columns.
+pub(crate) fn columns() -> usize {
+    screen_width().map_or(COLUMNS, |columns| columns.min(COLUMNS))
 }
 
 /// Width of the notes' terminal; `None` without one, or if it is narrower than 20 columns.

@@ -1,27 +1,51 @@
 //! Text for terminals: cleaning, wrapping, tables, short ids, ages.
 //! Used by every command that prints.
 
+use serde_json::Value;
 use unicode_width::UnicodeWidthStr;
 
 use super::print::{self, HEAD, styled};
+use crate::kernel::text;
 use crate::kernel::time::Timestamp;
 
 /// Width of the help, and of texts for which no other width is known.
 pub(crate) const COLUMNS: usize = 80;
 
-/// Removes what could control a terminal: escape sequences, control characters and marks that
-/// change the direction of writing. Line ends and tabs stay.
+/// Text of others for the screen: what could control a terminal is written out, as `\u{1b}`. Line
+/// ends and tabs stay.
 pub(crate) fn clean(text: &str) -> String {
-    let plain = anstream::adapter::strip_str(text).to_string();
-    plain
-        .chars()
-        .filter(|ch| matches!(ch, '\n' | '\t') || !steers(*ch))
-        .collect()
+    text::visible(text)
 }
 
-fn steers(ch: char) -> bool {
-    ch.is_control()
-        || matches!(ch, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+/// JSON for people: control characters in its strings are written out as in every other text.
+pub(crate) fn json(value: &Value) -> String {
+    let text = value.to_string();
+    let mut out = String::with_capacity(text.len());
+    let mut chars = text.chars();
+    while let Some(ch) = chars.next() {
+        let kind = match ch {
+            '\\' => chars.next(),
+            _ => None,
+        };
+        let control = match kind {
+            None => {
+                out.push(ch);
+                continue;
+            }
+            Some('u') => {
+                let code: String = chars.by_ref().take(4).collect();
+                u32::from_str_radix(&code, 16).ok().and_then(char::from_u32)
+            }
+            Some('b') => Some('\u{8}'),
+            Some('f') => Some('\u{c}'),
+            Some(other) => {
+                out.extend([ch, other]);
+                continue;
+            }
+        };
+        out.extend(control.map(|control| clean(control.encode_utf8(&mut [0; 4]))));
+    }
+    out
 }
 
 /// Cleans `text` and joins it to one line, at most `columns` wide; a cut is shown by `…`.
@@ -292,8 +316,10 @@ mod tests {
     #[test]
     fn g14_text_of_models_cannot_steer_the_terminal() {
         let text = "a\u{1b}[31mb\u{1b}]0;title\u{7}c\u{9b}2Jd\u{8}e\rf\u{202e}g\n\th";
-        // The rest of a sequence whose start was removed is plain text.
-        assert_eq!(clean(text), "abc2Jdefg\n\th");
+        let shown = "a\\u{1b}[31mb\\u{1b}]0;title\\u{7}c\\u{9b}2Jd\\u{8}e\\rf\\u{202e}g\n\th";
+        assert_eq!(clean(text), shown);
+        let value = serde_json::json!({ "a": "b\u{1b}\u{0}\u{8}\n\"\\u0041子" });
+        assert_eq!(json(&value), r#"{"a":"b\u{1b}\0\u{8}\n\"\\u0041子"}"#);
     }
 
     #[test]

@@ -227,12 +227,14 @@ async fn file_of(link: &Link) -> Result<PathBuf, Failure> {
         );
     }
     let usual = in_force.file.map(PathBuf::from);
-    usual.or_else(|| SettingsSource::find(None).file).ok_or_else(|| {
-        Failure::new(
-            exit::CONFIG,
-            "config",
-            "the location of the configuration file is unknown",
-        )
-        .hint("set HOME, or name a file: ABIDE_CONFIG=FILE")
-    })
+    usual
+        .or_else(|| SettingsSource::find(None).file)
+        .ok_or_else(|| {
+            Failure::new(
+                exit::CONFIG,
+                "config",
+                "the location of the configuration file is unknown",
+            )
+            .hint("set HOME, or name a file: ABIDE_CONFIG=FILE")
+        })
 }

@@ -43,7 +43,12 @@ pub(super) async fn prove(
     let config = serve::settings(None)?.config;
     let fields = found.fields(&config, provider).into_iter();
     let fields = fields
-        .map(|(field, value)| (vec!["providers", provider, field], SettingEdit::text(&value)))
+        .map(|(field, value)| {
+            (
+                vec!["providers", provider, field],
+                SettingEdit::text(&value),
+            )
+        })
         .collect();
     let taken = |_: &str| Ok::<_, Failure>(());
     if file.change(&fields, taken)?.1 {

@@ -5,11 +5,12 @@ use ratatui::layout::{Constraint, Layout, Margin, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Clear, Paragraph};
+use unicode_width::UnicodeWidthStr;
 
 use super::detail::Detail;
-use super::help;
 use super::model::{At, Model, Over, Waits};
 use super::rows;
+use crate::cli::asking::open_requests::OpenRequest;
 use crate::cli::output::text::{line, short, span, wrap};
 use crate::kernel::time::Timestamp;
 use crate::wire::gateway::{ModelProvider, Status};
@@ -20,8 +21,8 @@ const LEAST: (u16, u16) = (24, 8);
 const NARROW: u16 = 60;
 /// From this width on the selected run is shown beside the list.
 const WIDE: u16 = 120;
-/// Number of lines above and below the lists.
-const AROUND: u16 = 5;
+/// From this height on, text above and below the lists may take several lines.
+const HIGH: u16 = 12;
 
 pub(super) const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 pub(super) const DIM: Style = Style::new().add_modifier(Modifier::DIM);
@@ -38,22 +39,35 @@ pub(super) fn draw(frame: &mut Frame<'_>, model: &mut Model, now: Timestamp) {
         frame.render_widget(Paragraph::new(line(&text, area.width.into())), area);
         return;
     }
-    let waiting = waiting_height(model, area.height - AROUND);
-    let [head, lanes, models, asked, runs, message, keys] = Layout::vertical([
-        Constraint::Length(1),
-        Constraint::Length(1),
-        Constraint::Length(1),
+    let lines = |most: usize| if area.height < HIGH { 1 } else { most };
+    let width = usize::from(area.width);
+    let status = model.status.as_ref();
+    let top = [
+        flow(head_line(model), width, lines(2)),
+        flow(
+            status.map_or_else(Vec::new, |status| lanes_line(status, area.width)),
+            width,
+            lines(2),
+        ),
+        flow(
+            status.map_or_else(Vec::new, |status| models_line(status, now, width)),
+            width,
+            lines(2),
+        ),
+    ]
+    .concat();
+    let message = message(model, width, lines(3));
+    let [above, below] = [top.len(), message.len()].map(|lines| lines as u16);
+    let waiting = waiting_height(model, area.height - above - below - 1);
+    let [head, asked, runs, said, keys] = Layout::vertical([
+        Constraint::Length(above),
         Constraint::Length(waiting),
         Constraint::Min(2),
-        Constraint::Length(1),
+        Constraint::Length(below),
         Constraint::Length(1),
     ])
     .areas(area);
-    one_line(frame, head, head_line(model));
-    if let Some(status) = &model.status {
-        one_line(frame, lanes, lanes_line(status, lanes.width));
-        one_line(frame, models, models_line(status, now, models.width));
-    }
+    frame.render_widget(Paragraph::new(top), head);
     if waiting > 0 {
         asked_list(frame, asked, model, now);
     }
@@ -65,15 +79,52 @@ pub(super) fn draw(frame: &mut Frame<'_>, model: &mut Model, now: Timestamp) {
     if !beside.is_empty() {
         selected_run(frame, beside, model, now);
     }
-    let said = model.message.clone().unwrap_or_default();
-    one_line(
-        frame,
-        message,
-        Line::styled(line(&said, message.width.into()), ASKS),
-    );
-    over(frame, area, model, now);
+    frame.render_widget(Paragraph::new(message), said);
+    let room = Rect {
+        height: area.height - below - 1,
+        ..area
+    };
+    over(frame, room, model, now);
     // Drawn last, because the keys depend on the layout of the overlay.
-    one_line(frame, keys, keys_line(model, now, keys.width));
+    one_line(frame, keys, keys_line(model, now, width));
+}
+
+/// The message, on at least one line and at most `most`; a cut is shown by `…`.
+fn message(model: &Model, width: usize, most: usize) -> Vec<Line<'static>> {
+    let said = model.message.as_deref().unwrap_or_default();
+    let mut lines = wrap(said, width);
+    if lines.len() > most {
+        let rest = lines.split_off(most - 1).join(" ");
+        lines.push(line(&rest, width));
+    }
+    let lines = lines.into_iter();
+    lines.map(|text| Line::styled(text, ASKS)).collect()
+}
+
+/// Breaks a line between its spans, at most `most` lines; what does not fit is replaced by `…`.
+fn flow(spans: Vec<Span<'static>>, width: usize, most: usize) -> Vec<Line<'static>> {
+    let mut lines = vec![Line::default()];
+    let count = spans.len();
+    for (at, span) in spans.into_iter().enumerate() {
+        let is_last = at + 1 == count;
+        // On the last line there must be room for the mark of a cut.
+        let mark = if lines.len() == most && !is_last {
+            2
+        } else {
+            0
+        };
+        let full = lines.len();
+        let Some(last) = lines.last_mut() else { break };
+        if last.spans.is_empty() || last.width() + span.width() + mark <= width {
+            last.push_span(span);
+        } else if full < most {
+            lines.push(Line::from(span));
+        } else {
+            last.push_span(Span::raw(" …"));
+            break;
+        }
+    }
+    lines
 }
 
 /// Height of the list of requests with its head: at most a third of the room.
@@ -89,7 +140,7 @@ fn one_line(frame: &mut Frame<'_>, area: Rect, line: Line<'_>) {
     frame.render_widget(Paragraph::new(line), area);
 }
 
-fn head_line(model: &Model) -> Line<'static> {
+fn head_line(model: &Model) -> Vec<Span<'static>> {
     let mut spans = vec![Span::styled("abide top", BOLD)];
     let state = match (&model.status, model.lost) {
         (_, true) => Some(("  no daemon: reconnecting".to_owned(), BAD)),
@@ -117,11 +168,11 @@ fn head_line(model: &Model) -> Line<'static> {
             spans.push(Span::raw(text));
         }
     }
-    Line::from(spans)
+    spans
 }
 
 /// Usage of the lanes; a narrow screen shows only those in use.
-fn lanes_line(status: &Status, width: u16) -> Line<'static> {
+fn lanes_line(status: &Status, width: u16) -> Vec<Span<'static>> {
     let mut spans = vec![Span::styled("lanes", DIM)];
     let is_narrow = width < NARROW;
     for lane in status.lanes.iter().rev() {
@@ -141,11 +192,11 @@ fn lanes_line(status: &Status, width: u16) -> Line<'static> {
             style,
         ));
     }
-    Line::from(spans)
+    spans
 }
 
 /// Health of the providers: those that take no requests first, because the line may be cut.
-fn models_line(status: &Status, now: Timestamp, width: u16) -> Line<'static> {
+fn models_line(status: &Status, now: Timestamp, width: usize) -> Vec<Span<'static>> {
     let told = |provider: &ModelProvider| {
         let name = line(&provider.name, 20);
         let health = provider.health.as_ref();
@@ -169,10 +220,11 @@ fn models_line(status: &Status, now: Timestamp, width: u16) -> Line<'static> {
     all.sort_by_key(|(order, ..)| *order);
     let mut spans = vec![Span::styled("models", DIM)];
     for (_, text, style) in all {
-        let text = format!("  {}", line(&text, usize::from(width) / 2));
+        // Its mark of a cut included, each fits behind the name of the line.
+        let text = format!("  {}", line(&text, width.saturating_sub(10)));
         spans.push(Span::styled(text, style));
     }
-    Line::from(spans)
+    spans
 }
 
 fn asked_list(frame: &mut Frame<'_>, area: Rect, model: &Model, now: Timestamp) {
@@ -244,44 +296,55 @@ fn selected_run(frame: &mut Frame<'_>, area: Rect, model: &Model, now: Timestamp
     frame.render_widget(Paragraph::new(lines), inner);
 }
 
-fn keys_line(model: &Model, now: Timestamp, width: u16) -> Line<'static> {
-    let text = match &model.over {
+/// The keys that apply now, the most important ones first. Those that do not fit are left out: the
+/// help has all of them.
+fn keys_line(model: &Model, now: Timestamp, width: usize) -> Line<'static> {
+    let keys: &[&str] = match &model.over {
         Over::Nothing => match model.selected_waiting() {
-            Some(Waits::For(_)) => "q quit · ? help · Enter show and answer · a attach",
-            _ => "q quit · ? help · a attach · s steer · c cancel · Tab requests",
+            Some(Waits::For(_)) => &["? help", "q quit", "Enter show and answer", "a attach"],
+            Some(Waits::Review(_)) => &["? help", "q quit", "a attach"],
+            None => &[
+                "? help",
+                "q quit",
+                "a attach",
+                "s steer",
+                "c cancel",
+                "Tab requests",
+            ],
         },
-        Over::Help(_) => "Up Down scroll · Esc closes",
-        Over::Detail(detail) => detail_keys(
-            detail.is_read(),
-            detail.is_calm(now),
-            matches!(
-                detail.asked,
-                crate::cli::asking::open_requests::OpenRequest::Approval(_)
-            ),
-        ),
-        Over::Steer(..) => "Enter sends it · Esc discards it",
-        Over::Cancel(_) => "y cancel it · n keep it",
+        Over::Help(help) => match help.is_whole {
+            true => &["Esc closes"],
+            false => &["Esc closes", "Up Down scroll", "Space next page"],
+        },
+        Over::Detail(detail) => match (is_approval(detail), detail.is_read()) {
+            (true, true) if detail.is_calm(now) => &["y allow", "n deny", "Esc later"],
+            (true, true) => &["read it, then y", "n deny", "Esc later"],
+            (true, false) => &["Space next page", "n deny", "Esc later"],
+            (false, _) => &["Enter answers", "Esc later", "Up Down scroll"],
+        },
+        Over::Steer(..) => &["Enter sends it", "Esc discards it"],
+        Over::Cancel(_) => &["y cancel it", "n keep it"],
     };
-    Line::styled(line(text, width.into()), DIM)
-}
-
-fn detail_keys(is_read: bool, is_calm: bool, is_approval: bool) -> &'static str {
-    match (is_read, is_approval) {
-        (true, true) if is_calm => "y allow · n deny · Esc later",
-        (true, true) => "read it, then y · n deny · Esc later",
-        (false, true) => "Space next page, then y · n deny · Esc later",
-        (_, false) => "Enter answers · Esc later · Up Down scroll",
+    let mut text = String::new();
+    for key in keys {
+        let longer = match text.is_empty() {
+            true => (*key).to_owned(),
+            false => format!("{text} · {key}"),
+        };
+        if longer.width() > width {
+            break;
+        }
+        text = longer;
     }
+    Line::styled(text, DIM)
 }
 
-/// Draws the overlay over the lists.
+fn is_approval(detail: &Detail) -> bool {
+    matches!(detail.asked, OpenRequest::Approval(_))
+}
+
+/// Draws the overlay over the lists. The message and the keys below `area` stay visible.
 fn over(frame: &mut Frame<'_>, area: Rect, model: &mut Model, now: Timestamp) {
-    // The message and the keys stay visible.
-    let keys = area.height - 2;
-    let whole = Rect {
-        height: keys,
-        ..area
-    };
     let run_name = |model: &Model, id| {
         let name = model.run(id).map(crate::cli::live::tree::name);
         format!("{} {}", name.unwrap_or("run"), short(id))
@@ -291,66 +354,50 @@ fn over(frame: &mut Frame<'_>, area: Rect, model: &mut Model, now: Timestamp) {
         Over::Help(_) => "keys".to_owned(),
         Over::Detail(_) => "waits for you".to_owned(),
         Over::Steer(run, _) => format!("steer {}", run_name(model, *run)),
-        Over::Cancel(run) => format!("cancel {} and its descendants?", run_name(model, *run)),
+        Over::Cancel(run) => format!("cancel {}?", run_name(model, *run)),
     };
     let title = format!(
         " {} ",
         line(&title, usize::from(area.width).saturating_sub(6))
     );
-    let place = match &model.over {
-        Over::Steer(..) | Over::Cancel(_) => Rect {
-            y: keys.saturating_sub(3),
-            height: 3.min(keys),
-            ..area
-        },
-        _ => whole,
+    let width = usize::from(area.width.saturating_sub(2));
+    let warning = wrap(
+        "Its descendants are cancelled, too. What was done so far is kept.",
+        width,
+    );
+    let height = match &model.over {
+        Over::Steer(..) => 3,
+        Over::Cancel(_) => warning.len() as u16 + 2,
+        _ => area.height,
+    };
+    let place = Rect {
+        y: area.y + area.height.saturating_sub(height),
+        height: height.min(area.height),
+        ..area
     };
     frame.render_widget(Clear, place);
     frame.render_widget(Block::bordered().title(title), place);
     let inner = place.inner(Margin::new(1, 1));
-    let width = usize::from(inner.width);
+    let height = usize::from(inner.height);
     match &mut model.over {
         Over::Nothing => {}
-        Over::Help(top) => draw_help(frame, inner, top),
+        Over::Help(help) => {
+            let lines = help.lay_out(width, height);
+            frame.render_widget(Paragraph::new(lines), inner);
+        }
         Over::Detail(detail) => draw_detail(frame, inner, detail, now),
         Over::Steer(_, text) => one_line(frame, inner, typed(text, false, width)),
         Over::Cancel(_) => {
-            let text = "what it has done so far is kept";
-            one_line(frame, inner, Line::raw(line(text, width)));
+            let lines: Vec<Line<'_>> = warning.into_iter().map(Line::raw).collect();
+            frame.render_widget(Paragraph::new(lines), inner);
         }
     }
-}
-
-/// Draws the keys from line `top` on.
-fn draw_help(frame: &mut Frame<'_>, inner: Rect, top: &mut usize) {
-    let lines = help::lines(inner.width.into());
-    *top = (*top).min(lines.len().saturating_sub(inner.height.into()));
-    let height = usize::from(inner.height);
-    // If not all of it is visible, the last line says so.
-    let more = lines.len().saturating_sub(*top + height);
-    let fits = if more > 0 {
-        height.saturating_sub(1)
-    } else {
-        height
-    };
-    let shown = lines.into_iter().skip(*top).take(fits).map(Line::raw);
-    let mut shown: Vec<Line<'_>> = shown.collect();
-    if more > 0 {
-        shown.push(Line::styled(
-            format!("… {} more lines: Down", more + 1),
-            ASKS,
-        ));
-    }
-    frame.render_widget(Paragraph::new(shown), inner);
 }
 
 /// Draws what a run asks for, and the answer that is being typed.
 fn draw_detail(frame: &mut Frame<'_>, inner: Rect, detail: &mut Detail, now: Timestamp) {
     let width = usize::from(inner.width);
-    let is_line = !matches!(
-        detail.asked,
-        crate::cli::asking::open_requests::OpenRequest::Approval(_)
-    );
+    let is_line = !is_approval(detail);
     let height = inner
         .height
         .saturating_sub(u16::from(is_line || inner.height > 2));
@@ -380,7 +427,7 @@ fn typed(text: &str, is_secret: bool, width: usize) -> Line<'static> {
         false => text.to_owned(),
     };
     let mut rest = shown.as_str();
-    while unicode_width::UnicodeWidthStr::width(rest) + 3 > width && !rest.is_empty() {
+    while rest.width() + 3 > width && !rest.is_empty() {
         let first = rest.chars().next().map_or(0, char::len_utf8);
         rest = &rest[first..];
     }

@@ -1,19 +1,27 @@
 //! Help of `abide top`: its keys.
 
+use ratatui::text::Line;
+
+use super::draw::ASKS;
+use super::keys::Key;
 use crate::cli::output::text::wrap;
 
+/// Columns of the keys.
+const INDENT: usize = 9;
+
 /// Keys and their effects.
-const KEYS: [(&str, &str); 11] = [
+const KEYS: [(&str, &str); 12] = [
+    ("Up Down", "select a line (also k and j)"),
     (
-        "Up Down",
-        "select a line (also k and j, Page Up and Down, Home and End)",
+        "PgUp PgDn",
+        "ten lines up or down; Home and End go to the ends",
     ),
     ("Tab", "switch between open requests and runs"),
     (
         "Enter",
-        "show all of a request and answer it; on a run: attach to it",
+        "on a request: show all of it and answer; on a run: attach to it",
     ),
-    ("Space", "in a request: next page"),
+    ("Space", "in a request or this help: next page"),
     ("y", "in a request: allow the call (after the last page)"),
     ("n", "in a request: deny the call"),
     (
@@ -28,18 +36,67 @@ const KEYS: [(&str, &str); 11] = [
         "c",
         "cancel the run and its descendants, after a second key",
     ),
-    ("Esc", "close the overlay"),
+    ("Esc", "close what lies over the lists"),
     ("q", "quit; the runs continue"),
 ];
 
-/// The help as lines of at most `columns`.
-pub(super) fn lines(columns: usize) -> Vec<String> {
+/// The open help.
+#[derive(Default)]
+pub(super) struct Help {
+    /// Index of the first visible line.
+    top: usize,
+    /// Number of visible lines, as last laid out.
+    height: usize,
+    /// True if all lines were visible at once.
+    pub(super) is_whole: bool,
+}
+
+impl Help {
+    /// Scrolls.
+    pub(super) fn press(&mut self, key: Key) {
+        let page = self.height.saturating_sub(1).max(1);
+        self.top = match key {
+            Key::Down | Key::Char('j') => self.top + 1,
+            Key::Up | Key::Char('k') => self.top.saturating_sub(1),
+            Key::PageDown | Key::Char(' ') => self.top + page,
+            Key::PageUp => self.top.saturating_sub(page),
+            Key::Home | Key::Char('g') => 0,
+            Key::End | Key::Char('G') => usize::MAX,
+            _ => self.top,
+        };
+    }
+
+    /// The visible lines. If lines follow, the last one says so.
+    pub(super) fn lay_out(&mut self, columns: usize, height: usize) -> Vec<Line<'static>> {
+        let lines = lines(columns);
+        self.is_whole = lines.len() <= height;
+        // A line is taken for the number of those that follow.
+        self.height = if self.is_whole {
+            height
+        } else {
+            height.saturating_sub(1)
+        };
+        self.top = self.top.min(lines.len().saturating_sub(self.height));
+        let more = lines.len().saturating_sub(self.top + self.height);
+        let shown = lines.into_iter().skip(self.top).take(self.height);
+        let mut shown: Vec<Line<'_>> = shown.map(Line::raw).collect();
+        match more {
+            0 => {}
+            1 => shown.push(Line::styled("… 1 more line: Space", ASKS)),
+            more => shown.push(Line::styled(format!("… {more} more lines: Space"), ASKS)),
+        }
+        shown
+    }
+}
+
+/// All lines, each at most `columns` wide.
+fn lines(columns: usize) -> Vec<String> {
     let mut lines = Vec::new();
     for (key, what) in KEYS {
-        let told = wrap(what, columns.saturating_sub(9).max(8));
+        let told = wrap(what, columns.saturating_sub(INDENT + 1).max(8));
         for (at, part) in told.iter().enumerate() {
             let key = if at == 0 { key } else { "" };
-            lines.push(format!("{key:<8} {part}"));
+            lines.push(format!("{key:<INDENT$} {part}"));
         }
     }
     lines

@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use super::act::Outcome;
 use super::detail::Detail;
+use super::help::Help;
 use crate::cli::asking::open_requests::OpenRequest;
 use crate::cli::live::tree;
 use crate::kernel::ids::RunId;
@@ -81,8 +82,8 @@ pub(super) enum Over {
     /// No overlay.
     #[default]
     Nothing,
-    /// The help, scrolled by this number of lines.
-    Help(usize),
+    /// The help.
+    Help(Help),
     /// The full view of a request.
     Detail(Box<Detail>),
     /// The input of a message that steers this run.

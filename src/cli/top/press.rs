@@ -2,6 +2,7 @@
 
 use super::act::Act;
 use super::detail::Detail;
+use super::help::Help;
 use super::keys::Key;
 use super::model::{At, Model, Over, Waits};
 use crate::cli::asking::open_requests::OpenRequest;
@@ -12,8 +13,6 @@ use crate::kernel::time::Timestamp;
 
 /// Number of lines for Page Up and Page Down in the lists.
 const PAGE: isize = 10;
-/// Number of lines for a page of the help.
-const HELP_PAGE: usize = 5;
 
 /// What the main loop has to do after a key.
 pub(super) enum Next {
@@ -40,16 +39,11 @@ pub(super) fn press(model: &mut Model, key: Key, now: Timestamp) -> Next {
     model.message = None;
     match std::mem::take(&mut model.over) {
         Over::Nothing => in_lists(model, key),
-        Over::Help(top) => {
-            model.over = match key {
-                Key::Pasted(_) => Over::Help(top),
-                Key::Down | Key::Char('j') => Over::Help(top + 1),
-                Key::Up | Key::Char('k') => Over::Help(top.saturating_sub(1)),
-                Key::PageDown | Key::Char(' ') => Over::Help(top + HELP_PAGE),
-                Key::PageUp => Over::Help(top.saturating_sub(HELP_PAGE)),
-                Key::Escape | Key::Char('q' | '?') => Over::Nothing,
-                _ => Over::Help(top),
-            };
+        Over::Help(mut help) => {
+            if !matches!(key, Key::Escape | Key::Char('q' | '?')) {
+                help.press(key);
+                model.over = Over::Help(help);
+            }
             Next::Draw
         }
         Over::Detail(detail) => in_detail(model, detail, key, now),
@@ -78,7 +72,7 @@ fn in_lists(model: &mut Model, key: Key) -> Next {
         Key::Home | Key::Char('g') => model.go(isize::MIN),
         Key::End | Key::Char('G') => model.go(isize::MAX),
         Key::Tab => model.go_over(),
-        Key::Char('?') => model.over = Over::Help(0),
+        Key::Char('?') => model.over = Over::Help(Help::default()),
         Key::Enter => match model.selected() {
             Some(At::Run(run)) => return Next::Attach(run),
             _ => open(model),

@@ -10,7 +10,7 @@ use crate::cli::asking::open_requests::OpenRequest;
 use crate::cli::asking::verbatim;
 use crate::cli::commands::usage;
 use crate::cli::live::tree;
-use crate::cli::output::text::{age, line, short, span};
+use crate::cli::output::text::{age, clean, json, line, short, span};
 use crate::kernel::time::Timestamp;
 use crate::wire::shapes::Run;
 
@@ -109,7 +109,7 @@ fn asks(asked: &OpenRequest, now: Timestamp) -> String {
         OpenRequest::Approval(asked) => {
             let who = asked.label.as_deref().unwrap_or(asked.agent.as_str());
             let covers = asked.covers.clone();
-            let what = covers.unwrap_or_else(|| asked.arguments.to_string());
+            let what = covers.unwrap_or_else(|| json(&asked.arguments));
             let what = verbatim::visible(&what).replace('\n', "⏎");
             format!(
                 "! {who} wants to call {}, {} left: {what}",
@@ -155,10 +155,7 @@ pub(super) fn details(run: &Run, now: Timestamp) -> Vec<String> {
     lines.extend(run.warnings.iter().map(|warning| format!("! {warning}")));
     lines.extend(run.error.iter().map(|error| error.message.clone()));
     lines.extend(run.result.iter().cloned());
-    lines
-        .iter()
-        .map(|text| crate::cli::output::text::clean(text))
-        .collect()
+    lines.iter().map(|text| clean(text)).collect()
 }
 
 /// Converts a style of the plain output for the screen.

@@ -46,8 +46,8 @@ impl Facts {
             agent: run.agent.to_string(),
             session: run.session_key.to_string(),
             state: run.state.as_str().to_owned(),
-            title: text::preview(&printable(&title), TITLE),
-            text: text::preview(&printable(said), TEXT),
+            title: text::preview(&title, TITLE),
+            text: text::preview(said, TEXT),
             count: 1,
         }
     }
@@ -193,19 +193,6 @@ fn name(run: &Run) -> &str {
     run.label.as_deref().unwrap_or(run.agent.as_str())
 }
 
-/// The text on one line, without characters that a terminal or desktop could interpret.
-fn printable(text: &str) -> String {
-    let shown = text.chars().map(|ch| match ch {
-        _ if ch.is_whitespace() || ch.is_control() => ' ',
-        // Characters that change the writing direction or are invisible.
-        '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' => ' ',
-        '\u{feff}' => ' ',
-        other => other,
-    });
-    let shown: String = shown.collect();
-    shown.split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -243,10 +230,5 @@ mod tests {
         assert_eq!(one.text, "run 0; run 1; run 2; run 3; run 4; …");
         assert_eq!(Facts::of_several(&all[..1]), Some(facts("run 0")));
         assert_eq!(Facts::of_several(&[]), None);
-    }
-
-    #[test]
-    fn what_is_shown_is_one_line_that_steers_nothing() {
-        assert_eq!(printable("a\n\u{1b}[2J\u{202e}b\0 c\u{200b}"), "a [2J b c");
     }
 }

@@ -4,7 +4,7 @@
 
 use super::super::failure::AttemptFailure;
 use super::same::FinishPhase;
-use crate::kernel::text::preview;
+use crate::kernel::text::{in_quotes, preview};
 
 /// Maximum characters of a broken answer that its error repeats.
 const SHOWN: usize = 500;
@@ -140,7 +140,7 @@ impl FinishReasons {
                 so_far()
             )));
         };
-        let shown = preview(&reason, 64);
+        let shown = in_quotes(&reason, 64);
         let cut = |at: &str| {
             let warning = format!("an answer was truncated {at}");
             (Some(warning), true)
@@ -154,14 +154,14 @@ impl FinishReasons {
                     "refused",
                     format!(
                         "the model or the provider's filter refused to give the answer \
-                         (reason {shown:?}); {}",
+                         (reason {shown}); {}",
                         so_far()
                     ),
                 ));
             }
             Meaning::Broken => {
                 return Err(AttemptFailure::passing(format!(
-                    "the answer ended early with the reason {shown:?}; {}",
+                    "the answer ended early with the reason {shown}; {}",
                     so_far()
                 )));
             }

@@ -129,8 +129,8 @@ pub(super) fn read(text: &str, pool: &PlanChoices, view: &RunView) -> Result<Pla
         };
         let names: Vec<&str> = pool.tools.iter().map(|tool| tool.name.as_str()).collect();
         return Err(format!(
-            "there is no tool {:?}; the tools are {}",
-            crate::kernel::text::preview(&act.tool, 64),
+            "there is no tool {}; the tools are {}",
+            crate::kernel::text::in_quotes(&act.tool, 64),
             or_none(&names)
         ));
     }
@@ -146,8 +146,8 @@ pub(super) fn read(text: &str, pool: &PlanChoices, view: &RunView) -> Result<Pla
                 "requires_delegation is true, but delegate_to is empty; available agents: {list}"
             ),
             named => format!(
-                "there is no agent {:?} to delegate to; available agents: {list}",
-                crate::kernel::text::preview(named, 64)
+                "there is no agent {} to delegate to; available agents: {list}",
+                crate::kernel::text::in_quotes(named, 64)
             ),
         });
     };

@@ -13,6 +13,7 @@ use super::definition_files;
 use super::open_folder::{self, OpenFolder};
 use crate::kernel::policy::gate::Writes;
 use crate::kernel::text::redact::Redactor;
+use crate::kernel::text::visible_but;
 
 /// The resolved paths of a call, each resolved once, so that the tool opens the path that a rule
 /// judged even if links change meanwhile.
@@ -266,12 +267,8 @@ impl Workspace {
         if parts.is_empty() {
             return ".".to_owned();
         }
-        let text = parts.join("/");
-        if text.contains(char::is_control) {
-            // A name with a line end must not look like two results.
-            return text.escape_debug().to_string();
-        }
-        text
+        // A name with a line end must not look like two results.
+        visible_but(&parts.join("/"), char::is_control)
     }
 }
 

@@ -14,7 +14,7 @@ use crate::cli::link;
 use crate::cli::link::Link;
 use crate::cli::output::print;
 use crate::cli::output::print::{BAD, DIM, GOOD, HEAD, styled};
-use crate::cli::output::text::{COLUMNS, Table, clean, wrap};
+use crate::cli::output::text::{Table, clean, wrap};
 use crate::contract::catalog::InactiveDefinition;
 use crate::daemon::AgentCheck;
 use crate::wire::agents::{
@@ -182,7 +182,7 @@ async fn show(link: &Link, name: String, common: &Common) -> Result<u8, Failure>
     };
     let mut lines = vec![styled(HEAD, clean(&agent.name)), clean(&agent.description)];
     let mut say = |what: &str, value: &str| {
-        let value = wrap(&clean(value), COLUMNS - 13).join("\n             ");
+        let value = wrap(&clean(value), print::columns() - 13).join("\n             ");
         lines.push(format!("  {what:<10} {value}"));
     };
     say("from", &from(&agent));
@@ -219,7 +219,7 @@ async fn show(link: &Link, name: String, common: &Common) -> Result<u8, Failure>
     for aside in &agent.shadowed {
         say("shadows", aside.file.as_deref().unwrap_or(&aside.source));
     }
-    print::answer(&lines.join("\n"))?;
+    print::folded(&lines.join("\n"))?;
     let prompt = agent.system_prompt.as_ref();
     if let Some(prompt) = prompt.filter(|_| agent.program.is_none()) {
         print::prose(&format!("\n{prompt}"))?;
@@ -270,19 +270,32 @@ fn check(files: &[PathBuf], common: &Common) -> Result<u8, Failure> {
         }
         match outcome {
             Ok((name, warnings)) => {
-                print::answer(&format!("{} {shown}: agent {name}", styled(GOOD, "ok")))?;
+                print::folded(&format!("{} {shown}: agent {name}", styled(GOOD, "ok")))?;
                 for warning in warnings {
-                    print::answer(&format!("   {}", clean(&warning)))?;
+                    print::folded(&format!("   {shown}{}", at_line(&clean(&warning))))?;
                 }
             }
             Err((at, reason)) => {
                 let at = at.map_or_else(String::new, |at| format!(":{at}"));
                 let reason = clean(&reason);
-                print::answer(&format!("{} {shown}{at}: {reason}", styled(BAD, "invalid")))?;
+                print::folded(&format!("{} {shown}{at}: {reason}", styled(BAD, "invalid")))?;
             }
         }
     }
     Ok(if all_good { 0 } else { exit::FAILED })
+}
+
+/// A warning behind its file: `line 4: …` becomes `:4: …`, which editors can open.
+fn at_line(warning: &str) -> String {
+    let at = warning
+        .strip_prefix("line ")
+        .and_then(|rest| rest.split_once(": "));
+    match at {
+        Some((line, said)) if line.bytes().all(|digit| digit.is_ascii_digit()) => {
+            format!(":{line}: {said}")
+        }
+        _ => format!(": {warning}"),
+    }
 }
 
 async fn create(link: &Link, file: &Path, common: &Common) -> Result<u8, Failure> {

@@ -175,7 +175,7 @@ pub(super) async fn run(
         Some(_) => format!(" = {}", text(&said.value)),
         None => String::new(),
     };
-    print::answer(&clean(&format!(
+    print::folded(&clean(&format!(
         "{key}{value}: {done} {}{}",
         writer.path(),
         if is_changed && writer.is_new() {

@@ -160,7 +160,7 @@ fn print_settings(answer: &Answer) -> Result<(), Failure> {
         if !notes.is_empty() {
             line.push_str(&styled(DIM, clean(&format!("  ({})", notes.join("; ")))));
         }
-        print::answer(&line)?;
+        print::folded(&line)?;
     }
     for warning in &answer.warnings {
         print::note(&clean(&format!("note: {warning}")));

@@ -133,7 +133,7 @@ impl Add {
             print::object(&json!({ "name": name, "file": writer.path(), "server": server }))?;
         } else {
             let name = clean(&name);
-            print::answer(&clean(&format!("{name} is written to {}", writer.path())))?;
+            print::folded(&clean(&format!("{name} is written to {}", writer.path())))?;
             match &server {
                 Some(server) => {
                     shown(server)?;
@@ -244,7 +244,7 @@ impl Remove {
             print::object(&json!({ "name": self.name, "file": writer.path(), "removed": true }))?;
             return Ok(0);
         }
-        print::answer(&clean(&format!("{name} is removed from {}", writer.path())))?;
+        print::folded(&clean(&format!("{name} is removed from {}", writer.path())))?;
         if is_obeyed {
             print::note("new runs no longer have its tools");
         }

@@ -11,7 +11,7 @@ use crate::cli::link;
 use crate::cli::link::Link;
 use crate::cli::output::print;
 use crate::cli::output::print::{BAD, DIM, GOOD, HEAD, styled};
-use crate::cli::output::text::{COLUMNS, Table, age, clean, wrap};
+use crate::cli::output::text::{Table, age, clean, wrap};
 use crate::clock::Clock;
 use crate::wire::servers::{ListServers, Server, Servers};
 
@@ -116,7 +116,7 @@ fn shown(server: &Server) -> Result<u8, Failure> {
     about.push(format!("started {}×", server.starts));
     let name = styled(HEAD, clean(&server.name));
     let about = styled(DIM, clean(&about.join(", ")));
-    print::answer(&format!("{name}  {state}  {about}"))?;
+    print::folded(&format!("{name}  {state}  {about}"))?;
     if let Some(error) = &server.last_error {
         lines("last error: ", error)?;
     }
@@ -144,7 +144,7 @@ fn shown(server: &Server) -> Result<u8, Failure> {
 }
 
 fn lines(what: &str, text: &str) -> Result<(), Failure> {
-    for line in wrap(&format!("{what}{}", clean(text)), COLUMNS) {
+    for line in wrap(&format!("{what}{}", clean(text)), print::columns()) {
         print::answer(&line)?;
     }
     Ok(())

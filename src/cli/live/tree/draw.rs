@@ -108,7 +108,7 @@ impl Tree {
     pub(crate) fn draw(&self, look: &Look) -> Vec<String> {
         let mut lines = Vec::new();
         for detail in DETAILS {
-            lines = self.asked().iter().flat_map(|one| ask(one, look)).collect();
+            lines = self.listed().flat_map(|one| ask(one, look)).collect();
             let mut pen = Pen {
                 look,
                 detail,
@@ -119,7 +119,7 @@ impl Tree {
                 // Streamed text gets the lines that are left.
                 if self.writes() && look.rows != usize::MAX {
                     pen.text += look.rows - lines.len();
-                    lines = self.asked().iter().flat_map(|one| ask(one, look)).collect();
+                    lines = self.listed().flat_map(|one| ask(one, look)).collect();
                     self.draw_roots(&mut lines, pen);
                 }
                 return lines;

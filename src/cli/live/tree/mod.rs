@@ -10,6 +10,7 @@ mod tests;
 use std::collections::{BTreeSet, HashSet};
 
 use anstyle::Style;
+use uuid::Uuid;
 
 pub(crate) use draw::Look;
 
@@ -29,6 +30,8 @@ pub(crate) struct Tree {
     about: Option<RunId>,
     /// Open requests of these runs and their descendants.
     asked: Vec<OpenRequest>,
+    /// The request that the user is answering; it is shown above the tree.
+    prompted: Option<Uuid>,
     /// Runs whose rows must be read, because events did not carry everything.
     unread: BTreeSet<RunId>,
     /// The run whose text is printed above the tree, and its calls that are printed there.
@@ -62,6 +65,17 @@ impl Tree {
     /// Replaces the open requests.
     pub(crate) fn asks(&mut self, asked: Vec<OpenRequest>) {
         self.asked = asked;
+    }
+
+    /// Sets the request that is shown above the tree and not listed in it.
+    pub(crate) fn set_prompted(&mut self, request: Option<Uuid>) {
+        self.prompted = request;
+    }
+
+    /// The open requests that are listed in the tree.
+    fn listed(&self) -> impl Iterator<Item = &OpenRequest> {
+        let is_listed = |one: &&OpenRequest| Some(one.id()) != self.prompted;
+        self.asked.iter().filter(is_listed)
     }
 
     /// Sets the run that the view is about: its work stays visible, also beside later runs.
