@@ -477,11 +477,7 @@ commands! {
         /// The current boot.
         boot: BootId,
     } -> () as "touch" Soft,
-        |context| {
-            let steady = context.now.steady;
-            boots::set_alive(context.tx, boot, steady)?;
-            Ok(())
-        };
+        |context| Ok(boots::set_alive(context.tx, boot, context.now.steady)?);
 }
 
 /// The edges at which every command has a failpoint.
@@ -496,6 +492,17 @@ pub struct RunAfter {
     pub messages: Vec<Message>,
     /// Steps that the command created or changed.
     pub steps: Vec<Step>,
+}
+
+impl RunAfter {
+    /// A run whose transcript the command did not change.
+    fn with_steps(run: Run, steps: Vec<Step>) -> RunAfter {
+        RunAfter {
+            run,
+            messages: Vec::new(),
+            steps,
+        }
+    }
 }
 
 impl Reply for RunAfter {

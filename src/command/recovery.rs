@@ -30,7 +30,7 @@ pub fn recover(
 ) -> Result<RunAfter, Fault> {
     let mut run = load(context, id)?;
     if run.state.is_terminal() {
-        return Ok(run_after(run, Vec::new()));
+        return Ok(RunAfter::with_steps(run, Vec::new()));
     }
     if matches!(loss, Loss::Killed | Loss::Drained) {
         // Monotonic readings of an earlier process are meaningless here, and downtime does not
@@ -90,7 +90,7 @@ pub fn recover(
     if matches!(run.state, RunState::Paused(_)) {
         run_paused(context, &run);
     }
-    Ok(run_after(run, changed))
+    Ok(RunAfter::with_steps(run, changed))
 }
 
 /// Prepares an open step for its next attempt, a reattach or a review, or ends it as uncertain.
@@ -168,14 +168,6 @@ fn tell(context: &mut Context<'_>, run: &Run, text: String) -> Result<(), Fault>
     message.metadata = Some(json!({ "recoveries": run.recoveries }));
     context.append_of(run, vec![message])?;
     Ok(())
-}
-
-fn run_after(run: Run, steps: Vec<Step>) -> RunAfter {
-    RunAfter {
-        run,
-        messages: Vec::new(),
-        steps,
-    }
 }
 
 /// An operator's verdict on an effect that may have happened.

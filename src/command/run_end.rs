@@ -55,14 +55,14 @@ pub enum Conclusion {
 pub fn park(context: &mut Context<'_>, id: RunId) -> Result<RunAfter, Fault> {
     let run = load(context, id)?;
     let run = move_run(context, &run, RunEvent::Parked)?;
-    Ok(after(run))
+    Ok(RunAfter::with_steps(run, Vec::new()))
 }
 
 /// Once this returns, the run has ended or is marked to end. A run that had ended is unchanged.
 pub fn conclude(context: &mut Context<'_>, id: RunId, why: Conclusion) -> Result<RunAfter, Fault> {
     let run = load(context, id)?;
     if run.state.is_terminal() {
-        return Ok(after(run));
+        return Ok(RunAfter::with_steps(run, Vec::new()));
     }
     let event = match why {
         Conclusion::ExecutorGone { left } => RunEvent::ExecutorGone {
@@ -92,15 +92,7 @@ pub fn conclude(context: &mut Context<'_>, id: RunId, why: Conclusion) -> Result
         }
     };
     let run = move_run(context, &run, event)?;
-    Ok(after(run))
-}
-
-fn after(run: Run) -> RunAfter {
-    RunAfter {
-        run,
-        messages: Vec::new(),
-        steps: Vec::new(),
-    }
+    Ok(RunAfter::with_steps(run, Vec::new()))
 }
 
 /// Once this returns, the run has these warnings, each once, with an event for the new ones.

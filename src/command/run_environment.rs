@@ -117,11 +117,7 @@ pub fn provide(context: &mut Context<'_>, given: ProvideEnvironment) -> Result<R
         }
     }
     let run = load(context, given.run)?;
-    Ok(RunAfter {
-        run,
-        messages: Vec::new(),
-        steps: Vec::new(),
-    })
+    Ok(RunAfter::with_steps(run, Vec::new()))
 }
 
 /// Once this returns, the ended run's environment is recorded as restored, with one event.

@@ -94,11 +94,7 @@ pub fn begin_effect(
     let mut step = open_step(context, id, seq, attempt)?;
     step.state = StepState::Started;
     steps::update(context.tx, &step)?;
-    Ok(RunAfter {
-        run,
-        messages: Vec::new(),
-        steps: vec![step],
-    })
+    Ok(RunAfter::with_steps(run, vec![step]))
 }
 
 /// Maximum number of open runs that a compaction summary lists.

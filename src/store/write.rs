@@ -3,6 +3,9 @@
 
 use std::fmt::Debug;
 
+use tokio::sync::oneshot;
+
+use super::tables::audit::{self, Entry};
 use super::tables::boots::Sequence;
 use super::tx::Tx;
 use crate::clock::Clock;
@@ -62,4 +65,72 @@ pub struct Executed<R> {
     pub reply: R,
     /// Work for the registry.
     pub effects: Vec<Effect>,
+}
+
+/// A submitted command, its reply and the channel for it, without their types.
+pub trait Job: Send {
+    /// The name of the command.
+    fn name(&self) -> &'static str;
+    /// True if the command may wait until another one starts a batch.
+    fn is_soft(&self) -> bool;
+    /// The audit entry of the RPC call, if that has no audit row yet.
+    fn audit(&self) -> Option<&Entry>;
+    /// Executes the command and holds its reply back. The result is the work for the registry.
+    fn execute(&mut self, on: Transaction<'_>) -> Result<Vec<Effect>, Fault>;
+    /// The id or key of the object that the executed command created or moved.
+    fn object(&self) -> Option<String>;
+    /// Sends the reply, or the fault. A caller that gave up finds the outcome in the rows.
+    fn answer(self: Box<Self>, done: Result<(), Fault>);
+}
+
+/// A command and the channel for its reply.
+struct Submitted<C: Command> {
+    command: C,
+    /// The command is executed even if the caller no longer waits.
+    answer: oneshot::Sender<Result<C::Reply, Fault>>,
+    audit: Option<Entry>,
+    reply: Option<C::Reply>,
+}
+
+/// A job that takes the audit entry of the current RPC call.
+pub fn job<C: Command>(
+    command: C,
+    answer: oneshot::Sender<Result<C::Reply, Fault>>,
+) -> Box<dyn Job> {
+    Box::new(Submitted {
+        command,
+        answer,
+        audit: audit::take(),
+        reply: None,
+    })
+}
+
+impl<C: Command> Job for Submitted<C> {
+    fn name(&self) -> &'static str {
+        C::NAME
+    }
+
+    fn is_soft(&self) -> bool {
+        C::CLASS == Class::Soft
+    }
+
+    fn audit(&self) -> Option<&Entry> {
+        self.audit.as_ref()
+    }
+
+    fn execute(&mut self, on: Transaction<'_>) -> Result<Vec<Effect>, Fault> {
+        let executed = self.command.execute(on)?;
+        self.reply = Some(executed.reply);
+        Ok(executed.effects)
+    }
+
+    fn object(&self) -> Option<String> {
+        self.reply.as_ref().and_then(Reply::object)
+    }
+
+    fn answer(self: Box<Self>, done: Result<(), Fault>) {
+        let Submitted { answer, reply, .. } = *self;
+        let missing = || Fault::internal("the command was not executed");
+        let _ = answer.send(done.and_then(|()| reply.ok_or_else(missing)));
+    }
 }

@@ -11,7 +11,7 @@ use super::checkpoint::Checkpoints;
 use super::placement::{Moved, Placement};
 use super::sqlite::Sqlite;
 use super::tx::{DbError, DbErrorKind, Tx};
-use super::write::{Class, Command, Reply, Transaction};
+use super::write::{Job, Transaction};
 use crate::clock::Clock;
 use crate::contract::commit::{Effect, Settings};
 use crate::failpoint::{reach, reach_edge};
@@ -19,7 +19,6 @@ use crate::kernel::event::{AlertRaised, EventData};
 use crate::kernel::fault::{Fault, Kind};
 use crate::store::repair::noticed::FoundDamage;
 use crate::store::tables::audit;
-use crate::store::tables::audit::Entry;
 use crate::store::tables::boots::Sequence;
 use crate::store::tables::events::{self, Circumstances, NewEvent};
 use crate::telemetry::metrics::metrics;
@@ -43,74 +42,6 @@ pub enum Message {
     Ping(oneshot::Sender<()>),
     /// The last message: stop after it.
     Close,
-}
-
-/// A submitted command, its reply and the channel for it, without their types.
-pub trait Job: Send {
-    /// The name of the command.
-    fn name(&self) -> &'static str;
-    /// True if the command may wait until another one starts a batch.
-    fn is_soft(&self) -> bool;
-    /// The audit entry of the RPC call, if that has no audit row yet.
-    fn audit(&self) -> Option<&Entry>;
-    /// Executes the command and holds its reply back. The result is the work for the registry.
-    fn execute(&mut self, on: Transaction<'_>) -> Result<Vec<Effect>, Fault>;
-    /// The id or key of the object that the executed command created or moved.
-    fn object(&self) -> Option<String>;
-    /// Sends the reply, or the fault. A caller that gave up finds the outcome in the rows.
-    fn answer(self: Box<Self>, done: Result<(), Fault>);
-}
-
-/// A command and the channel for its reply.
-struct Submitted<C: Command> {
-    command: C,
-    /// The command is executed even if the caller no longer waits.
-    answer: oneshot::Sender<Result<C::Reply, Fault>>,
-    audit: Option<Entry>,
-    reply: Option<C::Reply>,
-}
-
-/// A job that takes the audit entry of the current RPC call.
-pub fn job<C: Command>(
-    command: C,
-    answer: oneshot::Sender<Result<C::Reply, Fault>>,
-) -> Box<dyn Job> {
-    Box::new(Submitted {
-        command,
-        answer,
-        audit: audit::take(),
-        reply: None,
-    })
-}
-
-impl<C: Command> Job for Submitted<C> {
-    fn name(&self) -> &'static str {
-        C::NAME
-    }
-
-    fn is_soft(&self) -> bool {
-        C::CLASS == Class::Soft
-    }
-
-    fn audit(&self) -> Option<&Entry> {
-        self.audit.as_ref()
-    }
-
-    fn execute(&mut self, on: Transaction<'_>) -> Result<Vec<Effect>, Fault> {
-        let executed = self.command.execute(on)?;
-        self.reply = Some(executed.reply);
-        Ok(executed.effects)
-    }
-
-    fn object(&self) -> Option<String> {
-        self.reply.as_ref().and_then(Reply::object)
-    }
-
-    fn answer(self: Box<Self>, done: Result<(), Fault>) {
-        let Submitted { answer, reply, .. } = *self;
-        let missing = || Fault::internal("the command was not executed");
-        let _ = answer.send(done.and_then(|()| reply.ok_or_else(missing)));
-    }
 }
 
 /// Called once when no further commit can be trusted; it must end the process.
