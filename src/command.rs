@@ -20,10 +20,10 @@ use crate::kernel::run::step::{Intent, Step};
 use crate::kernel::session::Session;
 use crate::kernel::session::message::Message;
 use crate::kernel::time::Timestamp;
-use crate::store::tables::audit::{self, Entry};
+use crate::store::tables::audit::{self, AuditedCall};
 use crate::store::tables::{boots, servers};
 use crate::store::tx::BadRow;
-use crate::store::write::{Class, Command, Executed, Reply, Transaction};
+use crate::store::write::{Command, Executed, QueueClass, Reply, Transaction};
 
 mod agents;
 mod announces;
@@ -104,7 +104,7 @@ macro_rules! command {
         impl Command for $name {
             type Reply = $reply;
             const NAME: &'static str = $text;
-            $(const CLASS: Class = Class::$class;)?
+            $(const CLASS: QueueClass = QueueClass::$class;)?
 
             fn execute(&self, on: Transaction<'_>) -> Result<Executed<Self::Reply>, Fault> {
                 let mut context = Context::new(on);
@@ -329,7 +329,7 @@ commands! {
     /// The call has its audit row, which no other command wrote.
     Audit {
         /// The audited call.
-        entry: Box<Entry>,
+        entry: Box<AuditedCall>,
         /// Its outcome, as written to the audit row.
         outcome: &'static str,
     } -> () as "audit" Soft,

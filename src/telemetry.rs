@@ -25,7 +25,7 @@ pub fn start() -> Result<(), String> {
     };
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(redaction::Lines);
+        .with_writer(redaction::RedactedStderr);
     let started = if std::io::stderr().is_terminal() {
         // The fields are made visible here, in the one spelling for all texts.
         let fields = format::debug_fn(|writer, field, value| {

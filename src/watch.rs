@@ -22,7 +22,7 @@ use crate::clock::Clock;
 
 /// How folders are watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub enum WatchMode {
     /// By file system events.
     Events,
     /// By scanning at this interval, for file systems without events.
@@ -34,9 +34,9 @@ pub enum Mode {
 /// When a change is reported. A burst of changes ends after [`Options::quiet`] without events, and
 /// at the latest after [`Options::longest`].
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
+pub struct WatchOptions {
     /// How folders are watched.
-    pub mode: Mode,
+    pub mode: WatchMode,
     /// Time without events that ends a burst.
     pub quiet: Duration,
     /// Maximum length of a burst.
@@ -47,7 +47,7 @@ pub struct Options {
 
 /// The result of scanning the watched folders.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Scan {
+pub struct FolderScan {
     /// A different value means a change.
     pub signature: u64,
     /// The folders to watch, not recursively, each with its inode number: a replaced folder has a
@@ -58,27 +58,27 @@ pub struct Scan {
 }
 
 /// Scans the folders; called on a thread that may block.
-pub type Look = Arc<dyn Fn() -> Scan + Send + Sync>;
+pub type ScanFn = Arc<dyn Fn() -> FolderScan + Send + Sync>;
 
 /// Set to the reason if folders are polled although events were requested.
 pub type Notice = Arc<OnceLock<String>>;
 
 /// Watches a set of folders, which may appear and vanish.
 pub struct Watcher {
-    look: Look,
-    options: Options,
+    look: ScanFn,
+    options: WatchOptions,
     clock: Clock,
     heard: Arc<Notify>,
     notice: Notice,
     events: Option<RecommendedWatcher>,
-    watched: BTreeMap<PathBuf, Watch>,
-    shared: Arc<Mutex<Shared>>,
+    watched: BTreeMap<PathBuf, FolderWatch>,
+    shared: Arc<Mutex<WatcherState>>,
     seen: Option<u64>,
 }
 
 /// A watch on a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Watch {
+struct FolderWatch {
     /// The folder's inode number.
     number: u64,
     /// Not essential: if the system refuses this watch, the others stay.
@@ -87,7 +87,7 @@ struct Watch {
 
 /// State shared by the event thread and the watcher.
 #[derive(Default)]
-struct Shared {
+struct WatcherState {
     /// Folders watched only for these paths in them.
     above: Above,
     /// All watched folders.
@@ -101,8 +101,8 @@ struct Shared {
 
 impl Watcher {
     /// Starts to watch `folders`, not recursively.
-    pub fn new(folders: Vec<PathBuf>, options: Options, clock: Clock) -> Self {
-        let look: Look = Arc::new(move || looked(&folders));
+    pub fn new(folders: Vec<PathBuf>, options: WatchOptions, clock: Clock) -> Self {
+        let look: ScanFn = Arc::new(move || looked(&folders));
         let seen = Some(look().signature);
         let heard = Arc::default();
         Watcher::over(look, seen, heard, options, clock)
@@ -112,10 +112,10 @@ impl Watcher {
     /// signature; notifying `heard` triggers a scan. If events are unavailable, it polls instead
     /// and sets its notice.
     pub fn over(
-        look: Look,
+        look: ScanFn,
         seen: Option<u64>,
         heard: Arc<Notify>,
-        options: Options,
+        options: WatchOptions,
         clock: Clock,
     ) -> Self {
         let mut watcher = Watcher {
@@ -129,7 +129,7 @@ impl Watcher {
             shared: Arc::default(),
             seen,
         };
-        if options.mode == Mode::Events {
+        if options.mode == WatchMode::Events {
             watcher.listen();
             // The first scan finds changes made before the watches existed.
             watcher.heard.notify_one();
@@ -181,26 +181,26 @@ impl Watcher {
         let _ = self.notice.set(notice);
         self.events = None;
         self.watched.clear();
-        self.options.mode = Mode::Poll(FALL_BACK);
+        self.options.mode = WatchMode::Poll(FALL_BACK);
     }
 
     /// Sets the watches that `looked` requires; returns whether any were added.
-    fn arm(&mut self, looked: &Scan) -> bool {
+    fn arm(&mut self, looked: &FolderScan) -> bool {
         let Some(events) = &mut self.events else {
             return false;
         };
         let needed = above(&looked.awaited);
         let above = around(looked, needed.clone());
         let found = looked.folders.iter().map(|(folder, number)| {
-            let watch = Watch {
+            let watch = FolderWatch {
                 number: *number,
                 may_fail: false,
             };
             (folder.clone(), watch)
         });
-        let mut wanted: BTreeMap<PathBuf, Watch> = found.collect();
+        let mut wanted: BTreeMap<PathBuf, FolderWatch> = found.collect();
         for folder in above.keys() {
-            wanted.entry(folder.clone()).or_insert_with(|| Watch {
+            wanted.entry(folder.clone()).or_insert_with(|| FolderWatch {
                 number: number(folder),
                 may_fail: !needed.contains_key(folder),
             });
@@ -227,7 +227,7 @@ impl Watcher {
             let mut above = folder.ancestors();
             !lost.is_empty() && above.any(|above| lost.contains(above))
         };
-        let is_gone = |folder: &PathBuf, watch: &Watch| {
+        let is_gone = |folder: &PathBuf, watch: &FolderWatch| {
             lost_count || wanted.get(folder) != Some(watch) || is_lost(folder)
         };
         let gone = self
@@ -248,7 +248,7 @@ impl Watcher {
 
     /// Adds the watches of `wanted` that are missing; returns whether any were added. The error says
     /// why a folder cannot be watched.
-    fn watch_new(&mut self, wanted: BTreeMap<PathBuf, Watch>) -> Result<bool, String> {
+    fn watch_new(&mut self, wanted: BTreeMap<PathBuf, FolderWatch>) -> Result<bool, String> {
         let Some(events) = &mut self.events else {
             return Ok(false);
         };
@@ -287,12 +287,12 @@ impl Watcher {
     pub async fn changed(&mut self) {
         loop {
             let mut seen = match self.options.mode {
-                Mode::Off => std::future::pending().await,
-                Mode::Poll(each) => {
+                WatchMode::Off => std::future::pending().await,
+                WatchMode::Poll(each) => {
                     tokio::time::sleep(each).await;
                     self.look_now().await
                 }
-                Mode::Events => {
+                WatchMode::Events => {
                     self.heard.notified().await;
                     self.look_when_quiet().await
                 }
@@ -309,16 +309,16 @@ impl Watcher {
     }
 
     /// Starts a scan on a thread that may block.
-    fn begin_look(&self) -> JoinHandle<Scan> {
+    fn begin_look(&self) -> JoinHandle<FolderScan> {
         let look = Arc::clone(&self.look);
         tokio::task::spawn_blocking(move || look())
     }
 
-    async fn look_now(&self) -> Scan {
+    async fn look_now(&self) -> FolderScan {
         self.end_look(self.begin_look().await).await
     }
 
-    async fn end_look(&self, ended: Result<Scan, JoinError>) -> Scan {
+    async fn end_look(&self, ended: Result<FolderScan, JoinError>) -> FolderScan {
         match ended {
             Ok(looked) => looked,
             Err(fault) if fault.is_panic() => std::panic::resume_unwind(fault.into_panic()),
@@ -329,9 +329,9 @@ impl Watcher {
 
     /// Scans at the end of a burst. The scan starts shortly before the quiet time is over, so that
     /// it causes no delay, and is discarded if an event arrives until then.
-    async fn look_when_quiet(&self) -> Scan {
+    async fn look_when_quiet(&self) -> FolderScan {
         let began = self.clock.monotonic();
-        let mut in_vain: Option<JoinHandle<Scan>> = None;
+        let mut in_vain: Option<JoinHandle<FolderScan>> = None;
         loop {
             let left = self
                 .options
@@ -367,12 +367,12 @@ const AHEAD: Duration = Duration::from_millis(100);
 /// Poll interval when events are unavailable.
 const FALL_BACK: Duration = Duration::from_secs(5);
 
-fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
+fn lock(shared: &Mutex<WatcherState>) -> MutexGuard<'_, WatcherState> {
     // The data are hints: the next scan finds what a panic left out.
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Shared {
+impl WatcherState {
     /// Records folders that an event removes; returns whether the event may mean a change.
     fn takes(&mut self, event: &notify::Event, file: Option<&str>) -> bool {
         if event.need_rescan() {
@@ -455,10 +455,10 @@ fn without_events(folder: &Path) -> Option<&'static str> {
 }
 
 /// Scans `folders`, and names the folders of files that links in them point to.
-fn looked(folders: &[PathBuf]) -> Scan {
-    let mut looked = Scan {
+fn looked(folders: &[PathBuf]) -> FolderScan {
+    let mut looked = FolderScan {
         signature: signature(folders),
-        ..Scan::default()
+        ..FolderScan::default()
     };
     for folder in folders {
         if folder.is_symlink() || !folder.is_dir() {

@@ -6,15 +6,15 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use super::*;
 use crate::kernel::time::Timestamp;
 
-const QUICK: Options = Options {
-    mode: Mode::Events,
+const QUICK: WatchOptions = WatchOptions {
+    mode: WatchMode::Events,
     quiet: Duration::from_millis(20),
     longest: Duration::from_millis(200),
     file: None,
 };
 
-fn watcher(folder: &Path, mode: Mode) -> Watcher {
-    let options = Options { mode, ..QUICK };
+fn watcher(folder: &Path, mode: WatchMode) -> Watcher {
+    let options = WatchOptions { mode, ..QUICK };
     Watcher::new(vec![folder.to_owned()], options, Clock::system())
 }
 
@@ -32,7 +32,7 @@ fn g6_5_ten_saves_of_each_kind_are_each_noticed() {
     let file = dir.path().join("a.md");
     fs::write(&file, "0").unwrap();
     run(async {
-        let mut watcher = watcher(dir.path(), Mode::Events);
+        let mut watcher = watcher(dir.path(), WatchMode::Events);
         for round in 1..=10 {
             fs::write(&file, format!("in place {round}")).unwrap();
             watcher.changed().await;
@@ -52,7 +52,7 @@ fn a_folder_may_come_later_vanish_and_come_again() {
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path().join("config/abide/agents");
     run(async {
-        let mut watcher = watcher(&folder, Mode::Events);
+        let mut watcher = watcher(&folder, WatchMode::Events);
         for _ in 0..2 {
             fs::create_dir_all(&folder).unwrap();
             watcher.changed().await;
@@ -73,7 +73,7 @@ fn a_file_behind_a_link_is_seen() {
     fs::write(real.join("a.md"), "a").unwrap();
     std::os::unix::fs::symlink(real.join("a.md"), folder.join("a.md")).unwrap();
     run(async {
-        let mut watcher = watcher(&folder, Mode::Events);
+        let mut watcher = watcher(&folder, WatchMode::Events);
         fs::write(real.join("a.md"), "another").unwrap();
         watcher.changed().await;
     });
@@ -83,7 +83,7 @@ fn a_file_behind_a_link_is_seen() {
 fn g6_7_polling_finds_a_change_without_events() {
     let dir = tempfile::tempdir().unwrap();
     run(async {
-        let mut watcher = watcher(dir.path(), Mode::Poll(Duration::from_millis(5)));
+        let mut watcher = watcher(dir.path(), WatchMode::Poll(Duration::from_millis(5)));
         fs::write(dir.path().join("a.md"), "a").unwrap();
         watcher.changed().await;
     });
@@ -96,7 +96,7 @@ fn reading_is_no_change_and_neither_is_what_lies_beside() {
     fs::create_dir_all(&folder).unwrap();
     fs::write(folder.join("a.md"), "a").unwrap();
     run(async {
-        let mut watcher = watcher(&folder, Mode::Events);
+        let mut watcher = watcher(&folder, WatchMode::Events);
         let _ = fs::read(folder.join("a.md")).unwrap();
         fs::write(dir.path().join("beside.txt"), "b").unwrap();
         let heard = tokio::time::timeout(Duration::from_millis(150), watcher.changed());
@@ -111,7 +111,7 @@ fn reading_is_no_change_and_neither_is_what_lies_beside() {
 fn awaiting(root: &Path, file: Option<&'static str>) -> Watcher {
     let folder = root.join("config/skills");
     let look = move || looked(std::slice::from_ref(&folder));
-    let options = Options { file, ..QUICK };
+    let options = WatchOptions { file, ..QUICK };
     Watcher::over(
         Arc::new(look),
         None,
@@ -299,8 +299,8 @@ struct Looking {
     watcher: Watcher,
 }
 
-const USUAL: Options = Options {
-    mode: Mode::Events,
+const USUAL: WatchOptions = WatchOptions {
+    mode: WatchMode::Events,
     quiet: Duration::from_millis(250),
     longest: Duration::from_secs(2),
     file: None,
@@ -311,12 +311,12 @@ fn looking() -> Looking {
     let clock = Clock::test(Timestamp(0));
     let looks = Arc::new(Mutex::new(Vec::new()));
     let (seen, now) = (Arc::clone(&looks), clock.clone());
-    let look: Look = Arc::new(move || {
+    let look: ScanFn = Arc::new(move || {
         let mut looks = seen.lock().unwrap();
         looks.push(now.monotonic());
-        Scan {
+        FolderScan {
             signature: looks.len() as u64,
-            ..Scan::default()
+            ..FolderScan::default()
         }
     });
     let heard: Arc<Notify> = Arc::default();
@@ -381,14 +381,14 @@ fn looks_at_a_slow_disk_do_not_pile_up() {
     );
     let counts = Arc::new((at_work, most, count));
     let seen = Arc::clone(&counts);
-    let look: Look = Arc::new(move || {
+    let look: ScanFn = Arc::new(move || {
         let (at_work, most, count) = &*seen;
         most.fetch_max(at_work.fetch_add(1, SeqCst) + 1, SeqCst);
         std::thread::sleep(Duration::from_millis(50));
         at_work.fetch_sub(1, SeqCst);
-        Scan {
+        FolderScan {
             signature: count.fetch_add(1, SeqCst) as u64,
-            ..Scan::default()
+            ..FolderScan::default()
         }
     });
     let heard: Arc<Notify> = Arc::default();

@@ -24,11 +24,12 @@ use super::set::{DefinitionSource, LayeredDefinition, Layers};
 use super::view::{AvailableModels, Set};
 use crate::clock::Clock;
 use crate::contract::catalog::{
-    AgentSummary, Catalog, Covers, Definition, Listing, Overrides, Place, Resolved, Sets, ToolSet,
+    AgentListing, AgentSummary, Catalog, CatalogScope, Covers, Definition, Overrides, Resolved,
+    Sets, ToolSet,
 };
 use crate::contract::rows::AgentRows;
 use crate::contract::servers::{ServerViews, ServersSeen};
-use crate::contract::skills::Skills;
+use crate::contract::skills::SkillCatalog;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::AgentId;
 use crate::kernel::policy::overlay;
@@ -47,7 +48,7 @@ pub struct AgentCatalogOptions {
     /// The tool servers and their current state.
     pub servers: ServersSeen,
     /// The skills that agents may name; `None` = skills are not checked.
-    pub skills: Option<Arc<dyn Skills>>,
+    pub skills: Option<Arc<dyn SkillCatalog>>,
     /// The folder of this user's agent files; `None` = no such files are read.
     pub config: Option<PathBuf>,
     /// The folder of this user's agent files for Claude Code; `None` = no such files are read.
@@ -93,7 +94,7 @@ impl AgentCatalog {
             options,
         };
         let org = agents.options.orgs.first().map_or("", String::as_str);
-        let place = Place { org, cwd: None };
+        let place = CatalogScope { org, cwd: None };
         agents.set(place).entry(agents.default_agent.as_str())?;
         Ok(agents)
     }
@@ -111,7 +112,7 @@ impl AgentCatalog {
         Arc::clone(&self.base.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn cwd<'a>(&'a self, place: Place<'a>) -> Option<&'a Path> {
+    fn cwd<'a>(&'a self, place: CatalogScope<'a>) -> Option<&'a Path> {
         match place.cwd {
             Some(cwd) => Some(Path::new(cwd)),
             None => self.options.workspace.as_deref(),
@@ -119,7 +120,7 @@ impl AgentCatalog {
     }
 
     /// The agents in effect at a place.
-    fn set(&self, place: Place<'_>) -> Arc<Set> {
+    fn set(&self, place: CatalogScope<'_>) -> Arc<Set> {
         let base = self.base();
         let Some(cwd) = self.cwd(place) else {
             return Arc::clone(&base.of(place.org).set);
@@ -180,7 +181,7 @@ impl AgentCatalog {
     fn with_project(
         &self,
         base: &Base,
-        place: Place<'_>,
+        place: CatalogScope<'_>,
         folder: PathBuf,
     ) -> (Option<Arc<Set>>, bool) {
         let org = place.org;
@@ -298,7 +299,7 @@ fn stored_environment(definition: &AgentDefinition) -> Result<(), Fault> {
 }
 
 impl Catalog for AgentCatalog {
-    fn is_ready(&self, place: Place<'_>) -> bool {
+    fn is_ready(&self, place: CatalogScope<'_>) -> bool {
         let generation = self.base().generation;
         self.cwd(place).is_none_or(|cwd| {
             let known = self.nearby().fresh(place.org, cwd, generation);
@@ -308,7 +309,7 @@ impl Catalog for AgentCatalog {
 
     fn resolve(
         &self,
-        place: Place<'_>,
+        place: CatalogScope<'_>,
         name: &str,
         overrides: Overrides<'_>,
     ) -> Result<Resolved, Fault> {
@@ -321,17 +322,17 @@ impl Catalog for AgentCatalog {
         self.default_agent.clone()
     }
 
-    fn list(&self, place: Place<'_>) -> Listing {
+    fn list(&self, place: CatalogScope<'_>) -> AgentListing {
         self.set(place).list(&self.models(), &self.servers())
     }
 
-    fn get(&self, place: Place<'_>, name: &str) -> Result<AgentSummary, Fault> {
+    fn get(&self, place: CatalogScope<'_>, name: &str) -> Result<AgentSummary, Fault> {
         let set = self.set(place);
         let (id, entry) = set.entry(name)?;
         Ok(entry.summary(id, &self.models(), &self.servers()))
     }
 
-    fn tools(&self, place: Place<'_>, name: &str) -> Result<ToolSet, Fault> {
+    fn tools(&self, place: CatalogScope<'_>, name: &str) -> Result<ToolSet, Fault> {
         let set = self.set(place);
         let (id, entry) = set.entry(name)?;
         let equipment = entry.equipment(&self.servers());

@@ -13,14 +13,14 @@ use super::{AgentCatalog, AgentCatalogOptions, AgentDefinition, AvailableModels}
 use crate::clock::Clock;
 use crate::contract::allow::AGENT_FORMAT;
 use crate::contract::catalog::{
-    AgentMode, AgentSummary, Catalog, Definition, Overrides, Place, Resolved,
+    AgentMode, AgentSummary, Catalog, CatalogScope, Definition, Overrides, Resolved,
 };
 use crate::contract::rows::{AgentRows, StoredAgent, TrustedProject};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::run::thinking::Thinking;
 use crate::kernel::time::Timestamp;
 
-const HERE: Place<'static> = Place {
+const HERE: CatalogScope<'static> = CatalogScope {
     org: "default",
     cwd: None,
 };
@@ -131,11 +131,11 @@ impl Fixture {
     }
 
     fn get(&self, cwd: Option<&str>, name: &str) -> Result<AgentSummary, Fault> {
-        self.agents.get(Place { cwd, ..HERE }, name)
+        self.agents.get(CatalogScope { cwd, ..HERE }, name)
     }
 
     fn resolve(&self, cwd: Option<&str>, name: &str) -> Result<Resolved, Fault> {
-        let place = Place { cwd, ..HERE };
+        let place = CatalogScope { cwd, ..HERE };
         self.agents.resolve(place, name, Overrides::default())
     }
 
@@ -354,7 +354,7 @@ fn a_project_is_looked_at_again_after_a_moment() {
     let fixture = Fixture::new();
     let project = fixture.project();
     let cwd = project.to_str();
-    let place = Place { cwd, ..HERE };
+    let place = CatalogScope { cwd, ..HERE };
     assert!(!fixture.agents.is_ready(place));
     assert_eq!(fixture.get(cwd, "local").unwrap_err().kind, Kind::NotFound);
     assert!(fixture.agents.is_ready(place));
@@ -417,7 +417,7 @@ fn what_needs_trust_waits_for_it_and_a_change_ends_it() {
     assert!(fixture.resolve(cwd, "deploy").is_ok());
     assert_eq!(fixture.get(cwd, "explore").unwrap().source, "project");
     // Trust given by another tenant does not count.
-    let other = Place { org: "other", cwd };
+    let other = CatalogScope { org: "other", cwd };
     let refused = fixture
         .agents
         .resolve(other, "deploy", Overrides::default());
@@ -478,7 +478,7 @@ fn a6_an_agent_of_another_tenant_is_not_there() {
     fixture.store("stored");
     fixture.agents.reload().unwrap();
     let names = |org| {
-        let listing = fixture.agents.list(Place { org, cwd: None });
+        let listing = fixture.agents.list(CatalogScope { org, cwd: None });
         let names = listing.agents.into_iter().map(|one| one.id.to_string());
         names.collect::<Vec<_>>()
     };
@@ -612,7 +612,7 @@ fn an_agent_that_is_a_program_has_no_model_and_no_tools() {
         model.warnings
     );
     assert_eq!(model.program, None);
-    let place = Place {
+    let place = CatalogScope {
         org: "default",
         cwd: None,
     };

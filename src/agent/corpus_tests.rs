@@ -12,7 +12,7 @@ use crate::agent::Strategy;
 use crate::contract::catalog::AgentMode;
 use crate::contract::linked::OnFailure;
 use crate::kernel::delegation::Stream;
-use crate::kernel::policy::gate::{Bundle, Decision, Subject, Target, WriteScope};
+use crate::kernel::policy::gate::{Bundle, CallTarget, Decision, Subject, WriteScope};
 use crate::kernel::run::thinking::Thinking;
 
 fn markdown(text: &str) -> Result<AgentDraft, LoadError> {
@@ -502,9 +502,9 @@ fn files_of_claude_are_read_in_their_own_words() {
     assert_eq!(unknown, ["shell"]);
     let rights = found.rights(Bundle::default());
     let judge = |tool: &str, line: &str| {
-        let commands = crate::kernel::policy::shell::Line::read(line).commands;
+        let commands = crate::kernel::policy::shell::CommandLine::read(line).commands;
         let subject = Subject {
-            things: commands.into_iter().map(Target::Command).collect(),
+            things: commands.into_iter().map(CallTarget::Command).collect(),
             ..Subject::default()
         };
         rights.judge(tool, Decision::Ask, &subject).decision

@@ -8,7 +8,7 @@ use super::names::nearest;
 use crate::contract::allow::AGENT_FORMAT;
 use crate::contract::catalog::{AgentMode, AgentSummary};
 use crate::contract::linked::{
-    Candidate, DELEGATE, HELPER_FORMAT, Link, LinkSession, MAX_CANDIDATES, TASK,
+    DELEGATE, HELPER_FORMAT, Link, LinkSession, MAX_CANDIDATES, PlanCandidate, TASK,
 };
 use crate::contract::reach::{AGENTS_LIST, LISTED};
 use crate::kernel::ids::AgentId;
@@ -102,7 +102,7 @@ pub(super) fn pool(
     let mut schema = pattern.clone();
     let names: Vec<AgentId> = found.iter().map(|agent| agent.id.clone()).collect();
     name_agents(&mut schema, AGENT_FORMAT, &names);
-    let candidates = found.iter().map(|agent| Candidate {
+    let candidates = found.iter().map(|agent| PlanCandidate {
         id: agent.id.clone(),
         name: agent.title.clone().unwrap_or_else(|| agent.id.to_string()),
         description: agent.description.clone(),

@@ -11,7 +11,7 @@ use super::served::no_server;
 use super::view::AvailableModels;
 use crate::contract::catalog::usable_skills;
 use crate::contract::servers::ServerViews;
-use crate::contract::skills::Skills;
+use crate::contract::skills::SkillCatalog;
 
 /// Returns why the models of a provider cannot answer, for example because its key is missing.
 pub type ProviderCheck = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
@@ -26,7 +26,7 @@ pub(super) struct Dependencies<'a> {
     /// The tool servers.
     pub servers: &'a ServerViews,
     /// The skills; `None` = skills are not checked.
-    pub skills: Option<&'a dyn Skills>,
+    pub skills: Option<&'a dyn SkillCatalog>,
     /// The folder of the place; the default folder if unset.
     pub cwd: Option<&'a str>,
 }

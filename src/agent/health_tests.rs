@@ -11,11 +11,11 @@ use serde_json::json;
 
 use super::{AgentCatalog, AgentCatalogOptions, AvailableModels};
 use crate::clock::Clock;
-use crate::contract::catalog::{Catalog, Overrides, Pinned, Place};
-use crate::contract::skills::{PickedSkills, SkillListing, SkillSet, Skills};
+use crate::contract::catalog::{Catalog, CatalogScope, Overrides, Pinned};
+use crate::contract::skills::{PickedSkills, SkillCatalog, SkillListing, SkillSet};
 use crate::kernel::time::Timestamp;
 
-const HERE: Place<'static> = Place {
+const HERE: CatalogScope<'static> = CatalogScope {
     org: "default",
     cwd: None,
 };
@@ -37,7 +37,7 @@ impl Asked {
 /// No skills, except in folders that contain a file `skills`.
 struct NoSkills(Arc<Asked>);
 
-impl Skills for NoSkills {
+impl SkillCatalog for NoSkills {
     fn is_ready(&self, _: Option<&str>) -> bool {
         true
     }
@@ -195,7 +195,7 @@ fn c1_skills_are_looked_for_where_the_run_works_and_again_when_they_come() {
         "tools: [skill]\nskills: [of-the-project]",
     );
     let agents = agents(home.path(), &asked, &clock);
-    let there = Place {
+    let there = CatalogScope {
         org: "default",
         cwd: work.path().to_str(),
     };

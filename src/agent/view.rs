@@ -16,7 +16,8 @@ use super::set::{DefinitionSource, Effective, LayeredDefinition, Layers, shown};
 use super::tools::ToolChoice;
 use super::{AgentDefinition, Strategy};
 use crate::contract::catalog::{
-    AgentSummary, InactiveDefinition, Listing, Omitted, Overrides, Pinned, Resolved, usable_skills,
+    AgentListing, AgentSummary, InactiveDefinition, Omitted, Overrides, Pinned, Resolved,
+    usable_skills,
 };
 use crate::contract::linked;
 use crate::contract::servers::ServerViews;
@@ -287,8 +288,8 @@ impl Set {
     }
 
     /// Lists all agents as clients see them.
-    pub(super) fn list(&self, models: &AvailableModels, servers: &ServerViews) -> Listing {
-        Listing {
+    pub(super) fn list(&self, models: &AvailableModels, servers: &ServerViews) -> AgentListing {
+        AgentListing {
             agents: self
                 .entries
                 .iter()

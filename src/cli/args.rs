@@ -30,11 +30,11 @@ use crate::daemon;
     arg_required_else_help = true,
     after_help = AFTER
 )]
-pub struct Arguments {
+pub struct CliArgs {
     #[command(flatten)]
     common: Common,
     #[command(subcommand)]
-    command: Command,
+    command: CliCommand,
 }
 
 /// Versions of the program and of its database library.
@@ -59,42 +59,42 @@ serve: 74 store, 75 folder, port or store in use, 77 permissions,
 78 configuration, 79 restart needed";
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum CliCommand {
     Serve(serve::Serve),
-    Status(status::Status),
-    Stop(stop::Stop),
-    Run(run::Run),
-    Spawn(spawn::Spawn),
-    Wait(wait::Wait),
-    Steer(steer::Steer),
-    Cancel(cancel::Cancel),
+    Status(status::StatusArgs),
+    Stop(stop::StopArgs),
+    Run(run::RunArgs),
+    Spawn(spawn::CliSpawnArgs),
+    Wait(wait::CliWaitArgs),
+    Steer(steer::SteerArgs),
+    Cancel(cancel::CancelArgs),
     Retry(retry::Retry),
     Review(review::Review),
     Env(env::EnvOf),
     Attach(attach::Attach),
-    Send(send::Send),
-    Chat(chat::Chat),
-    Answer(answer::Answer),
-    Approvals(approvals::Approvals),
+    Send(send::CliSendArgs),
+    Chat(chat::ChatArgs),
+    Answer(answer::AnswerArgs),
+    Approvals(approvals::ApprovalsArgs),
     Ps(ps::Ps),
     Top(top::Top),
-    Sessions(sessions::Sessions),
+    Sessions(sessions::SessionsArgs),
     Logs(logs::Logs),
-    History(history::History),
-    Inbox(inbox::Inbox),
-    Audit(audit::Audit),
-    Config(config::Config),
+    History(history::HistoryArgs),
+    Inbox(inbox::InboxArgs),
+    Audit(audit::AuditArgs),
+    Config(config::ConfigArgs),
     Completions(completions::Completions),
-    Backup(backup::Backup),
+    Backup(backup::BackupArgs),
     Restore(restore::Restore),
     Doctor(doctor::Doctor),
-    Events(events::Events),
-    Agents(agents::Agents),
+    Events(events::EventsArgs),
+    Agents(agents::AgentsArgs),
     Mcp(mcp::Mcp),
-    Memory(memory::Memory),
-    Skills(skills::Skills),
-    Trust(trust::Trust),
-    Usage(usage::Usage),
+    Memory(memory::MemoryArgs),
+    Skills(skills::SkillsArgs),
+    Trust(trust::TrustArgs),
+    Usage(usage::UsageArgs),
     Setup(setup::Setup),
     Rpc(rpc::Rpc),
     Demo(demo::Demo),
@@ -106,7 +106,7 @@ pub fn main() -> ExitCode {
         return code;
     }
     let matches = help::command_with_help().try_get_matches();
-    match matches.and_then(|matches| Arguments::from_arg_matches(&matches)) {
+    match matches.and_then(|matches| CliArgs::from_arg_matches(&matches)) {
         Ok(arguments) => execute(arguments),
         Err(error) => no_command(&error),
     }
@@ -170,8 +170,8 @@ fn one_line(paragraph: &str) -> String {
 }
 
 /// Runs a command and prints its failure, if any.
-fn execute(arguments: Arguments) -> ExitCode {
-    let Arguments { common, command } = arguments;
+fn execute(arguments: CliArgs) -> ExitCode {
+    let CliArgs { common, command } = arguments;
     let code = match carry_out(&common, command) {
         Ok(code) => code,
         Err(failure) => {
@@ -183,50 +183,50 @@ fn execute(arguments: Arguments) -> ExitCode {
 }
 
 /// Future of a running command. Boxed, so that each is compiled once instead of at every await.
-type Work<'a> = Pin<Box<dyn Future<Output = Result<u8, Failure>> + 'a>>;
+type CommandFuture<'a> = Pin<Box<dyn Future<Output = Result<u8, Failure>> + 'a>>;
 
-fn carry_out(common: &Common, command: Command) -> Result<u8, Failure> {
-    let work: Work<'_> = match command {
+fn carry_out(common: &Common, command: CliCommand) -> Result<u8, Failure> {
+    let work: CommandFuture<'_> = match command {
         // The daemon creates its own runtime; the other two need none.
-        Command::Serve(command) if !command.detach => return command.run(common),
-        Command::Restore(command) => return command.run(common),
-        Command::Completions(command) => return command.run(),
-        Command::Serve(command) => Box::pin(command.detach(common)),
-        Command::Status(command) => Box::pin(command.run(common)),
-        Command::Stop(command) => Box::pin(command.run(common)),
-        Command::Run(command) => Box::pin(signals::in_order(command.run(common))),
-        Command::Spawn(command) => Box::pin(command.run(common)),
-        Command::Wait(command) => Box::pin(signals::in_order(command.run(common))),
-        Command::Steer(command) => Box::pin(command.run(common)),
-        Command::Cancel(command) => Box::pin(command.run(common)),
-        Command::Review(command) => Box::pin(command.run(common)),
-        Command::Env(command) => Box::pin(command.run(common)),
-        Command::Retry(command) => Box::pin(command.run(common)),
-        Command::Attach(command) => Box::pin(signals::in_order(command.run(common))),
-        Command::Send(command) => Box::pin(command.run(common)),
-        Command::Chat(command) => Box::pin(signals::in_order(command.run(common))),
-        Command::Answer(command) => Box::pin(command.run(common)),
-        Command::Approvals(command) => Box::pin(command.run(common)),
-        Command::Ps(command) => Box::pin(command.run(common)),
-        Command::Top(command) => Box::pin(command.run(common)),
-        Command::Sessions(command) => Box::pin(command.run(common)),
-        Command::Logs(command) => Box::pin(command.run(common)),
-        Command::History(command) => Box::pin(command.run(common)),
-        Command::Inbox(command) => Box::pin(command.run(common)),
-        Command::Audit(command) => Box::pin(command.run(common)),
-        Command::Config(command) => Box::pin(command.run(common)),
-        Command::Backup(command) => Box::pin(command.run(common)),
-        Command::Doctor(command) => Box::pin(command.run(common)),
-        Command::Events(command) => Box::pin(command.run(common)),
-        Command::Agents(command) => Box::pin(command.run(common)),
-        Command::Mcp(command) => Box::pin(command.run(common)),
-        Command::Memory(command) => Box::pin(command.run(common)),
-        Command::Skills(command) => Box::pin(command.run(common)),
-        Command::Trust(command) => Box::pin(command.run(common)),
-        Command::Usage(command) => Box::pin(command.run(common)),
-        Command::Setup(command) => Box::pin(command.run(common)),
-        Command::Rpc(command) => Box::pin(command.run(common)),
-        Command::Demo(command) => Box::pin(command.run(common)),
+        CliCommand::Serve(command) if !command.detach => return command.run(common),
+        CliCommand::Restore(command) => return command.run(common),
+        CliCommand::Completions(command) => return command.run(),
+        CliCommand::Serve(command) => Box::pin(command.detach(common)),
+        CliCommand::Status(command) => Box::pin(command.run(common)),
+        CliCommand::Stop(command) => Box::pin(command.run(common)),
+        CliCommand::Run(command) => Box::pin(signals::in_order(command.run(common))),
+        CliCommand::Spawn(command) => Box::pin(command.run(common)),
+        CliCommand::Wait(command) => Box::pin(signals::in_order(command.run(common))),
+        CliCommand::Steer(command) => Box::pin(command.run(common)),
+        CliCommand::Cancel(command) => Box::pin(command.run(common)),
+        CliCommand::Review(command) => Box::pin(command.run(common)),
+        CliCommand::Env(command) => Box::pin(command.run(common)),
+        CliCommand::Retry(command) => Box::pin(command.run(common)),
+        CliCommand::Attach(command) => Box::pin(signals::in_order(command.run(common))),
+        CliCommand::Send(command) => Box::pin(command.run(common)),
+        CliCommand::Chat(command) => Box::pin(signals::in_order(command.run(common))),
+        CliCommand::Answer(command) => Box::pin(command.run(common)),
+        CliCommand::Approvals(command) => Box::pin(command.run(common)),
+        CliCommand::Ps(command) => Box::pin(command.run(common)),
+        CliCommand::Top(command) => Box::pin(command.run(common)),
+        CliCommand::Sessions(command) => Box::pin(command.run(common)),
+        CliCommand::Logs(command) => Box::pin(command.run(common)),
+        CliCommand::History(command) => Box::pin(command.run(common)),
+        CliCommand::Inbox(command) => Box::pin(command.run(common)),
+        CliCommand::Audit(command) => Box::pin(command.run(common)),
+        CliCommand::Config(command) => Box::pin(command.run(common)),
+        CliCommand::Backup(command) => Box::pin(command.run(common)),
+        CliCommand::Doctor(command) => Box::pin(command.run(common)),
+        CliCommand::Events(command) => Box::pin(command.run(common)),
+        CliCommand::Agents(command) => Box::pin(command.run(common)),
+        CliCommand::Mcp(command) => Box::pin(command.run(common)),
+        CliCommand::Memory(command) => Box::pin(command.run(common)),
+        CliCommand::Skills(command) => Box::pin(command.run(common)),
+        CliCommand::Trust(command) => Box::pin(command.run(common)),
+        CliCommand::Usage(command) => Box::pin(command.run(common)),
+        CliCommand::Setup(command) => Box::pin(command.run(common)),
+        CliCommand::Rpc(command) => Box::pin(command.run(common)),
+        CliCommand::Demo(command) => Box::pin(command.run(common)),
     };
     tokio::runtime::Builder::new_current_thread()
         .enable_all()

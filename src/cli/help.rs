@@ -7,7 +7,7 @@ use clap::builder::{Resettable, StyledStr};
 use clap::{Command, CommandFactory};
 use unicode_width::UnicodeWidthStr;
 
-use super::args::Arguments;
+use super::args::CliArgs;
 use crate::cli::output::text::{COLUMNS, wrap};
 
 /// All commands, grouped by purpose.
@@ -59,7 +59,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
 
 /// The clap command with its final help pages.
 pub(crate) fn command_with_help() -> Command {
-    let command = Arguments::command();
+    let command = CliArgs::command();
     let page = overview(&command);
     command
         .mut_subcommands(page_of)
@@ -175,7 +175,7 @@ mod tests {
             .collect();
         let once: BTreeSet<&str> = grouped.iter().copied().collect();
         assert_eq!(grouped.len(), once.len());
-        let command = Arguments::command();
+        let command = CliArgs::command();
         let there: BTreeSet<&str> = command.get_subcommands().map(Command::get_name).collect();
         assert_eq!(once, there);
     }
@@ -221,7 +221,7 @@ mod tests {
             }
         }
         let mut found = Vec::new();
-        for below in Arguments::command().get_subcommands() {
+        for below in CliArgs::command().get_subcommands() {
             examples(below, &mut found);
         }
         assert!(found.len() > 20, "{}", found.len());
@@ -230,7 +230,7 @@ mod tests {
             let typed = typed.split(" > ").next().unwrap_or_default();
             for command in typed.split(" && ") {
                 let words = words(command);
-                let parsed = Arguments::command().try_get_matches_from(&words);
+                let parsed = CliArgs::command().try_get_matches_from(&words);
                 assert!(parsed.is_ok(), "{example}: {parsed:?}");
             }
         }

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::cli::common::Common;
 use crate::cli::common::failure::{Failure, exit};
-use crate::cli::link::discover::{NO_DAEMON, Target, Transport, Where, start_command};
+use crate::cli::link::discover::{DaemonTarget, NO_DAEMON, Transport, Where, start_command};
 use crate::cli::link::token::{read_token, token_for_socket};
 use crate::cli::output::print;
 use crate::client::{Client, ClientError, EventSubscription};
@@ -26,17 +26,17 @@ use crate::wire::events::SubscribeEvents;
 use crate::wire::method::Method;
 
 /// A connection to the daemon.
-pub(crate) struct Link {
+pub(crate) struct DaemonLink {
     client: Client,
     /// The daemon that this is connected to.
-    pub(crate) target: Target,
+    pub(crate) target: DaemonTarget,
 }
 
-impl Link {
+impl DaemonLink {
     /// Finds the daemon and connects to it.
-    pub(crate) async fn open(place: &Where) -> Result<Link, Failure> {
+    pub(crate) async fn open(place: &Where) -> Result<DaemonLink, Failure> {
         let (client, target) = by_any_way(place, connect).await?;
-        Ok(Link { client, target })
+        Ok(DaemonLink { client, target })
     }
 
     /// Calls a method and returns the client's error unchanged.
@@ -130,7 +130,7 @@ fn speaks(endpoint: &Endpoint) -> Result<(), Failure> {
 pub(crate) async fn by_any_way<C>(
     place: &Where,
     connect: impl AsyncFn(&Transport) -> Result<Result<C, ClientError>, Failure>,
-) -> Result<(C, Target), Failure> {
+) -> Result<(C, DaemonTarget), Failure> {
     let target = place.target()?;
     if let Some(endpoint) = &target.endpoint {
         speaks(endpoint)?;
@@ -182,7 +182,7 @@ pub(crate) async fn reconnect(
     place: &Where,
     _lost: Failure,
     mut say: impl FnMut(&str),
-) -> Result<Link, Failure> {
+) -> Result<DaemonLink, Failure> {
     say(&format!(
         "the connection to the daemon was lost; retrying for up to {} s",
         RECONNECT_TIMEOUT.as_secs()
@@ -191,7 +191,7 @@ pub(crate) async fn reconnect(
     let started = clock.monotonic();
     let mut is_announced = false;
     loop {
-        let gone = match Link::open(place).await {
+        let gone = match DaemonLink::open(place).await {
             Ok(link) => return Ok(link),
             Err(failure) if failure.code != exit::NO_DAEMON => return Err(failure),
             Err(gone) => gone,
@@ -237,7 +237,7 @@ pub(crate) const RETRY: Duration = Duration::from_millis(250);
 
 const LOST: &str = "link_lost";
 
-fn failure(error: ClientError, target: &Target) -> Failure {
+fn failure(error: ClientError, target: &DaemonTarget) -> Failure {
     let code = error.exit();
     let failure = match &error {
         ClientError::NoDaemon { url, .. } => {
@@ -282,7 +282,7 @@ fn failure(error: ClientError, target: &Target) -> Failure {
 }
 
 /// Adds a hint if a version difference may explain why the request was refused.
-fn with_versions(failure: Failure, target: &Target) -> Failure {
+fn with_versions(failure: Failure, target: &DaemonTarget) -> Failure {
     let own = env!("CARGO_PKG_VERSION");
     let Some(theirs) = target.endpoint.as_ref().map(|endpoint| &endpoint.version) else {
         return failure;
@@ -304,13 +304,13 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn target(version: &str) -> Target {
+    fn target(version: &str) -> DaemonTarget {
         let endpoint = json!({
             "version": version, "protocol": 1, "pid": 1, "url": "http://127.0.0.1:1",
             "bootId": "01936f0e-0000-7000-8000-000000000001",
             "startedAt": "2026-11-30T00:53:20.123Z",
         });
-        Target {
+        DaemonTarget {
             ways: vec![Transport::Socket {
                 path: "/nowhere".into(),
                 token_file: None,

@@ -14,13 +14,13 @@ use std::time::Duration;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::chat::slash::{self, Slash};
-use super::link::{self, Link};
+use super::link::{self, DaemonLink};
 use crate::cli::asking::open_requests;
 use crate::cli::asking::open_requests::{OpenRequest, Prompted};
-use crate::cli::asking::person::{Person, Typed};
+use crate::cli::asking::person::{LineProgress, Person};
 use crate::cli::common::failure::Failure;
 use crate::cli::link::discover::Where;
-use crate::cli::link::watch::{Seen, Watch};
+use crate::cli::link::watch::{EventWatch, WatchItem};
 use crate::cli::live::view::{FRAME, View};
 use crate::cli::output::print;
 use crate::clock::Clock;
@@ -33,8 +33,8 @@ const NEXT: &str = "next> ";
 const QUIET: Duration = Duration::from_secs(2);
 
 /// Live state of the followed runs.
-pub(crate) struct Live<'a> {
-    pub(crate) watch: Watch<'a>,
+pub(crate) struct LiveDisplay<'a> {
+    pub(crate) watch: EventWatch<'a>,
     /// `None` if nothing is shown.
     pub(crate) view: Option<View>,
     /// Session whose subtree is searched for open requests.
@@ -62,7 +62,7 @@ pub(crate) enum StopReason {
 }
 
 /// Result of [`Live::next`].
-pub(crate) enum News {
+pub(crate) enum LiveUpdate {
     /// An event arrived.
     Event(Box<Event>),
     /// The subscription has started or resumed: anything may have happened.
@@ -73,21 +73,21 @@ pub(crate) enum News {
     Left,
 }
 
-impl<'a> Live<'a> {
+impl<'a> LiveDisplay<'a> {
     /// Subscribes. Every later change is an event, so none is missed between two reads of the rows.
     pub(crate) async fn open(
-        link: Link,
+        link: DaemonLink,
         place: &'a Where,
         request: SubscribeEvents,
         view: Option<View>,
         person: Option<&'a mut Person>,
-    ) -> Result<Live<'a>, Failure> {
-        let watch = Watch::open(link, place, request, print::note).await?;
+    ) -> Result<LiveDisplay<'a>, Failure> {
+        let watch = EventWatch::open(link, place, request, print::note).await?;
         let mut frames = interval(FRAME);
         frames.set_missed_tick_behavior(MissedTickBehavior::Skip);
         let mut quiet = interval(QUIET);
         quiet.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Ok(Live {
+        Ok(LiveDisplay {
             watch,
             view,
             session: None,
@@ -104,37 +104,37 @@ impl<'a> Live<'a> {
 
     /// Waits for the next news. Meanwhile it draws the view and asks the user about requests.
     /// Cancel-safe.
-    pub(crate) async fn next(&mut self) -> Result<News, Failure> {
+    pub(crate) async fn next(&mut self) -> Result<LiveUpdate, Failure> {
         let keys = self.view.as_ref().is_some_and(View::takes_keys);
         let talks = self.is_conversation();
         loop {
             tokio::select! {
                 seen = self.watch.seen() => match seen? {
-                    Some(Seen::Event(event)) => {
+                    Some(WatchItem::Event(event)) => {
                         self.hear(&event);
-                        return Ok(News::Event(event));
+                        return Ok(LiveUpdate::Event(event));
                     }
-                    Some(Seen::Picture(..)) => return Ok(News::Anew),
+                    Some(WatchItem::Picture(..)) => return Ok(LiveUpdate::Anew),
                     None => {
                         self.come_back().await?;
-                        return Ok(News::Anew);
+                        return Ok(LiveUpdate::Anew);
                     }
                 },
                 typed = typed(&mut self.person, keys), if talks || self.open.is_some() => {
                     match typed {
-                        Typed::More => self.prompt(),
-                        Typed::Line(None) if talks => self.stop_reason = Some(StopReason::Conversation),
-                        Typed::Line(line) if self.open.is_none() => self.types_ahead(line),
-                        Typed::Line(line) => self.answer(line).await?,
+                        LineProgress::More => self.prompt(),
+                        LineProgress::Line(None) if talks => self.stop_reason = Some(StopReason::Conversation),
+                        LineProgress::Line(line) if self.open.is_none() => self.types_ahead(line),
+                        LineProgress::Line(line) => self.answer(line).await?,
                     }
                     if self.stop_reason.is_some() {
-                        return Ok(News::Left);
+                        return Ok(LiveUpdate::Left);
                     }
                 },
                 _ = self.frames.tick(), if self.is_watched() => self.show().await?,
                 _ = self.quiet.tick() => {
                     self.are_requests_stale = true;
-                    return Ok(News::Quiet);
+                    return Ok(LiveUpdate::Quiet);
                 }
             }
         }
@@ -406,10 +406,10 @@ impl<'a> Live<'a> {
 }
 
 /// Reads the user's input, key by key or as whole lines.
-async fn typed(person: &mut Option<&mut Person>, keys: bool) -> Typed {
+async fn typed(person: &mut Option<&mut Person>, keys: bool) -> LineProgress {
     match person {
         Some(person) if keys => person.key().await,
-        Some(person) => Typed::Line(person.line().await),
+        Some(person) => LineProgress::Line(person.line().await),
         None => std::future::pending().await,
     }
 }

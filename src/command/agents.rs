@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::context::Context;
-use crate::contract::commit::Effect;
+use crate::contract::commit::CommitEffect;
 use crate::contract::rows::{StoredAgent, TrustedProject};
 use crate::contract::skills::SkillPin;
 use crate::kernel::event::{AgentsChanged, SkillsChanged};
@@ -71,7 +71,7 @@ pub fn put_agent(context: &mut Context<'_>, new: PutAgent) -> Result<i64, Fault>
         created_at: found.map_or(context.now.wall, |found| found.created_at),
     };
     agents::put(context.tx, &agent, context.now.wall)?;
-    context.effect(Effect::AgentsChanged);
+    context.effect(CommitEffect::AgentsChanged);
     Ok(revision)
 }
 
@@ -87,7 +87,7 @@ pub fn delete_agent(
     };
     check_revision(&found, if_revision)?;
     agents::delete(context.tx, org, name)?;
-    context.effect(Effect::AgentsChanged);
+    context.effect(CommitEffect::AgentsChanged);
     Ok(true)
 }
 
@@ -164,7 +164,7 @@ pub fn trust_project(
         at: context.now.wall,
     };
     trust::put(context.tx, &project)?;
-    context.effect(Effect::AgentsChanged);
+    context.effect(CommitEffect::AgentsChanged);
     Ok(project)
 }
 
@@ -173,7 +173,7 @@ pub fn revoke_trust(context: &mut Context<'_>, org: &str, folder: &str) -> Resul
     let known = trust::get(context.tx, org, folder)?;
     if known.is_some() {
         trust::delete(context.tx, org, folder)?;
-        context.effect(Effect::AgentsChanged);
+        context.effect(CommitEffect::AgentsChanged);
     }
     Ok(known.is_some())
 }

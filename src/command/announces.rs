@@ -7,7 +7,7 @@ use super::context::Context;
 use super::moves::{load, look_at_settling, move_run};
 use super::new_run::{accept, new_run};
 use super::{NewRun, cancel, removal, session};
-use crate::contract::commit::Effect;
+use crate::contract::commit::CommitEffect;
 use crate::kernel::delegation::announce::{ANNOUNCES_LIMIT, AnnounceNote};
 use crate::kernel::event::{AnnounceAcked, AnnounceDelivered, AnnounceDismissed, AnnounceHeld};
 use crate::kernel::fault::{Fault, Kind};
@@ -18,7 +18,7 @@ use crate::kernel::run::stop::Initiator;
 use crate::kernel::run::{CancelRequest, Run, RunOrigin, RunState};
 use crate::kernel::session::message::{Block, Message, MessageKind, NewMessage, Origin, Role};
 use crate::kernel::session::{Owner, Session};
-use crate::store::tables::outbox::{AT_ONCE, Entry};
+use crate::store::tables::outbox::{AT_ONCE, OutboxEntry};
 use crate::store::tables::{messages, outbox, runs, sessions, steps};
 
 /// The hold reason of an announce whose session was deleted.
@@ -54,7 +54,7 @@ pub fn deliver(
         return Ok(());
     }
     // Announces requested before a reset are delivered but wake no agent.
-    let wakes = |entry: &Entry| {
+    let wakes = |entry: &OutboxEntry| {
         session.owner == Owner::Agent
             && entry.policy.wakes()
             && entry.target_generation == session.generation
@@ -86,7 +86,7 @@ pub fn deliver(
 /// Schedules another delivery if there may be more announces than one delivery takes.
 fn deliver_again(context: &mut Context<'_>, target: SessionId, taken: usize) {
     if taken == AT_ONCE as usize {
-        context.effect(crate::contract::commit::Effect::Deliverable(target));
+        context.effect(crate::contract::commit::CommitEffect::Deliverable(target));
     }
 }
 
@@ -148,7 +148,7 @@ impl Budget {
 pub fn deliver_one(
     context: &mut Context<'_>,
     session: &Session,
-    entry: &Entry,
+    entry: &OutboxEntry,
     budget: &mut Budget,
 ) -> Result<Vec<Message>, Fault> {
     let run = runs::get(context.tx, entry.run)?;
@@ -201,7 +201,7 @@ pub fn wake_up(
     context: &mut Context<'_>,
     session: &Session,
     live: &[Run],
-    oldest: Option<&Entry>,
+    oldest: Option<&OutboxEntry>,
     wake: Option<Box<NewRun>>,
 ) -> Result<Option<RunId>, Fault> {
     if let Some(settling) = live.iter().find(|run| run.state == RunState::Settling) {
@@ -235,7 +235,7 @@ pub fn wake_up(
 }
 
 /// Once this returns, the announce is held; the result stays on its run.
-pub fn hold(context: &mut Context<'_>, entry: &Entry, why: &str) -> Result<(), Fault> {
+pub fn hold(context: &mut Context<'_>, entry: &OutboxEntry, why: &str) -> Result<(), Fault> {
     outbox::mark_undelivered(context.tx, entry.seq, why)?;
     if let Some(run) = runs::get(context.tx, entry.run)? {
         if let Some(requester) = run.requester.filter(|by| by.session == entry.target) {
@@ -327,7 +327,7 @@ pub fn retry_announce(
         }
         (_, Some(target)) => {
             outbox::make_pending(context.tx, entry.seq)?;
-            context.effect(Effect::Deliverable(target.id));
+            context.effect(CommitEffect::Deliverable(target.id));
             Ok(None)
         }
     }
@@ -366,7 +366,11 @@ pub fn dismiss_announce(context: &mut Context<'_>, org: &str, id: RunId) -> Resu
     }
 }
 
-fn find_announce(context: &mut Context<'_>, org: &str, id: RunId) -> Result<(Run, Entry), Fault> {
+fn find_announce(
+    context: &mut Context<'_>,
+    org: &str,
+    id: RunId,
+) -> Result<(Run, OutboxEntry), Fault> {
     let run = load(context, id)?;
     if run.org != org {
         return Err(Fault::not_found("run", id));

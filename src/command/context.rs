@@ -1,7 +1,7 @@
 //! The context of a command: its transaction, its time, and the effects for after the commit.
 
 use crate::clock::Clock;
-use crate::contract::commit::{Effect, Settings, Ticket};
+use crate::contract::commit::{CommandSettings, CommitEffect, Ticket};
 use crate::kernel::event::{AlertRaised, EventData, MessageAdded};
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::{MessageId, RunId, SessionId, SessionKey};
@@ -24,13 +24,13 @@ pub struct Context<'a> {
     /// The time of this command.
     pub now: Moment,
     /// Settings that commands apply.
-    pub settings: &'a Settings,
+    pub settings: &'a CommandSettings,
     sequence: &'a mut Sequence,
     events: Vec<NewEvent>,
     /// Cache of the session keys and run trees for these events.
     keys: Vec<(SessionId, Option<String>)>,
     trees: Vec<(RunId, Circumstances)>,
-    effects: Vec<Effect>,
+    effects: Vec<CommitEffect>,
 }
 
 impl<'a> Context<'a> {
@@ -50,7 +50,7 @@ impl<'a> Context<'a> {
     }
 
     /// Writes the events of this command and returns its effects.
-    pub fn finish(mut self) -> Result<Vec<Effect>, Fault> {
+    pub fn finish(mut self) -> Result<Vec<CommitEffect>, Fault> {
         let told = std::mem::take(&mut self.events);
         if !told.is_empty() {
             let count = told.len() as i64;
@@ -110,7 +110,7 @@ impl<'a> Context<'a> {
     }
 
     /// Adds an effect for after the commit; duplicates are dropped.
-    pub fn effect(&mut self, effect: Effect) {
+    pub fn effect(&mut self, effect: CommitEffect) {
         if !self.effects.contains(&effect) {
             self.effects.push(effect);
         }
@@ -119,7 +119,7 @@ impl<'a> Context<'a> {
     /// Requests a slot for `run` after the commit.
     pub fn enqueue(&mut self, run: &Run) -> Result<(), Fault> {
         let in_turn = steps::is_in_turn(self.tx, run)?;
-        self.effect(Effect::Enqueue(Ticket::of(run, in_turn)));
+        self.effect(CommitEffect::Enqueue(Ticket::of(run, in_turn)));
         Ok(())
     }
 

@@ -8,7 +8,7 @@ use super::moves::load;
 use super::new_run::{accept, new_run};
 use super::spawn::{Awaits, Spawn, set_parent};
 use super::{Accepted, cancel, run_end, waiting};
-use crate::contract::commit::{Begun, Effect};
+use crate::contract::commit::{CommitEffect, DelegationStarted};
 use crate::kernel::delegation;
 use crate::kernel::delegation::called::AGENT_KEY;
 use crate::kernel::delegation::{Delegated, DelegationMode, called_end, planned_end};
@@ -17,7 +17,7 @@ use crate::kernel::event::{
 };
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{AgentId, RunId, SessionKey};
-use crate::kernel::run::step::{SUMMARY, Step, StepKind, Wait, WaitKind};
+use crate::kernel::run::step::{SUMMARY, Step, StepKind, StepWait, WaitKind};
 use crate::kernel::run::stop::Initiator;
 use crate::kernel::run::{Requester, Run, RunOrigin};
 use crate::kernel::session::Session;
@@ -104,7 +104,7 @@ pub fn log_begun(
     face: Option<DelegationMode>,
     task: &str,
 ) {
-    context.effect(Effect::DelegationBegun(Box::new(Begun {
+    context.effect(CommitEffect::DelegationBegun(Box::new(DelegationStarted {
         run,
         parent: caller.id,
         trace: caller.trace_id.clone(),
@@ -134,7 +134,7 @@ pub fn wait_for_child(
     call: PendingCall<'_>,
     run: RunId,
 ) -> Result<(), Fault> {
-    let wait = Wait {
+    let wait = StepWait {
         kind: WaitKind::Child,
         until: None,
     };

@@ -5,7 +5,7 @@ use super::context::Context;
 use super::moves::load;
 use super::new_run::{accept, new_run};
 use super::{NewRun, cancel, session};
-use crate::contract::commit::Effect;
+use crate::contract::commit::CommitEffect;
 use crate::kernel::event::AnnounceQueued;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::{AnnounceId, RunId};
@@ -29,7 +29,7 @@ pub fn run_ended(context: &mut Context<'_>, run: &Run, told: bool) -> Result<(),
         return sends::set_state(context.tx, run.id, State::Done).map_err(Fault::from);
     }
     sends::set_state(context.tx, run.id, State::Due)?;
-    context.effect(Effect::Exchange(run.id));
+    context.effect(CommitEffect::Exchange(run.id));
     Ok(())
 }
 
@@ -165,6 +165,6 @@ fn end(context: &mut Context<'_>, send: &Send) -> Result<(), Fault> {
             policy: policy.as_str().into(),
         },
     );
-    context.effect(Effect::Deliverable(asker.0));
+    context.effect(CommitEffect::Deliverable(asker.0));
     Ok(())
 }

@@ -5,13 +5,13 @@ use super::context::Context;
 use super::{
     TurnEnd, cancel, delegation, removal, run_end, run_environment, session, turn, waiting,
 };
-use crate::contract::commit::{Delegation, Effect};
+use crate::contract::commit::{CommitEffect, Delegation};
 use crate::kernel::event::{AnnounceQueued, EventData, RunEnded, RunMoved, RunPaused};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{AnnounceId, RunId, SessionId};
 use crate::kernel::run::action::{Action, Milestone};
 use crate::kernel::run::event::{Pending, RunEvent};
-use crate::kernel::run::step::{Effect as Class, Intent, Step, StepState, WaitKind};
+use crate::kernel::run::step::{EffectClass as Class, Intent, Step, StepState, WaitKind};
 use crate::kernel::run::{AnnouncePolicy, PauseReason, Run, RunState, machine};
 use crate::kernel::session::message::Message;
 use crate::kernel::text::storable;
@@ -75,7 +75,7 @@ fn move_with(
     next.ver = runs::update(context.tx, run, &next)?
         .ok_or_else(|| Fault::new(Kind::Conflict, format!("run {} changed meanwhile", run.id)))?;
     if next.state == RunState::Settling && run.state != RunState::Settling {
-        context.effect(Effect::Settling(
+        context.effect(CommitEffect::Settling(
             next.id,
             next.remaining_at(context.now.steady),
         ));
@@ -121,9 +121,9 @@ fn follow_end(
 
 /// A paused run keeps its session's turn, and its limit is watched while its time counts.
 pub fn run_paused(context: &mut Context<'_>, run: &Run) {
-    context.effect(Effect::Paused(run.id, run.session, run.depth));
+    context.effect(CommitEffect::Paused(run.id, run.session, run.depth));
     if run.counting_since.is_some() {
-        context.effect(Effect::Settling(
+        context.effect(CommitEffect::Settling(
             run.id,
             run.remaining_at(context.now.steady),
         ));
@@ -176,21 +176,21 @@ fn perform(
         Action::Release => {
             // Announces that waited for the end of this turn can be delivered now.
             if outbox::has_pending(context.tx, run.session)? {
-                context.effect(Effect::Deliverable(run.session));
+                context.effect(CommitEffect::Deliverable(run.session));
             }
             Ok(())
         }
         Action::StopExecutor => {
-            context.effect(Effect::StopExecutor(run.id));
+            context.effect(CommitEffect::StopExecutor(run.id));
             Ok(())
         }
         Action::WakeWaiters => {
-            context.effect(Effect::Ended(run.id));
+            context.effect(CommitEffect::Ended(run.id));
             if let RunState::Ended(outcome) = run.state {
                 let lived = context.now.wall.since(run.created_at);
-                context.effect(Effect::Outcome(run.id, outcome, lived));
+                context.effect(CommitEffect::Outcome(run.id, outcome, lived));
                 if let Some(over) = Delegation::of(run) {
-                    context.effect(Effect::DelegationOver(Box::new(over)));
+                    context.effect(CommitEffect::DelegationOver(Box::new(over)));
                 }
             }
             Ok(())
@@ -264,7 +264,7 @@ fn announce(context: &mut Context<'_>, run: &Run, quietly: bool) -> Result<(), F
             policy: policy.as_str().into(),
         },
     );
-    context.effect(Effect::Deliverable(target));
+    context.effect(CommitEffect::Deliverable(target));
     Ok(())
 }
 

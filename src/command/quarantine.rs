@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 
 use super::context::Context;
 use super::moves::{move_run, owed};
-use crate::contract::commit::Effect;
+use crate::contract::commit::CommitEffect;
 use crate::kernel::event::AlertRaised;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::{RunId, SessionId};
 use crate::kernel::run::event::RunEvent;
 use crate::kernel::run::{AnnouncePolicy, Run, RunError, RunState};
-use crate::store::repair::tables::{OnUndecodable, Place, Table};
+use crate::store::repair::tables::{OnUndecodable, RowKey, Table};
 use crate::store::repair::{consistency, salvage, tables};
 use crate::store::tables::quarantine::Fate;
 use crate::store::tables::{boots, outbox, quarantine, runs};
@@ -95,7 +95,7 @@ impl Broken {
 fn set_aside(
     context: &mut Context<'_>,
     table: &'static Table,
-    place: &Place,
+    place: &RowKey,
     broken: &mut Broken,
 ) -> Result<(), Fault> {
     let Err((column, why)) = table.check(context.tx, place)? else {
@@ -161,7 +161,7 @@ fn keep(
 fn repair(
     context: &mut Context<'_>,
     table: &Table,
-    place: &Place,
+    place: &RowKey,
     entry: i64,
 ) -> Result<bool, Fault> {
     if let ("runs", Some(Raw::Int(run))) = (table.name, place.first()) {
@@ -186,7 +186,7 @@ fn repair(
 fn remove(
     context: &mut Context<'_>,
     table: &Table,
-    place: &Place,
+    place: &RowKey,
     row: &[(String, Raw)],
 ) -> Result<(), Fault> {
     let id = value(row, "id").filter(|_| table.name == "runs");
@@ -222,7 +222,7 @@ fn follow_all(context: &mut Context<'_>, clause: &str, params: &[Param<'_>]) -> 
 }
 
 /// Moves a row of a removed run to quarantine.
-fn follow(context: &mut Context<'_>, table: &Table, place: &Place) -> Result<(), Fault> {
+fn follow(context: &mut Context<'_>, table: &Table, place: &RowKey) -> Result<(), Fault> {
     if let Some(row) = table.whole_row(context.tx, place)? {
         let names = table.primary.iter().map(|name| (*name).to_owned());
         let key: Vec<(String, Raw)> = names.zip(place.iter().cloned()).collect();
@@ -249,7 +249,7 @@ fn note_what_broke(
                 broken.children = true;
                 // Waiters on the run learn that it is gone.
                 if let Some(id) = run {
-                    context.effect(Effect::Ended(id));
+                    context.effect(CommitEffect::Ended(id));
                 }
             }
         }
@@ -294,7 +294,7 @@ fn requeue_announce(context: &mut Context<'_>, id: RunId) -> Result<(), Fault> {
         Some(at) => outbox::mark_delivered(context.tx, seq, at, true, now)?,
         None => {
             if let Some(requester) = &run.requester {
-                context.effect(Effect::Deliverable(requester.session));
+                context.effect(CommitEffect::Deliverable(requester.session));
             }
         }
     }
@@ -350,7 +350,7 @@ fn interrupt(context: &mut Context<'_>, run: &Run) -> Result<(), Fault> {
     };
     let error = RunError::new("damaged", message);
     if run.state == RunState::Running {
-        context.effect(Effect::StopExecutor(run.id));
+        context.effect(CommitEffect::StopExecutor(run.id));
     }
     move_run(context, run, RunEvent::Interrupted(error)).map(drop)
 }

@@ -7,12 +7,12 @@ use super::context::Context;
 use super::moves::{emit_step, load, move_run, move_run_quietly, run_paused};
 use super::steps::tool_result;
 use super::waiting::{finish, release};
-use crate::contract::commit::Effect;
+use crate::contract::commit::CommitEffect;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{RunId, StepId};
 use crate::kernel::run::event::RunEvent;
 use crate::kernel::run::recover::{Loss, StepFate};
-use crate::kernel::run::step::{Step, StepKind, StepState, Wait, WaitKind};
+use crate::kernel::run::step::{Step, StepKind, StepState, StepWait, WaitKind};
 use crate::kernel::run::waiting::{StepProgress, reviewed};
 use crate::kernel::run::{Run, RunError, RunState, Usage, recover, waiting};
 use crate::kernel::session::message::{Block, MessageKind, NewMessage, Origin, Role};
@@ -85,7 +85,10 @@ pub fn recover(
     }
     let run = move_run_quietly(context, &run, event, plan.is_quiet)?;
     if run.state == RunState::Settling {
-        context.effect(Effect::Settling(id, run.remaining_at(context.now.steady)));
+        context.effect(CommitEffect::Settling(
+            id,
+            run.remaining_at(context.now.steady),
+        ));
     }
     if matches!(run.state, RunState::Paused(_)) {
         run_paused(context, &run);
@@ -107,7 +110,7 @@ fn reopen(
         }
         StepFate::Attach => {}
         StepFate::Review => {
-            let wait = Wait {
+            let wait = StepWait {
                 kind: WaitKind::Review,
                 until: None,
             };

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use super::announces::{GONE, hold};
 use super::context::Context;
 use super::{Clearance, cancel, session};
-use crate::contract::commit::Effect;
+use crate::contract::commit::CommitEffect;
 use crate::kernel::event::SessionDeleted;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{RunId, SessionId, SessionKey};
@@ -159,7 +159,7 @@ fn remove_session(context: &mut Context<'_>, session: &Session) -> Result<(), Fa
     purges::insert(context.tx, session.id, now)?;
     clearings::remove(context.tx, session.id)?;
     stops::remove(context.tx, session.id)?;
-    context.effect(Effect::Purge(session.id));
+    context.effect(CommitEffect::Purge(session.id));
     Ok(())
 }
 
@@ -175,7 +175,7 @@ pub fn purge(context: &mut Context<'_>, id: SessionId) -> Result<(), Fault> {
     }
     let gone = messages::remove_some(context.tx, id, ROWS_AT_ONCE)?;
     if gone == u64::from(ROWS_AT_ONCE) {
-        context.effect(Effect::Purge(id));
+        context.effect(CommitEffect::Purge(id));
         return Ok(());
     }
     let mut left = u64::from(ROWS_AT_ONCE);
@@ -201,7 +201,7 @@ pub fn purge(context: &mut Context<'_>, id: SessionId) -> Result<(), Fault> {
         purges::remove(context.tx, id)?;
     } else {
         purges::advance(context.tx, id, run_seq)?;
-        context.effect(Effect::Purge(id));
+        context.effect(CommitEffect::Purge(id));
     }
     Ok(())
 }
@@ -232,7 +232,7 @@ fn purge_children(
     }
     // If only executors have to stop, the next sweep tries again.
     if removed {
-        context.effect(Effect::Purge(id));
+        context.effect(CommitEffect::Purge(id));
     }
     Ok(())
 }

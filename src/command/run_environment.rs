@@ -5,13 +5,13 @@ use super::context::Context;
 use super::moves::load;
 use super::waiting::{acting, begin, release};
 use super::{RunAfter, StepRef};
-use crate::contract::commit::Effect;
+use crate::contract::commit::CommitEffect;
 use crate::kernel::event::{EnvApplied, EnvName, EnvNames, EventData};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::RunId;
 use crate::kernel::policy::overlay::REQUEST;
 use crate::kernel::run::Run;
-use crate::kernel::run::step::{Wait, WaitKind};
+use crate::kernel::run::step::{StepWait, WaitKind};
 use crate::store::tables::environment::StoredValue;
 use crate::store::tables::{environment, steps};
 
@@ -54,7 +54,7 @@ pub fn run_ended(context: &mut Context<'_>, run: &Run) -> Result<(), Fault> {
     }
     environment::clear_sealed(context.tx, run.id)?;
     if environment::is_applied(context.tx, run.id)? {
-        context.effect(Effect::Carried(run.id));
+        context.effect(CommitEffect::Carried(run.id));
     }
     Ok(())
 }
@@ -71,7 +71,7 @@ pub fn lack(context: &mut Context<'_>, lack: LackEnvironment) -> Result<(), Faul
     }
     let names = lack.lacks.into_iter().map(|(name, _)| name).collect();
     context.emit(&run, EventData::EnvMissing(EnvNames { names }));
-    let wait = Wait {
+    let wait = StepWait {
         kind: WaitKind::Value,
         until: None,
     };

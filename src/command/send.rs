@@ -7,12 +7,12 @@ use super::context::Context;
 use super::new_run::{accept, new_run, refuse_taken_id, repeated};
 use super::waiting::{acting, begin, until};
 use super::{Accepted, NewRun, StepRef, cancel};
-use crate::contract::commit::{Effect, PendingWait};
+use crate::contract::commit::{CommitEffect, PendingWait};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{RunId, SessionId, SessionKey};
-use crate::kernel::policy::{Relation, Right, Target, Who};
+use crate::kernel::policy::{PolicyTarget, Relation, Right, Who};
 use crate::kernel::run::limits::{check_queued_turns, check_total};
-use crate::kernel::run::step::{Step, Wait, WaitKind};
+use crate::kernel::run::step::{Step, StepWait, WaitKind};
 use crate::kernel::run::stop::Initiator;
 use crate::kernel::run::{Lane, Run, RunOrigin};
 use crate::kernel::session::message::{NewMessage, Origin};
@@ -107,14 +107,14 @@ pub fn send(context: &mut Context<'_>, message: SendMessage) -> Result<Accepted,
         match &speaker.by {
             Some((run, step)) => {
                 let kind = WaitKind::Reply;
-                let wait = Wait {
+                let wait = StepWait {
                     kind,
                     until: Some(until),
                 };
                 begin(context, run, step, wait, &[accepted.run.0])?;
             }
             None if speaker.session.is_some() => {
-                context.effect(Effect::Window(PendingWait::Call(accepted.run), until));
+                context.effect(CommitEffect::Window(PendingWait::Call(accepted.run), until));
             }
             None => {}
         }
@@ -164,7 +164,7 @@ fn speaker(
                 agent: &run.agent,
                 depth: run.depth,
             };
-            let aim = Target {
+            let aim = PolicyTarget {
                 key: &target.key,
                 agent: &target.agent,
                 relation,

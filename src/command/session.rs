@@ -5,7 +5,7 @@ use super::cancel::{cascade, open_from_session};
 use super::context::Context;
 use super::removal::{remove_tree, still_open};
 use super::{Clearance, SessionAfter};
-use crate::contract::commit::Effect;
+use crate::contract::commit::CommitEffect;
 use crate::kernel::event::{SessionCreated, SessionUpdated};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{AgentId, SessionId, SessionKey};
@@ -308,7 +308,7 @@ pub fn begin_generation(context: &mut Context<'_>, mut session: Session) -> Resu
     );
     // Announces that waited for the end of its turns can be delivered now.
     if outbox::has_pending(context.tx, session.id)? {
-        context.effect(Effect::Deliverable(session.id));
+        context.effect(CommitEffect::Deliverable(session.id));
     }
     Ok(session)
 }
@@ -326,7 +326,7 @@ fn write_session(context: &mut Context<'_>, session: &mut Session) -> Result<(),
 /// Offers held announces again, because the session is in use.
 pub fn touch_session(context: &mut Context<'_>, session: SessionId) -> Result<(), Fault> {
     if outbox::make_all_pending(context.tx, session)? {
-        context.effect(Effect::Deliverable(session));
+        context.effect(CommitEffect::Deliverable(session));
     }
     Ok(())
 }

@@ -10,7 +10,9 @@ use crate::kernel::delegation::announce::NO_REPLY;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{MessageId, RunId};
 use crate::kernel::run::event::RunEvent;
-use crate::kernel::run::step::{Intent, PLAN_PHASE_KEY, SUMMARY, Step, StepState, TOO_LONG, Used};
+use crate::kernel::run::step::{
+    Intent, ModelUsage, PLAN_PHASE_KEY, SUMMARY, Step, StepState, TOO_LONG,
+};
 use crate::kernel::run::{Run, RunError, RunOrigin};
 use crate::kernel::session::message::{Block, Compacted, Message, NewMessage, OpenRun, plain_text};
 use crate::kernel::text::{prefix, preview, storable};
@@ -108,7 +110,7 @@ pub enum Recorded {
         /// Text and tool calls.
         blocks: Vec<Block>,
         /// Model and token usage; `None` if no model was called.
-        used: Option<Used>,
+        used: Option<ModelUsage>,
         /// Warnings for the run.
         warnings: Vec<String>,
         /// The encrypted original arguments of tool calls that are masked in `blocks`.
@@ -130,7 +132,7 @@ pub enum Recorded {
         /// Facts to save in long-term memory.
         remember: Vec<String>,
         /// Model and token usage; `None` if no model was called.
-        used: Option<Used>,
+        used: Option<ModelUsage>,
     },
     /// The request exceeded the provider's limit: the step failed, and the run continues.
     TooLong(RunError),
@@ -139,7 +141,7 @@ pub enum Recorded {
         /// The error.
         error: RunError,
         /// Model and token usage of an answer that could not be used.
-        used: Option<Used>,
+        used: Option<ModelUsage>,
     },
 }
 
@@ -173,7 +175,7 @@ impl Recorded {
     }
 
     /// Model and token usage, if a model was called.
-    pub fn used(&self) -> Option<&Used> {
+    pub fn used(&self) -> Option<&ModelUsage> {
         match self {
             Recorded::Answer { used, .. }
             | Recorded::Shortened { used, .. }
@@ -293,7 +295,7 @@ pub fn record_outcome(
     steps::update(context.tx, &step)?;
     emit_step(context, &run, &step)?;
     super::announces::supersede_wake_run(context, &run, &step)?;
-    if let Some(Used { model, usage }) = &step.used {
+    if let Some(ModelUsage { model, usage }) = &step.used {
         sessions::add_usage(context.tx, run.session, *usage)?;
         runs::spend(context.tx, &run, (*usage).into())?;
         run_end::count_use(context, &run, model, *usage)?;

@@ -17,7 +17,7 @@ use crate::kernel::run::{Run, RunOrigin, RunState};
 use crate::kernel::session::Owner;
 use crate::kernel::session::message::{Message, NewMessage};
 use crate::kernel::text::storable;
-use crate::store::tables::outbox::Entry;
+use crate::store::tables::outbox::OutboxEntry;
 use crate::store::tables::steers::Steer;
 use crate::store::tables::{outbox, runs, sessions, steers, steps};
 
@@ -236,7 +236,7 @@ pub fn enter_steers(context: &mut Context<'_>, run: &Run) -> Result<Vec<Message>
 
 /// The announces for this turn. Those requested before a reset wait for the turn's end. A called
 /// run gets none, because they are for the session's own agent.
-fn steering_announces(context: &mut Context<'_>, run: &Run) -> Result<Vec<Entry>, Fault> {
+fn steering_announces(context: &mut Context<'_>, run: &Run) -> Result<Vec<OutboxEntry>, Fault> {
     if run.is_called() {
         return Ok(Vec::new());
     }

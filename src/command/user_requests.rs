@@ -11,7 +11,7 @@ use crate::kernel::policy::approval::{
     Approval, ApprovalState, Choice, Consent, Remember, Remembered,
 };
 use crate::kernel::question::{Question, QuestionState};
-use crate::kernel::run::step::{Wait, WaitKind};
+use crate::kernel::run::step::{StepWait, WaitKind};
 use crate::kernel::run::waiting;
 use crate::kernel::text::storable;
 use crate::store::tables::{approvals, questions, remembered};
@@ -65,7 +65,7 @@ pub fn ask(context: &mut Context<'_>, ask: Ask) -> Result<(), Fault> {
             label: run.label.clone(),
         },
     );
-    let wait = Wait {
+    let wait = StepWait {
         kind: WaitKind::Answer,
         until: Some(question.expires_at),
     };
@@ -236,7 +236,7 @@ pub fn request_approval(
             label: run.label.clone(),
         },
     );
-    let wait = Wait {
+    let wait = StepWait {
         kind: WaitKind::Approval,
         until: Some(approval.expires_at),
     };

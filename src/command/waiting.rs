@@ -7,14 +7,14 @@ use super::context::Context;
 use super::moves::{emit_step, load, move_run};
 use super::steps::{open_step, tool_result};
 use super::{delegation, exchange, user_requests};
-use crate::contract::commit::{Effect, PendingWait};
+use crate::contract::commit::{CommitEffect, PendingWait};
 use crate::kernel::event::AnnounceDelivered;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{AnnounceId, ApprovalId, MessageId, QuestionId, RunId, SessionId};
 use crate::kernel::policy::approval::ApprovalState;
 use crate::kernel::question::QuestionState;
 use crate::kernel::run::event::RunEvent;
-use crate::kernel::run::step::{SUMMARY, Step, StepState, Wait, WaitKind};
+use crate::kernel::run::step::{SUMMARY, Step, StepState, StepWait, WaitKind};
 use crate::kernel::run::waiting::StepProgress;
 use crate::kernel::run::{Run, RunState, Usage, waiting};
 use crate::kernel::session::message::{Block, NewMessage};
@@ -76,7 +76,7 @@ pub fn begin(
     context: &mut Context<'_>,
     run: &Run,
     step: &Step,
-    wait: Wait,
+    wait: StepWait,
     awaited: &[Uuid],
 ) -> Result<(), Fault> {
     steps::set_wait(context.tx, run.id, step.seq, wait)?;
@@ -84,7 +84,10 @@ pub fn begin(
         waits::insert(context.tx, *id, run.id, step.seq)?;
     }
     if let Some(until) = wait.until {
-        context.effect(Effect::Window(PendingWait::Step(run.id, step.seq), until));
+        context.effect(CommitEffect::Window(
+            PendingWait::Step(run.id, step.seq),
+            until,
+        ));
     }
     regroup(context, run).map(|_| ())
 }
@@ -116,11 +119,11 @@ pub fn release(context: &mut Context<'_>, id: RunId, seq: u32) -> Result<(), Fau
     }
     waits::remove(context.tx, id, seq)?;
     steps::clear_wait(context.tx, id, seq)?;
-    context.effect(Effect::WindowClosed(PendingWait::Step(id, seq)));
+    context.effect(CommitEffect::WindowClosed(PendingWait::Step(id, seq)));
     let run = load(context, id)?;
     let run = regroup(context, &run)?;
     if run.state == RunState::Running {
-        context.effect(Effect::Released(id));
+        context.effect(CommitEffect::Released(id));
     }
     Ok(())
 }
@@ -138,7 +141,7 @@ pub fn finish(
     };
     let run = load(context, id)?;
     waits::remove(context.tx, id, seq)?;
-    context.effect(Effect::WindowClosed(PendingWait::Step(id, seq)));
+    context.effect(CommitEffect::WindowClosed(PendingWait::Step(id, seq)));
     step.ended_at = Some(context.now.wall);
     step.state = if failed {
         StepState::Failed
@@ -197,7 +200,7 @@ pub fn await_provider(context: &mut Context<'_>, wait: AwaitProvider) -> Result<
     }
     step.error = Some(preview(&wait.reason, SUMMARY));
     steps::update(context.tx, &step)?;
-    let until = Wait {
+    let until = StepWait {
         kind: WaitKind::Provider,
         until: Some(wait.until),
     };
@@ -325,7 +328,7 @@ pub fn wait_for(context: &mut Context<'_>, wait: WaitFor) -> Result<(), Fault> {
     };
     let until = Some(wait.until);
     let awaited: Vec<Uuid> = wait.runs.iter().map(|id| id.0).collect();
-    begin(context, &run, &step, Wait { kind, until }, &awaited)?;
+    begin(context, &run, &step, StepWait { kind, until }, &awaited)?;
     look(context, run.id, step.seq, wait.until <= context.now.wall)?;
     Ok(())
 }
@@ -365,7 +368,9 @@ pub fn give_up(context: &mut Context<'_>, run: &Run, step: &Step) -> Result<(), 
         _ => delegation::give_up_calls(context, run, step)?,
     }
     waits::remove(context.tx, run.id, step.seq)?;
-    context.effect(Effect::WindowClosed(PendingWait::Step(run.id, step.seq)));
+    context.effect(CommitEffect::WindowClosed(PendingWait::Step(
+        run.id, step.seq,
+    )));
     Ok(())
 }
 

@@ -46,7 +46,7 @@ impl AgentMode {
 
 /// The tenant and folder of a lookup; both decide which definitions are in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place<'a> {
+pub struct CatalogScope<'a> {
     /// The tenant.
     pub org: &'a str,
     /// The absolute folder of the run or session; the default workspace if unset. Never the
@@ -177,7 +177,7 @@ pub fn usable_skills(tools: &[String], skills: Option<&[String]>) -> Option<Vec<
 
 /// The agents of one [`Place`].
 #[derive(Clone, Debug, PartialEq)]
-pub struct Listing {
+pub struct AgentListing {
     /// Every agent, hidden ones too, by name.
     pub agents: Vec<AgentSummary>,
     /// Invalid definitions.
@@ -306,7 +306,7 @@ pub trait Catalog: Send + Sync + 'static {
     /// `invalid_params` for a model that no provider offers.
     fn resolve(
         &self,
-        place: Place<'_>,
+        place: CatalogScope<'_>,
         name: &str,
         overrides: Overrides<'_>,
     ) -> Result<Resolved, Fault>;
@@ -315,16 +315,16 @@ pub trait Catalog: Send + Sync + 'static {
     fn default_agent(&self) -> AgentId;
 
     /// The agents of a place, and its invalid definitions.
-    fn list(&self, place: Place<'_>) -> Listing;
+    fn list(&self, place: CatalogScope<'_>) -> AgentListing;
 
     /// One agent as shown in lists.
-    fn get(&self, place: Place<'_>, name: &str) -> Result<AgentSummary, Fault>;
+    fn get(&self, place: CatalogScope<'_>, name: &str) -> Result<AgentSummary, Fault>;
 
     /// The exact tools of an agent.
-    fn tools(&self, place: Place<'_>, name: &str) -> Result<ToolSet, Fault>;
+    fn tools(&self, place: CatalogScope<'_>, name: &str) -> Result<ToolSet, Fault>;
 
     /// Can it answer for `place` without disk access? If not, call it where blocking is allowed.
-    fn is_ready(&self, place: Place<'_>) -> bool;
+    fn is_ready(&self, place: CatalogScope<'_>) -> bool;
 
     /// The name under which this definition may be stored; the fault says what is wrong with it and
     /// where.

@@ -14,7 +14,7 @@ use crate::kernel::time::Timestamp;
 
 /// Settings that commands apply.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct CommandSettings {
     /// Limits of spawning.
     pub limits: SpawnLimits,
     /// How open runs are recovered after a kill.
@@ -106,7 +106,7 @@ pub enum PendingWait {
 
 /// The start of a delegation, for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Begun {
+pub struct DelegationStarted {
     /// The child run.
     pub run: RunId,
     /// The parent run.
@@ -191,7 +191,7 @@ pub enum MissedLog {
 
 /// Work for the registry after the commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Effect {
+pub enum CommitEffect {
     /// The run waits for a slot.
     Enqueue(Ticket),
     /// The run's executor must stop.
@@ -217,7 +217,7 @@ pub enum Effect {
     /// The run has ended with this outcome, this many milliseconds after it was accepted.
     Outcome(RunId, Outcome, u64),
     /// A delegation has started.
-    DelegationBegun(Box<Begun>),
+    DelegationBegun(Box<DelegationStarted>),
     /// A delegation has ended.
     DelegationOver(Box<Delegation>),
     /// A kill may have prevented this log line of the run.

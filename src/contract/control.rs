@@ -35,7 +35,7 @@ pub enum Phase {
 /// Result of `gateway.config`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Config")]
-pub struct Settings {
+pub struct EffectiveSettings {
     /// Path of the configuration file that was read; absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
@@ -69,9 +69,9 @@ pub struct Setting {
 #[serde(rename_all = "camelCase")]
 pub struct Reloaded {
     /// Changes that are now in force.
-    pub applied: Vec<Change>,
+    pub applied: Vec<SettingChange>,
     /// Changes that take effect at the next start.
-    pub needs_restart: Vec<Change>,
+    pub needs_restart: Vec<SettingChange>,
     /// Number of settings that did not change.
     pub unchanged: u32,
     /// Parts of the configuration that were not understood.
@@ -80,7 +80,7 @@ pub struct Reloaded {
 
 /// A setting whose value changed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Change {
+pub struct SettingChange {
     /// Name of the setting, `section.key`.
     pub key: Cow<'static, str>,
     /// Previous value.
@@ -143,7 +143,7 @@ pub trait Control: Send + Sync + 'static {
     fn drain(&self, order: Drain) -> Result<Duration, Fault>;
 
     /// The settings in force.
-    fn settings(&self) -> Settings;
+    fn settings(&self) -> EffectiveSettings;
 
     /// The model providers.
     fn providers(&self) -> Vec<ModelProvider>;

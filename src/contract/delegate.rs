@@ -41,7 +41,7 @@ pub enum ToolReply {
 
 /// A session as named by a model; empty strings count as unset.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Named {
+pub struct SessionRef {
     /// The session key.
     pub key: Option<String>,
     /// The session's label.
@@ -99,7 +99,7 @@ pub struct DelegateArgs {
 #[derive(Clone, Debug, PartialEq)]
 pub struct SendArgs {
     /// The receiving session.
-    pub to: Named,
+    pub to: SessionRef,
     /// The message text.
     pub message: String,
     /// How long to wait for the reply, milliseconds; 0 = do not wait.
@@ -188,12 +188,12 @@ pub trait Delegate: Send + Sync + 'static {
     fn history(
         &self,
         site: Site,
-        of: Named,
+        of: SessionRef,
         limit: u32,
     ) -> BoxFuture<'static, Result<ToolReply, Fault>>;
 
     /// The state of a session and its open runs; the caller's own session if none is named.
-    fn status(&self, site: Site, of: Named) -> BoxFuture<'static, Result<ToolReply, Fault>>;
+    fn status(&self, site: Site, of: SessionRef) -> BoxFuture<'static, Result<ToolReply, Fault>>;
 
     /// Keeps the full answer of a call that is too long to be shown; it is in the store once this
     /// returns.

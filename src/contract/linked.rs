@@ -21,7 +21,7 @@ pub const MAX_CANDIDATES: usize = 20;
 
 /// An agent that a plan may choose, as pinned by a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Candidate {
+pub struct PlanCandidate {
     /// Its unique id.
     pub id: AgentId,
     /// Its display name.
@@ -30,7 +30,7 @@ pub struct Candidate {
     pub description: String,
 }
 
-impl Candidate {
+impl PlanCandidate {
     /// Its line in the planner's prompt.
     pub fn line(&self) -> String {
         format!("{} (id: {}): {}", self.name, self.id, self.description)
@@ -63,7 +63,7 @@ pub enum OnFailure {
 
 /// A link to another agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "Written")]
+#[serde(from = "StoredLink")]
 pub struct Link {
     /// The linked agent.
     pub agent: AgentId,
@@ -89,7 +89,7 @@ pub struct Link {
 /// The format in pinned definitions: older ones contain only the name.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Written {
+enum StoredLink {
     Name(AgentId),
     Whole {
         agent: AgentId,
@@ -101,11 +101,11 @@ enum Written {
     },
 }
 
-impl From<Written> for Link {
-    fn from(written: Written) -> Self {
+impl From<StoredLink> for Link {
+    fn from(written: StoredLink) -> Self {
         match written {
-            Written::Name(agent) => Link::to(agent),
-            Written::Whole {
+            StoredLink::Name(agent) => Link::to(agent),
+            StoredLink::Whole {
                 agent,
                 session,
                 timeout_ms,

@@ -7,9 +7,9 @@ use std::sync::{Arc, OnceLock};
 
 /// A pinned body. Clones share the same body.
 #[derive(Clone)]
-pub struct Pin(Arc<Body>);
+pub struct Pin(Arc<PinBody>);
 
-struct Body {
+struct PinBody {
     json: Box<str>,
     read: OnceLock<Arc<dyn Any + Send + Sync>>,
 }
@@ -47,7 +47,7 @@ impl Pin {
 
 impl<T: Into<Box<str>>> From<T> for Pin {
     fn from(json: T) -> Self {
-        Pin(Arc::new(Body {
+        Pin(Arc::new(PinBody {
             json: json.into(),
             read: OnceLock::new(),
         }))

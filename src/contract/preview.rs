@@ -8,7 +8,7 @@ use crate::kernel::text::redact::Redactor;
 
 /// A call that waits for approval.
 #[derive(Clone, Debug)]
-pub struct Waiting {
+pub struct UnapprovedCall {
     /// The definition that its run has pinned.
     pub agent: Pin,
     /// The run's folder, if it has one of its own.

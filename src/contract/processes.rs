@@ -6,7 +6,7 @@ use crate::kernel::ids::RunId;
 
 /// The origin of a process, as far as the system proves it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
+pub enum ProcessOrigin {
     /// Neither the process nor any of its ancestors was started by the daemon.
     Outside,
     /// The process or an ancestor was started for this run.
@@ -21,7 +21,7 @@ pub enum Origin {
 }
 
 /// Tracks every program that runs have started, with their descendants.
-pub trait Processes: Send + Sync + 'static {
+pub trait ProcessTracker: Send + Sync + 'static {
     /// Once this resolves, every process that `run` has started has ended, except those whose pids
     /// are returned: they could not be ended. Takes at most two seconds, and no time if nothing was
     /// started.
@@ -37,7 +37,7 @@ pub trait Processes: Send + Sync + 'static {
     /// The origin of process `pid`; `None` if it has no pid in this namespace. Reads the process
     /// table, which can block. Until the first program is started after a boot, a process that
     /// cannot be proved to be outside counts as outside.
-    fn origin(&self, pid: Option<u32>) -> Origin;
+    fn origin(&self, pid: Option<u32>) -> ProcessOrigin;
 
     /// Ends processes that an earlier boot of the daemon has started and could not end; returns the
     /// pids of those that were found. Called before anything is restored.

@@ -35,7 +35,7 @@ pub struct Reach {
 
 /// The fields of an agent's definition that matter here.
 #[derive(Deserialize)]
-struct Definition {
+struct AgentFields {
     #[serde(default)]
     linked_agents: Vec<Link>,
     #[serde(default)]
@@ -44,7 +44,7 @@ struct Definition {
 
 /// The fields of a tool's schema that matter here.
 #[derive(Deserialize)]
-struct Tool {
+struct ToolFields {
     name: String,
     #[serde(default)]
     parameters: Value,
@@ -52,7 +52,7 @@ struct Tool {
     listed: Option<Vec<AgentId>>,
 }
 
-impl Tool {
+impl ToolFields {
     /// The agents that this argument may name. None if the schema has no `enum`.
     fn named_by(&self, argument: &str) -> Vec<AgentId> {
         let names = self.parameters["properties"][argument]["enum"].as_array();
@@ -67,8 +67,8 @@ impl Tool {
 impl Reach {
     /// Builds the reach from the definition and the tools that a run has pinned, both JSON.
     pub fn of(definition: &str, tools: &str) -> Result<Reach, serde_json::Error> {
-        let definition: Definition = serde_json::from_str(definition)?;
-        let tools: Vec<Tool> = serde_json::from_str(tools)?;
+        let definition: AgentFields = serde_json::from_str(definition)?;
+        let tools: Vec<ToolFields> = serde_json::from_str(tools)?;
         let has = |name: &str| tools.iter().any(|tool| tool.name == name);
         let mut reach = Reach {
             max_depth: definition.max_spawn_depth,

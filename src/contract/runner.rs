@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use super::BoxFuture;
 use super::journal::RunView;
-use super::preview::{Preview, Waiting};
+use super::preview::{Preview, UnapprovedCall};
 use crate::kernel::ids::RunId;
 use crate::kernel::policy::approval::Consent;
 use crate::kernel::run::RunError;
-use crate::kernel::run::step::{Intent, Step, Used};
+use crate::kernel::run::step::{Intent, ModelUsage, Step};
 use crate::kernel::session::message::{Block, Compacted};
 use crate::kernel::time::Timestamp;
 
@@ -39,7 +39,7 @@ pub enum StepOutcome {
         /// Text and tool calls, in the order received.
         blocks: Vec<Block>,
         /// Model usage; `None` if no model was called.
-        used: Option<Used>,
+        used: Option<ModelUsage>,
         /// Warnings for the requester of the run, such as that another model answered.
         warnings: Vec<String>,
     },
@@ -59,7 +59,7 @@ pub enum StepOutcome {
         /// Memories to keep from the dropped part.
         remember: Vec<String>,
         /// Model usage; `None` if no model was called.
-        used: Option<Used>,
+        used: Option<ModelUsage>,
     },
     /// The provider has refused the request as too long. The run may continue with a shorter one.
     TooLong(RunError),
@@ -78,7 +78,7 @@ pub enum StepOutcome {
         /// The error that ends the run.
         error: RunError,
         /// Usage of a model answer that was discarded.
-        used: Option<Used>,
+        used: Option<ModelUsage>,
     },
 }
 
@@ -133,7 +133,7 @@ pub trait Runner: Send + Sync + 'static {
 
     /// What a user sees of a call that waits for approval, beside its arguments. Reads files and
     /// changes nothing.
-    fn preview(&self, call: Waiting) -> BoxFuture<'static, Preview>;
+    fn preview(&self, call: UnapprovedCall) -> BoxFuture<'static, Preview>;
 
     /// Once this resolves, every resource leased to the ended run is released; failures to do so
     /// are returned as warnings of the run. Called for every run, with every outcome.

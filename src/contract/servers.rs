@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use super::BoxFuture;
 use crate::kernel::fault::Fault;
-use crate::kernel::run::step::Effect;
+use crate::kernel::run::step::EffectClass;
 use crate::kernel::time::Timestamp;
 
 /// The state of a server.
@@ -54,7 +54,7 @@ pub struct Served {
     /// The server's own name for the tool.
     pub tool: String,
     /// The effect class of a call, as declared by the server.
-    pub effect: Effect,
+    pub effect: EffectClass,
     /// The server is a program on this machine, which may write anywhere.
     pub local: bool,
     /// Renamed arguments: the name shown to models, to the server's own name.
@@ -90,7 +90,7 @@ pub struct ServedTool {
 
 /// A tool that is not offered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Skipped {
+pub struct SkippedTool {
     /// The server's own name for it.
     pub tool: String,
     /// Why it is not offered.
@@ -115,7 +115,7 @@ pub struct ServerView {
     /// Its tools by name; until it has answered, those of its latest start.
     pub tools: Arc<[ServedTool]>,
     /// Its tools that are not offered.
-    pub skipped: Arc<[Skipped]>,
+    pub skipped: Arc<[SkippedTool]>,
     /// The last error.
     pub last_error: Option<String>,
     /// Number of starts.

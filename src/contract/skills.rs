@@ -210,7 +210,7 @@ impl SkillListing {
 }
 
 /// The available skills. Implemented by the `skill` module, called by the registry.
-pub trait Skills: Send + Sync + 'static {
+pub trait SkillCatalog: Send + Sync + 'static {
     /// True if [`Skills::here`] can answer for work in `cwd` without disk access.
     fn is_ready(&self, cwd: Option<&str>) -> bool;
 

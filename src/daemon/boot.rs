@@ -1,6 +1,6 @@
 //! One boot of the daemon: its identity, and what it sets up for the process as a whole.
 
-use super::Failure;
+use super::DaemonFailure;
 use super::signals::Signals;
 use super::supervisor::Supervisor;
 use crate::clock::Clock;
@@ -32,13 +32,13 @@ pub struct Boot {
 impl Boot {
     /// Once this returns, traces are exported, the limit of open files is raised, orphaned
     /// processes are adopted, and signals no longer kill.
-    pub fn begin(config: &Config) -> Result<(Boot, Signals), Failure> {
+    pub fn begin(config: &Config) -> Result<(Boot, Signals), DaemonFailure> {
         let clock = Clock::system();
         let id = BootId(clock.new_id());
         let started_at = clock.now();
         metrics().started(started_at);
         if let Some(endpoint) = &config.otlp_endpoint {
-            let refused = |why| Failure::Config(format!("telemetry.otlp_endpoint: {why}"));
+            let refused = |why| DaemonFailure::Config(format!("telemetry.otlp_endpoint: {why}"));
             telemetry::trace_to(endpoint).map_err(refused)?;
         }
         let descriptors = Descriptors::raise();

@@ -9,12 +9,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::boot::Boot;
 use super::control::Process;
-use super::listen::Address;
-use super::parts::{ORG, Parts};
+use super::listen::DaemonAddress;
+use super::parts::{DaemonParts, ORG};
 use super::state::secrets::Token;
 use crate::config::Config;
 use crate::contract::control::Control;
-use crate::contract::processes::Processes as _;
+use crate::contract::processes::ProcessTracker as _;
 use crate::gateway::{self, Listeners};
 use crate::process::Descriptors;
 use crate::registry::Principal;
@@ -44,15 +44,15 @@ impl Clients {
     /// restored, so that they see the progress instead of a refused connection.
     pub fn accept(
         listeners: Listeners,
-        address: &Address,
+        address: &DaemonAddress,
         token: Token,
         boot: &Boot,
-        parts: &Parts,
+        parts: &DaemonParts,
         process: &Arc<Process>,
         config: &Config,
     ) -> Clients {
         let programs = parts.programs.clone();
-        let state = gateway::State {
+        let state = gateway::GatewayParts {
             registry: parts.registry.clone(),
             control: Arc::clone(process) as Arc<dyn Control>,
             clock: boot.clock.clone(),
@@ -66,10 +66,10 @@ impl Clients {
             socket: address.socket.clone(),
             servers: parts.servers.seen(),
             names: parts.names.clone(),
-            limits: gateway::Limits {
+            limits: gateway::ClientLimits {
                 connections: gateway::Connections::within(Descriptors::limit()),
                 write_timeout: config.write_timeout,
-                ..gateway::Limits::default()
+                ..gateway::ClientLimits::default()
             },
         };
         let shutdown = CancellationToken::new();

@@ -10,7 +10,7 @@ use crate::store::OpenError;
 
 /// Why the daemon did not start or did not stop cleanly.
 #[derive(Debug, thiserror::Error)]
-pub enum Failure {
+pub enum DaemonFailure {
     /// Another daemon holds the state folder.
     #[error(
         "{folder} is in use by another abide ({holder}). Nothing was changed. Use that one, stop \
@@ -92,19 +92,19 @@ pub enum Failure {
     Config(String),
 }
 
-impl Failure {
+impl DaemonFailure {
     /// A background loop that must not end has ended.
     pub(super) fn loop_ended(what: &str, how: Result<(), JoinError>) -> Self {
         let why = match how {
             Ok(()) => "it returned".to_owned(),
             Err(fault) => fault.to_string(),
         };
-        Failure::store(&format!("the {what}'s loop ended: {why}"))
+        DaemonFailure::store(&format!("the {what}'s loop ended: {why}"))
     }
 
     /// The store failed; everything accepted is in it.
     pub(super) fn store(why: &str) -> Self {
-        Failure::Store(format!(
+        DaemonFailure::Store(format!(
             "{why}. All accepted work is kept; the next start continues it"
         ))
     }
@@ -113,10 +113,10 @@ impl Failure {
     pub(super) fn doors_ended(how: Result<io::Result<()>, JoinError>) -> Self {
         match how {
             Ok(Err(fault)) => {
-                Failure::System("connections can no longer be accepted".to_owned(), fault)
+                DaemonFailure::System("connections can no longer be accepted".to_owned(), fault)
             }
-            Ok(Ok(())) => Failure::loop_ended("gateway", Ok(())),
-            Err(fault) => Failure::loop_ended("gateway", Err(fault)),
+            Ok(Ok(())) => DaemonFailure::loop_ended("gateway", Ok(())),
+            Err(fault) => DaemonFailure::loop_ended("gateway", Err(fault)),
         }
     }
 
@@ -124,18 +124,18 @@ impl Failure {
     /// configuration, 71 operating system.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Failure::Held { .. }
-            | Failure::Ending { .. }
-            | Failure::AddressTaken(_)
-            | Failure::SocketTaken(_)
-            | Failure::Open(OpenError::Locked { .. }) => 75,
-            Failure::NotPermitted(..)
-            | Failure::NotOurs { .. }
-            | Failure::Unsafe { .. }
-            | Failure::Open(OpenError::ReadOnly { .. }) => 77,
-            Failure::Open(_) | Failure::Store(_) | Failure::NoRoom(_) => 74,
-            Failure::Config(_) | Failure::NoSocket(_) => 78,
-            Failure::System(..) => 71,
+            DaemonFailure::Held { .. }
+            | DaemonFailure::Ending { .. }
+            | DaemonFailure::AddressTaken(_)
+            | DaemonFailure::SocketTaken(_)
+            | DaemonFailure::Open(OpenError::Locked { .. }) => 75,
+            DaemonFailure::NotPermitted(..)
+            | DaemonFailure::NotOurs { .. }
+            | DaemonFailure::Unsafe { .. }
+            | DaemonFailure::Open(OpenError::ReadOnly { .. }) => 77,
+            DaemonFailure::Open(_) | DaemonFailure::Store(_) | DaemonFailure::NoRoom(_) => 74,
+            DaemonFailure::Config(_) | DaemonFailure::NoSocket(_) => 78,
+            DaemonFailure::System(..) => 71,
         }
     }
 }

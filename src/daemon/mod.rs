@@ -23,7 +23,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 pub use doctor::{offline, ollama};
-pub use failure::Failure;
+pub use failure::DaemonFailure;
 pub use parts::AgentCheck;
 pub use parts::agents::files as agent_files;
 pub use state::Endpoint;
@@ -32,22 +32,22 @@ use self::boot::Boot;
 use self::clients::Clients;
 use self::control::{InForce, Process};
 use self::doctor::surroundings::Surroundings;
-use self::listen::Address;
-use self::parts::{Basis, Parts, options};
-use self::restore::Outcome;
+use self::listen::DaemonAddress;
+use self::parts::{Basis, DaemonParts, options};
+use self::restore::RestoreOutcome;
 use self::state::secrets::{self, Token};
 use self::state::{Published, StateFolder};
 use self::work::Work;
 use crate::config::{Config, Loaded, SettingsSource};
 use crate::contract::control::Then;
 use crate::registry::Restored;
-use crate::store::{OpenOptions, Opened, Store};
+use crate::store::{OpenOptions, OpenedStore, Store};
 
 /// Time limit for threads that wait for a disk.
 const LAST_THREADS: Duration = Duration::from_secs(1);
 
 /// How the daemon is started.
-pub struct Options {
+pub struct DaemonOptions {
     /// The state folder.
     pub state_dir: PathBuf,
     /// The sources of the settings, for reloads.
@@ -77,7 +77,13 @@ pub struct Ready {
 
 impl Ready {
     /// Facts about a daemon that is starting; none of its runs is restored yet.
-    fn of(boot: &Boot, address: &Address, token: &Token, parts: &Parts, config: &Config) -> Ready {
+    fn of(
+        boot: &Boot,
+        address: &DaemonAddress,
+        token: &Token,
+        parts: &DaemonParts,
+        config: &Config,
+    ) -> Ready {
         Ready {
             endpoint: Endpoint {
                 version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -135,13 +141,13 @@ pub fn versions() -> String {
 
 /// Runs the daemon until it is stopped. On return everything that was accepted is in the store, and
 /// the write-ahead log is empty.
-pub fn serve(options: Options) -> Result<Ending, Failure> {
-    crate::failpoint::configure_from_env().map_err(Failure::Config)?;
+pub fn serve(options: DaemonOptions) -> Result<Ending, DaemonFailure> {
+    crate::failpoint::configure_from_env().map_err(DaemonFailure::Config)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .thread_name("abide")
         .build()
-        .map_err(|fault| Failure::System("no threads could be started".to_owned(), fault))?;
+        .map_err(|fault| DaemonFailure::System("no threads could be started".to_owned(), fault))?;
     // Boxed, so that the large future is compiled into `block_on` only once.
     let watchdog: Pin<Box<dyn Future<Output = _>>> = Box::pin(run(options));
     let ended = runtime.block_on(watchdog);
@@ -151,7 +157,7 @@ pub fn serve(options: Options) -> Result<Ending, Failure> {
 }
 
 /// Starts the daemon, waits for its end, and stops it.
-async fn run(options: Options) -> Result<Ending, Failure> {
+async fn run(options: DaemonOptions) -> Result<Ending, DaemonFailure> {
     let config = options.loaded.config.clone();
     let (boot, signals) = Boot::begin(&config)?;
     let supervisor = &boot.supervisor;
@@ -170,7 +176,7 @@ async fn run(options: Options) -> Result<Ending, Failure> {
         store: opened.store,
         effects: opened.effects,
     };
-    let (parts, followers) = Parts::assemble(basis, &config)?;
+    let (parts, followers) = DaemonParts::assemble(basis, &config)?;
     let registry = parts.registry.clone();
     let process = Arc::new(Process::new(
         registry.clone(),
@@ -185,13 +191,13 @@ async fn run(options: Options) -> Result<Ending, Failure> {
 
     let mut restoring = pin!(registry.restore(boot.pid));
     let mut outcome = restore::with_room(restoring.as_mut(), &registry, supervisor).await?;
-    if let Outcome::Stopped = outcome {
+    if let RestoreOutcome::Stopped = outcome {
         return Ok(Ending::Stopped);
     }
     process.ready();
     let published = Published::new(&ready.endpoint, &folder.path)?;
     let watchdog = supervisor.start_watchdog(&registry);
-    if let Outcome::NoRoom = outcome {
+    if let RestoreOutcome::NoRoom = outcome {
         tracing::error!(
             url = %address.url,
             "the disk is full: read-only calls are answered, other work waits for free space"
@@ -200,7 +206,7 @@ async fn run(options: Options) -> Result<Ending, Failure> {
         let waited = restore::without_room(restoring, &registry, &mut clients, &mut writer_ended);
         outcome = waited.await?;
     }
-    let Outcome::Restored(restored) = outcome else {
+    let RestoreOutcome::Restored(restored) = outcome else {
         return Ok(Ending::Stopped);
     };
     let open_runs = restored.open;
@@ -233,13 +239,13 @@ async fn run(options: Options) -> Result<Ending, Failure> {
 }
 
 /// Once this returns, the store is open and up to date, and repaired if it was damaged.
-fn open_store(folder: &Path, boot: &Boot, config: &Config) -> Result<Opened, Failure> {
+fn open_store(folder: &Path, boot: &Boot, config: &Config) -> Result<OpenedStore, DaemonFailure> {
     boot.supervisor.opening();
     let mut opened = Store::open(OpenOptions {
         folder: folder.to_owned(),
         clock: boot.clock.clone(),
         settings: options::of_store(config),
-        on_fatal: Box::new(|why| end_now(&Failure::Store(why))),
+        on_fatal: Box::new(|why| end_now(&DaemonFailure::Store(why))),
     })?;
     opened.store.room().keep_free(config.min_free);
     if let Some(after) = config.check_after {
@@ -254,13 +260,13 @@ async fn until_the_end(
     work: &mut Work,
     clients: &mut Clients,
     writer_ended: oneshot::Receiver<()>,
-) -> Result<Then, Failure> {
+) -> Result<Then, DaemonFailure> {
     tokio::select! {
         worked = &mut work.service => {
-            worked.map_err(|fault| Failure::loop_ended("registry", Err(fault)))
+            worked.map_err(|fault| DaemonFailure::loop_ended("registry", Err(fault)))
         }
-        served = &mut clients.serving => Err(Failure::doors_ended(served)),
-        _ = writer_ended => Err(Failure::store("its writer ended")),
+        served = &mut clients.serving => Err(DaemonFailure::doors_ended(served)),
+        _ = writer_ended => Err(DaemonFailure::store("its writer ended")),
     }
 }
 
@@ -270,7 +276,7 @@ async fn until_the_end(
     clippy::disallowed_methods,
     reason = "destructors would write on, and nothing after a failed sync can be trusted"
 )]
-fn end_now(failure: &Failure) {
+fn end_now(failure: &DaemonFailure) {
     tracing::error!("{failure}");
     std::process::exit(i32::from(failure.exit_code()));
 }

@@ -4,14 +4,14 @@ use std::pin::Pin;
 
 use tokio::sync::oneshot;
 
-use super::Failure;
+use super::DaemonFailure;
 use super::clients::Clients;
 use super::supervisor::Supervisor;
 use crate::kernel::fault::Fault;
 use crate::registry::{Registry, Restored};
 
 /// How far the restore has come.
-pub enum Outcome {
+pub enum RestoreOutcome {
     /// Every row is restored.
     Restored(Restored),
     /// The disk is full: the restore waits for space.
@@ -25,12 +25,12 @@ pub async fn with_room(
     restoring: Pin<&mut impl Future<Output = Result<Restored, Fault>>>,
     registry: &Registry,
     supervisor: &Supervisor,
-) -> Result<Outcome, Failure> {
+) -> Result<RestoreOutcome, DaemonFailure> {
     let progress = || registry.restore_progress();
     tokio::select! {
         restored = restoring => finished(restored),
-        () = registry.lacks_room() => Ok(Outcome::NoRoom),
-        () = registry.hurried() => Ok(Outcome::Stopped),
+        () = registry.lacks_room() => Ok(RestoreOutcome::NoRoom),
+        () = registry.hurried() => Ok(RestoreOutcome::Stopped),
         never = supervisor.report_progress(progress) => match never {},
     }
 }
@@ -42,18 +42,18 @@ pub async fn without_room(
     registry: &Registry,
     clients: &mut Clients,
     writer_ended: &mut oneshot::Receiver<()>,
-) -> Result<Outcome, Failure> {
+) -> Result<RestoreOutcome, DaemonFailure> {
     tokio::select! {
         restored = restoring => finished(restored),
-        () = registry.ending() => Ok(Outcome::Stopped),
-        served = &mut clients.serving => Err(Failure::doors_ended(served)),
-        _ = writer_ended => Err(Failure::store("its writer ended")),
+        () = registry.ending() => Ok(RestoreOutcome::Stopped),
+        served = &mut clients.serving => Err(DaemonFailure::doors_ended(served)),
+        _ = writer_ended => Err(DaemonFailure::store("its writer ended")),
     }
 }
 
-fn finished(restored: Result<Restored, Fault>) -> Result<Outcome, Failure> {
+fn finished(restored: Result<Restored, Fault>) -> Result<RestoreOutcome, DaemonFailure> {
     match restored {
-        Ok(restored) => Ok(Outcome::Restored(restored)),
-        Err(fault) => Err(Failure::store(&fault.to_string())),
+        Ok(restored) => Ok(RestoreOutcome::Restored(restored)),
+        Err(fault) => Err(DaemonFailure::store(&fault.to_string())),
     }
 }

@@ -11,9 +11,9 @@ use rustix::process::Signal as Number;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::Failure;
+use super::DaemonFailure;
 use super::control::Process;
-use crate::contract::control::{Change, Control};
+use crate::contract::control::{Control, SettingChange};
 
 /// The signals that the daemon handles, caught from the moment this is created.
 pub struct Signals {
@@ -26,10 +26,11 @@ pub struct Signals {
 impl Signals {
     /// Installs the handlers. Called before clients can find the daemon: a signal right after
     /// "ready" must drain and not kill.
-    pub fn catch() -> Result<Self, Failure> {
+    pub fn catch() -> Result<Self, DaemonFailure> {
         let watch = |kind| {
-            signal(kind)
-                .map_err(|fault| Failure::System("signals cannot be received".to_owned(), fault))
+            signal(kind).map_err(|fault| {
+                DaemonFailure::System("signals cannot be received".to_owned(), fault)
+            })
         };
         for unused in [Number::XFSZ, Number::USR1, Number::USR2] {
             // The handler stays installed for the life of the process, even without a listener.
@@ -91,7 +92,7 @@ async fn reload_at_hangups(mut hangups: Signal, process: Arc<Process>) {
     }
 }
 
-fn keys(changes: &[Change]) -> String {
+fn keys(changes: &[SettingChange]) -> String {
     let keys: Vec<&str> = changes.iter().map(|change| &*change.key).collect();
     keys.join(", ")
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use sd_notify::NotifyState;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::Failure;
+use super::DaemonFailure;
 use crate::contract::control::Then;
 use crate::registry::Registry;
 
@@ -33,12 +33,12 @@ pub struct Supervisor {
 
 impl Supervisor {
     /// Reads the environment.
-    pub fn from_env() -> Result<Self, Failure> {
+    pub fn from_env() -> Result<Self, DaemonFailure> {
         let text = |name| std::env::var(name).ok().filter(|text| !text.is_empty());
         let stop_timeout = text("ABIDE_STOP_TIMEOUT")
             .map(|text| {
                 humantime::parse_duration(&text).map_err(|fault| {
-                    Failure::Config(format!("ABIDE_STOP_TIMEOUT={text}: {fault}; write 90s"))
+                    DaemonFailure::Config(format!("ABIDE_STOP_TIMEOUT={text}: {fault}; write 90s"))
                 })
             })
             .transpose()?;

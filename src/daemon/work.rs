@@ -9,8 +9,8 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::clients::owner;
 use super::notifications;
-use super::parts::{Parts, agents, skills};
-use crate::contract::commit::Effect;
+use super::parts::{DaemonParts, agents, skills};
+use crate::contract::commit::CommitEffect;
 use crate::contract::control::Then;
 
 /// Time limit for the last reload of agents and skills.
@@ -28,7 +28,7 @@ pub struct Work {
 
 impl Work {
     /// Once this returns, runs are executed, beginning with the `effects` of the restore.
-    pub fn begin(parts: Parts, effects: Vec<Effect>) -> Work {
+    pub fn begin(parts: DaemonParts, effects: Vec<CommitEffect>) -> Work {
         let registry = parts.registry;
         parts.servers.start();
         let stop = CancellationToken::new();

@@ -10,10 +10,10 @@ use schemars::transform::RecursiveTransform;
 use schemars::{Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
-use super::Context;
+use super::CallContext;
 use crate::gateway::discover::sample::sample;
-use crate::gateway::methods::method::Table;
-use crate::gateway::methods::{Answered, Reply, Text, status};
+use crate::gateway::methods::method::MethodsBuilder;
+use crate::gateway::methods::{JsonText, MethodReply, MethodResult, status};
 use crate::kernel::event::EventKind;
 use crate::kernel::fault::{Fault, Kind};
 use crate::wire::gateway::{Discover, OpenRpc};
@@ -24,11 +24,11 @@ use crate::wire::{PROTOCOL, error, events};
 /// JSON pointer to the shared schemas in the document.
 const SCHEMAS: &str = "/components/schemas";
 
-pub(super) fn register(table: &mut Table) {
+pub(super) fn register(table: &mut MethodsBuilder) {
     table.method(discover);
 }
 
-async fn discover(context: Arc<Context>, _: Discover) -> Result<Document, Fault> {
+async fn discover(context: Arc<CallContext>, _: Discover) -> Result<Document, Fault> {
     // Generated on the first request: the schemas would take more time at startup than everything
     // else.
     let document = context.document.get_or_init(|| document(&context.url));
@@ -39,11 +39,11 @@ async fn discover(context: Arc<Context>, _: Discover) -> Result<Document, Fault>
 #[derive(Clone, Debug)]
 pub(super) struct Document(Arc<str>);
 
-impl Reply for Document {
+impl MethodReply for Document {
     type Shape = OpenRpc;
 
-    fn into_text(self) -> Answered {
-        Ok(Text::json(&self.0))
+    fn into_text(self) -> MethodResult {
+        Ok(JsonText::json(&self.0))
     }
 }
 

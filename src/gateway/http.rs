@@ -24,13 +24,13 @@ use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::rpc::{Answer, Connection, Dispatcher, error_text};
+use super::rpc::{Connection, Dispatcher, RpcAnswer, error_text};
 use crate::contract::control::Phase;
 use crate::gateway::access::connection_limits::Seat;
-use crate::gateway::access::peer::{Gate, Peer};
+use crate::gateway::access::peer::{Peer, PeerGate};
 use crate::gateway::access::rights;
 use crate::gateway::http::metrics::Scrape;
-use crate::gateway::http::sse::Opened;
+use crate::gateway::http::sse::SseOutcome;
 use crate::gateway::methods::status::phase_name;
 use crate::kernel::fault::{Fault, Kind};
 use crate::registry::Principal;
@@ -45,14 +45,14 @@ const BODY_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// State shared by all requests.
 pub(crate) struct HttpGateway {
-    pub(crate) gate: Gate,
+    pub(crate) gate: PeerGate,
     pub(crate) dispatcher: Arc<Dispatcher>,
     pub(crate) metrics: Scrape,
     pub(crate) shutdown: CancellationToken,
     pub(crate) tasks: TaskTracker,
 }
 
-type Answered = Response<Either<Full<Bytes>, UnsyncBoxBody<Bytes, Infallible>>>;
+type HttpResponse = Response<Either<Full<Bytes>, UnsyncBoxBody<Bytes, Infallible>>>;
 
 /// Answers one request of a connection.
 pub(crate) async fn handle(
@@ -61,7 +61,7 @@ pub(crate) async fn handle(
     peer: Peer,
     seat: Arc<Seat>,
     request: Request<Incoming>,
-) -> Result<Answered, Infallible> {
+) -> Result<HttpResponse, Infallible> {
     let route = (request.method(), request.uri().path());
     let answered = match route {
         (&Method::GET | &Method::HEAD, "/health") => json(StatusCode::OK, "{\"state\":\"live\"}"),
@@ -112,7 +112,7 @@ async fn metrics_route(
     peer: &Peer,
     seat: &Seat,
     request: &Request<Incoming>,
-) -> Result<Answered, Fault> {
+) -> Result<HttpResponse, Fault> {
     let who = admit(door, peer, seat, request.headers())?;
     if let Some(run) = who.run {
         return Err(rights::refusal(run, "/metrics"));
@@ -130,7 +130,7 @@ async fn rpc_route(
     peer: Peer,
     seat: &Arc<Seat>,
     request: Request<Incoming>,
-) -> Result<Answered, Fault> {
+) -> Result<HttpResponse, Fault> {
     let who = admit(door, &peer, seat, request.headers())?;
     match *request.method() {
         Method::POST => {
@@ -150,13 +150,13 @@ async fn events(
     peer: &Peer,
     seat: &Seat,
     request: Request<Incoming>,
-) -> Result<Answered, Fault> {
+) -> Result<HttpResponse, Fault> {
     let who = admit(door, peer, seat, request.headers())?;
     let query = request.uri().query().unwrap_or_default();
     let headers = request.headers();
     match sse::open(&door.dispatcher, &who, &door.shutdown, query, headers).await? {
-        Opened::Stream(stream) => Ok(stream.map(Either::Right)),
-        Opened::Refused(code, text) => {
+        SseOutcome::Stream(stream) => Ok(stream.map(Either::Right)),
+        SseOutcome::Refused(code, text) => {
             let status = u16::try_from(code).ok();
             let status = status.and_then(|code| StatusCode::from_u16(code).ok());
             Ok(json(status.unwrap_or(StatusCode::BAD_REQUEST), text))
@@ -170,7 +170,7 @@ async fn call(
     connection: Arc<Connection>,
     who: &Arc<Principal>,
     request: Request<Incoming>,
-) -> Result<Answered, Fault> {
+) -> Result<HttpResponse, Fault> {
     if !is_json(request.headers()) {
         return Ok(error(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -212,9 +212,9 @@ async fn call(
         }
     };
     let text = match door.dispatcher.answer(&connection, who, text) {
-        Answer::None => String::new(),
-        Answer::Now(text) => text,
-        Answer::Later(answer) => answer.await,
+        RpcAnswer::None => String::new(),
+        RpcAnswer::Now(text) => text,
+        RpcAnswer::Later(answer) => answer.await,
     };
     Ok(json(StatusCode::OK, text))
 }
@@ -225,7 +225,7 @@ fn upgrade(
     who: Arc<Principal>,
     seat: Arc<Seat>,
     mut request: Request<Incoming>,
-) -> Result<Answered, Fault> {
+) -> Result<HttpResponse, Fault> {
     let version = request.headers().get(SEC_WEBSOCKET_VERSION);
     let key = request.headers().get(SEC_WEBSOCKET_KEY);
     let (Some(key), true) = (key, version.is_some_and(|version| version == "13")) else {
@@ -278,7 +278,7 @@ fn is_json(headers: &HeaderMap) -> bool {
     kind.is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
 }
 
-fn ready(phase: Phase) -> Answered {
+fn ready(phase: Phase) -> HttpResponse {
     let (status, restoring) = match phase {
         Phase::Ready | Phase::Full => (StatusCode::OK, Restoring::default()),
         Phase::Draining => (StatusCode::SERVICE_UNAVAILABLE, Restoring::default()),
@@ -342,7 +342,7 @@ fn too_large(most: usize) -> Fault {
     .with("value", most)
 }
 
-fn wrong_method(allowed: &'static str) -> Answered {
+fn wrong_method(allowed: &'static str) -> HttpResponse {
     let fault = Fault::new(
         Kind::InvalidRequest,
         format!("this route accepts {allowed}; / also accepts a WebSocket upgrade"),
@@ -354,7 +354,7 @@ fn wrong_method(allowed: &'static str) -> Answered {
 }
 
 /// Error response before the message was parsed, with the HTTP status of the error kind.
-pub(crate) fn refused(fault: Fault) -> Answered {
+pub(crate) fn refused(fault: Fault) -> HttpResponse {
     let status = match fault.kind {
         Kind::Unauthorized => StatusCode::UNAUTHORIZED,
         Kind::Forbidden => StatusCode::FORBIDDEN,
@@ -369,7 +369,7 @@ pub(crate) fn refused(fault: Fault) -> Answered {
     error(status, fault)
 }
 
-fn error(status: StatusCode, fault: Fault) -> Answered {
+fn error(status: StatusCode, fault: Fault) -> HttpResponse {
     let wait = fault.data.get("retryAfterMs").and_then(|ms| ms.as_u64());
     let mut answered = json(status, error_text(Id::Null, fault));
     let headers = answered.headers_mut();
@@ -383,7 +383,7 @@ fn error(status: StatusCode, fault: Fault) -> Answered {
     answered
 }
 
-fn json(status: StatusCode, body: impl Into<Bytes>) -> Answered {
+fn json(status: StatusCode, body: impl Into<Bytes>) -> HttpResponse {
     let mut answered = Response::new(Either::Left(Full::new(body.into())));
     *answered.status_mut() = status;
     let kind = HeaderValue::from_static("application/json");

@@ -32,7 +32,7 @@ use crate::registry::Principal;
 use crate::wire::method::MethodRow;
 
 /// A call with undecoded parameters.
-pub(crate) struct Call {
+pub(crate) struct RpcCall {
     /// Principal that makes the call.
     pub(crate) who: Arc<Principal>,
     /// Connection the call arrived on.
@@ -42,22 +42,22 @@ pub(crate) struct Call {
 }
 
 /// JSON text of the result, or the fault.
-pub(crate) type Answered = Result<Text, Fault>;
+pub(crate) type MethodResult = Result<JsonText, Fault>;
 
 /// Serialized JSON.
-pub(crate) struct Text(String);
+pub(crate) struct JsonText(String);
 
-impl Text {
+impl JsonText {
     /// Serializes `value`.
     pub(crate) fn of(value: &impl Serialize) -> Result<Self, Fault> {
         serde_json::to_string(value)
-            .map(Text)
+            .map(JsonText)
             .map_err(Fault::internal)
     }
 
     /// Takes `text`, which is JSON.
     pub(crate) fn json(text: &str) -> Self {
-        Text(text.to_owned())
+        JsonText(text.to_owned())
     }
 
     /// The JSON text.
@@ -67,24 +67,24 @@ impl Text {
 }
 
 /// A method result that can be serialized.
-pub(super) trait Reply {
+pub(super) trait MethodReply {
     /// Wire type that the JSON represents.
     type Shape;
 
     /// Serializes the result.
-    fn into_text(self) -> Answered;
+    fn into_text(self) -> MethodResult;
 }
 
-impl<T: Serialize> Reply for T {
+impl<T: Serialize> MethodReply for T {
     type Shape = T;
 
-    fn into_text(self) -> Answered {
-        Text::of(&self)
+    fn into_text(self) -> MethodResult {
+        JsonText::of(&self)
     }
 }
 
 /// Answers calls of one method. The result is serialized once and sent unchanged.
-type Handler = dyn Fn(Call) -> BoxFuture<'static, Answered> + Send + Sync;
+type Handler = dyn Fn(RpcCall) -> BoxFuture<'static, MethodResult> + Send + Sync;
 
 /// A method that can be called.
 #[derive(Clone)]
@@ -108,7 +108,7 @@ impl Methods {
     pub(crate) fn add(
         &mut self,
         row: &'static MethodRow,
-        handler: impl Fn(Call) -> BoxFuture<'static, Answered> + Send + Sync + 'static,
+        handler: impl Fn(RpcCall) -> BoxFuture<'static, MethodResult> + Send + Sync + 'static,
     ) {
         let handler = Arc::new(handler);
         let before = self.0.insert(row.name, Registered { row, handler });

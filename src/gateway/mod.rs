@@ -36,7 +36,7 @@ use crate::kernel::time::Timestamp;
 use crate::registry::{Principal, Registry};
 
 /// What the gateway needs from the rest of the daemon.
-pub struct State {
+pub struct GatewayParts {
     /// Executes the calls.
     pub registry: Registry,
     /// Controls the daemon process: phase, drain, settings.
@@ -65,7 +65,7 @@ pub struct State {
     /// Accepted host names and origins; a reload may change them.
     pub names: watch::Receiver<Names>,
     /// Limits for clients.
-    pub limits: Limits,
+    pub limits: ClientLimits,
 }
 
 /// Names under which callers may address the daemon, in addition to its own.
@@ -80,7 +80,7 @@ pub struct Names {
 
 /// Limits for clients.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct ClientLimits {
     /// Maximum number of simultaneous connections, per kind of peer.
     pub connections: Connections,
     /// Maximum size of a message in bytes.
@@ -103,9 +103,9 @@ pub struct Limits {
     pub write_timeout: Duration,
 }
 
-impl Default for Limits {
+impl Default for ClientLimits {
     fn default() -> Self {
-        Limits {
+        ClientLimits {
             connections: Connections::within(u64::MAX),
             payload: 10 * 1024 * 1024,
             reply: 10 * 1024 * 1024,
@@ -121,22 +121,22 @@ impl Default for Limits {
 }
 
 /// Context of one call.
-struct Context {
-    shared: Arc<Shared>,
+struct CallContext {
+    shared: Arc<GatewayState>,
     /// Principal that makes the call.
     principal: Arc<Principal>,
 }
 
-impl Deref for Context {
-    type Target = Shared;
+impl Deref for CallContext {
+    type Target = GatewayState;
 
-    fn deref(&self) -> &Shared {
+    fn deref(&self) -> &GatewayState {
         &self.shared
     }
 }
 
 /// State shared by all calls.
-struct Shared {
+struct GatewayState {
     token_file: PathBuf,
     registry: Registry,
     control: Arc<dyn Control>,
@@ -146,7 +146,7 @@ struct Shared {
     started_at: Timestamp,
     url: String,
     socket: Option<String>,
-    limits: Limits,
+    limits: ClientLimits,
     document: OnceLock<discover::Document>,
 }
 
@@ -163,10 +163,10 @@ pub struct Listeners {
 /// for the remaining calls wraps this in a timeout.
 pub async fn serve(
     listeners: Listeners,
-    state: State,
+    state: GatewayParts,
     shutdown: CancellationToken,
 ) -> io::Result<()> {
-    let State {
+    let GatewayParts {
         registry,
         control,
         clock,
@@ -182,7 +182,7 @@ pub async fn serve(
         names,
         limits,
     } = state;
-    let shared = Shared {
+    let shared = GatewayState {
         token_file,
         registry,
         control: Arc::clone(&control),
@@ -199,14 +199,14 @@ pub async fn serve(
     let methods = method::table(shared);
     let guard = auth::Guard::new(&token, names, clock.clone());
     let dispatcher = rpc::Dispatcher::new(methods, control, clock, limits);
-    let gate = peer::Gate::new(guard, principal).with_origins(origins);
+    let gate = peer::PeerGate::new(guard, principal).with_origins(origins);
     open(listeners, gate, dispatcher, metrics, shutdown).await
 }
 
 /// Serves any table of methods; the tests use it with methods of their own.
 async fn open(
     listeners: Listeners,
-    gate: peer::Gate,
+    gate: peer::PeerGate,
     dispatcher: rpc::Dispatcher,
     metrics: metrics::Scrape,
     shutdown: CancellationToken,

@@ -17,8 +17,8 @@ use jsonrpsee::types::{ErrorObjectOwned, Id, Response, ResponsePayload};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::Limits;
-use super::methods::{Call, Methods, Registered, Text};
+use super::ClientLimits;
+use super::methods::{JsonText, Methods, Registered, RpcCall};
 use crate::clock::Clock;
 use crate::contract::BoxFuture;
 use crate::contract::control::{Control, Phase};
@@ -42,7 +42,7 @@ pub(crate) struct Dispatcher {
     methods: Methods,
     control: Arc<dyn Control>,
     clock: Clock,
-    limits: Limits,
+    limits: ClientLimits,
     bytes: Arc<AtomicUsize>,
     /// Bytes of requests of programs of runs, counted separately so that they do not reduce the
     /// owner's limit.
@@ -80,7 +80,7 @@ impl Connection {
 }
 
 /// Answer to one message.
-pub(crate) enum Answer {
+pub(crate) enum RpcAnswer {
     /// No response, because the message is a notification.
     None,
     /// The response.
@@ -93,7 +93,7 @@ pub(crate) enum Answer {
 struct CallSlot {
     connection: Arc<Connection>,
     waits: bool,
-    _counted: Option<metrics::Held>,
+    _counted: Option<metrics::GaugeGuard>,
 }
 
 impl Drop for CallSlot {
@@ -107,7 +107,7 @@ impl Drop for CallSlot {
 }
 
 /// Position of a request: alone or in a batch.
-enum Position {
+enum RequestPosition {
     /// A message of its own, holding its bytes.
     Alone(ReservedBytes),
     /// A batch, which holds the call slot and the bytes for all its entries.
@@ -128,7 +128,7 @@ impl Dispatcher {
         methods: Methods,
         control: Arc<dyn Control>,
         clock: Clock,
-        limits: Limits,
+        limits: ClientLimits,
     ) -> Self {
         Dispatcher {
             methods,
@@ -141,7 +141,7 @@ impl Dispatcher {
     }
 
     /// Limits for clients.
-    pub(crate) fn limits(&self) -> &Limits {
+    pub(crate) fn limits(&self) -> &ClientLimits {
         &self.limits
     }
 
@@ -174,15 +174,15 @@ impl Dispatcher {
         connection: &Arc<Connection>,
         who: &Arc<Principal>,
         text: &str,
-    ) -> Answer {
+    ) -> RpcAnswer {
         let held = match self.reserve_bytes(connection, text.len()) {
             Ok(held) => held,
-            Err(fault) => return Answer::Now(self.refusal(text, fault)),
+            Err(fault) => return RpcAnswer::Now(self.refusal(text, fault)),
         };
         if text.trim_start().starts_with('[') {
             self.batch(connection, who, text, held)
         } else {
-            self.single(connection, who, text, Position::Alone(held))
+            self.single(connection, who, text, RequestPosition::Alone(held))
         }
     }
 
@@ -191,28 +191,28 @@ impl Dispatcher {
         connection: &Arc<Connection>,
         who: &Arc<Principal>,
         text: &str,
-        place: Position,
-    ) -> Answer {
+        place: RequestPosition,
+    ) -> RpcAnswer {
         let message = match serde_json::from_str::<Envelope>(text) {
             Ok(message) if message.jsonrpc == "2.0" => message,
-            Ok(_) => return Answer::Now(broken(text, "jsonrpc must be \"2.0\"")),
-            Err(error) => return Answer::Now(broken(text, &error.to_string())),
+            Ok(_) => return RpcAnswer::Now(broken(text, "jsonrpc must be \"2.0\"")),
+            Err(error) => return RpcAnswer::Now(broken(text, &error.to_string())),
         };
         // A notification cannot be refused or answered, and no method here makes sense without its
         // result, so it is not executed.
         let Some(raw) = message.id else {
             tracing::debug!(method = %text::prefix(&message.method, 80), "notification ignored");
-            return Answer::None;
+            return RpcAnswer::None;
         };
         let Ok(id) = serde_json::from_str::<Id>(raw.get()) else {
-            return Answer::Now(broken(
+            return RpcAnswer::Now(broken(
                 text,
                 "an id is a string, a whole number from 0 to 2^64-1, or null",
             ));
         };
         match self.call(connection, who, id.clone(), &message, place) {
-            Ok(call) => Answer::Later(call),
-            Err(fault) => Answer::Now(error_text(id, fault)),
+            Ok(call) => RpcAnswer::Later(call),
+            Err(fault) => RpcAnswer::Now(error_text(id, fault)),
         }
     }
 
@@ -222,13 +222,13 @@ impl Dispatcher {
         who: &Arc<Principal>,
         id: Id,
         message: &Envelope,
-        place: Position,
+        place: RequestPosition,
     ) -> Result<BoxFuture<'static, String>, Fault> {
         let Some(method) = self.methods.find(&message.method) else {
             metrics().refused("unknown", Kind::UnknownMethod.as_str());
             return Err(self.unknown(&message.method));
         };
-        let call = Call {
+        let call = RpcCall {
             who: Arc::clone(who),
             connection: Arc::clone(connection),
             params: message.params.map(|params| params.get().into()),
@@ -242,19 +242,19 @@ impl Dispatcher {
     fn begin(
         &self,
         method: Registered,
-        call: Call,
+        call: RpcCall,
         id: Id,
-        place: Position,
+        place: RequestPosition,
     ) -> Result<BoxFuture<'static, String>, Fault> {
         let Registered { row, handler } = method;
         let name = row.name;
         self.check_phase(row.requires)?;
         let held = match place {
-            Position::Alone(bytes) => {
+            RequestPosition::Alone(bytes) => {
                 let waits = row.dispatch == Dispatch::Waits;
                 Some((self.hold(&call.connection, waits)?, bytes))
             }
-            Position::Batch => {
+            RequestPosition::Batch => {
                 let why = match row.dispatch {
                     Dispatch::Ordinary => None,
                     Dispatch::Waits => Some("a batch answers when all of its calls are done"),
@@ -306,15 +306,15 @@ impl Dispatcher {
         who: &Arc<Principal>,
         text: &str,
         bytes: ReservedBytes,
-    ) -> Answer {
+    ) -> RpcAnswer {
         let most = self.limits.batch as usize;
         let Entries { list, count } = match serde_json::from_str(text) {
             Ok(entries) => entries,
-            Err(error) => return Answer::Now(broken(text, &error.to_string())),
+            Err(error) => return RpcAnswer::Now(broken(text, &error.to_string())),
         };
         if count == 0 {
             let fault = Fault::new(Kind::InvalidRequest, "a batch needs at least one entry");
-            return Answer::Now(error_text(Id::Null, fault));
+            return RpcAnswer::Now(error_text(Id::Null, fault));
         }
         if count > most {
             let fault = Fault::new(
@@ -324,24 +324,25 @@ impl Dispatcher {
             .hint("send several batches")
             .with("limit", "batch")
             .with("value", most);
-            return Answer::Now(error_text(Id::Null, fault));
+            return RpcAnswer::Now(error_text(Id::Null, fault));
         }
         let held = match self.hold(connection, false) {
             Ok(held) => held,
-            Err(fault) => return Answer::Now(error_text(Id::Null, fault)),
+            Err(fault) => return RpcAnswer::Now(error_text(Id::Null, fault)),
         };
         let list: Vec<Box<RawValue>> = list.into_iter().map(RawValue::to_owned).collect();
         let dispatcher = Arc::clone(self);
         let connection = Arc::clone(connection);
         let who = Arc::clone(who);
-        Answer::Later(Box::pin(async move {
+        RpcAnswer::Later(Box::pin(async move {
             let mut out = String::from("[");
             for entry in &list {
                 let answer =
-                    match dispatcher.single(&connection, &who, entry.get(), Position::Batch) {
-                        Answer::None => continue,
-                        Answer::Now(text) => text,
-                        Answer::Later(answer) => answer.await,
+                    match dispatcher.single(&connection, &who, entry.get(), RequestPosition::Batch)
+                    {
+                        RpcAnswer::None => continue,
+                        RpcAnswer::Now(text) => text,
+                        RpcAnswer::Later(answer) => answer.await,
                     };
                 if out.len() > 1 {
                     out.push(',');
@@ -468,7 +469,7 @@ pub(crate) fn error_text(id: Id, fault: Fault) -> String {
 }
 
 /// Serializes a result as a response; `None` if it exceeds `most` bytes.
-fn result_text(id: &Id, result: &Text, most: usize) -> Option<String> {
+fn result_text(id: &Id, result: &JsonText, most: usize) -> Option<String> {
     let id = json(id);
     let before = r#"{"jsonrpc":"2.0","id":"#;
     let parts = [before, &id, r#","result":"#, result.as_str(), "}"];

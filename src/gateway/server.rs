@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::Listeners;
 use super::http::{self, HttpGateway};
 use super::rpc::{Connection, error_text};
-use crate::gateway::access::auth::Ends;
+use crate::gateway::access::auth::TcpEndpoints;
 use crate::gateway::access::connection_limits::{Seat, Seats};
 use crate::gateway::access::peer::Peer;
 use crate::gateway::http::write_timeout::WriteTimeout;
@@ -86,11 +86,11 @@ async fn over_tcp(
     }
 }
 
-fn ends(stream: &TcpStream, peer: SocketAddr) -> io::Result<Ends> {
+fn ends(stream: &TcpStream, peer: SocketAddr) -> io::Result<TcpEndpoints> {
     // Responses are small and awaited, so delaying them (Nagle) helps no client.
     stream.set_nodelay(true)?;
     let local = stream.local_addr()?;
-    Ok(Ends {
+    Ok(TcpEndpoints {
         peer: peer.ip().to_canonical(),
         local: local.ip().to_canonical(),
         port: local.port(),

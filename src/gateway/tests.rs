@@ -22,11 +22,13 @@ use tokio_tungstenite::tungstenite::error::Error as WsError;
 use tokio_tungstenite::tungstenite::protocol::Message;
 use tokio_util::sync::CancellationToken;
 
-use super::methods::{Call, Methods, Reply as _};
-use super::{Limits, Listeners, open, rpc};
+use super::methods::{MethodReply as _, Methods, RpcCall};
+use super::{ClientLimits, Listeners, open, rpc};
 use crate::clock::Clock;
 use crate::contract::BoxFuture;
-use crate::contract::control::{Control, Drain, ModelProvider, Phase, Reloaded, Settings, Then};
+use crate::contract::control::{
+    Control, Drain, EffectiveSettings, ModelProvider, Phase, Reloaded, Then,
+};
 use crate::gateway::access::{auth, peer};
 use crate::kernel::fault::Fault;
 use crate::registry::Principal;
@@ -66,8 +68,8 @@ impl Control for Stage {
         Ok(Duration::ZERO)
     }
 
-    fn settings(&self) -> Settings {
-        Settings::default()
+    fn settings(&self) -> EffectiveSettings {
+        EffectiveSettings::default()
     }
 
     fn providers(&self) -> Vec<ModelProvider> {
@@ -116,7 +118,7 @@ fn methods(shared: Arc<Shared>) -> Methods {
                 ..**METHODS.first().unwrap()
             }))
         });
-        methods.add(row, move |call: Call| {
+        methods.add(row, move |call: RpcCall| {
             let params = call
                 .params
                 .and_then(|text| serde_json::from_str(&text).ok());
@@ -177,7 +179,7 @@ fn principal() -> Principal {
     }
 }
 
-fn dispatcher(shared: Arc<Shared>, limits: Limits) -> Arc<rpc::Dispatcher> {
+fn dispatcher(shared: Arc<Shared>, limits: ClientLimits) -> Arc<rpc::Dispatcher> {
     let stage = Arc::new(Stage(Mutex::new(Phase::Ready)));
     Arc::new(rpc::Dispatcher::new(
         methods(shared),
@@ -198,10 +200,10 @@ struct Server {
 
 impl Server {
     async fn start() -> Server {
-        Server::with(Limits::default()).await
+        Server::with(ClientLimits::default()).await
     }
 
-    async fn with(limits: Limits) -> Server {
+    async fn with(limits: ClientLimits) -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let shared = shared();
@@ -218,7 +220,7 @@ impl Server {
             tcp: listener,
             unix: None,
         };
-        let gate = peer::Gate::new(guard, principal());
+        let gate = peer::PeerGate::new(guard, principal());
         let serving = tokio::spawn(open(
             listeners,
             gate,

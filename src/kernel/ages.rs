@@ -29,13 +29,13 @@ pub struct BootBaseline {
     boot: String,
     booted_at: Timestamp,
     /// Set while the clock is doubted.
-    doubted: Option<Doubt>,
+    doubted: Option<ClockDoubt>,
 }
 
 /// When a clock was first doubted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Doubt {
+struct ClockDoubt {
     /// Milliseconds between the machine's boot and the doubt.
     up_ms: u64,
     /// The time of the newest stored row at that point.
@@ -83,7 +83,7 @@ impl ClockTrust {
         let booted_at = now.minus_ms(machine.up_ms);
         let same = known.filter(|known| known.boot == machine.boot);
         let doubt = match &same {
-            None => last_seen.filter(far).map(|last_seen| Doubt {
+            None => last_seen.filter(far).map(|last_seen| ClockDoubt {
                 up_ms: machine.up_ms,
                 last_seen,
             }),
@@ -97,7 +97,7 @@ impl ClockTrust {
                 let was_set = distance(booted_at, known.booted_at) > SET_MS;
                 let settled = machine.up_ms.saturating_sub(doubt.up_ms) >= SETTLES_MS;
                 match was_set {
-                    true => Some(Doubt {
+                    true => Some(ClockDoubt {
                         up_ms: machine.up_ms,
                         ..*doubt
                     }),

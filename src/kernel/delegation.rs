@@ -380,7 +380,7 @@ mod tests {
             tool: Some("grep".to_owned()),
             tool_call: Some("k1".to_owned()),
             asked_by: None,
-            effect: crate::kernel::run::step::Effect::Read,
+            effect: crate::kernel::run::step::EffectClass::Read,
             state,
             input: Value::Null,
             seen_up_to: None,

@@ -85,7 +85,7 @@ pub enum Who<'a> {
 
 /// The session that the operation targets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Target<'a> {
+pub struct PolicyTarget<'a> {
     /// Its key, for the refusal.
     pub key: &'a SessionKey,
     /// Its agent.
@@ -97,7 +97,7 @@ pub struct Target<'a> {
 impl Policy {
     /// Allows or refuses `right` on `target` for `who`; the fault names the setting that forbids
     /// it.
-    pub fn may(&self, right: Right, who: Who<'_>, target: Target<'_>) -> Result<(), Fault> {
+    pub fn may(&self, right: Right, who: Who<'_>, target: PolicyTarget<'_>) -> Result<(), Fault> {
         let Who::Session { agent, depth } = who else {
             return Ok(());
         };
@@ -190,7 +190,7 @@ mod tests {
         let (own, other) = (agent("build"), agent(other));
         let key = SessionKey::parse("agent:x:y").unwrap();
         let who = Who::Session { agent: &own, depth };
-        let target = Target {
+        let target = PolicyTarget {
             key: &key,
             agent: &other,
             relation,
@@ -257,7 +257,7 @@ mod tests {
             agent: &own,
             depth: 0,
         };
-        let target = Target {
+        let target = PolicyTarget {
             key: &key,
             agent: &own,
             relation: Relation::Other,

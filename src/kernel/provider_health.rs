@@ -27,7 +27,7 @@ const LOOK_MS: u64 = 1000;
 
 /// Whether a request may be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Entry {
+pub enum BreakerDecision {
     /// It may be sent.
     Go(BreakerPermit),
     /// It may not be sent before a point in time.
@@ -51,7 +51,7 @@ pub struct BreakerPermit {
 /// The circuit breaker of one provider and key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Breaker {
-    state: State,
+    state: BreakerState,
     /// Raised each time it opens: the outcome of a request sent before is not evidence about the
     /// time since.
     epoch: u64,
@@ -62,7 +62,7 @@ pub struct Breaker {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum State {
+enum BreakerState {
     #[default]
     Closed,
     Open {
@@ -108,28 +108,30 @@ pub struct HealthReport {
 
 impl Breaker {
     /// Asks whether a request may be sent now; a permitted request counts as in flight.
-    pub fn enter(&mut self, now: Timestamp) -> Entry {
+    pub fn enter(&mut self, now: Timestamp) -> BreakerDecision {
         let busy = self.busy;
-        let wait = |until| Entry::Wait { until, busy };
+        let wait = |until| BreakerDecision::Wait { until, busy };
         let look = now.plus_ms(LOOK_MS);
         if self.has_recovered(now) {
             self.close();
         }
         let counted = match &mut self.state {
-            State::Closed => false,
+            BreakerState::Closed => false,
             // A clock that was set back must not keep it open.
-            State::Open { from, until } if *from <= now && now < *until => return wait(*until),
-            State::Open { .. } => {
-                self.state = State::Probing;
+            BreakerState::Open { from, until } if *from <= now && now < *until => {
+                return wait(*until);
+            }
+            BreakerState::Open { .. } => {
+                self.state = BreakerState::Probing;
                 true
             }
-            State::Probing => return wait(look),
-            State::Recovering {
+            BreakerState::Probing => return wait(look),
+            BreakerState::Recovering {
                 allowed,
                 in_flight: on_their_way,
                 ..
             } if *on_their_way >= *allowed => return wait(look),
-            State::Recovering {
+            BreakerState::Recovering {
                 in_flight: on_their_way,
                 ..
             } => {
@@ -137,7 +139,7 @@ impl Breaker {
                 true
             }
         };
-        Entry::Go(BreakerPermit {
+        BreakerDecision::Go(BreakerPermit {
             epoch: self.epoch,
             counted,
         })
@@ -149,21 +151,21 @@ impl Breaker {
             return false;
         }
         self.state = match self.state {
-            State::Probing => State::Recovering {
+            BreakerState::Probing => BreakerState::Recovering {
                 from: now,
                 allowed: 2,
                 in_flight: 0,
             },
-            State::Recovering {
+            BreakerState::Recovering {
                 from,
                 allowed,
                 in_flight: on_their_way,
-            } => State::Recovering {
+            } => BreakerState::Recovering {
                 from,
                 allowed: allowed.saturating_mul(2),
                 in_flight: on_their_way.saturating_sub(1),
             },
-            State::Closed | State::Open { .. } => return false,
+            BreakerState::Closed | BreakerState::Open { .. } => return false,
         };
         if self.has_recovered(now) {
             self.close();
@@ -173,7 +175,7 @@ impl Breaker {
 
     fn has_recovered(&self, now: Timestamp) -> bool {
         match self.state {
-            State::Recovering { from, allowed, .. } => {
+            BreakerState::Recovering { from, allowed, .. } => {
                 allowed >= RECOVERED || now.since(from) >= RECOVERED_MS
             }
             _ => false,
@@ -186,7 +188,7 @@ impl Breaker {
         let changed = self.taken(pass, now);
         if pass.epoch == self.epoch {
             self.failures = 0;
-            if self.state == State::Closed {
+            if self.state == BreakerState::Closed {
                 self.reason.clear();
             }
         }
@@ -200,19 +202,19 @@ impl Breaker {
         }
         match &mut self.state {
             // The next request becomes the probe.
-            State::Probing => {
-                self.state = State::Open {
+            BreakerState::Probing => {
+                self.state = BreakerState::Open {
                     from: now,
                     until: now,
                 }
             }
-            State::Recovering {
+            BreakerState::Recovering {
                 in_flight: on_their_way,
                 ..
             } => {
                 *on_their_way = on_their_way.saturating_sub(1);
             }
-            State::Closed | State::Open { .. } => {}
+            BreakerState::Closed | BreakerState::Open { .. } => {}
         }
     }
 
@@ -231,7 +233,7 @@ impl Breaker {
             // Sent before it opened: only a longer wait changes anything.
             let asked = asked.map(|ms| now.plus_ms(ms.min(most)));
             return match (&mut self.state, asked) {
-                (State::Open { until, .. }, Some(asked)) if asked > *until => {
+                (BreakerState::Open { until, .. }, Some(asked)) if asked > *until => {
                     *until = asked;
                     true
                 }
@@ -258,7 +260,7 @@ impl Breaker {
         }
         self.failures = self.failures.saturating_add(1);
         reason.clone_into(&mut self.reason);
-        if self.state == State::Closed && self.failures < FAILURES {
+        if self.state == BreakerState::Closed && self.failures < FAILURES {
             return false;
         }
         let times = self.failures.saturating_sub(FAILURES);
@@ -284,11 +286,11 @@ impl Breaker {
     /// The state as shown to people at `now`.
     pub fn seen(&self, now: Timestamp) -> HealthReport {
         let (condition, until) = match self.state {
-            State::Closed => (Condition::Ok, None),
+            BreakerState::Closed => (Condition::Ok, None),
             _ if self.has_recovered(now) => (Condition::Ok, None),
-            State::Open { until, .. } if until > now => (Condition::Paused, Some(until)),
-            State::Open { .. } | State::Probing => (Condition::Probing, None),
-            State::Recovering { .. } => (Condition::Recovering, None),
+            BreakerState::Open { until, .. } if until > now => (Condition::Paused, Some(until)),
+            BreakerState::Open { .. } | BreakerState::Probing => (Condition::Probing, None),
+            BreakerState::Recovering { .. } => (Condition::Recovering, None),
         };
         HealthReport {
             condition,
@@ -304,14 +306,14 @@ impl Breaker {
         self.busy = busy;
         self.since.get_or_insert(now);
         reason.clone_into(&mut self.reason);
-        self.state = State::Open {
+        self.state = BreakerState::Open {
             from: now,
             until: now.plus_ms(ms),
         };
     }
 
     fn close(&mut self) {
-        self.state = State::Closed;
+        self.state = BreakerState::Closed;
         self.since = None;
         self.reason.clear();
     }

@@ -9,15 +9,15 @@ const MOST: u64 = 3_600_000;
 
 fn go(breaker: &mut Breaker, now: i64) -> BreakerPermit {
     match breaker.enter(Timestamp(now)) {
-        Entry::Go(pass) => pass,
-        Entry::Wait { until, .. } => panic!("nothing is sent at {now} before {until:?}"),
+        BreakerDecision::Go(pass) => pass,
+        BreakerDecision::Wait { until, .. } => panic!("nothing is sent at {now} before {until:?}"),
     }
 }
 
 fn until(breaker: &mut Breaker, now: i64) -> Option<(i64, bool)> {
     match breaker.enter(Timestamp(now)) {
-        Entry::Go(_) => None,
-        Entry::Wait { until, busy } => Some((until.0, busy)),
+        BreakerDecision::Go(_) => None,
+        BreakerDecision::Wait { until, busy } => Some((until.0, busy)),
     }
 }
 
@@ -164,7 +164,7 @@ proptest! {
             now += i64::try_from(ms).unwrap();
             let at = Timestamp(now);
             if event < 2 || out.is_empty() {
-                if let Entry::Go(pass) = breaker.enter(at) {
+                if let BreakerDecision::Go(pass) = breaker.enter(at) {
                     out.push(pass);
                 }
                 continue;
@@ -182,6 +182,6 @@ proptest! {
             breaker.given_up(&mut pass, Timestamp(now));
         }
         let late = Timestamp(now).plus_ms(MOST);
-        prop_assert!(matches!(breaker.enter(late), Entry::Go(_)), "{breaker:?}");
+        prop_assert!(matches!(breaker.enter(late), BreakerDecision::Go(_)), "{breaker:?}");
     }
 }

@@ -9,10 +9,10 @@ use super::running::{Processes, ProcessesInner, numbers};
 use super::table::ProcessIdentity;
 use super::tree::{self, ProcessQuery};
 use crate::contract::BoxFuture;
-use crate::contract::processes::{self, Origin};
+use crate::contract::processes::{self, ProcessOrigin};
 use crate::kernel::ids::RunId;
 
-impl processes::Processes for Processes {
+impl processes::ProcessTracker for Processes {
     fn end_run(&self, run: RunId) -> BoxFuture<'static, Vec<u32>> {
         let Some(steps) = self.0.lock().runs.remove(&run) else {
             return Box::pin(std::future::ready(Vec::new()));
@@ -53,7 +53,7 @@ impl processes::Processes for Processes {
         Box::pin(async move { numbers(&tree::look(&mut wanted).await) })
     }
 
-    fn origin(&self, pid: Option<u32>) -> Origin {
+    fn origin(&self, pid: Option<u32>) -> ProcessOrigin {
         self.0.origin(pid)
     }
 

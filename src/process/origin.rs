@@ -13,7 +13,7 @@ use std::ffi::{OsStr, OsString};
 use super::marks::{RUN_ID, SERVICE_ID, STATE_DIR};
 use super::running::{Processes, ProcessesInner};
 use super::table::{self, ProcessEntry, ProcessIdentity};
-use crate::contract::processes::Origin;
+use crate::contract::processes::ProcessOrigin;
 use crate::kernel::ids::StepId;
 
 /// The maximum number of ancestors that are examined.
@@ -44,17 +44,17 @@ pub(super) fn adopts_orphans() -> bool {
 }
 
 impl ProcessesInner {
-    pub(super) fn origin(&self, pid: Option<u32>) -> Origin {
+    pub(super) fn origin(&self, pid: Option<u32>) -> ProcessOrigin {
         let origin = pid
             .and_then(table::one)
-            .map_or(Origin::Unproven, |peer| self.line_of(peer));
+            .map_or(ProcessOrigin::Unproven, |peer| self.line_of(peer));
         match origin {
-            Origin::Unproven if !self.has_started() => Origin::Outside,
+            ProcessOrigin::Unproven if !self.has_started() => ProcessOrigin::Outside,
             origin => origin,
         }
     }
 
-    fn line_of(&self, peer: ProcessEntry) -> Origin {
+    fn line_of(&self, peer: ProcessEntry) -> ProcessOrigin {
         let me = std::process::id();
         let mut row = peer;
         let mut is_hidden = false;
@@ -62,10 +62,10 @@ impl ProcessesInner {
             let pid = row.id.pid;
             if pid == me {
                 return match me {
-                    _ if pid == peer.id.pid => Origin::Outside,
+                    _ if pid == peer.id.pid => ProcessOrigin::Outside,
                     // As process 1 it inherits the orphans of every process.
-                    1 => Origin::Unproven,
-                    _ => Origin::Stray,
+                    1 => ProcessOrigin::Unproven,
+                    _ => ProcessOrigin::Stray,
                 };
             }
             if let Some(known) = self.known_origin(row.id) {
@@ -89,8 +89,8 @@ impl ProcessesInner {
                 let unchanged =
                     table::one(peer.id.pid).is_some_and(|now| now.id == peer.id && !now.is_zombie);
                 return match unchanged && !is_hidden && adopts_orphans() {
-                    true => Origin::Outside,
-                    false => Origin::Unproven,
+                    true => ProcessOrigin::Outside,
+                    false => ProcessOrigin::Unproven,
                 };
             }
             let above = table::one(row.parent);
@@ -100,36 +100,36 @@ impl ProcessesInner {
                 _ => match table::one(pid) {
                     // The parent has ended meanwhile, and the process has a new parent.
                     Some(now) if now.id == row.id && now.parent != row.parent => now,
-                    _ => return Origin::Unproven,
+                    _ => return ProcessOrigin::Unproven,
                 },
             };
         }
-        Origin::Unproven
+        ProcessOrigin::Unproven
     }
 
-    fn known_origin(&self, process: ProcessIdentity) -> Option<Origin> {
+    fn known_origin(&self, process: ProcessIdentity) -> Option<ProcessOrigin> {
         let known = self.lock();
         let mut services = known.services.values();
         if services.any(|alive| alive.contains(&process)) {
-            return Some(Origin::Service);
+            return Some(ProcessOrigin::Service);
         }
         let holds = |steps: &HashMap<StepId, HashSet<ProcessIdentity>>| {
             steps.values().any(|alive| alive.contains(&process))
         };
         let run = known.runs.iter().find(|(_, steps)| holds(steps));
-        run.map(|(run, _)| Origin::Run(*run))
+        run.map(|(run, _)| ProcessOrigin::Run(*run))
     }
 
-    fn marked_origin(&self, environment: &HashMap<OsString, OsString>) -> Option<Origin> {
+    fn marked_origin(&self, environment: &HashMap<OsString, OsString>) -> Option<ProcessOrigin> {
         let of = |name: &str| environment.get(OsStr::new(name));
         if of(STATE_DIR)? != self.marks.state.as_os_str() {
             return None;
         }
         if of(SERVICE_ID).is_some() {
-            return Some(Origin::Service);
+            return Some(ProcessOrigin::Service);
         }
         let run = of(RUN_ID)?.to_str()?.parse();
         // The mark cannot be parsed as a run id: a program has overwritten it.
-        Some(run.map_or(Origin::Stray, Origin::Run))
+        Some(run.map_or(ProcessOrigin::Stray, ProcessOrigin::Run))
     }
 }

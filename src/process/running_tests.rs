@@ -5,7 +5,7 @@ use std::path::Path;
 use uuid::Uuid;
 
 use super::*;
-use crate::contract::processes::Processes as _;
+use crate::contract::processes::ProcessTracker as _;
 use crate::kernel::policy::env::Environment;
 
 /// Far longer than anything in these tests takes.

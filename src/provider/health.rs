@@ -10,7 +10,9 @@ use tokio::sync::Notify;
 
 use super::adapt::Switches;
 use crate::clock::Clock;
-use crate::kernel::provider_health::{Breaker, BreakerPermit, Condition, Entry, HealthReport};
+use crate::kernel::provider_health::{
+    Breaker, BreakerDecision, BreakerPermit, Condition, HealthReport,
+};
 use crate::kernel::time::Timestamp;
 
 /// Maximum number of remembered keys per provider; bounds the list if a key is rotated often.
@@ -165,11 +167,11 @@ impl BreakerGate {
     pub(super) fn enter(self: &Arc<Self>) -> Result<Permit, ProviderPause> {
         let mut breaker = lock(&self.breaker);
         match breaker.enter(self.clock.now()) {
-            Entry::Go(pass) => Ok(Permit {
+            BreakerDecision::Go(pass) => Ok(Permit {
                 gate: Arc::clone(self),
                 pass: Some(pass),
             }),
-            Entry::Wait { until, busy } => Err(ProviderPause {
+            BreakerDecision::Wait { until, busy } => Err(ProviderPause {
                 remaining: Duration::from_millis(until.since(self.clock.now())),
                 until,
                 busy,

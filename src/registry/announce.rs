@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio_util::task::TaskTracker;
 
-use super::Inner;
+use super::RegistryInner;
 use super::service::Signal;
 use crate::command::{Deliver, NewRun};
 use crate::contract::catalog::{AgentMode, Overrides, Pinned, Resolved};
@@ -25,14 +25,14 @@ const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// Runs at most one delivery per session at a time.
 pub(super) struct Announcer {
-    inner: Arc<Inner>,
+    inner: Arc<RegistryInner>,
     tasks: TaskTracker,
     /// Sessions with a delivery under way; `true` means deliver again when it finishes.
     under_way: HashMap<SessionId, bool>,
 }
 
 impl Announcer {
-    pub fn new(inner: Arc<Inner>, tasks: TaskTracker) -> Self {
+    pub fn new(inner: Arc<RegistryInner>, tasks: TaskTracker) -> Self {
         Announcer {
             inner,
             tasks,
@@ -78,7 +78,7 @@ impl Announcer {
 }
 
 /// Submits one delivery, with a prepared wake run if an agent owns the session.
-async fn deliver_to(inner: &Arc<Inner>, session: SessionId) -> Result<(), Fault> {
+async fn deliver_to(inner: &Arc<RegistryInner>, session: SessionId) -> Result<(), Fault> {
     let target = inner.store.read_now(|tx| sessions::by_id(tx, session))?;
     let (wake, unable) = match target {
         Some(target) if target.owner == Owner::Agent => match wake_run(inner, &target).await {
@@ -99,7 +99,10 @@ async fn deliver_to(inner: &Arc<Inner>, session: SessionId) -> Result<(), Fault>
 }
 
 /// Prepares a run that shows the session's agent the announces in its transcript.
-pub(super) async fn wake_run(inner: &Arc<Inner>, target: &Session) -> Result<NewRun, Fault> {
+pub(super) async fn wake_run(
+    inner: &Arc<RegistryInner>,
+    target: &Session,
+) -> Result<NewRun, Fault> {
     let overrides = Overrides {
         model: target.model.as_deref(),
         thinking: target.thinking,
@@ -130,7 +133,7 @@ pub(super) async fn wake_run(inner: &Arc<Inner>, target: &Session) -> Result<New
 
 /// The session's agent as its last run pinned it; `None` if it had no run or the pinned bodies are
 /// missing.
-fn as_pinned_before(inner: &Inner, session: SessionId) -> Result<Option<Resolved>, Fault> {
+fn as_pinned_before(inner: &RegistryInner, session: SessionId) -> Result<Option<Resolved>, Fault> {
     inner.store.read_now(|tx| {
         let Some(run) = runs::last_in(tx, session)? else {
             return Ok(None);

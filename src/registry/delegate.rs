@@ -7,17 +7,17 @@ pub(crate) mod within;
 
 use serde_json::json;
 
-use super::send::{Outgoing, accepted_json, run_id, step_key};
+use super::send::{OutgoingMessage, accepted_json, run_id, step_key};
 use super::{Principal, Registry};
 use crate::command::{Ask, KeepOutput, Sender, StepRef, WaitFor, relation};
 use crate::contract::BoxFuture;
 use crate::contract::delegate::{
-    Delegate, DelegateArgs, Named, PinnedText, QuestionArgs, RecallArgs, SendArgs, Site, SpawnArgs,
-    ToolReply, WaitArgs,
+    Delegate, DelegateArgs, PinnedText, QuestionArgs, RecallArgs, SendArgs, SessionRef, Site,
+    SpawnArgs, ToolReply, WaitArgs,
 };
 use crate::contract::skills::SkillSet;
 use crate::kernel::fault::{Fault, Kind};
-use crate::kernel::policy::{Relation, Right, Target, Who};
+use crate::kernel::policy::{PolicyTarget, Relation, Right, Who};
 use crate::kernel::run::{Run, waiting};
 use crate::kernel::session::Session;
 use crate::registry::api::outputs::OutputPart;
@@ -57,7 +57,7 @@ impl Registry {
     async fn send_by(&self, site: Site, ask: SendArgs) -> Result<ToolReply, Fault> {
         let caller = self.caller(site)?;
         let target = self.named(&caller.who, ask.to.key.as_deref(), ask.to.label.as_deref())?;
-        let outgoing = Outgoing {
+        let outgoing = OutgoingMessage {
             who: caller.who,
             message: ask.message,
             from: Sender::Step(step_ref(site)),
@@ -198,7 +198,7 @@ impl Registry {
             agent: &caller.run.agent,
             depth: caller.run.depth,
         };
-        let target = Target {
+        let target = PolicyTarget {
             key: &session.key,
             agent: &session.agent,
             relation: stands?,
@@ -286,14 +286,14 @@ impl Delegate for Registry {
     fn history(
         &self,
         site: Site,
-        of: Named,
+        of: SessionRef,
         limit: u32,
     ) -> BoxFuture<'static, Result<ToolReply, Fault>> {
         let registry = self.clone();
         Box::pin(async move { registry.history_of(site, of, limit) })
     }
 
-    fn status(&self, site: Site, of: Named) -> BoxFuture<'static, Result<ToolReply, Fault>> {
+    fn status(&self, site: Site, of: SessionRef) -> BoxFuture<'static, Result<ToolReply, Fault>> {
         let registry = self.clone();
         Box::pin(async move { registry.status_of(site, of) })
     }

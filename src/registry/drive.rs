@@ -22,7 +22,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::Inner;
+use super::RegistryInner;
 use crate::command::{
     AwaitProvider, BeginEffect, Conclude, Conclusion, Park, RunAfter, StartRun, StepRef,
 };
@@ -31,17 +31,17 @@ use crate::contract::runner::{DiscardSink, Next, StepOutcome, TextSink};
 use crate::failpoint::reach;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{RunId, StepId};
-use crate::kernel::run::step::{Effect, Step, StepState};
+use crate::kernel::run::step::{EffectClass, Step, StepState};
 use crate::kernel::run::{Run, RunState};
 use crate::registry::drive::admit::admit;
 use crate::registry::drive::redact::{Redacted, redact};
 use crate::store::tables::{memories, read, runs, steps};
 use crate::store::write::Command;
-use crate::telemetry::redaction::{Hidden, hide};
+use crate::telemetry::redaction::{MaskGuard, hide};
 
 /// How a drive task ended.
 #[derive(Debug)]
-pub(super) enum Ended {
+pub(super) enum DriveEnd {
     /// The run has changed state or is gone; the task has nothing left to do.
     Moved,
     /// The row is still `running`, because a drain cut the task off.
@@ -71,7 +71,7 @@ type Performing = FuturesUnordered<
 >;
 
 /// Drives `run` from the moment it has a slot until it gives the slot back.
-pub(super) async fn drive(inner: &Arc<Inner>, run: RunId, hold: Hold) -> Ended {
+pub(super) async fn drive(inner: &Arc<RegistryInner>, run: RunId, hold: Hold) -> DriveEnd {
     let pins = Arc::clone(&inner.pins);
     let transcripts = Arc::clone(&inner.transcripts);
     let loaded = inner
@@ -84,16 +84,16 @@ pub(super) async fn drive(inner: &Arc<Inner>, run: RunId, hold: Hold) -> Ended {
             // them. If this cannot be read, the recall handles the error; the turn goes on without
             // it.
             let remembers = memories::has_any(tx, &view.run).unwrap_or(true);
-            Ok(Some((view, Begin { input, remembers })))
+            Ok(Some((view, TurnStart { input, remembers })))
         })
         .await;
     let (view, begin) = match loaded {
         Ok(Some(loaded)) => loaded,
-        Ok(None) => return Ended::Moved,
+        Ok(None) => return DriveEnd::Moved,
         Err(fault) => return refused(inner, run, None, &fault, "its rows could not be read").await,
     };
     if view.run.state != RunState::Queued {
-        return Ended::Moved;
+        return DriveEnd::Moved;
     }
     let environment = match inner.environment_of(&view.run).await {
         Ok(environment) => environment,
@@ -116,7 +116,7 @@ pub(super) async fn drive(inner: &Arc<Inner>, run: RunId, hold: Hold) -> Ended {
     };
     match drive.start(begin).await {
         Ok(Some(steps)) => drive.go_on(steps).await,
-        Ok(None) => Ended::Moved,
+        Ok(None) => DriveEnd::Moved,
         Err(fault) => refused(inner, run, Some(ver), &fault, "its start was refused").await,
     }
 }
@@ -126,12 +126,12 @@ pub(super) async fn drive(inner: &Arc<Inner>, run: RunId, hold: Hold) -> Ended {
 /// leaves the run to recovery, including a conflict after which the row is unchanged: still at
 /// `ver`, or still running.
 async fn refused(
-    inner: &Arc<Inner>,
+    inner: &Arc<RegistryInner>,
     run: RunId,
     ver: Option<i64>,
     fault: &Fault,
     what: &'static str,
-) -> Ended {
+) -> DriveEnd {
     match fault.kind {
         Kind::Conflict => {
             let row = inner
@@ -146,24 +146,24 @@ async fn refused(
                 && stands(&row)
             {
                 tracing::error!(%run, %fault, "a drive task stopped, but its run did not change state: {what}");
-                return Ended::Lost(format!("{what}: {}", fault.message));
+                return DriveEnd::Lost(format!("{what}: {}", fault.message));
             }
             tracing::info!(%run, %fault, "a drive task stopped: {what}");
-            Ended::Moved
+            DriveEnd::Moved
         }
         Kind::Unavailable | Kind::Busy => {
             tracing::warn!(%run, %fault, "a drive task stopped: {what}");
-            Ended::CutOff
+            DriveEnd::CutOff
         }
         _ => {
             tracing::error!(%run, %fault, "a drive task stopped: {what}");
-            Ended::Lost(format!("{what}: {}", fault.message))
+            DriveEnd::Lost(format!("{what}: {}", fault.message))
         }
     }
 }
 
 /// Data for the start of a turn that is not in the view.
-struct Begin {
+struct TurnStart {
     /// The turn's input, if it is not in the transcript yet.
     input: Option<String>,
     /// True if the run has memories to recall.
@@ -171,18 +171,18 @@ struct Begin {
 }
 
 struct Drive<'a> {
-    inner: &'a Arc<Inner>,
+    inner: &'a Arc<RegistryInner>,
     view: Arc<RunView>,
     hold: Hold,
     /// Ids of the steps that are being carried out.
     in_flight: HashSet<StepId>,
     /// Keeps the run's secrets out of the log while the task lives.
-    hidden: Hidden,
+    hidden: MaskGuard,
 }
 
 impl Drive<'_> {
     /// Takes the session's turn and intends the first steps; `None` if that already ended the turn.
-    async fn start(&mut self, begin: Begin) -> Result<Option<Vec<Arc<Step>>>, Fault> {
+    async fn start(&mut self, begin: TurnStart) -> Result<Option<Vec<Arc<Step>>>, Fault> {
         if self.view.steps.iter().any(|step| step.state.is_open()) {
             let view = Arc::clone(&self.view);
             return self.start_with(Next::Steps(Vec::new()), &view).await;
@@ -228,7 +228,7 @@ impl Drive<'_> {
     }
 
     /// Carries out steps until the run gives its slot back.
-    async fn go_on(&mut self, steps: Vec<Arc<Step>>) -> Ended {
+    async fn go_on(&mut self, steps: Vec<Arc<Step>>) -> DriveEnd {
         let inner = Arc::clone(self.inner);
         let mut parking = false;
         let mut pause = Duration::ZERO;
@@ -243,7 +243,7 @@ impl Drive<'_> {
                         .await;
                 }
                 if performing.is_empty() {
-                    return Ended::Lost("the run had no open step".to_owned());
+                    return DriveEnd::Lost("the run had no open step".to_owned());
                 }
             }
             let limit = self.time_left();
@@ -266,7 +266,7 @@ impl Drive<'_> {
                     };
                     let steps = self.absorb(after);
                     if self.view.run.state != RunState::Running {
-                        return Ended::Moved;
+                        return DriveEnd::Moved;
                     }
                     if self.view.run.cancel.is_some() {
                         drop(performing);
@@ -289,7 +289,7 @@ impl Drive<'_> {
                 }
                 () = sleep(limit, pause) => {
                     if self.conclude(Conclusion::TimedOut).await {
-                        return Ended::Moved;
+                        return DriveEnd::Moved;
                     }
                     // The limit has not passed by the store's clock, or the store cannot take the
                     // command now.
@@ -339,7 +339,7 @@ impl Drive<'_> {
                     }
                     Err(fault) => return (step, Err(fault)),
                 }
-                if step.effect == Effect::Once && step.state == StepState::Intended {
+                if step.effect == EffectClass::Once && step.state == StepState::Intended {
                     let begin = BeginEffect {
                         run: step.run,
                         step: step.seq,
@@ -439,27 +439,27 @@ impl Drive<'_> {
     }
 
     /// Handles a stopped executor: the run ends, or continues later if a drain cut it off.
-    async fn stopped(&self) -> Ended {
+    async fn stopped(&self) -> DriveEnd {
         // The run may only be reported as stopped when its child processes have stopped as well.
         let left = self.inner.processes.end_run(self.view.run.id).await;
         if self.view.run.cancel.is_none() && self.inner.drains.is_under_way() {
-            return Ended::CutOff;
+            return DriveEnd::CutOff;
         }
         if self.conclude(Conclusion::ExecutorGone { left }).await {
-            Ended::Moved
+            DriveEnd::Moved
         } else {
-            Ended::Lost("the end of the run could not be stored".to_owned())
+            DriveEnd::Lost("the end of the run could not be stored".to_owned())
         }
     }
 
-    async fn refused(&self, fault: &Fault, what: &'static str) -> Ended {
+    async fn refused(&self, fault: &Fault, what: &'static str) -> DriveEnd {
         refused(self.inner, self.view.run.id, None, fault, what).await
     }
 
-    async fn park(&self) -> Ended {
+    async fn park(&self) -> DriveEnd {
         let run = self.view.run.id;
         match self.submit(Park { run }).await {
-            Ok(_) => Ended::Moved,
+            Ok(_) => DriveEnd::Moved,
             Err(fault) => self.refused(&fault, "it could not be parked").await,
         }
     }
@@ -483,7 +483,7 @@ impl Drive<'_> {
 /// Submits a command of a run's task. Retries while the disk is full, so that a step's outcome is
 /// not lost; only a drain ends the retries.
 pub(super) async fn submit<C: Command + Clone>(
-    inner: &Inner,
+    inner: &RegistryInner,
     command: C,
 ) -> Result<C::Reply, Fault> {
     loop {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio_util::task::TaskTracker;
 
 use super::options::SkillEnvironment;
-use super::{Inner, Principal, Registry};
+use super::{Principal, Registry, RegistryInner};
 use crate::command::{LackEnvironment, ProvideEnvironment, RestoreEnvironment, StepRef};
 use crate::config;
 use crate::contract::catalog::Resolved;
@@ -36,7 +36,7 @@ const LOOKS: u32 = 40;
 /// Pause between two of these checks.
 const PAUSE: Duration = Duration::from_millis(50);
 
-impl Inner {
+impl RegistryInner {
     /// The agent as a run pins it, with the environment that it and its skills contribute.
     pub(super) fn with_environment(&self, mut resolved: Resolved) -> Resolved {
         let options = self.options();
@@ -356,7 +356,7 @@ impl Registry {
 
 /// Waits until no process holds the ended run's environment, then records that. A process that
 /// lives longer is checked again with the comparison of rows and tasks.
-pub(super) fn until_restored(inner: &Arc<Inner>, tasks: &TaskTracker, run: RunId) {
+pub(super) fn until_restored(inner: &Arc<RegistryInner>, tasks: &TaskTracker, run: RunId) {
     let inner = Arc::clone(inner);
     tasks.spawn(async move {
         let mut looks = LOOKS;
@@ -376,7 +376,7 @@ pub(super) fn until_restored(inner: &Arc<Inner>, tasks: &TaskTracker, run: RunId
 
 /// The same for every ended run whose environment a process may still hold: runs of an earlier
 /// boot, and runs whose processes could not be stopped.
-pub(super) fn look_at_all(inner: &Arc<Inner>, tasks: &TaskTracker) {
+pub(super) fn look_at_all(inner: &Arc<RegistryInner>, tasks: &TaskTracker) {
     let (inner, all) = (Arc::clone(inner), tasks.clone());
     tasks.spawn(async move {
         match inner

@@ -15,11 +15,11 @@ use crate::kernel::time::{Moment, Timestamp};
 /// The waiting runs and the slot holders.
 pub struct Lanes {
     caps: LaneCaps,
-    waiting: HashMap<Lane, Waiting>,
+    waiting: HashMap<Lane, LaneQueue>,
     /// Index of the lane that is tried first; it rotates, so that no lane starves another.
     next_lane: usize,
     /// Waiting runs, including delayed ones.
-    known: HashMap<RunId, (SessionId, Place)>,
+    known: HashMap<RunId, (SessionId, QueuePosition)>,
     /// Delayed runs, each with the monotonic time at which it may start; setting the wall clock
     /// back delays no run.
     delayed: Vec<(Timestamp, Ticket)>,
@@ -33,23 +33,23 @@ pub struct Lanes {
     /// resume.
     kept: HashSet<RunId>,
     /// The runs that wait for each session's turn, in order.
-    queues: HashMap<SessionId, BTreeMap<Place, RunId>>,
+    queues: HashMap<SessionId, BTreeMap<QueuePosition, RunId>>,
     arrivals: u64,
 }
 
 /// Position in a session's queue: resuming runs before new ones, then by arrival.
-type Place = (bool, u64);
+type QueuePosition = (bool, u64);
 
 /// One lane's queue, round-robin over root sessions.
 #[derive(Default)]
-struct Waiting {
+struct LaneQueue {
     ring: VecDeque<SessionId>,
-    roots: HashMap<SessionId, Root>,
+    roots: HashMap<SessionId, RootQueue>,
 }
 
 /// The tickets of one root session: resuming runs first, then round-robin over requesters.
 #[derive(Default)]
-struct Root {
+struct RootQueue {
     back: VecDeque<Ticket>,
     ring: VecDeque<SessionId>,
     tickets: HashMap<SessionId, VecDeque<Ticket>>,
@@ -79,7 +79,7 @@ impl Lanes {
     /// lanes; when its lane opens, it gets its old position back.
     pub fn configure(&mut self, caps: LaneCaps) {
         let before = std::mem::replace(&mut self.caps, caps);
-        let waiting = self.waiting.values().flat_map(Waiting::tickets);
+        let waiting = self.waiting.values().flat_map(LaneQueue::tickets);
         let delayed = self.delayed.iter().map(|(_, ticket)| ticket);
         for ticket in waiting.chain(delayed) {
             if ticket.called_by.is_some() {
@@ -268,7 +268,7 @@ impl Lanes {
     }
 }
 
-impl Waiting {
+impl LaneQueue {
     /// Takes the first ticket that may start, round-robin over root sessions.
     fn take(&mut self, free: impl Fn(&Ticket) -> bool) -> Option<Ticket> {
         for _ in 0..self.ring.len() {
@@ -303,7 +303,7 @@ impl Waiting {
     }
 }
 
-impl Root {
+impl RootQueue {
     fn is_empty(&self) -> bool {
         self.back.is_empty() && self.tickets.is_empty()
     }

@@ -30,25 +30,25 @@ pub use crate::registry::delegate::within::Object;
 pub use crate::registry::upkeep::restore::Restored;
 pub use crate::registry::upkeep::sweeps::Retention;
 pub use events::{
-    EventFilter, Item, KindPattern, LogEvent, Snapshot, StoredEvent, Subscribe, Subscription,
-    TextEvent, TextUpdate,
+    EventFilter, KindPattern, LiveSnapshot, LogEvent, StoredEvent, Subscribe, Subscription,
+    SubscriptionItem, TextEvent, TextUpdate,
 };
-pub use options::{LaneCaps, Options, SkillEnvironment};
-pub use service::Service;
+pub use options::{LaneCaps, RegistryOptions, SkillEnvironment};
+pub use service::ServiceLoop;
 
 use crate::clock::Clock;
 use crate::contract::catalog::Catalog;
-use crate::contract::commit::Effect;
+use crate::contract::commit::CommitEffect;
 use crate::contract::journal::RunEnvironment;
-use crate::contract::processes::Processes;
+use crate::contract::processes::ProcessTracker;
 use crate::contract::runner::Runner;
-use crate::contract::skills::Skills;
+use crate::contract::skills::SkillCatalog;
 use crate::kernel::ages::AgeClock;
 use crate::kernel::ids::BootId;
 use crate::kernel::policy::env::Environment;
 use crate::kernel::time::Timestamp;
 use crate::registry::upkeep::drain::Drains;
-use crate::store::tables::pins::Pins;
+use crate::store::tables::pins::PinCache;
 use crate::store::tables::transcripts::Transcripts;
 use crate::store::{Seal, Store};
 use events::{Feed, Partials};
@@ -58,26 +58,26 @@ use wait::Waiters;
 /// Cheap handle to the registry; the RPC layer holds clones of it.
 #[derive(Clone)]
 pub struct Registry {
-    inner: Arc<Inner>,
+    inner: Arc<RegistryInner>,
 }
 
-pub(crate) struct Inner {
+pub(crate) struct RegistryInner {
     store: Store,
     /// Cache of pinned bodies (agent, tools, skills) while runs use them.
-    pins: Arc<Pins>,
+    pins: Arc<PinCache>,
     /// Cache of recent messages of sessions with an active run.
     transcripts: Arc<Transcripts>,
     clock: Clock,
     catalog: Arc<dyn Catalog>,
-    skills: Arc<dyn Skills>,
+    skills: Arc<dyn SkillCatalog>,
     runner: Arc<dyn Runner>,
-    processes: Arc<dyn Processes>,
+    processes: Arc<dyn ProcessTracker>,
     /// Base environment of every program that a run starts, taken from the daemon's environment.
     environment: Environment,
     /// The base environment alone, shared by runs that add no variables.
     plain: Arc<RunEnvironment>,
     seal: Seal,
-    options: watch::Sender<Arc<Options>>,
+    options: watch::Sender<Arc<RegistryOptions>>,
     boot: BootId,
     waiters: Waiters,
     feed: Feed,
@@ -98,27 +98,27 @@ pub(crate) struct Inner {
 }
 
 /// Dependencies of a [`Registry`].
-pub struct Parts {
+pub struct RegistryParts {
     /// The SQLite store.
     pub store: Store,
     /// Effects of each commit, in commit order, for the service loop.
-    pub effects: mpsc::UnboundedReceiver<Vec<Effect>>,
+    pub effects: mpsc::UnboundedReceiver<Vec<CommitEffect>>,
     /// Source of time and of new ids.
     pub clock: Clock,
     /// Resolves agent definitions.
     pub catalog: Arc<dyn Catalog>,
     /// Resolves skills.
-    pub skills: Arc<dyn Skills>,
+    pub skills: Arc<dyn SkillCatalog>,
     /// Executes runs.
     pub runner: Arc<dyn Runner>,
     /// Tracks the child processes that steps started.
-    pub processes: Arc<dyn Processes>,
+    pub processes: Arc<dyn ProcessTracker>,
     /// Base environment of every program that a run starts, taken from the daemon's environment.
     pub environment: Environment,
     /// Encrypts the environment values that callers pass to runs.
     pub seal: Seal,
     /// Settings at start; [`Registry::configure`] replaces them.
-    pub options: Options,
+    pub options: RegistryOptions,
     /// Id of this boot of the daemon.
     pub boot: BootId,
 }
@@ -126,10 +126,10 @@ pub struct Parts {
 impl Registry {
     /// Creates the registry and its service loop, which must run for anything to happen. Must be
     /// called inside a tokio runtime.
-    pub fn new(parts: Parts) -> (Registry, Service) {
+    pub fn new(parts: RegistryParts) -> (Registry, ServiceLoop) {
         let (signals, received) = mpsc::unbounded_channel();
         let registry = Registry {
-            inner: Arc::new(Inner {
+            inner: Arc::new(RegistryInner {
                 store: parts.store,
                 pins: Arc::default(),
                 transcripts: Arc::default(),
@@ -160,7 +160,7 @@ impl Registry {
                 ages: std::sync::Mutex::default(),
             }),
         };
-        let service = Service::new(Arc::clone(&registry.inner), parts.effects, received);
+        let service = ServiceLoop::new(Arc::clone(&registry.inner), parts.effects, received);
         (registry, service)
     }
 
@@ -175,7 +175,7 @@ impl Registry {
     }
 
     /// Once this returns, `options` are in force, also for work already under way.
-    pub fn configure(&self, options: Options) {
+    pub fn configure(&self, options: RegistryOptions) {
         self.inner.options.send_replace(Arc::new(options));
     }
 
@@ -188,9 +188,9 @@ impl Registry {
     }
 }
 
-impl Inner {
+impl RegistryInner {
     /// The settings in force.
-    fn options(&self) -> Arc<Options> {
+    fn options(&self) -> Arc<RegistryOptions> {
         Arc::clone(&self.options.borrow())
     }
 

@@ -44,7 +44,7 @@ impl LaneCaps {
 
 /// The registry's settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Options {
+pub struct RegistryOptions {
     /// Slot limits.
     pub lanes: LaneCaps,
     /// What sessions may do with each other.

@@ -17,7 +17,7 @@ use crate::store::tx::{DbError, Tx};
 use crate::wire::sessions::{Send, Sent};
 
 /// A message with its resolved options, ready to submit to a target.
-pub(super) struct Outgoing {
+pub(super) struct OutgoingMessage {
     /// Tenant and user of the turn that answers.
     pub who: Principal,
     /// The message text.
@@ -49,7 +49,7 @@ impl Registry {
         let accepted = match known {
             Some(accepted) => accepted,
             None => {
-                let outgoing = Outgoing {
+                let outgoing = OutgoingMessage {
                     who: who.clone(),
                     message: request.message,
                     from: request.from.map_or(Sender::Client, Sender::Session),
@@ -79,7 +79,7 @@ impl Registry {
     pub(super) async fn submit_message(
         &self,
         target: &Session,
-        outgoing: Outgoing,
+        outgoing: OutgoingMessage,
     ) -> Result<Accepted, Fault> {
         let overrides = Overrides {
             model: target.model.as_deref(),

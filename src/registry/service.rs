@@ -10,13 +10,13 @@ use futures_util::FutureExt;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
-use super::Inner;
+use super::RegistryInner;
 use super::announce::Announcer;
-use super::drive::{self, Ended, Hold};
+use super::drive::{self, DriveEnd, Hold};
 use super::environment;
 use super::lanes::Lanes;
 use crate::command::{EndBoot, GatewayNote, NoteGateway, Recover, Touch, WarnRun};
-use crate::contract::commit::Effect;
+use crate::contract::commit::CommitEffect;
 use crate::contract::control::Then;
 use crate::failpoint::reach;
 use crate::kernel::ids::{RunId, SessionId};
@@ -24,7 +24,7 @@ use crate::kernel::run::recover::Loss;
 use crate::kernel::time::Timestamp;
 use crate::registry::api::agents::ReloadReason;
 use crate::registry::upkeep::compare::Suspects;
-use crate::registry::upkeep::drain::{DrainTimeout, Order};
+use crate::registry::upkeep::drain::{ActiveDrain, DrainTimer};
 use crate::registry::upkeep::sweeps::Sweeper;
 use crate::registry::upkeep::timers::{Settling, WaitTimers};
 use crate::telemetry::metrics::metrics;
@@ -35,7 +35,7 @@ pub(super) enum Signal {
     /// Liveness probe.
     Ping(oneshot::Sender<()>),
     /// A drive task has ended.
-    DriveEnded(RunId, Ended),
+    DriveEnded(RunId, DriveEnd),
     /// The recovery of a run without an executor has finished.
     Recovered(RunId),
     /// A delivery has ended; `false` means that it failed and must be retried.
@@ -56,9 +56,9 @@ const CUT_OFF_PAUSE: Duration = Duration::from_millis(500);
 const SLEEP: Duration = Duration::from_secs(1);
 
 /// The service loop; it runs until a drain ends the process.
-pub struct Service {
-    inner: Arc<Inner>,
-    effects: mpsc::UnboundedReceiver<Vec<Effect>>,
+pub struct ServiceLoop {
+    inner: Arc<RegistryInner>,
+    effects: mpsc::UnboundedReceiver<Vec<CommitEffect>>,
     signals: mpsc::UnboundedReceiver<Signal>,
     lanes: Lanes,
     drives: HashMap<RunId, Hold>,
@@ -75,15 +75,15 @@ pub struct Service {
     doubted: HashMap<RunId, Loss>,
 }
 
-impl Service {
+impl ServiceLoop {
     pub(super) fn new(
-        inner: Arc<Inner>,
-        effects: mpsc::UnboundedReceiver<Vec<Effect>>,
+        inner: Arc<RegistryInner>,
+        effects: mpsc::UnboundedReceiver<Vec<CommitEffect>>,
         signals: mpsc::UnboundedReceiver<Signal>,
     ) -> Self {
         let tasks = TaskTracker::new();
         let tail = tokio::spawn(super::events::tail(Arc::clone(&inner)));
-        Service {
+        ServiceLoop {
             _tail: AbortOnDropHandle::new(tail),
             slept: inner.clock.asleep(),
             lanes: Lanes::new(inner.options().lanes),
@@ -103,7 +103,7 @@ impl Service {
     /// Runs the loop until a drain that ends the process has brought all work to rest; returns what
     /// follows. Once it returns, the registry writes nothing more. `first` are the effects of the
     /// restore.
-    pub async fn run(mut self, first: Vec<Effect>) -> Then {
+    pub async fn run(mut self, first: Vec<CommitEffect>) -> Then {
         // Effects of the restore's own commands: runs in the middle of a turn, which go before runs
         // that have not started.
         while let Ok(effects) = self.effects.try_recv() {
@@ -118,7 +118,7 @@ impl Service {
         let mut orders = self.inner.drains.orders();
         // A drain order may have come during the restore.
         orders.mark_changed();
-        let mut drain_timeout: Option<DrainTimeout> = None;
+        let mut drain_timeout: Option<DrainTimer> = None;
         let mut began = Duration::ZERO;
         // The first sweep runs immediately: a deletion may have been interrupted.
         let mut sweep = tokio::time::interval(self.inner.options().retention.sweep_each);
@@ -143,7 +143,7 @@ impl Service {
                     let order = *orders.borrow_and_update();
                     if let Some(order) = order {
                         began = self.inner.clock.monotonic();
-                        drain_timeout = Some(DrainTimeout::new(&self.inner.drains, order));
+                        drain_timeout = Some(DrainTimer::new(&self.inner.drains, order));
                         self.draining(order);
                     }
                 }
@@ -162,7 +162,7 @@ impl Service {
                     reset(&mut compare, options.compare_each);
                     reset(&mut sweep, options.retention.sweep_each);
                 }
-                () = DrainTimeout::passed(drain_timeout.as_mut()) => self.cut_off(),
+                () = DrainTimer::passed(drain_timeout.as_mut()) => self.cut_off(),
                 () = inner.store.noticed().news() => crate::registry::upkeep::damage::look(&self.inner, &self.tasks),
                 _ = tick.tick() => self.tick(),
                 _ = touch.tick() => self.touch(),
@@ -185,22 +185,22 @@ impl Service {
             let inner = Arc::clone(&self.inner);
             self.tasks.spawn(async move {
                 let driven = AssertUnwindSafe(drive::drive(&inner, run, hold));
-                let ended = driven.catch_unwind().await.unwrap_or(Ended::Panicked);
+                let ended = driven.catch_unwind().await.unwrap_or(DriveEnd::Panicked);
                 // The loop is gone only while the daemon stops; recovery then reads the rows.
                 let _ = inner.signals.send(Signal::DriveEnded(run, ended));
             });
         }
     }
 
-    fn take_all(&mut self, effects: Vec<Effect>) {
+    fn take_all(&mut self, effects: Vec<CommitEffect>) {
         for effect in effects {
             self.take(effect);
         }
     }
 
-    fn take(&mut self, effect: Effect) {
+    fn take(&mut self, effect: CommitEffect) {
         match effect {
-            Effect::AgentsChanged => {
+            CommitEffect::AgentsChanged => {
                 let inner = Arc::clone(&self.inner);
                 self.tasks.spawn(async move {
                     let reloaded =
@@ -210,58 +210,64 @@ impl Service {
                     }
                 });
             }
-            Effect::Enqueue(ticket) => {
+            CommitEffect::Enqueue(ticket) => {
                 reach("registry.enqueue");
                 self.lanes.enqueue(ticket, self.inner.clock.moment());
             }
-            Effect::StopExecutor(run) => {
+            CommitEffect::StopExecutor(run) => {
                 if let Some(hold) = self.drives.get(&run) {
                     hold.stop.cancel();
                 } else {
                     self.recover(run, Loss::Executor, None);
                 }
             }
-            Effect::Released(run) => {
+            CommitEffect::Released(run) => {
                 // Without a drive task, the next one reads the row.
                 if let Some(hold) = self.drives.get(&run) {
                     hold.released.notify_one();
                 }
             }
-            Effect::Settling(run, left) => {
+            CommitEffect::Settling(run, left) => {
                 self.settling
                     .insert(run, left, self.inner.clock.monotonic());
             }
-            Effect::Paused(run, session, depth) => self.lanes.keep(run, session, depth),
-            Effect::Window(window, until) => {
+            CommitEffect::Paused(run, session, depth) => self.lanes.keep(run, session, depth),
+            CommitEffect::Window(window, until) => {
                 let left = until.since(self.inner.clock.now());
                 self.windows
                     .insert(window, left, self.inner.clock.monotonic());
             }
-            Effect::WindowClosed(window) => self.windows.remove(window),
-            Effect::Exchange(run) => {
+            CommitEffect::WindowClosed(window) => self.windows.remove(window),
+            CommitEffect::Exchange(run) => {
                 crate::registry::announce::exchange::follow(&self.inner, &self.tasks, run)
             }
-            Effect::Ended(run) => {
+            CommitEffect::Ended(run) => {
                 crate::registry::upkeep::run_cleanup::end(&self.inner, &self.tasks, run);
                 self.lanes.forget(run);
                 self.settling.remove(run);
                 self.inner.waiters.ended(run);
             }
-            Effect::Carried(run) => environment::until_restored(&self.inner, &self.tasks, run),
-            Effect::Outcome(run, outcome, lived_ms) => {
+            CommitEffect::Carried(run) => {
+                environment::until_restored(&self.inner, &self.tasks, run)
+            }
+            CommitEffect::Outcome(run, outcome, lived_ms) => {
                 metrics().run_ended(outcome, Duration::from_millis(lived_ms));
                 crate::registry::drive::trace::export(&self.inner, &self.tasks, run);
             }
-            Effect::DelegationBegun(told) => crate::registry::drive::trace::log_start(&told, false),
-            Effect::DelegationOver(told) => crate::registry::drive::trace::log_end(&told, false),
-            Effect::Untold(run, what) => {
+            CommitEffect::DelegationBegun(told) => {
+                crate::registry::drive::trace::log_start(&told, false)
+            }
+            CommitEffect::DelegationOver(told) => {
+                crate::registry::drive::trace::log_end(&told, false)
+            }
+            CommitEffect::Untold(run, what) => {
                 crate::registry::drive::trace::repeat_logs(&self.inner, &self.tasks, run, what);
             }
-            Effect::AgeUnknown(run, loss) => {
+            CommitEffect::AgeUnknown(run, loss) => {
                 self.doubted.insert(run, loss);
             }
-            Effect::Deliverable(session) => self.announcer.deliver(session),
-            Effect::Purge(session) => {
+            CommitEffect::Deliverable(session) => self.announcer.deliver(session),
+            CommitEffect::Purge(session) => {
                 self.inner.transcripts.remove(session);
                 self.sweeper.purge(&self.inner, &self.tasks, session);
             }
@@ -275,15 +281,15 @@ impl Service {
             Signal::DriveEnded(run, ended) => {
                 self.drives.remove(&run);
                 match ended {
-                    Ended::Moved => self.lanes.release(run),
+                    DriveEnd::Moved => self.lanes.release(run),
                     // The next start recovers what ends with the process.
-                    Ended::CutOff if self.inner.drains.is_ending() => self.lanes.release(run),
-                    Ended::CutOff => self.recover(run, Loss::CutOff, None),
-                    Ended::Lost(why) => {
+                    DriveEnd::CutOff if self.inner.drains.is_ending() => self.lanes.release(run),
+                    DriveEnd::CutOff => self.recover(run, Loss::CutOff, None),
+                    DriveEnd::Lost(why) => {
                         tracing::error!(%run, why, "a drive task ended without changing the state of its run; the run will be recovered");
                         self.recover_failed(run, why);
                     }
-                    Ended::Panicked => {
+                    DriveEnd::Panicked => {
                         tracing::error!(%run, "a drive task panicked; its run will be recovered");
                         self.recover_failed(run, "it panicked (see the daemon's log)".to_owned());
                     }
@@ -442,12 +448,12 @@ impl Service {
                     ?window,
                     "defect: a pending wait had no timer; it is set now"
                 );
-                self.take(Effect::Window(window, until));
+                self.take(CommitEffect::Window(window, until));
             }
         }
         // A repeat has no effect while the first one is under way.
         for run in suspects.due {
-            self.take(Effect::Exchange(run));
+            self.take(CommitEffect::Exchange(run));
         }
         for session in suspects.undelivered {
             self.announcer.deliver(session);
@@ -455,7 +461,7 @@ impl Service {
     }
 
     /// Announces a new drain, or one that now ends the process instead of resuming.
-    fn draining(&self, order: Order) {
+    fn draining(&self, order: ActiveDrain) {
         tracing::info!(
             then = order.then.as_str(),
             timeout = ?order.timeout,

@@ -283,7 +283,7 @@ impl Registry {
             limit_ms: run_timeout_ms
                 .or(agent.run_timeout_ms)
                 .or(inner.options().run_timeout_ms),
-            trace_id: match trace::Caller::of(meta.as_ref()) {
+            trace_id: match trace::TraceParent::of(meta.as_ref()) {
                 Some(caller) => caller.trace,
                 None => inner.clock.new_id().simple().to_string(),
             },

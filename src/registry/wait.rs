@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use super::{Principal, Registry};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::RunId;
-use crate::registry::api::answer::{RunDetail, WaitAnswer, WaitCause, Waited};
+use crate::registry::api::answer::{AwaitedRun, RunDetail, WaitAnswer, WaitCause};
 use crate::registry::api::view::EXPIRED;
 use crate::store::tables::read;
 
@@ -35,13 +35,13 @@ impl Waiters {
         }
     }
 
-    fn subscribe<'a>(&'a self, runs: &'a [RunId]) -> Subscription<'a> {
+    fn subscribe<'a>(&'a self, runs: &'a [RunId]) -> RegisteredWaiter<'a> {
         let waiter = Arc::new(Notify::new());
         let mut by_run = self.lock();
         for run in runs {
             by_run.entry(*run).or_default().push(Arc::clone(&waiter));
         }
-        Subscription {
+        RegisteredWaiter {
             waiters: self,
             runs,
             waiter,
@@ -54,13 +54,13 @@ impl Waiters {
 }
 
 /// A registered waiter; dropping it unregisters, also when the client disconnects.
-struct Subscription<'a> {
+struct RegisteredWaiter<'a> {
     waiters: &'a Waiters,
     runs: &'a [RunId],
     waiter: Arc<Notify>,
 }
 
-impl Drop for Subscription<'_> {
+impl Drop for RegisteredWaiter<'_> {
     fn drop(&mut self) {
         let mut by_run = self.waiters.lock();
         for run in self.runs {
@@ -144,20 +144,20 @@ impl Registry {
 
 impl Registry {
     /// The run as it is now.
-    async fn waited(&self, who: &Principal, id: RunId) -> Result<Waited, Fault> {
+    async fn waited(&self, who: &Principal, id: RunId) -> Result<AwaitedRun, Fault> {
         Ok(match self.run(who, id).await {
-            Ok(detail) => Waited::Run(Box::new(detail)),
-            Err(fault) if fault.data.contains_key(EXPIRED) => Waited::Expired(id),
-            Err(fault) if fault.kind == Kind::NotFound => Waited::NotFound(id),
+            Ok(detail) => AwaitedRun::Run(Box::new(detail)),
+            Err(fault) if fault.data.contains_key(EXPIRED) => AwaitedRun::Expired(id),
+            Err(fault) if fault.kind == Kind::NotFound => AwaitedRun::NotFound(id),
             Err(fault) => return Err(fault),
         })
     }
 }
 
-fn is_over(waited: &Waited) -> bool {
+fn is_over(waited: &AwaitedRun) -> bool {
     match waited {
-        Waited::NotFound(_) | Waited::Expired(_) => true,
-        Waited::Run(detail) => {
+        AwaitedRun::NotFound(_) | AwaitedRun::Expired(_) => true,
+        AwaitedRun::Run(detail) => {
             let detail: &RunDetail = detail;
             detail.run.state.is_terminal()
         }

@@ -14,11 +14,11 @@ use crate::agent::{AgentDefinition, CommandSpec, Progress, Stdin, TASK};
 use crate::clock::Clock;
 use crate::contract::BoxFuture;
 use crate::contract::journal::RunView;
-use crate::contract::preview::{Preview, Waiting};
+use crate::contract::preview::{Preview, UnapprovedCall};
 use crate::contract::runner::{Admission, Next, Runner, StepOutcome, TextSink};
 use crate::kernel::ids::{RunId, StepId};
 use crate::kernel::run::RunError;
-use crate::kernel::run::step::{Effect, Intent, Step, StepKind, StepState};
+use crate::kernel::run::step::{EffectClass, Intent, Step, StepKind, StepState};
 use crate::kernel::session::message::{Block, Role, plain_text};
 use crate::kernel::text::{preview, storable};
 use crate::process::{ExitReason, Finished, Processes, Program, ProgramInput, signal_name};
@@ -59,7 +59,7 @@ impl CommandRunner {
             tool: None,
             tool_call: None,
             asked_by: None,
-            effect: Effect::Once,
+            effect: EffectClass::Once,
             input: Value::Null,
             params_summary: Some(preview(&command.argv.join(" "), SUMMARY_LIMIT)),
             context: None,
@@ -146,7 +146,7 @@ impl Runner for CommandRunner {
         Box::pin(std::future::ready(admitted))
     }
 
-    fn preview(&self, call: Waiting) -> BoxFuture<'static, Preview> {
+    fn preview(&self, call: UnapprovedCall) -> BoxFuture<'static, Preview> {
         let definition = read_agent(&call.agent).ok();
         let command = definition.as_ref().and_then(|one| one.command.as_ref());
         let folder = self.folder(call.cwd.as_deref(), command);

@@ -13,7 +13,7 @@ use crate::contract::journal::RunView;
 use crate::contract::runner::{DiscardSink, Next, StepOutcome};
 use crate::kernel::ids::{MessageId, StepId};
 use crate::kernel::run::RunError;
-use crate::kernel::run::step::{Intent, Step, StepKind, StepState, TOO_LONG, Used, Why};
+use crate::kernel::run::step::{Intent, ModelUsage, Step, StepKind, StepState, TOO_LONG, Why};
 use crate::kernel::session::Overflow;
 use crate::kernel::session::message::{Block, Compacted, Message, NewMessage, Role, plain_text};
 use crate::kernel::text::{open_ended, prefix, preview};
@@ -199,7 +199,7 @@ impl TurnRunner {
         definition: &AgentDefinition,
         dropped: &Dropped<'_>,
         most: u64,
-    ) -> Result<(String, Vec<String>, Option<Used>), StepOutcome> {
+    ) -> Result<(String, Vec<String>, Option<ModelUsage>), StepOutcome> {
         let writes = self.providers.find(&view.run.model);
         if writes.is_some_and(|(provider, _)| provider.kind() == BUILT_IN) {
             return Ok((dropped.outline(bytes(most)), Vec::new(), None));

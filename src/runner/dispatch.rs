@@ -6,7 +6,7 @@ use super::turn::{pinned_agent, read_agent};
 use super::{CommandRunner, TurnRunner};
 use crate::contract::BoxFuture;
 use crate::contract::journal::RunView;
-use crate::contract::preview::{Preview, Waiting};
+use crate::contract::preview::{Preview, UnapprovedCall};
 use crate::contract::runner::{Admission, Next, Runner, StepOutcome, TextSink};
 use crate::kernel::ids::RunId;
 use crate::kernel::run::step::Step;
@@ -38,7 +38,7 @@ impl Runner for Runners {
         self.of(&view).admit(view, step)
     }
 
-    fn preview(&self, call: Waiting) -> BoxFuture<'static, Preview> {
+    fn preview(&self, call: UnapprovedCall) -> BoxFuture<'static, Preview> {
         match read_agent(&call.agent).is_ok_and(|definition| definition.command.is_some()) {
             true => self.command.preview(call),
             false => self.turn.preview(call),

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::{RunnerOptions, TurnRunner};
 use crate::agent::{self, AgentCatalog};
 use crate::clock::Clock;
-use crate::contract::catalog::{Catalog, Overrides, Place};
+use crate::contract::catalog::{Catalog, CatalogScope, Overrides};
 use crate::contract::journal::RunView;
 use crate::contract::pin::Pin;
 use crate::contract::runner::{DiscardSink, Next, Runner, StepOutcome};
@@ -57,7 +57,7 @@ impl Driver {
             on_change: Arc::new(|_, _| {}),
         })
         .unwrap();
-        let tools = Catalogue::new(tool::Options::default());
+        let tools = Catalogue::new(tool::ToolOptions::default());
         let agents = AgentCatalog::new(agent::AgentCatalogOptions {
             default_agent: "build".to_owned(),
             models: tokio::sync::watch::channel(agent::AvailableModels {
@@ -79,7 +79,7 @@ impl Driver {
             clock: Clock::system(),
         })
         .unwrap();
-        let place = Place {
+        let place = CatalogScope {
             org: "default",
             cwd: None,
         };

@@ -8,7 +8,7 @@ use super::turn::TurnRunner;
 use crate::agent::AgentDefinition;
 use crate::contract::journal::RunView;
 use crate::contract::runner::{StepOutcome, TextSink};
-use crate::kernel::run::step::Used;
+use crate::kernel::run::step::ModelUsage;
 use crate::kernel::run::{RunError, Usage};
 use crate::kernel::text::open_ended;
 use crate::provider::{BUILT_IN, ModelAnswer, ModelRequest, Provider, ProviderFault};
@@ -187,7 +187,7 @@ fn answered(answer: ModelAnswer, model: &str, failed: &[(String, ProviderFault)]
     warnings.extend(cut.map(|warning| format!("model {model}: {warning}")));
     StepOutcome::Answer {
         blocks: answer.blocks,
-        used: Some(Used {
+        used: Some(ModelUsage {
             model: model.to_owned(),
             usage: Usage {
                 model_calls: 1,

@@ -19,11 +19,11 @@ use crate::contract::BoxFuture;
 use crate::contract::catalog::SKILL_TOOL;
 use crate::contract::delegate::Site;
 use crate::contract::journal::RunView;
-use crate::contract::linked::{self, Candidate};
+use crate::contract::linked::{self, PlanCandidate};
 use crate::contract::runner::{Admission, StepOutcome, TextSink};
 use crate::contract::servers::Served;
 use crate::kernel::run::RunError;
-use crate::kernel::run::step::{Effect, Node, Step};
+use crate::kernel::run::step::{EffectClass, Node, Step};
 use crate::kernel::text::{in_quotes, preview};
 use crate::provider::{ModelRequest, ToolSchema};
 use crate::tool::{Call, Called};
@@ -272,7 +272,7 @@ fn unanswered(name: &str, limit: Duration) -> String {
 pub(super) struct PinnedTool {
     pub(super) schema: Arc<ToolSchema>,
     /// The agents that a plan may choose, if this is the delegation tool of plans.
-    pub(super) candidates: Vec<Candidate>,
+    pub(super) candidates: Vec<PlanCandidate>,
     /// The server that provides it, if one does.
     pub(super) served: Option<Served>,
 }
@@ -285,7 +285,7 @@ struct StoredTool {
     description: String,
     parameters: Box<RawValue>,
     #[serde(default)]
-    candidates: Vec<Candidate>,
+    candidates: Vec<PlanCandidate>,
     served: Option<Served>,
 }
 
@@ -318,7 +318,7 @@ impl PinnedTools {
 }
 
 /// The effect class of this tool, if a server provides it.
-pub(super) fn served_effect(view: &RunView, name: &str) -> Option<Effect> {
+pub(super) fn served_effect(view: &RunView, name: &str) -> Option<EffectClass> {
     let pinned = pinned_tools(view).ok()?;
     let served = pinned.find(name)?.served.as_ref()?;
     Some(served.effect)

@@ -8,9 +8,9 @@ use uuid::Uuid;
 use super::prompt::{conversation, instruction, plans_again};
 use super::reading::{Plan, PlanChoices, read};
 use super::*;
-use crate::contract::linked::Candidate;
+use crate::contract::linked::PlanCandidate;
 use crate::kernel::ids::{AgentId, MessageId, StepId};
-use crate::kernel::run::step::{Effect, Intent};
+use crate::kernel::run::step::{EffectClass, Intent};
 use crate::kernel::session::message::{Message, NewMessage, Role};
 use crate::kernel::session::raw_metadata::RawMetadata;
 use crate::kernel::time::Timestamp;
@@ -18,8 +18,8 @@ use crate::provider::ToolSchema;
 use crate::runner::RunnerOptions;
 use crate::runner::driver::{Driver, run_id};
 
-fn candidate(id: &str, name: &str) -> Candidate {
-    Candidate {
+fn candidate(id: &str, name: &str) -> PlanCandidate {
+    PlanCandidate {
         id: AgentId::parse(id).unwrap(),
         name: name.to_owned(),
         description: format!("For {id}."),
@@ -117,7 +117,7 @@ fn a3_the_same_agent_is_never_given_the_same_task_twice() {
         tool: Some(DELEGATE.to_owned()),
         tool_call: Some("plan1_1".to_owned()),
         asked_by: None,
-        effect: Effect::Idempotent,
+        effect: EffectClass::Idempotent,
         input: json!({ "agent": "tester", "task": task }),
         params_summary: None,
         context: None,

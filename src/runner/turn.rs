@@ -19,13 +19,14 @@ use crate::contract::BoxFuture;
 use crate::contract::journal::RunView;
 use crate::contract::linked;
 use crate::contract::pin::Pin;
-use crate::contract::preview::{Preview, Waiting};
+use crate::contract::preview::{Preview, UnapprovedCall};
 use crate::contract::rows::MemoryRows;
 use crate::contract::runner::{Admission, Next, Runner, StepOutcome, TextSink};
 use crate::kernel::ids::{RunId, StepId};
 use crate::kernel::run::RunError;
 use crate::kernel::run::step::{
-    Cut, Effect, FORCED_ANSWER_KEY, Intent, Node, PLAN_PHASE_KEY, Step, StepKind, StepState, Why,
+    Cut, EffectClass, FORCED_ANSWER_KEY, Intent, Node, PLAN_PHASE_KEY, Step, StepKind, StepState,
+    Why,
 };
 use crate::kernel::session::Overflow;
 use crate::kernel::session::message::{AnswerFinding, Block, Message, plain_text};
@@ -146,7 +147,7 @@ impl TurnRunner {
             tool: None,
             tool_call: None,
             asked_by: None,
-            effect: Effect::Read,
+            effect: EffectClass::Read,
             input,
             params_summary: Some(text::preview(&summary, SUMMARY_LIMIT)),
             context: None,
@@ -168,11 +169,11 @@ impl TurnRunner {
             asked_by: Some(asked_by.id),
             // An unknown tool only returns an error, and an invalid call is not run.
             effect: match self.invalid_reason(answer_of(view, asked_by), (id, name, arguments)) {
-                Some(_) => Effect::Read,
+                Some(_) => EffectClass::Read,
                 None => {
                     let own = self.tools.effect(name);
                     let effect = own.or_else(|| served_effect(view, name));
-                    effect.unwrap_or(Effect::Read)
+                    effect.unwrap_or(EffectClass::Read)
                 }
             },
             input: arguments.clone(),
@@ -251,7 +252,7 @@ impl Runner for TurnRunner {
         }
     }
 
-    fn preview(&self, call: Waiting) -> BoxFuture<'static, Preview> {
+    fn preview(&self, call: UnapprovedCall) -> BoxFuture<'static, Preview> {
         let root = match call.cwd {
             Some(cwd) => PathBuf::from(cwd),
             None => self.workspace.to_path_buf(),

@@ -239,7 +239,7 @@ async fn tool_calls_of_one_answer_run_at_once_and_a_finished_one_is_not_repeated
         .collect();
     assert_eq!(tools, ["grep", "nope", "read"]);
     assert_eq!(intents[0].params_summary.as_deref(), Some("pattern: limit"));
-    assert!(intents.iter().all(|one| one.effect == Effect::Read));
+    assert!(intents.iter().all(|one| one.effect == EffectClass::Read));
     assert!(
         intents
             .iter()

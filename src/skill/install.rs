@@ -2,15 +2,15 @@
 //! clients. The hints are checked and shown but never executed. Called by `requires`.
 
 use super::requires::platform;
-use super::yaml::Node;
+use super::yaml::YamlNode;
 use crate::contract::skills::{InstallHint, InstallKind};
 
 /// The install hints; problems with them are appended to `odd`.
-pub(super) fn hints(install: Option<&Node>, odd: &mut Vec<String>) -> Vec<InstallHint> {
+pub(super) fn hints(install: Option<&YamlNode>, odd: &mut Vec<String>) -> Vec<InstallHint> {
     let items = match install {
         // Text of another client's format.
-        None | Some(Node::Null | Node::Text(_)) => return Vec::new(),
-        Some(Node::List(items)) => items.as_slice(),
+        None | Some(YamlNode::Null | YamlNode::Text(_)) => return Vec::new(),
+        Some(YamlNode::List(items)) => items.as_slice(),
         Some(one) => std::slice::from_ref(one),
     };
     let mut hints = Vec::new();
@@ -25,17 +25,17 @@ pub(super) fn hints(install: Option<&Node>, odd: &mut Vec<String>) -> Vec<Instal
     hints
 }
 
-fn hint(item: &Node) -> Result<Option<InstallHint>, String> {
-    let text = |name: &str| item.get(name).and_then(Node::text);
+fn hint(item: &YamlNode) -> Result<Option<InstallHint>, String> {
+    let text = |name: &str| item.get(name).and_then(YamlNode::text);
     let names = |name: &str| -> Vec<String> {
         let names = match item.get(name) {
-            Some(Node::List(items)) => items.as_slice(),
+            Some(YamlNode::List(items)) => items.as_slice(),
             Some(one) => std::slice::from_ref(one),
             None => &[],
         };
         names
             .iter()
-            .filter_map(Node::text)
+            .filter_map(YamlNode::text)
             .map(str::to_owned)
             .collect()
     };

@@ -16,7 +16,7 @@ use super::scan::{Looked, Now, SkillFile, look};
 use super::sources::{SkillSource, roots};
 use super::{SkillSettings, set};
 use crate::clock::Clock;
-use crate::contract::skills::{PickedSkills, SkillListing, Skills};
+use crate::contract::skills::{PickedSkills, SkillCatalog, SkillListing};
 
 /// How long a scan stays valid for all callers.
 const FRESH: Duration = Duration::from_millis(250);
@@ -203,7 +203,7 @@ impl Library {
     }
 
     /// Scans all recently requested workspaces; returns what the watcher has to watch.
-    pub fn look(&self) -> crate::watch::Scan {
+    pub fn look(&self) -> crate::watch::FolderScan {
         // Roots shared by several workspaces are scanned once.
         let mut done = HashSet::new();
         for name in self.known() {
@@ -211,7 +211,7 @@ impl Library {
         }
         let looked = lock(&self.looked);
         let mut hasher = DefaultHasher::new();
-        let mut all = crate::watch::Scan::default();
+        let mut all = crate::watch::FolderScan::default();
         let ordered: BTreeMap<&PathBuf, &Arc<Looked>> = looked.iter().collect();
         for (folder, looked) in &ordered {
             (folder, looked.signature).hash(&mut hasher);
@@ -225,7 +225,7 @@ impl Library {
     }
 }
 
-impl Skills for Library {
+impl SkillCatalog for Library {
     fn is_ready(&self, cwd: Option<&str>) -> bool {
         self.known_here(&self.cache_name(cwd)).is_some()
     }

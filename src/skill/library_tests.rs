@@ -10,7 +10,7 @@ use tokio::sync::{Notify, watch};
 
 use super::{Host, Library, LibraryOptions, PromptLimits, RemoteHost, SkillSettings};
 use crate::clock::Clock;
-use crate::contract::skills::{ListedSkill, SkillListing, Skills};
+use crate::contract::skills::{ListedSkill, SkillCatalog, SkillListing};
 use crate::kernel::time::Timestamp;
 
 /// A workspace with a folder for each source.

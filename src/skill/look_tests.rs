@@ -8,7 +8,7 @@ use super::ScanLimits;
 use super::library_tests::{fixture, library};
 use super::scan::{Now, look};
 use super::sources::SkillRoot;
-use crate::contract::skills::{ListedSkill, Skills};
+use crate::contract::skills::{ListedSkill, SkillCatalog};
 
 /// A change: its description and the action.
 type Change<'a> = (&'a str, Box<dyn Fn() + 'a>);

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use super::requires::{SkillRequirements, requires};
-use super::yaml::{self, Node, Tree, YamlField};
+use super::yaml::{self, FrontMatter, YamlField, YamlNode};
 use crate::contract::catalog::Pinned;
 use crate::front_matter::{LoadError, decode, quoted, split};
 use crate::kernel::text::{in_quotes, preview};
@@ -133,7 +133,7 @@ impl SkillReader {
         Ok(fields)
     }
 
-    fn taken(&mut self, tree: Tree) -> Vec<YamlField> {
+    fn taken(&mut self, tree: FrontMatter) -> Vec<YamlField> {
         let first = self.first_line - 1;
         for (line, note) in tree.notes {
             self.note(Some(line + first), note);
@@ -262,10 +262,10 @@ impl SkillReader {
             return Ok(None);
         };
         match &field.value {
-            Node::Null => Ok(None),
-            Node::Text(text) => Ok(Some(text.trim().to_owned())),
+            YamlNode::Null => Ok(None),
+            YamlNode::Text(text) => Ok(Some(text.trim().to_owned())),
             // Unquoted brackets split whole sentences at their commas.
-            Node::List(_) | Node::Map(_) => Err(LoadError::at(
+            YamlNode::List(_) | YamlNode::Map(_) => Err(LoadError::at(
                 field.line,
                 format!("{}: text is expected; put it in quotes", field.name),
             )),
@@ -286,24 +286,24 @@ impl SkillReader {
             return Vec::new();
         };
         match &field.value {
-            Node::Null => Vec::new(),
-            Node::Text(text) => {
+            YamlNode::Null => Vec::new(),
+            YamlNode::Text(text) => {
                 if text.contains(',') {
                     let note = "allowed-tools: spaces are expected between tools".to_owned();
                     self.note(Some(field.line), note);
                 }
                 parted(text)
             }
-            Node::List(items) => {
+            YamlNode::List(items) => {
                 let note = "allowed-tools: one text with spaces is expected, not a list".to_owned();
                 self.note(Some(field.line), note);
                 items
                     .iter()
-                    .filter_map(Node::text)
+                    .filter_map(YamlNode::text)
                     .map(str::to_owned)
                     .collect()
             }
-            Node::Map(_) => {
+            YamlNode::Map(_) => {
                 let note = "allowed-tools: text is expected; it is ignored".to_owned();
                 self.note(Some(field.line), note);
                 Vec::new()
@@ -315,8 +315,8 @@ impl SkillReader {
         let line = Some(field.line);
         let parsed;
         let map = match &field.value {
-            Node::Null => return SkillRequirements::default(),
-            Node::Map(fields) => {
+            YamlNode::Null => return SkillRequirements::default(),
+            YamlNode::Map(fields) => {
                 if fields.iter().any(|one| one.value.text().is_none()) {
                     let note = "metadata: its values must be text".to_owned();
                     self.note(line, note);
@@ -324,10 +324,10 @@ impl SkillReader {
                 &field.value
             }
             // JSON is valid YAML.
-            Node::Text(text) => match yaml::read(text) {
+            YamlNode::Text(text) => match yaml::read(text) {
                 Ok(tree) => {
                     self.note(line, "metadata is text; it was read as JSON".to_owned());
-                    parsed = Node::Map(tree.fields);
+                    parsed = YamlNode::Map(tree.fields);
                     &parsed
                 }
                 Err(_) => {
@@ -338,7 +338,7 @@ impl SkillReader {
                     return SkillRequirements::default();
                 }
             },
-            Node::List(_) => {
+            YamlNode::List(_) => {
                 self.note(
                     line,
                     "metadata: a map is expected; it is ignored".to_owned(),
@@ -384,7 +384,7 @@ fn by_lines(header: &str) -> Vec<YamlField> {
         (!bare.is_empty()).then(|| YamlField {
             name: name.to_owned(),
             line,
-            value: Node::Text(bare.to_owned()),
+            value: YamlNode::Text(bare.to_owned()),
         })
     });
     taken.collect()
@@ -414,7 +414,7 @@ fn parted(text: &str) -> Vec<String> {
     parts
 }
 
-pub(super) fn is_true(value: &Node) -> bool {
+pub(super) fn is_true(value: &YamlNode) -> bool {
     value
         .text()
         .is_some_and(|text| matches!(text.to_ascii_lowercase().as_str(), "true" | "yes" | "on"))

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::install;
 use super::parse::is_true;
-use super::yaml::Node;
+use super::yaml::YamlNode;
 use crate::contract::skills::InstallHint;
 
 /// Keys in `metadata` under which clients keep their extensions. The first one present is used;
@@ -38,36 +38,36 @@ pub struct SkillRequirements {
 }
 
 /// The requirements in a skill's metadata, and remarks about what was not understood.
-pub(super) fn requires(metadata: &Node) -> (SkillRequirements, Vec<String>) {
+pub(super) fn requires(metadata: &YamlNode) -> (SkillRequirements, Vec<String>) {
     let mut odd = Vec::new();
     let own = VENDORS.iter().find_map(|vendor| metadata.get(vendor));
     let parsed;
     let own = match own {
         // JSON within a string.
-        Some(Node::Text(text)) => {
-            parsed = super::yaml::read(text).map(|tree| Node::Map(tree.fields));
+        Some(YamlNode::Text(text)) => {
+            parsed = super::yaml::read(text).map(|tree| YamlNode::Map(tree.fields));
             parsed.as_ref().unwrap_or(metadata)
         }
-        Some(map @ Node::Map(_)) => map,
+        Some(map @ YamlNode::Map(_)) => map,
         _ => metadata,
     };
-    let needs = own.get("requires").unwrap_or(&Node::Null);
-    let mut list = |from: &Node, name: &str| match from.get(name) {
-        None | Some(Node::Null) => Vec::new(),
-        Some(Node::Text(text)) => vec![text.clone()],
-        Some(Node::List(items)) => items
+    let needs = own.get("requires").unwrap_or(&YamlNode::Null);
+    let mut list = |from: &YamlNode, name: &str| match from.get(name) {
+        None | Some(YamlNode::Null) => Vec::new(),
+        Some(YamlNode::Text(text)) => vec![text.clone()],
+        Some(YamlNode::List(items)) => items
             .iter()
-            .filter_map(Node::text)
+            .filter_map(YamlNode::text)
             .map(str::to_owned)
             .collect(),
-        Some(Node::Map(_)) => {
+        Some(YamlNode::Map(_)) => {
             odd.push(format!(
                 "{name}: a list of names is expected; it is ignored"
             ));
             Vec::new()
         }
     };
-    let text = |name: &str| own.get(name).and_then(Node::text).map(str::to_owned);
+    let text = |name: &str| own.get(name).and_then(YamlNode::text).map(str::to_owned);
     let os = list(own, "os");
     let found = SkillRequirements {
         os: os.iter().map(|name| platform(name)).collect(),

@@ -15,13 +15,13 @@ const DEPTH: usize = 32;
 
 /// A YAML value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Node {
+pub(super) enum YamlNode {
     /// An empty value, `~` or `null`.
     Null,
     /// Any other plain or quoted value, as text.
     Text(String),
     /// A list.
-    List(Vec<Node>),
+    List(Vec<YamlNode>),
     /// A map in its original order, without duplicate names.
     Map(Vec<YamlField>),
 }
@@ -34,14 +34,14 @@ pub(super) struct YamlField {
     /// Its line in the front matter, counted from 1.
     pub line: usize,
     /// The field's value.
-    pub value: Node,
+    pub value: YamlNode,
 }
 
-impl Node {
+impl YamlNode {
     /// The value of the field `name`; `None` if this is no map or lacks the field.
-    pub(super) fn get(&self, name: &str) -> Option<&Node> {
+    pub(super) fn get(&self, name: &str) -> Option<&YamlNode> {
         match self {
-            Node::Map(fields) => fields
+            YamlNode::Map(fields) => fields
                 .iter()
                 .find(|field| field.name == name)
                 .map(|field| &field.value),
@@ -52,23 +52,23 @@ impl Node {
     /// The text; `None` if this is another kind of value.
     pub(super) fn text(&self) -> Option<&str> {
         match self {
-            Node::Text(text) => Some(text),
+            YamlNode::Text(text) => Some(text),
             _ => None,
         }
     }
 
     fn size(&self) -> usize {
         1 + match self {
-            Node::Null | Node::Text(_) => 0,
-            Node::List(items) => items.iter().map(Node::size).sum(),
-            Node::Map(fields) => fields.iter().map(|field| field.value.size()).sum(),
+            YamlNode::Null | YamlNode::Text(_) => 0,
+            YamlNode::List(items) => items.iter().map(YamlNode::size).sum(),
+            YamlNode::Map(fields) => fields.iter().map(|field| field.value.size()).sum(),
         }
     }
 }
 
 /// Parsed front matter.
 #[derive(Debug)]
-pub(super) struct Tree {
+pub(super) struct FrontMatter {
     /// The top-level fields of the front matter, in file order.
     pub fields: Vec<YamlField>,
     /// Remarks about oddities, each with its line.
@@ -76,9 +76,9 @@ pub(super) struct Tree {
 }
 
 /// Parses front matter. The line of an error is counted within it, from 1.
-pub(super) fn read(header: &str) -> Result<Tree, LoadError> {
+pub(super) fn read(header: &str) -> Result<FrontMatter, LoadError> {
     let options = granit_parser::options! { emit_comments: false };
-    let mut reader = Reader {
+    let mut reader = YamlReader {
         parser: Parser::new_from_str_with_options(header, options),
         anchors: HashMap::new(),
         nodes: 0,
@@ -86,26 +86,26 @@ pub(super) fn read(header: &str) -> Result<Tree, LoadError> {
     };
     let root = reader.document()?;
     let fields = match root {
-        Node::Map(fields) => fields,
-        Node::Null => Vec::new(),
-        Node::Text(_) | Node::List(_) => {
+        YamlNode::Map(fields) => fields,
+        YamlNode::Null => Vec::new(),
+        YamlNode::Text(_) | YamlNode::List(_) => {
             return Err(LoadError::at(1, "not YAML with fields: name: value"));
         }
     };
-    Ok(Tree {
+    Ok(FrontMatter {
         fields,
         notes: reader.notes,
     })
 }
 
-struct Reader<'a> {
+struct YamlReader<'a> {
     parser: Parser<'a, granit_parser::StrInput<'a>>,
-    anchors: HashMap<usize, Node>,
+    anchors: HashMap<usize, YamlNode>,
     nodes: usize,
     notes: Vec<(usize, String)>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> YamlReader<'a> {
     fn next(&mut self) -> Result<(Event<'a>, usize), LoadError> {
         let line = |span: &Span| span.start.line().max(1);
         match self.parser.next() {
@@ -118,12 +118,12 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn document(&mut self) -> Result<Node, LoadError> {
+    fn document(&mut self) -> Result<YamlNode, LoadError> {
         loop {
             let (event, line) = self.next()?;
             match event {
                 Event::StreamStart | Event::DocumentStart(..) => {}
-                Event::StreamEnd | Event::DocumentEnd => return Ok(Node::Null),
+                Event::StreamEnd | Event::DocumentEnd => return Ok(YamlNode::Null),
                 event => {
                     let root = self.node(event, line, 0)?;
                     // The rest may be invalid, and a second document is not allowed.
@@ -144,7 +144,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn node(&mut self, event: Event<'a>, line: usize, depth: usize) -> Result<Node, LoadError> {
+    fn node(&mut self, event: Event<'a>, line: usize, depth: usize) -> Result<YamlNode, LoadError> {
         self.count(1, line)?;
         if depth > DEPTH {
             let message = format!("lists and maps are nested more than {DEPTH} deep");
@@ -155,8 +155,8 @@ impl<'a> Reader<'a> {
                 let is_null =
                     style == ScalarStyle::Plain && matches!(&*text, "" | "~" | "null" | "Null");
                 let node = match is_null {
-                    true => Node::Null,
-                    false => Node::Text(text.into_owned()),
+                    true => YamlNode::Null,
+                    false => YamlNode::Text(text.into_owned()),
                 };
                 (anchor, node)
             }
@@ -169,9 +169,9 @@ impl<'a> Reader<'a> {
                     }
                     items.push(self.node(event, line, depth + 1)?);
                 }
-                (anchor, Node::List(items))
+                (anchor, YamlNode::List(items))
             }
-            Event::MappingStart(_, anchor, _) => (anchor, Node::Map(self.fields(depth)?)),
+            Event::MappingStart(_, anchor, _) => (anchor, YamlNode::Map(self.fields(depth)?)),
             Event::Alias(anchor) => {
                 let known = self.anchors.get(&anchor).cloned();
                 let node = known.ok_or_else(|| {
@@ -196,9 +196,9 @@ impl<'a> Reader<'a> {
                 return Ok(fields);
             }
             let name = match self.node(event, line, depth + 1)? {
-                Node::Text(name) => name,
-                Node::Null => "null".to_owned(),
-                Node::List(_) | Node::Map(_) => {
+                YamlNode::Text(name) => name,
+                YamlNode::Null => "null".to_owned(),
+                YamlNode::List(_) | YamlNode::Map(_) => {
                     return Err(LoadError::at(line, "a field's name is text"));
                 }
             };

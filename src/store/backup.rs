@@ -16,7 +16,7 @@ use crate::store::tables::{boots, memory_words};
 
 /// A backup that was made and checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Backup {
+pub struct CheckedBackup {
     /// The file of the backup.
     pub path: PathBuf,
     /// Its size in bytes.
@@ -34,7 +34,7 @@ pub struct Backup {
 /// Once this returns, there is a checked copy of the store at `database` as of one moment,
 /// readable by its owner only. An existing file is not overwritten. Blocks until the whole store
 /// is read; commits continue meanwhile.
-pub fn copy(database: &Path, to: Option<PathBuf>, clock: &Clock) -> Result<Backup, Fault> {
+pub fn copy(database: &Path, to: Option<PathBuf>, clock: &Clock) -> Result<CheckedBackup, Fault> {
     let began = clock.monotonic();
     let path = match to {
         Some(path) => path,
@@ -184,7 +184,7 @@ pub fn advice(database: &Path) -> String {
     }
 }
 
-fn make(database: &Path, half: &Path, path: &Path) -> Result<Backup, Fault> {
+fn make(database: &Path, half: &Path, path: &Path) -> Result<CheckedBackup, Fault> {
     let io = |fault: io::Error| unwritable(path, &fault);
     files::discard(half).map_err(io)?;
     files::private(half).map_err(io)?;
@@ -229,7 +229,7 @@ fn unwritable(path: &Path, fault: &io::Error) -> Fault {
 }
 
 /// Reads the whole copy; returns what it contains, or why it is unusable.
-fn verify(half: &Path, path: &Path) -> Result<Result<Backup, Fault>, DbError> {
+fn verify(half: &Path, path: &Path) -> Result<Result<CheckedBackup, Fault>, DbError> {
     let mut db = Sqlite::open(half, Use::Examine)?;
     let findings = db.check(None, check::MOST_FINDINGS)?;
     if !findings.is_empty() {
@@ -242,7 +242,7 @@ fn verify(half: &Path, path: &Path) -> Result<Result<Backup, Fault>, DbError> {
         )
         .hint("the store itself may be damaged; check it with abide doctor")));
     }
-    Ok(Ok(Backup {
+    Ok(Ok(CheckedBackup {
         path: path.to_owned(),
         bytes: half.metadata()?.len(),
         store_id: boots::meta(&mut db, "store_id")?.unwrap_or_default(),

@@ -5,38 +5,38 @@ use std::sync::{Arc, Mutex, TryLockError};
 
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
-use super::backup::{self, Backup};
+use super::backup::{self, CheckedBackup};
 use super::checkpoint::Checkpoints;
 use super::placement::Placement;
 use super::readers::Readers;
-use super::room::Room;
+use super::room::DiskSpace;
 use super::tx::{DbError, Tx};
-use super::write::{Class, Command, job};
-use super::writer::{Message, busy};
+use super::write::{Command, QueueClass, job};
+use super::writer::{WriterMessage, busy};
 use crate::clock::Clock;
-use crate::contract::commit::Settings;
+use crate::contract::commit::CommandSettings;
 use crate::kernel::event::Salvage;
 use crate::kernel::fault::{Fault, Kind};
-use crate::store::repair::health::Health;
+use crate::store::repair::health::StoreHealth;
 use crate::store::repair::noticed::FoundDamage;
 use crate::store::repair::{health, salvage};
 
 /// An open store: cheap to clone, closed by [`Threads::close`].
 #[derive(Clone)]
 pub struct Store {
-    pub(super) inner: Arc<Inner>,
+    pub(super) inner: Arc<StoreInner>,
 }
 
 /// The state that all handles share.
-pub(super) struct Inner {
-    pub(super) queue: mpsc::Sender<Message>,
+pub(super) struct StoreInner {
+    pub(super) queue: mpsc::Sender<WriterMessage>,
     pub(super) readers: Readers,
     pub(super) noticed: Arc<FoundDamage>,
     pub(super) placement: Arc<Placement>,
     pub(super) checkpoints: Arc<Checkpoints>,
     pub(super) clock: Clock,
     pub(super) copying: Mutex<()>,
-    pub(super) room: Room,
+    pub(super) room: DiskSpace,
     pub(super) id: String,
     pub(super) digest_key: [u8; 32],
     pub(super) head: watch::Receiver<i64>,
@@ -46,14 +46,14 @@ impl Store {
     /// Submits a command and waits until it is committed. Dropping the future does not cancel the
     /// command.
     pub async fn submit<C: Command>(&self, command: C) -> Result<C::Reply, Fault> {
-        if C::CLASS == Class::NewWork {
+        if C::CLASS == QueueClass::NewWork {
             self.inner.room.check()?;
             self.inner.placement.check()?;
         }
         let (answer, reply) = oneshot::channel();
         self.inner
             .queue
-            .try_send(Message::Job(job(command, answer)))
+            .try_send(WriterMessage::Job(job(command, answer)))
             .map_err(|refused| match refused {
                 mpsc::error::TrySendError::Full(_) => busy(),
                 mpsc::error::TrySendError::Closed(_) => closed(),
@@ -67,7 +67,7 @@ impl Store {
         let (answer, reply) = oneshot::channel();
         self.inner
             .queue
-            .send(Message::Job(job(command, answer)))
+            .send(WriterMessage::Job(job(command, answer)))
             .await
             .map_err(|_| closed())?;
         reply.await.unwrap_or_else(|_| Err(closed()))
@@ -76,17 +76,17 @@ impl Store {
     /// Submits a command whose reply is not needed; drops it, with a warning, if the queue is full.
     pub fn submit_detached<C: Command>(&self, command: C) {
         let (answer, _) = oneshot::channel();
-        let message = Message::Job(job(command, answer));
+        let message = WriterMessage::Job(job(command, answer));
         if self.inner.queue.try_send(message).is_err() {
             tracing::warn!("the write queue is full; a background write was dropped");
         }
     }
 
     /// Once this returns, commands submitted from now on follow `settings`.
-    pub async fn configure(&self, settings: Settings) -> Result<(), Fault> {
+    pub async fn configure(&self, settings: CommandSettings) -> Result<(), Fault> {
         let queue = &self.inner.queue;
         queue
-            .send(Message::Settings(settings))
+            .send(WriterMessage::Settings(settings))
             .await
             .map_err(|_| closed())
     }
@@ -94,7 +94,7 @@ impl Store {
     /// Liveness check of the writer: returns once it has answered, and never if it is gone.
     pub async fn ping(&self) {
         let (answer, answered) = oneshot::channel();
-        let asked = self.inner.queue.send(Message::Ping(answer)).await;
+        let asked = self.inner.queue.send(WriterMessage::Ping(answer)).await;
         if asked.is_err() || answered.await.is_err() {
             std::future::pending().await
         }
@@ -165,7 +165,7 @@ impl Store {
 
     /// Copies the whole store, as of one moment, into a new file, and checks the copy. Commits
     /// continue meanwhile. Only one copy runs at a time. `to` `None`: a name with the current time.
-    pub async fn backup(&self, to: Option<PathBuf>) -> Result<Backup, Fault> {
+    pub async fn backup(&self, to: Option<PathBuf>) -> Result<CheckedBackup, Fault> {
         let store = self.clone();
         let copied = tokio::task::spawn_blocking(move || {
             let inner = &store.inner;
@@ -193,7 +193,7 @@ impl Store {
     }
 
     /// The state of the store and its files, for `health` and `doctor`.
-    pub async fn health(&self) -> Result<Health, Fault> {
+    pub async fn health(&self) -> Result<StoreHealth, Fault> {
         let path = self.inner.readers.path.clone();
         let noticed = Arc::clone(&self.inner.noticed);
         let placement = Arc::clone(&self.inner.placement);
@@ -208,7 +208,7 @@ impl Store {
     }
 
     /// The free space on the store's disk.
-    pub fn room(&self) -> &Room {
+    pub fn room(&self) -> &DiskSpace {
         &self.inner.room
     }
 

@@ -6,18 +6,18 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::checkpoint::Checkpoints;
-use super::handle::{Inner, Store};
+use super::handle::{Store, StoreInner};
 use super::migrate::MigrateError;
 use super::placement::Placement;
 use super::readers::Readers;
-use super::room::Room;
+use super::room::DiskSpace;
 use super::sqlite::{Sqlite, Use, header_version};
 use super::threads::{Threads, thread};
 use super::tx::{DbError, DbErrorKind};
-use super::writer::{CommitChannels, Message, OnFatal, QUEUE, Writer, WriterShared};
+use super::writer::{CommitChannels, OnFatal, QUEUE, Writer, WriterMessage, WriterShared};
 use super::{backup, checkpoint, files, migrate};
 use crate::clock::Clock;
-use crate::contract::commit::{Effect, Settings};
+use crate::contract::commit::{CommandSettings, CommitEffect};
 use crate::kernel::event::Salvage;
 use crate::store::repair::noticed::FoundDamage;
 use crate::store::repair::outline::Outline;
@@ -32,7 +32,7 @@ pub struct OpenOptions {
     /// Source of time and ids.
     pub clock: Clock,
     /// Initial settings that commands follow.
-    pub settings: Settings,
+    pub settings: CommandSettings,
     /// Called when no further commit can be trusted; it must end the process.
     pub on_fatal: OnFatal,
 }
@@ -151,11 +151,11 @@ impl OpenError {
 }
 
 /// The result of opening a store.
-pub struct Opened {
+pub struct OpenedStore {
     /// The handle for reads and writes.
     pub store: Store,
     /// The registry's work after commits, in commit order: one message per commit.
-    pub effects: mpsc::UnboundedReceiver<Vec<Effect>>,
+    pub effects: mpsc::UnboundedReceiver<Vec<CommitEffect>>,
     /// The store's threads; the owner closes them last.
     pub threads: Threads,
     /// The report of the salvage, if the file was found damaged.
@@ -167,7 +167,7 @@ pub struct Opened {
 impl Store {
     /// Opens the store in a folder, or creates one; runs migrations. A damaged file is set aside,
     /// and the data that could be read from it is opened in its place.
-    pub fn open(options: OpenOptions) -> Result<Opened, OpenError> {
+    pub fn open(options: OpenOptions) -> Result<OpenedStore, OpenError> {
         let path = options.folder.join(files::DATABASE);
         let wrap = |source: DbError| OpenError::of(&path, source);
         let unusable = |fault| OpenError::of_schema(&path, fault);
@@ -180,7 +180,7 @@ impl Store {
             }
             begun => begun,
         };
-        let Begun {
+        let OpenedDatabase {
             mut db,
             id,
             digest_key,
@@ -223,7 +223,7 @@ impl Store {
         let watch = move || {
             if looked_after.look().is_some() {
                 // If the queue is full, the writer is busy and checks the files itself.
-                let _ = wake.try_send(Message::CheckFiles);
+                let _ = wake.try_send(WriterMessage::CheckFiles);
             }
         };
         let checkpoints = thread(
@@ -231,9 +231,9 @@ impl Store {
             move || checkpoint::run(checkpoint_db, &shared, &stop, &watch),
             &path,
         )?;
-        Ok(Opened {
+        Ok(OpenedStore {
             store: Store {
-                inner: Arc::new(Inner {
+                inner: Arc::new(StoreInner {
                     queue: queue.clone(),
                     readers,
                     noticed,
@@ -241,7 +241,7 @@ impl Store {
                     checkpoints: kept,
                     clock,
                     copying: Mutex::new(()),
-                    room: Room::new(&options.folder),
+                    room: DiskSpace::new(&options.folder),
                     id,
                     digest_key,
                     head,
@@ -262,19 +262,19 @@ impl Store {
 }
 
 /// The writer's connection to an intact store, and the store's identity.
-struct Begun {
+struct OpenedDatabase {
     db: Sqlite,
     id: String,
     digest_key: [u8; 32],
 }
 
 /// Once this returns, the store has this program's schema, and its outline is saved beside it.
-fn begin(path: &Path, clock: &Clock) -> Result<Begun, MigrateError> {
+fn begin(path: &Path, clock: &Clock) -> Result<OpenedDatabase, MigrateError> {
     let mut db = Sqlite::open(path, Use::Write)?;
     migrate::migrate(&mut db, path)?;
     Outline::of(&mut db)?.keep(path).map_err(DbError::from)?;
     let (id, digest_key) = identity(&mut db, clock)?;
-    Ok(Begun { db, id, digest_key })
+    Ok(OpenedDatabase { db, id, digest_key })
 }
 
 /// Once this returns, `path` is an intact database: the existing one, a new one, or the salvaged

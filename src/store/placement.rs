@@ -17,12 +17,12 @@ use crate::kernel::fault::{Fault, Kind};
 /// The identity of the files of an open store at the time it was opened.
 pub struct Placement {
     database: PathBuf,
-    files: Vec<(PathBuf, Identity)>,
+    files: Vec<(PathBuf, FileIdentity)>,
     is_lost: AtomicBool,
 }
 
 /// Device and inode number of a file.
-type Identity = (u64, u64);
+type FileIdentity = (u64, u64);
 
 /// What happened to the files.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub struct Moved {
     pub is_replaced: bool,
 }
 
-fn identity(path: &Path) -> Option<Identity> {
+fn identity(path: &Path) -> Option<FileIdentity> {
     fs::metadata(path)
         .ok()
         .map(|about| (about.dev(), about.ino()))

@@ -8,7 +8,7 @@ use super::files;
 use crate::kernel::fault::{Fault, Kind};
 
 /// Watches the free space on the disk with the state folder.
-pub struct Room {
+pub struct DiskSpace {
     folder: PathBuf,
     keep_free: AtomicU64,
     free: AtomicU64,
@@ -17,10 +17,10 @@ pub struct Room {
     by_limit: AtomicBool,
 }
 
-impl Room {
+impl DiskSpace {
     /// For the disk that contains this folder; no space is reserved yet.
     pub fn new(folder: &Path) -> Self {
-        Room {
+        DiskSpace {
             folder: folder.to_owned(),
             keep_free: AtomicU64::new(0),
             free: AtomicU64::new(u64::MAX),
@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn what_is_kept_free_is_not_given_to_new_work() {
         let folder = tempfile::tempdir().unwrap();
-        let room = Room::new(folder.path());
+        let room = DiskSpace::new(folder.path());
         room.keep_free(0);
         assert!(room.check().is_ok());
         room.keep_free(u64::MAX);

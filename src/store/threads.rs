@@ -12,12 +12,12 @@ use super::handle::Store;
 use super::open::OpenError;
 use super::sqlite::{Interrupt, Sqlite, Use};
 use super::tx::{DbError, DbErrorKind};
-use super::writer::Message;
+use super::writer::WriterMessage;
 use crate::store::repair::check;
 
 /// The threads of an open store.
 pub struct Threads {
-    pub(super) queue: mpsc::Sender<Message>,
+    pub(super) queue: mpsc::Sender<WriterMessage>,
     pub(super) writer: JoinHandle<()>,
     pub(super) checkpoints: JoinHandle<()>,
     pub(super) stop_checkpoints: std::sync::mpsc::Sender<()>,
@@ -70,7 +70,7 @@ impl Threads {
         // copies, the writer could not truncate the WAL.
         let _ = self.checkpoints.join();
         // If the writer is gone, the message is not needed.
-        let _ = self.queue.blocking_send(Message::Close);
+        let _ = self.queue.blocking_send(WriterMessage::Close);
         let _ = self.writer.join();
     }
 }

@@ -5,11 +5,11 @@ use std::fmt::Debug;
 
 use tokio::sync::oneshot;
 
-use super::tables::audit::{self, Entry};
+use super::tables::audit::{self, AuditedCall};
 use super::tables::boots::Sequence;
 use super::tx::Tx;
 use crate::clock::Clock;
-use crate::contract::commit::{Effect, Settings};
+use crate::contract::commit::{CommandSettings, CommitEffect};
 use crate::kernel::fault::Fault;
 
 /// A named write: all of it happens, or nothing. It may be submitted again when its outcome is
@@ -20,7 +20,7 @@ pub trait Command: Send + 'static {
     /// Its name, as failpoints use it.
     const NAME: &'static str;
     /// How the queue treats it.
-    const CLASS: Class = Class::Regular;
+    const CLASS: QueueClass = QueueClass::Regular;
 
     /// Executes the command in the current transaction. It may be called a second time, in a new
     /// transaction, if another command of the same batch has failed.
@@ -29,7 +29,7 @@ pub trait Command: Send + 'static {
 
 /// How the queue treats a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Class {
+pub enum QueueClass {
     /// It is accepted as long as the queue has room.
     Regular,
     /// It accepts new work, and is refused on a nearly full disk.
@@ -53,7 +53,7 @@ pub struct Transaction<'a> {
     /// Source of time and ids.
     pub clock: &'a Clock,
     /// Settings that commands apply.
-    pub settings: &'a Settings,
+    pub settings: &'a CommandSettings,
     /// Source of sequence numbers.
     pub sequence: &'a mut Sequence,
 }
@@ -64,7 +64,7 @@ pub struct Executed<R> {
     /// The reply to the caller.
     pub reply: R,
     /// Work for the registry.
-    pub effects: Vec<Effect>,
+    pub effects: Vec<CommitEffect>,
 }
 
 /// A submitted command, its reply and the channel for it, without their types.
@@ -74,9 +74,9 @@ pub trait Job: Send {
     /// True if the command may wait until another one starts a batch.
     fn is_soft(&self) -> bool;
     /// The audit entry of the RPC call, if that has no audit row yet.
-    fn audit(&self) -> Option<&Entry>;
+    fn audit(&self) -> Option<&AuditedCall>;
     /// Executes the command and holds its reply back. The result is the work for the registry.
-    fn execute(&mut self, on: Transaction<'_>) -> Result<Vec<Effect>, Fault>;
+    fn execute(&mut self, on: Transaction<'_>) -> Result<Vec<CommitEffect>, Fault>;
     /// The id or key of the object that the executed command created or moved.
     fn object(&self) -> Option<String>;
     /// Sends the reply, or the fault. A caller that gave up finds the outcome in the rows.
@@ -88,7 +88,7 @@ struct Submitted<C: Command> {
     command: C,
     /// The command is executed even if the caller no longer waits.
     answer: oneshot::Sender<Result<C::Reply, Fault>>,
-    audit: Option<Entry>,
+    audit: Option<AuditedCall>,
     reply: Option<C::Reply>,
 }
 
@@ -111,14 +111,14 @@ impl<C: Command> Job for Submitted<C> {
     }
 
     fn is_soft(&self) -> bool {
-        C::CLASS == Class::Soft
+        C::CLASS == QueueClass::Soft
     }
 
-    fn audit(&self) -> Option<&Entry> {
+    fn audit(&self) -> Option<&AuditedCall> {
         self.audit.as_ref()
     }
 
-    fn execute(&mut self, on: Transaction<'_>) -> Result<Vec<Effect>, Fault> {
+    fn execute(&mut self, on: Transaction<'_>) -> Result<Vec<CommitEffect>, Fault> {
         let executed = self.command.execute(on)?;
         self.reply = Some(executed.reply);
         Ok(executed.effects)

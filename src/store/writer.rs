@@ -13,7 +13,7 @@ use super::sqlite::Sqlite;
 use super::tx::{DbError, DbErrorKind, Tx};
 use super::write::{Job, Transaction};
 use crate::clock::Clock;
-use crate::contract::commit::{Effect, Settings};
+use crate::contract::commit::{CommandSettings, CommitEffect};
 use crate::failpoint::{reach, reach_edge};
 use crate::kernel::event::{AlertRaised, EventData};
 use crate::kernel::fault::{Fault, Kind};
@@ -31,11 +31,11 @@ const BATCH: usize = 512;
 const PRUNE_EACH: u64 = 1024;
 
 /// A message in the writer's queue.
-pub enum Message {
+pub enum WriterMessage {
     /// A command to execute.
     Job(Box<dyn Job>),
     /// Settings that commands follow from now on.
-    Settings(Settings),
+    Settings(CommandSettings),
     /// The store's files may have been moved or deleted: check them.
     CheckFiles,
     /// A liveness check, answered between two commits.
@@ -50,7 +50,7 @@ pub type OnFatal = Box<dyn Fn(String) + Send>;
 /// The channels that are notified after each commit.
 pub struct CommitChannels {
     /// Effects to carry out now, one message per commit.
-    pub effects: mpsc::UnboundedSender<Vec<Effect>>,
+    pub effects: mpsc::UnboundedSender<Vec<CommitEffect>>,
     /// The highest sequence number that readers of the event log may see.
     pub head: watch::Sender<i64>,
 }
@@ -69,9 +69,9 @@ pub struct WriterShared {
 pub struct Writer {
     db: Sqlite,
     clock: Clock,
-    settings: Settings,
+    settings: CommandSettings,
     sequence: Sequence,
-    effects: mpsc::UnboundedSender<Vec<Effect>>,
+    effects: mpsc::UnboundedSender<Vec<CommitEffect>>,
     head: watch::Sender<i64>,
     checkpoints: Arc<Checkpoints>,
     noticed: Arc<FoundDamage>,
@@ -82,7 +82,7 @@ pub struct Writer {
 }
 
 /// The result of an executed command: the work for the registry after the commit.
-type Done = Result<Vec<Effect>, Fault>;
+type Done = Result<Vec<CommitEffect>, Fault>;
 
 /// Why a batch cannot be committed as it is.
 enum BatchError {
@@ -97,7 +97,7 @@ impl Writer {
     pub fn new(
         db: Sqlite,
         clock: Clock,
-        settings: Settings,
+        settings: CommandSettings,
         told: CommitChannels,
         kept: WriterShared,
         on_fatal: OnFatal,
@@ -119,7 +119,7 @@ impl Writer {
     }
 
     /// Processes messages until [`Message::Close`]; then truncates the WAL.
-    pub fn run(mut self, mut queue: mpsc::Receiver<Message>) {
+    pub fn run(mut self, mut queue: mpsc::Receiver<WriterMessage>) {
         let mut soft = Vec::new();
         let mut open = true;
         while open {
@@ -129,13 +129,13 @@ impl Writer {
             let mut batch = Vec::new();
             loop {
                 match next {
-                    Message::Close => open = false,
-                    Message::Settings(settings) => self.settings = settings,
-                    Message::CheckFiles => drop(self.look_after_files()),
+                    WriterMessage::Close => open = false,
+                    WriterMessage::Settings(settings) => self.settings = settings,
+                    WriterMessage::CheckFiles => drop(self.look_after_files()),
                     // The requester may have given up.
-                    Message::Ping(answer) => answer.send(()).unwrap_or_default(),
-                    Message::Job(job) if job.is_soft() => soft.push(job),
-                    Message::Job(job) => batch.push(job),
+                    WriterMessage::Ping(answer) => answer.send(()).unwrap_or_default(),
+                    WriterMessage::Job(job) if job.is_soft() => soft.push(job),
+                    WriterMessage::Job(job) => batch.push(job),
                 }
                 if batch.len() >= BATCH {
                     break;

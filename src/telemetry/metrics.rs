@@ -30,51 +30,51 @@ pub fn metrics() -> &'static Metrics {
 pub struct Metrics {
     registry: Registry,
     started: Gauge<f64, AtomicU64>,
-    live: Family<State, Gauge>,
-    queued: Family<Lane, Gauge>,
+    live: Family<StateLabels, Gauge>,
+    queued: Family<LaneLabels, Gauge>,
     pending: Gauge,
     log_bytes: Gauge,
-    ended: Family<Ended, Counter>,
+    ended: Family<EndedLabels, Counter>,
     lived: Histogram,
     commits: Histogram,
     commands: Histogram,
-    calls: Family<Call, Counter>,
-    took: Family<Method, Histogram>,
+    calls: Family<CallLabels, Counter>,
+    took: Family<MethodLabels, Histogram>,
     connections: Gauge,
     waits: Gauge,
-    chats: Family<Chat, Histogram>,
-    tokens: Family<Tokens, Histogram>,
-    spent: Family<Provider, Counter<f64, AtomicU64>>,
+    chats: Family<ChatLabels, Histogram>,
+    tokens: Family<TokenLabels, Histogram>,
+    spent: Family<ProviderLabels, Counter<f64, AtomicU64>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct State {
+struct StateLabels {
     state: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Lane {
+struct LaneLabels {
     lane: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Ended {
+struct EndedLabels {
     outcome: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Call {
+struct CallLabels {
     method: &'static str,
     kind: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Method {
+struct MethodLabels {
     method: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Chat {
+struct ChatLabels {
     gen_ai_operation_name: &'static str,
     gen_ai_provider_name: String,
     /// Empty for a successful call.
@@ -82,14 +82,14 @@ struct Chat {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Tokens {
+struct TokenLabels {
     gen_ai_operation_name: &'static str,
     gen_ai_provider_name: String,
     gen_ai_token_type: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Provider {
+struct ProviderLabels {
     gen_ai_provider_name: String,
 }
 
@@ -98,7 +98,7 @@ const CHAT: &str = "chat";
 
 /// Values that are read from the store when metrics are requested.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Live {
+pub struct LiveGauges {
     /// Open runs by state.
     pub states: Vec<(&'static str, u64)>,
     /// Queued runs by lane.
@@ -110,16 +110,16 @@ pub struct Live {
 }
 
 /// Increments a gauge until it is dropped.
-pub struct Held(&'static Gauge);
+pub struct GaugeGuard(&'static Gauge);
 
-impl Held {
+impl GaugeGuard {
     fn new(gauge: &'static Gauge) -> Self {
         gauge.inc();
-        Held(gauge)
+        GaugeGuard(gauge)
     }
 }
 
-impl Drop for Held {
+impl Drop for GaugeGuard {
     fn drop(&mut self) {
         self.0.dec();
     }
@@ -157,7 +157,7 @@ impl Metrics {
         // Every series exists from the start: one that appears with its first count hides that
         // count from a rate.
         for outcome in Outcome::ALL {
-            let _ = metrics.ended.get_or_create(&Ended {
+            let _ = metrics.ended.get_or_create(&EndedLabels {
                 outcome: outcome.as_str(),
             });
         }
@@ -247,7 +247,7 @@ impl Metrics {
     /// Records that `model` has answered, or failed with an error of this kind.
     pub fn model_asked(&self, model: &str, used: Usage, error: Option<&str>, took: Duration) {
         let (provider, _) = model.split_once('/').unwrap_or((model, ""));
-        let chat = Chat {
+        let chat = ChatLabels {
             gen_ai_operation_name: CHAT,
             gen_ai_provider_name: provider.to_owned(),
             error_type: error.unwrap_or_default().to_owned(),
@@ -258,7 +258,7 @@ impl Metrics {
         {
             // Not every provider counts tokens.
             if count > 0 {
-                let tokens = Tokens {
+                let tokens = TokenLabels {
                     gen_ai_operation_name: CHAT,
                     gen_ai_provider_name: provider.to_owned(),
                     gen_ai_token_type,
@@ -267,7 +267,7 @@ impl Metrics {
             }
         }
         if used.cost_micros > 0 {
-            let provider = Provider {
+            let provider = ProviderLabels {
                 gen_ai_provider_name: provider.to_owned(),
             };
             let spent = self.spent.get_or_create(&provider);
@@ -283,7 +283,7 @@ impl Metrics {
     /// Records the end of a run, `lived` after it was accepted.
     pub fn run_ended(&self, outcome: Outcome, lived: Duration) {
         let outcome = outcome.as_str();
-        self.ended.get_or_create(&Ended { outcome }).inc();
+        self.ended.get_or_create(&EndedLabels { outcome }).inc();
         self.lived.observe(lived.as_secs_f64());
     }
 
@@ -296,33 +296,37 @@ impl Metrics {
     /// Records an answered call; `kind` is `ok` or that of its error.
     pub fn answered(&self, method: &'static str, kind: &'static str, took: Duration) {
         self.refused(method, kind);
-        let took_by = self.took.get_or_create(&Method { method });
+        let took_by = self.took.get_or_create(&MethodLabels { method });
         took_by.observe(took.as_secs_f64());
     }
 
     /// Records a call that was refused before its method was executed.
     pub fn refused(&self, method: &'static str, kind: &'static str) {
-        self.calls.get_or_create(&Call { method, kind }).inc();
+        self.calls.get_or_create(&CallLabels { method, kind }).inc();
     }
 
     /// Counts an open connection until the result is dropped.
-    pub fn connection(&'static self) -> Held {
-        Held::new(&self.connections)
+    pub fn connection(&'static self) -> GaugeGuard {
+        GaugeGuard::new(&self.connections)
     }
 
     /// Counts an open wait until the result is dropped.
-    pub fn wait(&'static self) -> Held {
-        Held::new(&self.waits)
+    pub fn wait(&'static self) -> GaugeGuard {
+        GaugeGuard::new(&self.waits)
     }
 
     /// All metrics in the Prometheus text format.
-    pub fn text(&self, live: &Live) -> Result<String, fmt::Error> {
+    pub fn text(&self, live: &LiveGauges) -> Result<String, fmt::Error> {
         let whole = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
         for (state, count) in &live.states {
-            self.live.get_or_create(&State { state }).set(whole(*count));
+            self.live
+                .get_or_create(&StateLabels { state })
+                .set(whole(*count));
         }
         for (lane, count) in &live.queues {
-            self.queued.get_or_create(&Lane { lane }).set(whole(*count));
+            self.queued
+                .get_or_create(&LaneLabels { lane })
+                .set(whole(*count));
         }
         self.pending.set(whole(live.pending_announces));
         self.log_bytes.set(whole(live.log_bytes));

@@ -10,7 +10,7 @@ use reqwest::header::CONTENT_TYPE;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use super::spans::{Attribute, Span};
+use super::spans::{Attribute, TraceSpan};
 use crate::kernel::time::Timestamp;
 use crate::outbound;
 
@@ -26,7 +26,7 @@ const INTERNAL: u8 = 1;
 const CLIENT: u8 = 3;
 const ERROR: u8 = 2;
 
-static QUEUE: OnceLock<mpsc::Sender<Vec<Span>>> = OnceLock::new();
+static QUEUE: OnceLock<mpsc::Sender<Vec<TraceSpan>>> = OnceLock::new();
 
 /// Are spans sent to a collector?
 pub fn is_on() -> bool {
@@ -34,7 +34,7 @@ pub fn is_on() -> bool {
 }
 
 /// Queues spans; they are dropped if the queue is full.
-pub fn send(spans: Vec<Span>) {
+pub fn send(spans: Vec<TraceSpan>) {
     if let Some(queue) = QUEUE.get()
         && queue.try_send(spans).is_err()
     {
@@ -56,7 +56,7 @@ pub fn start(endpoint: &str) -> Result<(), String> {
     Ok(())
 }
 
-async fn send_all(client: Client, endpoint: String, mut waiting: mpsc::Receiver<Vec<Span>>) {
+async fn send_all(client: Client, endpoint: String, mut waiting: mpsc::Receiver<Vec<TraceSpan>>) {
     while let Some(mut batch) = waiting.recv().await {
         while batch.len() < BATCH
             && let Ok(more) = waiting.try_recv()
@@ -75,7 +75,7 @@ async fn send_all(client: Client, endpoint: String, mut waiting: mpsc::Receiver<
 }
 
 /// The JSON body of an `ExportTraceServiceRequest`.
-fn request(batch: &[Span]) -> Value {
+fn request(batch: &[TraceSpan]) -> Value {
     let spans: Vec<Value> = batch.iter().map(span).collect();
     json!({ "resourceSpans": [{
         "resource": { "attributes": [
@@ -87,7 +87,7 @@ fn request(batch: &[Span]) -> Value {
 }
 
 /// OTLP/JSON encoding: ids are hexadecimal, enums are numbers, and 64-bit numbers are strings.
-fn span(span: &Span) -> Value {
+fn span(span: &TraceSpan) -> Value {
     let id = |id: u64| format!("{id:016x}");
     let attributes = span.attributes.iter();
     let attributes: Vec<Value> = attributes
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn a_span_is_written_as_the_protocol_has_it() {
-        let given = Span {
+        let given = TraceSpan {
             trace: "4bf92f3577b34da6a3ce929d0e0e4736".to_owned(),
             id: 0x00f0_67aa_0ba9_02b7,
             parent: Some(1),

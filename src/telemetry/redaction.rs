@@ -15,19 +15,19 @@ static NOW: RwLock<Vec<(u64, Redactor)>> = RwLock::new(Vec::new());
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
 /// Masks its secrets in the log until it is dropped.
-pub struct Hidden(Option<u64>);
+pub struct MaskGuard(Option<u64>);
 
 /// Masks the redactor's secrets in the log; does nothing if it has none.
-pub fn hide(redactor: &Redactor) -> Hidden {
+pub fn hide(redactor: &Redactor) -> MaskGuard {
     if redactor.is_empty() {
-        return Hidden(None);
+        return MaskGuard(None);
     }
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     write().push((number, redactor.clone()));
-    Hidden(Some(number))
+    MaskGuard(Some(number))
 }
 
-impl Drop for Hidden {
+impl Drop for MaskGuard {
     fn drop(&mut self) {
         if let Some(number) = self.0 {
             write().retain(|(other, _)| *other != number);
@@ -58,17 +58,17 @@ fn without(line: &[u8]) -> Cow<'_, [u8]> {
 }
 
 /// Standard error, with secrets masked line by line.
-pub struct Lines;
+pub struct RedactedStderr;
 
-impl MakeWriter<'_> for Lines {
-    type Writer = Lines;
+impl MakeWriter<'_> for RedactedStderr {
+    type Writer = RedactedStderr;
 
-    fn make_writer(&self) -> Lines {
-        Lines
+    fn make_writer(&self) -> RedactedStderr {
+        RedactedStderr
     }
 }
 
-impl Write for Lines {
+impl Write for RedactedStderr {
     /// Each call gets a whole line: lines are assembled before they are written.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         // A log that cannot be written, because the disk is full or its reader is gone, must stop

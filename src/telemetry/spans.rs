@@ -6,13 +6,13 @@
 use tracing::Level;
 
 use crate::kernel::run::step::{Step, StepKind, StepState};
-use crate::kernel::run::trace::{Caller, span_of};
+use crate::kernel::run::trace::{TraceParent, span_of};
 use crate::kernel::run::{Run, RunState, Usage};
 use crate::kernel::time::Timestamp;
 
 /// One span of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Span {
+pub struct TraceSpan {
     /// The trace id, 32 hexadecimal digits.
     pub trace: String,
     /// The span id.
@@ -66,7 +66,7 @@ pub fn are_wanted() -> bool {
 }
 
 /// Writes spans to the log and sends them to the collector.
-pub fn export(spans: Vec<Span>) {
+pub fn export(spans: Vec<TraceSpan>) {
     for span in &spans {
         tracing::debug!(
             target: TARGET,
@@ -85,7 +85,7 @@ pub fn export(spans: Vec<Span>) {
 }
 
 /// The spans of an ended run and of its steps; none for an open run.
-pub fn of(run: &Run, steps: &[Step]) -> Vec<Span> {
+pub fn of(run: &Run, steps: &[Step]) -> Vec<TraceSpan> {
     let RunState::Ended(_) = run.state else {
         return Vec::new();
     };
@@ -93,8 +93,8 @@ pub fn of(run: &Run, steps: &[Step]) -> Vec<Span> {
     std::iter::once(of_run(run)).chain(steps).collect()
 }
 
-fn of_run(run: &Run) -> Span {
-    let caller = Caller::of(run.meta.as_ref()).filter(|caller| caller.trace == run.trace_id);
+fn of_run(run: &Run) -> TraceSpan {
+    let caller = TraceParent::of(run.meta.as_ref()).filter(|caller| caller.trace == run.trace_id);
     let above = run.parent_run.map(|above| span_of(above.0));
     let mut attributes = about("invoke_agent", run);
     attributes.extend([
@@ -106,7 +106,7 @@ fn of_run(run: &Run) -> Span {
     if let Some(error) = &run.error {
         attributes.push(("error.type", error.kind.as_str().into()));
     }
-    Span {
+    TraceSpan {
         trace: run.trace_id.clone(),
         id: span_of(run.id.0),
         parent: above.or(caller.map(|caller| caller.span)),
@@ -119,7 +119,7 @@ fn of_run(run: &Run) -> Span {
     }
 }
 
-fn of_step(run: &Run, step: &Step) -> Option<Span> {
+fn of_step(run: &Run, step: &Step) -> Option<TraceSpan> {
     let used = step.used.as_ref();
     let (operation, subject) = match step.kind {
         StepKind::Model => ("chat", run.model.as_str()),
@@ -157,7 +157,7 @@ fn of_step(run: &Run, step: &Step) -> Option<Span> {
     if error.is_some() {
         attributes.push(("error.type", step.state.as_str().into()));
     }
-    Some(Span {
+    Some(TraceSpan {
         trace: run.trace_id.clone(),
         id: span_of(step.id.0),
         parent: Some(span_of(run.id.0)),
@@ -197,7 +197,7 @@ fn tokens(used: Usage) -> [(&'static str, Attribute); 2] {
 mod tests {
     use super::*;
     use crate::kernel::ids::{RunId, StepId};
-    use crate::kernel::run::step::{Effect, Intent, Used};
+    use crate::kernel::run::step::{EffectClass, Intent, ModelUsage};
     use crate::kernel::run::{AnnouncePolicy, Outcome, RunError};
     use crate::kernel::sample::queued;
     use serde_json::json;
@@ -220,7 +220,7 @@ mod tests {
             tool: (kind == StepKind::Tool).then(|| "grep".to_owned()),
             tool_call: (kind == StepKind::Tool).then(|| "c1".to_owned()),
             asked_by: None,
-            effect: Effect::Read,
+            effect: EffectClass::Read,
             input: json!(null),
             params_summary: None,
             context: None,
@@ -231,7 +231,7 @@ mod tests {
         step
     }
 
-    fn said<'a>(span: &'a Span, name: &str) -> Option<&'a Attribute> {
+    fn said<'a>(span: &'a TraceSpan, name: &str) -> Option<&'a Attribute> {
         let mut known = span.attributes.iter();
         known
             .find(|(known, _)| *known == name)
@@ -241,7 +241,7 @@ mod tests {
     #[test]
     fn b3_runs_and_steps_are_spans_with_the_names_of_the_conventions() {
         let mut chat = step(StepKind::Model, StepState::Done);
-        chat.used = Some(Used {
+        chat.used = Some(ModelUsage {
             model: "other/large".to_owned(),
             usage: Usage {
                 model_calls: 1,

@@ -15,33 +15,33 @@ use serde_path_to_error::Segment;
 use crate::kernel::text::preview;
 
 /// A struct with the arguments of a tool.
-pub(super) trait Arguments: DeserializeOwned + JsonSchema + Send + 'static {}
+pub(super) trait ToolArguments: DeserializeOwned + JsonSchema + Send + 'static {}
 
-impl<A: DeserializeOwned + JsonSchema + Send + 'static> Arguments for A {}
+impl<A: DeserializeOwned + JsonSchema + Send + 'static> ToolArguments for A {}
 
 /// A non-empty text.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "Value")]
-pub(super) struct Text(String);
+pub(super) struct NonEmptyText(String);
 
-impl TryFrom<Value> for Text {
+impl TryFrom<Value> for NonEmptyText {
     type Error = &'static str;
 
     fn try_from(value: Value) -> Result<Self, Self::Error> {
         match value {
-            Value::String(text) if !text.is_empty() => Ok(Text(text)),
+            Value::String(text) if !text.is_empty() => Ok(NonEmptyText(text)),
             _ => Err("expected a non-empty text"),
         }
     }
 }
 
-impl From<Text> for String {
-    fn from(text: Text) -> Self {
+impl From<NonEmptyText> for String {
+    fn from(text: NonEmptyText) -> Self {
         text.0
     }
 }
 
-impl Deref for Text {
+impl Deref for NonEmptyText {
     type Target = str;
 
     fn deref(&self) -> &str {
@@ -49,7 +49,7 @@ impl Deref for Text {
     }
 }
 
-impl JsonSchema for Text {
+impl JsonSchema for NonEmptyText {
     fn schema_name() -> Cow<'static, str> {
         "Text".into()
     }
@@ -62,27 +62,27 @@ impl JsonSchema for Text {
 /// A whole number from `MIN` to `MAX`, both included.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(try_from = "Value")]
-pub(super) struct Count<const MIN: usize, const MAX: usize>(usize);
+pub(super) struct BoundedCount<const MIN: usize, const MAX: usize>(usize);
 
-impl<const MIN: usize, const MAX: usize> TryFrom<Value> for Count<MIN, MAX> {
+impl<const MIN: usize, const MAX: usize> TryFrom<Value> for BoundedCount<MIN, MAX> {
     type Error = String;
 
     fn try_from(value: Value) -> Result<Self, Self::Error> {
         let number = value.as_u64().and_then(|number| number.try_into().ok());
         number
             .filter(|number| (MIN..=MAX).contains(number))
-            .map(Count)
+            .map(BoundedCount)
             .ok_or_else(|| format!("expected a whole number from {MIN} to {MAX}"))
     }
 }
 
-impl<const MIN: usize, const MAX: usize> From<Count<MIN, MAX>> for usize {
-    fn from(count: Count<MIN, MAX>) -> Self {
+impl<const MIN: usize, const MAX: usize> From<BoundedCount<MIN, MAX>> for usize {
+    fn from(count: BoundedCount<MIN, MAX>) -> Self {
         count.0
     }
 }
 
-impl<const MIN: usize, const MAX: usize> JsonSchema for Count<MIN, MAX> {
+impl<const MIN: usize, const MAX: usize> JsonSchema for BoundedCount<MIN, MAX> {
     fn schema_name() -> Cow<'static, str> {
         format!("Count_{MIN}_{MAX}").into()
     }
@@ -94,7 +94,7 @@ impl<const MIN: usize, const MAX: usize> JsonSchema for Count<MIN, MAX> {
 
 /// What models read about the tool `name` with the arguments `A`: `{name, description,
 /// parameters}`. Without references and null, which not every provider accepts.
-pub(super) fn tool_schema<A: Arguments>(name: &str) -> Value {
+pub(super) fn tool_schema<A: ToolArguments>(name: &str) -> Value {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.inline_subschemas = true;
         settings.meta_schema = None;
@@ -142,7 +142,7 @@ fn one_line(text: &Value) -> String {
 
 /// Decodes the arguments of a call. The error names the argument, what is expected and what was
 /// given.
-pub(super) fn parse<A: Arguments>(mut given: Value) -> Result<A, String> {
+pub(super) fn parse<A: ToolArguments>(mut given: Value) -> Result<A, String> {
     let schema = || tool_schema::<A>("")["parameters"].clone();
     let Some(arguments) = given.as_object_mut() else {
         let names = names(&schema());
@@ -277,15 +277,15 @@ mod tests {
     #[serde(deny_unknown_fields)]
     struct Sample {
         /// Where.
-        path: Text,
+        path: NonEmptyText,
         /// How many.
-        limit: Option<Count<1, 9>>,
+        limit: Option<BoundedCount<1, 9>>,
         /// What.
         #[serde(default)]
         output: Output,
         /// Any.
         #[serde(default)]
-        ids: Vec<Text>,
+        ids: Vec<NonEmptyText>,
     }
 
     #[derive(Debug, Default, Deserialize, JsonSchema)]

@@ -5,21 +5,21 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::arguments::{Arguments, parse, tool_schema};
+use super::arguments::{ToolArguments, parse, tool_schema};
 use super::blocking::{StopFlag, blocking};
-use super::registry_tool::{Answer, By};
+use super::registry_tool::{CallingStep, ReplyFuture};
 use super::{Aim, Shell, ToolOutput, Workspace};
 use crate::contract::BoxFuture;
 use crate::contract::delegate::Delegate;
 use crate::kernel::policy::gate::Decision;
-use crate::kernel::run::step::Effect;
+use crate::kernel::run::step::EffectClass;
 
 /// A built-in tool.
 pub(super) struct BuiltIn {
     /// The name by which models call it.
     pub name: &'static str,
     /// The effect of repeating a call; decides whether a call may be retried.
-    pub effect: Effect,
+    pub effect: EffectClass,
     /// The arguments that gate rules look at.
     pub aim: Aim,
     /// The decision on a call that no rule of the agent's gate matches.
@@ -29,7 +29,7 @@ pub(super) struct BuiltIn {
     /// Why arguments do not fit the schema, so that the call is refused; `None` if they fit.
     pub misfit: fn(&Value) -> Option<String>,
     /// How a call is made.
-    pub action: Action,
+    pub action: ToolAction,
 }
 
 /// Works in the workspace. Arguments that do not fit give an error result without any effect;
@@ -39,10 +39,10 @@ pub(super) type InWorkspace =
 
 /// Calls the registry; the error says which argument does not fit.
 pub(super) type AskRegistry =
-    Box<dyn Fn(&dyn Delegate, By<'_>, Value) -> Result<Answer, String> + Send + Sync>;
+    Box<dyn Fn(&dyn Delegate, CallingStep<'_>, Value) -> Result<ReplyFuture, String> + Send + Sync>;
 
 /// How a call is made.
-pub(super) enum Action {
+pub(super) enum ToolAction {
     /// In the workspace of the run.
     Workspace(InWorkspace),
     /// By the registry.
@@ -56,7 +56,11 @@ pub(super) enum Action {
 impl BuiltIn {
     /// The tool `name` with the arguments `A`. Gate rules look at all of its arguments, and a call
     /// that none of them matches is allowed.
-    pub(super) fn new<A: Arguments>(name: &'static str, effect: Effect, action: Action) -> Self {
+    pub(super) fn new<A: ToolArguments>(
+        name: &'static str,
+        effect: EffectClass,
+        action: ToolAction,
+    ) -> Self {
         BuiltIn {
             name,
             effect,
@@ -69,9 +73,9 @@ impl BuiltIn {
     }
 
     /// A tool that works on files, on a thread of the pool.
-    pub(super) fn of_files<A: Arguments>(
+    pub(super) fn of_files<A: ToolArguments>(
         name: &'static str,
-        effect: Effect,
+        effect: EffectClass,
         aim: Aim,
         work: fn(A, &Workspace, &StopFlag) -> Result<String, String>,
     ) -> Self {
@@ -80,18 +84,18 @@ impl BuiltIn {
         });
         BuiltIn {
             aim,
-            ..BuiltIn::new::<A>(name, effect, Action::Workspace(call))
+            ..BuiltIn::new::<A>(name, effect, ToolAction::Workspace(call))
         }
     }
 
     /// A tool that calls the registry.
-    pub(super) fn of_registry<A: Arguments>(
+    pub(super) fn of_registry<A: ToolArguments>(
         name: &'static str,
-        effect: Effect,
-        ask: fn(&dyn Delegate, By<'_>, A) -> Answer,
+        effect: EffectClass,
+        ask: fn(&dyn Delegate, CallingStep<'_>, A) -> ReplyFuture,
     ) -> Self {
         let call: AskRegistry =
             Box::new(move |registry, by, arguments| Ok(ask(registry, by, parse(arguments)?)));
-        BuiltIn::new::<A>(name, effect, Action::Registry(call))
+        BuiltIn::new::<A>(name, effect, ToolAction::Registry(call))
     }
 }

@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
 
-use super::built_in::{Action, BuiltIn};
+use super::built_in::{BuiltIn, ToolAction};
 use super::gate::Aim;
-use super::mcp::Servers;
+use super::mcp::McpServers;
 use super::output::Rest;
-use super::registry_tool::{self, By, Called};
+use super::registry_tool::{self, Called, CallingStep};
 use super::shell::Shell;
 use super::{
     ToolOutput, Unopened, Workspace, delegating, fetch, gate, memory_tools, session_tools, skill,
@@ -27,14 +27,14 @@ use crate::contract::servers::Served;
 use crate::file_work::TOOLS;
 use crate::kernel::ids::{RunId, StepId};
 use crate::kernel::policy::gate::{Decision, Rights, Subject};
-use crate::kernel::run::step::Effect;
+use crate::kernel::run::step::EffectClass;
 use crate::tool::fetch::address::Private;
 use crate::tool::files::workspace::LedTo;
 use crate::tool::files::{definition_files, edit, glob, grep, list, preview, read, write};
 
 /// The inputs of the catalogue.
 #[derive(Clone, Default)]
-pub struct Options {
+pub struct ToolOptions {
     /// Folders that no tool may access, even within a workspace: the daemon's state and
     /// configuration.
     pub denied: Vec<PathBuf>,
@@ -45,7 +45,7 @@ pub struct Options {
     /// How commands are started; `None` = there is no tool `shell`.
     pub shell: Option<Shell>,
     /// The tool servers; `None` = there are none.
-    pub servers: Option<Servers>,
+    pub servers: Option<McpServers>,
 }
 
 /// A tool call.
@@ -81,9 +81,9 @@ pub struct Catalogue {
     tools: Vec<BuiltIn>,
     denied: Vec<PathBuf>,
     delegate: DelegateSlot,
-    servers: Option<Servers>,
+    servers: Option<McpServers>,
     judged: Judged,
-    kept: preview::Kept,
+    kept: preview::PreviewCache,
 }
 
 /// The resolved paths of admitted calls that are not made yet, by step.
@@ -95,8 +95,8 @@ fn lock(judged: &Judged) -> MutexGuard<'_, HashMap<StepId, (RunId, LedTo)>> {
 
 impl Catalogue {
     /// Creates the catalogue with the built-in tools.
-    pub fn new(options: Options) -> Self {
-        use Effect::{Idempotent, Read};
+    pub fn new(options: ToolOptions) -> Self {
+        use EffectClass::{Idempotent, Read};
         let path = Aim::Paths(&["path"]);
         let tree = Aim::Trees(&["path"]);
         let trees = Aim::Trees(&["path", "paths"]);
@@ -121,12 +121,12 @@ impl Catalogue {
             delegate: options.delegate,
             servers: options.servers,
             judged: Judged::default(),
-            kept: preview::Kept::default(),
+            kept: preview::PreviewCache::default(),
         }
     }
 
     /// The cache of previews.
-    pub(super) fn kept(&self) -> &preview::Kept {
+    pub(super) fn kept(&self) -> &preview::PreviewCache {
         &self.kept
     }
 
@@ -151,7 +151,7 @@ impl Catalogue {
     }
 
     /// The effect of repeating a call of this tool; `None` if there is no such tool.
-    pub fn effect(&self, name: &str) -> Option<Effect> {
+    pub fn effect(&self, name: &str) -> Option<EffectClass> {
         self.get(name).map(|tool| tool.effect)
     }
 
@@ -164,7 +164,7 @@ impl Catalogue {
     /// True if calls of this tool have their own time limit, which an argument may set.
     pub fn keeps_time(&self, name: &str) -> bool {
         self.get(name)
-            .is_some_and(|tool| matches!(tool.action, Action::Shell(_)))
+            .is_some_and(|tool| matches!(tool.action, ToolAction::Shell(_)))
     }
 
     /// The schemas of all tools for models: `{name, description, parameters}`.
@@ -200,7 +200,7 @@ impl Catalogue {
         };
         let effect = call.served.map(|served| served.effect);
         let effect = effect.or_else(|| self.effect(call.name));
-        let acts = effect != Some(Effect::Read);
+        let acts = effect != Some(EffectClass::Read);
         let may_define = acts && (call.served.is_some() || matches!(aim, Aim::Paths(_)));
         if !call.rights.looks_at_arguments() && !may_define {
             match judge(Subject::default(), None) {
@@ -273,7 +273,7 @@ impl Catalogue {
             (Some(served), _) => self.call_served(site, served, environment.clone(), arguments),
             (None, Some(tool)) => self.call_built_in(tool, call, arguments),
             (None, None) => {
-                let works = |tool: &&BuiltIn| matches!(tool.action, Action::Workspace(_));
+                let works = |tool: &&BuiltIn| matches!(tool.action, ToolAction::Workspace(_));
                 let names = self.tools.iter().filter(works).map(|tool| tool.name);
                 let names = names.collect::<Vec<_>>().join(", ");
                 done(ToolOutput::error(format!(
@@ -335,19 +335,19 @@ impl Catalogue {
             ..
         } = call;
         match &tool.action {
-            Action::Registry(ask) => {
+            ToolAction::Registry(ask) => {
                 // The arguments are stored and shown to people and other agents.
                 environment.redactor.in_value(&mut arguments);
                 let mut links = links.iter();
                 let link = links.find(|link| link.tool().as_deref() == Some(name));
-                let by = By { site, rights, link };
+                let by = CallingStep { site, rights, link };
                 registry_tool::call(tool.name, ask, self.delegate.get(), by, arguments)
             }
-            Action::Skill => {
+            ToolAction::Skill => {
                 let output = skill::call(self.delegate.get(), site, arguments);
                 Box::pin(async move { Called::Done(output.await) })
             }
-            Action::Shell(shell) => {
+            ToolAction::Shell(shell) => {
                 let (shell, variables) = (shell.clone(), environment.variables.clone());
                 let opening = self.opened(call.root);
                 Box::pin(async move {
@@ -359,7 +359,7 @@ impl Catalogue {
                     }
                 })
             }
-            Action::Workspace(work) => {
+            ToolAction::Workspace(work) => {
                 let work = Arc::clone(work);
                 let (writes, masks) = (rights.writes().clone(), environment.redactor.clone());
                 let led_to = lock(&self.judged)

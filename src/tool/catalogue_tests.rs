@@ -22,9 +22,9 @@ impl Tree {
         let folder = tempfile::tempdir().unwrap();
         let denied = folder.path().join("daemon-state");
         let tree = Tree {
-            catalogue: Catalogue::new(Options {
+            catalogue: Catalogue::new(ToolOptions {
                 denied: vec![denied],
-                ..Options::default()
+                ..ToolOptions::default()
             }),
             folder,
         };
@@ -232,9 +232,9 @@ async fn no_tool_leaves_the_workspace_or_sees_the_daemons_state() {
     let root = tree.folder.path().join("ws");
     symlink(tree.folder.path().join("secret"), root.join("link")).unwrap();
     symlink(tree.folder.path(), root.join("up")).unwrap();
-    let catalogue = Catalogue::new(Options {
+    let catalogue = Catalogue::new(ToolOptions {
         denied: vec![root.join("state")],
-        ..Options::default()
+        ..ToolOptions::default()
     });
     let found = called(&catalogue, "grep", &root, json!({"pattern": "needle"})).await;
     assert_eq!(
@@ -306,7 +306,7 @@ async fn the_gate_looks_at_where_a_path_leads() {
         rule(Some("open/*"), Decision::Allow),
         rule(Some("secrets/*"), Decision::Deny),
     ]);
-    let catalogue = Catalogue::new(Options::default());
+    let catalogue = Catalogue::new(ToolOptions::default());
     let admit = async |path: &str| {
         let call = Call {
             site: site(),
@@ -353,7 +353,7 @@ async fn a_call_touches_what_was_judged_whatever_becomes_of_the_links() {
         decision: Decision::Deny,
     });
     let rights = rights(&rules);
-    let catalogue = Catalogue::new(Options::default());
+    let catalogue = Catalogue::new(ToolOptions::default());
     let written = json!({ "path": "l/new", "content": "text" });
     for (tool, arguments) in [("read", json!({ "path": "l/key" })), ("write", written)] {
         lead("pub");
@@ -393,7 +393,7 @@ async fn a_workspace_that_has_become_a_link_is_not_entered() {
     fs::write(base.join("outside/notes.txt"), "outside").unwrap();
     fs::rename(&root, base.join("work/sub2")).unwrap();
     symlink(base.join("outside"), &root).unwrap();
-    let catalogue = Catalogue::new(Options::default());
+    let catalogue = Catalogue::new(ToolOptions::default());
     for (tool, arguments) in [
         ("read", json!({ "path": "notes.txt" })),
         ("grep", json!({ "pattern": "outside" })),
@@ -432,28 +432,29 @@ async fn no_rule_lets_a_tool_write_what_defines_agents_by_itself() {
     };
     let open = rights(&[allow("write"), allow("edit"), allow("files__write")]);
     let unset = rights(&[]);
-    let catalogue = Catalogue::new(Options::default());
-    let admit = async |name: &str, rights: &Rights, effect: Option<Effect>, arguments: Value| {
-        let served = effect.map(|effect| Served {
-            server: "files".to_owned(),
-            tool: "write".to_owned(),
-            effect,
-            local: true,
-            renamed: Default::default(),
-        });
-        let call = Call {
-            site: site(),
-            id: "call-1",
-            name,
-            root: &root,
-            served: served.as_ref(),
-            rights,
-            arguments: &arguments,
-            environment: &RunEnvironment::default(),
-            links: &[],
+    let catalogue = Catalogue::new(ToolOptions::default());
+    let admit =
+        async |name: &str, rights: &Rights, effect: Option<EffectClass>, arguments: Value| {
+            let served = effect.map(|effect| Served {
+                server: "files".to_owned(),
+                tool: "write".to_owned(),
+                effect,
+                local: true,
+                renamed: Default::default(),
+            });
+            let call = Call {
+                site: site(),
+                id: "call-1",
+                name,
+                root: &root,
+                served: served.as_ref(),
+                rights,
+                arguments: &arguments,
+                environment: &RunEnvironment::default(),
+                links: &[],
+            };
+            catalogue.admit(call).await
         };
-        catalogue.admit(call).await
-    };
     let mine = root.join(".abide/agents/me.md");
     for rights in [&open, &unset] {
         for path in [
@@ -475,7 +476,7 @@ async fn no_rule_lets_a_tool_write_what_defines_agents_by_itself() {
             let asked = admit(
                 "files__write",
                 rights,
-                Some(Effect::Once),
+                Some(EffectClass::Once),
                 arguments.clone(),
             )
             .await;
@@ -498,7 +499,7 @@ async fn no_rule_lets_a_tool_write_what_defines_agents_by_itself() {
             admit("read", rights, None, read.clone()).await,
             Admission::Allowed
         );
-        let looked = admit("files__read", rights, Some(Effect::Read), read).await;
+        let looked = admit("files__read", rights, Some(EffectClass::Read), read).await;
         assert_eq!(looked, Admission::Allowed);
     }
     let denied = rights(&[Rule {
@@ -523,9 +524,9 @@ fn the_schemas_of_all_tools_stay_as_they_are() {
         processes: crate::process::Processes::new(processes, crate::clock::Clock::system()),
         timeout: std::time::Duration::from_secs(60),
     };
-    let catalogue = Catalogue::new(Options {
+    let catalogue = Catalogue::new(ToolOptions {
         shell: Some(shell),
-        ..Options::default()
+        ..ToolOptions::default()
     });
     let lines: Vec<String> = catalogue.schemas().iter().map(Value::to_string).collect();
     let mut settings = insta::Settings::clone_current();

@@ -8,28 +8,28 @@ use std::future::ready;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::arguments::Text;
+use super::arguments::NonEmptyText;
 use super::built_in::BuiltIn;
-use super::registry_tool::{Answer, By};
+use super::registry_tool::{CallingStep, ReplyFuture};
 use crate::contract::allow::AGENT_FORMAT;
 use crate::contract::delegate::DelegateArgs;
 use crate::contract::linked::{self, HELPER_FORMAT, Link};
 use crate::kernel::delegation::{DelegationMode, Stream};
 use crate::kernel::fault::Fault;
 use crate::kernel::policy::gate::{Bundle, WriteScope};
-use crate::kernel::run::step::Effect;
+use crate::kernel::run::step::EffectClass;
 
 /// Delegates a task to another agent in its own session, and waits for its answer.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Task {
+struct TaskToolArgs {
     /// A summary of the task in 3 to 5 words.
-    description: Text,
+    description: NonEmptyText,
     /// The task, in detail and self-contained.
-    prompt: Text,
+    prompt: NonEmptyText,
     /// The agent for the task.
     #[schemars(extend("format" = HELPER_FORMAT))]
-    subagent_type: Text,
+    subagent_type: NonEmptyText,
     /// Continues the session of an earlier task: metadata.sessionId of its result.
     #[serde(default)]
     session_id: String,
@@ -38,34 +38,34 @@ struct Task {
 /// Delegates a plan to one other agent, and waits for its result.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Planned {
+struct PlanToolArgs {
     /// The agent for the task.
     #[schemars(extend("format" = AGENT_FORMAT))]
     agent: String,
     /// The task for the agent.
-    task: Text,
+    task: NonEmptyText,
 }
 
 // The descriptions of a linked agent's tools are filled in from its definition.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Sealed {
+struct SubagentToolArgs {
     /// The task, self-contained, in at most 2,000 characters.
-    task_summary: Text,
+    task_summary: NonEmptyText,
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Called {
+struct CallToolArgs {
     /// The task or question for the agent.
-    message: Text,
+    message: NonEmptyText,
 }
 
 /// The delegating tools; the last two are the templates of `subagent_<agent>` and `call_<agent>`.
 pub(super) fn all() -> [BuiltIn; 4] {
-    let effect = Effect::Idempotent;
+    let effect = EffectClass::Idempotent;
     [
-        BuiltIn::of_registry(linked::TASK, effect, |registry, by, given: Task| {
+        BuiltIn::of_registry(linked::TASK, effect, |registry, by, given: TaskToolArgs| {
             let agent = given.subagent_type.trim();
             let session = given.session_id.trim();
             let delegation = DelegateArgs {
@@ -81,15 +81,20 @@ pub(super) fn all() -> [BuiltIn; 4] {
             registry.delegate(by.site, delegation)
         }),
         // Planners call it.
-        BuiltIn::of_registry(linked::DELEGATE, effect, |registry, by, given: Planned| {
-            let bundle = by.rights.bundle();
-            let delegation = delegation(DelegationMode::Planned, &given.agent, &given.task, bundle);
-            registry.delegate(by.site, delegation)
-        }),
+        BuiltIn::of_registry(
+            linked::DELEGATE,
+            effect,
+            |registry, by, given: PlanToolArgs| {
+                let bundle = by.rights.bundle();
+                let delegation =
+                    delegation(DelegationMode::Planned, &given.agent, &given.task, bundle);
+                registry.delegate(by.site, delegation)
+            },
+        ),
         BuiltIn::of_registry(
             linked::SUBAGENT_PREFIX,
             effect,
-            |registry, by, given: Sealed| {
+            |registry, by, given: SubagentToolArgs| {
                 let Some(link) = by.link else {
                     return without_link();
                 };
@@ -100,7 +105,7 @@ pub(super) fn all() -> [BuiltIn; 4] {
         BuiltIn::of_registry(
             linked::CALL_PREFIX,
             effect,
-            |registry, by, given: Called| {
+            |registry, by, given: CallToolArgs| {
                 let Some(link) = by.link else {
                     return without_link();
                 };
@@ -127,7 +132,7 @@ fn delegation(face: DelegationMode, agent: &str, task: &str, bundle: Bundle) -> 
     }
 }
 
-fn to_linked(mode: DelegationMode, link: &Link, task: &str, by: &By<'_>) -> DelegateArgs {
+fn to_linked(mode: DelegationMode, link: &Link, task: &str, by: &CallingStep<'_>) -> DelegateArgs {
     DelegateArgs {
         timeout_ms: link.timeout_ms,
         ..delegation(mode, link.agent.as_str(), task, narrowed(by, link))
@@ -135,12 +140,12 @@ fn to_linked(mode: DelegationMode, link: &Link, task: &str, by: &By<'_>) -> Dele
 }
 
 /// The maximum rights of a linked agent for this caller.
-fn narrowed(by: &By<'_>, link: &Link) -> Bundle {
+fn narrowed(by: &CallingStep<'_>, link: &Link) -> Bundle {
     let scope = link.write_scope.unwrap_or(WriteScope::Workspace);
     by.rights.bundle().narrowed(scope, link.agent.as_str())
 }
 
-fn without_link() -> Answer {
+fn without_link() -> ReplyFuture {
     let fault = Fault::internal("linked-agent tool without its link");
     Box::pin(ready(Err(fault)))
 }

@@ -14,10 +14,10 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::Aim;
-use super::arguments::{Text, parse};
-use super::built_in::{Action, BuiltIn};
+use super::arguments::{NonEmptyText, parse};
+use super::built_in::{BuiltIn, ToolAction};
 use crate::kernel::policy::gate::Decision;
-use crate::kernel::run::step::Effect;
+use crate::kernel::run::step::EffectClass;
 use crate::tool::fetch::address::{Guarded, Private, Refused};
 
 /// The maximum number of bytes read of a response.
@@ -33,9 +33,9 @@ const WHOLE: Duration = Duration::from_secs(45);
 /// followed but reported: fetch that address if you need it.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Fetch {
+struct FetchToolArgs {
     /// The address, http or https.
-    url: Text,
+    url: NonEmptyText,
 }
 
 /// The tool `fetch`, which may also access these private addresses.
@@ -43,14 +43,14 @@ pub(super) fn tool(private: Private) -> BuiltIn {
     let private = Arc::new(private);
     // Created on first use, since it reads the certificates of the system.
     let client: Arc<OnceLock<Client>> = Arc::default();
-    let call = Action::Workspace(Arc::new(move |_, arguments| {
+    let call = ToolAction::Workspace(Arc::new(move |_, arguments| {
         let (private, client) = (Arc::clone(&private), Arc::clone(&client));
         Box::pin(async move { fetched(&private, &client, arguments).await.into() })
     }));
     BuiltIn {
         aim: Aim::Address("url"),
         default: Decision::Ask,
-        ..BuiltIn::new::<Fetch>("fetch", Effect::Read, call)
+        ..BuiltIn::new::<FetchToolArgs>("fetch", EffectClass::Read, call)
     }
 }
 
@@ -59,7 +59,7 @@ async fn fetched(
     client: &OnceLock<Client>,
     arguments: Value,
 ) -> Result<String, String> {
-    let given: Fetch = parse(arguments)?;
+    let given: FetchToolArgs = parse(arguments)?;
     let url = address(&given.url)?;
     let client = match client.get() {
         Some(client) => client.clone(),

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener};
 
 use serde_json::json;
 
-use super::built_in::Action;
+use super::built_in::ToolAction;
 use super::{ToolOutput, Workspace, fetch};
 use crate::tool::fetch::address::Private;
 
@@ -57,7 +57,7 @@ async fn fetch(private: &[&str], url: String) -> ToolOutput {
     let named: Vec<String> = private.iter().map(|one| (*one).to_owned()).collect();
     let folder = tempfile::tempdir().unwrap();
     let workspace = Workspace::open(folder.path(), &[]).unwrap();
-    let Action::Workspace(call) = fetch::tool(Private::new(&named)).action else {
+    let ToolAction::Workspace(call) = fetch::tool(Private::new(&named)).action else {
         panic!("it is called otherwise");
     };
     call(workspace, json!({ "url": url })).await

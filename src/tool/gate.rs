@@ -9,8 +9,8 @@ use serde_json::Value;
 use super::{Workspace, fetch};
 use crate::contract::runner::Admission;
 use crate::kernel::policy::approval::Consent;
-use crate::kernel::policy::gate::{Decision, Rights, Subject, Target, Verdict, Writes};
-use crate::kernel::policy::shell::Line;
+use crate::kernel::policy::gate::{CallTarget, Decision, GateVerdict, Rights, Subject, Writes};
+use crate::kernel::policy::shell::CommandLine;
 
 /// The arguments of a tool that gate rules look at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,14 +37,14 @@ pub fn admit_program(rights: &Rights, argv: &[String]) -> Admission {
     if let Some(refused) = confined(PROGRAM, rights) {
         return refused;
     }
-    let subject = commands(Line::of_argv(argv), &argv.join(" "));
+    let subject = commands(CommandLine::of_argv(argv), &argv.join(" "));
     let verdict = rights.judge(PROGRAM, Decision::Allow, &subject);
     admission(PROGRAM, verdict, subject.covers)
 }
 
 /// Converts the verdict on a call to its admission.
-pub(super) fn admission(name: &str, verdict: Verdict, covers: String) -> Admission {
-    let Verdict { decision, why } = verdict;
+pub(super) fn admission(name: &str, verdict: GateVerdict, covers: String) -> Admission {
+    let GateVerdict { decision, why } = verdict;
     match decision {
         Decision::Allow => Admission::Allowed,
         Decision::Ask => Admission::NeedsApproval(Consent {
@@ -80,7 +80,7 @@ pub(super) fn subject(aim: Aim, workspace: Option<&Workspace>, arguments: &Value
         Aim::Trees(names) => paths(workspace, &named(names, arguments), true),
         Aim::Command(name) => {
             let text = text(name).unwrap_or_default();
-            commands(Line::read(text), text)
+            commands(CommandLine::read(text), text)
         }
         Aim::Address(name) => web(text(name).unwrap_or_default()),
         Aim::Whole => whole(arguments),
@@ -112,8 +112,10 @@ fn paths(workspace: Option<&Workspace>, named: &[&str], is_tree: bool) -> Subjec
     let mut covers = Vec::new();
     for path in named {
         let Some(workspace) = workspace else {
-            subject.things.push(Target::Named(vec![(*path).to_owned()]));
-            subject.things.push(Target::Unknown);
+            subject
+                .things
+                .push(CallTarget::Named(vec![(*path).to_owned()]));
+            subject.things.push(CallTarget::Unknown);
             covers.push((*path).to_owned());
             continue;
         };
@@ -123,8 +125,8 @@ fn paths(workspace: Option<&Workspace>, named: &[&str], is_tree: bool) -> Subjec
             // A rule may name it relative to the workspace or by absolute path.
             let names = vec![workspace.shown(place), place.to_string_lossy().into_owned()];
             match is_folder {
-                true => Target::Folder(names),
-                false => Target::Named(names),
+                true => CallTarget::Folder(names),
+                false => CallTarget::Named(names),
             }
         };
         subject.things.push(thing(&written));
@@ -142,7 +144,10 @@ fn paths(workspace: Option<&Workspace>, named: &[&str], is_tree: bool) -> Subjec
 fn web(text: &str) -> Subject {
     let Ok(mut url) = fetch::address(text) else {
         return Subject {
-            things: vec![Target::Named(vec![text.to_owned()]), Target::Unknown],
+            things: vec![
+                CallTarget::Named(vec![text.to_owned()]),
+                CallTarget::Unknown,
+            ],
             ..Subject::default()
         };
     };
@@ -167,11 +172,11 @@ fn web(text: &str) -> Subject {
             texts.push(format!("{host}:{port}"));
         }
     }
-    let mut things = vec![Target::Named(vec![written.clone(), host.clone()])];
+    let mut things = vec![CallTarget::Named(vec![written.clone(), host.clone()])];
     if decoded != written {
         // Decoding may reveal another path: `..%2f`.
         let settled = reqwest::Url::parse(&decoded).map(String::from);
-        things.push(Target::Named(vec![
+        things.push(CallTarget::Named(vec![
             settled.unwrap_or(decoded),
             host.clone(),
         ]));
@@ -201,7 +206,7 @@ fn whole(arguments: &Value) -> Subject {
     let mut texts = vec![ordered(arguments).to_string()];
     collect(arguments, &mut texts);
     Subject {
-        things: vec![Target::Named(vec![arguments.to_string()])],
+        things: vec![CallTarget::Named(vec![arguments.to_string()])],
         texts,
         ..Subject::default()
     }
@@ -233,9 +238,9 @@ pub(super) fn collect(value: &Value, found: &mut Vec<String>) {
 }
 
 /// Each command of a shell line.
-fn commands(line: Line, text: &str) -> Subject {
+fn commands(line: CommandLine, text: &str) -> Subject {
     Subject {
-        things: line.commands.into_iter().map(Target::Command).collect(),
+        things: line.commands.into_iter().map(CallTarget::Command).collect(),
         texts: line.texts,
         covers: text.trim().to_owned(),
     }

@@ -7,8 +7,8 @@ use crate::kernel::policy::gate::{Bundle, Rule, WriteScope};
 
 /// The names of each thing.
 fn named(subject: &Subject) -> Vec<Vec<&str>> {
-    let names = |thing: &'_ Target| match thing {
-        Target::Named(names) | Target::Folder(names) => names
+    let names = |thing: &'_ CallTarget| match thing {
+        CallTarget::Named(names) | CallTarget::Folder(names) => names
             .iter()
             .map(|name| name.clone().leak() as &str)
             .collect(),
@@ -106,7 +106,7 @@ fn an_address_is_what_its_parser_makes_of_it() {
     // Addresses that look like one host and lead to another, or are invalid.
     assert_eq!(about("http://a.org\\@b.org/").covers, "a.org");
     for odd in ["http://a.org@b.org/", "ftp://a.org/", "a.org", ""] {
-        assert!(about(odd).things.contains(&Target::Unknown), "{odd}");
+        assert!(about(odd).things.contains(&CallTarget::Unknown), "{odd}");
     }
 }
 
@@ -151,11 +151,11 @@ fn a_path_is_what_it_says_and_where_its_links_lead() {
     let both = subject(Aim::Paths(&["path", "paths"]), Some(&workspace), &both);
     assert_eq!(shown(&both), ["a", "open", "secrets"]);
     let tree = subject(Aim::Trees(&["path"]), Some(&workspace), &json!({}));
-    assert!(matches!(&tree.things[..], [Target::Folder(names)] if names[0] == "."));
+    assert!(matches!(&tree.things[..], [CallTarget::Folder(names)] if names[0] == "."));
     let file = subject(
         Aim::Trees(&["path"]),
         Some(&workspace),
         &json!({ "path": "secrets/key" }),
     );
-    assert!(matches!(&file.things[..], [Target::Named(_)]));
+    assert!(matches!(&file.things[..], [CallTarget::Named(_)]));
 }

@@ -91,12 +91,12 @@ pub(super) enum Rest<'a> {
 
 /// Collects result lines up to the limit; omitted lines are counted.
 #[derive(Default)]
-pub(super) struct Lines {
+pub(super) struct ResultLines {
     text: String,
     left_out: usize,
 }
 
-impl Lines {
+impl ResultLines {
     /// Adds a line, unless the result is full.
     pub(super) fn push(&mut self, line: &str) {
         if self.left_out > 0 || self.text.len() + line.len() + 1 > OUTPUT_LIMIT - NOTES_ROOM {
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn a_full_result_counts_what_it_leaves_out() {
-        let mut lines = Lines::default();
+        let mut lines = ResultLines::default();
         for _ in 0..OUTPUT_LIMIT {
             lines.push("0123456789");
         }

@@ -15,14 +15,14 @@ use crate::kernel::fault::Fault;
 use crate::kernel::policy::gate::Rights;
 
 /// The calling step and its rights.
-pub(super) struct By<'a> {
+pub(super) struct CallingStep<'a> {
     pub site: Site,
     pub rights: &'a Rights,
     /// The link, if the tool is a linked agent.
     pub link: Option<&'a Link>,
 }
 
-pub(super) type Answer = BoxFuture<'static, Result<ToolReply, Fault>>;
+pub(super) type ReplyFuture = BoxFuture<'static, Result<ToolReply, Fault>>;
 
 /// The result of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub(super) fn call(
     name: &str,
     ask: &AskRegistry,
     registry: Option<&Arc<dyn Delegate>>,
-    by: By<'_>,
+    by: CallingStep<'_>,
     arguments: Value,
 ) -> BoxFuture<'static, Called> {
     let failed = |text: String| -> BoxFuture<'static, Called> {

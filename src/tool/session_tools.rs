@@ -5,13 +5,13 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::OUTPUT_LIMIT;
-use super::arguments::{Count, Text};
+use super::arguments::{BoundedCount, NonEmptyText};
 use super::built_in::BuiltIn;
 use super::registry_tool::ms;
 use crate::contract::allow::AGENT_FORMAT;
-use crate::contract::delegate::{Named, QuestionArgs, SendArgs, SpawnArgs, WaitArgs};
+use crate::contract::delegate::{QuestionArgs, SendArgs, SessionRef, SpawnArgs, WaitArgs};
 use crate::kernel::ids::AgentId;
-use crate::kernel::run::step::Effect;
+use crate::kernel::run::step::EffectClass;
 use crate::kernel::run::thinking::Thinking;
 use crate::kernel::session::{Cleanup, SessionMode};
 
@@ -38,9 +38,9 @@ const LONGEST_QUESTION: usize = 24 * 3600;
 /// finishes. Do not poll.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Spawn {
+struct SpawnToolArgs {
     /// The task, self-contained.
-    task: Text,
+    task: NonEmptyText,
     /// The agent for the task; agents_list describes each. Default: your own agent.
     #[schemars(extend("format" = AGENT_FORMAT))]
     agent: Option<String>,
@@ -59,14 +59,14 @@ struct Spawn {
     mode: Option<SessionMode>,
     /// fork: it starts with a copy of this conversation. Default isolated.
     #[serde(default)]
-    context: Context,
+    context: SpawnContext,
     /// The time limit of the run in seconds.
-    run_timeout: Option<Count<1, LONGEST_RUN>>,
+    run_timeout: Option<BoundedCount<1, LONGEST_RUN>>,
 }
 
 #[derive(Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-enum Context {
+enum SpawnContext {
     #[default]
     Isolated,
     Fork,
@@ -76,20 +76,20 @@ enum Context {
 /// not delivered again. After the timeout, the runs continue.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Wait {
+struct WaitToolArgs {
     /// The ids of the runs. Default: all your open runs.
     #[serde(default)]
-    run_ids: Vec<Text>,
+    run_ids: Vec<NonEmptyText>,
     /// Wait for all runs, or for any one of them. Default all.
     #[serde(default)]
-    mode: Until,
+    mode: WaitCondition,
     /// The timeout in seconds. Default 30.
-    wait_seconds: Option<Count<0, MAX_WAIT>>,
+    wait_seconds: Option<BoundedCount<0, MAX_WAIT>>,
 }
 
 #[derive(Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-enum Until {
+enum WaitCondition {
     #[default]
     All,
     Any,
@@ -99,40 +99,40 @@ enum Until {
 /// the reply. A later reply is delivered to you as a message: do not send the same again.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Message {
+struct SendToolArgs {
     /// The session's key, as sessions_list shows it.
     session_key: Option<String>,
     /// The session's label, instead of its key.
     label: Option<String>,
     /// The message to send.
-    message: Text,
+    message: NonEmptyText,
     /// The timeout for the reply in seconds; 0 = do not wait. Default 30.
-    wait_seconds: Option<Count<0, MAX_WAIT>>,
+    wait_seconds: Option<BoundedCount<0, MAX_WAIT>>,
 }
 
 /// Lists your session and those that you can access: its descendants, and others that are visible
 /// to you.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Sessions {}
+struct SessionsToolArgs {}
 
 /// Returns the last messages of a session that you can access, without tool calls.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct History {
+struct HistoryToolArgs {
     /// The session's key, as sessions_list shows it.
     session_key: Option<String>,
     /// The session's label, instead of its key.
     label: Option<String>,
     /// The number of messages. Default 10.
-    limit: Option<Count<1, 50>>,
+    limit: Option<BoundedCount<1, 50>>,
 }
 
 /// Returns the status of a session: what runs in it, and which of its spawned runs have not ended.
 /// Default: your own session.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Status {
+struct StatusToolArgs {
     /// The session's key, as sessions_list shows it.
     session_key: Option<String>,
     /// The session's label, instead of its key.
@@ -142,13 +142,13 @@ struct Status {
 /// Lists the agents that you may spawn, and what each is for.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Agents {}
+struct AgentsToolArgs {}
 
 /// Ends your turn while your spawned runs continue. Their results arrive as messages and start your
 /// next turn. Call it alone, when there is nothing else to do.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Yield {
+struct YieldToolArgs {
     /// An interim message for the requester.
     #[serde(rename = "message")]
     _message: Option<String>,
@@ -158,9 +158,9 @@ struct Yield {
 /// spawned.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Cancel {
+struct CancelToolArgs {
     /// The run id, from sessions_spawn or session_status.
-    run_id: Text,
+    run_id: NonEmptyText,
     /// The reason, shown to people.
     reason: Option<String>,
 }
@@ -168,35 +168,35 @@ struct Cancel {
 /// Returns more of a result that was cut, from the offset that the cut names.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Output {
+struct OutputToolArgs {
     /// The id of the call, as the cut names it.
-    tool_call_id: Text,
+    tool_call_id: NonEmptyText,
     /// The first byte to return. Default 0.
-    offset: Option<Count<0, LAST_OFFSET>>,
+    offset: Option<BoundedCount<0, LAST_OFFSET>>,
 }
 
 /// Asks the user a question and waits for the answer. Ask only what you cannot find out yourself.
 /// Without an answer in time, treat it as denied.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Ask {
+struct AskToolArgs {
     /// The question, self-contained.
-    question: Text,
+    question: NonEmptyText,
     /// Answers to choose from; the user may give another one.
     #[serde(default)]
-    choices: Vec<Text>,
+    choices: Vec<NonEmptyText>,
     /// The number of seconds until the question expires. Default 600.
-    timeout: Option<Count<1, LONGEST_QUESTION>>,
+    timeout: Option<BoundedCount<1, LONGEST_QUESTION>>,
 }
 
 /// All session tools.
 pub(super) fn all() -> [BuiltIn; 11] {
-    use Effect::{Idempotent, Read};
+    use EffectClass::{Idempotent, Read};
     [
         BuiltIn::of_registry(
             "sessions_spawn",
             Idempotent,
-            |registry, by, given: Spawn| {
+            |registry, by, given: SpawnToolArgs| {
                 registry.spawn(
                     by.site,
                     SpawnArgs {
@@ -212,26 +212,30 @@ pub(super) fn all() -> [BuiltIn; 11] {
                         thinking: given.thinking,
                         cleanup: given.cleanup.unwrap_or(Cleanup::Keep),
                         mode: given.mode.unwrap_or(SessionMode::Run),
-                        fork: given.context == Context::Fork,
+                        fork: given.context == SpawnContext::Fork,
                         bundle: by.rights.bundle(),
                     },
                 )
             },
         ),
-        BuiltIn::of_registry("sessions_wait", Idempotent, |registry, by, given: Wait| {
-            registry.wait(
-                by.site,
-                WaitArgs {
-                    runs: given.run_ids.into_iter().map(String::from).collect(),
-                    any: given.mode == Until::Any,
-                    timeout_ms: ms(given.wait_seconds.map_or(DEFAULT_WAIT, usize::from)),
-                },
-            )
-        }),
+        BuiltIn::of_registry(
+            "sessions_wait",
+            Idempotent,
+            |registry, by, given: WaitToolArgs| {
+                registry.wait(
+                    by.site,
+                    WaitArgs {
+                        runs: given.run_ids.into_iter().map(String::from).collect(),
+                        any: given.mode == WaitCondition::Any,
+                        timeout_ms: ms(given.wait_seconds.map_or(DEFAULT_WAIT, usize::from)),
+                    },
+                )
+            },
+        ),
         BuiltIn::of_registry(
             "sessions_send",
             Idempotent,
-            |registry, by, given: Message| {
+            |registry, by, given: SendToolArgs| {
                 registry.send(
                     by.site,
                     SendArgs {
@@ -242,32 +246,46 @@ pub(super) fn all() -> [BuiltIn; 11] {
                 )
             },
         ),
-        BuiltIn::of_registry("sessions_list", Read, |registry, by, _: Sessions| {
-            registry.sessions(by.site)
-        }),
-        BuiltIn::of_registry("sessions_history", Read, |registry, by, given: History| {
-            let limit = given.limit.map_or(10, usize::from);
-            let limit = u32::try_from(limit).unwrap_or(u32::MAX);
-            registry.history(by.site, named(given.session_key, given.label), limit)
-        }),
-        BuiltIn::of_registry("session_status", Read, |registry, by, given: Status| {
-            registry.status(by.site, named(given.session_key, given.label))
-        }),
-        BuiltIn::of_registry("agents_list", Read, |registry, by, _: Agents| {
+        BuiltIn::of_registry(
+            "sessions_list",
+            Read,
+            |registry, by, _: SessionsToolArgs| registry.sessions(by.site),
+        ),
+        BuiltIn::of_registry(
+            "sessions_history",
+            Read,
+            |registry, by, given: HistoryToolArgs| {
+                let limit = given.limit.map_or(10, usize::from);
+                let limit = u32::try_from(limit).unwrap_or(u32::MAX);
+                registry.history(by.site, named(given.session_key, given.label), limit)
+            },
+        ),
+        BuiltIn::of_registry(
+            "session_status",
+            Read,
+            |registry, by, given: StatusToolArgs| {
+                registry.status(by.site, named(given.session_key, given.label))
+            },
+        ),
+        BuiltIn::of_registry("agents_list", Read, |registry, by, _: AgentsToolArgs| {
             registry.agents(by.site)
         }),
-        BuiltIn::of_registry(YIELD, Read, |registry, by, _: Yield| {
+        BuiltIn::of_registry(YIELD, Read, |registry, by, _: YieldToolArgs| {
             registry.awaits(by.site)
         }),
-        BuiltIn::of_registry("runs_cancel", Idempotent, |registry, by, given: Cancel| {
-            registry.cancel(by.site, given.run_id.into(), filled(given.reason))
-        }),
-        BuiltIn::of_registry("output", Read, |registry, by, given: Output| {
+        BuiltIn::of_registry(
+            "runs_cancel",
+            Idempotent,
+            |registry, by, given: CancelToolArgs| {
+                registry.cancel(by.site, given.run_id.into(), filled(given.reason))
+            },
+        ),
+        BuiltIn::of_registry("output", Read, |registry, by, given: OutputToolArgs| {
             let offset = given.offset.map_or(0, usize::from) as u64;
             let call = given.tool_call_id.into();
             registry.output(by.site, call, offset, OUTPUT_LIMIT - PART_NOTE)
         }),
-        BuiltIn::of_registry("ask", Idempotent, |registry, by, given: Ask| {
+        BuiltIn::of_registry("ask", Idempotent, |registry, by, given: AskToolArgs| {
             registry.ask(
                 by.site,
                 QuestionArgs {
@@ -286,8 +304,8 @@ fn filled(text: Option<String>) -> Option<String> {
     Some(text).filter(|text| !text.is_empty())
 }
 
-fn named(key: Option<String>, label: Option<String>) -> Named {
-    Named { key, label }
+fn named(key: Option<String>, label: Option<String>) -> SessionRef {
+    SessionRef { key, label }
 }
 
 #[cfg(test)]
@@ -296,8 +314,8 @@ mod tests {
     use crate::contract::delegate::Site;
     use crate::kernel::ids::{RunId, StepId};
     use crate::kernel::policy::gate::{Bundle, Rights, WriteScope};
-    use crate::tool::built_in::Action;
-    use crate::tool::registry_tool::{By, Called, call};
+    use crate::tool::built_in::ToolAction;
+    use crate::tool::registry_tool::{Called, CallingStep, call};
     use serde_json::json;
     use uuid::Uuid;
 
@@ -334,13 +352,13 @@ mod tests {
             attempt: 1,
         };
         let rights = Rights::new("a", &[], WriteScope::Workspace, Bundle::default());
-        let by = By {
+        let by = CallingStep {
             site,
             rights: &rights,
             link: None,
         };
         let [spawn, ..] = all();
-        let Action::Registry(ask) = &spawn.action else {
+        let ToolAction::Registry(ask) = &spawn.action else {
             panic!("it is called otherwise");
         };
         let called = call(spawn.name, ask, None, by, json!({ "task": "x" })).await;

@@ -9,8 +9,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::arguments::{Count, Text, parse};
-use super::built_in::{Action, BuiltIn};
+use super::arguments::{BoundedCount, NonEmptyText, parse};
+use super::built_in::{BuiltIn, ToolAction};
 use super::registry_tool::ms;
 use super::{Aim, ToolOutput, Workspace};
 use crate::contract::BoxFuture;
@@ -18,7 +18,7 @@ use crate::contract::delegate::Site;
 use crate::file_work::TOOLS;
 use crate::kernel::policy::env::Environment;
 use crate::kernel::policy::gate::Decision;
-use crate::kernel::run::step::Effect;
+use crate::kernel::run::step::EffectClass;
 use crate::process::{ExitReason, Finished, Processes, Program, ProgramInput, signal_name};
 
 /// The maximum number of bytes kept of each stream; both and the notes fit into one result.
@@ -31,16 +31,16 @@ const LONGEST: usize = 3600;
 /// Processes that it leaves running in the background are ended when your run ends.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Given {
+struct ShellToolArgs {
     /// The command line for /bin/sh. Its standard input is empty.
-    command: Text,
+    command: NonEmptyText,
     /// The time limit in seconds.
-    timeout: Option<Count<1, LONGEST>>,
+    timeout: Option<BoundedCount<1, LONGEST>>,
     /// The folder to run it in, within the workspace. Default: the workspace folder.
-    cwd: Option<Text>,
+    cwd: Option<NonEmptyText>,
     /// The purpose in a few words, shown to people.
     #[serde(rename = "note")]
-    _note: Option<Text>,
+    _note: Option<NonEmptyText>,
 }
 
 /// Runs shell commands.
@@ -58,7 +58,7 @@ impl Shell {
         BuiltIn {
             aim: Aim::Command("command"),
             default: Decision::Ask,
-            ..BuiltIn::new::<Given>("shell", Effect::Once, Action::Shell(self))
+            ..BuiltIn::new::<ShellToolArgs>("shell", EffectClass::Once, ToolAction::Shell(self))
         }
     }
 
@@ -73,7 +73,7 @@ impl Shell {
         let refused = |text: String| -> BoxFuture<'static, ToolOutput> {
             Box::pin(std::future::ready(ToolOutput::error(text)))
         };
-        let given: Given = match parse(arguments) {
+        let given: ShellToolArgs = match parse(arguments) {
             Ok(given) => given,
             Err(text) => return refused(text),
         };

@@ -101,7 +101,7 @@ async fn what_goes_on_in_the_background_is_told() {
     assert!(!output.is_error);
     let told = "exit status 0; still running in the background: ";
     assert!(output.text.starts_with(told), "{}", output.text);
-    use crate::contract::processes::Processes as _;
+    use crate::contract::processes::ProcessTracker as _;
     let left = stage
         .shell
         .processes

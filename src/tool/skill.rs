@@ -14,11 +14,11 @@ use serde_json::Value;
 use super::ToolOutput;
 use super::arguments::parse;
 use super::blocking::{StopFlag, blocking};
-use super::built_in::{Action, BuiltIn};
+use super::built_in::{BuiltIn, ToolAction};
 use super::registry_tool::in_words;
 use crate::contract::BoxFuture;
 use crate::contract::delegate::{Delegate, PinnedText, Site};
-use crate::kernel::run::step::Effect;
+use crate::kernel::run::step::EffectClass;
 use crate::tool::files::open_folder::{FOLDER, OpenFolder, folder_in, kind_in};
 
 /// The maximum size of a file, in bytes.
@@ -32,7 +32,7 @@ const DEPTH: usize = 3;
 /// that fits before you begin.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Skill {
+struct SkillToolArgs {
     /// The skill. Without it all skills are listed.
     name: Option<String>,
     /// A file of that skill, relative to its folder, instead of its instructions.
@@ -41,7 +41,7 @@ struct Skill {
 
 /// The tool `skill`.
 pub(super) fn tool() -> BuiltIn {
-    BuiltIn::new::<Skill>("skill", Effect::Read, Action::Skill)
+    BuiltIn::new::<SkillToolArgs>("skill", EffectClass::Read, ToolAction::Skill)
 }
 
 /// Answers a call.
@@ -55,7 +55,7 @@ pub(super) fn call(
         let Some(registry) = registry else {
             return ToolOutput::error("skill is not available yet: the daemon is starting");
         };
-        let given: Skill = match parse(arguments) {
+        let given: SkillToolArgs = match parse(arguments) {
             Ok(given) => given,
             Err(text) => return ToolOutput::error(text),
         };

@@ -9,8 +9,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::arguments::parse;
-use super::built_in::{Action, BuiltIn};
-use crate::kernel::run::step::Effect;
+use super::built_in::{BuiltIn, ToolAction};
+use crate::kernel::run::step::EffectClass;
 use crate::kernel::text::{in_quotes, preview};
 
 /// The maximum number of entries.
@@ -22,24 +22,24 @@ const LONGEST: usize = 500;
 /// time; the latest one is in effect.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Todo {
+struct TodoToolArgs {
     /// All entries in the order of execution, including the done ones.
     #[schemars(length(max = MAX_ITEMS))]
-    items: Vec<Item>,
+    items: Vec<TodoEntry>,
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Item {
+struct TodoEntry {
     /// The work to do, in one sentence.
     text: String,
     /// The progress of the entry.
-    status: Status,
+    status: TodoStatus,
 }
 
 #[derive(Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-enum Status {
+enum TodoStatus {
     Open,
     InProgress,
     Done,
@@ -47,24 +47,24 @@ enum Status {
 
 /// The tool `todo`.
 pub(super) fn tool() -> BuiltIn {
-    let call = Action::Workspace(Arc::new(|_, arguments| {
+    let call = ToolAction::Workspace(Arc::new(|_, arguments| {
         Box::pin(ready(written(arguments).into()))
     }));
     BuiltIn {
         misfit: |arguments| written(arguments.clone()).err(),
-        ..BuiltIn::new::<Todo>("todo", Effect::Read, call)
+        ..BuiltIn::new::<TodoToolArgs>("todo", EffectClass::Read, call)
     }
 }
 
 fn written(arguments: Value) -> Result<String, String> {
-    let list: Todo = parse(arguments)?;
+    let list: TodoToolArgs = parse(arguments)?;
     if list.items.len() > MAX_ITEMS {
         return Err(format!(
             "items: {} entries; {MAX_ITEMS} at most",
             list.items.len()
         ));
     }
-    let long = |item: &&Item| item.text.chars().count() > LONGEST;
+    let long = |item: &&TodoEntry| item.text.chars().count() > LONGEST;
     if let Some(item) = list.items.iter().find(long) {
         let shown = in_quotes(&item.text, 40);
         return Err(format!(
@@ -76,9 +76,9 @@ fn written(arguments: Value) -> Result<String, String> {
     }
     let lines = list.items.iter().map(|item| {
         let mark = match item.status {
-            Status::Open => "[ ]",
-            Status::InProgress => "[>]",
-            Status::Done => "[x]",
+            TodoStatus::Open => "[ ]",
+            TodoStatus::InProgress => "[>]",
+            TodoStatus::Done => "[x]",
         };
         format!("{mark} {}", preview(&item.text, LONGEST))
     });

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::{Call, Called, Catalogue, Options, ToolOutput};
+use super::{Call, Called, Catalogue, ToolOptions, ToolOutput};
 use crate::contract::delegate::Site;
 use crate::contract::journal::RunEnvironment;
 use crate::kernel::ids::{RunId, StepId};
@@ -35,9 +35,9 @@ fn place() -> Place {
     symlink(base.join("outside"), root.join("away")).unwrap();
     symlink(base.join("not-there"), root.join("dangling")).unwrap();
     symlink(root.join("src"), root.join("inward")).unwrap();
-    let catalogue = Catalogue::new(Options {
+    let catalogue = Catalogue::new(ToolOptions {
         denied: vec![root.join("state")],
-        ..Options::default()
+        ..ToolOptions::default()
     });
     Place {
         _folder: folder,

@@ -4,14 +4,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use super::Scan;
+use super::FolderScan;
 
 /// Folders, each with the paths in it that matter.
 pub(super) type Above = BTreeMap<PathBuf, BTreeSet<PathBuf>>;
 
 /// Adds to `needed` the folders above those that were found: a watch on a folder does not report
 /// that its parent is renamed.
-pub(super) fn around(looked: &Scan, needed: Above) -> Above {
+pub(super) fn around(looked: &FolderScan, needed: Above) -> Above {
     let mut outermost: Vec<(&Path, &PathBuf)> = Vec::new();
     // The keys are sorted, so folders with the same parent follow each other and it is looked up
     // once.

@@ -1,7 +1,7 @@
 //! `gateway.config` and `gateway.reload`: read the settings in force, and reload them.
 
 use super::method::no_params;
-pub use crate::contract::control::{Change, Reloaded, Setting, Settings as Config};
+pub use crate::contract::control::{EffectiveSettings as Config, Reloaded, Setting, SettingChange};
 
 no_params! {
     /// Parameters of `gateway.config`.

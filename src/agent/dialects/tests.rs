@@ -3,8 +3,8 @@
 use crate::agent::fields::AgentDraft;
 use crate::agent::folder::{Dialect, parse};
 use crate::agent::raw::{DefinitionFormat, LoadError};
-use crate::kernel::policy::gate::{Bundle, Decision, Subject, Target};
-use crate::kernel::policy::shell::Line;
+use crate::kernel::policy::gate::{Bundle, CallTarget, Decision, Subject};
+use crate::kernel::policy::shell::CommandLine;
 
 use super::*;
 
@@ -56,12 +56,12 @@ fn has(draft: &AgentDraft) -> Vec<String> {
 fn judge(draft: &AgentDraft, tool: &str, what: &str) -> Decision {
     let subject = Subject {
         things: match tool {
-            "shell" => Line::read(what)
+            "shell" => CommandLine::read(what)
                 .commands
                 .into_iter()
-                .map(Target::Command)
+                .map(CallTarget::Command)
                 .collect(),
-            _ => vec![Target::Named(vec![what.to_owned()])],
+            _ => vec![CallTarget::Named(vec![what.to_owned()])],
         },
         ..Subject::default()
     };
@@ -507,8 +507,8 @@ fn limits_of_other_programs_hold() {
 
 #[test]
 fn every_tool_of_this_program_is_known_by_name() {
-    use crate::tool::{Catalogue, Options};
-    for schema in Catalogue::new(Options::default()).schemas() {
+    use crate::tool::{Catalogue, ToolOptions};
+    for schema in Catalogue::new(ToolOptions::default()).schemas() {
         let name = schema["name"].as_str().unwrap();
         let is_prefix = name.ends_with('_');
         assert!(is_prefix || OURS.contains(&name), "{name}");

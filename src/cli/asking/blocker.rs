@@ -2,7 +2,7 @@
 //! wait for runs and show them.
 
 use crate::cli::common::failure::Failure;
-use crate::cli::link::Link;
+use crate::cli::link::DaemonLink;
 use crate::cli::live::{tree, view};
 use crate::cli::output::text::short;
 use crate::wire::input::{PAGE_LIMIT, PageSize};
@@ -21,7 +21,10 @@ fn need(run: &Run) -> Option<&'static str> {
 }
 
 /// Which descendant of a paused run needs a user, as text; `None` if the run itself needs one.
-pub(crate) async fn blocking_descendant(link: &Link, run: &Run) -> Result<Option<String>, Failure> {
+pub(crate) async fn blocking_descendant(
+    link: &DaemonLink,
+    run: &Run,
+) -> Result<Option<String>, Failure> {
     if &*run.state != "paused" || need(run).is_some() {
         return Ok(None);
     }
@@ -32,7 +35,7 @@ pub(crate) async fn blocking_descendant(link: &Link, run: &Run) -> Result<Option
 }
 
 /// Which other turn of the same session blocks a queued run, as text.
-pub(crate) async fn of_queued(link: &Link, run: &Run) -> Result<Option<String>, Failure> {
+pub(crate) async fn of_queued(link: &DaemonLink, run: &Run) -> Result<Option<String>, Failure> {
     let request = ListRuns {
         session_key: Some(run.session_key.clone()),
         states: vec![State::Paused],
@@ -57,7 +60,7 @@ fn waits_for(run: &Run, need: &str) -> String {
 }
 
 /// Describes a paused run by the run that blocks it, if known, else by its pause reason.
-pub(crate) async fn pause_text(link: &Link, run: &Run) -> String {
+pub(crate) async fn pause_text(link: &DaemonLink, run: &Run) -> String {
     match blocking_descendant(link, run).await {
         Ok(Some(text)) => text,
         _ => tree::pause(run),

@@ -10,7 +10,7 @@ use super::open_requests::{self, OpenRequest};
 use super::person::is_at_the_terminal;
 use crate::cli::common::failure::Failure;
 use crate::cli::link;
-use crate::cli::link::Link;
+use crate::cli::link::DaemonLink;
 use crate::cli::output::print;
 use crate::cli::output::text::short;
 use crate::clock::Clock;
@@ -51,7 +51,7 @@ impl Needs {
     /// `true`: they need something, and no user is at the terminal.
     pub(crate) async fn announce(
         &mut self,
-        link: &Link,
+        link: &DaemonLink,
         sessions: &[SessionKey],
         mut say: impl FnMut(&str),
     ) -> Result<bool, Failure> {
@@ -76,7 +76,7 @@ impl Needs {
     }
 }
 
-async fn open(link: &Link, session: &SessionKey) -> Result<Vec<Need>, Failure> {
+async fn open(link: &DaemonLink, session: &SessionKey) -> Result<Vec<Need>, Failure> {
     let mut found: Vec<Need> = open_requests::in_brief(link, session)
         .await?
         .iter()

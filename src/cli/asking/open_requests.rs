@@ -10,7 +10,7 @@ use crate::cli::commands::env::missing;
 use crate::cli::commands::{answer, approvals};
 use crate::cli::common::failure::{Failure, exit};
 use crate::cli::common::ids;
-use crate::cli::link::Link;
+use crate::cli::link::DaemonLink;
 use crate::cli::output::print;
 use crate::cli::output::text::{COLUMNS, clean, line, short};
 use crate::kernel::ids::{RunId, SessionKey};
@@ -140,7 +140,11 @@ impl OpenRequest {
     }
 
     /// True if a run of this session or one of its descendants made the request.
-    async fn is_in_subtree(&self, link: &Link, session: &SessionKey) -> Result<bool, Failure> {
+    async fn is_in_subtree(
+        &self,
+        link: &DaemonLink,
+        session: &SessionKey,
+    ) -> Result<bool, Failure> {
         let (own, root) = match self {
             OpenRequest::Question(question) => (&question.session_key, &question.root_session_key),
             OpenRequest::Approval(approval) => (&approval.session_key, &approval.root_session_key),
@@ -250,7 +254,7 @@ impl OpenRequest {
 
     /// The daemon has the reply once this returns `true`; `false` means that the text is no valid
     /// decision and nothing was sent.
-    pub(crate) async fn answer(&self, link: &Link, said: &str) -> Result<bool, Failure> {
+    pub(crate) async fn answer(&self, link: &DaemonLink, said: &str) -> Result<bool, Failure> {
         match self {
             OpenRequest::Question(question) => {
                 let request = AnswerQuestion {
@@ -292,7 +296,7 @@ fn decision(said: &str) -> Option<Choice> {
 /// Open requests in this session's subtree, including missing values, or the questions and
 /// approvals of all sessions.
 pub(crate) async fn open(
-    link: &Link,
+    link: &DaemonLink,
     session: Option<&SessionKey>,
 ) -> Result<Vec<OpenRequest>, Failure> {
     all(link, session, true).await
@@ -301,21 +305,24 @@ pub(crate) async fn open(
 /// Like [`open`] for one session but without previews of the calls: enough to announce that
 /// requests are open.
 pub(crate) async fn in_brief(
-    link: &Link,
+    link: &DaemonLink,
     session: &SessionKey,
 ) -> Result<Vec<OpenRequest>, Failure> {
     all(link, Some(session), false).await
 }
 
 /// The current version of an approval, if it is still open.
-pub(crate) async fn again(link: &Link, id: Uuid) -> Result<Option<OpenRequest>, Failure> {
+pub(crate) async fn again(link: &DaemonLink, id: Uuid) -> Result<Option<OpenRequest>, Failure> {
     let (_, open) = approvals::waiting(link, None, true).await?;
     let same = open.into_iter().find(|one| one.id.0 == id);
     Ok(same.map(|one| OpenRequest::Approval(Box::new(one))))
 }
 
 /// How a request that was closed elsewhere was decided, as text for the user.
-pub(crate) async fn how_closed(link: &Link, asked: &OpenRequest) -> Result<&'static str, Failure> {
+pub(crate) async fn how_closed(
+    link: &DaemonLink,
+    asked: &OpenRequest,
+) -> Result<&'static str, Failure> {
     let state = match asked {
         OpenRequest::Approval(approval) => approvals::state(link, approval).await?,
         OpenRequest::Question(_) | OpenRequest::Value(_) => None,
@@ -329,7 +336,7 @@ pub(crate) async fn how_closed(link: &Link, asked: &OpenRequest) -> Result<&'sta
 }
 
 async fn all(
-    link: &Link,
+    link: &DaemonLink,
     session: Option<&SessionKey>,
     previews: bool,
 ) -> Result<Vec<OpenRequest>, Failure> {
@@ -374,7 +381,7 @@ impl Missing {
 }
 
 /// Missing values that runs in this session's subtree wait for: the first of each run.
-async fn values(link: &Link, session: &SessionKey) -> Result<Vec<OpenRequest>, Failure> {
+async fn values(link: &DaemonLink, session: &SessionKey) -> Result<Vec<OpenRequest>, Failure> {
     let request = ListRuns {
         states: vec![State::Paused],
         limit: PageSize(PAGE_LIMIT),
@@ -395,7 +402,7 @@ async fn values(link: &Link, session: &SessionKey) -> Result<Vec<OpenRequest>, F
 
 /// True if the run belongs to the session or descends from one of its runs.
 pub(crate) async fn is_in_session_subtree(
-    link: &Link,
+    link: &DaemonLink,
     session: &SessionKey,
     run: &Run,
 ) -> Result<bool, Failure> {

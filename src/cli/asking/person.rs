@@ -45,7 +45,7 @@ enum Came {
 
 /// Effect of a key.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Typed {
+pub(crate) enum LineProgress {
     /// The line has changed and is not complete.
     More,
     /// The line is complete; `None` at the end of the input.
@@ -117,18 +117,18 @@ impl Person {
     }
 
     /// Effect of the next keys, on a terminal without line editing of its own.
-    pub(crate) async fn key(&mut self) -> Typed {
+    pub(crate) async fn key(&mut self) -> LineProgress {
         if self.pending.is_empty() && !self.read().await {
-            return Typed::Line(None);
+            return LineProgress::Line(None);
         }
         let mut keys = std::mem::take(&mut self.pending).into_iter();
         for key in keys.by_ref() {
             if let Some(line) = self.typing.take(key) {
                 self.pending = keys.collect();
-                return Typed::Line(line);
+                return LineProgress::Line(line);
             }
         }
-        Typed::More
+        LineProgress::More
     }
 
     /// Text of the unfinished line.

@@ -1,8 +1,8 @@
 //! Handlers of the slash commands of `abide chat`.
 
 use super::agents;
-use super::command::{COMMANDS, Command, KEYS};
-use super::session::{Wanted, here, unchanged};
+use super::command::{COMMANDS, KEYS, SlashCommand};
+use super::session::{ChatOptions, here, unchanged};
 use super::talk::Talk;
 use crate::cli::commands::usage;
 use crate::cli::common::failure::Failure;
@@ -10,7 +10,7 @@ use crate::cli::common::ids;
 use crate::cli::live::tree;
 use crate::cli::output::print;
 use crate::cli::output::print::{HEAD, styled};
-use crate::cli::output::text::{COLUMNS, Table, age, line, wrap};
+use crate::cli::output::text::{COLUMNS, TextTable, age, line, wrap};
 use crate::clock::Clock;
 use crate::kernel::ids::SessionKey;
 use crate::kernel::run::thinking::Thinking;
@@ -30,30 +30,32 @@ const DEFAULT: &str = "default";
 
 impl Talk<'_> {
     /// Executes a slash command.
-    pub(super) async fn act(&mut self, command: Command) -> Result<(), Failure> {
+    pub(super) async fn act(&mut self, command: SlashCommand) -> Result<(), Failure> {
         self.link = self.link().await?;
         match command {
-            Command::Help => {
+            SlashCommand::Help => {
                 print::note(&help_text());
                 print::note("");
             }
-            Command::New(name) => return self.new_session(name).await,
-            Command::Agent(name) => return self.agent(name.as_deref().unwrap_or_default()).await,
-            Command::Model(model) => return self.model(model).await,
-            Command::Thinking(level) => return self.thinking(level).await,
-            Command::Sessions => return self.sessions().await,
-            Command::Attach(Some(name)) => {
-                let wanted = Wanted {
+            SlashCommand::New(name) => return self.new_session(name).await,
+            SlashCommand::Agent(name) => {
+                return self.agent(name.as_deref().unwrap_or_default()).await;
+            }
+            SlashCommand::Model(model) => return self.model(model).await,
+            SlashCommand::Thinking(level) => return self.thinking(level).await,
+            SlashCommand::Sessions => return self.sessions().await,
+            SlashCommand::Attach(Some(name)) => {
+                let wanted = ChatOptions {
                     name: Some(ids::session(&self.link, &name).await?.to_string()),
-                    ..Wanted::default()
+                    ..ChatOptions::default()
                 };
                 return self.switch_to(&wanted).await;
             }
-            Command::Attach(None) => return self.attach().await,
-            Command::Compact => return self.compact().await,
-            Command::Usage => return self.usage().await,
+            SlashCommand::Attach(None) => return self.attach().await,
+            SlashCommand::Compact => return self.compact().await,
+            SlashCommand::Usage => return self.usage().await,
             // The conversation ends before this is called.
-            Command::Quit => {}
+            SlashCommand::Quit => {}
         }
         Ok(())
     }
@@ -74,7 +76,7 @@ impl Talk<'_> {
                 why.rule
             )));
         }
-        let wanted = Wanted {
+        let wanted = ChatOptions {
             agent: name.is_none().then(|| agent.to_string()),
             name,
             is_new: true,
@@ -92,9 +94,9 @@ impl Talk<'_> {
             return Ok(());
         };
         let key = agents::session_of(&self.session.key, &self.session.agent, &chosen.name);
-        let wanted = Wanted {
+        let wanted = ChatOptions {
             name: Some(key),
-            ..Wanted::default()
+            ..ChatOptions::default()
         };
         self.switch_to(&wanted).await
     }
@@ -176,7 +178,7 @@ impl Talk<'_> {
         };
         let page: Sessions = self.link.ask(&request).await?;
         let now = Clock::system().now();
-        let mut table = Table::new(&["", "SESSION", "ACTIVE", "MSGS", "WHAT"]);
+        let mut table = TextTable::new(&["", "SESSION", "ACTIVE", "MSGS", "WHAT"]);
         for one in page.sessions {
             let is_this = one.key == self.session.key;
             table.row(vec![

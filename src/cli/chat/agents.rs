@@ -1,15 +1,18 @@
 //! `/agent` in `abide chat`: lists the agents and finds the session with another one.
 
 use crate::cli::common::failure::{Failure, exit};
-use crate::cli::link::Link;
+use crate::cli::link::DaemonLink;
 use crate::cli::output::print;
-use crate::cli::output::text::{Table, line};
+use crate::cli::output::text::{TextTable, line};
 use crate::kernel::ids::{AgentId, SessionKey};
 use crate::wire::agents::{Agent, Audience, ListAgents};
 use crate::wire::input::{PAGE_LIMIT, PageSize};
 
 /// Active agents that users can talk to; pure subagents are excluded.
-pub(super) async fn of_people(link: &Link, cwd: Option<String>) -> Result<Vec<Agent>, Failure> {
+pub(super) async fn of_people(
+    link: &DaemonLink,
+    cwd: Option<String>,
+) -> Result<Vec<Agent>, Failure> {
     let request = ListAgents {
         audience: Some(Audience::People),
         cwd,
@@ -23,7 +26,7 @@ pub(super) async fn of_people(link: &Link, cwd: Option<String>) -> Result<Vec<Ag
 
 /// Finds an agent by name; without a name it lists the agents and returns `None`.
 pub(super) async fn choose(
-    link: &Link,
+    link: &DaemonLink,
     current: &AgentId,
     name: &str,
     cwd: Option<String>,
@@ -46,7 +49,7 @@ pub(super) async fn choose(
 }
 
 fn list(agents: &[Agent], current: &AgentId) {
-    let mut table = Table::new(&["", "AGENT", "WHAT FOR"]);
+    let mut table = TextTable::new(&["", "AGENT", "WHAT FOR"]);
     for agent in agents {
         let mark = if agent.name == current.as_str() {
             "●"

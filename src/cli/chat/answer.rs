@@ -4,10 +4,10 @@
 use super::slash::{Slash, at_a_question};
 use crate::cli::asking::open_requests;
 use crate::cli::asking::open_requests::{OpenRequest, Prompted};
-use crate::cli::asking::person::{Person, Typed};
+use crate::cli::asking::person::{LineProgress, Person};
 use crate::cli::common::failure::Failure;
-use crate::cli::link::{self, Link};
-use crate::cli::live::follow::Interrupt;
+use crate::cli::link::{self, DaemonLink};
+use crate::cli::live::follow::CtrlC;
 use crate::cli::output::print;
 use crate::cli::output::screen::Screen;
 use crate::clock::Clock;
@@ -15,9 +15,9 @@ use crate::clock::Clock;
 /// Asks the user about each of these requests; skipped ones stay open. `false`: the user wants to
 /// quit the conversation.
 pub(super) async fn put_all(
-    link: &Link,
+    link: &DaemonLink,
     person: &mut Person,
-    interrupt: &mut Interrupt,
+    interrupt: &mut CtrlC,
     open: Vec<OpenRequest>,
 ) -> Result<bool, Failure> {
     let mut asking = Asking {
@@ -28,16 +28,16 @@ pub(super) async fn put_all(
     };
     for asked in open {
         match asking.put(asked).await? {
-            Then::Next => {}
-            Then::Enough => break,
-            Then::Leave => return Ok(false),
+            AfterRequest::Next => {}
+            AfterRequest::Enough => break,
+            AfterRequest::Leave => return Ok(false),
         }
     }
     Ok(true)
 }
 
 /// What to do after one request.
-enum Then {
+enum AfterRequest {
     /// Ask the next one.
     Next,
     /// Stop asking for now.
@@ -56,22 +56,22 @@ enum Said {
 }
 
 struct Asking<'a> {
-    link: &'a Link,
+    link: &'a DaemonLink,
     person: &'a mut Person,
-    interrupt: &'a mut Interrupt,
+    interrupt: &'a mut CtrlC,
     /// `None` if the terminal cannot be drawn on.
     screen: Option<Screen>,
 }
 
 impl Asking<'_> {
-    async fn put(&mut self, asked: OpenRequest) -> Result<Then, Failure> {
+    async fn put(&mut self, asked: OpenRequest) -> Result<AfterRequest, Failure> {
         let mut put = Prompted::of(asked, Clock::system().now());
         self.turn_page(&mut put).await;
         loop {
             let said = match self.line(&put).await {
                 Said::Line(said) => said,
-                Said::Nothing => return Ok(Then::Enough),
-                Said::End => return Ok(Then::Leave),
+                Said::Nothing => return Ok(AfterRequest::Enough),
+                Said::End => return Ok(AfterRequest::Leave),
             };
             let mut said = said.trim();
             let slash;
@@ -83,13 +83,13 @@ impl Asking<'_> {
                         self.note(text);
                         continue;
                     }
-                    Slash::Leave => return Ok(Then::Leave),
+                    Slash::Leave => return Ok(AfterRequest::Leave),
                 }
             }
             if said.is_empty() && put.unshown_pages.is_empty()
                 || said == "later" && !put.unshown_pages.is_empty()
             {
-                return Ok(Then::Next);
+                return Ok(AfterRequest::Next);
             }
             if said.is_empty() {
                 self.turn_page(&mut put).await;
@@ -102,18 +102,18 @@ impl Asking<'_> {
             match put.asked.answer(self.link, said).await {
                 Ok(true) => {
                     self.note(&print::styled(print::DIM, put.asked.decided(said)));
-                    return Ok(Then::Next);
+                    return Ok(AfterRequest::Next);
                 }
                 Ok(false) => self.note("answer yes or no"),
                 Err(lost) if link::is_broken(&lost) || lost.kind == "unavailable" => {
                     self.note("the answer was not delivered; press Enter on an empty line to be asked again");
-                    return Ok(Then::Next);
+                    return Ok(AfterRequest::Next);
                 }
                 // It expired, another client answered first, or the file has changed since.
                 Err(refused) => {
                     self.note(&refused.to_string());
                     let Some(now) = open_requests::again(self.link, put.asked.id()).await? else {
-                        return Ok(Then::Next);
+                        return Ok(AfterRequest::Next);
                     };
                     put = Prompted::of(now, Clock::system().now());
                     self.turn_page(&mut put).await;
@@ -149,13 +149,13 @@ impl Asking<'_> {
             let typed = async {
                 match self.screen.is_some() {
                     true => self.person.key().await,
-                    false => Typed::Line(self.person.line().await),
+                    false => LineProgress::Line(self.person.line().await),
                 }
             };
             tokio::select! {
                 typed = typed => match typed {
-                    Typed::Line(Some(line)) => break Said::Line(line),
-                    Typed::Line(None) => break Said::End,
+                    LineProgress::Line(Some(line)) => break Said::Line(line),
+                    LineProgress::Line(None) => break Said::End,
                     _ => {}
                 },
                 () = self.interrupt.pressed() => break Said::Nothing,

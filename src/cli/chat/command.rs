@@ -2,7 +2,7 @@
 
 /// A slash command; none of them is sent to the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Command {
+pub(super) enum SlashCommand {
     Help,
     New(Option<String>),
     Agent(Option<String>),
@@ -17,11 +17,11 @@ pub(super) enum Command {
 
 /// A parsed line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Line {
+pub(super) enum ChatLine {
     /// Only whitespace.
     Blank,
     /// A slash command.
-    Command(Command),
+    Command(SlashCommand),
     /// Looks like a command, but no command has this name.
     Unknown(String),
     /// A message for the agent.
@@ -82,13 +82,13 @@ pub(super) const KEYS: [(&str, &str); 6] = [
 ];
 
 /// Parses a typed line.
-pub(super) fn read(typed: &str) -> Line {
+pub(super) fn read(typed: &str) -> ChatLine {
     let text = typed.trim();
     if text.is_empty() {
-        return Line::Blank;
+        return ChatLine::Blank;
     }
     if matches!(text, "exit" | "quit") {
-        return Line::Command(Command::Quit);
+        return ChatLine::Command(SlashCommand::Quit);
     }
     // A leading blank makes it a message, whatever it looks like.
     let (word, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
@@ -101,25 +101,26 @@ pub(super) fn read(typed: &str) -> Line {
     match word.strip_prefix('/') {
         Some(name) if is_word(name) && !typed.starts_with(char::is_whitespace) => {
             let argument = Some(rest.trim().to_owned()).filter(|rest| !rest.is_empty());
-            command(name, argument).map_or_else(|| Line::Unknown(word.to_owned()), Line::Command)
+            command(name, argument)
+                .map_or_else(|| ChatLine::Unknown(word.to_owned()), ChatLine::Command)
         }
         // A path is not a command.
-        _ => Line::Message(text.to_owned()),
+        _ => ChatLine::Message(text.to_owned()),
     }
 }
 
-fn command(name: &str, argument: Option<String>) -> Option<Command> {
+fn command(name: &str, argument: Option<String>) -> Option<SlashCommand> {
     Some(match name {
-        "help" | "?" => Command::Help,
-        "new" => Command::New(argument),
-        "agent" => Command::Agent(argument),
-        "model" => Command::Model(argument),
-        "thinking" => Command::Thinking(argument),
-        "sessions" => Command::Sessions,
-        "attach" => Command::Attach(argument),
-        "compact" => Command::Compact,
-        "usage" => Command::Usage,
-        "quit" | "exit" => Command::Quit,
+        "help" | "?" => SlashCommand::Help,
+        "new" => SlashCommand::New(argument),
+        "agent" => SlashCommand::Agent(argument),
+        "model" => SlashCommand::Model(argument),
+        "thinking" => SlashCommand::Thinking(argument),
+        "sessions" => SlashCommand::Sessions,
+        "attach" => SlashCommand::Attach(argument),
+        "compact" => SlashCommand::Compact,
+        "usage" => SlashCommand::Usage,
+        "quit" | "exit" => SlashCommand::Quit,
         _ => return None,
     })
 }
@@ -131,22 +132,25 @@ mod tests {
     #[test]
     fn a_line_is_a_command_or_a_message() {
         for (typed, line) in [
-            (" \n", Line::Blank),
-            ("/agent", Line::Command(Command::Agent(None))),
+            (" \n", ChatLine::Blank),
+            ("/agent", ChatLine::Command(SlashCommand::Agent(None))),
             (
                 "/agent  review \n",
-                Line::Command(Command::Agent(Some("review".into()))),
+                ChatLine::Command(SlashCommand::Agent(Some("review".into()))),
             ),
-            ("exit", Line::Command(Command::Quit)),
-            ("/exit", Line::Command(Command::Quit)),
-            ("/agents are nice", Line::Unknown("/agents".into())),
+            ("exit", ChatLine::Command(SlashCommand::Quit)),
+            ("/exit", ChatLine::Command(SlashCommand::Quit)),
+            ("/agents are nice", ChatLine::Unknown("/agents".into())),
             (
                 "/etc/hosts is odd",
-                Line::Message("/etc/hosts is odd".into()),
+                ChatLine::Message("/etc/hosts is odd".into()),
             ),
-            (" /new thing", Line::Message("/new thing".into())),
-            ("what is /agent?", Line::Message("what is /agent?".into())),
-            ("exit code 3?", Line::Message("exit code 3?".into())),
+            (" /new thing", ChatLine::Message("/new thing".into())),
+            (
+                "what is /agent?",
+                ChatLine::Message("what is /agent?".into()),
+            ),
+            ("exit code 3?", ChatLine::Message("exit code 3?".into())),
         ] {
             assert_eq!(read(typed), line, "{typed:?}");
         }
@@ -155,7 +159,7 @@ mod tests {
     #[test]
     fn each_listed_command_is_one() {
         for (name, ..) in COMMANDS {
-            assert!(matches!(read(name), Line::Command(_)), "{name}");
+            assert!(matches!(read(name), ChatLine::Command(_)), "{name}");
         }
     }
 }

@@ -27,7 +27,7 @@ const KEPT: usize = 1_000;
 
 /// Result of one read from the editor.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Typed {
+pub(super) enum EditorInput {
     /// A message or command, possibly of several lines.
     Text(String),
     /// Ctrl-C: the typed text was dropped.
@@ -48,7 +48,7 @@ struct Want {
 /// Handle of the editor thread.
 pub(super) struct Editor {
     wants: channel::Sender<Want>,
-    typed: mpsc::UnboundedReceiver<Typed>,
+    typed: mpsc::UnboundedReceiver<EditorInput>,
     printer: Box<dyn ExternalPrinter + Send>,
     /// True while a read is pending.
     is_open: bool,
@@ -62,9 +62,9 @@ impl Editor {
         let words = Arc::new(Mutex::new(Words::default()));
         let failed = |error: ReadlineError| Failure::local("the terminal cannot be used", error);
         let mut line =
-            rustyline::Editor::<Help, FileHistory>::with_config(config().map_err(failed)?)
+            rustyline::Editor::<EditorHelper, FileHistory>::with_config(config().map_err(failed)?)
                 .map_err(failed)?;
-        line.set_helper(Some(Help {
+        line.set_helper(Some(EditorHelper {
             words: Arc::clone(&words),
         }));
         for key in [
@@ -132,8 +132,8 @@ impl Editor {
     }
 
     /// Waits for the result of the pending read. Cancel-safe.
-    pub(super) async fn typed(&mut self) -> Typed {
-        let typed = self.typed.recv().await.unwrap_or(Typed::End);
+    pub(super) async fn typed(&mut self) -> EditorInput {
+        let typed = self.typed.recv().await.unwrap_or(EditorInput::End);
         self.is_open = false;
         typed
     }
@@ -196,10 +196,10 @@ fn history_of(state: &Path, folder: &Path) -> Option<PathBuf> {
 }
 
 fn read(
-    line: &mut rustyline::Editor<Help, FileHistory>,
+    line: &mut rustyline::Editor<EditorHelper, FileHistory>,
     want: &Want,
     history: Option<&Path>,
-) -> Typed {
+) -> EditorInput {
     let prompt = (want.prompt.clone(), styled(HEAD, &want.prompt));
     match line.readline_with_initial(&prompt, (&want.initial, "")) {
         Ok(text) => {
@@ -207,14 +207,18 @@ fn read(
             if !text.trim().is_empty() {
                 remember(line, &text, history);
             }
-            Typed::Text(text)
+            EditorInput::Text(text)
         }
-        Err(ReadlineError::Interrupted | ReadlineError::Signal(_)) => Typed::Dropped,
-        Err(_) => Typed::End,
+        Err(ReadlineError::Interrupted | ReadlineError::Signal(_)) => EditorInput::Dropped,
+        Err(_) => EditorInput::End,
     }
 }
 
-fn remember(line: &mut rustyline::Editor<Help, FileHistory>, text: &str, history: Option<&Path>) {
+fn remember(
+    line: &mut rustyline::Editor<EditorHelper, FileHistory>,
+    text: &str,
+    history: Option<&Path>,
+) {
     if line.add_history_entry(text).unwrap_or(false)
         && let Some(file) = history
     {
@@ -229,13 +233,13 @@ fn joined(text: &str) -> String {
 }
 
 /// Completion and validation callbacks for rustyline.
-struct Help {
+struct EditorHelper {
     words: Arc<Mutex<Words>>,
 }
 
-impl rustyline::Helper for Help {}
+impl rustyline::Helper for EditorHelper {}
 
-impl Completer for Help {
+impl Completer for EditorHelper {
     type Candidate = String;
 
     fn complete(
@@ -249,13 +253,13 @@ impl Completer for Help {
     }
 }
 
-impl Hinter for Help {
+impl Hinter for EditorHelper {
     type Hint = String;
 }
 
-impl Highlighter for Help {}
+impl Highlighter for EditorHelper {}
 
-impl Validator for Help {
+impl Validator for EditorHelper {
     fn validate(&self, line: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
         Ok(match line.input().ends_with('\\') {
             true => ValidationResult::Incomplete,

@@ -11,8 +11,8 @@ use crate::cli::asking::open_requests;
 use crate::cli::common::failure::{Failure, exit};
 use crate::cli::common::ids;
 use crate::cli::link::discover::Where;
-use crate::cli::link::watch::{Position, Seen, Watch};
-use crate::cli::link::{self, Link};
+use crate::cli::link::watch::{EventWatch, LogPosition, WatchItem};
+use crate::cli::link::{self, DaemonLink};
 use crate::cli::live::tree;
 use crate::cli::output::markdown::Markdown;
 use crate::cli::output::print;
@@ -27,7 +27,7 @@ const QUIET: Duration = Duration::from_secs(2);
 
 /// Event subscription of a session between turns.
 pub(super) struct Idle<'a> {
-    watch: Watch<'a>,
+    watch: EventWatch<'a>,
     key: SessionKey,
     quiet: Interval,
     /// Runs whose results are already on the screen.
@@ -41,7 +41,7 @@ pub(super) struct Idle<'a> {
 impl<'a> Idle<'a> {
     /// Subscribes to the session; no later event is missed.
     pub(super) async fn open(
-        link: Link,
+        link: DaemonLink,
         place: &'a Where,
         key: &SessionKey,
     ) -> Result<Idle<'a>, Failure> {
@@ -50,7 +50,7 @@ impl<'a> Idle<'a> {
             kinds: vec!["run.ended".to_owned()],
             ..SubscribeEvents::default()
         };
-        let mut watch = Watch::open(link, place, request, print::note).await?;
+        let mut watch = EventWatch::open(link, place, request, print::note).await?;
         // The initial snapshot carries the log position.
         while watch.seen().await?.is_none() {
             watch.come_back(print::note).await?;
@@ -68,7 +68,7 @@ impl<'a> Idle<'a> {
     }
 
     /// Current position in the event log.
-    pub(super) fn position(&self) -> Position {
+    pub(super) fn position(&self) -> LogPosition {
         self.watch.position()
     }
 
@@ -99,8 +99,8 @@ impl<'a> Idle<'a> {
             }
             tokio::select! {
                 seen = self.watch.seen() => match seen? {
-                    Some(Seen::Event(event)) => self.hear(&event),
-                    Some(Seen::Picture(..)) => {}
+                    Some(WatchItem::Event(event)) => self.hear(&event),
+                    Some(WatchItem::Picture(..)) => {}
                     None => {
                         // While a turn was followed, the lost connection was reported there
                         // already.

@@ -8,7 +8,7 @@ use std::sync::PoisonError;
 
 use tokio::sync::mpsc::unbounded_channel;
 
-use super::editor::Typed;
+use super::editor::EditorInput;
 use super::idle::Idle;
 use super::talk::Talk;
 use super::{agents, session};
@@ -25,7 +25,7 @@ const PROMPT: &str = "you> ";
 const LEAVE: &str = "no turn is running; Ctrl-D or /quit quits";
 
 /// The next input.
-pub(super) enum Next {
+pub(super) enum ChatInput {
     Line(String),
     End,
     /// Nothing to do; read again.
@@ -34,7 +34,7 @@ pub(super) enum Next {
 
 impl Talk<'_> {
     /// The user's next line; events meanwhile are printed above it.
-    pub(super) async fn next(&mut self) -> Result<Next, Failure> {
+    pub(super) async fn next(&mut self) -> Result<ChatInput, Failure> {
         if self.editor.is_none() {
             return Ok(self.next_line().await);
         }
@@ -48,11 +48,11 @@ impl Talk<'_> {
             // It was typed while a turn was running.
             print::note(&format!("{}{}", styled(HEAD, PROMPT), text::clean(&line)));
             editor.remember(&line);
-            return Ok(Next::Line(line));
+            return Ok(ChatInput::Line(line));
         }
         let initial = std::mem::take(&mut self.ahead);
         let (Some(editor), Some(idle)) = (&mut self.editor, &mut self.idle) else {
-            return Ok(Next::Nothing);
+            return Ok(ChatInput::Nothing);
         };
         editor.open(PROMPT, initial);
         let (says, mut said) = unbounded_channel::<String>();
@@ -64,12 +64,12 @@ impl Talk<'_> {
                 tokio::select! {
                     biased;
                     typed = editor.typed() => return Ok(match typed {
-                        Typed::Text(text) => Next::Line(text),
-                        Typed::Dropped => {
+                        EditorInput::Text(text) => ChatInput::Line(text),
+                        EditorInput::Dropped => {
                             print::note(&styled(DIM, LEAVE));
-                            Next::Nothing
+                            ChatInput::Nothing
                         }
-                        Typed::End => Next::End,
+                        EditorInput::End => ChatInput::End,
                     }),
                     () = self.interrupt.pressed() => {
                         editor.print(&styled(DIM, LEAVE));
@@ -90,7 +90,7 @@ impl Talk<'_> {
     }
 
     /// The next line of a pipe, or of a terminal without an editor.
-    async fn next_line(&mut self) -> Next {
+    async fn next_line(&mut self) -> ChatInput {
         if self.person.is_there {
             print::prompt(&styled(HEAD, PROMPT));
         }
@@ -102,7 +102,7 @@ impl Talk<'_> {
             // Let the shell continue below the prompt, not behind it.
             print::note("");
         }
-        line.map_or(Next::End, Next::Line)
+        line.map_or(ChatInput::End, ChatInput::Line)
     }
 
     /// Refreshes the completion values; where a request fails, the previous values stay.

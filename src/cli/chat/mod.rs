@@ -17,9 +17,9 @@ mod talk;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 
-use self::session::Wanted;
+use self::session::ChatOptions;
 use self::talk::Talk;
-use super::link::Link;
+use super::link::DaemonLink;
 use crate::cli::commands::change::absolute;
 use crate::cli::common::Common;
 use crate::cli::common::failure::Failure;
@@ -46,7 +46,7 @@ use crate::wire::shapes::Session;
 abide chat --agent review --cwd ../site
 abide chat agent:build:tour --model openai/gpt-5 --thinking high
 abide chat --new")]
-pub(crate) struct Chat {
+pub(crate) struct ChatArgs {
     /// A session key or label; an unknown key creates a session [default: the agent's session
     /// "chat"]
     #[arg(value_name = "SESSION")]
@@ -83,14 +83,14 @@ pub(crate) struct Chat {
 
 /// Opens a session by name; an unknown key creates one in the current folder.
 pub(super) async fn open(
-    link: &Link,
+    link: &DaemonLink,
     name: &str,
     agent: Option<String>,
 ) -> Result<Session, Failure> {
-    let wanted = Wanted {
+    let wanted = ChatOptions {
         name: Some(name.to_owned()),
         agent,
-        ..Wanted::default()
+        ..ChatOptions::default()
     };
     session::open(link, &wanted).await
 }
@@ -101,9 +101,9 @@ pub(super) fn levels() -> PossibleValuesParser {
     levels.collect::<Vec<_>>().into()
 }
 
-impl Chat {
+impl ChatArgs {
     pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
-        let wanted = Wanted {
+        let wanted = ChatOptions {
             name: self.named.or(self.session),
             agent: self.agent,
             is_new: self.new,

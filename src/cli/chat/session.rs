@@ -3,7 +3,7 @@
 use super::agents;
 use crate::cli::common::failure::{Failure, exit};
 use crate::cli::common::{Common, ids};
-use crate::cli::link::{self, Link};
+use crate::cli::link::{self, DaemonLink};
 use crate::cli::output::markdown::Markdown;
 use crate::cli::output::print::{DIM, HEAD, styled};
 use crate::cli::output::text::{COLUMNS, clean, line};
@@ -25,7 +25,7 @@ const SAID: usize = 6;
 
 /// Session options from the command line.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Wanted {
+pub(super) struct ChatOptions {
     /// Session key or label.
     pub(super) name: Option<String>,
     pub(super) agent: Option<String>,
@@ -39,7 +39,7 @@ pub(super) struct Wanted {
 
 /// Opens the wanted session and applies the options; an unknown key creates one in the wanted or
 /// current folder.
-pub(super) async fn open(link: &Link, wanted: &Wanted) -> Result<Session, Failure> {
+pub(super) async fn open(link: &DaemonLink, wanted: &ChatOptions) -> Result<Session, Failure> {
     let name = match (&wanted.name, wanted.is_new) {
         (Some(name), _) => name.clone(),
         (None, is_new) => {
@@ -85,8 +85,8 @@ pub(super) async fn open(link: &Link, wanted: &Wanted) -> Result<Session, Failur
 }
 
 async fn create(
-    link: &Link,
-    wanted: &Wanted,
+    link: &DaemonLink,
+    wanted: &ChatOptions,
     name: &str,
     missing: Failure,
 ) -> Result<Session, Failure> {
@@ -119,7 +119,11 @@ async fn create(
 }
 
 /// Changes the session's model, thinking level and folder where they differ from the options.
-async fn patch(link: &Link, wanted: &Wanted, session: Session) -> Result<Session, Failure> {
+async fn patch(
+    link: &DaemonLink,
+    wanted: &ChatOptions,
+    session: Session,
+) -> Result<Session, Failure> {
     let model = wanted
         .model
         .clone()
@@ -194,7 +198,7 @@ pub(super) fn greet(session: &Session) {
 
 /// Prints the last exchange of the session for orientation.
 pub(super) async fn last_exchange(
-    link: &Link,
+    link: &DaemonLink,
     common: &Common,
     session: &Session,
 ) -> Result<(), Failure> {

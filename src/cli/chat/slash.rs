@@ -2,7 +2,7 @@
 //! `abide chat` and while a turn is followed.
 
 use super::act;
-use super::command::{Command, Line, read};
+use super::command::{ChatLine, SlashCommand, read};
 
 /// How such a line is interpreted.
 #[derive(Debug, PartialEq, Eq)]
@@ -25,15 +25,17 @@ pub(in crate::cli) fn at_a_question(said: &str) -> Slash {
     }
     let word = said.split_whitespace().next().unwrap_or_default();
     match read(said) {
-        Line::Command(Command::Quit) => Slash::Leave,
-        Line::Command(Command::Help) => Slash::Say(format!("{}\n{ANSWER}", act::help_text())),
-        Line::Command(_) => Slash::Say(format!(
+        ChatLine::Command(SlashCommand::Quit) => Slash::Leave,
+        ChatLine::Command(SlashCommand::Help) => {
+            Slash::Say(format!("{}\n{ANSWER}", act::help_text()))
+        }
+        ChatLine::Command(_) => Slash::Say(format!(
             "{word} is not available while a run waits for your answer; Enter on an empty line leaves it \
              open; {ANSWER}"
         )),
-        Line::Unknown(word) => Slash::Say(format!("unknown command {word}; {ANSWER}")),
+        ChatLine::Unknown(word) => Slash::Say(format!("unknown command {word}; {ANSWER}")),
         // A path is an answer.
-        Line::Blank | Line::Message(_) => Slash::Answer(said.to_owned()),
+        ChatLine::Blank | ChatLine::Message(_) => Slash::Answer(said.to_owned()),
     }
 }
 

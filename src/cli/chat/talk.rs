@@ -2,18 +2,18 @@
 
 use std::collections::VecDeque;
 
-use super::command::{Command, Line, read};
+use super::command::{ChatLine, SlashCommand, read};
 use super::editor::Editor;
 use super::idle::Idle;
-use super::input::Next;
-use super::session::{self, Wanted, greet, last_exchange};
+use super::input::ChatInput;
+use super::session::{self, ChatOptions, greet, last_exchange};
 use crate::cli::asking::open_requests;
 use crate::cli::asking::person::Person;
 use crate::cli::commands::{run, wait};
 use crate::cli::common::failure::{Failure, exit};
 use crate::cli::common::{Common, ids, origin};
-use crate::cli::link::{self, Link};
-use crate::cli::live::follow::{End, Interrupt, Task, Why, follow};
+use crate::cli::link::{self, DaemonLink};
+use crate::cli::live::follow::{CtrlC, DetachReason, FollowOutcome, Task, follow};
 use crate::cli::output::print::{DIM, styled};
 use crate::cli::output::screen::Screen;
 use crate::cli::output::text::{line, short};
@@ -30,11 +30,11 @@ const LATER: &str = "left open: the turn waits for your answer; /attach asks aga
 
 /// State of an open conversation.
 pub(super) struct Talk<'a> {
-    pub(super) link: Link,
+    pub(super) link: DaemonLink,
     pub(super) common: &'a Common,
     pub(super) session: Session,
     pub(super) person: Person,
-    pub(super) interrupt: Interrupt,
+    pub(super) interrupt: CtrlC,
     /// The line editor of an interactive terminal; `None` if lines are read as from a pipe.
     pub(super) editor: Option<Editor>,
     pub(super) idle: Option<Idle<'a>>,
@@ -45,7 +45,11 @@ pub(super) struct Talk<'a> {
 }
 
 impl<'a> Talk<'a> {
-    pub(super) fn new(link: Link, common: &'a Common, session: Session) -> Result<Self, Failure> {
+    pub(super) fn new(
+        link: DaemonLink,
+        common: &'a Common,
+        session: Session,
+    ) -> Result<Self, Failure> {
         let person = Person::new();
         // The editor and its prompt use standard output.
         let has_editor = person.is_there && !common.json && print::screen_width().is_some();
@@ -62,7 +66,7 @@ impl<'a> Talk<'a> {
             common,
             session,
             person,
-            interrupt: Interrupt::new()?,
+            interrupt: CtrlC::new()?,
             editor,
             idle: None,
             queued: VecDeque::new(),
@@ -76,18 +80,18 @@ impl<'a> Talk<'a> {
         let mut code = 0;
         loop {
             let typed = match self.next().await? {
-                Next::Line(typed) => typed,
-                Next::Nothing => continue,
-                Next::End => return Ok(code),
+                ChatInput::Line(typed) => typed,
+                ChatInput::Nothing => continue,
+                ChatInput::End => return Ok(code),
             };
             let done = match read(&typed) {
-                Line::Blank => match self.answer().await {
+                ChatLine::Blank => match self.answer().await {
                     Ok(false) => return Ok(code),
                     answered => answered.map(|_| None),
                 },
-                Line::Command(Command::Quit) => return Ok(code),
-                Line::Command(command) => self.act(command).await.map(|()| None),
-                Line::Unknown(word) => {
+                ChatLine::Command(SlashCommand::Quit) => return Ok(code),
+                ChatLine::Command(command) => self.act(command).await.map(|()| None),
+                ChatLine::Unknown(word) => {
                     let word = line(&word, 40);
                     self.say(&format!(
                         "unknown command {word}, nothing was sent; /help lists the commands. \
@@ -95,14 +99,14 @@ impl<'a> Talk<'a> {
                     ));
                     Ok(None)
                 }
-                Line::Message(message) => self.turn(message).await,
+                ChatLine::Message(message) => self.turn(message).await,
             };
             match done {
                 Ok(None) => {}
-                Ok(Some(Ended::As(ended))) => code = ended,
-                Ok(Some(Ended::Later)) => self.say(LATER),
-                Ok(Some(Ended::Left)) => return Ok(exit::NOT_ENDED),
-                Ok(Some(Ended::NeedsPerson)) => return Ok(exit::NEEDS_USER),
+                Ok(Some(ChatTurnEnd::As(ended))) => code = ended,
+                Ok(Some(ChatTurnEnd::Later)) => self.say(LATER),
+                Ok(Some(ChatTurnEnd::Left)) => return Ok(exit::NOT_ENDED),
+                Ok(Some(ChatTurnEnd::NeedsPerson)) => return Ok(exit::NEEDS_USER),
                 // A person can type something else after a refusal, and the next prompt finds a
                 // daemon again that was lost between two requests.
                 Err(failure)
@@ -130,7 +134,7 @@ impl<'a> Talk<'a> {
     }
 
     /// Switches to another session.
-    pub(super) async fn switch_to(&mut self, wanted: &Wanted) -> Result<(), Failure> {
+    pub(super) async fn switch_to(&mut self, wanted: &ChatOptions) -> Result<(), Failure> {
         self.session = session::open(&self.link, wanted).await?;
         self.begin().await
     }
@@ -145,7 +149,7 @@ impl<'a> Talk<'a> {
     }
 
     /// The daemon has queued a turn, and it was followed to its end, once this returns.
-    async fn turn(&mut self, message: String) -> Result<Option<Ended>, Failure> {
+    async fn turn(&mut self, message: String) -> Result<Option<ChatTurnEnd>, Failure> {
         let quote = line(&message, QUOTED);
         let mut is_known = true;
         let sent = match self.prepare().await {
@@ -197,7 +201,7 @@ impl<'a> Talk<'a> {
     }
 
     /// Follows a turn to its end and shows its result.
-    pub(super) async fn follow(&mut self, id: RunId) -> Result<Ended, Failure> {
+    pub(super) async fn follow(&mut self, id: RunId) -> Result<ChatTurnEnd, Failure> {
         let streams = self.editor.is_some() && Screen::is_possible();
         if streams {
             self.person.has_typed(std::mem::take(&mut self.ahead));
@@ -223,27 +227,27 @@ impl<'a> Talk<'a> {
             self.queued.extend(lines);
             self.ahead = ahead;
         }
-        if end.is_err() || matches!(end, Ok(End::Detached(Why::Later))) {
+        if end.is_err() || matches!(end, Ok(FollowOutcome::Detached(DetachReason::Later))) {
             self.put_back();
         }
-        if !matches!(end, Ok(End::Detached(Why::Later)))
+        if !matches!(end, Ok(FollowOutcome::Detached(DetachReason::Later)))
             && let Some(idle) = &mut self.idle
         {
             idle.is_shown(id);
         }
         let raw = match end? {
-            End::Detached(Why::Later) => return Ok(Ended::Later),
-            End::Detached(Why::Stopping) => {
+            FollowOutcome::Detached(DetachReason::Later) => return Ok(ChatTurnEnd::Later),
+            FollowOutcome::Detached(DetachReason::Stopping) => {
                 self.drop_queued();
                 print::note("detached; the turn is being stopped");
-                return Ok(Ended::Left);
+                return Ok(ChatTurnEnd::Left);
             }
-            End::Done(raw) | End::TimedOut(raw) => raw,
-            End::NeedsPerson(_) => return Ok(Ended::NeedsPerson),
-            End::Detached(Why::Detach) => {
+            FollowOutcome::Done(raw) | FollowOutcome::TimedOut(raw) => raw,
+            FollowOutcome::NeedsPerson(_) => return Ok(ChatTurnEnd::NeedsPerson),
+            FollowOutcome::Detached(DetachReason::Detach) => {
                 self.drop_queued();
                 wait::detached(&[id]);
-                return Ok(Ended::Left);
+                return Ok(ChatTurnEnd::Left);
             }
         };
         if self.common.json {
@@ -268,14 +272,14 @@ impl<'a> Talk<'a> {
             }
         }
         if run.needs_review && !self.person.is_there {
-            return Ok(Ended::NeedsPerson);
+            return Ok(ChatTurnEnd::NeedsPerson);
         }
-        Ok(Ended::As(exit::of_run(&run.state, run.needs_review)))
+        Ok(ChatTurnEnd::As(exit::of_run(&run.state, run.needs_review)))
     }
 
     /// Opens a new connection, waiting for the daemon if it is gone; Ctrl-C ends that wait.
-    pub(super) async fn link(&mut self) -> Result<Link, Failure> {
-        match Link::open(&self.common.place).await {
+    pub(super) async fn link(&mut self) -> Result<DaemonLink, Failure> {
+        match DaemonLink::open(&self.common.place).await {
             Err(lost) if lost.code == exit::NO_DAEMON => {
                 let gone = lost.clone();
                 tokio::select! {
@@ -339,7 +343,7 @@ impl<'a> Talk<'a> {
 }
 
 /// How a turn ended for the conversation.
-pub(super) enum Ended {
+pub(super) enum ChatTurnEnd {
     /// It ended with this exit code.
     As(u8),
     /// It waits for an answer that the user wants to give later.

@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::cli::common::Common;
 use crate::cli::common::failure::{Failure, exit};
 use crate::cli::link;
-use crate::cli::link::Link;
+use crate::cli::link::DaemonLink;
 use crate::cli::output::print;
 use crate::cli::output::text::{age, clean, line, short, span, wrap};
 use crate::clock::Clock;
@@ -26,7 +26,7 @@ use crate::wire::questions::{AnswerQuestion, ListQuestions, Question, Questions}
 #[derive(Debug, Args)]
 #[command(after_help = r#"abide answer
 abide answer 4f2a91c3 "yes""#)]
-pub(crate) struct Answer {
+pub(crate) struct AnswerArgs {
     /// Question id or its last digits; optional when only one question is open
     question: Option<String>,
 
@@ -34,9 +34,9 @@ pub(crate) struct Answer {
     text: Option<String>,
 }
 
-impl Answer {
+impl AnswerArgs {
     pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
-        let link = Link::open(&common.place).await?;
+        let link = DaemonLink::open(&common.place).await?;
         let (raw, open) = waiting(&link, None).await?;
         let Some(first) = self.question else {
             if common.json {
@@ -80,7 +80,7 @@ impl Answer {
 
 /// Open questions in the session's tree, or of all sessions: the raw reply and the parsed list.
 pub(crate) async fn waiting(
-    link: &Link,
+    link: &DaemonLink,
     session: Option<&SessionKey>,
 ) -> Result<(Value, Vec<Question>), Failure> {
     let request = ListQuestions {

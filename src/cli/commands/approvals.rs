@@ -11,9 +11,9 @@ use crate::cli::asking::{approval_text, verbatim};
 use crate::cli::common::Common;
 use crate::cli::common::failure::{Failure, exit};
 use crate::cli::link;
-use crate::cli::link::Link;
+use crate::cli::link::DaemonLink;
 use crate::cli::output::print;
-use crate::cli::output::text::{Table, age, short};
+use crate::cli::output::text::{TextTable, age, short};
 use crate::clock::Clock;
 use crate::kernel::ids::{ApprovalId, SessionKey};
 use crate::kernel::policy::approval::{ApprovalState, Choice, Remember};
@@ -34,19 +34,19 @@ abide approvals show 4f2a91c3
 abide approvals allow 4f2a91c3
 abide approvals allow 4f2a91c3 --remember session
 abide approvals remembered")]
-pub(crate) struct Approvals {
+pub(crate) struct ApprovalsArgs {
     #[command(subcommand)]
-    what: Option<What>,
+    what: Option<ApprovalsCommand>,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum ApprovalsCommand {
     /// Show one open approval
-    Show(Show),
+    Show(ShowArgs),
     /// Allow the call
-    Allow(Resolve),
+    Allow(ResolveArgs),
     /// Deny the call; the run is notified and goes on without it
-    Deny(Resolve),
+    Deny(ResolveArgs),
     /// List the decisions that also apply to later calls
     Remembered,
     /// Delete a remembered decision; you are asked again next time
@@ -54,7 +54,7 @@ enum What {
 }
 
 #[derive(Debug, Args)]
-struct Resolve {
+struct ResolveArgs {
     /// Approval or waiting run, by id or its last digits; optional when only one is open
     approval: Option<String>,
 
@@ -64,7 +64,7 @@ struct Resolve {
 }
 
 #[derive(Debug, Args)]
-struct Show {
+struct ShowArgs {
     /// Approval or waiting run, by id or its last digits
     approval: String,
 }
@@ -75,21 +75,23 @@ struct Forget {
     approval: String,
 }
 
-impl Approvals {
+impl ApprovalsArgs {
     pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
-        let link = Link::open(&common.place).await?;
+        let link = DaemonLink::open(&common.place).await?;
         match self.what {
             None => list(&link, common).await,
-            Some(What::Show(show)) => show.run(&link, common).await,
-            Some(What::Allow(resolve)) => resolve.run(&link, common, Choice::Allow).await,
-            Some(What::Deny(resolve)) => resolve.run(&link, common, Choice::Deny).await,
-            Some(What::Remembered) => remembered(&link, common).await,
-            Some(What::Forget(forget)) => forget.run(&link, common).await,
+            Some(ApprovalsCommand::Show(show)) => show.run(&link, common).await,
+            Some(ApprovalsCommand::Allow(resolve)) => {
+                resolve.run(&link, common, Choice::Allow).await
+            }
+            Some(ApprovalsCommand::Deny(resolve)) => resolve.run(&link, common, Choice::Deny).await,
+            Some(ApprovalsCommand::Remembered) => remembered(&link, common).await,
+            Some(ApprovalsCommand::Forget(forget)) => forget.run(&link, common).await,
         }
     }
 }
 
-async fn list(link: &Link, common: &Common) -> Result<u8, Failure> {
+async fn list(link: &DaemonLink, common: &Common) -> Result<u8, Failure> {
     let (raw, open) = waiting(link, None, true).await?;
     if common.json {
         print::object(&raw)?;
@@ -105,8 +107,8 @@ async fn list(link: &Link, common: &Common) -> Result<u8, Failure> {
     Ok(0)
 }
 
-impl Show {
-    async fn run(self, link: &Link, common: &Common) -> Result<u8, Failure> {
+impl ShowArgs {
+    async fn run(self, link: &DaemonLink, common: &Common) -> Result<u8, Failure> {
         let (raw, open) = waiting(link, None, true).await?;
         let ids: Vec<ApprovalId> = open.iter().map(|approval| approval.id).collect();
         let id = find(&open, &self.approval)?;
@@ -126,8 +128,13 @@ impl Show {
     }
 }
 
-impl Resolve {
-    async fn run(self, link: &Link, common: &Common, decision: Choice) -> Result<u8, Failure> {
+impl ResolveArgs {
+    async fn run(
+        self,
+        link: &DaemonLink,
+        common: &Common,
+        decision: Choice,
+    ) -> Result<u8, Failure> {
         let (_, open) = waiting(link, None, true).await?;
         let ids: Vec<ApprovalId> = open.iter().map(|approval| approval.id).collect();
         let id = match (&self.approval, &ids[..]) {
@@ -202,7 +209,7 @@ fn find(open: &[Approval], wanted: &str) -> Result<ApprovalId, Failure> {
 
 /// The daemon has recorded the decision once this returns; the value is its raw reply.
 pub(crate) async fn resolve(
-    link: &Link,
+    link: &DaemonLink,
     id: ApprovalId,
     decision: Choice,
     remember: Option<Remember>,
@@ -222,7 +229,7 @@ pub(crate) fn digest(approval: &Approval) -> Option<String> {
     approval.change.as_ref()?.digest.clone()
 }
 
-async fn remembered(link: &Link, common: &Common) -> Result<u8, Failure> {
+async fn remembered(link: &DaemonLink, common: &Common) -> Result<u8, Failure> {
     let (raw, page) = page_of_remembered(link).await?;
     if common.json {
         print::object(&raw)?;
@@ -233,7 +240,7 @@ async fn remembered(link: &Link, common: &Common) -> Result<u8, Failure> {
         return Ok(0);
     }
     let now = Clock::system().now();
-    let mut table = Table::new(&["ID", "DECISION", "SCOPE", "AGENT", "AGE"]);
+    let mut table = TextTable::new(&["ID", "DECISION", "SCOPE", "AGENT", "AGE"]);
     let mut covered = Vec::new();
     for one in page.remembered {
         table.row(vec![
@@ -260,7 +267,7 @@ async fn remembered(link: &Link, common: &Common) -> Result<u8, Failure> {
     Ok(0)
 }
 
-async fn page_of_remembered(link: &Link) -> Result<(Value, RememberedPage), Failure> {
+async fn page_of_remembered(link: &DaemonLink) -> Result<(Value, RememberedPage), Failure> {
     let request = ListRemembered {
         limit: PageSize(PAGE_LIMIT),
         cursor: None,
@@ -271,7 +278,7 @@ async fn page_of_remembered(link: &Link) -> Result<(Value, RememberedPage), Fail
 }
 
 impl Forget {
-    async fn run(self, link: &Link, common: &Common) -> Result<u8, Failure> {
+    async fn run(self, link: &DaemonLink, common: &Common) -> Result<u8, Failure> {
         let (_, page) = page_of_remembered(link).await?;
         let ids: Vec<ApprovalId> = page.remembered.iter().map(|one| one.id).collect();
         let list = "abide approvals remembered";
@@ -292,7 +299,7 @@ impl Forget {
 /// Open approvals in the session's tree, or of all sessions: the raw reply and the parsed list.
 /// `previews` includes what each call would do.
 pub(crate) async fn waiting(
-    link: &Link,
+    link: &DaemonLink,
     session: Option<&SessionKey>,
     previews: bool,
 ) -> Result<(Value, Vec<Approval>), Failure> {
@@ -309,7 +316,7 @@ pub(crate) async fn waiting(
 }
 
 /// Current state of an approval that was open when `before` was read.
-pub(crate) async fn state(link: &Link, before: &Approval) -> Result<Option<Word>, Failure> {
+pub(crate) async fn state(link: &DaemonLink, before: &Approval) -> Result<Option<Word>, Failure> {
     let request = ListApprovals {
         session_key: Some(before.session_key.clone()),
         tree: Some(false),

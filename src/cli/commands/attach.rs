@@ -7,15 +7,15 @@ use super::{history, wait};
 use crate::cli::asking::needs::Needs;
 use crate::cli::asking::person::Person;
 use crate::cli::common::failure::{Failure, exit};
-use crate::cli::common::ids::Named;
+use crate::cli::common::ids::RunOrSession;
 use crate::cli::common::under_way::UnderWay;
 use crate::cli::common::{Common, ids};
 use crate::cli::link;
-use crate::cli::link::Link;
-use crate::cli::link::watch::{Seen, Watch};
-use crate::cli::live::follow::{End, Interrupt, Task, follow};
+use crate::cli::link::DaemonLink;
+use crate::cli::link::watch::{EventWatch, WatchItem};
+use crate::cli::live::follow::{CtrlC, FollowOutcome, Task, follow};
 use crate::cli::live::view::{View, tree_of};
-use crate::cli::live::{Live, News, tree};
+use crate::cli::live::{LiveDisplay, LiveUpdate, tree};
 use crate::cli::output::print;
 use crate::cli::output::text::short;
 use crate::clock::Clock;
@@ -51,13 +51,13 @@ impl Attach {
     }
 
     pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
-        let link = Link::open(&common.place).await?;
+        let link = DaemonLink::open(&common.place).await?;
         let target = ids::either(&link, &self.what).await?;
-        let mut interrupt = Interrupt::new()?;
+        let mut interrupt = CtrlC::new()?;
         let mut person = Person::if_there();
         let code = match &target {
             _ if common.json => events(link, common, &target, &mut interrupt).await?,
-            Named::Run(id) => {
+            RunOrSession::Run(id) => {
                 let ids = [*id];
                 let task = Task {
                     ids: &ids,
@@ -69,22 +69,25 @@ impl Attach {
                     conversation: None,
                 };
                 match follow(link, &common.place, task, &mut interrupt).await? {
-                    End::Done(_) | End::TimedOut(_) => Some(end(common, *id).await?),
-                    End::NeedsPerson(_) => {
+                    FollowOutcome::Done(_) | FollowOutcome::TimedOut(_) => {
+                        Some(end(common, *id).await?)
+                    }
+                    FollowOutcome::NeedsPerson(_) => {
                         end(common, *id).await?;
                         Some(exit::NEEDS_USER)
                     }
-                    End::Detached(_) => None,
+                    FollowOutcome::Detached(_) => None,
                 }
             }
-            Named::Session(key) => {
+            RunOrSession::Session(key) => {
                 let request = watched(&target);
                 let mut view = View::for_people();
                 view.set_heading("latest turns, newest last:");
                 let person = person.as_mut();
                 let needs = Needs::new(false, person.is_some());
-                let live = Live::open(link, &common.place, request, Some(view), person).await?;
-                let mut look = Look { key, live, needs };
+                let live =
+                    LiveDisplay::open(link, &common.place, request, Some(view), person).await?;
+                let mut look = AttachedSession { key, live, needs };
                 tokio::select! {
                     code = look.on() => Some(code?),
                     () = interrupt.pressed() => None,
@@ -96,17 +99,17 @@ impl Attach {
 }
 
 /// The subscription for the target: a run's subtree, or a session.
-fn watched(target: &Named) -> SubscribeEvents {
+fn watched(target: &RunOrSession) -> SubscribeEvents {
     let all = SubscribeEvents {
         deltas: true,
         ..SubscribeEvents::default()
     };
     match target {
-        Named::Run(id) => SubscribeEvents {
+        RunOrSession::Run(id) => SubscribeEvents {
             tree: Some(*id),
             ..all
         },
-        Named::Session(key) => SubscribeEvents {
+        RunOrSession::Session(key) => SubscribeEvents {
             session_key: Some(key.clone()),
             ..all
         },
@@ -115,29 +118,29 @@ fn watched(target: &Named) -> SubscribeEvents {
 
 /// Prints each event until the run has ended; a session never ends. Returns `None` after Ctrl-C.
 async fn events(
-    link: Link,
+    link: DaemonLink,
     common: &Common,
-    target: &Named,
-    interrupt: &mut Interrupt,
+    target: &RunOrSession,
+    interrupt: &mut CtrlC,
 ) -> Result<Option<u8>, Failure> {
     let mut needs = Needs::new(true, false);
-    if let Named::Session(key) = target
+    if let RunOrSession::Session(key) = target
         && let Some(text) = UnderWay::of(&link, key).await?.idle(key)
     {
         print::object(&json!({ "idle": { "sessionKey": key, "message": text } }))?;
     }
-    let mut watch = Watch::open(link, &common.place, watched(target), print::note).await?;
+    let mut watch = EventWatch::open(link, &common.place, watched(target), print::note).await?;
     loop {
         let seen = tokio::select! {
             seen = watch.next(print::note) => seen?,
             () = interrupt.pressed() => return Ok(None),
         };
         let moved = match seen {
-            Seen::Picture(_, whole) => {
+            WatchItem::Picture(_, whole) => {
                 print::object(&whole)?;
                 true
             }
-            Seen::Event(event) => {
+            WatchItem::Event(event) => {
                 print::object(&event)?;
                 let kind = event.kind.as_str();
                 let asks = kind.starts_with("question.") || kind.starts_with("approval.");
@@ -148,8 +151,10 @@ async fn events(
             continue;
         }
         let (session, waits) = match target {
-            Named::Session(key) => (key.clone(), UnderWay::of(&watch.link, key).await?.waits()),
-            Named::Run(id) => {
+            RunOrSession::Session(key) => {
+                (key.clone(), UnderWay::of(&watch.link, key).await?.waits())
+            }
+            RunOrSession::Run(id) => {
                 let run = ids::details(&watch.link, *id).await?;
                 if tree::is_ended(&run.state) {
                     print::object(&run)?;
@@ -166,7 +171,7 @@ async fn events(
 
 /// Prints the outcome of a run and returns its exit code.
 async fn end(common: &Common, id: RunId) -> Result<u8, Failure> {
-    let link = Link::open(&common.place).await?;
+    let link = DaemonLink::open(&common.place).await?;
     let run = ids::details(&link, id).await?;
     wait::print_pause(&common.place, &run).await;
     wait::result(&run, false)?;
@@ -174,10 +179,10 @@ async fn end(common: &Common, id: RunId) -> Result<u8, Failure> {
 }
 
 /// Prints how to attach again after Ctrl-C and returns the exit code.
-fn detached(target: &Named) -> u8 {
+fn detached(target: &RunOrSession) -> u8 {
     let (what, code) = match target {
-        Named::Run(id) => (short(id), exit::NOT_ENDED),
-        Named::Session(key) => (key.to_string(), 0),
+        RunOrSession::Run(id) => (short(id), exit::NOT_ENDED),
+        RunOrSession::Session(key) => (key.to_string(), 0),
     };
     print::note(&format!(
         "detached; the work continues. Attach again: abide attach {what}"
@@ -186,13 +191,13 @@ fn detached(target: &Named) -> u8 {
 }
 
 /// A live view of a session.
-struct Look<'a> {
+struct AttachedSession<'a> {
     key: &'a SessionKey,
-    live: Live<'a>,
+    live: LiveDisplay<'a>,
     needs: Needs,
 }
 
-impl Look<'_> {
+impl AttachedSession<'_> {
     /// Runs until a user is needed and none is present; a session never ends by itself.
     async fn on(&mut self) -> Result<u8, Failure> {
         self.live.session = Some(self.key.clone());
@@ -202,7 +207,7 @@ impl Look<'_> {
         }
         loop {
             let is_blocked = match self.live.next().await? {
-                News::Event(event) => match event.kind.as_str() {
+                LiveUpdate::Event(event) => match event.kind.as_str() {
                     "message.added" => {
                         self.said(&event).await?;
                         false
@@ -210,7 +215,9 @@ impl Look<'_> {
                     "run.queued" | "run.paused" => self.is_blocked().await?,
                     _ => false,
                 },
-                News::Anew | News::Quiet | News::Left => self.is_blocked().await?,
+                LiveUpdate::Anew | LiveUpdate::Quiet | LiveUpdate::Left => {
+                    self.is_blocked().await?
+                }
             };
             if is_blocked {
                 return Ok(exit::NEEDS_USER);
@@ -222,7 +229,7 @@ impl Look<'_> {
     async fn is_blocked(&mut self) -> Result<bool, Failure> {
         match self.turns().await? {
             Some(open) if open.waits() => {
-                let Live { watch, view, .. } = &mut self.live;
+                let LiveDisplay { watch, view, .. } = &mut self.live;
                 let say = |text: &str| match view {
                     Some(view) => view.note(text),
                     None => print::note(text),
@@ -274,7 +281,7 @@ impl Look<'_> {
             limit: PageSize(TURNS),
             ..ListRuns::default()
         };
-        let Live { watch, view, .. } = &mut self.live;
+        let LiveDisplay { watch, view, .. } = &mut self.live;
         let link = &watch.link;
         let mut turns = link.ask(&request).await?.runs;
         turns.reverse();

@@ -5,10 +5,10 @@ use clap::Args;
 
 use crate::cli::common::Common;
 use crate::cli::common::failure::Failure;
-use crate::cli::link::Link;
+use crate::cli::link::DaemonLink;
 use crate::cli::output::print;
 use crate::cli::output::print::{BAD, DIM, styled};
-use crate::cli::output::text::{Table, age, clean, short};
+use crate::cli::output::text::{TextTable, age, clean, short};
 use crate::clock::Clock;
 use crate::kernel::ids::RunId;
 use crate::wire::audit::ListAudit;
@@ -17,7 +17,7 @@ use crate::wire::input::PageSize;
 /// Show who changed what, newest first
 #[derive(Debug, Args)]
 #[command(after_help = "abide audit --method runs.cancel --limit 10")]
-pub(crate) struct Audit {
+pub(crate) struct AuditArgs {
     /// Only calls of this method, such as sessions.spawn
     #[arg(long, value_name = "METHOD")]
     method: Option<String>,
@@ -31,9 +31,9 @@ pub(crate) struct Audit {
     cursor: Option<String>,
 }
 
-impl Audit {
+impl AuditArgs {
     pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
-        let link = Link::open(&common.place).await?;
+        let link = DaemonLink::open(&common.place).await?;
         let params = ListAudit {
             method: self.method,
             limit: PageSize(self.limit),
@@ -48,7 +48,7 @@ impl Audit {
         }
         let now = Clock::system().now();
         let heads = ["AGE", "WHO", "OUTCOME", "METHOD", "ABOUT"];
-        let mut table = Table::new(&heads).painted(2, |outcome| match outcome {
+        let mut table = TextTable::new(&heads).painted(2, |outcome| match outcome {
             "ok" => Style::new(),
             _ => BAD,
         });

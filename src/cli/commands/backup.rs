@@ -6,7 +6,7 @@ use clap::Args;
 
 use crate::cli::common::Common;
 use crate::cli::common::failure::Failure;
-use crate::cli::link::Link;
+use crate::cli::link::DaemonLink;
 use crate::cli::output::print;
 use crate::cli::output::print::{GOOD, styled};
 use crate::cli::output::text::{clean, size, span};
@@ -18,13 +18,13 @@ use crate::wire::maintenance::Backup as Request;
 /// only its owner can access it. An existing file is never overwritten.
 #[derive(Debug, Args)]
 #[command(after_help = "abide backup ~/abide.db")]
-pub(crate) struct Backup {
+pub(crate) struct BackupArgs {
     /// Target file [default: one in the state folder's backups, with the time in its name]
     #[arg(value_name = "PATH")]
     path: Option<PathBuf>,
 }
 
-impl Backup {
+impl BackupArgs {
     pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
         // The daemon's working directory differs from the client's.
         let path = self
@@ -33,7 +33,7 @@ impl Backup {
                 std::path::absolute(&path).map_err(|error| Failure::local(path.display(), error))
             })
             .transpose()?;
-        let link = Link::open(&common.place).await?;
+        let link = DaemonLink::open(&common.place).await?;
         let request = Request {
             path: path.map(|path| path.to_string_lossy().into_owned()),
         };

@@ -3,10 +3,10 @@
 use clap::Args;
 
 use crate::cli::common::failure::{Failure, exit};
-use crate::cli::common::ids::Named;
+use crate::cli::common::ids::RunOrSession;
 use crate::cli::common::{Common, ids};
 use crate::cli::link;
-use crate::cli::link::Link;
+use crate::cli::link::DaemonLink;
 use crate::cli::output::{print, text};
 use crate::kernel::ids::RunId;
 use crate::wire::lifecycle::{CancelRun, CancelSession, Cancelled};
@@ -21,7 +21,7 @@ use crate::wire::shapes::Run;
 #[command(after_help = r#"abide cancel @last --reason "no longer needed"
 abide cancel agent:build:chat
 abide cancel agent:build:chat --all"#)]
-pub(crate) struct Cancel {
+pub(crate) struct CancelArgs {
     /// Runs or sessions
     #[arg(required = true, value_name = "RUN|SESSION")]
     what: Vec<String>,
@@ -36,21 +36,21 @@ pub(crate) struct Cancel {
     reason: Option<String>,
 }
 
-impl Cancel {
+impl CancelArgs {
     pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
-        let link = Link::open(&common.place).await?;
+        let link = DaemonLink::open(&common.place).await?;
         let mut code = 0;
         for what in &self.what {
             let named = match self.all {
-                true => Named::Session(ids::session(&link, what).await?),
+                true => RunOrSession::Session(ids::session(&link, what).await?),
                 false => ids::either(&link, what).await?,
             };
             let raw = match named {
-                Named::Run(run_id) => {
+                RunOrSession::Run(run_id) => {
                     let reason = self.reason.clone();
                     link.raw(&CancelRun { run_id, reason }).await?
                 }
-                Named::Session(session_key) => {
+                RunOrSession::Session(session_key) => {
                     let reason = self.reason.clone();
                     let request = CancelSession {
                         session_key,
@@ -78,7 +78,7 @@ impl Cancel {
 }
 
 /// The run is cancelled, or marked to end, once this returns; prints a summary.
-pub(crate) async fn after_second_ctrl_c(link: &Link, run_id: RunId) -> Result<Run, Failure> {
+pub(crate) async fn after_second_ctrl_c(link: &DaemonLink, run_id: RunId) -> Result<Run, Failure> {
     let reason = Some("Ctrl-C".to_owned());
     let done: Cancelled = link.ask(&CancelRun { run_id, reason }).await?;
     print::note(&summary(&text::short(run_id), &done));

@@ -3,11 +3,11 @@
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, Subcommand};
 
-use super::wait::Wait;
+use super::wait::CliWaitArgs;
 use crate::cli::common::failure::Failure;
 use crate::cli::common::{Common, ids};
 use crate::cli::link;
-use crate::cli::link::Link;
+use crate::cli::link::DaemonLink;
 use crate::cli::output::{print, text};
 use crate::clock::Clock;
 use crate::kernel::run::thinking::Thinking;
@@ -18,7 +18,7 @@ use crate::wire::shapes::Session;
 
 /// A change of one session.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Change {
+pub(crate) enum SessionChange {
     /// Delete a session with its transcript and all sessions below it
     ///
     /// The results of its runs stay (abide ps --all); its key is free at once.
@@ -99,11 +99,11 @@ pub(crate) struct Patch {
     if_revision: Option<i64>,
 }
 
-impl Change {
+impl SessionChange {
     pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
-        let link = Link::open(&common.place).await?;
+        let link = DaemonLink::open(&common.place).await?;
         match self {
-            Change::Delete(clear) => {
+            SessionChange::Delete(clear) => {
                 let request = DeleteSession {
                     session_key: ids::session(&link, &clear.session).await?,
                     force: clear.force,
@@ -116,8 +116,8 @@ impl Change {
                     print::note(&format!("deleted: {}", done.session_key));
                 }
             }
-            Change::Compact(compact) => return compact.run(&link, common).await,
-            Change::Reset(reset) => {
+            SessionChange::Compact(compact) => return compact.run(&link, common).await,
+            SessionChange::Reset(reset) => {
                 let request = ResetSession {
                     session_key: ids::session(&link, &reset.clear.session).await?,
                     force: reset.clear.force,
@@ -134,7 +134,7 @@ impl Change {
                     ));
                 }
             }
-            Change::Patch(patch) => {
+            SessionChange::Patch(patch) => {
                 let request = patch.request(&link).await?;
                 let raw = link.raw(&request).await?;
                 if common.json {
@@ -165,20 +165,20 @@ impl Change {
 }
 
 impl Compact {
-    async fn run(self, link: &Link, common: &Common) -> Result<u8, Failure> {
+    async fn run(self, link: &DaemonLink, common: &Common) -> Result<u8, Failure> {
         let request = CompactSession {
             session_key: ids::session(link, &self.session).await?,
             idempotency_key: Some(Clock::system().new_id().to_string()),
         };
         let raw = link.raw(&request).await?;
         let new: Compacting = link::read(&raw)?;
-        let wait = Wait::of(new.run_id);
+        let wait = CliWaitArgs::of(new.run_id);
         wait.run(common).await
     }
 }
 
 impl Patch {
-    async fn request(self, link: &Link) -> Result<PatchSession, Failure> {
+    async fn request(self, link: &DaemonLink) -> Result<PatchSession, Failure> {
         let value = |given: Option<String>| given.map(|text| (!text.is_empty()).then_some(text));
         let request = PatchSession {
             session_key: ids::session(link, &self.session).await?,

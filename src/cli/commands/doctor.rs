@@ -11,7 +11,7 @@ use super::serve;
 use crate::cli::common::Common;
 use crate::cli::common::failure::Failure;
 use crate::cli::link;
-use crate::cli::link::Link;
+use crate::cli::link::DaemonLink;
 use crate::cli::output::print;
 use crate::cli::output::print::{BAD, BUSY, DIM, GOOD, styled};
 use crate::cli::output::text::{clean, wrap};
@@ -102,7 +102,7 @@ fn configuration(file: Option<PathBuf>) -> (Config, Vec<Finding>) {
 /// Findings of the daemon that holds the folder.
 async fn from_inside(common: &Common) -> Vec<Finding> {
     let asked = async {
-        let link = Link::open(&common.place).await?;
+        let link = DaemonLink::open(&common.place).await?;
         let raw = link.raw(&Examine {}).await?;
         let examined: Examined = link::read(&raw)?;
         Ok::<_, Failure>(examined.findings)
@@ -126,7 +126,7 @@ async fn from_inside(common: &Common) -> Vec<Finding> {
 /// own.
 async fn of_agents(common: &Common) -> Vec<String> {
     let asked = async {
-        let link = Link::open(&common.place).await?;
+        let link = DaemonLink::open(&common.place).await?;
         let request = ListAgents {
             limit: PageSize(PAGE_LIMIT),
             ..ListAgents::default()

@@ -8,7 +8,7 @@ use clap::Args;
 use crate::cli::common::failure::Failure;
 use crate::cli::common::{Common, ids};
 use crate::cli::link;
-use crate::cli::link::Link;
+use crate::cli::link::DaemonLink;
 use crate::cli::output::print;
 use crate::cli::output::text::{COLUMNS, line, short};
 use crate::kernel::policy::overlay;
@@ -42,7 +42,7 @@ pub(crate) struct EnvOf {
 impl EnvOf {
     pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
         let env = given(&self.given)?;
-        let link = Link::open(&common.place).await?;
+        let link = DaemonLink::open(&common.place).await?;
         let Some(named) = &self.run else {
             return lacking(&link, common).await;
         };
@@ -105,7 +105,7 @@ fn rows(run: &Run) -> Vec<String> {
     run.env.iter().map(row).collect()
 }
 
-async fn lacking(link: &Link, common: &Common) -> Result<u8, Failure> {
+async fn lacking(link: &DaemonLink, common: &Common) -> Result<u8, Failure> {
     let request = ListRuns {
         states: vec![State::Paused],
         limit: PageSize(PAGE_LIMIT),

@@ -5,9 +5,9 @@ use serde_json::Value;
 
 use crate::cli::common::failure::Failure;
 use crate::cli::common::{Common, ids};
-use crate::cli::link::Link;
-use crate::cli::link::watch::{Seen, Watch};
-use crate::cli::live::follow::Interrupt;
+use crate::cli::link::DaemonLink;
+use crate::cli::link::watch::{EventWatch, WatchItem};
+use crate::cli::live::follow::CtrlC;
 use crate::cli::output::print;
 use crate::cli::output::text::{line, short};
 use crate::wire::events::{Event, SubscribeEvents};
@@ -20,7 +20,7 @@ use crate::wire::events::{Event, SubscribeEvents};
 #[derive(Debug, Args)]
 #[command(after_help = r#"abide events --kind "run.*"
 abide events --since 0 --session agent:build:chat"#)]
-pub(crate) struct Events {
+pub(crate) struct EventsArgs {
     /// Start after this cursor; 0 = all events that are kept
     #[arg(long, value_name = "CURSOR")]
     since: Option<u64>,
@@ -46,9 +46,9 @@ pub(crate) struct Events {
     deltas: bool,
 }
 
-impl Events {
+impl EventsArgs {
     pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
-        let link = Link::open(&common.place).await?;
+        let link = DaemonLink::open(&common.place).await?;
         let request = SubscribeEvents {
             since: self.since,
             store_id: None,
@@ -67,8 +67,8 @@ impl Events {
             kinds: self.kinds,
             deltas: self.deltas,
         };
-        let mut interrupt = Interrupt::new()?;
-        let mut watch = Watch::open(link, &common.place, request, print::note).await?;
+        let mut interrupt = CtrlC::new()?;
+        let mut watch = EventWatch::open(link, &common.place, request, print::note).await?;
         let mut cursor = self.since;
         loop {
             let seen = tokio::select! {
@@ -76,7 +76,7 @@ impl Events {
                 () = interrupt.pressed() => break,
             };
             match seen {
-                Seen::Picture(picture, whole) => {
+                WatchItem::Picture(picture, whole) => {
                     cursor = u64::try_from(picture.cursor).ok();
                     if common.json {
                         print::object(&whole)?;
@@ -89,7 +89,7 @@ impl Events {
                         ));
                     }
                 }
-                Seen::Event(event) => {
+                WatchItem::Event(event) => {
                     cursor = event
                         .cursor
                         .and_then(|at| u64::try_from(at).ok())

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::cli::common::failure::Failure;
 use crate::cli::common::{Common, ids};
-use crate::cli::link::Link;
+use crate::cli::link::DaemonLink;
 use crate::cli::output::print;
 use crate::cli::output::text::{age, clean, cut, json, line};
 use crate::clock::Clock;
@@ -21,7 +21,7 @@ use crate::wire::shapes::Message;
 #[derive(Debug, Args)]
 #[command(after_help = "abide history @last
 abide history agent:build:chat --limit 5 --full")]
-pub(crate) struct History {
+pub(crate) struct HistoryArgs {
     /// The session
     #[arg(value_name = "SESSION")]
     session: String,
@@ -43,9 +43,9 @@ pub(crate) struct History {
     full: bool,
 }
 
-impl History {
+impl HistoryArgs {
     pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
-        let link = Link::open(&common.place).await?;
+        let link = DaemonLink::open(&common.place).await?;
         let request = GetHistory {
             session_key: ids::session(&link, &self.session).await?,
             before: self.before,

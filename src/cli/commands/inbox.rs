@@ -7,7 +7,7 @@ use clap::Args;
 use crate::cli::common::failure::Failure;
 use crate::cli::common::{Common, ids};
 use crate::cli::link;
-use crate::cli::link::Link;
+use crate::cli::link::DaemonLink;
 use crate::cli::output::print;
 use crate::cli::output::text::{age, clean, line, short, span};
 use crate::clock::Clock;
@@ -23,7 +23,7 @@ use crate::wire::shapes::Announce;
 #[derive(Debug, Args)]
 #[command(after_help = "abide inbox client:bot --ack
 abide inbox --undelivered")]
-pub(crate) struct Inbox {
+pub(crate) struct InboxArgs {
     /// The session
     #[arg(value_name = "SESSION", required_unless_present_any = ["undelivered", "retry", "dismiss"])]
     session: Option<String>,
@@ -49,18 +49,24 @@ pub(crate) struct Inbox {
     dismiss: Vec<String>,
 }
 
-impl Inbox {
+impl InboxArgs {
     pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
-        let link = Link::open(&common.place).await?;
+        let link = DaemonLink::open(&common.place).await?;
         let Some(session) = &self.session else {
             return match (self.retry.as_slice(), self.dismiss.as_slice()) {
                 ([], []) => undelivered::list(&link, common).await,
                 ([], dismiss) => {
-                    undelivered::decide(&link, common, undelivered::Decision::Dismiss, dismiss)
-                        .await
+                    undelivered::decide(
+                        &link,
+                        common,
+                        undelivered::UndeliveredAction::Dismiss,
+                        dismiss,
+                    )
+                    .await
                 }
                 (retry, _) => {
-                    undelivered::decide(&link, common, undelivered::Decision::Retry, retry).await
+                    undelivered::decide(&link, common, undelivered::UndeliveredAction::Retry, retry)
+                        .await
                 }
             };
         };
@@ -105,7 +111,7 @@ impl Inbox {
 }
 
 async fn acknowledge(
-    link: &Link,
+    link: &DaemonLink,
     common: &Common,
     key: &SessionKey,
     page: &Page,

@@ -7,7 +7,7 @@ use super::answer::find_open;
 use crate::cli::common::Common;
 use crate::cli::common::failure::{Failure, exit};
 use crate::cli::link;
-use crate::cli::link::Link;
+use crate::cli::link::DaemonLink;
 use crate::cli::output::print;
 use crate::cli::output::text::{age, clean, line, short, wrap};
 use crate::clock::Clock;
@@ -29,17 +29,17 @@ const LINES: usize = 4;
 #[command(after_help = "abide memory
 abide memory search deploy friday
 abide memory delete 4f2a91c3")]
-pub(crate) struct Memory {
+pub(crate) struct MemoryArgs {
     #[command(subcommand)]
-    what: Option<What>,
+    what: Option<MemoryCommand>,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum MemoryCommand {
     /// List memories, newest first
-    List(List),
+    List(MemoryListArgs),
     /// Search memories by words, best match first
-    Search(Search),
+    Search(SearchArgs),
     /// Delete memories permanently
     Delete {
         /// Ids, or their last digits, as the list shows them
@@ -49,7 +49,7 @@ enum What {
 }
 
 #[derive(Debug, Args)]
-struct List {
+struct MemoryListArgs {
     /// Only this namespace, such as build or build/explore
     #[arg(long, value_name = "NAME")]
     namespace: Option<String>,
@@ -60,7 +60,7 @@ struct List {
 }
 
 #[derive(Debug, Args)]
-struct Search {
+struct SearchArgs {
     /// Words to search for; a memory with any of them matches
     #[arg(value_name = "WORD", required = true)]
     words: Vec<String>,
@@ -70,23 +70,23 @@ struct Search {
     namespace: Option<String>,
 }
 
-impl Memory {
+impl MemoryArgs {
     pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
-        let link = Link::open(&common.place).await?;
-        let all = List {
+        let link = DaemonLink::open(&common.place).await?;
+        let all = MemoryListArgs {
             namespace: None,
             limit: 50,
         };
-        match self.what.unwrap_or(What::List(all)) {
-            What::List(list) => list.run(&link, common).await,
-            What::Search(search) => search.run(&link, common).await,
-            What::Delete { ids } => delete(&link, common, &ids).await,
+        match self.what.unwrap_or(MemoryCommand::List(all)) {
+            MemoryCommand::List(list) => list.run(&link, common).await,
+            MemoryCommand::Search(search) => search.run(&link, common).await,
+            MemoryCommand::Delete { ids } => delete(&link, common, &ids).await,
         }
     }
 }
 
-impl List {
-    async fn run(self, link: &Link, common: &Common) -> Result<u8, Failure> {
+impl MemoryListArgs {
+    async fn run(self, link: &DaemonLink, common: &Common) -> Result<u8, Failure> {
         let (raw, page) = page(link, self.namespace.as_deref(), self.limit, None).await?;
         if common.json {
             print::object(&raw)?;
@@ -108,8 +108,8 @@ impl List {
     }
 }
 
-impl Search {
-    async fn run(self, link: &Link, common: &Common) -> Result<u8, Failure> {
+impl SearchArgs {
+    async fn run(self, link: &DaemonLink, common: &Common) -> Result<u8, Failure> {
         let request = SearchMemories {
             query: self.words.join(" "),
             namespace: self.namespace,
@@ -127,7 +127,7 @@ impl Search {
     }
 }
 
-async fn delete(link: &Link, common: &Common, wanted: &[String]) -> Result<u8, Failure> {
+async fn delete(link: &DaemonLink, common: &Common, wanted: &[String]) -> Result<u8, Failure> {
     let known = if wanted.iter().all(|id| id.parse::<MemoryId>().is_ok()) {
         Vec::new()
     } else {
@@ -161,7 +161,7 @@ async fn delete(link: &Link, common: &Common, wanted: &[String]) -> Result<u8, F
     }
 }
 
-async fn every(link: &Link) -> Result<Vec<MemoryId>, Failure> {
+async fn every(link: &DaemonLink) -> Result<Vec<MemoryId>, Failure> {
     let mut ids = Vec::new();
     let mut cursor = None;
     loop {
@@ -175,7 +175,7 @@ async fn every(link: &Link) -> Result<Vec<MemoryId>, Failure> {
 }
 
 async fn page(
-    link: &Link,
+    link: &DaemonLink,
     namespace: Option<&str>,
     limit: u32,
     cursor: Option<String>,

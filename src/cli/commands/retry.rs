@@ -5,7 +5,7 @@ use clap::Args;
 use crate::cli::common::failure::Failure;
 use crate::cli::common::{Common, ids};
 use crate::cli::link;
-use crate::cli::link::Link;
+use crate::cli::link::DaemonLink;
 use crate::cli::output::{print, text};
 use crate::clock::Clock;
 use crate::wire::lifecycle::{Retried, RetryRun};
@@ -24,7 +24,7 @@ pub(crate) struct Retry {
 
 impl Retry {
     pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
-        let link = Link::open(&common.place).await?;
+        let link = DaemonLink::open(&common.place).await?;
         let request = RetryRun {
             run_id: ids::run(&link, &self.run).await?,
             idempotency_key: Some(Clock::system().new_id().to_string()),

@@ -5,7 +5,7 @@ use clap::{Args, ValueEnum};
 use crate::cli::asking::verbatim;
 use crate::cli::common::failure::{Failure, exit};
 use crate::cli::common::{Common, ids};
-use crate::cli::link::Link;
+use crate::cli::link::DaemonLink;
 use crate::cli::output::print;
 use crate::cli::output::text::{age, line, short};
 use crate::clock::Clock;
@@ -32,7 +32,7 @@ pub(crate) struct Review {
 
     /// done: it has happened; not-done: it has not, and is executed now; abort: the run ends
     #[arg(value_name = "DECISION", value_enum)]
-    said: Option<Verdict>,
+    said: Option<ReviewVerdict>,
 
     /// With done: the call's result, for the model
     #[arg(long, value_name = "TEXT")]
@@ -44,7 +44,7 @@ pub(crate) struct Review {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Verdict {
+enum ReviewVerdict {
     Done,
     NotDone,
     Abort,
@@ -52,11 +52,11 @@ enum Verdict {
 
 impl Review {
     pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
-        let link = Link::open(&common.place).await?;
+        let link = DaemonLink::open(&common.place).await?;
         let (Some(named), Some(said)) = (&self.run, self.said) else {
             return list(&link, common).await;
         };
-        if self.result.is_some() && said != Verdict::Done {
+        if self.result.is_some() && said != ReviewVerdict::Done {
             return Err(Failure::usage("--result is valid only with done"));
         }
         let run_id = ids::run(&link, named).await?;
@@ -65,9 +65,9 @@ impl Review {
             run_id,
             step_id: step(&run, self.step)?,
             decision: match said {
-                Verdict::Done => Decision::Done,
-                Verdict::NotDone => Decision::NotDone,
-                Verdict::Abort => Decision::Abort,
+                ReviewVerdict::Done => Decision::Done,
+                ReviewVerdict::NotDone => Decision::NotDone,
+                ReviewVerdict::Abort => Decision::Abort,
             },
             result: self.result,
         };
@@ -75,7 +75,7 @@ impl Review {
             return Ok(0);
         };
         print::note(&match said {
-            Verdict::Abort => format!("run {} has ended", short(run.run_id)),
+            ReviewVerdict::Abort => format!("run {} has ended", short(run.run_id)),
             _ if !run.reviews.is_empty() => format!(
                 "recorded; run {} has {} more open reviews: abide review",
                 short(run.run_id),
@@ -123,7 +123,7 @@ fn step(run: &Run, named: Option<u32>) -> Result<StepId, Failure> {
     }
 }
 
-async fn list(link: &Link, common: &Common) -> Result<u8, Failure> {
+async fn list(link: &DaemonLink, common: &Common) -> Result<u8, Failure> {
     let request = ListRuns {
         needs_review: true,
         limit: PageSize(PAGE_LIMIT),

@@ -2,13 +2,13 @@
 
 use clap::Args;
 
-use super::spawn::Work;
+use super::spawn::WorkArgs;
 use super::{cancel, spawn, wait};
 use crate::cli::asking::person::Person;
 use crate::cli::common::failure::{Failure, exit};
 use crate::cli::common::{Common, ids};
-use crate::cli::link::{Link, start};
-use crate::cli::live::follow::{End, Interrupt, Task, follow};
+use crate::cli::link::{DaemonLink, start};
+use crate::cli::live::follow::{CtrlC, FollowOutcome, Task, follow};
 use crate::cli::live::{tree, view};
 use crate::cli::output::{print, text};
 use crate::kernel::ids::RunId;
@@ -28,21 +28,21 @@ use crate::wire::shapes;
 abide run --agent explore --run-timeout 5m "How is the cache kept small?"
 git diff | abide run -
 abide run --session agent:build:desk "And in the tests?""#)]
-pub(crate) struct Run {
+pub(crate) struct RunArgs {
     #[command(flatten)]
-    work: Work,
+    work: WorkArgs,
 
     /// Fail if no daemon is running, instead of starting one
     #[arg(long)]
     no_start: bool,
 }
 
-impl Run {
+impl RunArgs {
     pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
         let session = self.work.session();
         let request = self.work.request()?;
         let link = start::link(&common.place, self.no_start).await?;
-        let mut interrupt = Interrupt::new()?;
+        let mut interrupt = CtrlC::new()?;
         let accepted = spawn::hand_over(&link, common, request, session.as_deref()).await?;
         if common.json {
             print::object(&accepted.raw)?;
@@ -62,8 +62,8 @@ impl Run {
         };
         let end = follow(link, &common.place, task, &mut interrupt).await?;
         let ended = match end {
-            End::Done(raw) | End::TimedOut(raw) => wait::only(&raw)?,
-            End::NeedsPerson(raw) => {
+            FollowOutcome::Done(raw) | FollowOutcome::TimedOut(raw) => wait::only(&raw)?,
+            FollowOutcome::NeedsPerson(raw) => {
                 let run = wait::only(&raw)?;
                 match common.json {
                     true => print::object(&run)?,
@@ -74,11 +74,11 @@ impl Run {
                 }
                 return Ok(exit::NEEDS_USER);
             }
-            End::Detached(_) => {
+            FollowOutcome::Detached(_) => {
                 return leave(common, &mut interrupt, accepted.run_id).await;
             }
         };
-        let link = Link::open(&common.place).await?;
+        let link = DaemonLink::open(&common.place).await?;
         let run = ids::details(&link, ended.run_id).await?;
         if common.json {
             print::object(&run)?;
@@ -91,12 +91,12 @@ impl Run {
 }
 
 /// Detaches from the run after Ctrl-C; a second Ctrl-C cancels the run.
-async fn leave(common: &Common, interrupt: &mut Interrupt, run_id: RunId) -> Result<u8, Failure> {
+async fn leave(common: &Common, interrupt: &mut CtrlC, run_id: RunId) -> Result<u8, Failure> {
     let code = wait::detached(&[run_id]);
     if !interrupt.pressed_again().await {
         return Ok(code);
     }
-    let link = Link::open(&common.place).await?;
+    let link = DaemonLink::open(&common.place).await?;
     let run = cancel::after_second_ctrl_c(&link, run_id).await?;
     if common.json {
         print::object(&run)?;
@@ -105,7 +105,10 @@ async fn leave(common: &Common, interrupt: &mut Interrupt, run_id: RunId) -> Res
 }
 
 /// Prints how many descendants of an ended run are still open.
-pub(crate) async fn print_open_descendants(link: &Link, run: &shapes::Run) -> Result<(), Failure> {
+pub(crate) async fn print_open_descendants(
+    link: &DaemonLink,
+    run: &shapes::Run,
+) -> Result<(), Failure> {
     let open = view::tree_of(link, run.run_id)
         .await?
         .iter()

@@ -12,7 +12,7 @@ use crate::cli::asking::needs::Needs;
 use crate::cli::common::failure::{Failure, exit};
 use crate::cli::common::{Common, duration, ids};
 use crate::cli::link;
-use crate::cli::link::Link;
+use crate::cli::link::DaemonLink;
 use crate::cli::output::{print, text};
 use crate::clock::Clock;
 use crate::kernel::ids::SessionKey;
@@ -29,7 +29,7 @@ const LOOK: Duration = Duration::from_secs(1);
 #[derive(Debug, Args)]
 #[command(after_help = r#"abide send agent:build:chat "What did you find?"
 abide send --wait 0 reviewer "Look at it once more""#)]
-pub(crate) struct Send {
+pub(crate) struct CliSendArgs {
     /// The session
     session: String,
 
@@ -45,9 +45,9 @@ pub(crate) struct Send {
     wait: Duration,
 }
 
-impl Send {
+impl CliSendArgs {
     pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
-        let link = Link::open(&common.place).await?;
+        let link = DaemonLink::open(&common.place).await?;
         let from = match &self.from {
             Some(from) => Some(ids::session(&link, from).await?),
             None => None,
@@ -77,7 +77,11 @@ impl Send {
 
 /// The daemon's reply; `None` if the session needs a user, which was announced, and none is at the
 /// terminal.
-async fn reply(link: &Link, common: &Common, request: &Request) -> Result<Option<Value>, Failure> {
+async fn reply(
+    link: &DaemonLink,
+    common: &Common,
+    request: &Request,
+) -> Result<Option<Value>, Failure> {
     let mut needs = Needs::new(common.json, false);
     let keys: Vec<SessionKey> = request.session_key.clone().into_iter().collect();
     let mut saying = pin!(link.raw_retried(request, &common.place));

@@ -11,13 +11,13 @@ use serde_json::json;
 use crate::cli::common::Common;
 use crate::cli::common::failure::{Failure, exit};
 use crate::cli::link::discover::Where;
-use crate::cli::link::start::Plan;
-use crate::cli::link::{Link, start};
+use crate::cli::link::start::StartOptions;
+use crate::cli::link::{DaemonLink, start};
 use crate::cli::output::print;
 use crate::cli::output::print::{DIM, GOOD, styled};
 use crate::cli::output::text::clean;
 use crate::config::{FlagValue, Loaded, SettingsSource};
-use crate::daemon::{self, Ending, Endpoint, Options, Ready, offline};
+use crate::daemon::{self, DaemonOptions, Ending, Endpoint, Ready, offline};
 use crate::process;
 use crate::telemetry;
 use crate::wire::gateway::GetStatus;
@@ -83,7 +83,7 @@ impl Serve {
         let warned = loaded.file.clone();
         let json = common.json;
         let state = common.place.state_dir_to_serve()?;
-        let ending = daemon::serve(Options {
+        let ending = daemon::serve(DaemonOptions {
             state_dir: common.place.state_dir_to_serve()?,
             source,
             loaded,
@@ -92,7 +92,7 @@ impl Serve {
         let ending = match ending {
             Ok(ending) => ending,
             // In the background, the process that started this one starts the next.
-            Err(daemon::Failure::Store(why))
+            Err(daemon::DaemonFailure::Store(why))
                 if !self.background && !self.again && offline::is_to_be_repaired(&state) =>
             {
                 print::note(&format!("{why}; restarting to repair the store"));
@@ -152,7 +152,7 @@ impl Serve {
     /// The daemon is ready in the background once this returns.
     pub(crate) async fn detach(self, common: &Common) -> Result<u8, Failure> {
         common.place.refuse_address("serve", "--listen")?;
-        let plan = Plan {
+        let plan = StartOptions {
             state_dir: common.place.state_dir()?,
             config: self.config.clone(),
             listen: self.listen,
@@ -189,7 +189,7 @@ impl Serve {
 
 /// Prints the number of runs that continue. Optional: errors are ignored, because the daemon is up.
 async fn going_on(place: &Where) {
-    let Ok(link) = Link::open(place).await else {
+    let Ok(link) = DaemonLink::open(place).await else {
         return;
     };
     if let Ok(status) = link.ask(&GetStatus {}).await {

@@ -4,14 +4,14 @@ use anstyle::Style;
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::change::Change;
+use super::change::SessionChange;
 use crate::cli::common::Common;
 use crate::cli::common::failure::Failure;
 use crate::cli::link;
-use crate::cli::link::Link;
+use crate::cli::link::DaemonLink;
 use crate::cli::output::print;
 use crate::cli::output::print::{BAD, BUSY};
-use crate::cli::output::text::{Table, age, short};
+use crate::cli::output::text::{TextTable, age, short};
 use crate::clock::Clock;
 use crate::kernel::ids::{RunId, SessionKey};
 use crate::wire::input::{PAGE_LIMIT, PageSize};
@@ -26,9 +26,9 @@ const SHOWN: usize = 24;
 #[command(args_conflicts_with_subcommands = true)]
 #[command(after_help = r#"abide sessions --search docs
 abide sessions patch agent:build:chat --title "The long talk""#)]
-pub(crate) struct Sessions {
+pub(crate) struct SessionsArgs {
     #[command(subcommand)]
-    change: Option<Change>,
+    change: Option<SessionChange>,
 
     /// Only sessions that were spawned from others
     #[arg(long, conflicts_with = "all")]
@@ -47,12 +47,12 @@ pub(crate) struct Sessions {
     archived: bool,
 }
 
-impl Sessions {
+impl SessionsArgs {
     pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
         if let Some(change) = self.change {
             return change.run(common).await;
         }
-        let link = Link::open(&common.place).await?;
+        let link = DaemonLink::open(&common.place).await?;
         let kind = match (self.children, self.all) {
             (true, _) => SessionKind::Child,
             (_, true) => SessionKind::All,
@@ -86,14 +86,13 @@ impl Sessions {
         }
         let now = Clock::system().now();
         let heads = ["SESSION", "STATE", "ACTIVE", "MSGS", "AGENT", "WHAT"];
-        let mut table =
-            Table::new(&heads)
-                .fit(print::screen_width())
-                .painted(1, |state| match state {
-                    "busy" | "waiting" => BUSY,
-                    "stopped" => BAD,
-                    _ => Style::new(),
-                });
+        let mut table = TextTable::new(&heads)
+            .fit(print::screen_width())
+            .painted(1, |state| match state {
+                "busy" | "waiting" => BUSY,
+                "stopped" => BAD,
+                _ => Style::new(),
+            });
         for row in &rows {
             let session: Session = link::read(row)?;
             table.row(vec![

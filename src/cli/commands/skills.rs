@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use crate::cli::common::failure::{Failure, exit};
 use crate::cli::common::{Common, ids};
 use crate::cli::link;
-use crate::cli::link::Link;
+use crate::cli::link::DaemonLink;
 use crate::cli::output::print;
 use crate::cli::output::print::{BAD, DIM, GOOD, HEAD, styled};
-use crate::cli::output::text::{Table, clean, wrap};
+use crate::cli::output::text::{TextTable, clean, wrap};
 use crate::contract::catalog::InactiveDefinition;
 use crate::skill::{self, Host, MissingPrograms, ScanLimits, SkillFile};
 use crate::wire::input::{PAGE_LIMIT, PageSize};
@@ -26,13 +26,13 @@ use crate::wire::skills::{ListSkills, RefreshSkills, Skill, Skills as Listing};
 #[command(after_help = "abide skills
 abide skills show delegate
 abide skills check --strict skills")]
-pub(crate) struct Skills {
+pub(crate) struct SkillsArgs {
     #[command(subcommand)]
-    what: Option<What>,
+    what: Option<SkillsCommand>,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum SkillsCommand {
     /// List the skills that apply in the current folder
     List,
     /// Show one skill: its source, whether runs get it, and its text
@@ -57,18 +57,18 @@ enum What {
     },
 }
 
-impl Skills {
+impl SkillsArgs {
     pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
-        let what = self.what.unwrap_or(What::List);
-        if let What::Check { paths, strict } = &what {
+        let what = self.what.unwrap_or(SkillsCommand::List);
+        if let SkillsCommand::Check { paths, strict } = &what {
             return check(paths, *strict, common);
         }
-        let link = Link::open(&common.place).await?;
+        let link = DaemonLink::open(&common.place).await?;
         match what {
-            What::Check { .. } => Ok(0),
-            What::List => list(&link, common).await,
-            What::Show { name } => show(&link, name, common).await,
-            What::Refresh { session } => refresh(&link, session, common).await,
+            SkillsCommand::Check { .. } => Ok(0),
+            SkillsCommand::List => list(&link, common).await,
+            SkillsCommand::Show { name } => show(&link, name, common).await,
+            SkillsCommand::Refresh { session } => refresh(&link, session, common).await,
         }
     }
 }
@@ -91,11 +91,11 @@ fn request(name: Option<String>) -> ListSkills {
     }
 }
 
-async fn list(link: &Link, common: &Common) -> Result<u8, Failure> {
+async fn list(link: &DaemonLink, common: &Common) -> Result<u8, Failure> {
     let Some(listing) = link.ask_or_print(&request(None), common).await? else {
         return Ok(0);
     };
-    let mut table = Table::new(&["NAME", "FROM", "WHAT FOR"]);
+    let mut table = TextTable::new(&["NAME", "FROM", "WHAT FOR"]);
     for skill in &listing.skills {
         let what = match &skill.reason {
             Some(reason) => format!("! {reason}"),
@@ -134,7 +134,7 @@ fn at(file: &str, line: Option<usize>, reason: &str) -> String {
     format!("{}{line}: {}", clean(file), clean(reason))
 }
 
-async fn show(link: &Link, name: String, common: &Common) -> Result<u8, Failure> {
+async fn show(link: &DaemonLink, name: String, common: &Common) -> Result<u8, Failure> {
     let raw = link.raw(&request(Some(name))).await?;
     let listing: Listing = link::read(&raw)?;
     let Some(skill) = listing.skills.first() else {
@@ -192,7 +192,11 @@ fn page(skill: &Skill) -> Vec<String> {
     lines
 }
 
-async fn refresh(link: &Link, session: Option<String>, common: &Common) -> Result<u8, Failure> {
+async fn refresh(
+    link: &DaemonLink,
+    session: Option<String>,
+    common: &Common,
+) -> Result<u8, Failure> {
     let session_key = match session {
         Some(named) => Some(ids::session(link, &named).await?),
         None => None,

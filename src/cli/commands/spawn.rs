@@ -11,7 +11,7 @@ use super::env;
 use crate::cli::common::budget::budget;
 use crate::cli::common::failure::Failure;
 use crate::cli::common::{Common, duration, ids, origin, turn};
-use crate::cli::link::Link;
+use crate::cli::link::DaemonLink;
 use crate::cli::output::{print, text};
 use crate::cli::{chat, link};
 use crate::clock::Clock;
@@ -31,9 +31,9 @@ use crate::wire::sessions::{Context, Spawn as Request, Spawned};
 #[command(after_help = r#"abide spawn --label docs "What is not documented?"
 abide spawn --parent client:bot --idempotency-key question-1 "Where is main?"
 abide spawn --session agent:build:desk --thinking high --budget 200k "Go on.""#)]
-pub(crate) struct Spawn {
+pub(crate) struct CliSpawnArgs {
     #[command(flatten)]
-    work: Work,
+    work: WorkArgs,
 
     /// The session that requests the run and is notified of its end
     #[arg(long, value_name = "SESSION", conflicts_with = "session")]
@@ -63,7 +63,7 @@ pub(crate) struct Spawn {
 
 /// Options that `spawn` and `run` have in common.
 #[derive(Debug, Args)]
-pub(crate) struct Work {
+pub(crate) struct WorkArgs {
     /// The task; - reads it from standard input
     task: String,
 
@@ -111,7 +111,7 @@ pub(crate) struct Work {
 }
 
 /// A run that the daemon has accepted.
-pub(crate) struct Accepted {
+pub(crate) struct AcceptedRun {
     /// The daemon's reply, unparsed.
     pub(crate) raw: Value,
     pub(crate) run_id: RunId,
@@ -120,9 +120,9 @@ pub(crate) struct Accepted {
     warnings: Vec<String>,
 }
 
-impl Spawn {
+impl CliSpawnArgs {
     pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
-        let link = Link::open(&common.place).await?;
+        let link = DaemonLink::open(&common.place).await?;
         let session = self.work.session();
         let mut request = self.work.request()?;
         if let Some(parent) = &self.parent {
@@ -149,7 +149,7 @@ impl Spawn {
     }
 }
 
-impl Work {
+impl WorkArgs {
     /// The session that the run shall be a turn of.
     pub(crate) fn session(&self) -> Option<String> {
         self.session.clone()
@@ -199,7 +199,7 @@ impl Work {
 /// The daemon has accepted the run once this returns. A retry after a lost reply is recognised by
 /// its key, so it never creates a second run.
 pub(crate) async fn send(
-    link: &Link,
+    link: &DaemonLink,
     common: &Common,
     request: &Request,
 ) -> Result<Value, Failure> {
@@ -209,16 +209,16 @@ pub(crate) async fn send(
 /// The daemon has accepted the run once this returns: as a turn of `session`, or in a session of
 /// its own.
 pub(crate) async fn hand_over(
-    link: &Link,
+    link: &DaemonLink,
     common: &Common,
     request: Request,
     session: Option<&str>,
-) -> Result<Accepted, Failure> {
+) -> Result<AcceptedRun, Failure> {
     if let Some(session) = session {
         let turn = turn::of(link, session, request).await?;
         let raw = turn::send(link, common, &turn).await?;
         let taken: TurnAccepted = link::read(&raw)?;
-        return Ok(Accepted {
+        return Ok(AcceptedRun {
             raw,
             run_id: taken.run_id,
             about: format!("a turn of {}", text::line(taken.session_key.as_str(), 40)),
@@ -231,7 +231,7 @@ pub(crate) async fn hand_over(
         text::line(&spawned.agent, 24),
         text::line(&spawned.model, 30),
     );
-    Ok(Accepted {
+    Ok(AcceptedRun {
         raw,
         run_id: spawned.run_id,
         about: format!("{agent} with {model}"),
@@ -239,7 +239,7 @@ pub(crate) async fn hand_over(
     })
 }
 
-impl Accepted {
+impl AcceptedRun {
     /// Prints the daemon's warnings.
     pub(crate) fn warn(&self) {
         for warning in &self.warnings {

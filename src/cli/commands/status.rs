@@ -6,7 +6,7 @@ use clap::Args;
 
 use crate::cli::common::Common;
 use crate::cli::common::failure::Failure;
-use crate::cli::link::Link;
+use crate::cli::link::DaemonLink;
 use crate::cli::output::print;
 use crate::cli::output::text::{clean, span, wrap};
 use crate::clock::Clock;
@@ -14,11 +14,11 @@ use crate::wire::gateway::{GetStatus, ModelProvider, Status as Answer};
 
 /// Show the daemon and its state
 #[derive(Debug, Args)]
-pub(crate) struct Status {}
+pub(crate) struct StatusArgs {}
 
-impl Status {
+impl StatusArgs {
     pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
-        let link = Link::open(&common.place).await?;
+        let link = DaemonLink::open(&common.place).await?;
         let Some(status) = link.ask_or_print(&GetStatus {}, common).await? else {
             return Ok(0);
         };

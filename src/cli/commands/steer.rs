@@ -5,7 +5,7 @@ use clap::Args;
 use crate::cli::common::failure::Failure;
 use crate::cli::common::{Common, ids};
 use crate::cli::link;
-use crate::cli::link::Link;
+use crate::cli::link::DaemonLink;
 use crate::cli::output::{print, text};
 use crate::clock::Clock;
 use crate::kernel::ids::MessageId;
@@ -17,7 +17,7 @@ use crate::wire::lifecycle::{Steer as Request, Steered};
 /// started or has ended is left unchanged (exit code 9): use abide send for its session instead.
 #[derive(Debug, Args)]
 #[command(after_help = r#"abide steer @last "Look into the tests, too""#)]
-pub(crate) struct Steer {
+pub(crate) struct SteerArgs {
     /// The run
     #[arg(value_name = "RUN")]
     run: String,
@@ -27,9 +27,9 @@ pub(crate) struct Steer {
     text: String,
 }
 
-impl Steer {
+impl SteerArgs {
     pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
-        let link = Link::open(&common.place).await?;
+        let link = DaemonLink::open(&common.place).await?;
         let request = Request {
             run_id: ids::run(&link, &self.run).await?,
             message: self.text,

@@ -7,9 +7,9 @@ use serde_json::json;
 
 use crate::cli::common::failure::{Failure, exit};
 use crate::cli::common::{Common, duration};
-use crate::cli::link::Link;
+use crate::cli::link::DaemonLink;
 use crate::cli::link::discover::{NO_DAEMON, process_exists};
-use crate::cli::live::follow::Interrupt;
+use crate::cli::live::follow::CtrlC;
 use crate::cli::output::print;
 use crate::cli::output::text::{clean, short, span};
 use crate::clock::Clock;
@@ -33,7 +33,7 @@ const NAMED: usize = 5;
 /// continue with the next start. If no daemon runs, there is nothing to do, which is not an error.
 #[derive(Debug, Args)]
 #[command(after_help = "abide stop --timeout 10s")]
-pub(crate) struct Stop {
+pub(crate) struct StopArgs {
     /// Deadline for steps in flight, such as 30s [default: as configured]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     timeout: Option<Duration>,
@@ -43,9 +43,9 @@ pub(crate) struct Stop {
     restart: bool,
 }
 
-impl Stop {
+impl StopArgs {
     pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
-        let link = match Link::open(&common.place).await {
+        let link = match DaemonLink::open(&common.place).await {
             // A daemon that does not answer, or speaks another protocol, may be running.
             Err(none)
                 if none.kind == NO_DAEMON && !self.restart && !common.place.may_be_there() =>
@@ -55,7 +55,7 @@ impl Stop {
             opened => opened?,
         };
         let before: Status = link.ask(&GetStatus {}).await?;
-        let mut interrupt = Interrupt::new()?;
+        let mut interrupt = CtrlC::new()?;
         let order = Drain {
             then: if self.restart {
                 Then::Restart
@@ -123,7 +123,7 @@ fn not_running(common: &Common, none: &Failure) -> Result<u8, Failure> {
 }
 
 /// Prints the runs that the drain waits for. Optional: if they cannot be read, the stop goes on.
-async fn name_runs(link: &Link, running: u64, timeout_ms: u64) {
+async fn name_runs(link: &DaemonLink, running: u64, timeout_ms: u64) {
     let filter = ListRuns {
         states: vec![State::Running],
         limit: PageSize(NAMED as u32),
@@ -163,7 +163,7 @@ async fn wait_until_gone(common: &Common, here: bool, pid: u32) -> Result<(), Fa
             !process_exists(pid)
         } else {
             matches!(
-                Link::open(&common.place).await,
+                DaemonLink::open(&common.place).await,
                 Err(failure) if failure.code == exit::NO_DAEMON
             )
         };
@@ -184,7 +184,7 @@ async fn wait_until_up_again(
     let began = clock.monotonic();
     loop {
         // While one process is gone and the next is not up yet, any error is to be expected.
-        if let Ok(link) = Link::open(&common.place).await
+        if let Ok(link) = DaemonLink::open(&common.place).await
             && let Ok(status) = link.ask(&GetStatus {}).await
             && status.boot_id != before
             && status.phase == "ready"

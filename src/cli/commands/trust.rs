@@ -8,10 +8,10 @@ use serde_json::Value;
 use crate::cli::common::Common;
 use crate::cli::common::failure::{Failure, exit};
 use crate::cli::link;
-use crate::cli::link::Link;
+use crate::cli::link::DaemonLink;
 use crate::cli::output::print;
 use crate::cli::output::print::{DIM, styled};
-use crate::cli::output::text::{Table, age, clean};
+use crate::cli::output::text::{TextTable, age, clean};
 use crate::clock::Clock;
 use crate::wire::input::{PAGE_LIMIT, PageSize};
 use crate::wire::trust::{ListProjects, Projects, RevokeTrust, Revoked, TrustProject};
@@ -24,7 +24,7 @@ use crate::wire::trust::{ListProjects, Projects, RevokeTrust, Revoked, TrustProj
 #[command(after_help = "abide trust .
 abide trust . --revoke
 abide trust")]
-pub(crate) struct Trust {
+pub(crate) struct TrustArgs {
     /// The project's folder: the one that contains .abide or .git [default: list trusted projects]
     #[arg(value_name = "DIR")]
     folder: Option<PathBuf>,
@@ -38,9 +38,9 @@ pub(crate) struct Trust {
     revoke: bool,
 }
 
-impl Trust {
+impl TrustArgs {
     pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
-        let link = Link::open(&common.place).await?;
+        let link = DaemonLink::open(&common.place).await?;
         let Some(folder) = self.folder else {
             if self.revoke {
                 return Err(
@@ -67,7 +67,7 @@ impl Trust {
     }
 }
 
-async fn add(link: &Link, folder: String, common: &Common) -> Result<u8, Failure> {
+async fn add(link: &DaemonLink, folder: String, common: &Common) -> Result<u8, Failure> {
     let Some(project) = link.ask_or_print(&TrustProject { folder }, common).await? else {
         return Ok(0);
     };
@@ -82,7 +82,7 @@ async fn add(link: &Link, folder: String, common: &Common) -> Result<u8, Failure
     Ok(0)
 }
 
-async fn revoke(link: &Link, folder: String, common: &Common) -> Result<u8, Failure> {
+async fn revoke(link: &DaemonLink, folder: String, common: &Common) -> Result<u8, Failure> {
     let request = RevokeTrust { folder };
     let raw = link.raw(&request).await?;
     let answer: Revoked = link::read(&raw)?;
@@ -111,7 +111,7 @@ fn listed(raw: &Value, common: &Common) -> Result<u8, Failure> {
         return Ok(0);
     }
     let now = Clock::system().now();
-    let mut table = Table::new(&["STATE", "AGE", "FILES", "PROJECT"]);
+    let mut table = TextTable::new(&["STATE", "AGE", "FILES", "PROJECT"]);
     for project in projects {
         table.row(vec![
             project.state,

@@ -7,8 +7,8 @@ use clap::builder::PossibleValuesParser;
 
 use crate::cli::common::failure::Failure;
 use crate::cli::common::{Common, duration, ids};
-use crate::cli::link::Link;
-use crate::cli::output::text::{Table, clean, span};
+use crate::cli::link::DaemonLink;
+use crate::cli::output::text::{TextTable, clean, span};
 use crate::cli::output::{print, text};
 use crate::clock::Clock;
 use crate::kernel::run::usage::UsageBy;
@@ -24,7 +24,7 @@ use crate::wire::usage::{Row, Summarize};
 #[command(after_help = "abide usage
 abide usage --by model --since 7d
 abide usage --by agent --tree @last")]
-pub(crate) struct Usage {
+pub(crate) struct UsageArgs {
     /// What to group by
     #[arg(long, value_name = "WHAT", default_value = "agent", value_parser = PossibleValuesParser::new(["agent", "user", "model", "session", "tree", "org"]))]
     by: String,
@@ -50,9 +50,9 @@ pub(crate) struct Usage {
     tree: Option<String>,
 }
 
-impl Usage {
+impl UsageArgs {
     pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
-        let link = Link::open(&common.place).await?;
+        let link = DaemonLink::open(&common.place).await?;
         let tree = match &self.tree {
             Some(run) => Some(ids::run(&link, run).await?),
             None => None,
@@ -76,7 +76,7 @@ impl Usage {
             print::note("no run has ended in that time");
             return Ok(0);
         }
-        let mut table = Table::new(&[
+        let mut table = TextTable::new(&[
             "RUNS", "OK", "FAILED", "P50", "P95", "IN", "OUT", "COST", "NAME",
         ]);
         for row in &summary.rows {

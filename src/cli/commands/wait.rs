@@ -9,9 +9,9 @@ use crate::cli::asking::blocker;
 use crate::cli::common::failure::{Failure, exit};
 use crate::cli::common::{Common, duration, ids};
 use crate::cli::link;
-use crate::cli::link::Link;
+use crate::cli::link::DaemonLink;
 use crate::cli::link::discover::Where;
-use crate::cli::live::follow::{End, Interrupt, Task, follow};
+use crate::cli::live::follow::{CtrlC, FollowOutcome, Task, follow};
 use crate::cli::live::tree;
 use crate::cli::output::{print, text};
 use crate::kernel::ids::RunId;
@@ -27,7 +27,7 @@ use crate::wire::shapes::Run;
 #[derive(Debug, Args)]
 #[command(after_help = "abide wait @last
 abide wait --any --timeout 30s 4f2a91c3 docs")]
-pub(crate) struct Wait {
+pub(crate) struct CliWaitArgs {
     /// The runs to wait for
     #[arg(required = true, value_name = "RUN")]
     runs: Vec<String>,
@@ -41,10 +41,10 @@ pub(crate) struct Wait {
     timeout: Option<Duration>,
 }
 
-impl Wait {
+impl CliWaitArgs {
     /// A wait for this run without a timeout.
-    pub(crate) fn of(run: RunId) -> Wait {
-        Wait {
+    pub(crate) fn of(run: RunId) -> CliWaitArgs {
+        CliWaitArgs {
             runs: vec![run.to_string()],
             any: false,
             timeout: None,
@@ -52,7 +52,7 @@ impl Wait {
     }
 
     pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
-        let link = Link::open(&common.place).await?;
+        let link = DaemonLink::open(&common.place).await?;
         let mut runs = Vec::new();
         for text in &self.runs {
             runs.push(ids::run(&link, text).await?);
@@ -66,15 +66,15 @@ impl Wait {
             person: None,
             conversation: None,
         };
-        let mut interrupt = Interrupt::new()?;
+        let mut interrupt = CtrlC::new()?;
         let mut needs_person = false;
         let raw = match follow(link, &common.place, task, &mut interrupt).await? {
-            End::Done(raw) | End::TimedOut(raw) => raw,
-            End::NeedsPerson(raw) => {
+            FollowOutcome::Done(raw) | FollowOutcome::TimedOut(raw) => raw,
+            FollowOutcome::NeedsPerson(raw) => {
                 needs_person = true;
                 raw
             }
-            End::Detached(_) => return Ok(detached(&runs)),
+            FollowOutcome::Detached(_) => return Ok(detached(&runs)),
         };
         if common.json {
             print::object(&raw)?;
@@ -125,7 +125,7 @@ pub(crate) async fn print_pause(place: &Where, run: &Run) {
     if &*run.state != "paused" || run.error.is_some() {
         return;
     }
-    let why = match Link::open(place).await {
+    let why = match DaemonLink::open(place).await {
         Ok(link) => blocker::pause_text(&link, run).await,
         Err(_) => tree::pause(run),
     };

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 
 use super::failure::{Failure, exit};
 use super::origin;
-use crate::cli::link::Link;
+use crate::cli::link::DaemonLink;
 use crate::cli::output::text;
 use crate::clock::Clock;
 use crate::kernel::ids::{RunId, SessionKey};
@@ -29,7 +29,7 @@ const LAST: &str = "@last";
 
 /// What a name resolves to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Named {
+pub(crate) enum RunOrSession {
     /// A run, by its id.
     Run(RunId),
     /// A session, by its key.
@@ -37,19 +37,19 @@ pub(crate) enum Named {
 }
 
 /// Resolves `text` to a run; a session resolves to its newest run.
-pub(crate) async fn run(link: &Link, text: &str) -> Result<RunId, Failure> {
+pub(crate) async fn run(link: &DaemonLink, text: &str) -> Result<RunId, Failure> {
     // Existence is not checked here: the command itself reports a missing run.
     if let Ok(id) = text.parse() {
         return Ok(id);
     }
     match either(link, text).await? {
-        Named::Run(id) => Ok(id),
-        Named::Session(key) => newest(link, key).await,
+        RunOrSession::Run(id) => Ok(id),
+        RunOrSession::Session(key) => newest(link, key).await,
     }
 }
 
 /// Resolves `text` to a session; a run resolves to its session.
-pub(crate) async fn session(link: &Link, text: &str) -> Result<SessionKey, Failure> {
+pub(crate) async fn session(link: &DaemonLink, text: &str) -> Result<SessionKey, Failure> {
     if let Some(key) = by_key(link, text).await? {
         return Ok(key);
     }
@@ -63,24 +63,24 @@ pub(crate) async fn session(link: &Link, text: &str) -> Result<SessionKey, Failu
 }
 
 /// Resolves `text` to a run or a session; if a run and its session share the name, to the run.
-pub(crate) async fn either(link: &Link, text: &str) -> Result<Named, Failure> {
+pub(crate) async fn either(link: &DaemonLink, text: &str) -> Result<RunOrSession, Failure> {
     if let Some(key) = by_key(link, text).await? {
-        return Ok(Named::Session(key));
+        return Ok(RunOrSession::Session(key));
     }
     if let Some(id) = by_id(link, text).await? {
-        return Ok(Named::Run(id));
+        return Ok(RunOrSession::Run(id));
     }
     let found = search(link, text).await?;
     only(link, text, found).await.map(|one| one.named)
 }
 
 /// The run with its complete result.
-pub(crate) async fn details(link: &Link, id: RunId) -> Result<Run, Failure> {
+pub(crate) async fn details(link: &DaemonLink, id: RunId) -> Result<Run, Failure> {
     link.ask(&GetRun { run_id: id }).await
 }
 
 /// The session with exactly this key, if it exists.
-async fn by_key(link: &Link, text: &str) -> Result<Option<SessionKey>, Failure> {
+async fn by_key(link: &DaemonLink, text: &str) -> Result<Option<SessionKey>, Failure> {
     let Ok(session_key) = SessionKey::parse(text) else {
         return Ok(None);
     };
@@ -93,7 +93,7 @@ async fn by_key(link: &Link, text: &str) -> Result<Option<SessionKey>, Failure> 
 }
 
 /// The run with exactly this id, which is not checked to exist, or the one of `@last`.
-async fn by_id(link: &Link, text: &str) -> Result<Option<RunId>, Failure> {
+async fn by_id(link: &DaemonLink, text: &str) -> Result<Option<RunId>, Failure> {
     if text == LAST {
         return last(link).await.map(Some);
     }
@@ -101,7 +101,7 @@ async fn by_id(link: &Link, text: &str) -> Result<Option<RunId>, Failure> {
 }
 
 /// The newest run that was started from this terminal.
-async fn last(link: &Link) -> Result<RunId, Failure> {
+async fn last(link: &DaemonLink) -> Result<RunId, Failure> {
     let request = ListRuns {
         meta: Some(origin::filter()),
         limit: PageSize(1),
@@ -121,7 +121,7 @@ async fn last(link: &Link) -> Result<RunId, Failure> {
 }
 
 /// The newest run of a session.
-async fn newest(link: &Link, key: SessionKey) -> Result<RunId, Failure> {
+async fn newest(link: &DaemonLink, key: SessionKey) -> Result<RunId, Failure> {
     let request = ListRuns {
         session_key: Some(key.clone()),
         limit: PageSize(1),
@@ -141,7 +141,7 @@ async fn newest(link: &Link, key: SessionKey) -> Result<RunId, Failure> {
 
 /// A candidate for a name.
 struct Match {
-    named: Named,
+    named: RunOrSession,
     /// The session itself, or the session of the run.
     session: SessionKey,
     /// Description for display.
@@ -150,7 +150,7 @@ struct Match {
 
 /// Runs and sessions with this label, or whose id begins or ends with these digits. A session is
 /// left out if one of its runs matches.
-async fn search(link: &Link, text: &str) -> Result<Vec<Match>, Failure> {
+async fn search(link: &DaemonLink, text: &str) -> Result<Vec<Match>, Failure> {
     let now = Clock::system().now();
     let request = ListRuns {
         label: Some(text.to_owned()),
@@ -177,7 +177,7 @@ async fn search(link: &Link, text: &str) -> Result<Vec<Match>, Failure> {
     for run in runs.iter().filter(|run| seen.insert(run.run_id)) {
         at_work.insert(run.session_key.clone());
         found.push(Match {
-            named: Named::Run(run.run_id),
+            named: RunOrSession::Run(run.run_id),
             session: run.session_key.clone(),
             about: about_run(run, now),
         });
@@ -186,7 +186,7 @@ async fn search(link: &Link, text: &str) -> Result<Vec<Match>, Failure> {
         if at_work.insert(session.key.clone()) {
             found.push(Match {
                 about: about_session(&session, now),
-                named: Named::Session(session.key.clone()),
+                named: RunOrSession::Session(session.key.clone()),
                 session: session.key,
             });
         }
@@ -194,7 +194,7 @@ async fn search(link: &Link, text: &str) -> Result<Vec<Match>, Failure> {
     Ok(found)
 }
 
-async fn runs_by_digits(link: &Link, digits: &str) -> Result<Vec<Run>, Failure> {
+async fn runs_by_digits(link: &DaemonLink, digits: &str) -> Result<Vec<Run>, Failure> {
     let mut found = Vec::new();
     let mut seen = 0;
     let mut request = ListRuns {
@@ -216,7 +216,7 @@ async fn runs_by_digits(link: &Link, digits: &str) -> Result<Vec<Run>, Failure> 
 }
 
 /// Sessions whose keys end with these digits, as lists shorten generated keys.
-async fn sessions_by_digits(link: &Link, digits: &str) -> Result<Vec<Session>, Failure> {
+async fn sessions_by_digits(link: &DaemonLink, digits: &str) -> Result<Vec<Session>, Failure> {
     let request = ListSessions {
         kind: Some(SessionKind::All),
         search: Some(digits.to_owned()),
@@ -235,7 +235,7 @@ fn are_digits(text: &str) -> bool {
 }
 
 /// The single match; otherwise a failure with suggestions or with the candidates.
-async fn only(link: &Link, text: &str, mut found: Vec<Match>) -> Result<Match, Failure> {
+async fn only(link: &DaemonLink, text: &str, mut found: Vec<Match>) -> Result<Match, Failure> {
     match found.len() {
         0 => Err(missing(link, text).await?),
         1 => Ok(found.remove(0)),
@@ -285,7 +285,7 @@ fn about_session(session: &Session, now: Timestamp) -> String {
 }
 
 /// The failure for an unknown name, with suggestions.
-async fn missing(link: &Link, text: &str) -> Result<Failure, Failure> {
+async fn missing(link: &DaemonLink, text: &str) -> Result<Failure, Failure> {
     let failure = Failure::new(
         exit::NOT_FOUND,
         "not_found",

@@ -46,15 +46,15 @@ pub(crate) fn filter() -> BTreeMap<String, MetaValue> {
 /// The origin in words, for an error message.
 pub(crate) fn here() -> &'static str {
     match origin() {
-        Origin::Run(_) => "by this run",
-        Origin::Named(_) => "under this ABIDE_TERMINAL",
-        Origin::Terminal(_) => "from this terminal",
-        Origin::None => "by you without a terminal",
+        InvocationOrigin::Run(_) => "by this run",
+        InvocationOrigin::Named(_) => "under this ABIDE_TERMINAL",
+        InvocationOrigin::Terminal(_) => "from this terminal",
+        InvocationOrigin::None => "by you without a terminal",
     }
 }
 
 /// Where this process runs.
-enum Origin {
+enum InvocationOrigin {
     /// Within a run, by its id: runs that its programs start are not the user's.
     Run(String),
     /// Under the name that the caller has set in `ABIDE_TERMINAL`.
@@ -65,22 +65,22 @@ enum Origin {
     None,
 }
 
-fn origin() -> Origin {
+fn origin() -> InvocationOrigin {
     if let Some(run) = variable(RUN_ID) {
-        return Origin::Run(run);
+        return InvocationOrigin::Run(run);
     }
     if let Some(name) = variable(NAMED) {
-        return Origin::Named(name);
+        return InvocationOrigin::Named(name);
     }
-    terminal().map_or(Origin::None, Origin::Terminal)
+    terminal().map_or(InvocationOrigin::None, InvocationOrigin::Terminal)
 }
 
-fn mark(origin: &Origin) -> String {
+fn mark(origin: &InvocationOrigin) -> String {
     let place = match origin {
-        Origin::Run(run) => format!("run {run}"),
-        Origin::Named(name) => format!("named {name}"),
-        Origin::Terminal(terminal) => format!("terminal {terminal}"),
-        Origin::None => "none".to_owned(),
+        InvocationOrigin::Run(run) => format!("run {run}"),
+        InvocationOrigin::Named(name) => format!("named {name}"),
+        InvocationOrigin::Terminal(terminal) => format!("terminal {terminal}"),
+        InvocationOrigin::None => "none".to_owned(),
     };
     // Hashed, because not every client that may list runs is to learn a terminal's name.
     let user = rustix::process::getuid().as_raw();
@@ -136,10 +136,10 @@ mod tests {
     #[test]
     fn a_mark_tells_origins_apart_and_stands_beside_the_callers_fields() {
         let marks = [
-            mark(&Origin::Run("x".to_owned())),
-            mark(&Origin::Named("x".to_owned())),
-            mark(&Origin::Terminal("x".to_owned())),
-            mark(&Origin::None),
+            mark(&InvocationOrigin::Run("x".to_owned())),
+            mark(&InvocationOrigin::Named("x".to_owned())),
+            mark(&InvocationOrigin::Terminal("x".to_owned())),
+            mark(&InvocationOrigin::None),
         ];
         let distinct: std::collections::BTreeSet<&String> = marks.iter().collect();
         assert_eq!(distinct.len(), marks.len(), "{marks:?}");

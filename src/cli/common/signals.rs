@@ -13,7 +13,7 @@ use crate::cli::asking::person::is_at_the_terminal;
 const AS_USUAL: &str = "\u{1b}[?2004l\u{1b}[?25h";
 
 /// Signals that ask the program to end, and changes of the window's size.
-pub(crate) struct Ends {
+pub(crate) struct ExitSignals {
     interrupt: Signal,
     terminate: Signal,
     hang_up: Signal,
@@ -30,10 +30,10 @@ fn code(kind: SignalKind) -> u8 {
     u8::try_from(kind.as_raw_value()).map_or(u8::MAX, |number| 128 + number)
 }
 
-impl Ends {
+impl ExitSignals {
     /// Installs the handlers; from here on these signals do not end the process by themselves.
-    pub(crate) fn new() -> Result<Ends, Failure> {
-        Ok(Ends {
+    pub(crate) fn new() -> Result<ExitSignals, Failure> {
+        Ok(ExitSignals {
             interrupt: listen(SignalKind::interrupt())?,
             terminate: listen(SignalKind::terminate())?,
             hang_up: listen(SignalKind::hangup())?,

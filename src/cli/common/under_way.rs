@@ -1,7 +1,7 @@
 //! Open work of a session: its turns, and the runs that it has requested. Used by `attach`.
 
 use super::failure::Failure;
-use crate::cli::link::Link;
+use crate::cli::link::DaemonLink;
 use crate::kernel::ids::SessionKey;
 use crate::wire::input::{PAGE_LIMIT, PageSize};
 use crate::wire::runs::{ListRuns, State};
@@ -16,7 +16,7 @@ pub(crate) struct UnderWay {
 
 impl UnderWay {
     /// Reads the current counts.
-    pub(crate) async fn of(link: &Link, key: &SessionKey) -> Result<UnderWay, Failure> {
+    pub(crate) async fn of(link: &DaemonLink, key: &SessionKey) -> Result<UnderWay, Failure> {
         let open = ListRuns {
             states: State::OPEN.into(),
             limit: PageSize(PAGE_LIMIT),

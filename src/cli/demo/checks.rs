@@ -63,22 +63,22 @@ pub(super) fn check_kept(before: &[Step], after: &[Step]) -> Result<usize, Strin
 
 /// A line that an answer quotes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Finding {
+pub(super) struct QuotedLine {
     path: String,
     line: usize,
     text: String,
 }
 
-impl Finding {
+impl QuotedLine {
     /// Parses the findings of the search agent's answer, best first.
-    pub(super) fn read(answer: &str) -> Vec<Finding> {
+    pub(super) fn read(answer: &str) -> Vec<QuotedLine> {
         // `3. src/main.rs:12 (why)`, and below it `     12 | text`.
         const PATTERN: &str = r"(?m)^\d+\. (.+?):(\d+) \(.*\n +\d+ \| (.*)$";
         static QUOTE: LazyLock<Regex> =
             LazyLock::new(|| Regex::new(PATTERN).expect("the pattern is a constant"));
         let quotes = QUOTE.captures_iter(answer).map(|quote| quote.extract());
         let findings = quotes.filter_map(|(_, [path, line, text])| {
-            Some(Finding {
+            Some(QuotedLine {
                 path: path.to_owned(),
                 line: line.parse().ok()?,
                 text: text.to_owned(),
@@ -194,7 +194,7 @@ Searched 3 text files for main. The best matches, the best first:
 
     #[test]
     fn an_answer_is_read_back() {
-        let found = Finding::read(ANSWER);
+        let found = QuotedLine::read(ANSWER);
         assert_eq!(found.len(), 2);
         assert_eq!(found[0].place(), "src/main.rs:2");
         assert_eq!(found[0].text, "fn main() {");
@@ -208,7 +208,7 @@ Searched 3 text files for main. The best matches, the best first:
         fs::create_dir(folder.path().join("src")).unwrap();
         fs::write(folder.path().join("a b.txt"), "main 1 | thing\n").unwrap();
         let file = folder.path().join("src/main.rs");
-        let found = Finding::read(ANSWER);
+        let found = QuotedLine::read(ANSWER);
         assert!(found[0].check(folder.path()).is_err(), "no such file");
         fs::write(&file, "//\nfn main() {\n    run(1 | 2)\n}\n").unwrap();
         for finding in &found {

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 
 use crate::cli::common::failure::Failure;
 use crate::cli::link::discover::Where;
-use crate::cli::link::start::{Plan, Started};
-use crate::cli::link::{Link, start};
+use crate::cli::link::start::{StartOptions, StartedDaemon};
+use crate::cli::link::{DaemonLink, start};
 use crate::clock::Clock;
 use crate::contract::control::Then;
 use crate::wire::gateway::Drain;
@@ -20,8 +20,8 @@ pub(super) struct Daemon {
     pub(super) folder: PathBuf,
     /// Keeps the folder after the demo.
     pub(super) keep: bool,
-    plan: Plan,
-    running: Option<Started>,
+    plan: StartOptions,
+    running: Option<StartedDaemon>,
 }
 
 impl Daemon {
@@ -43,7 +43,7 @@ impl Daemon {
             .and_then(|()| fs::write(&config, settings))
             .map_err(|error| Failure::local(folder.display(), error))?;
         Ok(Daemon {
-            plan: Plan {
+            plan: StartOptions {
                 state_dir: folder.join("state"),
                 config: Some(config),
                 listen: Some(SocketAddr::from(([127, 0, 0, 1], 0))),
@@ -57,11 +57,11 @@ impl Daemon {
     }
 
     /// The daemon is ready once this returns; returns its process id, its URL and a connection.
-    pub(super) async fn start(&mut self) -> Result<(u32, String, Link), Failure> {
+    pub(super) async fn start(&mut self) -> Result<(u32, String, DaemonLink), Failure> {
         let started = start::start(&self.plan).await?;
         let (pid, url) = (started.endpoint.pid, started.endpoint.url.clone());
         self.running = Some(started);
-        let link = Link::open(&Where::folder(&self.plan.state_dir)).await?;
+        let link = DaemonLink::open(&Where::folder(&self.plan.state_dir)).await?;
         Ok((pid, url, link))
     }
 
@@ -76,7 +76,7 @@ impl Daemon {
     }
 
     /// Stops the daemon gracefully and returns its exit code.
-    pub(super) async fn stop(&mut self, link: Link) -> Result<Option<i32>, Failure> {
+    pub(super) async fn stop(&mut self, link: DaemonLink) -> Result<Option<i32>, Failure> {
         let then = Then::Stop;
         link.ask(&Drain {
             then,

@@ -9,10 +9,10 @@ mod show;
 use clap::Args;
 use serde_json::{Value, json};
 
-use self::show::{BROKEN, QUESTIONS, Show, Summary};
+use self::show::{BROKEN, DemoSummary, QUESTIONS, RunningDemo};
 use crate::cli::common::Common;
 use crate::cli::common::failure::{Failure, exit};
-use crate::cli::live::follow::Interrupt;
+use crate::cli::live::follow::CtrlC;
 use crate::cli::output::print::{self, HEAD, styled};
 use crate::cli::output::text::{COLUMNS, clean, line, span};
 
@@ -32,8 +32,8 @@ pub(crate) struct Demo {
 impl Demo {
     pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
         common.place.refuse_all("demo")?;
-        let mut interrupt = Interrupt::new()?;
-        let mut show = Show::new(common.json, self.keep)?;
+        let mut interrupt = CtrlC::new()?;
+        let mut show = RunningDemo::new(common.json, self.keep)?;
         let played = tokio::select! {
             played = show.play() => played,
             () = interrupt.pressed() => Err(Failure::new(
@@ -62,7 +62,7 @@ impl Demo {
 }
 
 /// Prints the findings as the answer and the verdict as a note; with `json`, one object.
-fn print_summary(summary: &Summary, json: bool) -> Result<(), Failure> {
+fn print_summary(summary: &DemoSummary, json: bool) -> Result<(), Failure> {
     let took_ms = u64::try_from(summary.took.as_millis()).unwrap_or(u64::MAX);
     let quotes: usize = summary.answers.iter().map(Vec::len).sum();
     let answers = QUESTIONS.iter().zip(&summary.answers);

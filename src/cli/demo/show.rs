@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::checks::{self, Finding, Resumed};
+use super::checks::{self, QuotedLine, Resumed};
 use super::daemon::Daemon;
 use super::folder::Explored;
 use crate::cli::common::failure::{Failure, exit};
 use crate::cli::common::ids;
-use crate::cli::link::Link;
+use crate::cli::link::DaemonLink;
 use crate::cli::live::follow;
 use crate::cli::live::tree::{self, Followed};
 use crate::cli::live::view::View;
@@ -52,7 +52,7 @@ const ANNOUNCE_LIMIT: Duration = Duration::from_secs(10);
 pub(super) const BROKEN: &str = "demo_failed";
 
 /// State of a running demo.
-pub(super) struct Show {
+pub(super) struct RunningDemo {
     clock: Clock,
     daemon: Daemon,
     explored: Explored,
@@ -68,19 +68,19 @@ struct Killed {
 }
 
 /// Result of the demo.
-pub(super) struct Summary {
+pub(super) struct DemoSummary {
     pub(super) took: Duration,
     /// Process ids of the killed daemon and of its successor.
     pub(super) pids: (u32, u32),
     /// Number of steps that had ended before the kill and were not repeated.
     pub(super) kept_steps: usize,
     /// The findings for each of [`QUESTIONS`], all verified.
-    pub(super) answers: Vec<Vec<Finding>>,
+    pub(super) answers: Vec<Vec<QuotedLine>>,
 }
 
-impl Show {
+impl RunningDemo {
     /// Creates the state folder and chooses the folder to explore. Starts nothing.
-    pub(super) fn new(json: bool, keep: bool) -> Result<Show, Failure> {
+    pub(super) fn new(json: bool, keep: bool) -> Result<RunningDemo, Failure> {
         let clock = Clock::system();
         let daemon = Daemon::new(&clock, keep)?;
         let current = std::env::current_dir()
@@ -92,7 +92,7 @@ impl Show {
         } else {
             View::for_people()
         };
-        Ok(Show {
+        Ok(RunningDemo {
             clock,
             daemon,
             explored,
@@ -108,7 +108,7 @@ impl Show {
     }
 
     /// Plays the whole demo. A broken guarantee is a failure of kind [`BROKEN`].
-    pub(super) async fn play(&mut self) -> Result<Summary, Failure> {
+    pub(super) async fn play(&mut self) -> Result<DemoSummary, Failure> {
         let began = self.clock.monotonic();
         let Explored {
             folder,
@@ -137,7 +137,7 @@ impl Show {
             "the daemon has stopped",
             json!({ "pid": second }),
         )?;
-        Ok(Summary {
+        Ok(DemoSummary {
             took: self.clock.monotonic() - began,
             pids: (first, second),
             kept_steps,
@@ -158,7 +158,7 @@ impl Show {
     }
 
     /// The daemon is ready once this returns.
-    async fn start(&mut self, event: &str) -> Result<(u32, Link), Failure> {
+    async fn start(&mut self, event: &str) -> Result<(u32, DaemonLink), Failure> {
         let (pid, url, link) = self.daemon.start().await?;
         let text = match event {
             "started" => format!("daemon {pid} is up at {url}"),
@@ -169,7 +169,7 @@ impl Show {
     }
 
     /// Creates a client's session and three runs that are announced to its inbox.
-    async fn spawn(&mut self, link: &Link) -> Result<SessionKey, Failure> {
+    async fn spawn(&mut self, link: &DaemonLink) -> Result<SessionKey, Failure> {
         let folder = &self.explored.folder;
         let folder = folder
             .to_str()
@@ -206,7 +206,7 @@ impl Show {
     }
 
     /// Shows the runs; true if all of them have ended.
-    async fn glance(&mut self, link: &Link) -> Result<bool, Failure> {
+    async fn glance(&mut self, link: &DaemonLink) -> Result<bool, Failure> {
         let ask = Wait {
             run_ids: Some(self.runs.clone()),
             wait_timeout: WaitTimeout(GLANCE),
@@ -219,7 +219,7 @@ impl Show {
 
     /// Once this returns, at least two runs are open and have finished steps that a kill could
     /// lose.
-    async fn watch_until_steps_are_finished(&mut self, link: &Link) -> Result<(), Failure> {
+    async fn watch_until_steps_are_finished(&mut self, link: &DaemonLink) -> Result<(), Failure> {
         let has_ended = |step: &&Step| step.ended_at.is_some();
         let finished = |one: &Followed| one.steps.iter().filter(has_ended).count();
         loop {
@@ -235,7 +235,7 @@ impl Show {
         }
     }
 
-    fn kill(&mut self, link: Link, pid: u32) -> Result<Killed, Failure> {
+    fn kill(&mut self, link: DaemonLink, pid: u32) -> Result<Killed, Failure> {
         self.daemon.kill()?;
         drop(link);
         let (at, runs) = (self.clock.now(), self.view.runs().to_vec());
@@ -246,7 +246,11 @@ impl Show {
     }
 
     /// Once this returns, all runs have ended, and each that was open at the kill has resumed.
-    async fn watch_to_the_end(&mut self, link: &Link, killed: &Killed) -> Result<(), Failure> {
+    async fn watch_to_the_end(
+        &mut self,
+        link: &DaemonLink,
+        killed: &Killed,
+    ) -> Result<(), Failure> {
         let mut resumed = HashSet::new();
         let mut all_ended = false;
         while !all_ended {
@@ -272,7 +276,7 @@ impl Show {
     }
 
     /// Checks that every run ended ok and that its quotes match the files; returns the findings.
-    async fn check_answers(&self, link: &Link) -> Result<Vec<Vec<Finding>>, Failure> {
+    async fn check_answers(&self, link: &DaemonLink) -> Result<Vec<Vec<QuotedLine>>, Failure> {
         let mut answers = Vec::new();
         for id in &self.runs {
             let run = ids::details(link, *id).await?;
@@ -281,7 +285,7 @@ impl Show {
             ensure(is_ok, "every run ends ok", || {
                 format!("run {}: {} {why}", short(id), run.state)
             })?;
-            let found = Finding::read(run.result.as_deref().unwrap_or_default());
+            let found = QuotedLine::read(run.result.as_deref().unwrap_or_default());
             for finding in &found {
                 let checked = finding.check(&self.explored.folder);
                 checked.map_err(|why| broken("each quoted file:line exists", why))?;
@@ -294,7 +298,11 @@ impl Show {
     }
 
     /// Checks that each end is once in the parent's inbox and once in its transcript.
-    async fn check_announces(&mut self, link: &Link, parent: SessionKey) -> Result<(), Failure> {
+    async fn check_announces(
+        &mut self,
+        link: &DaemonLink,
+        parent: SessionKey,
+    ) -> Result<(), Failure> {
         let began = self.clock.monotonic();
         let page = GetInbox {
             session_key: parent.clone(),
@@ -337,7 +345,7 @@ impl Show {
 }
 
 /// Checks that no step that had finished before the kill ran again; returns their number.
-async fn check_steps(link: &Link, before: &[Followed]) -> Result<usize, Failure> {
+async fn check_steps(link: &DaemonLink, before: &[Followed]) -> Result<usize, Failure> {
     let mut kept = 0;
     for Followed { run, steps, .. } in before {
         let now = follow::steps(link, run.run_id).await?;

@@ -32,14 +32,14 @@ pub(crate) struct Where {
 
 /// A daemon that may be running.
 #[derive(Clone, Debug)]
-pub(crate) struct Target {
+pub(crate) struct DaemonTarget {
     /// Ways to reach it, best first; never empty.
     pub(crate) ways: Vec<Transport>,
     /// The endpoint file that the daemon wrote; `None` if it was found by its address alone.
     pub(crate) endpoint: Option<Endpoint>,
 }
 
-impl Target {
+impl DaemonTarget {
     /// True if it is known to run on this machine.
     pub(crate) fn is_here(&self) -> bool {
         let local = |way: &Transport| matches!(way, Transport::Socket { .. });
@@ -114,7 +114,7 @@ impl Where {
 
     /// The daemon that flags and environment select. Its endpoint file may be stale: only a request
     /// shows whether the daemon still answers.
-    pub(crate) fn target(&self) -> Result<Target, Failure> {
+    pub(crate) fn target(&self) -> Result<DaemonTarget, Failure> {
         let folder = self.state_dir()?;
         // A flag overrides every variable, even one for another transport.
         if let Some(socket) = &self.socket {
@@ -195,7 +195,7 @@ impl Where {
         }
     }
 
-    fn in_folder(&self, folder: &Path) -> Result<Target, Failure> {
+    fn in_folder(&self, folder: &Path) -> Result<DaemonTarget, Failure> {
         let endpoint = match endpoint(folder)? {
             Some(endpoint) if process_exists(endpoint.pid) => endpoint,
             Some(endpoint) => return Err(gone(folder, &endpoint)),
@@ -214,13 +214,13 @@ impl Where {
             url: endpoint.url.clone(),
             token_file: named.unwrap_or_else(|| folder.join("token")),
         });
-        Ok(Target {
+        Ok(DaemonTarget {
             ways,
             endpoint: Some(endpoint),
         })
     }
 
-    fn at_socket(&self, socket: &Path, folder: &Path) -> Result<Target, Failure> {
+    fn at_socket(&self, socket: &Path, folder: &Path) -> Result<DaemonTarget, Failure> {
         let socket =
             std::path::absolute(socket).map_err(|error| Failure::local(socket.display(), error))?;
         // The folder's endpoint counts only if it names this socket.
@@ -244,10 +244,10 @@ impl Where {
             token_file,
         }];
         ways.extend(other);
-        Ok(Target { ways, endpoint })
+        Ok(DaemonTarget { ways, endpoint })
     }
 
-    fn at_address(&self, url: &str, folder: &Path) -> Result<Target, Failure> {
+    fn at_address(&self, url: &str, folder: &Path) -> Result<DaemonTarget, Failure> {
         let url = url.trim_end_matches('/').to_owned();
         if !url.starts_with("http://") {
             return Err(Failure::usage(format!(
@@ -268,7 +268,7 @@ impl Where {
                 .hint("name it: --token-file FILE or ABIDE_TOKEN_FILE"));
             }
         };
-        Ok(Target {
+        Ok(DaemonTarget {
             ways: vec![Transport::Tcp { url, token_file }],
             endpoint,
         })

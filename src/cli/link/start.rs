@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::discover::{self, Where};
 use crate::cli::common::failure::{Failure, exit};
-use crate::cli::link::Link;
+use crate::cli::link::DaemonLink;
 use crate::cli::output::{print, text};
 use crate::clock::Clock;
 use crate::daemon::{Endpoint, offline};
@@ -30,7 +30,7 @@ const SLOW_START_NOTE_AFTER: Duration = Duration::from_secs(5);
 const HELD: &str = "is in use by another abide";
 
 /// How to start a daemon.
-pub(crate) struct Plan {
+pub(crate) struct StartOptions {
     /// Its state folder.
     pub(crate) state_dir: PathBuf,
     /// Its configuration file; `None` for the default one.
@@ -44,7 +44,7 @@ pub(crate) struct Plan {
 }
 
 /// A background daemon that is ready.
-pub(crate) struct Started {
+pub(crate) struct StartedDaemon {
     /// The process; the daemon keeps running when this is dropped.
     pub(crate) process: Child,
     /// What the daemon has written about itself.
@@ -53,7 +53,7 @@ pub(crate) struct Started {
 
 /// A daemon is running once this returns: the existing one, or a new one in the background.
 pub(crate) async fn if_none(place: &Where) -> Result<(), Failure> {
-    match Link::open(place).await {
+    match DaemonLink::open(place).await {
         Err(failure) if failure.code == exit::NO_DAEMON => usual(place).await.map(drop),
         there => there.map(drop),
     }
@@ -62,9 +62,9 @@ pub(crate) async fn if_none(place: &Where) -> Result<(), Failure> {
 /// Connects to the daemon for a command that submits work. If none is running and a user is
 /// present, one is started and the user gets a note. A script gets the failure, which it can
 /// handle.
-pub(crate) async fn link(place: &Where, forbidden: bool) -> Result<Link, Failure> {
+pub(crate) async fn link(place: &Where, forbidden: bool) -> Result<DaemonLink, Failure> {
     let may = !forbidden && std::io::stdin().is_terminal() && print::notes_are_watched();
-    match Link::open(place).await {
+    match DaemonLink::open(place).await {
         Err(failure) if failure.code == exit::NO_DAEMON && may => {
             print::note("no daemon is running; starting one");
             let started = usual(place).await?;
@@ -72,7 +72,7 @@ pub(crate) async fn link(place: &Where, forbidden: bool) -> Result<Link, Failure
                 "abide is up: process {}, {}; stop it with: abide stop",
                 started.pid, started.url
             ));
-            Link::open(place).await
+            DaemonLink::open(place).await
         }
         opened => opened,
     }
@@ -80,7 +80,7 @@ pub(crate) async fn link(place: &Where, forbidden: bool) -> Result<Link, Failure
 
 /// Starts a daemon on the effective state folder with the default configuration.
 async fn usual(place: &Where) -> Result<Endpoint, Failure> {
-    let plan = Plan {
+    let plan = StartOptions {
         state_dir: place.state_dir()?,
         config: None,
         listen: None,
@@ -93,7 +93,7 @@ async fn usual(place: &Where) -> Result<Endpoint, Failure> {
 /// The daemon is ready once this returns; it has a session of its own, so that it outlives this
 /// terminal. If it ends first, its own failure and exit code are returned. A process that finds the
 /// store damaged exits so that the next one repairs it; that one is started, too.
-pub(crate) async fn start(plan: &Plan) -> Result<Started, Failure> {
+pub(crate) async fn start(plan: &StartOptions) -> Result<StartedDaemon, Failure> {
     if let Some(note) = empty_store(&plan.state_dir) {
         print::note(&note);
     }
@@ -123,7 +123,7 @@ pub(crate) fn empty_store(state: &Path) -> Option<String> {
     })
 }
 
-async fn start_once(plan: &Plan) -> Result<Started, Failure> {
+async fn start_once(plan: &StartOptions) -> Result<StartedDaemon, Failure> {
     let log = plan.state_dir.join(LOG);
     // The log is written before the daemon can check the folder.
     offline::check_folder(&plan.state_dir)
@@ -164,7 +164,7 @@ async fn start_once(plan: &Plan) -> Result<Started, Failure> {
             return Err(ended_early(&log, before, status.code()));
         }
         if let Some(endpoint) = ready(plan, process.id()).await? {
-            return Ok(Started { process, endpoint });
+            return Ok(StartedDaemon { process, endpoint });
         }
         if !told && clock.monotonic() - started > SLOW_START_NOTE_AFTER {
             told = true;
@@ -176,7 +176,7 @@ async fn start_once(plan: &Plan) -> Result<Started, Failure> {
 
 /// The daemon that runs on this folder and is ready.
 pub(crate) async fn running(state: &Path) -> Option<Endpoint> {
-    let link = Link::open(&Where::folder(state)).await.ok()?;
+    let link = DaemonLink::open(&Where::folder(state)).await.ok()?;
     let status = link.ask(&GetStatus {}).await.ok()?;
     let endpoint = link.target.endpoint.clone();
     endpoint.filter(|_| status.phase == "ready")
@@ -196,7 +196,7 @@ pub(crate) async fn concurrent_daemon(state: &Path, failure: &Failure) -> Option
     None
 }
 
-fn command(plan: &Plan) -> Result<Command, Failure> {
+fn command(plan: &StartOptions) -> Result<Command, Failure> {
     let program = std::env::current_exe()
         .map_err(|error| Failure::local("the path of this program is unknown", error))?;
     let mut command = Command::new(program);
@@ -236,12 +236,12 @@ fn command(plan: &Plan) -> Result<Command, Failure> {
 }
 
 /// Endpoint of this process; `None` until it is ready.
-async fn ready(plan: &Plan, pid: u32) -> Result<Option<Endpoint>, Failure> {
+async fn ready(plan: &StartOptions, pid: u32) -> Result<Option<Endpoint>, Failure> {
     let written = discover::endpoint(&plan.state_dir)?;
     let Some(endpoint) = written.filter(|endpoint| endpoint.pid == pid) else {
         return Ok(None);
     };
-    let link = Link::open(&Where::folder(&plan.state_dir)).await?;
+    let link = DaemonLink::open(&Where::folder(&plan.state_dir)).await?;
     match link.ask(&GetStatus {}).await {
         Ok(status) => Ok((status.phase == "ready").then_some(endpoint)),
         Err(failure) if failure.kind == Kind::Unavailable.as_str() => Ok(None),

@@ -6,14 +6,14 @@ use serde_json::Value;
 use super::discover::Where;
 use crate::cli::common::failure::Failure;
 use crate::cli::link;
-use crate::cli::link::Link;
+use crate::cli::link::DaemonLink;
 use crate::client::EventSubscription;
 use crate::wire::events::{Event, LAGGED, Lagged, SNAPSHOT, Snapshot, SubscribeEvents};
 
 /// A subscription and its connection.
-pub(crate) struct Watch<'a> {
+pub(crate) struct EventWatch<'a> {
     /// The connection, also for other calls; replaced after the daemon was gone.
-    pub(crate) link: Link,
+    pub(crate) link: DaemonLink,
     place: &'a Where,
     request: SubscribeEvents,
     events: EventSubscription,
@@ -23,12 +23,12 @@ pub(crate) struct Watch<'a> {
 
 /// A position in the event log, from which a subscription can resume.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Position {
+pub(crate) struct LogPosition {
     since: Option<u64>,
     store_id: Option<String>,
 }
 
-impl Position {
+impl LogPosition {
     /// The subscription `request`, resumed from this position.
     pub(crate) fn onward(self, request: SubscribeEvents) -> SubscribeEvents {
         SubscribeEvents {
@@ -40,7 +40,7 @@ impl Position {
 }
 
 /// An item of a watch.
-pub(crate) enum Seen {
+pub(crate) enum WatchItem {
     /// A snapshot of the live state: the first item without a cursor, and again if the log after
     /// the cursor is no longer kept.
     Picture(Box<Snapshot>, Value),
@@ -48,14 +48,14 @@ pub(crate) enum Seen {
     Event(Box<Event>),
 }
 
-impl<'a> Watch<'a> {
+impl<'a> EventWatch<'a> {
     /// Subscribes. A connection that is lost in this moment is restored, as it is later.
     pub(crate) async fn open(
-        mut link: Link,
+        mut link: DaemonLink,
         place: &'a Where,
         request: SubscribeEvents,
         say: impl Fn(&str),
-    ) -> Result<Watch<'a>, Failure> {
+    ) -> Result<EventWatch<'a>, Failure> {
         let mut is_announced = false;
         let events = loop {
             match link.subscribe(&request).await {
@@ -69,7 +69,7 @@ impl<'a> Watch<'a> {
                 Err(failure) => return Err(failure),
             }
         };
-        Ok(Watch {
+        Ok(EventWatch {
             link,
             place,
             request,
@@ -79,15 +79,15 @@ impl<'a> Watch<'a> {
     }
 
     /// The current position in the log.
-    pub(crate) fn position(&self) -> Position {
-        Position {
+    pub(crate) fn position(&self) -> LogPosition {
+        LogPosition {
             since: self.request.since,
             store_id: self.request.store_id.clone(),
         }
     }
 
     /// The next item. A lost connection is restored, with notes to `say`.
-    pub(crate) async fn next(&mut self, say: impl Fn(&str)) -> Result<Seen, Failure> {
+    pub(crate) async fn next(&mut self, say: impl Fn(&str)) -> Result<WatchItem, Failure> {
         loop {
             match self.seen().await? {
                 Some(seen) => return Ok(seen),
@@ -106,7 +106,7 @@ impl<'a> Watch<'a> {
 
     /// The next item of this subscription; `None`: it has ended, and [`Watch::come_back`] must be
     /// called. Cancel-safe.
-    pub(crate) async fn seen(&mut self) -> Result<Option<Seen>, Failure> {
+    pub(crate) async fn seen(&mut self) -> Result<Option<WatchItem>, Failure> {
         let Some(event) = self.events.next().await else {
             return Ok(None);
         };
@@ -125,20 +125,20 @@ impl<'a> Watch<'a> {
                 let whole = serde_json::to_value(&event).map_err(|error| {
                     Failure::local("an event cannot be converted to JSON", error)
                 })?;
-                Some(Seen::Picture(Box::new(picture), whole))
+                Some(WatchItem::Picture(Box::new(picture), whole))
             }
             _ => {
                 if let Some(cursor) = event.cursor {
                     self.request.since = u64::try_from(cursor).ok();
                 }
-                Some(Seen::Event(Box::new(event)))
+                Some(WatchItem::Event(Box::new(event)))
             }
         })
     }
 
     /// Replaces the connection if a daemon answers already, so that no note is needed.
     pub(crate) async fn relink(&mut self) {
-        if let Ok(link) = Link::open(self.place).await {
+        if let Ok(link) = DaemonLink::open(self.place).await {
             self.link = link;
         }
     }

@@ -16,10 +16,10 @@ use crate::cli::asking::person::Person;
 use crate::cli::common::failure::Failure;
 use crate::cli::common::ids;
 use crate::cli::link;
-use crate::cli::link::Link;
+use crate::cli::link::DaemonLink;
 use crate::cli::link::discover::Where;
-use crate::cli::link::watch::Position;
-use crate::cli::live::{Live, News, StopReason};
+use crate::cli::link::watch::LogPosition;
+use crate::cli::live::{LiveDisplay, LiveUpdate, StopReason};
 use crate::cli::output::print;
 use crate::kernel::ids::{RunId, SessionKey};
 use crate::wire::events::SubscribeEvents;
@@ -38,14 +38,14 @@ const SECOND_CTRL_C_WINDOW: Duration = Duration::from_secs(2);
 const REMAINING_EVENTS_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The Ctrl-C signal. Once this exists, Ctrl-C no longer ends the program.
-pub(crate) struct Interrupt(Signal);
+pub(crate) struct CtrlC(Signal);
 
-impl Interrupt {
+impl CtrlC {
     /// Installs the handler. Call it before there is work that the user may want to attach to
     /// again.
-    pub(crate) fn new() -> Result<Interrupt, Failure> {
+    pub(crate) fn new() -> Result<CtrlC, Failure> {
         signal(SignalKind::interrupt())
-            .map(Interrupt)
+            .map(CtrlC)
             .map_err(|error| Failure::local("cannot handle Ctrl-C", error))
     }
 
@@ -80,11 +80,11 @@ pub(crate) struct Task<'a> {
     pub(crate) person: Option<&'a mut Person>,
     /// Set if the only run is a conversation turn that began after this log position: its output is
     /// streamed and stays on the screen, and Ctrl-C cancels it.
-    pub(crate) conversation: Option<Position>,
+    pub(crate) conversation: Option<LogPosition>,
 }
 
 /// Outcome of the wait.
-pub(crate) enum End {
+pub(crate) enum FollowOutcome {
     /// The awaited runs have ended; the daemon's last reply.
     Done(Value),
     /// The timeout passed; the daemon's last reply.
@@ -92,12 +92,12 @@ pub(crate) enum End {
     /// The runs need a user, which was announced, and none is present; the daemon's last reply.
     NeedsPerson(Value),
     /// The user stopped waiting. The runs go on.
-    Detached(Why),
+    Detached(DetachReason),
 }
 
 /// Why the user stopped waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Why {
+pub(crate) enum DetachReason {
     /// Detach from the runs, which continue.
     Detach,
     /// Return to the conversation; the turn waits for an answer.
@@ -109,11 +109,11 @@ pub(crate) enum Why {
 /// Waits for runs, reconnecting when the connection is lost. Changes nothing about the runs, apart
 /// from the user's decisions.
 pub(crate) async fn follow(
-    link: Link,
+    link: DaemonLink,
     place: &Where,
     task: Task<'_>,
-    interrupt: &mut Interrupt,
-) -> Result<End, Failure> {
+    interrupt: &mut CtrlC,
+) -> Result<FollowOutcome, Failure> {
     let mut request = news_of(&task);
     let window = task.timeout;
     let turn = match (&task.conversation, task.ids) {
@@ -130,8 +130,8 @@ pub(crate) async fn follow(
     let needs = Needs::new(task.json, task.person.is_some());
     let live = tokio::select! {
         biased;
-        () = interrupt.pressed() => return Ok(End::Detached(Why::Detach)),
-        live = Live::open(link, place, request, view, task.person) => live?,
+        () = interrupt.pressed() => return Ok(FollowOutcome::Detached(DetachReason::Detach)),
+        live = LiveDisplay::open(link, place, request, view, task.person) => live?,
     };
     let mut follow = Follow {
         ids: task.ids,
@@ -154,21 +154,21 @@ pub(crate) async fn follow(
                     follow.live.note(&print::styled(print::DIM, text));
                     cancelling = Some(Box::pin(cancel(place, run, &is_sent)));
                 }
-                Some(_) if is_sent.get() => return Ok(End::Detached(Why::Stopping)),
-                _ => return Ok(End::Detached(Why::Detach)),
+                Some(_) if is_sent.get() => return Ok(FollowOutcome::Detached(DetachReason::Stopping)),
+                _ => return Ok(FollowOutcome::Detached(DetachReason::Detach)),
             },
             until = follow.until_done() => match until? {
-                Until::Left(StopReason::Conversation) => return Ok(End::Detached(Why::Detach)),
-                Until::Left(StopReason::Question) => return Ok(End::Detached(Why::Later)),
+                Until::Left(StopReason::Conversation) => return Ok(FollowOutcome::Detached(DetachReason::Detach)),
+                Until::Left(StopReason::Question) => return Ok(FollowOutcome::Detached(DetachReason::Later)),
                 Until::Done(raw) => {
                     if let Some(run) = turn {
                         follow.end(run).await?;
                     }
-                    return Ok(End::Done(raw));
+                    return Ok(FollowOutcome::Done(raw));
                 }
                 Until::NeedsPerson => {
                     let (raw, _) = follow.look().await?;
-                    return Ok(End::NeedsPerson(raw));
+                    return Ok(FollowOutcome::NeedsPerson(raw));
                 }
             },
             cancelled = cancel_outcome(&mut cancelling) => {
@@ -183,8 +183,8 @@ pub(crate) async fn follow(
     }
     let (raw, waited) = follow.look().await?;
     Ok(match waited.done {
-        true => End::Done(raw),
-        false => End::TimedOut(raw),
+        true => FollowOutcome::Done(raw),
+        false => FollowOutcome::TimedOut(raw),
     })
 }
 
@@ -203,7 +203,7 @@ type Cancelling<'a> = Pin<Box<dyn Future<Output = Result<(), Failure>> + 'a>>;
 async fn cancel(place: &Where, run_id: RunId, is_sent: &Cell<bool>) -> Result<(), Failure> {
     tokio::time::sleep(GRACE).await;
     is_sent.set(true);
-    let link = Link::open(place).await?;
+    let link = DaemonLink::open(place).await?;
     let reason = Some("Ctrl-C".to_owned());
     let request = CancelRun { run_id, reason };
     link.raw(&request).await.map(|_| ())
@@ -263,7 +263,7 @@ struct Follow<'a> {
     /// The `run.ended` event of an awaited run has arrived.
     has_heard_end: bool,
     needs: Needs,
-    live: Live<'a>,
+    live: LiveDisplay<'a>,
 }
 
 impl Follow<'_> {
@@ -313,7 +313,7 @@ impl Follow<'_> {
                 _ => sessions.push(run.session_key.clone()),
             }
         }
-        let Live { watch, view, .. } = &mut self.live;
+        let LiveDisplay { watch, view, .. } = &mut self.live;
         let say = |text: &str| match view {
             Some(view) => view.note(text),
             None => print::note(text),
@@ -375,8 +375,8 @@ impl Follow<'_> {
     async fn news(&mut self) -> Result<bool, Failure> {
         loop {
             match self.live.next().await? {
-                News::Anew => return Ok(true),
-                News::Event(event) => {
+                LiveUpdate::Anew => return Ok(true),
+                LiveUpdate::Event(event) => {
                     let its = event.run_id.is_some_and(|run| self.ids.contains(&run));
                     if its && event.kind == "run.ended" {
                         self.has_heard_end = true;
@@ -391,14 +391,14 @@ impl Follow<'_> {
                     }
                 }
                 // When several runs are awaited, no events of their descendants arrive.
-                News::Quiet | News::Left => return Ok(false),
+                LiveUpdate::Quiet | LiveUpdate::Left => return Ok(false),
             }
         }
     }
 }
 
 /// All steps of a run, oldest first.
-pub(crate) async fn steps(link: &Link, id: RunId) -> Result<Vec<Step>, Failure> {
+pub(crate) async fn steps(link: &DaemonLink, id: RunId) -> Result<Vec<Step>, Failure> {
     let mut all = Vec::new();
     let mut cursor = None;
     loop {

@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use crate::cli::common::failure::Failure;
 use crate::cli::link;
-use crate::cli::link::Link;
+use crate::cli::link::DaemonLink;
 use crate::cli::output::markdown::Markdown;
 use crate::cli::output::print::{DIM, styled};
 use crate::cli::output::text::clean;
@@ -22,18 +22,18 @@ use crate::wire::sessions::{GetHistory, History};
 use crate::wire::shapes::{Message, Run};
 
 /// Streaming state of one run's answer.
-pub(crate) struct Stream {
+pub(crate) struct AnswerStream {
     run: RunId,
-    news: VecDeque<News>,
+    news: VecDeque<PendingEvent>,
     /// The message that is being written.
-    coming: Option<Coming>,
+    coming: Option<StreamedMessage>,
     /// Messages, and below them calls, that were printed completely.
     messages: HashSet<MessageId>,
     calls: HashSet<StepId>,
     /// Messages for which [`Stream::calls_before`] was called.
     begun: HashSet<MessageId>,
     /// What to print next.
-    ready: Vec<Shown>,
+    ready: Vec<StreamOutput>,
     /// Text of the last complete message.
     last: String,
     /// True until something was shown.
@@ -41,7 +41,7 @@ pub(crate) struct Stream {
 }
 
 /// A message that is being written.
-struct Coming {
+struct StreamedMessage {
     id: MessageId,
     text: String,
     /// Number of bytes of the text that were printed: complete lines.
@@ -50,7 +50,7 @@ struct Coming {
 }
 
 /// An event that was not processed yet.
-enum News {
+enum PendingEvent {
     Text(MessageText, TextKind),
     Stored(SessionKey, MessageAdded),
     Call(StepId),
@@ -65,17 +65,17 @@ enum TextKind {
 
 /// Output that stays on the screen.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Shown {
+pub(crate) enum StreamOutput {
     /// Lines of text.
     Lines(Vec<String>),
     /// A tool call that has ended.
     Call(StepId),
 }
 
-impl Stream {
+impl AnswerStream {
     /// The initial state for a run.
-    pub(crate) fn of(run: RunId) -> Stream {
-        Stream {
+    pub(crate) fn of(run: RunId) -> AnswerStream {
+        AnswerStream {
             run,
             news: VecDeque::new(),
             coming: None,
@@ -115,7 +115,7 @@ impl Stream {
             "message.added" => {
                 let key = event.session_key.as_deref().map(SessionKey::parse);
                 if let (Some(Ok(key)), Ok(added)) = (key, MessageAdded::deserialize(&event.data)) {
-                    self.news.push_back(News::Stored(key, added));
+                    self.news.push_back(PendingEvent::Stored(key, added));
                 }
                 return;
             }
@@ -125,7 +125,7 @@ impl Stream {
                 if let Ok(moved) = StepMoved::deserialize(&event.data)
                     && moved.source.is_none()
                 {
-                    self.news.push_back(News::Call(moved.step_id));
+                    self.news.push_back(PendingEvent::Call(moved.step_id));
                 }
                 return;
             }
@@ -135,17 +135,17 @@ impl Stream {
             return;
         };
         if text.channel.as_deref() != Some("thinking") {
-            self.news.push_back(News::Text(text, kind));
+            self.news.push_back(PendingEvent::Text(text, kind));
         }
     }
 
     /// Queues calls that have ended and of which no event arrived.
     pub(crate) fn hear_calls(&mut self, calls: impl Iterator<Item = StepId>) {
-        self.news.extend(calls.map(News::Call));
+        self.news.extend(calls.map(PendingEvent::Call));
     }
 
     /// Takes what is to be printed now.
-    pub(crate) fn ready(&mut self) -> Vec<Shown> {
+    pub(crate) fn ready(&mut self) -> Vec<StreamOutput> {
         std::mem::take(&mut self.ready)
     }
 
@@ -154,31 +154,35 @@ impl Stream {
     pub(crate) fn calls_before(&mut self, calls: impl DoubleEndedIterator<Item = StepId>) {
         self.begun.extend(self.begins());
         for call in calls.rev() {
-            self.news.push_front(News::Call(call));
+            self.news.push_front(PendingEvent::Call(call));
         }
     }
 
     /// The next message, if none of it was processed and the calls before it were not queued yet.
     fn begins(&self) -> Option<MessageId> {
         let id = match self.news.front()? {
-            News::Text(text, _) => text.message_id,
-            News::Stored(_, added) if &*added.kind != "tool_result" => added.message_id,
-            News::Stored(..) | News::Call(_) => return None,
+            PendingEvent::Text(text, _) => text.message_id,
+            PendingEvent::Stored(_, added) if &*added.kind != "tool_result" => added.message_id,
+            PendingEvent::Stored(..) | PendingEvent::Call(_) => return None,
         };
         (!self.messages.contains(&id) && !self.begun.contains(&id)).then_some(id)
     }
 
     /// Processes the queued events; `false`: [`Stream::calls_before`] must be called first. Events
     /// that cannot be processed because the connection is lost stay queued. Cancel-safe.
-    pub(crate) async fn catch_up(&mut self, link: &Link, columns: usize) -> Result<bool, Failure> {
+    pub(crate) async fn catch_up(
+        &mut self,
+        link: &DaemonLink,
+        columns: usize,
+    ) -> Result<bool, Failure> {
         loop {
             if self.begins().is_some() {
                 return Ok(false);
             }
             let stored = match self.news.front() {
                 None => return Ok(true),
-                Some(News::Stored(key, added)) => Some((key.clone(), added.clone())),
-                Some(News::Text(..) | News::Call(_)) => None,
+                Some(PendingEvent::Stored(key, added)) => Some((key.clone(), added.clone())),
+                Some(PendingEvent::Text(..) | PendingEvent::Call(_)) => None,
             };
             // Tool results are shown on lines of their own.
             if let Some((key, added)) = stored
@@ -190,10 +194,10 @@ impl Stream {
                 self.store(message.id, &plain_text(&message.content), columns);
             }
             match self.news.pop_front() {
-                Some(News::Text(text, kind)) => self.take(&text, kind, columns),
-                Some(News::Call(step)) if self.calls.insert(step) => {
+                Some(PendingEvent::Text(text, kind)) => self.take(&text, kind, columns),
+                Some(PendingEvent::Call(step)) if self.calls.insert(step) => {
                     self.is_empty_yet = false;
-                    self.ready.push(Shown::Call(step));
+                    self.ready.push(StreamOutput::Call(step));
                 }
                 _ => {}
             }
@@ -210,7 +214,7 @@ impl Stream {
             .as_ref()
             .is_some_and(|one| one.id == said.message_id);
         if !is_known {
-            self.coming = Some(Coming::of(said.message_id));
+            self.coming = Some(StreamedMessage::of(said.message_id));
         }
         let Some(coming) = &mut self.coming else {
             return;
@@ -218,7 +222,7 @@ impl Stream {
         match kind {
             TextKind::Anew => {
                 let began = coming.shown > 0;
-                *coming = Coming::of(said.message_id);
+                *coming = StreamedMessage::of(said.message_id);
                 if began {
                     self.note(ANEW);
                 }
@@ -255,7 +259,7 @@ impl Stream {
                 coming.text = text.to_owned();
             }
         } else if !stands.starts_with(text) {
-            *coming = Coming::of(coming.id);
+            *coming = StreamedMessage::of(coming.id);
             coming.text = text.to_owned();
             self.note(ANEW);
         }
@@ -267,7 +271,7 @@ impl Stream {
             return;
         }
         if self.coming.as_ref().is_none_or(|one| one.id != id) {
-            self.coming = Some(Coming::of(id));
+            self.coming = Some(StreamedMessage::of(id));
         }
         self.replace(text);
         if let Some(coming) = &mut self.coming {
@@ -337,7 +341,7 @@ impl Stream {
     fn push(&mut self, lines: Vec<String>) {
         if !lines.is_empty() {
             self.is_empty_yet = false;
-            self.ready.push(Shown::Lines(lines));
+            self.ready.push(StreamOutput::Lines(lines));
         }
     }
 
@@ -366,9 +370,9 @@ impl Stream {
 
 const ANEW: &str = "(the model call was repeated; its answer starts over)";
 
-impl Coming {
-    fn of(id: MessageId) -> Coming {
-        Coming {
+impl StreamedMessage {
+    fn of(id: MessageId) -> StreamedMessage {
+        StreamedMessage {
             id,
             text: String::new(),
             shown: 0,
@@ -378,7 +382,7 @@ impl Coming {
 }
 
 /// The message with this sequence number in a session.
-async fn read(link: &Link, key: &SessionKey, seq: i64) -> Result<Option<Message>, Failure> {
+async fn read(link: &DaemonLink, key: &SessionKey, seq: i64) -> Result<Option<Message>, Failure> {
     let request = GetHistory {
         session_key: key.clone(),
         before: None,
@@ -399,8 +403,8 @@ mod tests {
 
     const MESSAGE: &str = "01936f0e-0000-7000-8000-00004f2a91d1";
 
-    fn stream() -> Stream {
-        Stream::of("01936f0e-0000-7000-8000-00004f2a91c1".parse().unwrap())
+    fn stream() -> AnswerStream {
+        AnswerStream::of("01936f0e-0000-7000-8000-00004f2a91c1".parse().unwrap())
     }
 
     fn said(offset: Option<u64>, text: &str) -> MessageText {
@@ -411,13 +415,13 @@ mod tests {
         .unwrap()
     }
 
-    fn lines(shown: Vec<Shown>) -> Vec<String> {
+    fn lines(shown: Vec<StreamOutput>) -> Vec<String> {
         let plain = |line: String| anstream::adapter::strip_str(&line).to_string();
         shown
             .into_iter()
             .flat_map(|one| match one {
-                Shown::Lines(lines) => lines,
-                Shown::Call(_) => Vec::new(),
+                StreamOutput::Lines(lines) => lines,
+                StreamOutput::Call(_) => Vec::new(),
             })
             .map(plain)
             .collect()

@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::follow::steps;
-use super::stream::{self, Stream};
-use super::tree::{self, Followed, Look, Tree};
+use super::stream::{self, AnswerStream};
+use super::tree::{self, DrawOptions, Followed, RunTree};
 use crate::cli::asking::blocker;
 use crate::cli::asking::open_requests::{OpenRequest, Prompted, RESERVED_ROWS};
 use crate::cli::common::failure::{Failure, exit};
 use crate::cli::common::ids;
-use crate::cli::link::Link;
+use crate::cli::link::DaemonLink;
 use crate::cli::output::print;
 use crate::cli::output::screen::Screen;
 use crate::cli::output::text::{line, short};
@@ -36,11 +36,11 @@ const COLUMNS_DRAWN: (usize, usize) = (20, 120);
 
 /// Followed runs, and their display.
 pub(crate) struct View {
-    tree: Tree,
+    tree: RunTree,
     printed: Printed,
-    shown: Shown,
+    shown: ViewMode,
     /// In a conversation: the streamed answer of its run.
-    stream: Option<Stream>,
+    stream: Option<AnswerStream>,
     /// What the listed runs are.
     heading: Option<&'static str>,
     /// Number of lines of the page that is shown of the request that the user is answering.
@@ -58,7 +58,7 @@ struct Printed {
     waited: HashSet<RunId>,
 }
 
-enum Shown {
+enum ViewMode {
     Tree(Screen),
     Notes,
     Json,
@@ -68,8 +68,8 @@ impl View {
     /// An empty view for users, on standard error.
     pub(crate) fn for_people() -> View {
         View::of(match Screen::new() {
-            Some(screen) => Shown::Tree(screen),
-            None => Shown::Notes,
+            Some(screen) => ViewMode::Tree(screen),
+            None => ViewMode::Notes,
         })
     }
 
@@ -78,19 +78,19 @@ impl View {
     pub(crate) fn of_conversation(run: RunId) -> View {
         let mut view = View::for_people();
         if view.takes_keys() {
-            view.stream = Some(Stream::of(run));
+            view.stream = Some(AnswerStream::of(run));
         }
         view
     }
 
     /// An empty view for programs: a JSON object for each event, as the answer.
     pub(crate) fn for_programs() -> View {
-        View::of(Shown::Json)
+        View::of(ViewMode::Json)
     }
 
-    fn of(shown: Shown) -> View {
+    fn of(shown: ViewMode) -> View {
         View {
-            tree: Tree::default(),
+            tree: RunTree::default(),
             printed: Printed::default(),
             shown,
             stream: None,
@@ -118,7 +118,11 @@ impl View {
 
     /// Reads what has changed of these runs and their descendants since the last time, and shows
     /// it.
-    pub(crate) async fn update(&mut self, link: &Link, waited: &Waited) -> Result<(), Failure> {
+    pub(crate) async fn update(
+        &mut self,
+        link: &DaemonLink,
+        waited: &Waited,
+    ) -> Result<(), Failure> {
         if let [WaitedRun::Known { run, .. }] = &waited.runs[..] {
             self.tree.set_focus(run.run_id);
         }
@@ -138,7 +142,7 @@ impl View {
 
     /// Takes over these runs, reading what has changed of them. Other runs are dropped, unless they
     /// descend from one of these.
-    pub(crate) async fn take(&mut self, link: &Link, runs: Vec<Run>) -> Result<(), Failure> {
+    pub(crate) async fn take(&mut self, link: &DaemonLink, runs: Vec<Run>) -> Result<(), Failure> {
         let ids: BTreeSet<RunId> = runs.iter().map(|run| run.run_id).collect();
         for run in runs {
             self.refresh(link, run).await?;
@@ -156,7 +160,7 @@ impl View {
     }
 
     /// Reads the rows and messages that events did not carry completely.
-    pub(crate) async fn catch_up(&mut self, link: &Link) -> Result<(), Failure> {
+    pub(crate) async fn catch_up(&mut self, link: &DaemonLink) -> Result<(), Failure> {
         loop {
             self.read_tree(link).await?;
             let look = self.look();
@@ -174,8 +178,8 @@ impl View {
 
     /// Reads the calls that the run has made before a message begins: text arrives faster than the
     /// events of calls.
-    async fn read_calls(&mut self, link: &Link) -> Result<(), Failure> {
-        let Some(id) = self.stream.as_ref().map(Stream::run) else {
+    async fn read_calls(&mut self, link: &DaemonLink) -> Result<(), Failure> {
+        let Some(id) = self.stream.as_ref().map(AnswerStream::run) else {
             return Ok(());
         };
         let mut ended = Vec::new();
@@ -195,7 +199,7 @@ impl View {
         Ok(())
     }
 
-    async fn read_tree(&mut self, link: &Link) -> Result<(), Failure> {
+    async fn read_tree(&mut self, link: &DaemonLink) -> Result<(), Failure> {
         for id in self.tree.unread() {
             match ids::details(link, id).await {
                 Ok(run) => {
@@ -211,7 +215,7 @@ impl View {
     }
 
     /// The complete answer of a conversation's run is on the screen once this returns.
-    pub(crate) async fn end(&mut self, link: &Link, run: &Run) -> Result<(), Failure> {
+    pub(crate) async fn end(&mut self, link: &DaemonLink, run: &Run) -> Result<(), Failure> {
         self.catch_up(link).await?;
         let look = self.look();
         let Some(stream) = &mut self.stream else {
@@ -232,15 +236,15 @@ impl View {
     }
 
     /// Prints permanently what the run has written and done.
-    fn keep(&mut self, look: &Look) {
+    fn keep(&mut self, look: &DrawOptions) {
         let Some(stream) = &mut self.stream else {
             return;
         };
         let mut lines = Vec::new();
         for shown in stream.ready() {
             match shown {
-                stream::Shown::Lines(said) => lines.extend(said),
-                stream::Shown::Call(step) => {
+                stream::StreamOutput::Lines(said) => lines.extend(said),
+                stream::StreamOutput::Call(step) => {
                     match self.tree.permanent_call_line(stream.run(), step, look) {
                         Some(call) => lines.push(call),
                         // It was not read yet; the journal has it at the end.
@@ -251,7 +255,7 @@ impl View {
         }
         self.tree.set_printed(stream.run(), stream.calls());
         let picture = self.picture();
-        if let Shown::Tree(screen) = &mut self.shown
+        if let ViewMode::Tree(screen) = &mut self.shown
             && !lines.is_empty()
         {
             screen.keep_above(&lines.join("\n"), picture);
@@ -259,7 +263,7 @@ impl View {
     }
 
     /// Parameters for drawing now.
-    fn look(&self) -> Look {
+    fn look(&self) -> DrawOptions {
         let (columns, rows) = Screen::room();
         let frame = self.clock.monotonic().as_millis() / FRAME.as_millis();
         // A conversation uses the whole width.
@@ -267,7 +271,7 @@ impl View {
             Some(_) => usize::MAX,
             None => COLUMNS_DRAWN.1,
         };
-        Look {
+        DrawOptions {
             now: self.clock.now(),
             frame: usize::try_from(frame).unwrap_or(0),
             columns: columns.clamp(COLUMNS_DRAWN.0, widest),
@@ -283,14 +287,14 @@ impl View {
     /// Prints text as a part of the answer.
     pub(crate) fn says(&mut self, text: &str) -> Result<(), Failure> {
         match &mut self.shown {
-            Shown::Tree(screen) => screen.aside(|| print::answer(text)),
-            Shown::Notes | Shown::Json => print::answer(text),
+            ViewMode::Tree(screen) => screen.aside(|| print::answer(text)),
+            ViewMode::Notes | ViewMode::Json => print::answer(text),
         }
     }
 
     /// True if the terminal delivers keys as they are pressed, and this view draws them.
     pub(crate) fn takes_keys(&self) -> bool {
-        matches!(self.shown, Shown::Tree(_))
+        matches!(self.shown, ViewMode::Tree(_))
     }
 
     /// True for a conversation turn at a terminal.
@@ -301,8 +305,8 @@ impl View {
     /// Shows a prompt with the text typed so far.
     pub(crate) fn ask(&mut self, prompt: &str, typed: &str) {
         match &mut self.shown {
-            Shown::Tree(screen) => screen.ask(Some((prompt, typed))),
-            Shown::Notes | Shown::Json => print::prompt(prompt),
+            ViewMode::Tree(screen) => screen.ask(Some((prompt, typed))),
+            ViewMode::Notes | ViewMode::Json => print::prompt(prompt),
         }
     }
 
@@ -312,14 +316,14 @@ impl View {
         self.tree.set_prompted(request.map(|open| open.asked.id()));
         self.page_lines = request.map_or(0, |open| open.page_lines);
         let picture = self.picture();
-        if let (Shown::Tree(screen), true) = (&mut self.shown, request.is_some()) {
+        if let (ViewMode::Tree(screen), true) = (&mut self.shown, request.is_some()) {
             screen.draw(picture);
         }
     }
 
     /// Removes the prompt.
     pub(crate) fn hide_prompt(&mut self) {
-        if let Shown::Tree(screen) = &mut self.shown {
+        if let ViewMode::Tree(screen) = &mut self.shown {
             screen.ask(None);
         }
     }
@@ -327,7 +331,7 @@ impl View {
     /// Draws the current state.
     pub(crate) fn draw(&mut self) -> Result<(), Failure> {
         let picture = self.picture();
-        let Shown::Tree(screen) = &mut self.shown else {
+        let ViewMode::Tree(screen) = &mut self.shown else {
             return self.print_news();
         };
         screen.draw(picture);
@@ -363,7 +367,7 @@ impl View {
     }
 
     /// Takes over the current row of a run; its journal is read only if the run has changed.
-    async fn refresh(&mut self, link: &Link, run: Run) -> Result<(), Failure> {
+    async fn refresh(&mut self, link: &DaemonLink, run: Run) -> Result<(), Failure> {
         let mut run = run;
         if &*run.state == "queued" && run.held_up.is_none() {
             run.held_up = blocker::of_queued(link, &run).await?;
@@ -388,8 +392,8 @@ impl View {
     /// Prints a note for users, which cannot fail.
     pub(crate) fn note(&mut self, text: &str) {
         match &mut self.shown {
-            Shown::Tree(screen) => screen.keep(text),
-            Shown::Notes | Shown::Json => print::note(text),
+            ViewMode::Tree(screen) => screen.keep(text),
+            ViewMode::Notes | ViewMode::Json => print::note(text),
         }
     }
 
@@ -399,8 +403,8 @@ impl View {
         // Commands that follow runs announce requests themselves, with the command that answers
         // them.
         let asked = match self.shown {
-            Shown::Json => self.tree.asked(),
-            Shown::Tree(_) | Shown::Notes => &[],
+            ViewMode::Json => self.tree.asked(),
+            ViewMode::Tree(_) | ViewMode::Notes => &[],
         };
         for asked in asked {
             if self.printed.asked.insert(asked.id()) {
@@ -412,7 +416,7 @@ impl View {
                 )?;
             }
         }
-        if let (Some(heading), Shown::Notes) = (self.heading_line(usize::MAX), &self.shown) {
+        if let (Some(heading), ViewMode::Notes) = (self.heading_line(usize::MAX), &self.shown) {
             print::note(&heading);
             self.heading = None;
         }
@@ -435,7 +439,7 @@ impl View {
             }
             if tree::is_ended(&run.state) && self.printed.ends.insert(run.run_id) {
                 let is_said = &*run.state != "ok" && self.printed.waited.contains(&run.run_id);
-                if is_said && matches!(self.shown, Shown::Notes) {
+                if is_said && matches!(self.shown, ViewMode::Notes) {
                     continue;
                 }
                 let calls = tree::calls(run.tool_calls);
@@ -451,17 +455,17 @@ impl View {
     }
 }
 
-fn tell(shown: &mut Shown, text: &str, event: impl FnOnce() -> Value) -> Result<(), Failure> {
+fn tell(shown: &mut ViewMode, text: &str, event: impl FnOnce() -> Value) -> Result<(), Failure> {
     match shown {
-        Shown::Tree(screen) => screen.keep(text),
-        Shown::Notes => print::note(text),
-        Shown::Json => return print::object(&event()),
+        ViewMode::Tree(screen) => screen.keep(text),
+        ViewMode::Notes => print::note(text),
+        ViewMode::Json => return print::object(&event()),
     }
     Ok(())
 }
 
 /// A run and its descendants, oldest first.
-pub(crate) async fn tree_of(link: &Link, run: RunId) -> Result<Vec<Run>, Failure> {
+pub(crate) async fn tree_of(link: &DaemonLink, run: RunId) -> Result<Vec<Run>, Failure> {
     let request = ListRuns {
         tree: Some(run),
         limit: PageSize(TREE),
@@ -474,14 +478,14 @@ pub(crate) async fn tree_of(link: &Link, run: RunId) -> Result<Vec<Run>, Failure
 
 impl Drop for View {
     fn drop(&mut self) {
-        if let Shown::Tree(_) = self.shown {
+        if let ViewMode::Tree(_) = self.shown {
             // The live lines are removed, and the last picture stays.
-            self.shown = Shown::Notes;
+            self.shown = ViewMode::Notes;
             if self.stream.is_some() {
                 return;
             }
             self.tree.asks(Vec::new());
-            let look = Look {
+            let look = DrawOptions {
                 frame: 0,
                 rows: usize::MAX,
                 ..self.look()

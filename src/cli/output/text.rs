@@ -220,7 +220,7 @@ fn is_bullet(mark: &str) -> bool {
 
 /// A table whose last column gets the width that the others leave. The default width is that of the
 /// answer's terminal; without a terminal nothing is cut.
-pub(crate) struct Table {
+pub(crate) struct TextTable {
     heads: Vec<&'static str>,
     rows: Vec<Vec<String>>,
     paint: Option<(usize, Paint)>,
@@ -234,10 +234,10 @@ const WIDEST: usize = 24;
 /// Style of a cell, by its content.
 type Paint = fn(&str) -> anstyle::Style;
 
-impl Table {
+impl TextTable {
     /// An empty table with these headings, as wide as the answer's terminal.
     pub(crate) fn new(heads: &[&'static str]) -> Self {
-        Table {
+        TextTable {
             heads: heads.to_vec(),
             rows: Vec::new(),
             paint: None,
@@ -395,7 +395,7 @@ mod tests {
 
         #[test]
         fn a_table_keeps_to_its_width(cells in proptest::collection::vec("\\PC{0,60}", 3..30)) {
-            let mut table = Table::new(&["RUN", "STATE", "WHAT"]).fit(Some(COLUMNS));
+            let mut table = TextTable::new(&["RUN", "STATE", "WHAT"]).fit(Some(COLUMNS));
             for row in cells.chunks_exact(3) {
                 table.row(row.to_vec());
             }

@@ -11,20 +11,20 @@ use crate::config::Config;
 use crate::daemon::ollama::{self, OllamaClient};
 
 /// Providers that take a key.
-const KEYS: [Key; 5] = [
-    Key::new("openai", "OPENAI_API_KEY", None),
-    Key::new("anthropic", "ANTHROPIC_API_KEY", None),
-    Key::new(
+const KEYS: [KeyVariable; 5] = [
+    KeyVariable::new("openai", "OPENAI_API_KEY", None),
+    KeyVariable::new("anthropic", "ANTHROPIC_API_KEY", None),
+    KeyVariable::new(
         "openrouter",
         "OPENROUTER_API_KEY",
         Some("https://openrouter.ai/api/v1"),
     ),
-    Key::new(
+    KeyVariable::new(
         "groq",
         "GROQ_API_KEY",
         Some("https://api.groq.com/openai/v1"),
     ),
-    Key::new(
+    KeyVariable::new(
         "mistral",
         "MISTRAL_API_KEY",
         Some("https://api.mistral.ai/v1"),
@@ -33,10 +33,10 @@ const KEYS: [Key; 5] = [
 
 /// The model sources that were found.
 #[derive(Debug, Serialize)]
-pub(super) struct Found {
+pub(super) struct ModelSources {
     pub(super) ollama: Ollama,
     /// Providers whose key is set in this shell.
-    pub(super) keys: Vec<Key>,
+    pub(super) keys: Vec<KeyVariable>,
 }
 
 /// An Ollama server, or why none was found.
@@ -48,12 +48,12 @@ pub(super) struct Ollama {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) problem: Option<String>,
     /// Its models; those that call tools come first.
-    pub(super) models: Vec<Model>,
+    pub(super) models: Vec<InstalledModel>,
 }
 
 /// A model of the Ollama server.
 #[derive(Debug, Serialize)]
-pub(super) struct Model {
+pub(super) struct InstalledModel {
     pub(super) name: String,
     /// Whether it can call tools; `None` if an old server does not report it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -62,7 +62,7 @@ pub(super) struct Model {
 
 /// The key variable of a provider.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub(super) struct Key {
+pub(super) struct KeyVariable {
     provider: &'static str,
     variable: &'static str,
     /// The base URL, if it is not built in.
@@ -70,13 +70,13 @@ pub(super) struct Key {
     base_url: Option<&'static str>,
 }
 
-impl Key {
+impl KeyVariable {
     const fn new(
         provider: &'static str,
         variable: &'static str,
         base_url: Option<&'static str>,
-    ) -> Key {
-        Key {
+    ) -> KeyVariable {
+        KeyVariable {
             provider,
             variable,
             base_url,
@@ -84,7 +84,7 @@ impl Key {
     }
 
     /// The key variable of a provider, whether it is set or not.
-    pub(super) fn of(provider: &str) -> Option<&'static Key> {
+    pub(super) fn of(provider: &str) -> Option<&'static KeyVariable> {
         KEYS.iter().find(|key| key.provider == provider)
     }
 
@@ -93,11 +93,11 @@ impl Key {
     }
 }
 
-impl Found {
+impl ModelSources {
     /// Checks the Ollama server and the key variables.
-    pub(super) async fn look(config: &Config) -> Found {
-        Found {
-            keys: KEYS.into_iter().filter(Key::is_set).collect(),
+    pub(super) async fn look(config: &Config) -> ModelSources {
+        ModelSources {
+            keys: KEYS.into_iter().filter(KeyVariable::is_set).collect(),
             ollama: look_at(address(config)).await,
         }
     }
@@ -117,7 +117,7 @@ impl Found {
             let is_needed = self.ollama.problem.is_none() && !is_known;
             return is_needed.then_some(("base_url", url)).into_iter().collect();
         }
-        let Some(key) = Key::of(provider) else {
+        let Some(key) = KeyVariable::of(provider) else {
             return Vec::new();
         };
         let known = config
@@ -195,7 +195,7 @@ async fn look_at(address: String) -> Ollama {
         let mut models = Vec::new();
         for name in server.models().await? {
             let tools = server.model(&name).await?.and_then(|model| model.tools);
-            models.push(Model { name, tools });
+            models.push(InstalledModel { name, tools });
         }
         // First those that call tools, last those that cannot.
         models.sort_by_key(|model| model.tools.map_or(1, |tools| if tools { 0 } else { 2 }));

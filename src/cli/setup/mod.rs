@@ -10,18 +10,18 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::link::Link;
-use crate::cli::commands::config::File;
+use super::link::DaemonLink;
+use crate::cli::commands::config::ConfigFile;
 use crate::cli::commands::serve;
 use crate::cli::common::Common;
 use crate::cli::common::failure::{Failure, exit};
-use crate::cli::live::follow::Interrupt;
+use crate::cli::live::follow::CtrlC;
 use crate::cli::output::print;
 use crate::cli::output::text::clean;
 use crate::config::{Config, SettingsSource};
 use crate::daemon::ollama;
 use crate::wire::config::GetConfig;
-use found::{Found, Key};
+use found::{KeyVariable, ModelSources};
 
 /// Find a model, verify that it works, and make it the default
 ///
@@ -61,7 +61,7 @@ pub(crate) struct Setup {
 }
 
 /// The chosen model.
-struct Choice {
+struct ModelChoice {
     /// `provider/model`.
     name: String,
     provider: String,
@@ -74,7 +74,7 @@ impl Setup {
             return notifications::set_up(common, self.asks(common)).await;
         }
         let config = serve::settings(None)?.config;
-        let found = Found::look(&config).await;
+        let found = ModelSources::look(&config).await;
         if self.check {
             match common.json {
                 true => print::object(&found)?,
@@ -85,11 +85,11 @@ impl Setup {
         let asks = self.asks(common);
         let choice = self.choose(&found, &config, asks)?;
         self.confirm(&choice, &config, asks)?;
-        let mut interrupt = Interrupt::new()?;
-        let link = Link::open(&common.place)
+        let mut interrupt = CtrlC::new()?;
+        let link = DaemonLink::open(&common.place)
             .await
             .map_err(|failure| failure.hint("nothing was changed; then run abide setup again"))?;
-        let mut file = File::open(&file_of(&link).await?)?;
+        let mut file = ConfigFile::open(&file_of(&link).await?)?;
         match prove::prove(link, common, &mut file, &found, &choice, &mut interrupt).await {
             Ok(done) => {
                 match common.json {
@@ -114,7 +114,12 @@ impl Setup {
         !self.yes && !common.json && io::stdin().is_terminal()
     }
 
-    fn choose(&self, found: &Found, config: &Config, asks: bool) -> Result<Choice, Failure> {
+    fn choose(
+        &self,
+        found: &ModelSources,
+        config: &Config,
+        asks: bool,
+    ) -> Result<ModelChoice, Failure> {
         let named = match (&self.provider, &self.model) {
             (Some(provider), Some(model)) => format!("{provider}/{model}"),
             (Some(provider), None) if provider == ollama::NAME => {
@@ -148,7 +153,7 @@ impl Setup {
         })?;
         let is_ollama = provider == ollama::NAME;
         let is_table = config.named.providers.contains_key(provider);
-        if !is_ollama && !is_table && Key::of(provider).is_none() {
+        if !is_ollama && !is_table && KeyVariable::of(provider).is_none() {
             let message = format!("there is no provider {provider}; nothing was changed");
             return Err(Failure::usage(message).hint(format!(
                 "define it under [providers.{provider}] (kind, base_url), then run this again"
@@ -161,14 +166,14 @@ impl Setup {
                 .hint("see which models can: abide setup --check"));
         }
         let provider = provider.to_owned();
-        Ok(Choice {
+        Ok(ModelChoice {
             provider,
             name: named,
         })
     }
 
     /// Refuses a model that may cost money unless the user has agreed to it.
-    fn confirm(&self, choice: &Choice, config: &Config, asks: bool) -> Result<(), Failure> {
+    fn confirm(&self, choice: &ModelChoice, config: &Config, asks: bool) -> Result<(), Failure> {
         let name = &choice.name;
         let question = format!("{name} is paid: each run costs money. Use it? (yes or no) ");
         if ollama::base_url(config, &choice.provider).is_some()
@@ -183,7 +188,7 @@ impl Setup {
     }
 }
 
-fn no_model(found: &Found) -> Failure {
+fn no_model(found: &ModelSources) -> Failure {
     let message = match &found.ollama.problem {
         Some(problem) => format!("no model was found: {problem}"),
         None => "no model was found: Ollama has none that calls tools".to_owned(),
@@ -212,7 +217,7 @@ fn agrees(question: &str) -> Result<bool, Failure> {
 
 /// The configuration file that the daemon reads; fails if a variable or flag overrides the default
 /// model.
-async fn file_of(link: &Link) -> Result<PathBuf, Failure> {
+async fn file_of(link: &DaemonLink) -> Result<PathBuf, Failure> {
     let in_force = link.ask(&GetConfig {}).await?;
     let mut settings = in_force.settings.iter();
     let model = settings.find(|setting| setting.key == "defaults.model");

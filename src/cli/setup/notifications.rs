@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::json;
 
 use super::agrees;
-use crate::cli::commands::config::Writer;
+use crate::cli::commands::config::ConfigWriter;
 use crate::cli::common::Common;
 use crate::cli::common::failure::{Failure, exit};
 use crate::cli::output::print;
@@ -55,7 +55,7 @@ pub(super) async fn set_up(common: &Common, asks: bool) -> Result<u8, Failure> {
             return Ok(0);
         }
     }
-    let mut writer = Writer::open(common, "setup", None).await?;
+    let mut writer = ConfigWriter::open(common, "setup", None).await?;
     let change = SettingEdit::texts(command.iter().copied());
     writer.write(vec![vec![(vec!["notify", "command"], change)]])?;
     let is_obeyed = writer.reload().await?.is_some();

@@ -2,15 +2,15 @@
 
 use serde_json::{Value, json};
 
-use super::Choice;
-use super::found::Found;
-use crate::cli::commands::config::File;
+use super::ModelChoice;
+use super::found::ModelSources;
+use crate::cli::commands::config::ConfigFile;
 use crate::cli::commands::{serve, spawn};
 use crate::cli::common::Common;
 use crate::cli::common::failure::{Failure, exit};
 use crate::cli::common::ids;
-use crate::cli::link::{self, Link};
-use crate::cli::live::follow::{self, End, Interrupt, Task};
+use crate::cli::link::{self, DaemonLink};
+use crate::cli::live::follow::{self, CtrlC, FollowOutcome, Task};
 use crate::cli::output::text::short;
 use crate::clock::Clock;
 use crate::config::SettingEdit;
@@ -32,12 +32,12 @@ const LIMIT_MS: u64 = 300_000;
 /// Once this returns `Ok`, the model has called a tool, and the file has its provider and makes it
 /// the default.
 pub(super) async fn prove(
-    link: Link,
+    link: DaemonLink,
     common: &Common,
-    file: &mut File,
-    found: &Found,
-    choice: &Choice,
-    interrupt: &mut Interrupt,
+    file: &mut ConfigFile,
+    found: &ModelSources,
+    choice: &ModelChoice,
+    interrupt: &mut CtrlC,
 ) -> Result<Value, Failure> {
     let (name, provider) = (&choice.name, choice.provider.as_str());
     let config = serve::settings(None)?.config;
@@ -68,7 +68,7 @@ pub(super) async fn prove(
         ));
     }
     let run = run_task(link, common, name, interrupt).await?;
-    let link = Link::open(&common.place).await?;
+    let link = DaemonLink::open(&common.place).await?;
     let steps = follow::steps(&link, run.run_id).await?;
     let is_call = |step: &&Step| step.tool.is_some() && step.state == "done";
     let calls = steps.iter().filter(is_call).count();
@@ -95,16 +95,16 @@ pub(super) async fn prove(
     }))
 }
 
-async fn reload(link: &Link) -> Result<Reloaded, Failure> {
+async fn reload(link: &DaemonLink) -> Result<Reloaded, Failure> {
     link.ask(&ReloadConfig {}).await
 }
 
 /// Runs a small task of a read-only agent with the model.
 async fn run_task(
-    link: Link,
+    link: DaemonLink,
     common: &Common,
     model: &str,
-    interrupt: &mut Interrupt,
+    interrupt: &mut CtrlC,
 ) -> Result<Run, Failure> {
     let id = RunId(Clock::system().new_id());
     let request = Spawn {
@@ -131,8 +131,8 @@ async fn run_task(
         conversation: None,
     };
     let end = follow::follow(link, &common.place, task, interrupt).await?;
-    let link = Link::open(&common.place).await?;
-    if !matches!(end, End::Done(_)) {
+    let link = DaemonLink::open(&common.place).await?;
+    if !matches!(end, FollowOutcome::Done(_)) {
         let reason = None;
         link.raw(&CancelRun { run_id: id, reason }).await?;
         let message = "the check was aborted, and its run is cancelled";
@@ -144,10 +144,10 @@ async fn run_task(
 
 /// The file is restored and the daemon was asked to reload it once this returns; the failure
 /// reports both.
-pub(super) async fn undo(common: &Common, file: &mut File, failure: Failure) -> Failure {
+pub(super) async fn undo(common: &Common, file: &mut ConfigFile, failure: Failure) -> Failure {
     let kept = file.put_back();
     let again = async {
-        let link = Link::open(&common.place).await?;
+        let link = DaemonLink::open(&common.place).await?;
         reload(&link).await
     };
     let failure = failure.hint(format!("{kept}; the default model is unchanged"));

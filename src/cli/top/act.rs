@@ -5,14 +5,14 @@ use crate::cli::asking::open_requests;
 use crate::cli::asking::open_requests::OpenRequest;
 use crate::cli::common::failure::Failure;
 use crate::cli::link::discover::Where;
-use crate::cli::link::{self, Link};
+use crate::cli::link::{self, DaemonLink};
 use crate::cli::output::text::{clean, short};
 use crate::clock::Clock;
 use crate::kernel::ids::{MessageId, RunId};
 use crate::wire::lifecycle::{CancelRun, Cancelled, Steer, Steered};
 
 /// A request to the daemon.
-pub(super) enum Act {
+pub(super) enum TopAction {
     /// Answer this request with this text.
     Answer(Box<OpenRequest>, String),
     /// Cancel this run.
@@ -22,16 +22,16 @@ pub(super) enum Act {
 }
 
 /// Result of an action.
-pub(super) struct Outcome {
+pub(super) struct ActionOutcome {
     /// Summary on one line.
     pub(super) message: String,
     /// The approval as it is now, if the decision was refused because the file has changed.
     pub(super) again: Option<OpenRequest>,
 }
 
-impl Act {
+impl TopAction {
     /// Executes the action; a failure becomes the message.
-    pub(super) async fn carry_out(self, place: &Where) -> Outcome {
+    pub(super) async fn carry_out(self, place: &Where) -> ActionOutcome {
         let mut again = None;
         let message = match self.done(place, &mut again).await {
             Ok(message) => message,
@@ -41,13 +41,13 @@ impl Act {
             Err(failure) => failure.message,
         };
         let message = clean(&message);
-        Outcome { message, again }
+        ActionOutcome { message, again }
     }
 
     async fn done(self, place: &Where, again: &mut Option<OpenRequest>) -> Result<String, Failure> {
-        let link = Link::open(place).await?;
+        let link = DaemonLink::open(place).await?;
         Ok(match self {
-            Act::Answer(asked, said) => {
+            TopAction::Answer(asked, said) => {
                 let answered = asked.answer(&link, &said).await;
                 if answered
                     .as_ref()
@@ -58,7 +58,7 @@ impl Act {
                 answered?;
                 asked.decided(&said)
             }
-            Act::Cancel(run_id) => {
+            TopAction::Cancel(run_id) => {
                 let reason = Some("abide top".to_owned());
                 let request = CancelRun { run_id, reason };
                 let done: Cancelled = link.ask(&request).await?;
@@ -69,7 +69,7 @@ impl Act {
                     (ended, open) => format!("cancelled: {ended} runs; {open} are still ending"),
                 }
             }
-            Act::Steer(run_id, message) => {
+            TopAction::Steer(run_id, message) => {
                 let request = Steer {
                     run_id,
                     message,

@@ -13,7 +13,7 @@ use crate::kernel::time::Timestamp;
 const CALM_MS: u64 = 500;
 
 /// The request that is shown, and the state of scrolling.
-pub(super) struct Detail {
+pub(super) struct RequestDetail {
     /// The request.
     pub(super) asked: OpenRequest,
     /// Index of the first visible line.
@@ -30,10 +30,10 @@ pub(super) struct Detail {
     height: usize,
 }
 
-impl Detail {
+impl RequestDetail {
     /// A view that starts at the first line.
-    pub(super) fn of(asked: OpenRequest) -> Detail {
-        Detail {
+    pub(super) fn of(asked: OpenRequest) -> RequestDetail {
+        RequestDetail {
             asked,
             top: 0,
             is_read: false,
@@ -59,9 +59,9 @@ impl Detail {
             return false;
         }
         let typed = std::mem::take(&mut self.typed);
-        *self = Detail {
+        *self = RequestDetail {
             typed,
-            ..Detail::of(now.clone())
+            ..RequestDetail::of(now.clone())
         };
         true
     }

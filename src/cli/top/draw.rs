@@ -7,8 +7,8 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Clear, Paragraph};
 use unicode_width::UnicodeWidthStr;
 
-use super::detail::Detail;
-use super::model::{At, Model, Over, Waits};
+use super::detail::RequestDetail;
+use super::model::{At, TopModel, TopOverlay, Waits};
 use super::rows;
 use crate::cli::asking::open_requests::OpenRequest;
 use crate::cli::output::text::{line, short, span, wrap};
@@ -32,7 +32,7 @@ pub(super) const BUSY: Style = Style::new().fg(Color::Cyan);
 pub(super) const ASKS: Style = Style::new().fg(Color::Yellow);
 
 /// Draws the screen. The overlay is laid out for this size, too.
-pub(super) fn draw(frame: &mut Frame<'_>, model: &mut Model, now: Timestamp) {
+pub(super) fn draw(frame: &mut Frame<'_>, model: &mut TopModel, now: Timestamp) {
     let area = frame.area();
     if area.width < LEAST.0 || area.height < LEAST.1 {
         let text = format!("too small; needs {} x {}", LEAST.0, LEAST.1);
@@ -90,7 +90,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, model: &mut Model, now: Timestamp) {
 }
 
 /// The message, on at least one line and at most `most`; a cut is shown by `…`.
-fn message(model: &Model, width: usize, most: usize) -> Vec<Line<'static>> {
+fn message(model: &TopModel, width: usize, most: usize) -> Vec<Line<'static>> {
     let said = model.message.as_deref().unwrap_or_default();
     let mut lines = wrap(said, width);
     if lines.len() > most {
@@ -128,7 +128,7 @@ fn flow(spans: Vec<Span<'static>>, width: usize, most: usize) -> Vec<Line<'stati
 }
 
 /// Height of the list of requests with its head: at most a third of the room.
-fn waiting_height(model: &Model, room: u16) -> u16 {
+fn waiting_height(model: &TopModel, room: u16) -> u16 {
     let count = u16::try_from(model.waiting.len()).unwrap_or(u16::MAX);
     match count {
         0 => 0,
@@ -140,7 +140,7 @@ fn one_line(frame: &mut Frame<'_>, area: Rect, line: Line<'_>) {
     frame.render_widget(Paragraph::new(line), area);
 }
 
-fn head_line(model: &Model) -> Vec<Span<'static>> {
+fn head_line(model: &TopModel) -> Vec<Span<'static>> {
     let mut spans = vec![Span::styled("abide top", BOLD)];
     let state = match (&model.status, model.lost) {
         (_, true) => Some(("  no daemon: reconnecting".to_owned(), BAD)),
@@ -227,7 +227,7 @@ fn models_line(status: &Status, now: Timestamp, width: usize) -> Vec<Span<'stati
     spans
 }
 
-fn asked_list(frame: &mut Frame<'_>, area: Rect, model: &Model, now: Timestamp) {
+fn asked_list(frame: &mut Frame<'_>, area: Rect, model: &TopModel, now: Timestamp) {
     let width = usize::from(area.width);
     let head = format!("waits for you: {}", model.waiting.len());
     let texts = model.waiting.iter().map(|one| {
@@ -238,7 +238,7 @@ fn asked_list(frame: &mut Frame<'_>, area: Rect, model: &Model, now: Timestamp) 
     list(frame, area, &head, texts.collect());
 }
 
-fn run_list(frame: &mut Frame<'_>, area: Rect, model: &Model, now: Timestamp) {
+fn run_list(frame: &mut Frame<'_>, area: Rect, model: &TopModel, now: Timestamp) {
     let more = if model.more { " or more" } else { "" };
     let head = format!("runs: {}{more}", model.runs.len());
     if model.runs.is_empty() {
@@ -281,7 +281,7 @@ fn list(frame: &mut Frame<'_>, area: Rect, head: &str, lines: Vec<(Line<'static>
     frame.render_widget(Paragraph::new(shown), below);
 }
 
-fn selected_run(frame: &mut Frame<'_>, area: Rect, model: &Model, now: Timestamp) {
+fn selected_run(frame: &mut Frame<'_>, area: Rect, model: &TopModel, now: Timestamp) {
     let Some(run) = model.selected_run().and_then(|id| model.run(id)) else {
         return;
     };
@@ -298,9 +298,9 @@ fn selected_run(frame: &mut Frame<'_>, area: Rect, model: &Model, now: Timestamp
 
 /// The keys that apply now, the most important ones first. Those that do not fit are left out: the
 /// help has all of them.
-fn keys_line(model: &Model, now: Timestamp, width: usize) -> Line<'static> {
+fn keys_line(model: &TopModel, now: Timestamp, width: usize) -> Line<'static> {
     let keys: &[&str] = match &model.over {
-        Over::Nothing => match model.selected_waiting() {
+        TopOverlay::Nothing => match model.selected_waiting() {
             Some(Waits::For(_)) => &["? help", "q quit", "Enter show and answer", "a attach"],
             Some(Waits::Review(_)) => &["? help", "q quit", "a attach"],
             None => &[
@@ -312,18 +312,18 @@ fn keys_line(model: &Model, now: Timestamp, width: usize) -> Line<'static> {
                 "Tab requests",
             ],
         },
-        Over::Help(help) => match help.is_whole {
+        TopOverlay::Help(help) => match help.is_whole {
             true => &["Esc closes"],
             false => &["Esc closes", "Up Down scroll", "Space next page"],
         },
-        Over::Detail(detail) => match (is_approval(detail), detail.is_read()) {
+        TopOverlay::Detail(detail) => match (is_approval(detail), detail.is_read()) {
             (true, true) if detail.is_calm(now) => &["y allow", "n deny", "Esc later"],
             (true, true) => &["read it, then y", "n deny", "Esc later"],
             (true, false) => &["Space next page", "n deny", "Esc later"],
             (false, _) => &["Enter answers", "Esc later", "Up Down scroll"],
         },
-        Over::Steer(..) => &["Enter sends it", "Esc discards it"],
-        Over::Cancel(_) => &["y cancel it", "n keep it"],
+        TopOverlay::Steer(..) => &["Enter sends it", "Esc discards it"],
+        TopOverlay::Cancel(_) => &["y cancel it", "n keep it"],
     };
     let mut text = String::new();
     for key in keys {
@@ -339,22 +339,22 @@ fn keys_line(model: &Model, now: Timestamp, width: usize) -> Line<'static> {
     Line::styled(text, DIM)
 }
 
-fn is_approval(detail: &Detail) -> bool {
+fn is_approval(detail: &RequestDetail) -> bool {
     matches!(detail.asked, OpenRequest::Approval(_))
 }
 
 /// Draws the overlay over the lists. The message and the keys below `area` stay visible.
-fn over(frame: &mut Frame<'_>, area: Rect, model: &mut Model, now: Timestamp) {
-    let run_name = |model: &Model, id| {
+fn over(frame: &mut Frame<'_>, area: Rect, model: &mut TopModel, now: Timestamp) {
+    let run_name = |model: &TopModel, id| {
         let name = model.run(id).map(crate::cli::live::tree::name);
         format!("{} {}", name.unwrap_or("run"), short(id))
     };
     let title = match &model.over {
-        Over::Nothing => return,
-        Over::Help(_) => "keys".to_owned(),
-        Over::Detail(_) => "waits for you".to_owned(),
-        Over::Steer(run, _) => format!("steer {}", run_name(model, *run)),
-        Over::Cancel(run) => format!("cancel {}?", run_name(model, *run)),
+        TopOverlay::Nothing => return,
+        TopOverlay::Help(_) => "keys".to_owned(),
+        TopOverlay::Detail(_) => "waits for you".to_owned(),
+        TopOverlay::Steer(run, _) => format!("steer {}", run_name(model, *run)),
+        TopOverlay::Cancel(run) => format!("cancel {}?", run_name(model, *run)),
     };
     let title = format!(
         " {} ",
@@ -366,8 +366,8 @@ fn over(frame: &mut Frame<'_>, area: Rect, model: &mut Model, now: Timestamp) {
         width,
     );
     let height = match &model.over {
-        Over::Steer(..) => 3,
-        Over::Cancel(_) => warning.len() as u16 + 2,
+        TopOverlay::Steer(..) => 3,
+        TopOverlay::Cancel(_) => warning.len() as u16 + 2,
         _ => area.height,
     };
     let place = Rect {
@@ -380,14 +380,14 @@ fn over(frame: &mut Frame<'_>, area: Rect, model: &mut Model, now: Timestamp) {
     let inner = place.inner(Margin::new(1, 1));
     let height = usize::from(inner.height);
     match &mut model.over {
-        Over::Nothing => {}
-        Over::Help(help) => {
+        TopOverlay::Nothing => {}
+        TopOverlay::Help(help) => {
             let lines = help.lay_out(width, height);
             frame.render_widget(Paragraph::new(lines), inner);
         }
-        Over::Detail(detail) => draw_detail(frame, inner, detail, now),
-        Over::Steer(_, text) => one_line(frame, inner, typed(text, false, width)),
-        Over::Cancel(_) => {
+        TopOverlay::Detail(detail) => draw_detail(frame, inner, detail, now),
+        TopOverlay::Steer(_, text) => one_line(frame, inner, typed(text, false, width)),
+        TopOverlay::Cancel(_) => {
             let lines: Vec<Line<'_>> = warning.into_iter().map(Line::raw).collect();
             frame.render_widget(Paragraph::new(lines), inner);
         }
@@ -395,7 +395,7 @@ fn over(frame: &mut Frame<'_>, area: Rect, model: &mut Model, now: Timestamp) {
 }
 
 /// Draws what a run asks for, and the answer that is being typed.
-fn draw_detail(frame: &mut Frame<'_>, inner: Rect, detail: &mut Detail, now: Timestamp) {
+fn draw_detail(frame: &mut Frame<'_>, inner: Rect, detail: &mut RequestDetail, now: Timestamp) {
     let width = usize::from(inner.width);
     let is_line = !is_approval(detail);
     let height = inner

@@ -3,7 +3,7 @@
 use ratatui::text::Line;
 
 use super::draw::ASKS;
-use super::keys::Key;
+use super::keys::PressedKey;
 use crate::cli::output::text::wrap;
 
 /// Columns of the keys.
@@ -53,15 +53,15 @@ pub(super) struct Help {
 
 impl Help {
     /// Scrolls.
-    pub(super) fn press(&mut self, key: Key) {
+    pub(super) fn press(&mut self, key: PressedKey) {
         let page = self.height.saturating_sub(1).max(1);
         self.top = match key {
-            Key::Down | Key::Char('j') => self.top + 1,
-            Key::Up | Key::Char('k') => self.top.saturating_sub(1),
-            Key::PageDown | Key::Char(' ') => self.top + page,
-            Key::PageUp => self.top.saturating_sub(page),
-            Key::Home | Key::Char('g') => 0,
-            Key::End | Key::Char('G') => usize::MAX,
+            PressedKey::Down | PressedKey::Char('j') => self.top + 1,
+            PressedKey::Up | PressedKey::Char('k') => self.top.saturating_sub(1),
+            PressedKey::PageDown | PressedKey::Char(' ') => self.top + page,
+            PressedKey::PageUp => self.top.saturating_sub(page),
+            PressedKey::Home | PressedKey::Char('g') => 0,
+            PressedKey::End | PressedKey::Char('G') => usize::MAX,
             _ => self.top,
         };
     }

@@ -2,7 +2,7 @@
 
 /// A pressed key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Key {
+pub(super) enum PressedKey {
     /// A character.
     Char(char),
     Enter,
@@ -41,7 +41,7 @@ pub(super) struct Keys {
 impl Keys {
     /// Parses the keys in `bytes`. The sequence of a key that is cut at the end is not held back:
     /// terminals write the bytes of a key in one write.
-    pub(super) fn read(&mut self, bytes: &[u8]) -> Vec<Key> {
+    pub(super) fn read(&mut self, bytes: &[u8]) -> Vec<PressedKey> {
         let mut all = std::mem::take(&mut self.held);
         all.extend_from_slice(bytes);
         let mut keys = Vec::new();
@@ -70,61 +70,61 @@ impl Keys {
 }
 
 /// Pasted text triggers no keys; its line ends become spaces.
-fn pasted(bytes: &[u8]) -> (Option<Key>, usize) {
+fn pasted(bytes: &[u8]) -> (Option<PressedKey>, usize) {
     match bytes.first() {
-        Some(b'\r' | b'\n' | b'\t') => (Some(Key::Pasted(' ')), 1),
+        Some(b'\r' | b'\n' | b'\t') => (Some(PressedKey::Pasted(' ')), 1),
         Some(0..=0x1f | 0x7f) => (None, 1),
         _ => match character(bytes) {
-            (Some(Key::Char(ch)), taken) => (Some(Key::Pasted(ch)), taken),
+            (Some(PressedKey::Char(ch)), taken) => (Some(PressedKey::Pasted(ch)), taken),
             (_, taken) => (None, taken),
         },
     }
 }
 
 /// The first key in these bytes, and its length in bytes.
-fn pressed(bytes: &[u8]) -> (Option<Key>, usize) {
+fn pressed(bytes: &[u8]) -> (Option<PressedKey>, usize) {
     match bytes.first() {
         Some(0x1b) => escape(bytes),
-        Some(b'\r' | b'\n') => (Some(Key::Enter), 1),
-        Some(b'\t') => (Some(Key::Tab), 1),
-        Some(0x7f | 0x08) => (Some(Key::Backspace), 1),
-        Some(0x03 | 0x04) => (Some(Key::Interrupt), 1),
-        Some(0x0c) => (Some(Key::Redraw), 1),
-        Some(0x15) => (Some(Key::Erase), 1),
+        Some(b'\r' | b'\n') => (Some(PressedKey::Enter), 1),
+        Some(b'\t') => (Some(PressedKey::Tab), 1),
+        Some(0x7f | 0x08) => (Some(PressedKey::Backspace), 1),
+        Some(0x03 | 0x04) => (Some(PressedKey::Interrupt), 1),
+        Some(0x0c) => (Some(PressedKey::Redraw), 1),
+        Some(0x15) => (Some(PressedKey::Erase), 1),
         Some(0..=0x1f) => (None, 1),
         _ => character(bytes),
     }
 }
 
 /// A key that sends a sequence, or Escape itself, and its length in bytes.
-fn escape(bytes: &[u8]) -> (Option<Key>, usize) {
+fn escape(bytes: &[u8]) -> (Option<PressedKey>, usize) {
     let (Some(b'[' | b'O'), Some(_)) = (bytes.get(1), bytes.get(2)) else {
-        return (Some(Key::Escape), 1);
+        return (Some(PressedKey::Escape), 1);
     };
     let end = bytes[2..]
         .iter()
         .position(|byte| (0x40..=0x7e).contains(byte))
         .map_or(bytes.len(), |at| at + 3);
     let key = match &bytes[2..end] {
-        b"A" => Some(Key::Up),
-        b"B" => Some(Key::Down),
-        b"H" | b"1~" | b"7~" => Some(Key::Home),
-        b"F" | b"4~" | b"8~" => Some(Key::End),
-        b"5~" => Some(Key::PageUp),
-        b"6~" => Some(Key::PageDown),
+        b"A" => Some(PressedKey::Up),
+        b"B" => Some(PressedKey::Down),
+        b"H" | b"1~" | b"7~" => Some(PressedKey::Home),
+        b"F" | b"4~" | b"8~" => Some(PressedKey::End),
+        b"5~" => Some(PressedKey::PageUp),
+        b"6~" => Some(PressedKey::PageDown),
         _ => None,
     };
     (key, end)
 }
 
-fn character(bytes: &[u8]) -> (Option<Key>, usize) {
+fn character(bytes: &[u8]) -> (Option<PressedKey>, usize) {
     let longest = &bytes[..bytes.len().min(4)];
     let text = match std::str::from_utf8(longest) {
         Ok(text) => text,
         Err(error) => std::str::from_utf8(&longest[..error.valid_up_to()]).unwrap_or_default(),
     };
     match text.chars().next() {
-        Some(ch) => (Some(Key::Char(ch)), ch.len_utf8()),
+        Some(ch) => (Some(PressedKey::Char(ch)), ch.len_utf8()),
         None => (None, 1),
     }
 }
@@ -133,7 +133,7 @@ fn character(bytes: &[u8]) -> (Option<Key>, usize) {
 mod tests {
     use super::*;
 
-    fn read(bytes: &[u8]) -> Vec<Key> {
+    fn read(bytes: &[u8]) -> Vec<PressedKey> {
         Keys::default().read(bytes)
     }
 
@@ -141,11 +141,11 @@ mod tests {
     fn pasted_text_is_no_key_however_it_is_cut() {
         let text = "q\u{1b}[200~y\ré\u{3}\u{1b}[201~n".as_bytes();
         let expected = [
-            Key::Char('q'),
-            Key::Pasted('y'),
-            Key::Pasted(' '),
-            Key::Pasted('é'),
-            Key::Char('n'),
+            PressedKey::Char('q'),
+            PressedKey::Pasted('y'),
+            PressedKey::Pasted(' '),
+            PressedKey::Pasted('é'),
+            PressedKey::Char('n'),
         ];
         for cut in [4, 5, 7, 8, 9, 12, 13, 15, 17] {
             let mut keys = Keys::default();
@@ -159,19 +159,19 @@ mod tests {
     fn sequences_and_characters_are_told_apart() {
         let keys = read("j\u{1b}[B\u{1b}OA\u{1b}[6~é子\r\u{7f}\u{3}".as_bytes());
         let expected = [
-            Key::Char('j'),
-            Key::Down,
-            Key::Up,
-            Key::PageDown,
-            Key::Char('é'),
-            Key::Char('子'),
-            Key::Enter,
-            Key::Backspace,
-            Key::Interrupt,
+            PressedKey::Char('j'),
+            PressedKey::Down,
+            PressedKey::Up,
+            PressedKey::PageDown,
+            PressedKey::Char('é'),
+            PressedKey::Char('子'),
+            PressedKey::Enter,
+            PressedKey::Backspace,
+            PressedKey::Interrupt,
         ];
         assert_eq!(keys, expected);
-        assert_eq!(read(b"\x1b"), [Key::Escape]);
-        assert_eq!(read(b"\x1b[1;5Cq"), [Key::Char('q')]);
-        assert_eq!(read(b"\xff\xfea"), [Key::Char('a')]);
+        assert_eq!(read(b"\x1b"), [PressedKey::Escape]);
+        assert_eq!(read(b"\x1b[1;5Cq"), [PressedKey::Char('q')]);
+        assert_eq!(read(b"\xff\xfea"), [PressedKey::Char('a')]);
     }
 }

@@ -23,23 +23,23 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use ratatui::Terminal;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::link::Link;
+use super::link::DaemonLink;
 use crate::cli::asking::person::Person;
 use crate::cli::commands::attach::Attach;
 use crate::cli::common::Common;
 use crate::cli::common::failure::Failure;
-use crate::cli::common::signals::Ends;
-use crate::cli::link::watch::{Seen, Watch};
+use crate::cli::common::signals::ExitSignals;
+use crate::cli::link::watch::{EventWatch, WatchItem};
 use crate::cli::output::print;
 use crate::clock::Clock;
 use crate::failpoint;
 use crate::kernel::ids::RunId;
-use act::Outcome;
-use keys::{Key, Keys};
-use model::Model;
-use press::Next;
-use read::Reader;
-use terminal::{Crossterm, Taken};
+use act::ActionOutcome;
+use keys::{Keys, PressedKey};
+use model::TopModel;
+use press::KeyOutcome;
+use read::ScreenRefresh;
+use terminal::{Crossterm, TerminalGuard};
 
 /// Interval at which ages are redrawn.
 const TICK: Duration = Duration::from_secs(1);
@@ -63,13 +63,13 @@ impl Top {
                 .hint("for programs: abide ps --json, abide events --json"));
         }
         terminal::check()?;
-        let link = Link::open(&common.place).await?;
-        let watch = Watch::open(link, &common.place, read::events(), print::note).await?;
-        let mut ends = Ends::new()?;
-        let mut screen = Screen {
-            taken: Taken::over()?,
+        let link = DaemonLink::open(&common.place).await?;
+        let watch = EventWatch::open(link, &common.place, read::events(), print::note).await?;
+        let mut ends = ExitSignals::new()?;
+        let mut screen = TopScreen {
+            taken: TerminalGuard::over()?,
             terminal: Terminal::new(Crossterm::new()).map_err(failed)?,
-            model: Model::default(),
+            model: TopModel::default(),
             clock: Clock::system(),
         };
         screen.terminal.clear().map_err(failed)?;
@@ -77,7 +77,7 @@ impl Top {
             common,
             watch,
             person: Person::new(),
-            reader: Reader::new(Clock::system()),
+            reader: ScreenRefresh::new(Clock::system()),
             acts: FuturesUnordered::new(),
             keys: Keys::default(),
         };
@@ -108,15 +108,15 @@ enum Out {
 }
 
 /// The terminal and its content.
-struct Screen {
+struct TopScreen {
     // Fields are dropped in this order: the drawing ends before `taken` gives the terminal back.
     terminal: Terminal<Crossterm>,
-    model: Model,
+    model: TopModel,
     clock: Clock,
-    taken: Taken,
+    taken: TerminalGuard,
 }
 
-impl Screen {
+impl TopScreen {
     fn draw(&mut self) -> Result<(), Failure> {
         failpoint::reach("cli.top.draw");
         let now = self.clock.now();
@@ -129,21 +129,25 @@ impl Screen {
 }
 
 /// A pending action.
-type Acting<'a> = Pin<Box<dyn Future<Output = Outcome> + 'a>>;
+type Acting<'a> = Pin<Box<dyn Future<Output = ActionOutcome> + 'a>>;
 
 /// All inputs of the loop.
 struct Looking<'a> {
     common: &'a Common,
-    watch: Watch<'a>,
+    watch: EventWatch<'a>,
     person: Person,
-    reader: Reader,
+    reader: ScreenRefresh,
     acts: FuturesUnordered<Acting<'a>>,
     keys: Keys,
 }
 
 impl<'a> Looking<'a> {
     /// Runs until the user quits or attaches, or a signal arrives.
-    async fn look(&mut self, screen: &mut Screen, ends: &mut Ends) -> Result<Out, Failure> {
+    async fn look(
+        &mut self,
+        screen: &mut TopScreen,
+        ends: &mut ExitSignals,
+    ) -> Result<Out, Failure> {
         let mut tick = interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -158,8 +162,8 @@ impl<'a> Looking<'a> {
                     }
                 }
                 seen = self.watch.seen() => match seen? {
-                    Some(Seen::Event(event)) => self.reader.hear(&event),
-                    Some(Seen::Picture(..)) => self.reader.anew(),
+                    Some(WatchItem::Event(event)) => self.reader.hear(&event),
+                    Some(WatchItem::Picture(..)) => self.reader.anew(),
                     None => {
                         if let Some(code) = self.come_back(screen, ends).await? {
                             return Ok(Out::Quit(code));
@@ -181,7 +185,7 @@ impl<'a> Looking<'a> {
     /// Handles keys one by one: what a key decides on was drawn before the key counts.
     fn press(
         &mut self,
-        screen: &mut Screen,
+        screen: &mut TopScreen,
         bytes: Option<Vec<u8>>,
     ) -> Result<Option<Out>, Failure> {
         // The terminal is gone.
@@ -191,11 +195,11 @@ impl<'a> Looking<'a> {
         for key in self.keys.read(&bytes) {
             let now = screen.clock.now();
             match press::press(&mut screen.model, key, now) {
-                Next::Draw => {}
-                Next::Redraw => screen.terminal.clear().map_err(failed)?,
-                Next::Quit => return Ok(Some(Out::Quit(0))),
-                Next::Attach(run) => return Ok(Some(Out::Attach(run))),
-                Next::Do(act) => self.acts.push(Box::pin(act.carry_out(&self.common.place))),
+                KeyOutcome::Draw => {}
+                KeyOutcome::Redraw => screen.terminal.clear().map_err(failed)?,
+                KeyOutcome::Quit => return Ok(Some(Out::Quit(0))),
+                KeyOutcome::Attach(run) => return Ok(Some(Out::Attach(run))),
+                KeyOutcome::Do(act) => self.acts.push(Box::pin(act.carry_out(&self.common.place))),
             }
             screen.draw()?;
         }
@@ -206,8 +210,8 @@ impl<'a> Looking<'a> {
     /// user or a signal ends that. Fails if the daemon has not come back in time.
     async fn come_back(
         &mut self,
-        screen: &mut Screen,
-        ends: &mut Ends,
+        screen: &mut TopScreen,
+        ends: &mut ExitSignals,
     ) -> Result<Option<u8>, Failure> {
         screen.model.lost = true;
         let text = "the connection to the daemon was lost; retrying for up to a minute";
@@ -235,7 +239,7 @@ impl<'a> Looking<'a> {
                 },
                 bytes = person.bytes() => {
                     let pressed = keys.read(&bytes.unwrap_or(vec![b'q']));
-                    if pressed.iter().any(|key| matches!(key, Key::Char('q') | Key::Interrupt)) {
+                    if pressed.iter().any(|key| matches!(key, PressedKey::Char('q') | PressedKey::Interrupt)) {
                         return Ok(Some(0));
                     }
                 }
@@ -248,8 +252,8 @@ impl<'a> Looking<'a> {
     async fn attach(
         &mut self,
         run: RunId,
-        screen: &mut Screen,
-        ends: &mut Ends,
+        screen: &mut TopScreen,
+        ends: &mut ExitSignals,
     ) -> Result<Option<u8>, Failure> {
         self.person.rest().await;
         screen.taken.leave();

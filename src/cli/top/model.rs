@@ -5,8 +5,8 @@ use std::collections::HashSet;
 
 use uuid::Uuid;
 
-use super::act::Outcome;
-use super::detail::Detail;
+use super::act::ActionOutcome;
+use super::detail::RequestDetail;
 use super::help::Help;
 use crate::cli::asking::open_requests::OpenRequest;
 use crate::cli::live::tree;
@@ -19,7 +19,7 @@ pub(super) const ENDED: u32 = 20;
 
 /// The state of the screen.
 #[derive(Default)]
-pub(super) struct Model {
+pub(super) struct TopModel {
     /// The daemon's status; `None` before it was read.
     pub(super) status: Option<Status>,
     /// The runs in the order of display, each with its level in the tree.
@@ -31,7 +31,7 @@ pub(super) struct Model {
     /// The selection.
     pub(super) at: At,
     /// The overlay over the lists.
-    pub(super) over: Over,
+    pub(super) over: TopOverlay,
     /// The last note for the user.
     pub(super) message: Option<String>,
     /// True while the daemon is unreachable, so that the picture may be outdated.
@@ -78,21 +78,21 @@ pub(super) enum At {
 
 /// The overlay over the lists.
 #[derive(Default)]
-pub(super) enum Over {
+pub(super) enum TopOverlay {
     /// No overlay.
     #[default]
     Nothing,
     /// The help.
     Help(Help),
     /// The full view of a request.
-    Detail(Box<Detail>),
+    Detail(Box<RequestDetail>),
     /// The input of a message that steers this run.
     Steer(RunId, String),
     /// The confirmation for cancelling this run.
     Cancel(RunId),
 }
 
-impl Model {
+impl TopModel {
     /// Takes over the current runs: trees with the newest first, each run below its parent.
     pub(super) fn take_runs(&mut self, mut runs: Vec<Run>, more: bool) {
         self.more = more;
@@ -140,7 +140,7 @@ impl Model {
             .collect();
         self.waiting.extend(values);
         self.waiting.extend(reviews);
-        let Over::Detail(detail) = &mut self.over else {
+        let TopOverlay::Detail(detail) = &mut self.over else {
             return;
         };
         match self.waiting.iter().find(|one| one.id() == detail.id()) {
@@ -152,18 +152,18 @@ impl Model {
             }
             Some(Waits::Review(_)) => {}
             None => {
-                self.over = Over::Nothing;
+                self.over = TopOverlay::Nothing;
                 self.message = Some("it was decided elsewhere, or it expired".to_owned());
             }
         }
     }
 
     /// Takes over the result of an action.
-    pub(super) fn acted(&mut self, outcome: Outcome) {
+    pub(super) fn acted(&mut self, outcome: ActionOutcome) {
         self.message = Some(outcome.message);
         // A refused approval is shown again, unless the user already looks at something else.
-        if let (Some(asked), Over::Nothing) = (outcome.again, &self.over) {
-            self.over = Over::Detail(Box::new(Detail::of(asked)));
+        if let (Some(asked), TopOverlay::Nothing) = (outcome.again, &self.over) {
+            self.over = TopOverlay::Detail(Box::new(RequestDetail::of(asked)));
         }
     }
 

@@ -1,10 +1,10 @@
 //! Key handling of `abide top`: a key changes the model, or returns a task for the main loop.
 
-use super::act::Act;
-use super::detail::Detail;
+use super::act::TopAction;
+use super::detail::RequestDetail;
 use super::help::Help;
-use super::keys::Key;
-use super::model::{At, Model, Over, Waits};
+use super::keys::PressedKey;
+use super::model::{At, TopModel, TopOverlay, Waits};
 use crate::cli::asking::open_requests::OpenRequest;
 use crate::cli::live::tree;
 use crate::cli::output::text::short;
@@ -15,7 +15,7 @@ use crate::kernel::time::Timestamp;
 const PAGE: isize = 10;
 
 /// What the main loop has to do after a key.
-pub(super) enum Next {
+pub(super) enum KeyOutcome {
     /// Draw the screen.
     Draw,
     /// Clear the screen and draw it.
@@ -25,85 +25,85 @@ pub(super) enum Next {
     /// Attach to this run, and return.
     Attach(RunId),
     /// Execute this action.
-    Do(Act),
+    Do(TopAction),
 }
 
 /// Handles a key.
-pub(super) fn press(model: &mut Model, key: Key, now: Timestamp) -> Next {
-    if key == Key::Interrupt {
-        return Next::Quit;
+pub(super) fn press(model: &mut TopModel, key: PressedKey, now: Timestamp) -> KeyOutcome {
+    if key == PressedKey::Interrupt {
+        return KeyOutcome::Quit;
     }
-    if key == Key::Redraw {
-        return Next::Redraw;
+    if key == PressedKey::Redraw {
+        return KeyOutcome::Redraw;
     }
     model.message = None;
     match std::mem::take(&mut model.over) {
-        Over::Nothing => in_lists(model, key),
-        Over::Help(mut help) => {
-            if !matches!(key, Key::Escape | Key::Char('q' | '?')) {
+        TopOverlay::Nothing => in_lists(model, key),
+        TopOverlay::Help(mut help) => {
+            if !matches!(key, PressedKey::Escape | PressedKey::Char('q' | '?')) {
                 help.press(key);
-                model.over = Over::Help(help);
+                model.over = TopOverlay::Help(help);
             }
-            Next::Draw
+            KeyOutcome::Draw
         }
-        Over::Detail(detail) => in_detail(model, detail, key, now),
-        Over::Steer(run, text) => in_steer(model, run, text, key),
-        Over::Cancel(run) => match key {
-            Key::Char('y') => {
+        TopOverlay::Detail(detail) => in_detail(model, detail, key, now),
+        TopOverlay::Steer(run, text) => in_steer(model, run, text, key),
+        TopOverlay::Cancel(run) => match key {
+            PressedKey::Char('y') => {
                 model.message = Some(format!("cancelling {}", short(run)));
-                Next::Do(Act::Cancel(run))
+                KeyOutcome::Do(TopAction::Cancel(run))
             }
-            Key::Pasted(_) => {
-                model.over = Over::Cancel(run);
-                Next::Draw
+            PressedKey::Pasted(_) => {
+                model.over = TopOverlay::Cancel(run);
+                KeyOutcome::Draw
             }
-            _ => Next::Draw,
+            _ => KeyOutcome::Draw,
         },
     }
 }
 
-fn in_lists(model: &mut Model, key: Key) -> Next {
+fn in_lists(model: &mut TopModel, key: PressedKey) -> KeyOutcome {
     match key {
-        Key::Char('q') => return Next::Quit,
-        Key::Up | Key::Char('k') => model.go(-1),
-        Key::Down | Key::Char('j') => model.go(1),
-        Key::PageUp => model.go(-PAGE),
-        Key::PageDown => model.go(PAGE),
-        Key::Home | Key::Char('g') => model.go(isize::MIN),
-        Key::End | Key::Char('G') => model.go(isize::MAX),
-        Key::Tab => model.go_over(),
-        Key::Char('?') => model.over = Over::Help(Help::default()),
-        Key::Enter => match model.selected() {
-            Some(At::Run(run)) => return Next::Attach(run),
+        PressedKey::Char('q') => return KeyOutcome::Quit,
+        PressedKey::Up | PressedKey::Char('k') => model.go(-1),
+        PressedKey::Down | PressedKey::Char('j') => model.go(1),
+        PressedKey::PageUp => model.go(-PAGE),
+        PressedKey::PageDown => model.go(PAGE),
+        PressedKey::Home | PressedKey::Char('g') => model.go(isize::MIN),
+        PressedKey::End | PressedKey::Char('G') => model.go(isize::MAX),
+        PressedKey::Tab => model.go_over(),
+        PressedKey::Char('?') => model.over = TopOverlay::Help(Help::default()),
+        PressedKey::Enter => match model.selected() {
+            Some(At::Run(run)) => return KeyOutcome::Attach(run),
             _ => open(model),
         },
         // Keys that decide open nothing: a key that is held down would decide on every request.
-        Key::Char(' ') => open(model),
-        Key::Char('a') => {
+        PressedKey::Char(' ') => open(model),
+        PressedKey::Char('a') => {
             if let Some(run) = model.selected_run() {
-                return Next::Attach(run);
+                return KeyOutcome::Attach(run);
             }
         }
-        Key::Char('s') => {
+        PressedKey::Char('s') => {
             if let Some(run) = open_run(model) {
-                model.over = Over::Steer(run, String::new());
+                model.over = TopOverlay::Steer(run, String::new());
             }
         }
-        Key::Char('c') => {
+        PressedKey::Char('c') => {
             if let Some(run) = open_run(model) {
-                model.over = Over::Cancel(run);
+                model.over = TopOverlay::Cancel(run);
             }
         }
         _ => {}
     }
-    Next::Draw
+    KeyOutcome::Draw
 }
 
 /// Opens the selected request.
-fn open(model: &mut Model) {
+fn open(model: &mut TopModel) {
     match model.selected_waiting() {
         Some(Waits::For(asked)) => {
-            model.over = Over::Detail(Box::new(Detail::of(OpenRequest::clone(asked))));
+            model.over = TopOverlay::Detail(Box::new(RequestDetail::of(OpenRequest::clone(asked))));
         }
         Some(Waits::Review(run)) => {
             let text = format!(
@@ -119,7 +119,7 @@ fn open(model: &mut Model) {
 }
 
 /// The selected run, if it has not ended.
-fn open_run(model: &mut Model) -> Option<RunId> {
+fn open_run(model: &mut TopModel) -> Option<RunId> {
     let run = model.selected_run()?;
     let has_ended = model.run(run).is_some_and(|run| tree::is_ended(&run.state));
     if has_ended {
@@ -129,20 +129,25 @@ fn open_run(model: &mut Model) -> Option<RunId> {
     Some(run)
 }
 
-fn in_detail(model: &mut Model, mut detail: Box<Detail>, key: Key, now: Timestamp) -> Next {
+fn in_detail(
+    model: &mut TopModel,
+    mut detail: Box<RequestDetail>,
+    key: PressedKey,
+    now: Timestamp,
+) -> KeyOutcome {
     let is_approval = matches!(detail.asked, OpenRequest::Approval(_));
     match key {
-        Key::Escape => return Next::Draw,
-        Key::Up => detail.scroll(-1),
-        Key::Down => detail.scroll(1),
-        Key::PageUp => detail.scroll(-detail.page()),
-        Key::PageDown => detail.scroll(detail.page()),
-        Key::Home => detail.scroll(isize::MIN),
-        Key::Char(key) if is_approval => match key {
+        PressedKey::Escape => return KeyOutcome::Draw,
+        PressedKey::Up => detail.scroll(-1),
+        PressedKey::Down => detail.scroll(1),
+        PressedKey::PageUp => detail.scroll(-detail.page()),
+        PressedKey::PageDown => detail.scroll(detail.page()),
+        PressedKey::Home => detail.scroll(isize::MIN),
+        PressedKey::Char(key) if is_approval => match key {
             'k' => detail.scroll(-1),
             'j' => detail.scroll(1),
             ' ' => detail.scroll(detail.page()),
-            'q' => return Next::Draw,
+            'q' => return KeyOutcome::Draw,
             'y' if detail.is_calm(now) && detail.is_read() => return answered(*detail, "yes"),
             'y' => {
                 let text = match detail.is_read() {
@@ -155,34 +160,34 @@ fn in_detail(model: &mut Model, mut detail: Box<Detail>, key: Key, now: Timestam
             'n' => return answered(*detail, "no"),
             _ => {}
         },
-        Key::Char(key) => detail.typed.push(key),
-        Key::Pasted(key) if !is_approval => detail.typed.push(key),
-        Key::Backspace => drop(detail.typed.pop()),
-        Key::Erase => detail.typed.clear(),
-        Key::Enter if !is_approval && !detail.typed.trim().is_empty() => {
+        PressedKey::Char(key) => detail.typed.push(key),
+        PressedKey::Pasted(key) if !is_approval => detail.typed.push(key),
+        PressedKey::Backspace => drop(detail.typed.pop()),
+        PressedKey::Erase => detail.typed.clear(),
+        PressedKey::Enter if !is_approval && !detail.typed.trim().is_empty() => {
             let said = detail.typed.trim().to_owned();
             return answered(*detail, &said);
         }
         _ => {}
     }
-    model.over = Over::Detail(detail);
-    Next::Draw
+    model.over = TopOverlay::Detail(detail);
+    KeyOutcome::Draw
 }
 
-fn answered(detail: Detail, said: &str) -> Next {
-    Next::Do(Act::Answer(Box::new(detail.asked), said.to_owned()))
+fn answered(detail: RequestDetail, said: &str) -> KeyOutcome {
+    KeyOutcome::Do(TopAction::Answer(Box::new(detail.asked), said.to_owned()))
 }
 
-fn in_steer(model: &mut Model, run: RunId, mut text: String, key: Key) -> Next {
+fn in_steer(model: &mut TopModel, run: RunId, mut text: String, key: PressedKey) -> KeyOutcome {
     match key {
-        Key::Escape => return Next::Draw,
-        Key::Enter if text.trim().is_empty() => return Next::Draw,
-        Key::Enter => return Next::Do(Act::Steer(run, text)),
-        Key::Char(key) | Key::Pasted(key) => text.push(key),
-        Key::Backspace => drop(text.pop()),
-        Key::Erase => text.clear(),
+        PressedKey::Escape => return KeyOutcome::Draw,
+        PressedKey::Enter if text.trim().is_empty() => return KeyOutcome::Draw,
+        PressedKey::Enter => return KeyOutcome::Do(TopAction::Steer(run, text)),
+        PressedKey::Char(key) | PressedKey::Pasted(key) => text.push(key),
+        PressedKey::Backspace => drop(text.pop()),
+        PressedKey::Erase => text.clear(),
         _ => {}
     }
-    model.over = Over::Steer(run, text);
-    Next::Draw
+    model.over = TopOverlay::Steer(run, text);
+    KeyOutcome::Draw
 }

@@ -4,11 +4,11 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use super::model::{ENDED, Model};
+use super::model::{ENDED, TopModel};
 use crate::cli::asking::open_requests;
 use crate::cli::asking::open_requests::OpenRequest;
 use crate::cli::common::failure::Failure;
-use crate::cli::link::{self, Link};
+use crate::cli::link::{self, DaemonLink};
 use crate::clock::Clock;
 use crate::kernel::ids::RunId;
 use crate::wire::events::{Event, SubscribeEvents};
@@ -58,7 +58,7 @@ pub(super) fn events() -> SubscribeEvents {
 }
 
 /// What has changed since it was read last.
-pub(super) struct Reader {
+pub(super) struct ScreenRefresh {
     clock: Clock,
     runs: bool,
     asked: bool,
@@ -69,10 +69,10 @@ pub(super) struct Reader {
     known: Vec<OpenRequest>,
 }
 
-impl Reader {
+impl ScreenRefresh {
     /// A reader without changes.
-    pub(super) fn new(clock: Clock) -> Reader {
-        Reader {
+    pub(super) fn new(clock: Clock) -> ScreenRefresh {
+        ScreenRefresh {
             clock,
             runs: false,
             asked: false,
@@ -119,7 +119,11 @@ impl Reader {
 
     /// Reads what has changed. The subscription restores a lost connection, after which everything
     /// is read.
-    pub(super) async fn read(&mut self, link: &Link, model: &mut Model) -> Result<(), Failure> {
+    pub(super) async fn read(
+        &mut self,
+        link: &DaemonLink,
+        model: &mut TopModel,
+    ) -> Result<(), Failure> {
         self.due = None;
         match self.read_changed(link, model).await {
             Err(failure) if link::is_broken(&failure) || failure.kind == "unavailable" => {
@@ -130,7 +134,11 @@ impl Reader {
         }
     }
 
-    async fn read_changed(&mut self, link: &Link, model: &mut Model) -> Result<(), Failure> {
+    async fn read_changed(
+        &mut self,
+        link: &DaemonLink,
+        model: &mut TopModel,
+    ) -> Result<(), Failure> {
         if self.status {
             model.status = Some(link.ask(&GetStatus {}).await?);
             self.status = false;
@@ -154,7 +162,11 @@ impl Reader {
     }
 }
 
-async fn runs(link: &Link, states: &[State], limit: u32) -> Result<(Vec<Run>, bool), Failure> {
+async fn runs(
+    link: &DaemonLink,
+    states: &[State],
+    limit: u32,
+) -> Result<(Vec<Run>, bool), Failure> {
     let request = ListRuns {
         states: states.into(),
         limit: PageSize(limit),

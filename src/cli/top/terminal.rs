@@ -53,13 +53,13 @@ pub(super) fn check() -> Result<(), Failure> {
 }
 
 /// The terminal, taken over until this is dropped.
-pub(super) struct Taken(());
+pub(super) struct TerminalGuard(());
 
-impl Taken {
+impl TerminalGuard {
     /// Takes the terminal over.
-    pub(super) fn over() -> Result<Taken, Failure> {
+    pub(super) fn over() -> Result<TerminalGuard, Failure> {
         hook_panics();
-        let taken = Taken(());
+        let taken = TerminalGuard(());
         taken.enter()?;
         Ok(taken)
     }
@@ -95,7 +95,7 @@ impl Taken {
     }
 }
 
-impl Drop for Taken {
+impl Drop for TerminalGuard {
     fn drop(&mut self) {
         restore();
     }

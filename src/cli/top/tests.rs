@@ -5,11 +5,11 @@ use ratatui::backend::TestBackend;
 use serde_json::{Value, json};
 
 use super::draw::draw;
-use super::keys::Key;
-use super::model::{Model, Over};
-use super::press::{Next, press};
+use super::keys::PressedKey;
+use super::model::{TopModel, TopOverlay};
+use super::press::{KeyOutcome, press};
 use crate::cli::asking::open_requests::OpenRequest;
-use crate::cli::top::act::{Act, Outcome};
+use crate::cli::top::act::{ActionOutcome, TopAction};
 use crate::kernel::time::Timestamp;
 use crate::wire::approvals::Approval;
 use crate::wire::shapes::Run;
@@ -85,10 +85,10 @@ fn status() -> Value {
     })
 }
 
-fn model(runs: u32, lines: usize) -> Model {
-    let mut model = Model {
+fn model(runs: u32, lines: usize) -> TopModel {
+    let mut model = TopModel {
         status: Some(serde_json::from_value(status()).unwrap()),
-        ..Model::default()
+        ..TopModel::default()
     };
     let mut all = vec![a_run(1, None, "running"), a_run(2, Some(1), "paused")];
     all.extend((3..=runs).map(|number| a_run(number, Some(2), "ok")));
@@ -97,7 +97,7 @@ fn model(runs: u32, lines: usize) -> Model {
     model
 }
 
-fn picture(model: &mut Model, (columns, rows): (u16, u16)) -> String {
+fn picture(model: &mut TopModel, (columns, rows): (u16, u16)) -> String {
     let mut terminal = Terminal::new(TestBackend::new(columns, rows)).unwrap();
     terminal.draw(|frame| draw(frame, model, now())).unwrap();
     let buffer = terminal.backend().buffer();
@@ -108,13 +108,13 @@ fn picture(model: &mut Model, (columns, rows): (u16, u16)) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-fn keys(model: &mut Model, text: &str) -> Next {
+fn keys(model: &mut TopModel, text: &str) -> KeyOutcome {
     keys_at(model, text, now())
 }
 
-fn keys_at(model: &mut Model, text: &str, at: Timestamp) -> Next {
+fn keys_at(model: &mut TopModel, text: &str, at: Timestamp) -> KeyOutcome {
     let keys = super::keys::Keys::default().read(text.as_bytes());
-    let mut next = Next::Draw;
+    let mut next = KeyOutcome::Draw;
     for key in keys {
         next = press(model, key, at);
         picture(model, SIZES[0]);
@@ -165,7 +165,7 @@ fn every_size_is_drawn_with_everything_over_it() {
 #[test]
 fn the_selected_line_stays_in_sight() {
     let mut model = model(60, 3);
-    press(&mut model, Key::End, now());
+    press(&mut model, PressedKey::End, now());
     for size in SIZES {
         let seen = picture(&mut model, size);
         assert!(
@@ -173,7 +173,7 @@ fn the_selected_line_stays_in_sight() {
             "{seen}"
         );
     }
-    press(&mut model, Key::Home, now());
+    press(&mut model, PressedKey::Home, now());
     let seen = picture(&mut model, SIZES[1]);
     assert!(seen.contains("● 00000001"), "{seen}");
 }
@@ -182,11 +182,11 @@ fn the_selected_line_stays_in_sight() {
 fn an_approval_is_given_after_its_end_was_shown() {
     for (lines, is_long) in [(3, false), (200, true)] {
         let mut model = model(2, lines);
-        assert!(matches!(keys(&mut model, "\r"), Next::Draw));
+        assert!(matches!(keys(&mut model, "\r"), KeyOutcome::Draw));
         let seen = picture(&mut model, SIZES[0]);
         assert!(seen.contains("creates a.txt:"), "{seen}");
         if is_long {
-            assert!(matches!(keys(&mut model, "y"), Next::Draw));
+            assert!(matches!(keys(&mut model, "y"), KeyOutcome::Draw));
             assert!(model.message.as_ref().unwrap().contains("not decided yet"));
             let mut pages = 0;
             while !picture(&mut model, SIZES[0]).contains("because a rule asks") {
@@ -196,7 +196,8 @@ fn an_approval_is_given_after_its_end_was_shown() {
             }
             assert!(pages > 5, "{pages}");
         }
-        let Next::Do(Act::Answer(_, said)) = keys_at(&mut model, "y", after(500)) else {
+        let KeyOutcome::Do(TopAction::Answer(_, said)) = keys_at(&mut model, "y", after(500))
+        else {
             panic!("it was not taken");
         };
         assert_eq!(said, "yes");
@@ -208,24 +209,24 @@ fn a_yes_that_is_held_down_or_pasted_decides_on_nothing() {
     let mut model = model(2, 3);
     // In the lists these keys open nothing.
     for text in ["y", "n", "yyyy", "\u{1b}[200~\ry\u{1b}[201~"] {
-        assert!(matches!(keys(&mut model, text), Next::Draw), "{text}");
-        assert!(matches!(model.over, Over::Nothing), "{text}");
+        assert!(matches!(keys(&mut model, text), KeyOutcome::Draw), "{text}");
+        assert!(matches!(model.over, TopOverlay::Nothing), "{text}");
     }
     // Keys that arrive at once.
-    assert!(matches!(keys(&mut model, "\ry"), Next::Draw));
+    assert!(matches!(keys(&mut model, "\ry"), KeyOutcome::Draw));
     // Held down, and pasted.
     for ms in (0..3_000).step_by(30) {
         let next = keys_at(&mut model, "y", after(ms));
-        assert!(matches!(next, Next::Draw), "{ms}");
+        assert!(matches!(next, KeyOutcome::Draw), "{ms}");
     }
     let pasted = "\u{1b}[200~y\ryes\u{1b}[201~";
     assert!(matches!(
         keys_at(&mut model, pasted, after(9_000)),
-        Next::Draw
+        KeyOutcome::Draw
     ));
     assert!(matches!(
         keys_at(&mut model, "y", after(9_000)),
-        Next::Do(_)
+        KeyOutcome::Do(_)
     ));
 }
 
@@ -235,9 +236,12 @@ fn a_file_that_changes_meanwhile_is_to_be_read_again() {
     keys(&mut model, "\r");
     picture(&mut model, SIZES[0]);
     model.take_asked(vec![an_approval(200)]);
-    assert!(matches!(keys_at(&mut model, "y", after(900)), Next::Draw));
+    assert!(matches!(
+        keys_at(&mut model, "y", after(900)),
+        KeyOutcome::Draw
+    ));
     model.take_asked(Vec::new());
-    assert!(matches!(model.over, Over::Nothing));
+    assert!(matches!(model.over, TopOverlay::Nothing));
     assert!(model.message.unwrap().contains("decided elsewhere"));
 }
 
@@ -246,13 +250,16 @@ fn an_approval_whose_file_has_changed_is_shown_again_after_a_yes() {
     let mut model = model(2, 3);
     keys(&mut model, "\r");
     picture(&mut model, SIZES[0]);
-    assert!(matches!(keys_at(&mut model, "n", after(900)), Next::Do(_)));
-    assert!(matches!(model.over, Over::Nothing));
-    model.acted(Outcome {
+    assert!(matches!(
+        keys_at(&mut model, "n", after(900)),
+        KeyOutcome::Do(_)
+    ));
+    assert!(matches!(model.over, TopOverlay::Nothing));
+    model.acted(ActionOutcome {
         message: "the file has changed".to_owned(),
         again: Some(an_approval(200)),
     });
-    assert!(matches!(model.over, Over::Detail(_)));
+    assert!(matches!(model.over, TopOverlay::Detail(_)));
     assert_eq!(model.message.as_deref(), Some("the file has changed"));
 }
 
@@ -260,21 +267,24 @@ fn an_approval_whose_file_has_changed_is_shown_again_after_a_yes() {
 fn keys_steer_cancel_attach_and_quit() {
     let mut model = model(3, 3);
     keys(&mut model, "\t");
-    let Next::Do(Act::Steer(_, text)) = keys(&mut model, "slook\u{7f}k there\r") else {
+    let KeyOutcome::Do(TopAction::Steer(_, text)) = keys(&mut model, "slook\u{7f}k there\r") else {
         panic!("not steered");
     };
     assert_eq!(text, "look there");
     keys(&mut model, "c");
     assert!(picture(&mut model, SIZES[0]).contains("cancel build 00000001"));
-    assert!(matches!(keys(&mut model, "n"), Next::Draw));
+    assert!(matches!(keys(&mut model, "n"), KeyOutcome::Draw));
     keys(&mut model, "c");
-    assert!(matches!(keys(&mut model, "y"), Next::Do(Act::Cancel(_))));
-    assert!(matches!(keys(&mut model, "a"), Next::Attach(_)));
+    assert!(matches!(
+        keys(&mut model, "y"),
+        KeyOutcome::Do(TopAction::Cancel(_))
+    ));
+    assert!(matches!(keys(&mut model, "a"), KeyOutcome::Attach(_)));
     keys(&mut model, "G");
     keys(&mut model, "c");
     assert!(model.message.as_ref().unwrap().contains("has ended"));
     keys(&mut model, "?");
     assert!(picture(&mut model, SIZES[0]).contains("steer: a line"));
     keys(&mut model, "\u{1b}");
-    assert!(matches!(keys(&mut model, "q"), Next::Quit));
+    assert!(matches!(keys(&mut model, "q"), KeyOutcome::Quit));
 }

@@ -11,7 +11,9 @@ pub use settings::{Followers, InForce};
 use super::doctor::surroundings::{self, Surroundings};
 use super::supervisor::Supervisor;
 use crate::contract::BoxFuture;
-use crate::contract::control::{Control, Drain, ModelProvider, Phase, Reloaded, Settings, Then};
+use crate::contract::control::{
+    Control, Drain, EffectiveSettings, ModelProvider, Phase, Reloaded, Then,
+};
 use crate::contract::finding::Finding;
 use crate::kernel::fault::Fault;
 use crate::registry::Registry;
@@ -102,7 +104,7 @@ impl Control for Process {
         Ok(timeout)
     }
 
-    fn settings(&self) -> Settings {
+    fn settings(&self) -> EffectiveSettings {
         self.in_force.show()
     }
 

@@ -9,7 +9,9 @@ use tokio::sync::watch;
 use crate::agent;
 use crate::clock::Clock;
 use crate::config::{Config, Loaded, SettingsSource, is_live, shown};
-use crate::contract::control::{Change, ModelProvider, Reloaded, Setting, Settings};
+use crate::contract::control::{
+    EffectiveSettings, ModelProvider, Reloaded, Setting, SettingChange,
+};
 use crate::contract::servers::ServerViews;
 use crate::daemon::notifications;
 use crate::daemon::parts::{self, options};
@@ -22,18 +24,18 @@ use crate::registry::{Registry, ReloadReason, SkillsReason};
 use crate::runner;
 use crate::skill;
 use crate::store::Store;
-use crate::tool::Servers;
+use crate::tool::McpServers;
 
 /// The settings in force and the parts that follow them.
 pub struct InForce {
     source: SettingsSource,
-    state: Mutex<State>,
+    state: Mutex<LoadedSettings>,
     /// Serializes reloads.
     turn: tokio::sync::Mutex<()>,
     followers: Followers,
 }
 
-struct State {
+struct LoadedSettings {
     running: Loaded,
     /// The settings that the next start would apply.
     next: Config,
@@ -44,7 +46,7 @@ pub struct Followers {
     /// Spawn limits, recovery and other settings of store commands.
     pub store: Store,
     /// What is notified, and by which command.
-    pub notifications: watch::Sender<notifications::Settings>,
+    pub notifications: watch::Sender<notifications::NotifySettings>,
     /// Lanes, limits and timeouts.
     pub registry: Registry,
     /// The drain timeout, which only a start changes.
@@ -56,7 +58,7 @@ pub struct Followers {
     /// The model providers.
     pub providers: Arc<Providers>,
     /// The tool servers.
-    pub servers: Servers,
+    pub servers: McpServers,
     /// The models that agents may use.
     pub models: watch::Sender<agent::AvailableModels>,
     /// The settings of skills.
@@ -75,14 +77,14 @@ impl InForce {
         let next = running.config.clone();
         InForce {
             source,
-            state: Mutex::new(State { running, next }),
+            state: Mutex::new(LoadedSettings { running, next }),
             turn: tokio::sync::Mutex::default(),
             followers,
         }
     }
 
     /// The settings in force, and those that take effect at the next start.
-    pub fn show(&self) -> Settings {
+    pub fn show(&self) -> EffectiveSettings {
         let state = self.lock();
         let waiting = |key: &str| {
             let next = state.next.value(key);
@@ -97,7 +99,7 @@ impl InForce {
             from: setting.origin.name().map(str::to_owned),
             live: setting.live,
         });
-        Settings {
+        EffectiveSettings {
             settings: settings.collect(),
             file: state.running.file_name(),
             warnings: state.running.warnings.clone(),
@@ -148,7 +150,7 @@ impl InForce {
             if live {
                 running.take_from(&fresh, &key)?;
             }
-            let change = Change {
+            let change = SettingChange {
                 before: shown(&key, before.as_ref()),
                 after: shown(&key, after.as_ref()),
                 key,
@@ -182,7 +184,7 @@ impl InForce {
         parts.registry.configure(options);
         parts.names.send_replace(options::names(config));
         parts.runner.send_replace(options::of_runner(config));
-        let notifications = notifications::Settings::of(config);
+        let notifications = notifications::NotifySettings::of(config);
         parts.notifications.send_if_modified(|known| {
             let changed = *known != notifications;
             *known = notifications;
@@ -220,7 +222,7 @@ impl InForce {
         Ok(())
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, LoadedSettings> {
         // The state is replaced as a whole, so it is consistent even if the lock is poisoned.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -8,7 +8,7 @@ use super::surroundings;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::contract::finding::{Finding, Health};
-use crate::daemon::Failure;
+use crate::daemon::DaemonFailure;
 use crate::daemon::listen::unix;
 use crate::daemon::state::{Endpoint, TOKEN, folder, lock};
 use crate::kernel::ids::BootId;
@@ -18,7 +18,7 @@ use crate::store::{DATABASE, Placed, RestoreError};
 
 /// Refuses a state folder that another user could have filled, or whose files another user could
 /// have written or are not regular files. Changes nothing.
-pub fn check_folder(state: &Path) -> Result<(), Failure> {
+pub fn check_folder(state: &Path) -> Result<(), DaemonFailure> {
     folder::check(state)?;
     folder::check_files(state)
 }
@@ -45,7 +45,7 @@ pub fn is_to_be_repaired(state: &Path) -> bool {
 
 /// The result of [`look`].
 #[derive(Clone, Debug)]
-pub struct Look {
+pub struct OfflineReport {
     /// The findings.
     pub findings: Vec<Finding>,
     /// A daemon holds the folder; only that daemon can report on its store.
@@ -54,14 +54,14 @@ pub struct Look {
 
 /// Checks a state folder and its environment. Changes nothing, except for permissions if `mend` is
 /// set.
-pub fn look(state: &Path, config: &Config, mend: bool) -> Look {
+pub fn look(state: &Path, config: &Config, mend: bool) -> OfflineReport {
     let clock = Clock::system();
     if !state.exists() {
         let mut findings = surroundings::look(state, config.min_free, &clock, false);
         findings.push(findings::of_unexamined(&store::Unexamined::Missing));
         findings.push(port(config.listen));
         findings.push(unix::look(state, config.socket.as_deref(), false, None));
-        return Look {
+        return OfflineReport {
             findings,
             is_held: false,
         };
@@ -71,7 +71,7 @@ pub fn look(state: &Path, config: &Config, mend: bool) -> Look {
     let mut is_held = false;
     let held = match &taken {
         Ok(_) => Finding::new("daemon.lock", Health::Ok, "no daemon runs on this folder"),
-        Err(Failure::Held { holder, .. } | Failure::Ending { holder, .. }) => {
+        Err(DaemonFailure::Held { holder, .. } | DaemonFailure::Ending { holder, .. }) => {
             is_held = true;
             Finding::new(
                 "daemon.lock",
@@ -102,7 +102,7 @@ pub fn look(state: &Path, config: &Config, mend: bool) -> Look {
     let told = told.map(|endpoint| endpoint.socket);
     findings.push(unix::look(state, config.socket.as_deref(), is_held, told));
     drop(taken);
-    Look { findings, is_held }
+    OfflineReport { findings, is_held }
 }
 
 /// The finding on whether the next start can listen on its address.
@@ -132,7 +132,7 @@ fn port(address: SocketAddr) -> Finding {
 pub enum NotRestored {
     /// The folder cannot be used at present.
     #[error(transparent)]
-    Folder(#[from] Failure),
+    Folder(#[from] DaemonFailure),
     /// The store was not replaced.
     #[error(transparent)]
     Store(#[from] RestoreError),
@@ -141,7 +141,7 @@ pub enum NotRestored {
 /// Once this returns, a copy of `file` is the store of this state folder, and the previous one is
 /// kept beside it.
 pub fn restore(state: &Path, file: &Path, force: bool) -> Result<Placed, NotRestored> {
-    crate::failpoint::configure_from_env().map_err(Failure::Config)?;
+    crate::failpoint::configure_from_env().map_err(DaemonFailure::Config)?;
     let clock = Clock::system();
     let state = folder::prepare(state)?;
     let boot = BootId(clock.new_id());

@@ -13,7 +13,7 @@ use crate::contract::control::ModelProvider;
 use crate::contract::finding::{Finding, Health};
 use crate::contract::servers::{ServerState, ServerViews};
 use crate::daemon::boot::Boot;
-use crate::daemon::parts::Parts;
+use crate::daemon::parts::DaemonParts;
 use crate::daemon::state;
 use crate::file_work;
 use crate::store::repair::findings::bytes;
@@ -59,7 +59,7 @@ pub struct Surroundings {
 
 impl Surroundings {
     /// The surroundings of a daemon with these parts.
-    pub fn of(folder: &Path, boot: &Boot, parts: &Parts, config: &Config) -> Surroundings {
+    pub fn of(folder: &Path, boot: &Boot, parts: &DaemonParts, config: &Config) -> Surroundings {
         let (registry, library) = (parts.registry.clone(), Arc::clone(&parts.skills));
         Surroundings {
             folder: folder.to_owned(),

@@ -8,14 +8,14 @@ use std::path::Path;
 use tokio::net::TcpListener;
 
 use self::unix::SocketFile;
-use super::Failure;
+use super::DaemonFailure;
 use super::state::{Endpoint, lock};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::gateway::Listeners;
 
 /// Where clients reach this daemon.
-pub struct Address {
+pub struct DaemonAddress {
     /// The HTTP base URL.
     pub url: String,
     /// The path of the Unix socket, if there is one and it is UTF-8.
@@ -30,18 +30,18 @@ pub async fn open(
     folder: &Path,
     config: &Config,
     clock: &Clock,
-) -> Result<(Listeners, Address), Failure> {
+) -> Result<(Listeners, DaemonAddress), DaemonFailure> {
     let address = config.listen;
     let tcp = bind(address, Endpoint::read(folder), clock).await?;
     let local = tcp.local_addr().map_err(|fault| {
         let what = format!("the local address of {address} could not be read");
-        Failure::System(what, fault)
+        DaemonFailure::System(what, fault)
     })?;
     let (unix, file) = unix::listen(folder, config.socket.as_deref(), clock)
         .await?
         .unzip();
     let path = file.as_ref().and_then(|file| file.path().to_str());
-    let address = Address {
+    let address = DaemonAddress {
         url: format!("http://{local}"),
         socket: path.map(str::to_owned),
         _file: file,
@@ -55,7 +55,7 @@ async fn bind(
     address: SocketAddr,
     left: Option<Endpoint>,
     clock: &Clock,
-) -> Result<TcpListener, Failure> {
+) -> Result<TcpListener, DaemonFailure> {
     let was_ours = left.and_then(|left| left.address()) == Some(address);
     let timeout = if was_ours {
         lock::ENDING_TIMEOUT
@@ -73,11 +73,11 @@ async fn bind(
                 tokio::time::sleep(lock::RETRY_INTERVAL).await;
                 continue;
             }
-            std::io::ErrorKind::AddrInUse => Failure::AddressTaken(address),
+            std::io::ErrorKind::AddrInUse => DaemonFailure::AddressTaken(address),
             std::io::ErrorKind::PermissionDenied => {
-                Failure::NotPermitted(format!("cannot listen on {address}"), fault)
+                DaemonFailure::NotPermitted(format!("cannot listen on {address}"), fault)
             }
-            _ => Failure::System(format!("cannot listen on {address}"), fault),
+            _ => DaemonFailure::System(format!("cannot listen on {address}"), fault),
         });
     }
 }

@@ -11,7 +11,7 @@ use tokio::net::{UnixListener, UnixStream};
 
 use crate::clock::Clock;
 use crate::contract::finding::{Finding, Health};
-use crate::daemon::Failure;
+use crate::daemon::DaemonFailure;
 use crate::daemon::state::lock;
 
 /// The socket's file name in the state folder.
@@ -50,7 +50,7 @@ pub async fn listen(
     folder: &Path,
     named: Option<&Path>,
     clock: &Clock,
-) -> Result<Option<(UnixListener, SocketFile)>, Failure> {
+) -> Result<Option<(UnixListener, SocketFile)>, DaemonFailure> {
     let Some(path) = place(folder, named, runtime_folder().as_deref())? else {
         tracing::warn!(
             folder = %folder.display(),
@@ -159,11 +159,11 @@ fn place(
     folder: &Path,
     named: Option<&Path>,
     runtime: Option<&Path>,
-) -> Result<Option<PathBuf>, Failure> {
+) -> Result<Option<PathBuf>, DaemonFailure> {
     if let Some(named) = named {
         return match fits(named) {
             true => Ok(Some(named.to_owned())),
-            false => Err(Failure::Config(format!(
+            false => Err(DaemonFailure::Config(format!(
                 "{} has {} bytes, but a socket path may have at most {LONGEST}. Choose a \
                  shorter one with --socket or gateway.socket",
                 named.display(),
@@ -196,7 +196,7 @@ fn runtime_folder() -> Option<PathBuf> {
 }
 
 /// Once this returns, the folder exists, and no other user can replace the socket in it.
-fn private_folder(folder: &Path) -> Result<(), Failure> {
+fn private_folder(folder: &Path) -> Result<(), DaemonFailure> {
     DirBuilder::new()
         .recursive(true)
         .mode(0o700)
@@ -209,7 +209,7 @@ fn private_folder(folder: &Path) -> Result<(), Failure> {
             if own && (sticky || found.mode() & 0o022 == 0) {
                 return Ok(());
             }
-            Err(Failure::Unsafe {
+            Err(DaemonFailure::Unsafe {
                 path: folder.to_owned(),
                 why: format!(
                     "it is owned by user {} with mode {:o}: others could put a socket into the \
@@ -226,7 +226,7 @@ fn private_folder(folder: &Path) -> Result<(), Failure> {
 /// Once this returns, nothing is at `path`; the failure says that a daemon listens there. A killed
 /// daemon leaves its socket behind, and a program that it has just forked may hold it open for a
 /// moment.
-async fn clear(path: &Path, clock: &Clock) -> Result<(), Failure> {
+async fn clear(path: &Path, clock: &Clock) -> Result<(), DaemonFailure> {
     let began = clock.monotonic();
     loop {
         let found = match fs::symlink_metadata(path) {
@@ -235,12 +235,12 @@ async fn clear(path: &Path, clock: &Clock) -> Result<(), Failure> {
             Err(fault) => return Err(refused(path, fault)),
         };
         if !found.file_type().is_socket() {
-            return Err(Failure::NoSocket(path.to_owned()));
+            return Err(DaemonFailure::NoSocket(path.to_owned()));
         }
         match UnixStream::connect(path).await {
             Ok(stream) if !is_left_behind(&stream) => {
                 if clock.monotonic() - began >= lock::HOLDER_TIMEOUT {
-                    return Err(Failure::SocketTaken(path.to_owned()));
+                    return Err(DaemonFailure::SocketTaken(path.to_owned()));
                 }
                 tokio::time::sleep(lock::RETRY_INTERVAL).await;
             }
@@ -255,7 +255,7 @@ async fn clear(path: &Path, clock: &Clock) -> Result<(), Failure> {
                 ) =>
             {
                 if clock.monotonic() - began >= lock::HOLDER_TIMEOUT {
-                    return Err(Failure::SocketTaken(path.to_owned()));
+                    return Err(DaemonFailure::SocketTaken(path.to_owned()));
                 }
                 tokio::time::sleep(lock::RETRY_INTERVAL).await;
             }
@@ -284,15 +284,15 @@ fn identity(path: &Path) -> io::Result<(u64, u64)> {
     fs::symlink_metadata(path).map(|found| (found.dev(), found.ino()))
 }
 
-fn refused(path: &Path, fault: io::Error) -> Failure {
+fn refused(path: &Path, fault: io::Error) -> DaemonFailure {
     let what = format!("{} cannot be used for the Unix socket", path.display());
     match fault.kind() {
         io::ErrorKind::PermissionDenied
         | io::ErrorKind::ReadOnlyFilesystem
         | io::ErrorKind::NotADirectory
-        | io::ErrorKind::AlreadyExists => Failure::NotPermitted(what, fault),
-        io::ErrorKind::AddrInUse => Failure::SocketTaken(path.to_owned()),
-        _ => Failure::System(what, fault),
+        | io::ErrorKind::AlreadyExists => DaemonFailure::NotPermitted(what, fault),
+        io::ErrorKind::AddrInUse => DaemonFailure::SocketTaken(path.to_owned()),
+        _ => DaemonFailure::System(what, fault),
     }
 }
 

@@ -13,7 +13,9 @@ use tokio::sync::watch;
 use crate::config::Config;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::RunId;
-use crate::registry::{EventFilter, Item, KindPattern, LogEvent, Principal, Registry, Subscribe};
+use crate::registry::{
+    EventFilter, KindPattern, LogEvent, Principal, Registry, Subscribe, SubscriptionItem,
+};
 use crate::wire::input::PageSize;
 use crate::wire::runs::{ListRuns, State};
 use facts::Facts;
@@ -34,7 +36,7 @@ const MAY_WAIT: [State; 3] = [State::Running, State::Paused, State::Settling];
 
 /// The settings under `notify`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Settings {
+pub struct NotifySettings {
     /// The program and its arguments; empty: notifications are off.
     command: Vec<String>,
     needs_person: bool,
@@ -42,10 +44,10 @@ pub struct Settings {
     timeout: Duration,
 }
 
-impl Settings {
+impl NotifySettings {
     /// The settings of this configuration.
-    pub fn of(config: &Config) -> Settings {
-        Settings {
+    pub fn of(config: &Config) -> NotifySettings {
+        NotifySettings {
             command: config.notify_command.clone(),
             needs_person: config.notify_needs_person,
             ended: config.notify_ended,
@@ -64,9 +66,9 @@ pub async fn keep(
     registry: Registry,
     who: Principal,
     notifier: Notifier,
-    mut settings: watch::Receiver<Settings>,
+    mut settings: watch::Receiver<NotifySettings>,
 ) {
-    let mut known = Known::default();
+    let mut known = NotifiedState::default();
     // A change of the settings does not stop a running command.
     let mut sending = Sending::default();
     loop {
@@ -101,7 +103,7 @@ pub async fn keep(
 
 /// What has been notified.
 #[derive(Default)]
-struct Known {
+struct NotifiedState {
     /// Ids of waiting things that were notified.
     notified: BTreeSet<String>,
     /// Ended runs that are to be notified.
@@ -112,13 +114,13 @@ struct Known {
     includes_ends: bool,
 }
 
-impl Known {
+impl NotifiedState {
     /// Sends notifications until the event log cannot be followed; returns the reason.
     async fn watch(
         &mut self,
         registry: &Registry,
         who: &Principal,
-        (notifier, settings): (&Notifier, &Settings),
+        (notifier, settings): (&Notifier, &NotifySettings),
         sending: &mut Sending,
     ) -> Fault {
         let request = Subscribe {
@@ -174,18 +176,18 @@ impl Known {
     }
 
     /// Records the event; true if new notifications are due.
-    fn record_event(&mut self, item: &Item, settings: &Settings) -> bool {
+    fn record_event(&mut self, item: &SubscriptionItem, settings: &NotifySettings) -> bool {
         let event: &LogEvent = match item {
-            Item::Event(event) => event,
-            Item::Snapshot(now) => {
+            SubscriptionItem::Event(event) => event,
+            SubscriptionItem::Snapshot(now) => {
                 self.cursor = Some(now.cursor);
                 return false;
             }
-            Item::Lagged { cursor, .. } => {
+            SubscriptionItem::Lagged { cursor, .. } => {
                 self.cursor = Some(*cursor);
                 return false;
             }
-            Item::Text(_) => return false,
+            SubscriptionItem::Text(_) => return false,
         };
         self.cursor = Some(event.event.cursor);
         if event.event.kind != "run.ended" {
@@ -207,7 +209,7 @@ impl Known {
         &mut self,
         registry: &Registry,
         who: &Principal,
-        settings: &Settings,
+        settings: &NotifySettings,
     ) -> Result<Vec<Facts>, Fault> {
         let mut news = Vec::new();
         if settings.needs_person {

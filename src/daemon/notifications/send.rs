@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::io::sink;
 
-use super::Settings;
+use super::NotifySettings;
 use super::facts::Facts;
 use crate::clock::Clock;
 use crate::contract::BoxFuture;
@@ -59,7 +59,12 @@ impl Sending {
     }
 
     /// Queues these notifications: one command each, or one for all if they are many.
-    pub(super) fn send(&mut self, notifier: &Notifier, settings: &Settings, news: Vec<Facts>) {
+    pub(super) fn send(
+        &mut self,
+        notifier: &Notifier,
+        settings: &NotifySettings,
+        news: Vec<Facts>,
+    ) {
         let news = match news.len() {
             0..=EACH => news,
             _ => Vec::from_iter(Facts::of_several(&news)),
@@ -105,7 +110,7 @@ impl Sending {
 
 impl Notifier {
     /// Runs the command for one notification; the error says why it may not have been shown.
-    async fn run(&self, settings: &Settings, facts: &Facts) -> Result<(), String> {
+    async fn run(&self, settings: &NotifySettings, facts: &Facts) -> Result<(), String> {
         let mut environment = self.environment.clone();
         for (name, value) in facts.variables() {
             environment = environment.with(name, value);

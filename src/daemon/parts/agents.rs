@@ -25,11 +25,11 @@ pub fn personal_files() -> Option<PathBuf> {
 /// The watcher of the agent files.
 pub fn watcher(clock: &Clock, config: &Config) -> Watcher {
     let folders = files().into_iter().chain(personal_files()).collect();
-    let options = watch::Options {
+    let options = watch::WatchOptions {
         mode: match config.agents_watch {
-            FileWatch::Events => watch::Mode::Events,
-            FileWatch::Poll => watch::Mode::Poll(config.agents_poll_each),
-            FileWatch::Off => watch::Mode::Off,
+            FileWatch::Events => watch::WatchMode::Events,
+            FileWatch::Poll => watch::WatchMode::Poll(config.agents_poll_each),
+            FileWatch::Off => watch::WatchMode::Off,
         },
         quiet: config.agents_debounce,
         longest: LONGEST_BURST.max(config.agents_debounce),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::agent::{self, AgentCatalog, CheckedAgent, LoadError};
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::daemon::Failure;
+use crate::daemon::DaemonFailure;
 use crate::tool::{self, Catalogue};
 
 /// Validates agent files with the same rules as this user's own agents.
@@ -15,7 +15,7 @@ pub struct AgentCheck(AgentCatalog);
 
 impl AgentCheck {
     /// Uses the models and tools of these settings.
-    pub fn new(config: &Config) -> Result<Self, Failure> {
+    pub fn new(config: &Config) -> Result<Self, DaemonFailure> {
         let clock = Clock::system();
         let providers = super::providers(config, &clock, Arc::new(|_, _| {}))?;
         // Nothing is started: only the shell's tool name and its program lookup are used.
@@ -24,9 +24,9 @@ impl AgentCheck {
         let programs = super::program_check(&environment);
         let processes = shell.processes.clone();
         let servers = super::servers(processes, environment, &clock, config, Path::new("/"), None);
-        let tools = Catalogue::new(tool::Options {
+        let tools = Catalogue::new(tool::ToolOptions {
             shell: Some(shell),
-            ..tool::Options::default()
+            ..tool::ToolOptions::default()
         });
         let models = super::models(config, &Arc::new(providers), programs);
         let agents = AgentCatalog::new(agent::AgentCatalogOptions {
@@ -43,7 +43,7 @@ impl AgentCheck {
             rows: None,
             clock,
         })
-        .map_err(|fault| Failure::Config(fault.to_string()))?;
+        .map_err(|fault| DaemonFailure::Config(fault.to_string()))?;
         Ok(AgentCheck(agents))
     }
 

@@ -17,17 +17,17 @@ use tokio_util::task::AbortOnDropHandle;
 pub use check::AgentCheck;
 
 use self::processes::ManagedProcesses;
-use super::Failure;
+use super::DaemonFailure;
 use super::boot::Boot;
 use super::control::Followers;
-use super::listen::Address;
+use super::listen::DaemonAddress;
 use super::notifications::{self, Notifier};
 use super::state::refused;
 use crate::agent::{self, AgentCatalog, ProgramCheck};
 use crate::clock::Clock;
 use crate::config::{Config, MAX_GRACE};
-use crate::contract::catalog::{Catalog, Place};
-use crate::contract::commit::Effect;
+use crate::contract::catalog::{Catalog, CatalogScope};
+use crate::contract::commit::CommitEffect;
 use crate::contract::delegate::DelegateSlot;
 use crate::contract::servers::ServerRows;
 use crate::gateway;
@@ -35,11 +35,11 @@ use crate::kernel::fault::Fault;
 use crate::kernel::policy::env::Environment;
 use crate::process::{self, Descriptors, Processes};
 use crate::provider::{self, OnChange, Providers};
-use crate::registry::{self, Registry, Service};
+use crate::registry::{self, Registry, ServiceLoop};
 use crate::runner::{CommandRunner, Runners, TurnRunner};
 use crate::skill::Library;
 use crate::store::{Seal, Store};
-use crate::tool::{self, Catalogue, ServerOptions, Servers, Shell};
+use crate::tool::{self, Catalogue, McpServers, ServerOptions, Shell};
 use crate::watch::Watcher;
 
 /// The tenant of this machine's own users.
@@ -58,21 +58,21 @@ pub struct Basis<'a> {
     /// This boot of the daemon.
     pub boot: &'a Boot,
     /// Where programs reach the daemon.
-    pub address: &'a Address,
+    pub address: &'a DaemonAddress,
     /// Encrypts the values that callers give to runs.
     pub seal: Seal,
     /// The open store.
     pub store: Store,
     /// The registry's work after commits.
-    pub effects: mpsc::UnboundedReceiver<Vec<Effect>>,
+    pub effects: mpsc::UnboundedReceiver<Vec<CommitEffect>>,
 }
 
 /// The parts of a daemon. Those that execute runs are known to the registry alone.
-pub struct Parts {
+pub struct DaemonParts {
     /// The registry.
     pub registry: Registry,
     /// Its loop, which must run for anything to happen.
-    pub service: Service,
+    pub service: ServiceLoop,
     /// The names of the agents.
     pub agent_names: Vec<String>,
     /// The watcher of the agent files.
@@ -84,19 +84,22 @@ pub struct Parts {
     /// Starts and controls programs.
     pub programs: Processes,
     /// The tool servers.
-    pub servers: Servers,
+    pub servers: McpServers,
     /// Runs the commands of notifications.
     pub notifier: Notifier,
     /// The names by which clients may call, as the settings change.
     pub names: watch::Receiver<gateway::Names>,
     /// What is notified, as the settings change.
-    pub notified: watch::Receiver<notifications::Settings>,
+    pub notified: watch::Receiver<notifications::NotifySettings>,
 }
 
-impl Parts {
+impl DaemonParts {
     /// Creates all parts of these settings, and what passes new settings to them. Nothing happens
     /// before the registry's loop runs.
-    pub fn assemble(basis: Basis<'_>, config: &Config) -> Result<(Parts, Followers), Failure> {
+    pub fn assemble(
+        basis: Basis<'_>,
+        config: &Config,
+    ) -> Result<(DaemonParts, Followers), DaemonFailure> {
         let (folder, clock) = (basis.folder, basis.boot.clock.clone());
         let environment = environment(config);
         let workspace = workspace(config)?;
@@ -114,7 +117,7 @@ impl Parts {
             (Arc::clone(&delegate), Arc::clone(&slot)),
         )?;
         let drain_timeout = basis.boot.supervisor.drain_timeout(config.drain_timeout);
-        let (registry, service) = Registry::new(registry::Parts {
+        let (registry, service) = Registry::new(registry::RegistryParts {
             store: basis.store.clone(),
             effects: basis.effects,
             clock: clock.clone(),
@@ -133,7 +136,7 @@ impl Parts {
         slot.get_or_init(|| registry.clone());
         delegate.get_or_init(|| Arc::new(registry.clone()));
         let (names, followed_names) = watch::channel(options::names(config));
-        let (notifications, notified) = watch::channel(notifications::Settings::of(config));
+        let (notifications, notified) = watch::channel(notifications::NotifySettings::of(config));
         let followers = Followers {
             store: basis.store,
             notifications,
@@ -149,7 +152,7 @@ impl Parts {
             environment,
             clock: clock.clone(),
         };
-        let parts = Parts {
+        let parts = DaemonParts {
             registry,
             service,
             agent_names: workers.agent_names,
@@ -183,7 +186,7 @@ struct Workers {
     agent_names: Vec<String>,
     runner: Arc<Runners>,
     programs: Processes,
-    servers: Servers,
+    servers: McpServers,
     providers: Arc<Providers>,
     /// Sends changed models to the catalog.
     models: watch::Sender<agent::AvailableModels>,
@@ -200,7 +203,7 @@ impl Workers {
         (workspace, environment): (PathBuf, &Environment),
         skills: &Arc<Library>,
         (delegate, slot): (DelegateSlot, Arc<OnceLock<Registry>>),
-    ) -> Result<Workers, Failure> {
+    ) -> Result<Workers, DaemonFailure> {
         let clock = &basis.boot.clock;
         let on_change: OnChange = Arc::new(move |name, seen| {
             if let Some(registry) = slot.get() {
@@ -220,7 +223,7 @@ impl Workers {
             &workspace,
             Some(Arc::new(basis.store.clone())),
         );
-        let tools = Catalogue::new(tool::Options {
+        let tools = Catalogue::new(tool::ToolOptions {
             denied: denied(basis.folder),
             private: tool::Private::new(&config.fetch_private),
             delegate,
@@ -242,7 +245,7 @@ impl Workers {
             rows: Some(Arc::new(basis.store.clone())),
             clock: clock.clone(),
         })
-        .map_err(|fault| Failure::Config(fault.to_string()))?;
+        .map_err(|fault| DaemonFailure::Config(fault.to_string()))?;
         let (times, followed) = watch::channel(options::of_runner(config));
         let command = CommandRunner {
             processes: programs.clone(),
@@ -271,7 +274,7 @@ impl Workers {
 }
 
 fn names_of(agents: &AgentCatalog) -> Vec<String> {
-    let place = Place {
+    let place = CatalogScope {
         org: ORG,
         cwd: None,
     };
@@ -280,14 +283,18 @@ fn names_of(agents: &AgentCatalog) -> Vec<String> {
 }
 
 /// The model providers; `on_change` is called when the health of one changes.
-fn providers(config: &Config, clock: &Clock, on_change: OnChange) -> Result<Providers, Failure> {
+fn providers(
+    config: &Config,
+    clock: &Clock,
+    on_change: OnChange,
+) -> Result<Providers, DaemonFailure> {
     let options = provider::ProviderOptions {
         script: config.script.clone(),
         tables: config.named.providers.clone(),
         clock: clock.clone(),
         on_change,
     };
-    Providers::new(options).map_err(|fault| Failure::Config(fault.to_string()))
+    Providers::new(options).map_err(|fault| DaemonFailure::Config(fault.to_string()))
 }
 
 /// The models that agents may use.
@@ -359,7 +366,7 @@ fn servers(
     config: &Config,
     workspace: &Path,
     known: Option<Arc<dyn ServerRows>>,
-) -> Servers {
+) -> McpServers {
     let options = ServerOptions {
         processes,
         environment,
@@ -367,7 +374,7 @@ fn servers(
         rows: known,
         clock: clock.clone(),
     };
-    Servers::new(options, &config.named.mcp)
+    McpServers::new(options, &config.named.mcp)
 }
 
 /// Looks up programs the way agents' programs are looked up.
@@ -378,7 +385,7 @@ fn program_check(environment: &Environment) -> ProgramCheck {
 
 /// The folder of runs that name none: never the daemon's working directory, which depends on how it
 /// was started.
-fn workspace(config: &Config) -> Result<PathBuf, Failure> {
+fn workspace(config: &Config) -> Result<PathBuf, DaemonFailure> {
     let folder = config.workspace.clone().unwrap_or_else(default_workspace);
     let made = std::fs::create_dir_all(&folder).and_then(|()| folder.canonicalize());
     made.map_err(|fault| refused(&folder, fault))

@@ -21,8 +21,8 @@ const MAX_UNACKED: u32 = 1000;
 const MAX_UNDELIVERED: u32 = 50;
 
 /// The settings that store commands apply.
-pub fn of_store(config: &Config) -> commit::Settings {
-    commit::Settings {
+pub fn of_store(config: &Config) -> commit::CommandSettings {
+    commit::CommandSettings {
         limits: SpawnLimits {
             max_depth: config.max_spawn_depth,
             max_children: config.max_client_children,
@@ -57,8 +57,8 @@ pub fn of_store(config: &Config) -> commit::Settings {
 }
 
 /// The registry's settings.
-pub fn of_registry(config: &Config, drain_timeout: Duration) -> registry::Options {
-    registry::Options {
+pub fn of_registry(config: &Config, drain_timeout: Duration) -> registry::RegistryOptions {
+    registry::RegistryOptions {
         lanes: LaneCaps {
             main: config.lane_main,
             subagent: config.lane_subagent,

@@ -5,17 +5,17 @@ use crate::contract::BoxFuture;
 use crate::contract::processes;
 use crate::kernel::ids::RunId;
 use crate::process::Processes;
-use crate::tool::Servers;
+use crate::tool::McpServers;
 
 /// Programs and tool servers.
 pub struct ManagedProcesses {
     /// All processes.
     pub processes: Processes,
     /// The tool servers among them.
-    pub servers: Servers,
+    pub servers: McpServers,
 }
 
-impl processes::Processes for ManagedProcesses {
+impl processes::ProcessTracker for ManagedProcesses {
     fn end_run(&self, run: RunId) -> BoxFuture<'static, Vec<u32>> {
         self.processes.end_run(run)
     }
@@ -33,7 +33,7 @@ impl processes::Processes for ManagedProcesses {
         self.processes.of_run(run)
     }
 
-    fn origin(&self, pid: Option<u32>) -> processes::Origin {
+    fn origin(&self, pid: Option<u32>) -> processes::ProcessOrigin {
         self.processes.origin(pid)
     }
 

@@ -12,7 +12,7 @@ use super::{LONGEST_BURST, UNREAD_AGAIN, config_folder, options, refused};
 use crate::agent;
 use crate::clock::Clock;
 use crate::config::{self, Config, FileWatch};
-use crate::daemon::Failure;
+use crate::daemon::DaemonFailure;
 use crate::kernel::policy::env::Environment;
 use crate::kernel::secret::GivenValue;
 use crate::registry::{Registry, ReloadReason, SkillsReason};
@@ -20,7 +20,7 @@ use crate::skill::{self, GivenNames, Host, Library, PromptLimits, ScanLimits};
 use crate::watch::{self, Watcher};
 
 /// The skill library with its settings and its watcher.
-pub struct Skills {
+pub struct SkillParts {
     /// The skills that exist.
     pub library: Arc<Library>,
     /// Sends changed settings to the library.
@@ -112,7 +112,7 @@ pub fn parts(
     clock: &Clock,
     config: &Config,
     environment: &Environment,
-) -> Result<Skills, Failure> {
+) -> Result<SkillParts, DaemonFailure> {
     if config.skills_managed.is_none() {
         let folder = managed(state, config);
         std::fs::create_dir_all(&folder).map_err(|fault| refused(&folder, fault))?;
@@ -128,7 +128,7 @@ pub fn parts(
     }));
     let looking = Arc::clone(&library);
     let look = Arc::new(move || looking.look());
-    Ok(Skills {
+    Ok(SkillParts {
         watcher: Watcher::over(look, None, more, watching(config), clock.clone()),
         library,
         settings,
@@ -136,12 +136,12 @@ pub fn parts(
 }
 
 /// The options of the watcher for skill folders.
-fn watching(config: &Config) -> watch::Options {
-    watch::Options {
+fn watching(config: &Config) -> watch::WatchOptions {
+    watch::WatchOptions {
         mode: match config.skills_watch {
-            FileWatch::Events => watch::Mode::Events,
-            FileWatch::Poll => watch::Mode::Poll(config.skills_poll_each),
-            FileWatch::Off => watch::Mode::Off,
+            FileWatch::Events => watch::WatchMode::Events,
+            FileWatch::Poll => watch::WatchMode::Poll(config.skills_poll_each),
+            FileWatch::Off => watch::WatchMode::Off,
         },
         quiet: config.skills_debounce,
         longest: LONGEST_BURST.max(config.skills_debounce),
@@ -190,7 +190,7 @@ mod tests {
     #[test]
     fn g6_13_without_a_word_about_it_a_burst_ends_after_250_ms_of_quiet_or_2_s() {
         let options = watching(&Config::default());
-        assert_eq!(options.mode, watch::Mode::Events);
+        assert_eq!(options.mode, watch::WatchMode::Events);
         assert_eq!(options.quiet, Duration::from_millis(250));
         assert_eq!(options.longest, Duration::from_secs(2));
     }

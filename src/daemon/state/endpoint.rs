@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{read_small, refused};
-use crate::daemon::Failure;
+use crate::daemon::DaemonFailure;
 use crate::kernel::ids::BootId;
 use crate::kernel::time::Timestamp;
 
@@ -42,7 +42,7 @@ pub struct Endpoint {
 
 impl Endpoint {
     /// Once this returns, clients find this daemon. The file is replaced atomically.
-    fn write(&self, folder: &Path) -> Result<(), Failure> {
+    fn write(&self, folder: &Path) -> Result<(), DaemonFailure> {
         let path = folder.join(FILE);
         let aside = folder.join(".endpoint.new");
         // Strings and numbers only, so it always has a JSON form.
@@ -77,9 +77,9 @@ pub struct Published {
 
 impl Published {
     /// Once this returns, local clients find the daemon, or will as soon as a full disk has space.
-    pub fn new(endpoint: &Endpoint, folder: &Path) -> Result<Published, Failure> {
+    pub fn new(endpoint: &Endpoint, folder: &Path) -> Result<Published, DaemonFailure> {
         let writing = match endpoint.write(folder) {
-            Err(Failure::NoRoom(path)) => {
+            Err(DaemonFailure::NoRoom(path)) => {
                 tracing::warn!(
                     path = %path.display(),
                     "the disk is full: no endpoint.json; clients need the socket path or address"

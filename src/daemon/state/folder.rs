@@ -6,11 +6,11 @@ use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt}
 use std::path::{Path, PathBuf};
 
 use super::{KEY, TOKEN};
-use crate::daemon::Failure;
+use crate::daemon::DaemonFailure;
 
 /// Once this returns, the folder exists and only its owner can access it. A folder in use for
 /// something else is refused and not taken over.
-pub fn prepare(folder: &Path) -> Result<PathBuf, Failure> {
+pub fn prepare(folder: &Path) -> Result<PathBuf, DaemonFailure> {
     let refused = |fault: io::Error| refused(folder, fault);
     DirBuilder::new()
         .recursive(true)
@@ -30,7 +30,7 @@ pub fn prepare(folder: &Path) -> Result<PathBuf, Failure> {
         .any(|file| folder.join(file).exists());
     let is_empty = fs::read_dir(&folder).map_err(refused)?.next().is_none();
     if !is_ours && !is_empty {
-        return Err(Failure::NotOurs {
+        return Err(DaemonFailure::NotOurs {
             folder,
             mode: mode & 0o777,
         });
@@ -45,7 +45,7 @@ pub fn prepare(folder: &Path) -> Result<PathBuf, Failure> {
 
 /// Refuses a state folder that another user could have filled, as [`prepare`] does. Changes
 /// nothing. A folder that is missing or cannot be inspected passes: its later use reports why.
-pub fn check(folder: &Path) -> Result<(), Failure> {
+pub fn check(folder: &Path) -> Result<(), DaemonFailure> {
     let Ok(about) = fs::metadata(folder) else {
         return Ok(());
     };
@@ -60,7 +60,7 @@ pub fn check(folder: &Path) -> Result<(), Failure> {
 
 /// Refuses a state folder with a pipe or device, which would block, or with a file of the store
 /// that another user owns or may write. Changes nothing.
-pub fn check_files(folder: &Path) -> Result<(), Failure> {
+pub fn check_files(folder: &Path) -> Result<(), DaemonFailure> {
     for path in entries(folder) {
         let Ok(about) = fs::metadata(&path) else {
             continue;
@@ -71,7 +71,7 @@ pub fn check_files(folder: &Path) -> Result<(), Failure> {
         }
         let kind = about.file_type();
         if kind.is_fifo() || kind.is_char_device() || kind.is_block_device() {
-            return Err(Failure::Unsafe {
+            return Err(DaemonFailure::Unsafe {
                 why: "it is a pipe or a device, not a regular file".to_owned(),
                 advice: "Find out what created it, and move it away".to_owned(),
                 path,
@@ -89,7 +89,7 @@ pub fn check_files(folder: &Path) -> Result<(), Failure> {
         } else {
             continue;
         };
-        return Err(Failure::Unsafe {
+        return Err(DaemonFailure::Unsafe {
             advice: format!(
                 "Restore a backup (abide restore FILE --force), or take ownership once you \
                  know where it comes from: chown {own} {0} && chmod 600 {0}",
@@ -132,13 +132,13 @@ fn is_of_store(path: &Path) -> bool {
     name.starts_with(crate::store::DATABASE)
 }
 
-fn check_owner(folder: &Path, about: &Metadata) -> Result<(), Failure> {
+fn check_owner(folder: &Path, about: &Metadata) -> Result<(), DaemonFailure> {
     let own = rustix::process::geteuid().as_raw();
     if about.uid() == own {
         return Ok(());
     }
     let uid = about.uid();
-    Err(Failure::Unsafe {
+    Err(DaemonFailure::Unsafe {
         path: folder.to_owned(),
         why: format!(
             "it is owned by user {uid}, but this process runs as user {own}: that user could have \
@@ -152,8 +152,8 @@ fn check_owner(folder: &Path, about: &Metadata) -> Result<(), Failure> {
     })
 }
 
-fn writable(folder: PathBuf, mode: u32) -> Failure {
-    Failure::Unsafe {
+fn writable(folder: PathBuf, mode: u32) -> DaemonFailure {
+    DaemonFailure::Unsafe {
         why: format!(
             "other users can write to it (mode {:o}) and could have put a token or a store into it",
             mode & 0o777
@@ -178,16 +178,16 @@ pub fn read_small(path: &Path) -> Option<String> {
 }
 
 /// Converts an I/O error on the state folder; missing permissions have their own exit code.
-pub fn refused(path: &Path, fault: io::Error) -> Failure {
+pub fn refused(path: &Path, fault: io::Error) -> DaemonFailure {
     let what = format!("the state folder cannot be used: {}", path.display());
     match fault.kind() {
         io::ErrorKind::PermissionDenied
         | io::ErrorKind::ReadOnlyFilesystem
         | io::ErrorKind::NotADirectory
-        | io::ErrorKind::AlreadyExists => Failure::NotPermitted(what, fault),
+        | io::ErrorKind::AlreadyExists => DaemonFailure::NotPermitted(what, fault),
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
-            Failure::NoRoom(path.to_owned())
+            DaemonFailure::NoRoom(path.to_owned())
         }
-        _ => Failure::System(what, fault),
+        _ => DaemonFailure::System(what, fault),
     }
 }

@@ -18,7 +18,7 @@ use rustix::process::{Flock, FlockType, fcntl_getlk};
 
 use super::{Endpoint, read_small, refused};
 use crate::clock::Clock;
-use crate::daemon::Failure;
+use crate::daemon::DaemonFailure;
 use crate::kernel::ids::BootId;
 use crate::kernel::time::Timestamp;
 use crate::process;
@@ -47,12 +47,17 @@ pub struct Lock {
 }
 
 /// Takes the folder's lock, or returns the holder. Waits for a holder that is ending.
-pub fn take(folder: &Path, boot: BootId, pid: u32, started_at: Timestamp) -> Result<Lock, Failure> {
+pub fn take(
+    folder: &Path,
+    boot: BootId,
+    pid: u32,
+    started_at: Timestamp,
+) -> Result<Lock, DaemonFailure> {
     let text = format!("pid {pid}, since {started_at}, boot {boot}\n");
     take_as(folder, text)
 }
 
-fn take_as(folder: &Path, text: String) -> Result<Lock, Failure> {
+fn take_as(folder: &Path, text: String) -> Result<Lock, DaemonFailure> {
     let path = folder.join(FILE);
     let clock = Clock::system();
     loop {
@@ -90,15 +95,15 @@ fn take_as(folder: &Path, text: String) -> Result<Lock, Failure> {
 }
 
 /// The failure that names the holder by the text of the lock file.
-fn held(folder: &Path, said: &str, is_going: bool) -> Failure {
+fn held(folder: &Path, said: &str, is_going: bool) -> DaemonFailure {
     let folder = folder.to_owned();
     let holder = match said.lines().next().map(str::trim) {
         None | Some("") => "it has just started".to_owned(),
         Some(holder) => holder.to_owned(),
     };
     match is_going {
-        true => Failure::Ending { folder, holder },
-        false => Failure::Held { folder, holder },
+        true => DaemonFailure::Ending { folder, holder },
+        false => DaemonFailure::Held { folder, holder },
     }
 }
 
@@ -143,7 +148,7 @@ fn is_at(file: &File, path: &Path) -> bool {
 impl Lock {
     /// Once this returns, the lock is held on the file at the expected path, recreated if it was
     /// removed. The failure names a process that holds the lock instead.
-    pub fn keep(&mut self) -> Result<(), Failure> {
+    pub fn keep(&mut self) -> Result<(), DaemonFailure> {
         if !is_at(&self.file, &self.path) {
             tracing::error!(path = %self.path.display(), "the lock file is gone; creating it again");
             let folder = self.path.parent().unwrap_or(Path::new("/"));

@@ -17,7 +17,7 @@ use self::folder::read_small;
 pub use self::folder::refused;
 use self::lock::Lock;
 use super::boot::Boot;
-use super::{Failure, end_now};
+use super::{DaemonFailure, end_now};
 
 /// The file with the token of clients.
 pub const TOKEN: &str = "token";
@@ -38,7 +38,7 @@ pub struct StateFolder {
 impl StateFolder {
     /// Once this returns, no other daemon uses the folder, only its owner can access it, and the
     /// lock is checked from time to time.
-    pub fn claim(folder: &Path, boot: &Boot) -> Result<StateFolder, Failure> {
+    pub fn claim(folder: &Path, boot: &Boot) -> Result<StateFolder, DaemonFailure> {
         let path = folder::prepare(folder)?;
         folder::check_files(&path)?;
         folder::close_files(&path);
@@ -65,7 +65,7 @@ async fn keep_lock(lock: Arc<Mutex<Lock>>) {
         ticks.tick().await;
         match locked(&lock).keep() {
             Ok(()) => {}
-            Err(failure @ Failure::Held { .. }) => end_now(&failure),
+            Err(failure @ DaemonFailure::Held { .. }) => end_now(&failure),
             // The lock is held; only its file could not be checked.
             Err(failure) => tracing::error!(%failure, "the lock file could not be checked"),
         }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::{KEY, TOKEN, refused};
 use crate::config::{self, SecretFileRule, Unusable};
-use crate::daemon::Failure;
+use crate::daemon::DaemonFailure;
 use crate::kernel::secret::Reference;
 use crate::store::Seal;
 
@@ -29,14 +29,14 @@ pub struct Token {
 }
 
 /// The key from the supervisor's credential, else from the state folder's file, created if missing.
-pub fn seal(state: &Path) -> Result<Seal, Failure> {
+pub fn seal(state: &Path) -> Result<Seal, DaemonFailure> {
     let given = std::env::var_os("CREDENTIALS_DIRECTORY")
         .map(|folder| Path::new(&folder).join(CREDENTIAL))
         .filter(|path| path.exists());
     let text = match given {
         // An unreadable credential is an error, so that no other key silently replaces it.
         Some(_) => config::read(&Reference::Credential(CREDENTIAL.to_owned()))
-            .map_err(Failure::Config)?
+            .map_err(DaemonFailure::Config)?
             .expose()
             .to_owned(),
         None => load_or_create(state, KEY, ADVICE)?.text,
@@ -45,21 +45,21 @@ pub fn seal(state: &Path) -> Result<Seal, Failure> {
 }
 
 /// The admin token, created at the first start. It is never logged.
-pub fn token(folder: &Path) -> Result<Token, Failure> {
+pub fn token(folder: &Path) -> Result<Token, DaemonFailure> {
     let advice = "Remove it; the next start creates a new one";
     load_or_create(folder, TOKEN, advice)
 }
 
 /// The secret in this file, created from random bytes if missing. `advice` says what to do about an
 /// unusable file.
-fn load_or_create(folder: &Path, name: &str, advice: &str) -> Result<Token, Failure> {
+fn load_or_create(folder: &Path, name: &str, advice: &str) -> Result<Token, DaemonFailure> {
     let path = folder.join(name);
     match config::read_secret(&path, SecretFileRule::Own) {
         Ok(text) => return Ok(Token { text, path }),
         Err(Unusable::Missing) => {}
         Err(Unusable::Unreadable(fault)) => return Err(refused(&path, fault)),
         Err(why @ (Unusable::Impossible(_) | Unusable::Foreign(_))) => {
-            return Err(Failure::Unsafe {
+            return Err(DaemonFailure::Unsafe {
                 path,
                 why: why.to_string(),
                 advice: advice.to_owned(),
@@ -88,10 +88,10 @@ fn load_or_create(folder: &Path, name: &str, advice: &str) -> Result<Token, Fail
     Ok(Token { text, path })
 }
 
-fn fresh() -> Result<String, Failure> {
+fn fresh() -> Result<String, DaemonFailure> {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes).map_err(|fault| {
-        Failure::System(
+        DaemonFailure::System(
             "the system gave no random bytes for a secret".to_owned(),
             io::Error::other(fault.to_string()),
         )

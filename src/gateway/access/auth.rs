@@ -46,7 +46,7 @@ const WRONG: &str = "the token is wrong";
 
 /// The endpoints of a connection.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ends {
+pub(crate) struct TcpEndpoints {
     /// Address of the peer.
     pub(crate) peer: IpAddr,
     /// Local address that was called; it counts as one of the daemon's own names.
@@ -68,7 +68,7 @@ impl Guard {
 
     /// Refuses requests that a foreign web page could have sent (DNS rebinding): its host name may
     /// resolve to this address, but is not one of the daemon's own.
-    pub(crate) fn check_names(&self, headers: &HeaderMap, ends: Ends) -> Result<(), Fault> {
+    pub(crate) fn check_names(&self, headers: &HeaderMap, ends: TcpEndpoints) -> Result<(), Fault> {
         let host = headers.get(HOST).and_then(|value| value.to_str().ok());
         let named = host.and_then(|host| host.parse::<Uri>().ok());
         let own = named.is_some_and(|uri| uri.host().is_some_and(|h| self.is_own(h, ends)));
@@ -92,7 +92,7 @@ impl Guard {
         )
     }
 
-    fn is_own(&self, host: &str, ends: Ends) -> bool {
+    fn is_own(&self, host: &str, ends: TcpEndpoints) -> bool {
         self.knows(host) || address(host) == Some(ends.local)
     }
 
@@ -114,7 +114,7 @@ impl Guard {
 
     /// Whether the daemon itself could have served the page. Another port of the same machine
     /// belongs to another program.
-    fn is_page(&self, origin: &str, ends: Ends) -> bool {
+    fn is_page(&self, origin: &str, ends: TcpEndpoints) -> bool {
         let Ok(uri) = origin.parse::<Uri>() else {
             return false;
         };
@@ -123,7 +123,7 @@ impl Guard {
 
     /// Refuses requests without the token. The right token always passes: failed attempts of one
     /// program must not lock out others on the same machine.
-    pub(crate) fn check_token(&self, headers: &HeaderMap, ends: Ends) -> Result<(), Fault> {
+    pub(crate) fn check_token(&self, headers: &HeaderMap, ends: TcpEndpoints) -> Result<(), Fault> {
         let shown = self.shown(headers);
         if shown == TokenCheck::Right {
             return Ok(());
@@ -233,8 +233,8 @@ mod tests {
         Guard::new("secret", watch::channel(names).1, clock)
     }
 
-    fn ends() -> Ends {
-        Ends {
+    fn ends() -> TcpEndpoints {
+        TcpEndpoints {
             peer: "10.0.0.9".parse().unwrap(),
             local: "10.0.0.1".parse().unwrap(),
             port: 7777,
@@ -331,7 +331,7 @@ mod tests {
             assert_eq!(kind(ends()), Kind::Unauthorized);
         }
         assert_eq!(kind(ends()), Kind::RateLimited);
-        let other = Ends {
+        let other = TcpEndpoints {
             peer: "10.0.0.8".parse().unwrap(),
             ..ends()
         };

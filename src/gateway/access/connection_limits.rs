@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use super::peer::Peer;
-use crate::contract::processes::Origin;
+use crate::contract::processes::ProcessOrigin;
 use crate::kernel::fault::{Fault, Kind};
 use crate::registry::Principal;
 use crate::telemetry::metrics::{self, metrics};
@@ -59,9 +59,9 @@ impl Connections {
 
 /// All seats of the daemon.
 pub(crate) struct Seats {
-    tcp: Pool,
-    local: Pool,
-    programs: Pool,
+    tcp: SeatPool,
+    local: SeatPool,
+    programs: SeatPool,
     strangers: Arc<Strangers>,
     others: Arc<Strangers>,
 }
@@ -69,12 +69,12 @@ pub(crate) struct Seats {
 impl Seats {
     pub(crate) fn new(most: Connections) -> Self {
         Seats {
-            tcp: Pool::new(most.tcp, "connections with the token are open over TCP"),
-            local: Pool::new(
+            tcp: SeatPool::new(most.tcp, "connections with the token are open over TCP"),
+            local: SeatPool::new(
                 most.local,
                 "connections of the owner are open over the socket",
             ),
-            programs: Pool::new(
+            programs: SeatPool::new(
                 most.programs,
                 "connections of programs and of unknown processes are open over the socket",
             ),
@@ -96,7 +96,7 @@ impl Seats {
     /// Seat of a new TCP connection.
     pub(crate) fn stranger(self: &Arc<Self>, room: StrangerPermit) -> Seat {
         let visitor = Strangers::enter(&self.strangers, room);
-        self.seat(Taken::Visitor(visitor))
+        self.seat(SeatKind::Visitor(visitor))
     }
 
     /// Seat of a new Unix socket connection of another user; `None` means close the connection.
@@ -106,22 +106,22 @@ impl Seats {
             _permit: Some(room),
         };
         let visitor = Strangers::enter(&self.others, room);
-        Some(self.seat(Taken::Visitor(visitor)))
+        Some(self.seat(SeatKind::Visitor(visitor)))
     }
 
     /// Seat of a new Unix socket connection of the daemon's own user.
-    pub(crate) fn local(self: &Arc<Self>, origin: Origin) -> Result<Seat, Fault> {
+    pub(crate) fn local(self: &Arc<Self>, origin: ProcessOrigin) -> Result<Seat, Fault> {
         let pool = match origin {
-            Origin::Outside => &self.local,
+            ProcessOrigin::Outside => &self.local,
             _ => &self.programs,
         };
-        Ok(self.seat(Taken::Permit {
+        Ok(self.seat(SeatKind::Permit {
             _held: pool.take()?,
-            is_program: origin != Origin::Outside,
+            is_program: origin != ProcessOrigin::Outside,
         }))
     }
 
-    fn seat(self: &Arc<Self>, taken: Taken) -> Seat {
+    fn seat(self: &Arc<Self>, taken: SeatKind) -> Seat {
         Seat {
             taken: Mutex::new(taken),
             answered: Mutex::new(false),
@@ -132,15 +132,15 @@ impl Seats {
 }
 
 /// The seats of one kind of peer.
-struct Pool {
+struct SeatPool {
     most: usize,
     what: &'static str,
     free: Arc<Semaphore>,
 }
 
-impl Pool {
+impl SeatPool {
     fn new(most: usize, what: &'static str) -> Self {
-        Pool {
+        SeatPool {
             most,
             what,
             free: Arc::new(Semaphore::new(most)),
@@ -227,7 +227,7 @@ impl Drop for StrangerSeat {
     }
 }
 
-enum Taken {
+enum SeatKind {
     Visitor(StrangerSeat),
     Permit {
         _held: OwnedSemaphorePermit,
@@ -241,11 +241,11 @@ enum Taken {
 
 /// Seat of one connection, released on drop.
 pub(crate) struct Seat {
-    taken: Mutex<Taken>,
+    taken: Mutex<SeatKind>,
     /// Whether a request was answered on this connection.
     answered: Mutex<bool>,
     seats: Arc<Seats>,
-    _counted: metrics::Held,
+    _counted: metrics::GaugeGuard,
 }
 
 impl Seat {
@@ -257,13 +257,13 @@ impl Seat {
         }
         let mut taken = lock(&self.taken);
         let pool = match (&*taken, peer) {
-            (Taken::Owner { .. }, _) => return Ok(()),
+            (SeatKind::Owner { .. }, _) => return Ok(()),
             (_, Peer::Tcp(_)) => &self.seats.tcp,
             // The connection already holds an owner seat.
-            (_, Peer::Local(local)) if local.origin == Origin::Outside => return Ok(()),
+            (_, Peer::Local(local)) if local.origin == ProcessOrigin::Outside => return Ok(()),
             (_, Peer::Local(_)) => &self.seats.local,
         };
-        *taken = Taken::Owner {
+        *taken = SeatKind::Owner {
             _held: pool.take()?,
         };
         Ok(())
@@ -274,7 +274,7 @@ impl Seat {
         let taken = lock(&self.taken);
         matches!(
             &*taken,
-            Taken::Permit {
+            SeatKind::Permit {
                 is_program: true,
                 ..
             }
@@ -290,7 +290,9 @@ impl Seat {
     /// answered on it. Pending forever for a peer that is entitled to its seat.
     pub(crate) async fn must_close(&self) -> Option<Fault> {
         let must_go = match &*lock(&self.taken) {
-            Taken::Visitor(visitor) => Some((Arc::clone(&visitor.evicted), visitor.visitors.most)),
+            SeatKind::Visitor(visitor) => {
+                Some((Arc::clone(&visitor.evicted), visitor.visitors.most))
+            }
             _ => None,
         };
         let Some((must_go, most)) = must_go else {
@@ -312,7 +314,7 @@ impl Seat {
                 format!("no request with the token arrived within {seconds} s; nothing was done"),
             ),
         };
-        if !matches!(&*lock(&self.taken), Taken::Visitor(_)) {
+        if !matches!(&*lock(&self.taken), SeatKind::Visitor(_)) {
             return std::future::pending().await;
         }
         (!*lock(&self.answered)).then_some(why)

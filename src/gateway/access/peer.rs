@@ -12,8 +12,8 @@ use http::header::{HOST, ORIGIN};
 use http::{HeaderMap, Uri};
 use tokio::net::unix::UCred;
 
-use super::auth::{Ends, Guard};
-use crate::contract::processes::Origin;
+use super::auth::{Guard, TcpEndpoints};
+use crate::contract::processes::ProcessOrigin;
 use crate::kernel::fault::{Fault, Kind};
 use crate::registry::Principal;
 
@@ -24,22 +24,22 @@ const ORIGIN_TIMEOUT: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Peer {
     /// A program that connected to the TCP port.
-    Tcp(Ends),
+    Tcp(TcpEndpoints),
     /// A program on this machine that connected to the Unix socket.
-    Local(Local),
+    Local(LocalPeer),
 }
 
 /// The process that connected to the Unix socket.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Local {
+pub(crate) struct LocalPeer {
     /// User id of the process.
     pub(crate) uid: u32,
     /// Which run or service started the process, if any.
-    pub(crate) origin: Origin,
+    pub(crate) origin: ProcessOrigin,
 }
 
 /// Admits peers and determines their principals.
-pub(crate) struct Gate {
+pub(crate) struct PeerGate {
     guard: Guard,
     owner: Arc<Principal>,
     uid: u32,
@@ -47,30 +47,30 @@ pub(crate) struct Gate {
 }
 
 /// Looks up the origin of the process with this id; `None` means it has no id in this namespace.
-pub type Origins = Arc<dyn Fn(Option<u32>) -> Origin + Send + Sync>;
+pub type Origins = Arc<dyn Fn(Option<u32>) -> ProcessOrigin + Send + Sync>;
 
-impl Gate {
+impl PeerGate {
     /// Peers with the guard's token, or of this process's own user, act as `owner`.
     pub(crate) fn new(guard: Guard, owner: Principal) -> Self {
-        Gate {
+        PeerGate {
             guard,
             owner: Arc::new(owner),
             uid: rustix::process::geteuid().as_raw(),
-            origins: Arc::new(|_| Origin::Outside),
+            origins: Arc::new(|_| ProcessOrigin::Outside),
         }
     }
 
     /// Peers that a run started, according to `origins`, act as that run and not as the owner.
     pub(crate) fn with_origins(self, origins: Origins) -> Self {
-        Gate { origins, ..self }
+        PeerGate { origins, ..self }
     }
 
     /// Identifies the process that has just connected to the Unix socket.
-    pub(crate) async fn identify(&self, credentials: UCred) -> Local {
+    pub(crate) async fn identify(&self, credentials: UCred) -> LocalPeer {
         let uid = credentials.uid();
-        let mut local = Local {
+        let mut local = LocalPeer {
             uid,
-            origin: Origin::Unproven,
+            origin: ProcessOrigin::Unproven,
         };
         if !self.knows_user(local) {
             return local;
@@ -90,7 +90,7 @@ impl Gate {
 
     /// Whether the peer has the daemon's user id or is root, from which nothing on this machine
     /// could be protected anyway.
-    pub(crate) fn knows_user(&self, peer: Local) -> bool {
+    pub(crate) fn knows_user(&self, peer: LocalPeer) -> bool {
         peer.uid == self.uid || peer.uid == 0
     }
 
@@ -110,7 +110,11 @@ impl Gate {
         }
     }
 
-    fn admit_local(&self, origin: Origin, headers: &HeaderMap) -> Result<Arc<Principal>, Fault> {
+    fn admit_local(
+        &self,
+        origin: ProcessOrigin,
+        headers: &HeaderMap,
+    ) -> Result<Arc<Principal>, Fault> {
         let refused = |what: &str| {
             Err(
                 Fault::new(Kind::Forbidden, format!("{what}; nothing was done")).hint(
@@ -121,19 +125,19 @@ impl Gate {
         match origin {
             // A program can read the token as its user can; over the socket the token gives it no
             // further rights.
-            Origin::Run(run) => Ok(Arc::new(Principal {
+            ProcessOrigin::Run(run) => Ok(Arc::new(Principal {
                 run: Some(run),
                 ..Principal::clone(&self.owner)
             })),
-            Origin::Service => {
+            ProcessOrigin::Service => {
                 refused("a tool server and its child processes may not call the daemon")
             }
-            Origin::Stray => refused(
+            ProcessOrigin::Stray => refused(
                 "this process was started by a program of a run or of a tool server that is gone: \
                  it is not the owner, and its run cannot be determined",
             ),
-            Origin::Outside => Ok(self.owner(self.guard.has_token(headers)?)),
-            Origin::Unproven => match self.guard.has_token(headers)? {
+            ProcessOrigin::Outside => Ok(self.owner(self.guard.has_token(headers)?)),
+            ProcessOrigin::Unproven => match self.guard.has_token(headers)? {
                 true => Ok(self.owner(true)),
                 false => Err(Fault::new(
                     Kind::Forbidden,
@@ -156,7 +160,7 @@ impl Gate {
         }
     }
 
-    fn check_user(&self, peer: Local) -> Result<(), Fault> {
+    fn check_user(&self, peer: LocalPeer) -> Result<(), Fault> {
         if self.knows_user(peer) {
             return Ok(());
         }
@@ -208,7 +212,7 @@ mod tests {
     use crate::kernel::ids::RunId;
     use http::{HeaderName, HeaderValue};
 
-    fn gate() -> Gate {
+    fn gate() -> PeerGate {
         let names = crate::gateway::Names {
             hosts: vec!["abide.lan".to_owned()],
             origins: vec!["https://panel.lan".to_owned()],
@@ -221,25 +225,25 @@ mod tests {
             run: None,
             with_token: false,
         };
-        let mut gate = Gate::new(guard, owner);
+        let mut gate = PeerGate::new(guard, owner);
         gate.uid = 1000;
         gate
     }
 
     fn admitted(
         uid: u32,
-        origin: Origin,
+        origin: ProcessOrigin,
         headers: &[(HeaderName, &str)],
     ) -> Result<Arc<Principal>, Fault> {
         let headers = headers.iter();
         let headers: HeaderMap = headers
             .map(|(name, value)| (name.clone(), HeaderValue::from_str(value).unwrap()))
             .collect();
-        gate().admit(&Peer::Local(Local { uid, origin }), &headers)
+        gate().admit(&Peer::Local(LocalPeer { uid, origin }), &headers)
     }
 
     fn local(uid: u32, headers: &[(HeaderName, &str)]) -> Result<Arc<Principal>, Fault> {
-        admitted(uid, Origin::Outside, headers)
+        admitted(uid, ProcessOrigin::Outside, headers)
     }
 
     #[test]
@@ -256,16 +260,16 @@ mod tests {
         };
         let owner = |with_token| Ok((None, with_token));
         assert_eq!(
-            all(Origin::Outside),
+            all(ProcessOrigin::Outside),
             [owner(false), owner(true), Err(Kind::Unauthorized)]
         );
         assert_eq!(
-            all(Origin::Unproven),
+            all(ProcessOrigin::Unproven),
             [Err(Kind::Forbidden), owner(true), Err(Kind::Unauthorized)]
         );
-        assert_eq!(all(Origin::Run(run)), [Ok((Some(run), false)); 3]);
-        assert_eq!(all(Origin::Service), [Err(Kind::Forbidden); 3]);
-        assert_eq!(all(Origin::Stray), [Err(Kind::Forbidden); 3]);
+        assert_eq!(all(ProcessOrigin::Run(run)), [Ok((Some(run), false)); 3]);
+        assert_eq!(all(ProcessOrigin::Service), [Err(Kind::Forbidden); 3]);
+        assert_eq!(all(ProcessOrigin::Stray), [Err(Kind::Forbidden); 3]);
     }
 
     #[test]

@@ -17,10 +17,10 @@ use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Message, Role, WebSoc
 use tokio_util::sync::CancellationToken;
 
 use crate::contract::BoxFuture;
-use crate::gateway::rpc::subscriptions::{Served, Subscriptions};
-use crate::gateway::rpc::{Answer, Connection, Dispatcher, error_text};
+use crate::gateway::rpc::subscriptions::{ServedSubscription, Subscriptions};
+use crate::gateway::rpc::{Connection, Dispatcher, RpcAnswer, error_text};
 use crate::kernel::fault::{Fault, Kind};
-use crate::registry::{Item, Principal};
+use crate::registry::{Principal, SubscriptionItem};
 
 /// Ping interval. Pings detect a dead link; a peer that is alive but slow to read is not
 /// disconnected.
@@ -34,11 +34,12 @@ const WRITE_BUFFER: usize = 16 * 1024;
 const DISCARD_LIMIT: u64 = 64 * 1024 * 1024;
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(5);
 
-type Calls = FuturesUnordered<BoxFuture<'static, String>>;
-type Events = FuturesUnordered<BoxFuture<'static, (Served, Option<Vec<Item>>)>>;
+type CallsInFlight = FuturesUnordered<BoxFuture<'static, String>>;
+type SubscriptionReads =
+    FuturesUnordered<BoxFuture<'static, (ServedSubscription, Option<Vec<SubscriptionItem>>)>>;
 
 /// Why a connection ends.
-enum End {
+enum ConnectionEnd {
     /// The peer disconnected, or does not speak the protocol.
     Gone,
     /// The daemon closes the connection with this code and reason.
@@ -69,18 +70,20 @@ pub(crate) async fn serve<S>(
         Ok(end) => end,
         Err(error) => {
             tracing::debug!(%error, "a connection ended");
-            End::Gone
+            ConnectionEnd::Gone
         }
     };
     match end {
-        End::Gone => {}
+        ConnectionEnd::Gone => {}
         // On shutdown the daemon does not wait for peers to read.
-        End::Close(CloseCode::Away, reason) => close(&mut socket, CloseCode::Away, reason).await,
-        End::Close(code, reason) => {
+        ConnectionEnd::Close(CloseCode::Away, reason) => {
+            close(&mut socket, CloseCode::Away, reason).await
+        }
+        ConnectionEnd::Close(code, reason) => {
             close(&mut socket, code, reason).await;
             discard_rest(&mut socket, &shutdown).await;
         }
-        End::TooLarge => {
+        ConnectionEnd::TooLarge => {
             let most = dispatcher.limits().payload;
             let fault = Fault::new(
                 Kind::TooLarge,
@@ -102,15 +105,15 @@ async fn talk<S>(
     dispatcher: &Arc<Dispatcher>,
     (who, is_program): (&Arc<Principal>, bool),
     shutdown: &CancellationToken,
-) -> Result<End, Error>
+) -> Result<ConnectionEnd, Error>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let subscriptions = Subscriptions::new(dispatcher.limits().subscriptions);
     let connection = Arc::new(Connection::with(Arc::clone(&subscriptions)));
     connection.set_is_program(is_program);
-    let mut calls = Calls::new();
-    let mut events = Events::new();
+    let mut calls = CallsInFlight::new();
+    let mut events = SubscriptionReads::new();
     // A child token: waiting for shutdown takes no lock shared between connections.
     let shutdown = shutdown.child_token();
     let mut stop = std::pin::pin!(shutdown.cancelled());
@@ -136,29 +139,29 @@ where
             }
             message = socket.next(), if reading => {
                 let text = match message {
-                    None => return Ok(End::Gone),
+                    None => return Ok(ConnectionEnd::Gone),
                     Some(Ok(Message::Text(text))) => text,
                     Some(Ok(Message::Binary(bytes))) => match bytes.try_into() {
                         Ok(text) => text,
-                        Err(_) => return Ok(End::Close(CloseCode::Invalid, "not UTF-8")),
+                        Err(_) => return Ok(ConnectionEnd::Close(CloseCode::Invalid, "not UTF-8")),
                     },
                     Some(Ok(_)) => continue,
                     Some(Err(Error::Capacity(CapacityError::MessageTooLong { .. }))) => {
-                        return Ok(End::TooLarge);
+                        return Ok(ConnectionEnd::TooLarge);
                     }
                     Some(Err(Error::Utf8(_))) => {
-                        return Ok(End::Close(CloseCode::Invalid, "not UTF-8"));
+                        return Ok(ConnectionEnd::Close(CloseCode::Invalid, "not UTF-8"));
                     }
                     Some(Err(Error::Protocol(error))) => {
                         tracing::debug!(%error, "a peer violated the WebSocket protocol");
-                        return Ok(End::Close(CloseCode::Protocol, "broken frame"));
+                        return Ok(ConnectionEnd::Close(CloseCode::Protocol, "broken frame"));
                     }
                     Some(Err(error)) => return Err(error),
                 };
                 match dispatcher.answer(&connection, who, &text) {
-                    Answer::None => {}
-                    Answer::Later(call) => calls.push(call),
-                    Answer::Now(text) => {
+                    RpcAnswer::None => {}
+                    RpcAnswer::Later(call) => calls.push(call),
+                    RpcAnswer::Now(text) => {
                         socket.feed(Message::text(text)).await?;
                         unwritten = true;
                     }
@@ -187,7 +190,10 @@ where
             }
         }
         if !reading && calls.is_empty() && !unwritten {
-            return Ok(End::Close(CloseCode::Away, "the daemon is stopping"));
+            return Ok(ConnectionEnd::Close(
+                CloseCode::Away,
+                "the daemon is stopping",
+            ));
         }
     }
 }

@@ -18,8 +18,8 @@ use tokio::time::Interval;
 use tokio_util::sync::CancellationToken;
 
 use crate::gateway::methods::events;
-use crate::gateway::rpc::subscriptions::{Served, Subscriptions};
-use crate::gateway::rpc::{Answer, Connection, Dispatcher};
+use crate::gateway::rpc::subscriptions::{ServedSubscription, Subscriptions};
+use crate::gateway::rpc::{Connection, Dispatcher, RpcAnswer};
 use crate::kernel::fault::Fault;
 use crate::registry::Principal;
 
@@ -31,7 +31,7 @@ const RETRY_MS: u32 = 2000;
 const LAST_EVENT_ID: &str = "last-event-id";
 
 /// Result of the request.
-pub(crate) enum Opened {
+pub(crate) enum SseOutcome {
     /// Event stream, which continues until the daemon stops.
     Stream(Response<UnsyncBoxBody<Bytes, Infallible>>),
     /// JSON-RPC error code and response text.
@@ -39,7 +39,7 @@ pub(crate) enum Opened {
 }
 
 #[derive(Deserialize)]
-struct Refusal {
+struct ErrorReply {
     error: Code,
 }
 
@@ -55,7 +55,7 @@ pub(crate) async fn open(
     shutdown: &CancellationToken,
     query: &str,
     headers: &HeaderMap,
-) -> Result<Opened, Fault> {
+) -> Result<SseOutcome, Fault> {
     let message = json!({
         "jsonrpc": "2.0", "id": null, "method": "events.subscribe",
         "params": params(query, headers)?,
@@ -63,15 +63,15 @@ pub(crate) async fn open(
     let subscriptions = Subscriptions::new(1);
     let connection = Arc::new(Connection::with(Arc::clone(&subscriptions)));
     let answer = match dispatcher.answer(&connection, who, &message.to_string()) {
-        Answer::Later(answer) => answer.await,
-        Answer::Now(text) => text,
-        Answer::None => String::new(),
+        RpcAnswer::Later(answer) => answer.await,
+        RpcAnswer::Now(text) => text,
+        RpcAnswer::None => String::new(),
     };
     match subscriptions.take_begun().pop() {
-        Some(served) => Ok(Opened::Stream(stream(served, shutdown.child_token()))),
+        Some(served) => Ok(SseOutcome::Stream(stream(served, shutdown.child_token()))),
         None => {
-            let refusal: Refusal = serde_json::from_str(&answer).map_err(Fault::internal)?;
-            Ok(Opened::Refused(refusal.error.code, answer))
+            let refusal: ErrorReply = serde_json::from_str(&answer).map_err(Fault::internal)?;
+            Ok(SseOutcome::Refused(refusal.error.code, answer))
         }
     }
 }
@@ -117,14 +117,14 @@ fn number(name: &str, text: &str) -> Result<Value, Fault> {
 /// State of an event stream.
 struct Streaming {
     /// `None` once the stream has ended.
-    served: Option<Served>,
+    served: Option<ServedSubscription>,
     comment: Interval,
     shutdown: CancellationToken,
     ready: VecDeque<Bytes>,
 }
 
 fn stream(
-    served: Served,
+    served: ServedSubscription,
     shutdown: CancellationToken,
 ) -> Response<UnsyncBoxBody<Bytes, Infallible>> {
     let mut comment = tokio::time::interval(COMMENT);

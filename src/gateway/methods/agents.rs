@@ -5,14 +5,14 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::convert;
-use super::method::Table;
+use super::method::MethodsBuilder;
 use crate::contract::catalog::{AgentMode, AgentSummary, Definition};
-use crate::gateway::Context;
+use crate::gateway::CallContext;
 use crate::kernel::fault::Fault;
 use crate::registry::ReloadReason;
 use crate::wire::agents as wire;
 
-pub(crate) fn register(table: &mut Table) {
+pub(crate) fn register(table: &mut MethodsBuilder) {
     table.method(list);
     table.method(get);
     table.method(create);
@@ -21,7 +21,7 @@ pub(crate) fn register(table: &mut Table) {
     table.method(reload);
 }
 
-async fn list(context: Arc<Context>, params: wire::ListAgents) -> Result<wire::Agents, Fault> {
+async fn list(context: Arc<CallContext>, params: wire::ListAgents) -> Result<wire::Agents, Fault> {
     let listing = context
         .registry
         .agents(&context.principal, params.cwd)
@@ -49,7 +49,7 @@ async fn list(context: Arc<Context>, params: wire::ListAgents) -> Result<wire::A
     })
 }
 
-async fn get(context: Arc<Context>, params: wire::GetAgent) -> Result<wire::Agent, Fault> {
+async fn get(context: Arc<CallContext>, params: wire::GetAgent) -> Result<wire::Agent, Fault> {
     let agent = context
         .registry
         .agent(&context.principal, params.cwd, params.agent)
@@ -57,7 +57,10 @@ async fn get(context: Arc<Context>, params: wire::GetAgent) -> Result<wire::Agen
     Ok(whole(agent))
 }
 
-async fn create(context: Arc<Context>, params: wire::CreateAgent) -> Result<wire::Agent, Fault> {
+async fn create(
+    context: Arc<CallContext>,
+    params: wire::CreateAgent,
+) -> Result<wire::Agent, Fault> {
     let definition = definition(params.name, params.definition, params.text, params.format)?;
     let registry = &context.registry;
     let agent = registry
@@ -66,7 +69,10 @@ async fn create(context: Arc<Context>, params: wire::CreateAgent) -> Result<wire
     Ok(whole(agent))
 }
 
-async fn update(context: Arc<Context>, params: wire::UpdateAgent) -> Result<wire::Agent, Fault> {
+async fn update(
+    context: Arc<CallContext>,
+    params: wire::UpdateAgent,
+) -> Result<wire::Agent, Fault> {
     let definition = definition(None, params.definition, params.text, params.format)?;
     let agent = context
         .registry
@@ -80,7 +86,10 @@ async fn update(context: Arc<Context>, params: wire::UpdateAgent) -> Result<wire
     Ok(whole(agent))
 }
 
-async fn delete(context: Arc<Context>, params: wire::DeleteAgent) -> Result<wire::Deleted, Fault> {
+async fn delete(
+    context: Arc<CallContext>,
+    params: wire::DeleteAgent,
+) -> Result<wire::Deleted, Fault> {
     let deleted = context
         .registry
         .delete_agent(&context.principal, params.agent, params.if_revision)
@@ -88,7 +97,7 @@ async fn delete(context: Arc<Context>, params: wire::DeleteAgent) -> Result<wire
     Ok(wire::Deleted { deleted })
 }
 
-async fn reload(context: Arc<Context>, _: wire::ReloadAgents) -> Result<wire::Agents, Fault> {
+async fn reload(context: Arc<CallContext>, _: wire::ReloadAgents) -> Result<wire::Agents, Fault> {
     context.registry.reload_agents(ReloadReason::Manual).await?;
     list(context, wire::ListAgents::default()).await
 }

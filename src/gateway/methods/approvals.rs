@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
-use super::method::Table;
+use super::method::MethodsBuilder;
 use super::page;
 use super::page::SerializedPage;
 use crate::contract::preview::{ChangeEffect, FileChange};
-use crate::gateway::Context;
+use crate::gateway::CallContext;
 use crate::kernel::fault::Fault;
 use crate::kernel::policy::approval::{Remember, Remembered};
 use crate::registry::ApprovalView;
 use crate::wire::approvals as wire;
 use crate::wire::input::PageSize;
 
-pub(crate) fn register(table: &mut Table) {
+pub(crate) fn register(table: &mut MethodsBuilder) {
     table.method(list);
     table.method(resolve);
     table.method(remembered);
@@ -21,7 +21,7 @@ pub(crate) fn register(table: &mut Table) {
 }
 
 async fn list(
-    context: Arc<Context>,
+    context: Arc<CallContext>,
     params: wire::ListApprovals,
 ) -> Result<SerializedPage<wire::Approvals>, Fault> {
     let fetch = async |limit| {
@@ -40,7 +40,7 @@ async fn list(
 }
 
 async fn resolve(
-    context: Arc<Context>,
+    context: Arc<CallContext>,
     params: wire::ResolveApproval,
 ) -> Result<wire::Approval, Fault> {
     let registry = &context.registry;
@@ -51,7 +51,7 @@ async fn resolve(
 }
 
 async fn remembered(
-    context: Arc<Context>,
+    context: Arc<CallContext>,
     params: wire::ListRemembered,
 ) -> Result<SerializedPage<wire::RememberedPage>, Fault> {
     let fetch = async |limit| {
@@ -68,7 +68,7 @@ async fn remembered(
 }
 
 async fn forget(
-    context: Arc<Context>,
+    context: Arc<CallContext>,
     params: wire::ForgetApproval,
 ) -> Result<wire::Forgotten, Fault> {
     let registry = &context.registry;

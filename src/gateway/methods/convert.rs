@@ -13,7 +13,7 @@ use crate::kernel::run::budget::{Budget, Spent};
 use crate::kernel::run::step::{Step, StepKind};
 use crate::kernel::run::{PauseReason, RunState};
 use crate::kernel::text;
-use crate::registry::{RunDetail, SessionView, Waited};
+use crate::registry::{AwaitedRun, RunDetail, SessionView};
 use crate::wire::{agents, runs, shapes};
 
 /// Maximum number of bytes of a result in a list.
@@ -161,20 +161,20 @@ fn open_review(step: Step) -> shapes::OpenReview {
 }
 
 /// The runs of a wait; long results are truncated to keep the response within its limit.
-pub(crate) fn waited(entries: Vec<Waited>) -> Vec<runs::WaitedRun> {
+pub(crate) fn waited(entries: Vec<AwaitedRun>) -> Vec<runs::WaitedRun> {
     let mut left = WAIT_TEXT;
     let entries = entries.into_iter();
     entries
         .map(|entry| match entry {
-            Waited::NotFound(run_id) => runs::WaitedRun::Unknown {
+            AwaitedRun::NotFound(run_id) => runs::WaitedRun::Unknown {
                 status: "not_found".into(),
                 run_id,
             },
-            Waited::Expired(run_id) => runs::WaitedRun::Unknown {
+            AwaitedRun::Expired(run_id) => runs::WaitedRun::Unknown {
                 status: "expired".into(),
                 run_id,
             },
-            Waited::Run(detail) => {
+            AwaitedRun::Run(detail) => {
                 let status = match detail.run.state {
                     RunState::Ended(outcome) => outcome.as_str(),
                     _ => "pending",

@@ -6,24 +6,25 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::convert;
-use super::method::Table;
+use super::method::MethodsBuilder;
 use crate::clock::Clock;
-use crate::gateway::Context;
+use crate::gateway::CallContext;
 use crate::gateway::rpc::Connection;
 use crate::kernel::fault::{Fault, Kind};
 use crate::registry::{
-    EventFilter, Item, KindPattern, Snapshot, StoredEvent, Subscribe, TextEvent, TextUpdate,
+    EventFilter, KindPattern, LiveSnapshot, StoredEvent, Subscribe, SubscriptionItem, TextEvent,
+    TextUpdate,
 };
 use crate::wire::events as wire;
 use crate::wire::gateway::Empty;
 
-pub(crate) fn register(table: &mut Table) {
+pub(crate) fn register(table: &mut MethodsBuilder) {
     table.connected(subscribe);
     table.connected(unsubscribe);
 }
 
 async fn subscribe(
-    context: Arc<Context>,
+    context: Arc<CallContext>,
     connection: Arc<Connection>,
     params: wire::SubscribeEvents,
 ) -> Result<String, Fault> {
@@ -37,7 +38,7 @@ async fn subscribe(
 }
 
 async fn unsubscribe(
-    _: Arc<Context>,
+    _: Arc<CallContext>,
     connection: Arc<Connection>,
     params: wire::UnsubscribeEvents,
 ) -> Result<Empty, Fault> {
@@ -86,7 +87,7 @@ pub(crate) fn needs_websocket() -> Fault {
 }
 
 /// Serializes an item as a notification of the subscription `id`.
-pub(crate) fn notification(id: &str, item: &Item, clock: &Clock) -> String {
+pub(crate) fn notification(id: &str, item: &SubscriptionItem, clock: &Clock) -> String {
     let text = text(item, clock);
     let method = wire::NOTIFICATION;
     format!(
@@ -95,30 +96,30 @@ pub(crate) fn notification(id: &str, item: &Item, clock: &Clock) -> String {
 }
 
 /// Cursor with which a reader resumes after this item; `None` if the item is not stored.
-pub(crate) fn cursor(item: &Item) -> Option<i64> {
+pub(crate) fn cursor(item: &SubscriptionItem) -> Option<i64> {
     match item {
-        Item::Event(event) => Some(event.event.cursor),
-        Item::Snapshot(snapshot) => Some(snapshot.cursor),
-        Item::Lagged { cursor, .. } => Some(*cursor),
-        Item::Text(_) => None,
+        SubscriptionItem::Event(event) => Some(event.event.cursor),
+        SubscriptionItem::Snapshot(snapshot) => Some(snapshot.cursor),
+        SubscriptionItem::Lagged { cursor, .. } => Some(*cursor),
+        SubscriptionItem::Text(_) => None,
     }
 }
 
 /// Serializes an item as one line of JSON.
-pub(crate) fn text<'a>(item: &'a Item, clock: &Clock) -> Cow<'a, str> {
+pub(crate) fn text<'a>(item: &'a SubscriptionItem, clock: &Clock) -> Cow<'a, str> {
     match item {
-        Item::Event(event) => Cow::Borrowed(event.text(stored)),
-        Item::Snapshot(snapshot) => {
+        SubscriptionItem::Event(event) => Cow::Borrowed(event.text(stored)),
+        SubscriptionItem::Snapshot(snapshot) => {
             Cow::Owned(write(clock, wire::SNAPSHOT, snapshot_data(snapshot)))
         }
-        Item::Lagged { cursor, setting } => {
+        SubscriptionItem::Lagged { cursor, setting } => {
             let data = wire::Lagged {
                 resume_from: *cursor,
                 setting: (*setting).into(),
             };
             Cow::Owned(write(clock, wire::LAGGED, data))
         }
-        Item::Text(text) => Cow::Owned(text_event(clock, text)),
+        SubscriptionItem::Text(text) => Cow::Owned(text_event(clock, text)),
     }
 }
 
@@ -151,7 +152,7 @@ fn write(clock: &Clock, kind: &str, data: impl Serialize) -> String {
     })
 }
 
-fn snapshot_data(snapshot: &Snapshot) -> wire::Snapshot {
+fn snapshot_data(snapshot: &LiveSnapshot) -> wire::Snapshot {
     let runs = snapshot.runs.iter().cloned();
     let sessions = snapshot.sessions.iter().cloned();
     wire::Snapshot {

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use super::convert;
-use super::method::Table;
-use crate::gateway::Context;
+use super::method::MethodsBuilder;
+use crate::gateway::CallContext;
 use crate::kernel::fault::Fault;
 use crate::registry::{CancelTarget, Verdict};
 use crate::wire::lifecycle as wire;
 use crate::wire::shapes::{Run, Session};
 
-pub(crate) fn register(table: &mut Table) {
+pub(crate) fn register(table: &mut MethodsBuilder) {
     table.method(cancel_run);
     table.method(steer);
     table.method(resolve);
@@ -25,14 +25,14 @@ pub(crate) fn register(table: &mut Table) {
 }
 
 async fn cancel_run(
-    context: Arc<Context>,
+    context: Arc<CallContext>,
     params: wire::CancelRun,
 ) -> Result<wire::Cancelled, Fault> {
     cancel(&context, CancelTarget::Run(params.run_id), params.reason).await
 }
 
 async fn cancel_session(
-    context: Arc<Context>,
+    context: Arc<CallContext>,
     params: wire::CancelSession,
 ) -> Result<wire::Cancelled, Fault> {
     let target = match params.all {
@@ -43,7 +43,7 @@ async fn cancel_session(
 }
 
 async fn cancel(
-    context: &Context,
+    context: &CallContext,
     target: CancelTarget,
     reason: Option<String>,
 ) -> Result<wire::Cancelled, Fault> {
@@ -53,7 +53,7 @@ async fn cancel(
         .await
 }
 
-async fn resolve(context: Arc<Context>, params: wire::ResolveRun) -> Result<Run, Fault> {
+async fn resolve(context: Arc<CallContext>, params: wire::ResolveRun) -> Result<Run, Fault> {
     let verdict = match (params.decision, params.result) {
         (wire::Decision::Done, result) => Verdict::Done(result),
         (_, Some(_)) => {
@@ -73,7 +73,7 @@ async fn resolve(context: Arc<Context>, params: wire::ResolveRun) -> Result<Run,
     Ok(convert::run(detail, usize::MAX))
 }
 
-async fn steer(context: Arc<Context>, params: wire::Steer) -> Result<wire::Steered, Fault> {
+async fn steer(context: Arc<CallContext>, params: wire::Steer) -> Result<wire::Steered, Fault> {
     let message_id = context
         .registry
         .steer(
@@ -89,7 +89,7 @@ async fn steer(context: Arc<Context>, params: wire::Steer) -> Result<wire::Steer
     })
 }
 
-async fn retry(context: Arc<Context>, params: wire::RetryRun) -> Result<wire::Retried, Fault> {
+async fn retry(context: Arc<CallContext>, params: wire::RetryRun) -> Result<wire::Retried, Fault> {
     let retry_of = params.run_id;
     let accepted = context.registry.retry(&context.principal, params).await?;
     Ok(wire::Retried {
@@ -104,7 +104,7 @@ async fn retry(context: Arc<Context>, params: wire::RetryRun) -> Result<wire::Re
 }
 
 async fn retry_announce(
-    context: Arc<Context>,
+    context: Arc<CallContext>,
     params: wire::RetryAnnounce,
 ) -> Result<wire::AnnounceDecided, Fault> {
     let wake_run_id = context
@@ -118,7 +118,7 @@ async fn retry_announce(
 }
 
 async fn dismiss_announce(
-    context: Arc<Context>,
+    context: Arc<CallContext>,
     params: wire::DismissAnnounce,
 ) -> Result<wire::AnnounceDecided, Fault> {
     context
@@ -131,13 +131,13 @@ async fn dismiss_announce(
     })
 }
 
-async fn patch(context: Arc<Context>, params: wire::PatchSession) -> Result<Session, Fault> {
+async fn patch(context: Arc<CallContext>, params: wire::PatchSession) -> Result<Session, Fault> {
     let registry = &context.registry;
     let session = registry.patch_session(&context.principal, params).await?;
     Ok(convert::session(session))
 }
 
-async fn reset(context: Arc<Context>, params: wire::ResetSession) -> Result<Session, Fault> {
+async fn reset(context: Arc<CallContext>, params: wire::ResetSession) -> Result<Session, Fault> {
     let session = context
         .registry
         .reset_session(
@@ -151,7 +151,7 @@ async fn reset(context: Arc<Context>, params: wire::ResetSession) -> Result<Sess
 }
 
 async fn delete(
-    context: Arc<Context>,
+    context: Arc<CallContext>,
     params: wire::DeleteSession,
 ) -> Result<wire::Deleted, Fault> {
     context
@@ -165,7 +165,7 @@ async fn delete(
 }
 
 async fn compact(
-    context: Arc<Context>,
+    context: Arc<CallContext>,
     params: wire::CompactSession,
 ) -> Result<wire::Compacting, Fault> {
     let registry = &context.registry;

@@ -3,17 +3,20 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::method::Table;
-use crate::gateway::Context;
+use super::method::MethodsBuilder;
+use crate::gateway::CallContext;
 use crate::kernel::fault::Fault;
 use crate::wire::maintenance as wire;
 
-pub(crate) fn register(table: &mut Table) {
+pub(crate) fn register(table: &mut MethodsBuilder) {
     table.method(backup);
     table.method(doctor);
 }
 
-async fn backup(context: Arc<Context>, params: wire::Backup) -> Result<wire::BackupMade, Fault> {
+async fn backup(
+    context: Arc<CallContext>,
+    params: wire::Backup,
+) -> Result<wire::BackupMade, Fault> {
     let path = params.path.map(PathBuf::from);
     if path.as_ref().is_some_and(|path| !path.is_absolute()) {
         return Err(Fault::params(
@@ -32,7 +35,7 @@ async fn backup(context: Arc<Context>, params: wire::Backup) -> Result<wire::Bac
     })
 }
 
-async fn doctor(context: Arc<Context>, _: wire::Examine) -> Result<wire::Examined, Fault> {
+async fn doctor(context: Arc<CallContext>, _: wire::Examine) -> Result<wire::Examined, Fault> {
     let mut findings = context.control.surroundings();
     findings.extend(context.registry.examine().await?);
     Ok(wire::Examined::of(findings))

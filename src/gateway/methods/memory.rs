@@ -2,22 +2,22 @@
 
 use std::sync::Arc;
 
-use super::method::Table;
+use super::method::MethodsBuilder;
 use super::page;
 use super::page::SerializedPage;
-use crate::gateway::Context;
+use crate::gateway::CallContext;
 use crate::kernel::fault::Fault;
 use crate::kernel::memory::Memory;
 use crate::wire::memory as wire;
 
-pub(crate) fn register(table: &mut Table) {
+pub(crate) fn register(table: &mut MethodsBuilder) {
     table.method(list);
     table.method(search);
     table.method(delete);
 }
 
 async fn list(
-    context: Arc<Context>,
+    context: Arc<CallContext>,
     params: wire::ListMemories,
 ) -> Result<SerializedPage<wire::Memories>, Fault> {
     let fetch = async |limit| {
@@ -35,7 +35,7 @@ async fn list(
 }
 
 async fn search(
-    context: Arc<Context>,
+    context: Arc<CallContext>,
     params: wire::SearchMemories,
 ) -> Result<SerializedPage<wire::FoundMemories>, Fault> {
     let fetch = async |limit| {
@@ -52,7 +52,7 @@ async fn search(
 }
 
 async fn delete(
-    context: Arc<Context>,
+    context: Arc<CallContext>,
     params: wire::DeleteMemories,
 ) -> Result<wire::DeletedMemories, Fault> {
     let gone = context

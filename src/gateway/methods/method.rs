@@ -10,17 +10,17 @@ use super::{
 };
 use crate::contract::BoxFuture;
 use crate::gateway::access::rights;
-use crate::gateway::methods::{Answered, Call, Methods, Reply};
+use crate::gateway::methods::{MethodReply, MethodResult, Methods, RpcCall};
 use crate::gateway::rpc::Connection;
-use crate::gateway::{Context, Shared, discover};
+use crate::gateway::{CallContext, GatewayState, discover};
 use crate::kernel::fault::Fault;
 use crate::wire::decode::decode;
 use crate::wire::method::{Effect, Method, MethodRow};
 use crate::wire::methods::METHODS;
 
 /// Registers all methods.
-pub(crate) fn table(shared: Shared) -> Methods {
-    let mut table = Table {
+pub(crate) fn table(shared: GatewayState) -> Methods {
+    let mut table = MethodsBuilder {
         methods: Methods::default(),
         shared: Arc::new(shared),
     };
@@ -48,32 +48,33 @@ pub(crate) fn table(shared: Shared) -> Methods {
 }
 
 /// The table of handlers under construction.
-pub(crate) struct Table {
+pub(crate) struct MethodsBuilder {
     methods: Methods,
-    shared: Arc<Shared>,
+    shared: Arc<GatewayState>,
 }
 
 /// A call with decoded parameters, ready to execute.
 struct Prepared {
     /// Object of the call for the audit log: the id or key it names.
     object: Option<String>,
-    work: Work,
+    work: CallFuture,
 }
 
-type Work = BoxFuture<'static, Answered>;
+type CallFuture = BoxFuture<'static, MethodResult>;
 
 /// Decodes the parameters of a call. This boxed type keeps the code around a call out of the
 /// generic functions, so it is compiled once rather than per method.
-type Prepare =
-    dyn Fn(Arc<Context>, Arc<Connection>, Option<&str>) -> Result<Prepared, Fault> + Send + Sync;
+type Prepare = dyn Fn(Arc<CallContext>, Arc<Connection>, Option<&str>) -> Result<Prepared, Fault>
+    + Send
+    + Sync;
 
-impl Table {
+impl MethodsBuilder {
     /// Adds the method with the parameters `M`; faults become error responses.
     pub(crate) fn method<M, R, F, Fut>(&mut self, handler: F)
     where
         M: Method + 'static,
-        R: Reply<Shape = M::Answer> + Send + 'static,
-        F: Fn(Arc<Context>, M) -> Fut + Send + Sync + 'static,
+        R: MethodReply<Shape = M::Answer> + Send + 'static,
+        F: Fn(Arc<CallContext>, M) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<R, Fault>> + Send + 'static,
     {
         self.connected(move |context, _, params: M| handler(context, params));
@@ -83,8 +84,8 @@ impl Table {
     pub(crate) fn connected<M, R, F, Fut>(&mut self, handler: F)
     where
         M: Method + 'static,
-        R: Reply<Shape = M::Answer> + Send + 'static,
-        F: Fn(Arc<Context>, Arc<Connection>, M) -> Fut + Send + Sync + 'static,
+        R: MethodReply<Shape = M::Answer> + Send + 'static,
+        F: Fn(Arc<CallContext>, Arc<Connection>, M) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<R, Fault>> + Send + 'static,
     {
         self.register(
@@ -101,13 +102,13 @@ impl Table {
 
     fn register(&mut self, row: &'static MethodRow, prepare: Arc<Prepare>) {
         let shared = Arc::clone(&self.shared);
-        self.methods.add(row, move |call: Call| {
+        self.methods.add(row, move |call: RpcCall| {
             let prepare = Arc::clone(&prepare);
             let shared = Arc::clone(&shared);
             Box::pin(async move {
                 let (registry, params) = (&shared.registry, call.params.as_deref());
                 rights::check(registry, &call.who, row, params, &shared.token_file)?;
-                let context = Arc::new(Context {
+                let context = Arc::new(CallContext {
                     shared: Arc::clone(&shared),
                     principal: Arc::clone(&call.who),
                 });
@@ -123,7 +124,9 @@ impl Table {
     }
 }
 
-fn work<R: Reply>(answer: impl Future<Output = Result<R, Fault>> + Send + 'static) -> Work {
+fn work<R: MethodReply>(
+    answer: impl Future<Output = Result<R, Fault>> + Send + 'static,
+) -> CallFuture {
     Box::pin(async move { answer.await?.into_text() })
 }
 

@@ -2,21 +2,24 @@
 
 use std::sync::Arc;
 
-use super::method::Table;
+use super::method::MethodsBuilder;
 use super::page;
 use super::page::SerializedPage;
-use crate::gateway::Context;
+use crate::gateway::CallContext;
 use crate::kernel::fault::Fault;
 use crate::wire::audit::{Audit, AuditEntry, ListAudit};
 use crate::wire::config as wire;
 
-pub(crate) fn register(table: &mut Table) {
+pub(crate) fn register(table: &mut MethodsBuilder) {
     table.method(audit);
     table.method(config);
     table.method(reload);
 }
 
-async fn audit(context: Arc<Context>, params: ListAudit) -> Result<SerializedPage<Audit>, Fault> {
+async fn audit(
+    context: Arc<CallContext>,
+    params: ListAudit,
+) -> Result<SerializedPage<Audit>, Fault> {
     let fetch = async |limit| {
         let (method, cursor) = (params.method.clone(), params.cursor.clone());
         let page = context
@@ -39,10 +42,10 @@ async fn audit(context: Arc<Context>, params: ListAudit) -> Result<SerializedPag
     page::fit(params.limit.0, fetch).await
 }
 
-async fn config(context: Arc<Context>, _: wire::GetConfig) -> Result<wire::Config, Fault> {
+async fn config(context: Arc<CallContext>, _: wire::GetConfig) -> Result<wire::Config, Fault> {
     Ok(context.control.settings())
 }
 
-async fn reload(context: Arc<Context>, _: wire::ReloadConfig) -> Result<wire::Reloaded, Fault> {
+async fn reload(context: Arc<CallContext>, _: wire::ReloadConfig) -> Result<wire::Reloaded, Fault> {
     context.control.reload().await
 }

@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 
-use crate::gateway::methods::{Answered, Reply, Text};
+use crate::gateway::methods::{JsonText, MethodReply, MethodResult};
 use crate::kernel::fault::Fault;
 
 /// Maximum size of a page in bytes, unless a single entry is larger.
@@ -15,14 +15,14 @@ const PAGE_BYTES: usize = 1024 * 1024;
 
 /// A serialized page of type `T`. Its size is only known by serializing it, so the text is kept.
 pub(crate) struct SerializedPage<T> {
-    text: Text,
+    text: JsonText,
     page: PhantomData<fn() -> T>,
 }
 
-impl<T> Reply for SerializedPage<T> {
+impl<T> MethodReply for SerializedPage<T> {
     type Shape = T;
 
-    fn into_text(self) -> Answered {
+    fn into_text(self) -> MethodResult {
         Ok(self.text)
     }
 }
@@ -30,7 +30,7 @@ impl<T> Reply for SerializedPage<T> {
 /// Serializes a page of type `T`.
 pub(crate) fn write<T>(page: &impl Serialize) -> Result<SerializedPage<T>, Fault> {
     Ok(SerializedPage {
-        text: Text::of(page)?,
+        text: JsonText::of(page)?,
         page: PhantomData,
     })
 }
@@ -59,7 +59,7 @@ pub(crate) async fn fit<R, Fut>(
     fetch: impl Fn(u32) -> Fut,
 ) -> Result<SerializedPage<R::Shape>, Fault>
 where
-    R: Reply,
+    R: MethodReply,
     Fut: Future<Output = Result<R, Fault>>,
 {
     let mut limit = limit;

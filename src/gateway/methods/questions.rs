@@ -2,21 +2,21 @@
 
 use std::sync::Arc;
 
-use super::method::Table;
+use super::method::MethodsBuilder;
 use super::page;
 use super::page::SerializedPage;
-use crate::gateway::Context;
+use crate::gateway::CallContext;
 use crate::kernel::fault::Fault;
 use crate::wire::input::PageSize;
 use crate::wire::questions as wire;
 
-pub(crate) fn register(table: &mut Table) {
+pub(crate) fn register(table: &mut MethodsBuilder) {
     table.method(list);
     table.method(answer);
 }
 
 async fn list(
-    context: Arc<Context>,
+    context: Arc<CallContext>,
     params: wire::ListQuestions,
 ) -> Result<SerializedPage<wire::Questions>, Fault> {
     let fetch = async |limit| {
@@ -35,7 +35,7 @@ async fn list(
 }
 
 async fn answer(
-    context: Arc<Context>,
+    context: Arc<CallContext>,
     params: wire::AnswerQuestion,
 ) -> Result<wire::Question, Fault> {
     context.registry.answer(&context.principal, params).await

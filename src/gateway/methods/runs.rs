@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::method::Table;
+use super::method::MethodsBuilder;
 use super::page::SerializedPage;
 use super::{convert, page};
-use crate::gateway::Context;
+use crate::gateway::CallContext;
 use crate::kernel::fault::Fault;
 use crate::registry::{Page, RunDetail, WaitCause};
 use crate::wire::environment::ProvideEnv;
@@ -13,7 +13,7 @@ use crate::wire::input::PageSize;
 use crate::wire::runs as wire;
 use crate::wire::shapes::Run;
 
-pub(crate) fn register(table: &mut Table) {
+pub(crate) fn register(table: &mut MethodsBuilder) {
     table.method(turn);
     table.method(wait);
     table.method(get);
@@ -26,7 +26,7 @@ pub(crate) fn register(table: &mut Table) {
 /// Maximum number of bytes in one `runs.output` result.
 const OUTPUT_PART: usize = 256 * 1024;
 
-async fn output(context: Arc<Context>, params: wire::GetOutput) -> Result<wire::Output, Fault> {
+async fn output(context: Arc<CallContext>, params: wire::GetOutput) -> Result<wire::Output, Fault> {
     let wire::GetOutput {
         run_id,
         tool_call_id,
@@ -48,13 +48,13 @@ async fn output(context: Arc<Context>, params: wire::GetOutput) -> Result<wire::
     })
 }
 
-async fn provide_env(context: Arc<Context>, params: ProvideEnv) -> Result<Run, Fault> {
+async fn provide_env(context: Arc<CallContext>, params: ProvideEnv) -> Result<Run, Fault> {
     let (run, env) = (params.run_id, params.env.0);
     let provided = context.registry.provide_env(&context.principal, run, env);
     Ok(convert::run(provided.await?, usize::MAX))
 }
 
-async fn turn(context: Arc<Context>, params: wire::Turn) -> Result<wire::TurnAccepted, Fault> {
+async fn turn(context: Arc<CallContext>, params: wire::Turn) -> Result<wire::TurnAccepted, Fault> {
     let registry = &context.registry;
     let accepted = registry.run_turn(&context.principal, params).await?;
     Ok(wire::TurnAccepted {
@@ -66,7 +66,7 @@ async fn turn(context: Arc<Context>, params: wire::Turn) -> Result<wire::TurnAcc
     })
 }
 
-async fn wait(context: Arc<Context>, params: wire::Wait) -> Result<wire::Waited, Fault> {
+async fn wait(context: Arc<CallContext>, params: wire::Wait) -> Result<wire::Waited, Fault> {
     let ids = match (params.run_id, params.run_ids) {
         (Some(id), None) => vec![id],
         (None, Some(ids)) => ids,
@@ -98,7 +98,7 @@ async fn wait(context: Arc<Context>, params: wire::Wait) -> Result<wire::Waited,
     })
 }
 
-async fn get(context: Arc<Context>, params: wire::GetRun) -> Result<Run, Fault> {
+async fn get(context: Arc<CallContext>, params: wire::GetRun) -> Result<Run, Fault> {
     let detail = context
         .registry
         .run(&context.principal, params.run_id)
@@ -107,7 +107,7 @@ async fn get(context: Arc<Context>, params: wire::GetRun) -> Result<Run, Fault> 
 }
 
 async fn list(
-    context: Arc<Context>,
+    context: Arc<CallContext>,
     params: wire::ListRuns,
 ) -> Result<SerializedPage<wire::Runs>, Fault> {
     let fetch = async |limit| {
@@ -132,7 +132,7 @@ async fn list(
 }
 
 async fn steps(
-    context: Arc<Context>,
+    context: Arc<CallContext>,
     params: wire::ListSteps,
 ) -> Result<SerializedPage<wire::Steps>, Fault> {
     let fetch = async |limit| {

@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
-use super::method::Table;
+use super::method::MethodsBuilder;
 use crate::contract::servers::ServerView;
-use crate::gateway::Context;
+use crate::gateway::CallContext;
 use crate::kernel::fault::Fault;
 use crate::wire::servers as wire;
 
-pub(crate) fn register(table: &mut Table) {
+pub(crate) fn register(table: &mut MethodsBuilder) {
     table.method(servers);
     table.method(tools);
 }
 
-async fn servers(context: Arc<Context>, _: wire::ListServers) -> Result<wire::Servers, Fault> {
+async fn servers(context: Arc<CallContext>, _: wire::ListServers) -> Result<wire::Servers, Fault> {
     let views = Arc::clone(&context.servers.borrow());
     Ok(wire::Servers {
         servers: views.servers.iter().map(server).collect(),
@@ -47,7 +47,7 @@ fn server(view: &ServerView) -> wire::Server {
     }
 }
 
-async fn tools(context: Arc<Context>, params: wire::ListTools) -> Result<wire::Tools, Fault> {
+async fn tools(context: Arc<CallContext>, params: wire::ListTools) -> Result<wire::Tools, Fault> {
     let registry = &context.registry;
     let (mut agent, mut folder) = (params.agent, params.cwd);
     if let Some(key) = &params.session_key {

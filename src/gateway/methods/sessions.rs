@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use super::method::Table;
+use super::method::MethodsBuilder;
 use super::page::SerializedPage;
 use super::{convert, entries, page};
-use crate::gateway::Context;
+use crate::gateway::CallContext;
 use crate::kernel::fault::Fault;
-use crate::registry::{History, Page, SessionView};
+use crate::registry::{Page, SessionView, TranscriptPage};
 use crate::wire::input::PageSize;
 use crate::wire::sessions as wire;
 use crate::wire::shapes::Session;
 
-pub(crate) fn register(table: &mut Table) {
+pub(crate) fn register(table: &mut MethodsBuilder) {
     table.method(spawn);
     table.method(send);
     table.method(create);
@@ -23,7 +23,7 @@ pub(crate) fn register(table: &mut Table) {
     table.method(ack);
 }
 
-async fn spawn(context: Arc<Context>, params: wire::Spawn) -> Result<wire::Spawned, Fault> {
+async fn spawn(context: Arc<CallContext>, params: wire::Spawn) -> Result<wire::Spawned, Fault> {
     let accepted = context.registry.spawn(&context.principal, params).await?;
     Ok(wire::Spawned {
         status: "accepted".into(),
@@ -36,11 +36,11 @@ async fn spawn(context: Arc<Context>, params: wire::Spawn) -> Result<wire::Spawn
     })
 }
 
-async fn send(context: Arc<Context>, params: wire::Send) -> Result<wire::Sent, Fault> {
+async fn send(context: Arc<CallContext>, params: wire::Send) -> Result<wire::Sent, Fault> {
     context.registry.send(&context.principal, params).await
 }
 
-async fn create(context: Arc<Context>, params: wire::Create) -> Result<wire::Created, Fault> {
+async fn create(context: Arc<CallContext>, params: wire::Create) -> Result<wire::Created, Fault> {
     let registry = &context.registry;
     let (session, created) = registry.create_session(&context.principal, params).await?;
     Ok(wire::Created {
@@ -49,7 +49,7 @@ async fn create(context: Arc<Context>, params: wire::Create) -> Result<wire::Cre
     })
 }
 
-async fn get(context: Arc<Context>, params: wire::GetSession) -> Result<Session, Fault> {
+async fn get(context: Arc<CallContext>, params: wire::GetSession) -> Result<Session, Fault> {
     let registry = &context.registry;
     let session = registry
         .session(&context.principal, &params.session_key)
@@ -58,7 +58,7 @@ async fn get(context: Arc<Context>, params: wire::GetSession) -> Result<Session,
 }
 
 async fn list(
-    context: Arc<Context>,
+    context: Arc<CallContext>,
     params: wire::ListSessions,
 ) -> Result<SerializedPage<wire::Sessions>, Fault> {
     let fetch = async |limit| {
@@ -79,7 +79,7 @@ async fn list(
 }
 
 async fn history(
-    context: Arc<Context>,
+    context: Arc<CallContext>,
     params: wire::GetHistory,
 ) -> Result<SerializedPage<wire::History>, Fault> {
     if params.before.is_some() && params.after.is_some() {
@@ -93,7 +93,7 @@ async fn history(
             limit: PageSize(limit),
             ..params.clone()
         };
-        let show = |history: History| {
+        let show = |history: TranscriptPage| {
             let messages = history.messages.into_iter();
             let shown = messages.map(|one| entries::message(one, &history.delegated));
             page::write::<wire::History>(&wire::History {
@@ -108,7 +108,7 @@ async fn history(
 }
 
 async fn inbox(
-    context: Arc<Context>,
+    context: Arc<CallContext>,
     params: wire::GetInbox,
 ) -> Result<SerializedPage<wire::Inbox>, Fault> {
     let fetch = async |limit| {
@@ -125,7 +125,7 @@ async fn inbox(
     page::fit(params.limit.0, fetch).await
 }
 
-async fn ack(context: Arc<Context>, params: wire::Ack) -> Result<wire::Acked, Fault> {
+async fn ack(context: Arc<CallContext>, params: wire::Ack) -> Result<wire::Acked, Fault> {
     let (key, ids) = (&params.session_key, params.announce_ids);
     let announce_ids = context.registry.ack(&context.principal, key, ids).await?;
     Ok(wire::Acked { announce_ids })

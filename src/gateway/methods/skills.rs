@@ -2,21 +2,21 @@
 
 use std::sync::Arc;
 
-use super::method::Table;
+use super::method::MethodsBuilder;
 use crate::contract::skills::{InstallHint, ListedSkill, PinnedSkill};
-use crate::gateway::Context;
+use crate::gateway::CallContext;
 use crate::kernel::fault::Fault;
 use crate::registry::SkillsReason;
 use crate::wire::input::PAGE_LIMIT;
 use crate::wire::skills as wire;
 
-pub(crate) fn register(table: &mut Table) {
+pub(crate) fn register(table: &mut MethodsBuilder) {
     table.method(list);
     table.method(snapshot);
     table.method(refresh);
 }
 
-async fn list(context: Arc<Context>, params: wire::ListSkills) -> Result<wire::Skills, Fault> {
+async fn list(context: Arc<CallContext>, params: wire::ListSkills) -> Result<wire::Skills, Fault> {
     let registry = &context.registry;
     let view = registry
         .skills(&context.principal, params.workspace)
@@ -83,7 +83,7 @@ fn install(hint: InstallHint) -> wire::Install {
 }
 
 async fn snapshot(
-    context: Arc<Context>,
+    context: Arc<CallContext>,
     params: wire::TakeSnapshot,
 ) -> Result<wire::Snapshot, Fault> {
     let registry = &context.registry;
@@ -121,7 +121,7 @@ fn pinned(skill: PinnedSkill) -> wire::SnapshotSkill {
 }
 
 async fn refresh(
-    context: Arc<Context>,
+    context: Arc<CallContext>,
     params: wire::RefreshSkills,
 ) -> Result<wire::Refreshed, Fault> {
     if params.session_key.is_some() && params.workspace.is_some() {

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::method::Table;
-use crate::contract::catalog::Place;
+use super::method::MethodsBuilder;
+use crate::contract::catalog::CatalogScope;
 use crate::contract::control::{Drain, Phase};
-use crate::gateway::Context;
+use crate::gateway::CallContext;
 use crate::kernel::fault::Fault;
 use crate::wire::gateway as wire;
 use crate::wire::methods::METHODS;
@@ -14,14 +14,14 @@ use crate::wire::{PROTOCOL, gateway::Empty};
 /// The daemon's version.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-pub(crate) fn register(table: &mut Table) {
+pub(crate) fn register(table: &mut MethodsBuilder) {
     table.method(hello);
     table.method(ping);
     table.method(status);
     table.method(drain);
 }
 
-async fn hello(context: Arc<Context>, params: wire::Hello) -> Result<wire::Welcome, Fault> {
+async fn hello(context: Arc<CallContext>, params: wire::Hello) -> Result<wire::Welcome, Fault> {
     if let Some(range) = params.protocol
         && !(range.min..=range.max).contains(&PROTOCOL)
     {
@@ -68,13 +68,13 @@ fn capabilities() -> Vec<String> {
     names
 }
 
-async fn ping(_: Arc<Context>, _: wire::Ping) -> Result<Empty, Fault> {
+async fn ping(_: Arc<CallContext>, _: wire::Ping) -> Result<Empty, Fault> {
     Ok(Empty {})
 }
 
-async fn status(context: Arc<Context>, _: wire::GetStatus) -> Result<wire::Status, Fault> {
+async fn status(context: Arc<CallContext>, _: wire::GetStatus) -> Result<wire::Status, Fault> {
     let catalog = context.registry.catalog();
-    let place = Place {
+    let place = CatalogScope {
         org: &context.principal.org,
         cwd: None,
     };
@@ -125,7 +125,7 @@ async fn status(context: Arc<Context>, _: wire::GetStatus) -> Result<wire::Statu
     })
 }
 
-async fn drain(context: Arc<Context>, params: wire::Drain) -> Result<wire::Draining, Fault> {
+async fn drain(context: Arc<CallContext>, params: wire::Drain) -> Result<wire::Draining, Fault> {
     let timeout = context.control.drain(Drain {
         timeout: params.timeout.map(|timeout| timeout.0),
         then: params.then,

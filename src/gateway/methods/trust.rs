@@ -2,20 +2,23 @@
 
 use std::sync::Arc;
 
-use super::method::Table;
+use super::method::MethodsBuilder;
 use crate::contract::catalog::Covers;
-use crate::gateway::Context;
+use crate::gateway::CallContext;
 use crate::kernel::fault::Fault;
 use crate::registry::TrustView;
 use crate::wire::trust as wire;
 
-pub(crate) fn register(table: &mut Table) {
+pub(crate) fn register(table: &mut MethodsBuilder) {
     table.method(add);
     table.method(list);
     table.method(revoke);
 }
 
-async fn add(context: Arc<Context>, params: wire::TrustProject) -> Result<wire::Project, Fault> {
+async fn add(
+    context: Arc<CallContext>,
+    params: wire::TrustProject,
+) -> Result<wire::Project, Fault> {
     let registry = &context.registry;
     let (project, now) = registry.trust(&context.principal, params.folder).await?;
     Ok(shown(TrustView {
@@ -24,7 +27,10 @@ async fn add(context: Arc<Context>, params: wire::TrustProject) -> Result<wire::
     }))
 }
 
-async fn list(context: Arc<Context>, params: wire::ListProjects) -> Result<wire::Projects, Fault> {
+async fn list(
+    context: Arc<CallContext>,
+    params: wire::ListProjects,
+) -> Result<wire::Projects, Fault> {
     let mut views = context.registry.trusted(&context.principal).await?;
     // The list is sorted by folder, so the last folder serves as the cursor.
     views.sort_by(|a, b| a.project.folder.cmp(&b.project.folder));
@@ -41,7 +47,10 @@ async fn list(context: Arc<Context>, params: wire::ListProjects) -> Result<wire:
     })
 }
 
-async fn revoke(context: Arc<Context>, params: wire::RevokeTrust) -> Result<wire::Revoked, Fault> {
+async fn revoke(
+    context: Arc<CallContext>,
+    params: wire::RevokeTrust,
+) -> Result<wire::Revoked, Fault> {
     let registry = &context.registry;
     let revoked = registry
         .revoke_trust(&context.principal, params.folder)

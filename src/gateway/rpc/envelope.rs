@@ -47,8 +47,8 @@ const MAX_ENTRIES: usize = 1024;
 
 impl<'de> Deserialize<'de> for Entries<'de> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Read;
-        impl<'de> Visitor<'de> for Read {
+        struct EntriesVisitor;
+        impl<'de> Visitor<'de> for EntriesVisitor {
             type Value = Entries<'de>;
 
             fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -73,7 +73,7 @@ impl<'de> Deserialize<'de> for Entries<'de> {
                 Ok(Entries { list, count })
             }
         }
-        from.deserialize_seq(Read)
+        from.deserialize_seq(EntriesVisitor)
     }
 }
 

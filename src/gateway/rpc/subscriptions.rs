@@ -8,24 +8,24 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
 use crate::kernel::fault::{Fault, Kind};
-use crate::registry::{Item, Subscription};
+use crate::registry::{Subscription, SubscriptionItem};
 
 /// The subscriptions of one connection.
 pub(crate) struct Subscriptions {
     most: usize,
-    state: Mutex<State>,
+    state: Mutex<SubscriptionsState>,
 }
 
 #[derive(Default)]
-struct State {
+struct SubscriptionsState {
     /// Open subscriptions, and reserved ones, whose token has no listener yet.
     open: HashMap<String, CancellationToken>,
     /// New subscriptions that the connection's task has not taken over yet.
-    begun: Vec<Served>,
+    begun: Vec<ServedSubscription>,
 }
 
 /// A subscription served by the connection's task.
-pub(crate) struct Served {
+pub(crate) struct ServedSubscription {
     /// Id of the subscription.
     pub(crate) id: String,
     subscription: Subscription,
@@ -82,11 +82,11 @@ impl Subscriptions {
     }
 
     /// Removes and returns the subscriptions that began since the last call.
-    pub(crate) fn take_begun(&self) -> Vec<Served> {
+    pub(crate) fn take_begun(&self) -> Vec<ServedSubscription> {
         std::mem::take(&mut self.lock().begun)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, SubscriptionsState> {
         // The state is consistent at every moment, also after a panic.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -99,7 +99,7 @@ impl Reserved {
         let id = self.id.take().unwrap_or_default();
         let mut state = self.subscriptions.lock();
         if let Some(stop) = state.open.get(&id).cloned() {
-            state.begun.push(Served {
+            state.begun.push(ServedSubscription {
                 id: id.clone(),
                 subscription,
                 clock,
@@ -118,15 +118,15 @@ impl Drop for Reserved {
     }
 }
 
-impl Served {
+impl ServedSubscription {
     /// As [`Served::items`], but returns `self` for the next call.
-    pub(crate) async fn next(mut self) -> (Served, Option<Vec<Item>>) {
+    pub(crate) async fn next(mut self) -> (ServedSubscription, Option<Vec<SubscriptionItem>>) {
         let items = self.items().await;
         (self, items)
     }
 
     /// The next items; `None` once the subscription has ended.
-    pub(crate) async fn items(&mut self) -> Option<Vec<Item>> {
+    pub(crate) async fn items(&mut self) -> Option<Vec<SubscriptionItem>> {
         tokio::select! {
             biased;
             () = self.stop.cancelled() => None,

@@ -149,9 +149,9 @@ async fn wrong_routes_methods_and_types_are_refused() {
 
 #[tokio::test]
 async fn a_huge_body_is_refused_before_it_is_parsed() {
-    let limits = Limits {
+    let limits = ClientLimits {
         payload: 100 * 1024,
-        ..Limits::default()
+        ..ClientLimits::default()
     };
     let server = Server::with(limits).await;
     let body = call(1, "test.echo", json!({"text": "x".repeat(3_000_000)}));
@@ -233,7 +233,7 @@ async fn what_was_parsed_is_answered_with_200() {
 }
 
 /// One seat for the owner and two for strangers.
-fn few_seats() -> Limits {
+fn few_seats() -> ClientLimits {
     let connections = Connections {
         tcp: 1,
         local: 1,
@@ -241,9 +241,9 @@ fn few_seats() -> Limits {
         strangers: 2,
         others: 1,
     };
-    Limits {
+    ClientLimits {
         connections,
-        ..Limits::default()
+        ..ClientLimits::default()
     }
 }
 

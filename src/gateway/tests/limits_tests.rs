@@ -44,9 +44,9 @@ async fn g9_9_calls_in_flight_are_limited_and_waits_stand_apart() {
 
 #[tokio::test]
 async fn g9_2_an_oversized_reply_is_an_error_for_its_id() {
-    let limits = Limits {
+    let limits = ClientLimits {
         reply: 10_000,
-        ..Limits::default()
+        ..ClientLimits::default()
     };
     let server = Server::with(limits).await;
     let mut socket = server.socket().await;
@@ -97,9 +97,9 @@ async fn g9_8_a_batch_over_the_limit_is_one_error_and_nothing_is_run() {
 
 #[tokio::test]
 async fn requests_in_flight_have_a_budget_of_bytes() {
-    let limits = Limits {
+    let limits = ClientLimits {
         request_bytes: 2_000,
-        ..Limits::default()
+        ..ClientLimits::default()
     };
     let server = Server::with(limits).await;
     let mut socket = server.socket().await;

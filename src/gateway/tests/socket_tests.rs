@@ -51,9 +51,9 @@ async fn the_own_client_speaks_with_the_doors() {
 
 #[tokio::test]
 async fn a_huge_message_is_answered_and_the_connection_closed() {
-    let limits = Limits {
+    let limits = ClientLimits {
         payload: 100_000,
-        ..Limits::default()
+        ..ClientLimits::default()
     };
     let server = Server::with(limits).await;
     let mut socket = server.socket().await;
@@ -144,10 +144,10 @@ async fn a_stop_answers_what_is_in_flight() {
 /// clock, time advances only when no task can make progress.
 async fn flood(shared: &Arc<Shared>) -> (tokio::io::DuplexStream, usize, JoinHandle<()>) {
     const PIPE: usize = 64 * 1024;
-    let dispatcher = dispatcher(Arc::clone(shared), Limits::default());
+    let dispatcher = dispatcher(Arc::clone(shared), ClientLimits::default());
     let (near, far) = tokio::io::duplex(PIPE);
     let serving = tokio::spawn(socket::serve(
-        WriteTimeout::new(far, Limits::default().write_timeout),
+        WriteTimeout::new(far, ClientLimits::default().write_timeout),
         dispatcher,
         Arc::new(principal()),
         false,
@@ -189,10 +189,10 @@ async fn a_client_that_never_reads_is_given_up_in_the_end() {
 #[tokio::test(start_paused = true)]
 async fn a_client_that_reads_again_gets_all_its_answers() {
     let shared = shared();
-    let dispatcher = dispatcher(Arc::clone(&shared), Limits::default());
+    let dispatcher = dispatcher(Arc::clone(&shared), ClientLimits::default());
     let (near, far) = tokio::io::duplex(1024);
     let serving = tokio::spawn(socket::serve(
-        WriteTimeout::new(far, Limits::default().write_timeout),
+        WriteTimeout::new(far, ClientLimits::default().write_timeout),
         dispatcher,
         Arc::new(principal()),
         false,

@@ -160,7 +160,7 @@ const CLOSE: &str = "result>>>";
 
 /// The parts of a [`Note::frame`], parsed from its text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Parts<'a> {
+pub struct NoteParts<'a> {
     /// The first line, without its `[announce] ` prefix: which run ended how.
     pub head: &'a str,
     /// Why it did not end `ok`; `None` if the text has no error line.
@@ -170,10 +170,10 @@ pub struct Parts<'a> {
 }
 
 /// Parses the parts of an announce's text, for a caller that relays it.
-pub fn parts(frame: &str) -> Parts<'_> {
+pub fn parts(frame: &str) -> NoteParts<'_> {
     let (before, after) = frame.split_once(OPEN).unwrap_or((frame, ""));
     let head = before.lines().next().unwrap_or_default();
-    Parts {
+    NoteParts {
         head: head.strip_prefix("[announce] ").unwrap_or(head),
         error: before.lines().find_map(|line| line.strip_prefix("error: ")),
         result: after

@@ -22,7 +22,7 @@ pub struct BreakerPolicy {
 /// The end of one call of an agent. Cancelled calls say nothing about the agent and are not
 /// included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct End {
+pub struct CallEnd {
     /// When the call ended.
     pub at: Timestamp,
     /// True if the call failed.
@@ -39,14 +39,14 @@ impl BreakerPolicy {
 
     /// Until when calls of an agent with these ends are refused; `None` if they are allowed. `ends`
     /// has the latest first.
-    pub fn open_until(&self, ends: &[End], now: Timestamp) -> Option<Timestamp> {
+    pub fn open_until(&self, ends: &[CallEnd], now: Timestamp) -> Option<Timestamp> {
         let last = ends.first()?;
         let until = last.at.plus_ms(self.cool_off_ms);
         (until > now && self.has_tripped(ends)).then_some(until)
     }
 
     /// True if it has opened since the last successful call.
-    pub fn has_tripped(&self, ends: &[End]) -> bool {
+    pub fn has_tripped(&self, ends: &[CallEnd]) -> bool {
         let Some(count) = usize::try_from(self.failures)
             .ok()
             .filter(|count| *count > 0)
@@ -72,8 +72,8 @@ mod tests {
     };
 
     /// Reverses the list, so that the latest end comes first.
-    fn ends(all: &[(i64, bool)]) -> Vec<End> {
-        let end = |(at, failed): &(i64, bool)| End {
+    fn ends(all: &[(i64, bool)]) -> Vec<CallEnd> {
+        let end = |(at, failed): &(i64, bool)| CallEnd {
             at: Timestamp(*at),
             failed: *failed,
         };

@@ -2,7 +2,7 @@
 //! was lost.
 
 use super::event::RunEvent;
-use super::step::{Effect, Step, StepKind, StepState};
+use super::step::{EffectClass, Step, StepKind, StepState};
 use crate::kernel::ids::StepId;
 use crate::kernel::run::{OnUncertain, PauseReason, Run, RunError, RunState};
 use crate::kernel::time::Timestamp;
@@ -57,7 +57,7 @@ pub enum StepFate {
 
 /// How one open run is recovered.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Plan {
+pub struct RecoveryPlan {
     /// The event for the run state machine.
     pub event: RunEvent,
     /// What happens to its open steps, in call order. Empty when the run ends.
@@ -74,7 +74,7 @@ pub fn recover(
     loss: Loss,
     policy: RecoveryPolicy,
     now: Timestamp,
-) -> Plan {
+) -> RecoveryPlan {
     // A kill proves nothing about a run that was not executing a step. A drive task that fails by
     // itself does, even before its first step: without a count it would fail again for ever.
     let counts = match loss {
@@ -109,7 +109,7 @@ pub fn recover(
         .filter(|step| !is_lost_program(step, run))
         .filter_map(|step| Some((step.id, of_run(step)?)))
         .collect();
-    Plan {
+    RecoveryPlan {
         event: RunEvent::Recovered {
             counts,
             delay_ms: if counts { delay_ms(recoveries) } else { 0 },
@@ -126,7 +126,7 @@ fn too_old(
     loss: Loss,
     policy: RecoveryPolicy,
     now: Timestamp,
-) -> Option<Plan> {
+) -> Option<RecoveryPlan> {
     let idle = now.since(run.last_activity_at);
     let may_age = matches!(loss, Loss::Killed | Loss::Drained) && !waits_for_person(run, open);
     (may_age && idle > policy.max_age_ms).then(|| {
@@ -139,7 +139,7 @@ fn too_old(
     })
 }
 
-fn failed_too_often(loss: Loss, recoveries: u32, policy: RecoveryPolicy) -> Plan {
+fn failed_too_often(loss: Loss, recoveries: u32, policy: RecoveryPolicy) -> RecoveryPlan {
     let what = match loss {
         Loss::Executor => "the task that drove the run failed",
         _ => "the daemon stopped during the same step",
@@ -151,7 +151,7 @@ fn failed_too_often(loss: Loss, recoveries: u32, policy: RecoveryPolicy) -> Plan
 
 /// The end of a run whose program was lost: no model is involved that could check whether its work
 /// was done.
-fn lost_program(run: &Run, open: &[Step]) -> Option<Plan> {
+fn lost_program(run: &Run, open: &[Step]) -> Option<RecoveryPlan> {
     let step = open.iter().find(|step| is_lost_program(step, run))?;
     let message = format!(
         "the daemon stopped while the agent's program was running in step {}: its work may be \
@@ -178,12 +178,12 @@ pub fn fate(step: &Step, on_uncertain: OnUncertain) -> StepFate {
     }
     match (step.kind, step.effect, step.state) {
         (StepKind::Model | StepKind::Compaction, ..) => StepFate::Repeat,
-        (_, Effect::Once, StepState::Started) => match on_uncertain {
+        (_, EffectClass::Once, StepState::Started) => match on_uncertain {
             OnUncertain::Report => StepFate::Uncertain,
             OnUncertain::Review => StepFate::Review,
             OnUncertain::Retry => StepFate::Repeat,
         },
-        (_, Effect::Once, _) => StepFate::Perform,
+        (_, EffectClass::Once, _) => StepFate::Perform,
         _ => StepFate::Repeat,
     }
 }
@@ -207,8 +207,8 @@ fn delay_ms(recoveries: u32) -> u64 {
     }
 }
 
-fn ends(kind: &str, message: String, quietly: bool) -> Plan {
-    Plan {
+fn ends(kind: &str, message: String, quietly: bool) -> RecoveryPlan {
+    RecoveryPlan {
         event: RunEvent::Interrupted(RunError::new(kind, message)),
         steps: Vec::new(),
         is_quiet: quietly,
@@ -230,7 +230,7 @@ mod tests {
 
     const NOW: Timestamp = Timestamp(1_000_000);
 
-    fn step(kind: StepKind, effect: Effect, state: StepState) -> Step {
+    fn step(kind: StepKind, effect: EffectClass, state: StepState) -> Step {
         Step {
             id: StepId(Uuid::from_u128(9)),
             run: crate::kernel::ids::RunId(Uuid::from_u128(1)),
@@ -264,12 +264,12 @@ mod tests {
     }
 
     fn model() -> Step {
-        step(StepKind::Model, Effect::Read, StepState::Intended)
+        step(StepKind::Model, EffectClass::Read, StepState::Intended)
     }
 
     #[test]
     fn each_open_step_has_the_fate_of_its_class() {
-        use Effect::{Idempotent, Once, Read};
+        use EffectClass::{Idempotent, Once, Read};
         use StepState::{Intended, Started};
         for (kind, effect, state, expected) in [
             (StepKind::Model, Read, Intended, StepFate::Repeat),
@@ -296,7 +296,7 @@ mod tests {
     fn a_run_that_lost_its_program_in_the_middle_ends_as_uncertain() {
         let policy = RecoveryPolicy::default();
         let mut run = run_in(RunState::Running, 0);
-        let program = |state| step(StepKind::Command, Effect::Once, state);
+        let program = |state| step(StepKind::Command, EffectClass::Once, state);
         for loss in [Loss::Killed, Loss::Drained, Loss::Executor, Loss::CutOff] {
             let lost = recover(&run, &[program(StepState::Started)], loss, policy, NOW);
             let is_uncertain = |error: &RunError| error.kind == "uncertain";
@@ -330,8 +330,8 @@ mod tests {
 
     #[test]
     fn a_step_that_waits_is_attached_to_again_and_counts_for_nothing() {
-        let mut waiting = step(StepKind::Tool, Effect::Idempotent, StepState::Intended);
-        waiting.waits = Some(crate::kernel::run::step::Wait {
+        let mut waiting = step(StepKind::Tool, EffectClass::Idempotent, StepState::Intended);
+        waiting.waits = Some(crate::kernel::run::step::StepWait {
             kind: crate::kernel::run::step::WaitKind::Reply,
             until: Some(NOW),
         });
@@ -457,8 +457,8 @@ mod tests {
             assert_eq!(ends(&run, &[]), !is_for_person, "{reason:?}");
         }
         // Also a run that was busy with another call of the same answer.
-        let mut waiting = step(StepKind::Tool, Effect::Once, StepState::Intended);
-        waiting.waits = Some(crate::kernel::run::step::Wait {
+        let mut waiting = step(StepKind::Tool, EffectClass::Once, StepState::Intended);
+        waiting.waits = Some(crate::kernel::run::step::StepWait {
             kind: crate::kernel::run::step::WaitKind::Approval,
             until: Some(NOW),
         });
@@ -476,7 +476,7 @@ mod tests {
             inherited: false,
             by_person: false,
         });
-        let uncertain = step(StepKind::Tool, Effect::Once, StepState::Started);
+        let uncertain = step(StepKind::Tool, EffectClass::Once, StepState::Started);
         let open = [model(), uncertain.clone()];
         for on_uncertain in OnUncertain::ALL {
             run.on_uncertain = *on_uncertain;

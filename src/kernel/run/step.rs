@@ -44,7 +44,7 @@ pub const TOO_LONG: &str = "context_too_long";
 
 text_enum! {
     /// What repeating the step would do to the outside world.
-    Effect {
+    EffectClass {
         /// No effect: it can be repeated freely.
         Read = "read",
         /// No further effect: it can be repeated with the same idempotency key.
@@ -116,7 +116,7 @@ impl WaitKind {
 
 /// A step's wait for an external outcome or a deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wait {
+pub struct StepWait {
     /// The kind of the wait.
     pub kind: WaitKind,
     /// The deadline; `None`: it waits until the outcome arrives.
@@ -141,7 +141,7 @@ pub struct Step {
     /// For a tool call, the step whose model answer requested it.
     pub asked_by: Option<StepId>,
     /// What repeating it would do.
-    pub effect: Effect,
+    pub effect: EffectClass,
     /// Its progress.
     pub state: StepState,
     /// For a tool call, its arguments; otherwise the parameters of the step, or null.
@@ -163,15 +163,15 @@ pub struct Step {
     /// When its outcome was committed.
     pub ended_at: Option<Timestamp>,
     /// The external outcome that it waits for; while set, the step is not carried out.
-    pub waits: Option<Wait>,
+    pub waits: Option<StepWait>,
     /// Its model usage, if it called a model.
-    pub used: Option<Used>,
+    pub used: Option<ModelUsage>,
 }
 
 /// A step's usage of the model that answered it, which may differ from the run's model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Used {
+pub struct ModelUsage {
     /// The model, as `provider/name`.
     pub model: String,
     /// The usage of that model.
@@ -232,7 +232,7 @@ pub struct Intent {
     /// For a tool call, the step whose model answer requested it.
     pub asked_by: Option<StepId>,
     /// What repeating it would do.
-    pub effect: Effect,
+    pub effect: EffectClass,
     /// For a tool call, its arguments; otherwise the parameters of the step, or null.
     pub input: Value,
     /// The arguments on one line.
@@ -264,7 +264,7 @@ impl Intent {
             tool_call: None,
             asked_by: None,
             // Its outcome is a transcript entry, which is written once.
-            effect: Effect::Read,
+            effect: EffectClass::Read,
             input: serde_json::json!({ "why": why }),
             params_summary: Some(format!("why: {why}")),
             context: None,

@@ -6,21 +6,21 @@ use uuid::Uuid;
 
 /// The trace context of a caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Caller {
+pub struct TraceParent {
     /// The trace id, 32 hexadecimal digits.
     pub trace: String,
     /// The id of the caller's span.
     pub span: u64,
 }
 
-impl Caller {
+impl TraceParent {
     /// Reads `meta.traceparent`; `None` if it is missing or invalid.
-    pub fn of(meta: Option<&Value>) -> Option<Caller> {
-        Caller::parse(meta?.get("traceparent")?.as_str()?)
+    pub fn of(meta: Option<&Value>) -> Option<TraceParent> {
+        TraceParent::parse(meta?.get("traceparent")?.as_str()?)
     }
 
     /// Parses `00-<trace>-<span>-<flags>`; a later version may have further fields.
-    fn parse(text: &str) -> Option<Caller> {
+    fn parse(text: &str) -> Option<TraceParent> {
         let mut parts = text.trim().split('-');
         let mut next = |digits: usize| {
             let part = parts.next()?;
@@ -34,7 +34,7 @@ impl Caller {
         let span = u64::from_str_radix(span, 16).ok()?;
         let is_one = version != "ff" && (version != "00" || !more);
         let named = span != 0 && trace.bytes().any(|digit| digit != b'0');
-        (is_one && named).then(|| Caller {
+        (is_one && named).then(|| TraceParent {
             trace: trace.to_owned(),
             span,
         })
@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn a_caller_is_read_as_the_specification_says() {
-        let of = |text: &str| Caller::of(Some(&json!({ "traceparent": text, "more": 1 })));
+        let of = |text: &str| TraceParent::of(Some(&json!({ "traceparent": text, "more": 1 })));
         let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
         let found = of(&format!("00-{trace}-00f067aa0ba902b7-01")).unwrap();
         assert_eq!(
@@ -74,7 +74,7 @@ mod tests {
         ] {
             assert_eq!(of(bad), None, "{bad}");
         }
-        assert_eq!(Caller::of(None), None);
-        assert_eq!(Caller::of(Some(&json!({ "traceparent": 1 }))), None);
+        assert_eq!(TraceParent::of(None), None);
+        assert_eq!(TraceParent::of(Some(&json!({ "traceparent": 1 }))), None);
     }
 }

@@ -208,7 +208,7 @@ mod tests {
     use crate::kernel::ids::{RunId, StepId};
     use crate::kernel::run::event::{Pending, RunEvent};
     use crate::kernel::run::machine::apply;
-    use crate::kernel::run::step::{Effect, StepKind, StepState, Wait};
+    use crate::kernel::run::step::{EffectClass, StepKind, StepState, StepWait};
     use crate::kernel::run::{AnnouncePolicy, Outcome, Usage};
     use crate::kernel::sample::queued;
     use crate::kernel::time::{Moment, Timestamp};
@@ -224,7 +224,7 @@ mod tests {
             tool: None,
             tool_call: None,
             asked_by: None,
-            effect: Effect::Idempotent,
+            effect: EffectClass::Idempotent,
             state: StepState::Intended,
             input: Value::Null,
             seen_up_to: None,
@@ -235,7 +235,7 @@ mod tests {
             attempts: 1,
             started_at: Timestamp(0),
             ended_at: None,
-            waits: waits.map(|kind| Wait {
+            waits: waits.map(|kind| StepWait {
                 kind,
                 until: Some(Timestamp(1)),
             }),

@@ -16,7 +16,7 @@ use super::message::{AnswerFinding, Block};
 /// The blocks of an entry, parsed on first access.
 #[derive(Clone, Default)]
 pub struct Blocks {
-    stored: Stored,
+    stored: StoredBlocks,
     /// The provider's raw answer, kept apart from the rest of the content.
     native: Option<Box<Native>>,
     read: OnceLock<Vec<Block>>,
@@ -25,7 +25,7 @@ pub struct Blocks {
 
 /// The stored form of the blocks, without the raw answer.
 #[derive(Clone, Default)]
-enum Stored {
+enum StoredBlocks {
     /// The blocks do not come from the store.
     #[default]
     Nothing,
@@ -40,13 +40,13 @@ enum Stored {
 struct Native {
     /// Its index among the blocks.
     at: usize,
-    from: Arc<Origin>,
+    from: Arc<NativeOrigin>,
     json: Box<RawValue>,
 }
 
 /// The origin of a raw answer.
 #[derive(PartialEq)]
-struct Origin {
+struct NativeOrigin {
     provider: String,
     api: String,
     model: String,
@@ -57,14 +57,14 @@ impl Blocks {
     pub fn stored(text: &str) -> serde_json::Result<Self> {
         let mut native = None;
         let stored = match lone_text(text) {
-            Some(text) => Stored::Text(text.to_owned()),
+            Some(text) => StoredBlocks::Text(text.to_owned()),
             None => {
                 let blocks: Vec<BlockRef<'_>> = serde_json::from_str(text)?;
                 let (list, answer) = parted(text, &blocks);
                 native = answer;
                 match lone_text(&list) {
-                    Some(text) => Stored::Text(text.to_owned()),
-                    None => Stored::List(list.into()),
+                    Some(text) => StoredBlocks::Text(text.to_owned()),
+                    None => StoredBlocks::List(list.into()),
                 }
             }
         };
@@ -78,9 +78,9 @@ impl Blocks {
     /// The blocks, borrowed from the stored text where possible.
     pub fn pieces(&self) -> Vec<BlockRef<'_>> {
         let mut blocks = match &self.stored {
-            Stored::Nothing => return self.iter().map(BlockRef::from).collect(),
-            Stored::Text(text) => vec![BlockRef::Text(Quoted::Raw(text))],
-            Stored::List(list) => refs(list),
+            StoredBlocks::Nothing => return self.iter().map(BlockRef::from).collect(),
+            StoredBlocks::Text(text) => vec![BlockRef::Text(Quoted::Raw(text))],
+            StoredBlocks::List(list) => refs(list),
         };
         if let Some(Native { at, from, json }) = self.native.as_deref() {
             let native = BlockRef::Native {
@@ -97,9 +97,9 @@ impl Blocks {
     /// Its text, if it has no other content besides a raw answer.
     pub fn only_text(&self) -> Option<Quoted<'_>> {
         match &self.stored {
-            Stored::Text(text) => Some(Quoted::Raw(text)),
-            Stored::List(_) => None,
-            Stored::Nothing => match &**self {
+            StoredBlocks::Text(text) => Some(Quoted::Raw(text)),
+            StoredBlocks::List(_) => None,
+            StoredBlocks::Nothing => match &**self {
                 [Block::Text { text }] | [Block::Text { text }, Block::Native { .. }] => {
                     Some(Quoted::Plain(text.into()))
                 }
@@ -146,9 +146,9 @@ impl Blocks {
         let native = native.map_or(0, |native| size_of::<Native>() + native.json.get().len());
         native
             + match &self.stored {
-                Stored::Nothing => self.iter().map(about_bytes).sum(),
-                Stored::Text(text) => text.get().len(),
-                Stored::List(list) => list.len(),
+                StoredBlocks::Nothing => self.iter().map(about_bytes).sum(),
+                StoredBlocks::Text(text) => text.get().len(),
+                StoredBlocks::List(list) => list.len(),
             }
     }
 
@@ -168,7 +168,7 @@ impl Blocks {
     /// Parses the blocks from the stored form.
     fn blocks(&self) -> Vec<Block> {
         match &self.stored {
-            Stored::Nothing => Vec::new(),
+            StoredBlocks::Nothing => Vec::new(),
             _ => self.pieces().into_iter().map(Block::from).collect(),
         }
     }
@@ -206,7 +206,7 @@ fn without_native(list: &str, blocks: &[BlockRef<'_>]) -> Option<(String, Native
     };
     // A second raw answer stays in the list, and one that is not JSON stays a text.
     let json = RawValue::from_string(decoded(json).into_owned()).ok()?;
-    let from = shared(Origin {
+    let from = shared(NativeOrigin {
         provider: decoded(provider).into_owned(),
         api: api.text().into_owned(),
         model: model.text().into_owned(),
@@ -216,11 +216,11 @@ fn without_native(list: &str, blocks: &[BlockRef<'_>]) -> Option<(String, Native
 
 thread_local! {
     /// The last origin seen; mostly the next one is the same.
-    static LAST: RefCell<Option<Arc<Origin>>> = const { RefCell::new(None) };
+    static LAST: RefCell<Option<Arc<NativeOrigin>>> = const { RefCell::new(None) };
 }
 
 /// Shares one allocation between equal consecutive origins.
-fn shared(from: Origin) -> Arc<Origin> {
+fn shared(from: NativeOrigin) -> Arc<NativeOrigin> {
     LAST.with_borrow_mut(|last| match last {
         Some(last) if **last == from => Arc::clone(last),
         last => Arc::clone(last.insert(Arc::new(from))),
@@ -413,7 +413,7 @@ pub enum BlockRef<'a> {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 struct AnyBlockRef<'a> {
-    r#type: Kind,
+    r#type: BlockKind,
     text: Option<&'a RawValue>,
     id: Option<&'a RawValue>,
     name: Option<&'a RawValue>,
@@ -429,7 +429,7 @@ struct AnyBlockRef<'a> {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Kind {
+enum BlockKind {
     Text,
     ToolCall,
     ToolResult,
@@ -447,26 +447,26 @@ impl<'a> TryFrom<AnyBlockRef<'a>> for BlockRef<'a> {
 
     fn try_from(any: AnyBlockRef<'a>) -> Result<Self, Self::Error> {
         Ok(match any.r#type {
-            Kind::Text => BlockRef::Text(text(any.text, "a text block without text")?),
-            Kind::ToolCall => BlockRef::ToolCall {
+            BlockKind::Text => BlockRef::Text(text(any.text, "a text block without text")?),
+            BlockKind::ToolCall => BlockRef::ToolCall {
                 id: text(any.id, "a tool call without its id")?,
                 name: text(any.name, "a tool call without a name")?,
                 arguments: any
                     .arguments
                     .map_or(Arguments::Read(&Value::Null), Arguments::Raw),
             },
-            Kind::ToolResult => BlockRef::ToolResult {
+            BlockKind::ToolResult => BlockRef::ToolResult {
                 call: text(any.tool_call_id, "a tool result without its call")?,
                 text: text(any.text, "a tool result without its text")?,
                 is_error: any.is_error.ok_or("a tool result without isError")?,
             },
-            Kind::Native => BlockRef::Native {
+            BlockKind::Native => BlockRef::Native {
                 provider: text(any.provider, "a native answer without its provider")?,
                 api: text(any.api, "a native answer without its API")?,
                 model: text(any.model, "a native answer without its model")?,
                 json: text(any.json, "a native answer without its JSON")?,
             },
-            Kind::Note => BlockRef::Note(any.note.ok_or("a note without its content")?),
+            BlockKind::Note => BlockRef::Note(any.note.ok_or("a note without its content")?),
         })
     }
 }

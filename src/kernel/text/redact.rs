@@ -23,9 +23,9 @@ const MASK: &str = "[secret:";
 
 /// Knows the secret values of a run. Cheap to clone.
 #[derive(Clone, Default)]
-pub struct Redactor(Option<Arc<Known>>);
+pub struct Redactor(Option<Arc<SecretFinder>>);
 
-struct Known {
+struct SecretFinder {
     finder: AhoCorasick,
     patterns: Vec<String>,
     instead: Vec<String>,
@@ -50,7 +50,7 @@ impl Redactor {
             .build(&patterns);
         // This fails only for gigabytes of patterns; the size of values is limited.
         Redactor(finder.ok().map(|finder| {
-            Arc::new(Known {
+            Arc::new(SecretFinder {
                 finder,
                 patterns,
                 instead,
@@ -230,7 +230,7 @@ impl Redactor {
     }
 }
 
-impl Known {
+impl SecretFinder {
     /// The parts of values that cuts have left, in order, each with the index of its pattern: the
     /// beginning of a value before a `…`, the end of one after it.
     fn parts(&self, text: &str) -> Vec<(Range<usize>, usize)> {

@@ -12,7 +12,7 @@ use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::RunId;
 use crate::kernel::session::{Owner, Session};
 use crate::kernel::text::preview;
-use crate::registry::Inner;
+use crate::registry::RegistryInner;
 use crate::store::tables::{runs, sends, sessions};
 use crate::store::tx::{DbError, Tx};
 
@@ -20,7 +20,7 @@ use crate::store::tx::{DbError, Tx};
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// Processes the follow-up of the end of `run`, with retries, until it is done or a drain begins.
-pub(crate) fn follow(inner: &Arc<Inner>, tasks: &TaskTracker, run: RunId) {
+pub(crate) fn follow(inner: &Arc<RegistryInner>, tasks: &TaskTracker, run: RunId) {
     let inner = Arc::clone(inner);
     tasks.spawn(async move {
         while let Err(fault) = go_on(&inner, run).await {
@@ -33,7 +33,7 @@ pub(crate) fn follow(inner: &Arc<Inner>, tasks: &TaskTracker, run: RunId) {
     });
 }
 
-async fn go_on(inner: &Arc<Inner>, run: RunId) -> Result<(), Fault> {
+async fn go_on(inner: &Arc<RegistryInner>, run: RunId) -> Result<(), Fault> {
     let next = inner.store.read_now(|tx| other_side(tx, run))?;
     let next = match next {
         Some((session, said)) => next_run(inner, &session, &said).await?,
@@ -45,7 +45,7 @@ async fn go_on(inner: &Arc<Inner>, run: RunId) -> Result<(), Fault> {
 
 /// The run of the next turn; `None` if its agent cannot be used any more, which ends the exchange.
 async fn next_run(
-    inner: &Arc<Inner>,
+    inner: &Arc<RegistryInner>,
     session: &Session,
     said: &str,
 ) -> Result<Option<Box<NewRun>>, Fault> {

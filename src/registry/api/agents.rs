@@ -8,12 +8,12 @@ use tokio::sync::MutexGuard;
 
 use crate::command::{DeleteAgent, NoteAgents, PutAgent, RevokeTrust, TrustProject};
 use crate::contract::catalog::{
-    AgentSummary, Covers, Definition, Listing, Overrides, Place, Resolved, ToolSet,
+    AgentListing, AgentSummary, CatalogScope, Covers, Definition, Overrides, Resolved, ToolSet,
 };
 use crate::contract::rows::TrustedProject;
 use crate::file_work::DEFINITIONS;
 use crate::kernel::fault::{Fault, Kind};
-use crate::registry::{Inner, Principal, Registry};
+use crate::registry::{Principal, Registry, RegistryInner};
 use crate::store::tables::{agents, trust};
 
 use crate::store::write::Command;
@@ -54,7 +54,11 @@ pub struct TrustView {
 
 impl Registry {
     /// The agents that are effective for work in `folder`.
-    pub async fn agents(&self, who: &Principal, folder: Option<String>) -> Result<Listing, Fault> {
+    pub async fn agents(
+        &self,
+        who: &Principal,
+        folder: Option<String>,
+    ) -> Result<AgentListing, Fault> {
         let listed = self.inner.in_catalog(&who.org, folder, |inner, place| {
             Ok(inner.catalog.list(place))
         });
@@ -224,7 +228,7 @@ impl Registry {
     }
 }
 
-impl Inner {
+impl RegistryInner {
     /// Resolves what a run pins of agent `name` (the default agent if unset) for work in `folder`.
     /// Before it returns `NotFound` it reads the files again, because a change notice for a file
     /// just saved takes a moment.
@@ -251,7 +255,7 @@ impl Inner {
         name: Option<&str>,
         overrides: Overrides<'_>,
     ) -> Result<Resolved, Fault> {
-        let place = Place { org, cwd: folder };
+        let place = CatalogScope { org, cwd: folder };
         if self.catalog.is_ready(place) && self.skills.is_ready(folder) {
             return self.resolve_now(place, name, overrides);
         }
@@ -263,7 +267,7 @@ impl Inner {
         let thinking = overrides.thinking;
         let given = overrides.given.to_vec();
         off_thread(move || {
-            let place = Place {
+            let place = CatalogScope {
                 org: &org,
                 cwd: folder.as_deref(),
             };
@@ -279,7 +283,7 @@ impl Inner {
 
     fn resolve_now(
         &self,
-        place: Place<'_>,
+        place: CatalogScope<'_>,
         name: Option<&str>,
         overrides: Overrides<'_>,
     ) -> Result<Resolved, Fault> {
@@ -299,7 +303,7 @@ impl Inner {
         self: &Arc<Self>,
         org: &str,
         folder: Option<String>,
-        ask: impl Fn(&Inner, Place<'_>) -> Result<T, Fault> + Clone + Send + 'static,
+        ask: impl Fn(&RegistryInner, CatalogScope<'_>) -> Result<T, Fault> + Clone + Send + 'static,
     ) -> Result<T, Fault> {
         match self.ask_catalog(org, folder.clone(), ask.clone()).await {
             Err(fault) if fault.kind == Kind::NotFound => {
@@ -315,9 +319,9 @@ impl Inner {
         self: &Arc<Self>,
         org: &str,
         folder: Option<String>,
-        ask: impl FnOnce(&Inner, Place<'_>) -> Result<T, Fault> + Send + 'static,
+        ask: impl FnOnce(&RegistryInner, CatalogScope<'_>) -> Result<T, Fault> + Send + 'static,
     ) -> Result<T, Fault> {
-        let place = Place {
+        let place = CatalogScope {
             org,
             cwd: folder.as_deref(),
         };
@@ -327,7 +331,7 @@ impl Inner {
         let inner = Arc::clone(self);
         let org = org.to_owned();
         off_thread(move || {
-            let place = Place {
+            let place = CatalogScope {
                 org: &org,
                 cwd: folder.as_deref(),
             };
@@ -339,7 +343,7 @@ impl Inner {
 
 /// Reloads the files if they changed since the last reload: a change notice for a file just saved
 /// takes a moment.
-async fn look_again(inner: &Arc<Inner>) -> Result<(), Fault> {
+async fn look_again(inner: &Arc<RegistryInner>) -> Result<(), Fault> {
     let looking = Arc::clone(inner);
     if !off_thread(move || Ok(looking.catalog.is_outdated())).await? {
         return Ok(());
@@ -354,14 +358,14 @@ async fn look_again(inner: &Arc<Inner>) -> Result<(), Fault> {
 }
 
 /// As [`Registry::reload_agents`], for the service loop.
-pub(crate) async fn reload(inner: &Arc<Inner>, reason: ReloadReason) -> Result<(), Fault> {
+pub(crate) async fn reload(inner: &Arc<RegistryInner>, reason: ReloadReason) -> Result<(), Fault> {
     // Serialized: a slow reload must not overwrite the result of a later one.
     let alone = inner.reloading.lock().await;
     reload_alone(inner, reason, &alone).await
 }
 
 async fn reload_alone(
-    inner: &Arc<Inner>,
+    inner: &Arc<RegistryInner>,
     reason: ReloadReason,
     _alone: &MutexGuard<'_, ()>,
 ) -> Result<(), Fault> {

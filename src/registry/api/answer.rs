@@ -127,7 +127,7 @@ pub struct RunDetail {
 
 /// State of one run in an answer of `agent.wait`.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Waited {
+pub enum AwaitedRun {
     /// The run exists, open or ended.
     Run(Box<RunDetail>),
     /// No run has that id.
@@ -151,7 +151,7 @@ pub enum WaitCause {
 #[derive(Clone, Debug, PartialEq)]
 pub struct WaitAnswer {
     /// One entry per requested id, in request order.
-    pub runs: Vec<Waited>,
+    pub runs: Vec<AwaitedRun>,
     /// True if the wait condition is met.
     pub done: bool,
     /// Why the call returned.
@@ -160,7 +160,7 @@ pub struct WaitAnswer {
 
 /// A page of a transcript.
 #[derive(Clone, Debug)]
-pub struct History {
+pub struct TranscriptPage {
     /// The messages, oldest first.
     pub messages: Vec<StoredMessage>,
     /// The runs that carry out tool calls of these messages, each with the tool calls it made.

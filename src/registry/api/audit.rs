@@ -6,7 +6,7 @@ use crate::command::Audit;
 use crate::kernel::fault::Fault;
 use crate::registry::{Principal, Registry};
 use crate::store::tables::audit;
-use crate::store::tables::audit::{Entry, Row};
+use crate::store::tables::audit::{AuditRow, AuditedCall};
 
 impl Registry {
     /// Carries out the call `method` on `object` for `who`. Its audit row is written in the
@@ -18,7 +18,7 @@ impl Registry {
         object: Option<String>,
         call: impl Future<Output = Result<T, Fault>>,
     ) -> Result<T, Fault> {
-        let entry = Entry {
+        let entry = AuditedCall {
             org: who.org.clone(),
             principal: who.recorded(),
             method,
@@ -39,7 +39,7 @@ impl Registry {
         method: Option<String>,
         limit: u32,
         cursor: Option<String>,
-    ) -> Result<Page<Row>, Fault> {
+    ) -> Result<Page<AuditRow>, Fault> {
         let before = place(cursor)?.unwrap_or(i64::MAX);
         let org = who.org.clone();
         let mut rows = self

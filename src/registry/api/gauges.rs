@@ -3,7 +3,7 @@
 use crate::kernel::fault::Fault;
 use crate::registry::Registry;
 use crate::store::tables::gauges;
-use crate::telemetry::metrics::Live;
+use crate::telemetry::metrics::LiveGauges;
 use crate::wire::gateway::LaneUse;
 
 impl Registry {
@@ -30,11 +30,11 @@ impl Registry {
     }
 
     /// Counts of live work over all tenants.
-    pub async fn live(&self) -> Result<Live, Fault> {
+    pub async fn live(&self) -> Result<LiveGauges, Fault> {
         let store = &self.inner.store;
         let found = store.read(gauges::read).await?;
         let names = ["queued", "running", "paused", "settling"];
-        Ok(Live {
+        Ok(LiveGauges {
             states: names.into_iter().zip(found.states).collect(),
             queues: found
                 .queues

@@ -6,12 +6,12 @@ use crate::contract::finding::Finding;
 use crate::kernel::event::Salvage;
 use crate::kernel::fault::Fault;
 use crate::registry::Registry;
-use crate::store::Backup;
+use crate::store::CheckedBackup;
 use crate::store::repair::findings;
 
 impl Registry {
     /// Copies the whole store, as of one point in time, to a new file and verifies the copy.
-    pub async fn backup(&self, to: Option<PathBuf>) -> Result<Backup, Fault> {
+    pub async fn backup(&self, to: Option<PathBuf>) -> Result<CheckedBackup, Fault> {
         self.inner.store.backup(to).await
     }
 

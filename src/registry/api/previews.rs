@@ -8,10 +8,10 @@ use futures_util::future::join_all;
 use serde_json::Value;
 
 use super::answer::ApprovalView;
-use crate::contract::preview::{ChangeEffect, FileChange, Preview, Waiting};
+use crate::contract::preview::{ChangeEffect, FileChange, Preview, UnapprovedCall};
 use crate::kernel::policy::approval::ApprovalState;
 use crate::kernel::text::redact::Redactor;
-use crate::registry::Inner;
+use crate::registry::RegistryInner;
 use crate::registry::drive::arguments;
 use crate::registry::drive::arguments::CallArguments;
 use crate::store::tables::{runs, steps};
@@ -22,7 +22,7 @@ const AT_ONCE: usize = 8;
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// Adds folder, environment names and preview to these approvals.
-pub(crate) async fn add(inner: &Arc<Inner>, views: &mut [ApprovalView]) {
+pub(crate) async fn add(inner: &Arc<RegistryInner>, views: &mut [ApprovalView]) {
     let began = inner.clock.monotonic();
     for some in views.chunks_mut(AT_ONCE) {
         join_all(
@@ -35,13 +35,17 @@ pub(crate) async fn add(inner: &Arc<Inner>, views: &mut [ApprovalView]) {
 
 /// True if the digest matches the change that the call would make to its file now; computed afresh,
 /// without cached previews.
-pub(crate) async fn holds(inner: &Arc<Inner>, view: &mut ApprovalView, digest: &str) -> bool {
+pub(crate) async fn holds(
+    inner: &Arc<RegistryInner>,
+    view: &mut ApprovalView,
+    digest: &str,
+) -> bool {
     add_one(inner, view, inner.clock.monotonic(), true).await;
     let change = view.preview.change.as_ref();
     change.is_some_and(|change| change.digest.as_deref() == Some(digest))
 }
 
-async fn add_one(inner: &Arc<Inner>, view: &mut ApprovalView, began: Duration, anew: bool) {
+async fn add_one(inner: &Arc<RegistryInner>, view: &mut ApprovalView, began: Duration, anew: bool) {
     let (id, step) = (view.approval.run, view.approval.step);
     let pins = Arc::clone(&inner.pins);
     let found = inner.store.read(move |tx| {
@@ -61,7 +65,7 @@ async fn add_one(inner: &Arc<Inner>, view: &mut ApprovalView, began: Duration, a
         }
     };
     view.env = run.env.iter().map(|one| one.name.clone()).collect();
-    let mut call = Waiting {
+    let mut call = UnapprovedCall {
         agent,
         cwd: run.cwd.clone(),
         tool: view.approval.tool.clone(),

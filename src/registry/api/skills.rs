@@ -4,13 +4,13 @@ use std::sync::{Arc, PoisonError};
 
 use super::agents::off_thread;
 use crate::command::NoteSkills;
-use crate::contract::catalog::{Place, Resolved};
+use crate::contract::catalog::{CatalogScope, Resolved};
 use crate::contract::delegate::{PinnedText, Site};
 use crate::contract::skills::{PickedSkills, SkillListing, SkillPin, SkillSet, SkillsNow};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::SessionKey;
 use crate::kernel::policy::pattern;
-use crate::registry::{Inner, Principal, Registry};
+use crate::registry::{Principal, Registry, RegistryInner};
 use crate::store::tables::skills::SkillsNoted;
 use crate::store::tables::{blobs, runs, skills};
 use crate::wire::skills::RefreshedFolder;
@@ -197,7 +197,7 @@ impl Registry {
 /// Maximum number of names in a refusal.
 const SHOWN: usize = 50;
 
-impl Inner {
+impl RegistryInner {
     async fn skills_here(
         self: &Arc<Self>,
         cwd: Option<String>,
@@ -243,7 +243,7 @@ impl Inner {
     /// adds to the run's environment.
     pub(crate) fn with_skills(
         &self,
-        place: Place<'_>,
+        place: CatalogScope<'_>,
         mut resolved: Resolved,
         given: &[String],
     ) -> Resolved {

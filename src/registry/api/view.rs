@@ -1,6 +1,6 @@
 //! Read-only views for the RPC layer: lists, histories and inboxes, all read from the rows.
 
-use super::answer::{AnnounceState, History, Page, RunDetail, SessionView, StepPage};
+use super::answer::{AnnounceState, Page, RunDetail, SessionView, StepPage, TranscriptPage};
 use crate::command::Ack;
 use crate::kernel::delegation::announce::AnnounceNote;
 use crate::kernel::fault::{Fault, Kind};
@@ -87,7 +87,7 @@ impl Registry {
         &self,
         who: &Principal,
         part: GetHistory,
-        show: impl FnOnce(History) -> Result<R, Fault> + Send + 'static,
+        show: impl FnOnce(TranscriptPage) -> Result<R, Fault> + Send + 'static,
     ) -> Result<R, Fault> {
         let GetHistory {
             session_key,
@@ -116,7 +116,7 @@ impl Registry {
             } else if truncated {
                 messages.remove(0);
             }
-            show(History {
+            show(TranscriptPage {
                 messages,
                 delegated,
                 truncated,
@@ -225,7 +225,7 @@ impl Registry {
             limit: limit + 1,
         };
         let registry = self.clone();
-        let shown = move |(mut found, total): (Vec<read::Shown>, Option<u64>)| {
+        let shown = move |(mut found, total): (Vec<read::ShownRun>, Option<u64>)| {
             let next = cut(&mut found, limit, |shown| shown.seq);
             let items = found.into_iter().map(|shown| registry.detail(shown));
             let page = Page {
@@ -298,7 +298,7 @@ impl Registry {
             .await
     }
 
-    pub(crate) fn detail(&self, shown: read::Shown) -> RunDetail {
+    pub(crate) fn detail(&self, shown: read::ShownRun) -> RunDetail {
         let moment = self.inner.clock.moment();
         let run = shown.run;
         let left = run.remaining_at(moment.steady);
@@ -350,7 +350,7 @@ fn meta_field((name, value): (String, MetaValue)) -> (String, String) {
     (name, value)
 }
 
-fn announce_state(run: &Run, entry: Option<&outbox::Entry>) -> AnnounceState {
+fn announce_state(run: &Run, entry: Option<&outbox::OutboxEntry>) -> AnnounceState {
     match entry {
         None if !run.owes_announce() => AnnounceState::None,
         None => AnnounceState::Open,
@@ -367,7 +367,7 @@ fn announce_state(run: &Run, entry: Option<&outbox::Entry>) -> AnnounceState {
 fn inbox_entry(
     tx: &mut dyn Tx,
     session: SessionId,
-    entry: outbox::Entry,
+    entry: outbox::OutboxEntry,
 ) -> Result<Option<Announce>, DbError> {
     let Some(run) = runs::get(tx, entry.run)? else {
         return Ok(None);

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::contract::delegate::{Named, Site, ToolReply};
+use crate::contract::delegate::{SessionRef, Site, ToolReply};
 use crate::kernel::fault::Fault;
 use crate::kernel::policy::{Right, Visibility};
 use crate::kernel::run::Run;
@@ -54,7 +54,12 @@ impl Registry {
         Ok(ToolReply::Now(json!({ "sessions": lines })))
     }
 
-    pub(crate) fn history_of(&self, site: Site, of: Named, limit: u32) -> Result<ToolReply, Fault> {
+    pub(crate) fn history_of(
+        &self,
+        site: Site,
+        of: SessionRef,
+        limit: u32,
+    ) -> Result<ToolReply, Fault> {
         let caller = self.caller(site)?;
         let session = self.named(&caller.who, of.key.as_deref(), of.label.as_deref())?;
         self.within(&caller, Right::History, &session)?;
@@ -70,7 +75,7 @@ impl Registry {
         })))
     }
 
-    pub(crate) fn status_of(&self, site: Site, of: Named) -> Result<ToolReply, Fault> {
+    pub(crate) fn status_of(&self, site: Site, of: SessionRef) -> Result<ToolReply, Fault> {
         let caller = self.caller(site)?;
         let given = [&of.key, &of.label]
             .into_iter()

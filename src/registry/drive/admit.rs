@@ -12,13 +12,13 @@ use crate::kernel::policy::approval::{ApprovalState, Consent};
 use crate::kernel::run::RunError;
 use crate::kernel::run::step::{Step, StepKind};
 use crate::kernel::text::storable;
-use crate::registry::Inner;
+use crate::registry::RegistryInner;
 use crate::registry::drive::submit;
 
 /// Checks whether a step's effect may begin, and requests an approval if the gate asks for one.
 /// Returns `None` if it may begin, else the step's outcome (refused or waiting).
 pub(crate) async fn admit(
-    inner: &Arc<Inner>,
+    inner: &Arc<RegistryInner>,
     view: &Arc<RunView>,
     step: &Arc<Step>,
 ) -> Result<Option<StepOutcome>, Fault> {
@@ -79,7 +79,7 @@ pub(crate) async fn admit(
 /// Allows the step if the run's environment is complete; otherwise the step waits for the missing
 /// names.
 async fn complete(
-    inner: &Arc<Inner>,
+    inner: &Arc<RegistryInner>,
     view: &Arc<RunView>,
     step: &Arc<Step>,
 ) -> Result<Option<StepOutcome>, Fault> {

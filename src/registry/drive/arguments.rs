@@ -16,7 +16,7 @@ use crate::kernel::run::step::{Step, StepKind};
 use crate::kernel::secret::Secret;
 use crate::kernel::session::message::Block;
 use crate::kernel::text::redact::Redactor;
-use crate::registry::Inner;
+use crate::registry::RegistryInner;
 use crate::store::Seal;
 use crate::store::tables::environment;
 
@@ -38,7 +38,7 @@ impl From<StepOutcome> for MaskedOutcome {
 }
 
 /// Arguments by tool call id, for the calls that masking changes.
-type Arguments = BTreeMap<String, Value>;
+type MaskedArguments = BTreeMap<String, Value>;
 
 /// Encrypts the arguments that masking will change in an answer of `step`. The answer gets a
 /// warning for each call that passes text to another session, because that session gets the masked
@@ -55,7 +55,7 @@ pub(super) fn sealed(
     else {
         return Ok(None);
     };
-    let mut said = Arguments::new();
+    let mut said = MaskedArguments::new();
     for block in blocks {
         let Block::ToolCall {
             id,
@@ -91,7 +91,7 @@ pub(super) fn sealed(
 /// The step as it is carried out: a tool call with the model's original arguments. If they cannot
 /// be decrypted, the call is not made and the returned outcome says so.
 pub(super) async fn step(
-    inner: &Inner,
+    inner: &RegistryInner,
     view: &RunView,
     step: &Arc<Step>,
 ) -> Result<Result<Arc<Step>, StepOutcome>, Fault> {
@@ -126,7 +126,7 @@ pub(in crate::registry) enum CallArguments {
 
 /// The arguments that the call of `step` is made with.
 pub(in crate::registry) async fn arguments(
-    inner: &Inner,
+    inner: &RegistryInner,
     run: &Run,
     step: &Step,
 ) -> Result<CallArguments, Fault> {
@@ -144,7 +144,7 @@ pub(in crate::registry) async fn arguments(
         return Ok(CallArguments::AsStored);
     };
     let opened = inner.seal.open(step.run, &name, &sealed);
-    let said = opened.and_then(|text| serde_json::from_str::<Arguments>(text.expose()).ok());
+    let said = opened.and_then(|text| serde_json::from_str::<MaskedArguments>(text.expose()).ok());
     let Some(mut said) = said else {
         return Ok(CallArguments::Lost);
     };

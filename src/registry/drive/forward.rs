@@ -15,14 +15,14 @@ use crate::kernel::ids::RunId;
 use crate::kernel::run::Run;
 use crate::kernel::run::step::Step;
 use crate::kernel::text::{prefix, storable};
-use crate::registry::Inner;
+use crate::registry::RegistryInner;
 
 /// Maximum bytes of one piece; the rest of a longer piece is only in the final answer.
 const MOST: usize = 32 * 1024;
 
 /// Forwards the text of one step of a called run.
 pub(super) struct Forwarder {
-    inner: Arc<Inner>,
+    inner: Arc<RegistryInner>,
     run: RunId,
     step: u32,
     attempt: u32,
@@ -34,12 +34,12 @@ pub(super) struct Forwarder {
 struct ForwardBuffer {
     /// The next sink, which gets every piece unchanged.
     also: Arc<dyn TextSink>,
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<PendingText>,
     news: Notify,
 }
 
 #[derive(Default)]
-struct Waiting {
+struct PendingText {
     /// Count of bytes forwarded before `text`.
     offset: usize,
     text: String,
@@ -49,7 +49,7 @@ impl Forwarder {
     /// Creates a forwarder if the step belongs to a called run whose stream setting asks for it;
     /// `sink` gets the text as well.
     pub(super) fn of(
-        inner: &Arc<Inner>,
+        inner: &Arc<RegistryInner>,
         run: &Run,
         step: &Step,
         sink: &Arc<dyn TextSink>,
@@ -125,7 +125,7 @@ impl Forwarder {
 }
 
 impl ForwardBuffer {
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+    fn waiting(&self) -> MutexGuard<'_, PendingText> {
         // The buffer is consistent at every moment, so a poisoned lock is safe to use.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -159,6 +159,6 @@ impl TextSink for ForwardBuffer {
 
     fn reset(&self) {
         self.also.reset();
-        *self.waiting() = Waiting::default();
+        *self.waiting() = PendingText::default();
     }
 }

@@ -12,7 +12,7 @@ use crate::contract::runner::{Next, StepOutcome};
 use crate::failpoint::reach;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::MessageId;
-use crate::kernel::run::step::{Intent, Step, StepKind, Used};
+use crate::kernel::run::step::{Intent, ModelUsage, Step, StepKind};
 use crate::kernel::run::{RunError, Usage};
 use crate::kernel::session::message::NewMessage;
 use crate::telemetry::metrics::metrics;
@@ -71,7 +71,7 @@ impl Drive<'_> {
     fn count(&self, step: &Step, outcome: &Recorded) {
         let (model, used, error) = match (outcome.used(), outcome) {
             // An answer that the run cannot use still counts as a successful call.
-            (Some(Used { model, usage }), _) => (model, *usage, None),
+            (Some(ModelUsage { model, usage }), _) => (model, *usage, None),
             (None, Recorded::Failed { error, .. } | Recorded::TooLong(error))
                 if step.kind == StepKind::Model =>
             {

@@ -11,13 +11,13 @@ use crate::kernel::memory::{MOST_RECALLED, MOST_REFS, Recalled, asked_words, tok
 use crate::kernel::run::step::{Intent, StepKind};
 use crate::kernel::session::message::{Message, MessageKind};
 use crate::kernel::text::prefix;
-use crate::registry::Inner;
+use crate::registry::RegistryInner;
 use crate::store::tables::memories;
 
 /// Maximum bytes of the input that are searched for words.
 const SAID: usize = 8 * 1024;
 
-impl Inner {
+impl RegistryInner {
     /// The runner's next action for `view`, with recalled memories added to its steps. `told` is
     /// the view without messages that are only assumed.
     pub(crate) fn next_step(&self, view: &RunView, told: &RunView) -> Next {

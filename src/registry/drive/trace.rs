@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use tokio_util::task::TaskTracker;
 
-use crate::contract::commit::{Begun, Delegation, MissedLog};
+use crate::contract::commit::{Delegation, DelegationStarted, MissedLog};
 use crate::kernel::ids::RunId;
 use crate::kernel::run::step::Step;
 use crate::kernel::run::{Run, RunOrigin};
 use crate::kernel::text::preview;
-use crate::registry::Inner;
+use crate::registry::RegistryInner;
 use crate::store::tables::{runs, steps};
 use crate::store::tx::{DbError, Tx};
 use crate::telemetry::spans;
@@ -22,7 +22,7 @@ const PREVIEW: usize = 200;
 const STEPS: u32 = 5000;
 
 /// Logs the start of a delegation; `again` marks a possible duplicate of an earlier boot's line.
-pub(crate) fn log_start(told: &Begun, again: bool) {
+pub(crate) fn log_start(told: &DelegationStarted, again: bool) {
     tracing::info!(
         run = %told.run,
         parent = %told.parent,
@@ -59,7 +59,12 @@ pub(crate) fn log_end(told: &Delegation, again: bool) {
 /// Repeats a log line and spans that a kill may have prevented. They are emitted after the commit,
 /// so that they never describe something that did not happen. A duplicate is better than a gap: the
 /// line is marked, and spans keep their ids.
-pub(crate) fn repeat_logs(inner: &Arc<Inner>, tasks: &TaskTracker, run: RunId, what: MissedLog) {
+pub(crate) fn repeat_logs(
+    inner: &Arc<RegistryInner>,
+    tasks: &TaskTracker,
+    run: RunId,
+    what: MissedLog,
+) {
     if what == MissedLog::End {
         export(inner, tasks, run);
     }
@@ -80,7 +85,7 @@ pub(crate) fn repeat_logs(inner: &Arc<Inner>, tasks: &TaskTracker, run: RunId, w
             (Ok(Some((_, run))), MissedLog::Begin)
                 if run.delegated.is_none() && run.origin != RunOrigin::Spawn => {}
             (Ok(Some((caller, run))), MissedLog::Begin) => {
-                let begun = Begun {
+                let begun = DelegationStarted {
                     run: run.id,
                     parent: caller.id,
                     trace: caller.trace_id,
@@ -106,7 +111,7 @@ pub(crate) fn repeat_logs(inner: &Arc<Inner>, tasks: &TaskTracker, run: RunId, w
 }
 
 /// Exports the spans of an ended run, if an exporter is configured.
-pub(crate) fn export(inner: &Arc<Inner>, tasks: &TaskTracker, run: RunId) {
+pub(crate) fn export(inner: &Arc<RegistryInner>, tasks: &TaskTracker, run: RunId) {
     if !spans::are_wanted() {
         return;
     }
@@ -122,9 +127,9 @@ pub(crate) fn export(inner: &Arc<Inner>, tasks: &TaskTracker, run: RunId) {
     });
 }
 
-type Rows = (Run, Vec<Step>);
+type RunRows = (Run, Vec<Step>);
 
-fn rows(tx: &mut dyn Tx, id: RunId) -> Result<Option<Rows>, DbError> {
+fn rows(tx: &mut dyn Tx, id: RunId) -> Result<Option<RunRows>, DbError> {
     let Some(run) = runs::get(tx, id)? else {
         return Ok(None);
     };

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
 
-use super::super::Inner;
+use super::super::RegistryInner;
 use crate::store::tables::events;
-use crate::store::tables::events::{Event, Part};
+use crate::store::tables::events::{Event, LogPart};
 
 /// Maximum number of events in the ring.
 const MOST_EVENTS: usize = 4096;
@@ -66,7 +66,7 @@ struct Ring {
 }
 
 /// Result of reading the feed at a cursor.
-pub(super) enum Taken {
+pub(super) enum FeedRead {
     /// The events after the cursor, and the cursor up to which they are complete.
     Events(Vec<Arc<LogEvent>>, i64),
     /// The cursor is older than the ring, which covers `floor` to `head`.
@@ -98,10 +98,10 @@ impl Feed {
     }
 
     /// Up to `most` events after `cursor`.
-    pub(super) fn take(&self, cursor: i64, most: usize) -> Taken {
+    pub(super) fn take(&self, cursor: i64, most: usize) -> FeedRead {
         let ring = self.ring.read().unwrap_or_else(PoisonError::into_inner);
         if cursor < ring.floor {
-            return Taken::Behind {
+            return FeedRead::Behind {
                 floor: ring.floor,
                 head: ring.head,
             };
@@ -114,7 +114,7 @@ impl Feed {
             Some(last) if first + events.len() < ring.events.len() => last.event.cursor,
             _ => ring.head.max(cursor),
         };
-        Taken::Events(events, reaches)
+        FeedRead::Events(events, reaches)
     }
 
     fn head(&self) -> i64 {
@@ -170,7 +170,7 @@ fn rest(listeners: usize) -> Duration {
 }
 
 /// Follows the log until the store closes.
-pub(in crate::registry) async fn tail(inner: Arc<Inner>) {
+pub(in crate::registry) async fn tail(inner: Arc<RegistryInner>) {
     let mut log = inner.store.head();
     loop {
         let to = *log.borrow_and_update();
@@ -191,7 +191,7 @@ pub(in crate::registry) async fn tail(inner: Arc<Inner>) {
 }
 
 /// Reads everything up to `to` into the feed; `false` if the log could not be read.
-async fn catch_up(inner: &Inner, to: i64) -> bool {
+async fn catch_up(inner: &RegistryInner, to: i64) -> bool {
     loop {
         let cursor = inner.feed.head();
         let read = inner
@@ -199,7 +199,7 @@ async fn catch_up(inner: &Inner, to: i64) -> bool {
             .read_for_registry(move |tx| events::after(tx, cursor, PAGE))
             .await;
         match read {
-            Ok(Part::Events(events)) => {
+            Ok(LogPart::Events(events)) => {
                 let last = events.last().map_or(cursor, |event| event.cursor);
                 let is_all = events.len() < PAGE as usize;
                 // Cursor numbers up to `to` without an event will never get one.
@@ -210,7 +210,7 @@ async fn catch_up(inner: &Inner, to: i64) -> bool {
                     return true;
                 }
             }
-            Ok(Part::Expired(oldest)) => inner.feed.skip_to(oldest),
+            Ok(LogPart::Expired(oldest)) => inner.feed.skip_to(oldest),
             Err(fault) => {
                 tracing::warn!(%fault, "could not read the event log; will retry");
                 return false;
@@ -240,10 +240,10 @@ mod tests {
 
     fn cursors(feed: &Feed, cursor: i64, most: usize) -> (Vec<i64>, i64) {
         match feed.take(cursor, most) {
-            Taken::Events(events, reaches) => {
+            FeedRead::Events(events, reaches) => {
                 (events.iter().map(|e| e.event.cursor).collect(), reaches)
             }
-            Taken::Behind { floor, .. } => panic!("behind {floor}"),
+            FeedRead::Behind { floor, .. } => panic!("behind {floor}"),
         }
     }
 
@@ -274,7 +274,7 @@ mod tests {
         for cursor in 1..=10_000 {
             feed.publish(vec![event(cursor, 1)], cursor);
         }
-        let Taken::Behind { floor, head } = feed.take(0, 1) else {
+        let FeedRead::Behind { floor, head } = feed.take(0, 1) else {
             panic!("it keeps everything");
         };
         assert_eq!((floor, head), (10_000 - MOST_EVENTS as i64, 10_000));

@@ -78,7 +78,7 @@ impl Branch {
 }
 
 /// The attributes of an event or answer that a filter checks.
-pub(super) struct Place<'a> {
+pub(super) struct EventAttributes<'a> {
     pub(super) org: &'a str,
     pub(super) session: Option<&'a str>,
     pub(super) run: Option<RunId>,
@@ -90,7 +90,7 @@ impl EventFilter {
     /// True if `org` may see this event and the filter selects it.
     pub(super) fn lets_through(&self, org: &str, event: &Event) -> bool {
         let about = &event.circumstances;
-        let place = Place {
+        let place = EventAttributes {
             org: &event.org,
             session: about.session_key.as_deref(),
             run: event.run,
@@ -102,7 +102,7 @@ impl EventFilter {
     }
 
     /// True if `org` may see what belongs to `place` and the filter selects it; ignores kinds.
-    pub(super) fn covers(&self, org: &str, place: &Place<'_>) -> bool {
+    pub(super) fn covers(&self, org: &str, place: &EventAttributes<'_>) -> bool {
         // Events of the daemon itself have no tenant and are visible to all.
         let may_see = place.org == org || place.org.is_empty();
         let in_session = |key: &SessionKey| place.session == Some(key.as_str());
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn g9_6_another_tenants_events_are_never_let_through() {
-        let place = |org| Place {
+        let place = |org| EventAttributes {
             org,
             session: Some("agent:build:main"),
             run: Some(run(2)),
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn conditions_hold_together() {
-        let place = Place {
+        let place = EventAttributes {
             org: "a",
             session: Some("s"),
             run: Some(run(2)),
@@ -199,7 +199,7 @@ mod tests {
             ..EventFilter::default()
         };
         let covers = |one, parent| {
-            let place = Place {
+            let place = EventAttributes {
                 org: "a",
                 session: None,
                 run: Some(run(one)),

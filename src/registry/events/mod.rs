@@ -18,4 +18,4 @@ pub use crate::store::tables::events::Event as StoredEvent;
 pub use feed::LogEvent;
 pub use filter::{EventFilter, KindPattern};
 pub use partial::{TextEvent, TextUpdate};
-pub use subscription::{Item, Snapshot, Subscribe, Subscription};
+pub use subscription::{LiveSnapshot, Subscribe, Subscription, SubscriptionItem};

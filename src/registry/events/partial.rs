@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tokio::sync::Notify;
 
-use super::filter::{EventFilter, Place};
+use super::filter::{EventAttributes, EventFilter};
 use crate::contract::runner::TextSink;
 use crate::kernel::ids::{MessageId, RunId};
 use crate::kernel::run::Run;
@@ -20,13 +20,13 @@ const MOST_WAITING: usize = 32;
 /// All streaming answers and their listeners.
 #[derive(Default)]
 pub struct Partials {
-    state: Mutex<State>,
+    state: Mutex<PartialsState>,
 }
 
 #[derive(Default)]
-struct State {
+struct PartialsState {
     coming: Vec<Arc<Partial>>,
-    listeners: Vec<Weak<Listener>>,
+    listeners: Vec<Weak<TextSubscriber>>,
 }
 
 /// A streaming answer.
@@ -41,7 +41,7 @@ pub(in crate::registry) struct Partial {
     /// An earlier attempt had streamed text, which listeners must discard.
     again: bool,
     spoken: Mutex<StreamedText>,
-    listeners: Mutex<Vec<Weak<Listener>>>,
+    listeners: Mutex<Vec<Weak<TextSubscriber>>>,
 }
 
 #[derive(Default)]
@@ -56,7 +56,7 @@ struct StreamedText {
 }
 
 /// A subscriber that wants streaming text.
-struct Listener {
+struct TextSubscriber {
     org: String,
     filter: EventFilter,
     waiting: Mutex<Vec<TextPosition>>,
@@ -66,7 +66,7 @@ struct Listener {
 /// A listener's position in an answer.
 struct TextPosition {
     partial: Arc<Partial>,
-    begin: Begin,
+    begin: FirstDelivery,
     heard: usize,
     heard_thinking: usize,
     /// The restart count that the offsets belong to.
@@ -75,7 +75,7 @@ struct TextPosition {
 
 /// What a listener receives before the first piece.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Begin {
+enum FirstDelivery {
     /// Nothing: the answer starts now.
     Fresh,
     /// A reset: text of an earlier attempt is void.
@@ -118,7 +118,7 @@ pub enum TextUpdate {
 
 impl Partials {
     /// Starts streaming this step's answer; it ends when the returned handle is dropped.
-    pub(in crate::registry) fn begin(self: &Arc<Self>, run: &Run, step: &Step) -> Coming {
+    pub(in crate::registry) fn begin(self: &Arc<Self>, run: &Run, step: &Step) -> PartialGuard {
         let partial = Arc::new(Partial {
             run: run.id,
             message: MessageId::answer_of(step.id),
@@ -132,15 +132,15 @@ impl Partials {
             listeners: Mutex::default(),
         });
         let begin = match partial.again {
-            true => Begin::Again,
-            false => Begin::Fresh,
+            true => FirstDelivery::Again,
+            false => FirstDelivery::Fresh,
         };
         let mut state = lock(&self.state);
         for listener in state.listeners.iter().filter_map(Weak::upgrade) {
             listener.hears(&partial, begin);
         }
         state.coming.push(Arc::clone(&partial));
-        Coming {
+        PartialGuard {
             all: Arc::clone(self),
             partial,
         }
@@ -148,7 +148,7 @@ impl Partials {
 
     /// Registers a listener; it also receives unfinished answers, from their beginning.
     pub(super) fn listen(&self, org: &str, filter: &EventFilter) -> TextListener {
-        let listener = Arc::new(Listener {
+        let listener = Arc::new(TextSubscriber {
             org: org.to_owned(),
             filter: filter.clone(),
             waiting: Mutex::default(),
@@ -156,7 +156,7 @@ impl Partials {
         });
         let mut state = lock(&self.state);
         for partial in &state.coming {
-            listener.hears(partial, Begin::Midway);
+            listener.hears(partial, FirstDelivery::Midway);
         }
         remember(&mut state.listeners, &listener);
         TextListener {
@@ -167,19 +167,19 @@ impl Partials {
 }
 
 /// Handle that keeps an answer in the list of streaming answers.
-pub(in crate::registry) struct Coming {
+pub(in crate::registry) struct PartialGuard {
     all: Arc<Partials>,
     partial: Arc<Partial>,
 }
 
-impl Coming {
+impl PartialGuard {
     /// The sink that the answer's text is written to.
     pub(in crate::registry) fn sink(&self) -> Arc<dyn TextSink> {
         Arc::clone(&self.partial) as Arc<dyn TextSink>
     }
 }
 
-impl Drop for Coming {
+impl Drop for PartialGuard {
     fn drop(&mut self) {
         let mut state = lock(&self.all.state);
         state
@@ -253,9 +253,9 @@ impl StreamedText {
     }
 }
 
-impl Listener {
-    fn hears(self: &Arc<Self>, partial: &Arc<Partial>, begin: Begin) {
-        let place = Place {
+impl TextSubscriber {
+    fn hears(self: &Arc<Self>, partial: &Arc<Partial>, begin: FirstDelivery) {
+        let place = EventAttributes {
             org: &partial.org,
             session: Some(&partial.session),
             run: Some(partial.run),
@@ -283,14 +283,14 @@ impl Listener {
 }
 
 /// Adds a listener and removes dropped ones, so the list is bounded by live listeners.
-fn remember(listeners: &mut Vec<Weak<Listener>>, listener: &Arc<Listener>) {
+fn remember(listeners: &mut Vec<Weak<TextSubscriber>>, listener: &Arc<TextSubscriber>) {
     listeners.retain(|other| other.strong_count() > 0);
     listeners.push(Arc::downgrade(listener));
 }
 
 /// The reading side of a listener, owned by a subscription.
 pub(super) struct TextListener {
-    listener: Arc<Listener>,
+    listener: Arc<TextSubscriber>,
     hearing: Vec<TextPosition>,
 }
 
@@ -313,15 +313,15 @@ impl TextPosition {
     /// Appends the new updates; `false` once the whole answer was delivered.
     fn tell(&mut self, told: &mut Vec<TextEvent>) -> bool {
         let spoken = lock(&self.partial.spoken);
-        match std::mem::replace(&mut self.begin, Begin::Told) {
-            Begin::Midway => {
+        match std::mem::replace(&mut self.begin, FirstDelivery::Told) {
+            FirstDelivery::Midway => {
                 self.heard = spoken.text.len();
                 self.heard_thinking = spoken.thinking.len();
                 self.resets = spoken.resets;
                 told.push(self.partial.event(TextUpdate::Partial(spoken.text.clone())));
             }
-            Begin::Again => told.push(self.partial.event(TextUpdate::Reset)),
-            Begin::Fresh | Begin::Told => {}
+            FirstDelivery::Again => told.push(self.partial.event(TextUpdate::Reset)),
+            FirstDelivery::Fresh | FirstDelivery::Told => {}
         }
         if self.resets != spoken.resets {
             // A client that received nothing has nothing to discard.
@@ -373,14 +373,14 @@ mod tests {
         }
     }
 
-    fn coming(all: &Arc<Partials>) -> Coming {
+    fn coming(all: &Arc<Partials>) -> PartialGuard {
         let partial = Arc::new(partial());
         let mut state = lock(&all.state);
         for listener in state.listeners.iter().filter_map(Weak::upgrade) {
-            listener.hears(&partial, Begin::Fresh);
+            listener.hears(&partial, FirstDelivery::Fresh);
         }
         state.coming.push(Arc::clone(&partial));
-        Coming {
+        PartialGuard {
             all: Arc::clone(all),
             partial,
         }

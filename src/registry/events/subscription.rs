@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::super::{Inner, Principal, Registry};
-use super::feed::{LogEvent, Taken};
+use super::super::{Principal, Registry, RegistryInner};
+use super::feed::{FeedRead, LogEvent};
 use super::filter::{Branch, EventFilter};
 use super::partial::{TextEvent, TextListener};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::RunId;
 use crate::registry::api::answer::{RunDetail, SessionView};
-use crate::store::tables::events::Part;
+use crate::store::tables::events::LogPart;
 use crate::store::tables::{events, read, runs, sessions};
 use crate::store::tx::{DbError, Tx};
 
@@ -42,9 +42,9 @@ pub struct Subscribe {
 
 /// An item that a subscription delivers.
 #[derive(Clone, Debug)]
-pub enum Item {
+pub enum SubscriptionItem {
     /// The live state; the first item of a subscription without a cursor.
-    Snapshot(Box<Snapshot>),
+    Snapshot(Box<LiveSnapshot>),
     /// An event of the log.
     Event(Arc<LogEvent>),
     /// An update of a streaming answer.
@@ -60,7 +60,7 @@ pub enum Item {
 
 /// The live state at one position of the log.
 #[derive(Clone, Debug)]
-pub struct Snapshot {
+pub struct LiveSnapshot {
     /// The position: the snapshot includes every event up to it and no later one.
     pub cursor: i64,
     /// Id of the store that the cursor belongs to.
@@ -75,7 +75,7 @@ pub struct Snapshot {
 
 /// A subscriber's cursor into the log, which advances as events are read.
 pub struct Subscription {
-    inner: Arc<Inner>,
+    inner: Arc<RegistryInner>,
     org: String,
     filter: EventFilter,
     /// Every event up to here was delivered or filtered out.
@@ -83,7 +83,7 @@ pub struct Subscription {
     /// True once it has caught up; from then on the lag limit applies.
     is_live: bool,
     is_over: bool,
-    first: Option<Box<Snapshot>>,
+    first: Option<Box<LiveSnapshot>>,
     published: watch::Receiver<i64>,
     ear: Option<TextListener>,
 }
@@ -172,7 +172,7 @@ impl Registry {
         Ok(())
     }
 
-    async fn snapshot(&self, who: &Principal, filter: &EventFilter) -> Result<Snapshot, Fault> {
+    async fn snapshot(&self, who: &Principal, filter: &EventFilter) -> Result<LiveSnapshot, Fault> {
         let (org, filter) = (who.org.clone(), filter.clone());
         let (cursor, mut runs, sessions) = self
             .inner
@@ -181,7 +181,7 @@ impl Registry {
             .await?;
         let more = runs.len() > SNAPSHOT_RUNS as usize;
         runs.truncate(SNAPSHOT_RUNS as usize);
-        Ok(Snapshot {
+        Ok(LiveSnapshot {
             cursor,
             store_id: self.inner.store.id().to_owned(),
             runs: runs.into_iter().map(|shown| self.detail(shown)).collect(),
@@ -191,10 +191,10 @@ impl Registry {
     }
 }
 
-type Live = (i64, Vec<read::Shown>, Vec<read::ShownSession>);
+type LiveRows = (i64, Vec<read::ShownRun>, Vec<read::ShownSession>);
 
 /// The live state, read in one transaction.
-fn live(tx: &mut dyn Tx, org: &str, filter: &EventFilter) -> Result<Live, DbError> {
+fn live(tx: &mut dyn Tx, org: &str, filter: &EventFilter) -> Result<LiveRows, DbError> {
     let cursor = events::last(tx)?.max(events::expired(tx)?);
     let asked_for = match &filter.session {
         Some(key) => read::session(tx, org, key)?,
@@ -213,7 +213,7 @@ fn live(tx: &mut dyn Tx, org: &str, filter: &EventFilter) -> Result<Live, DbErro
         runs = read::runs(tx, &query)?;
     }
     // A run that was requested by id is included in any state: it may have just ended.
-    let asked = |id: RunId, found: &[read::Shown]| found.iter().all(|one| one.run.id != id);
+    let asked = |id: RunId, found: &[read::ShownRun]| found.iter().all(|one| one.run.id != id);
     for id in filter.run.into_iter().chain(filter.tree) {
         if asked(id, &runs)
             && let Some(shown) = read::run(tx, id)?.filter(|shown| shown.run.org == org)
@@ -238,9 +238,9 @@ fn live(tx: &mut dyn Tx, org: &str, filter: &EventFilter) -> Result<Live, DbErro
 
 impl Subscription {
     /// The next items, never empty; `None` after [`Item::Lagged`].
-    pub async fn next(&mut self) -> Option<Vec<Item>> {
+    pub async fn next(&mut self) -> Option<Vec<SubscriptionItem>> {
         if let Some(snapshot) = self.first.take() {
-            return Some(vec![Item::Snapshot(snapshot)]);
+            return Some(vec![SubscriptionItem::Snapshot(snapshot)]);
         }
         while !self.is_over {
             // Marked as seen before the read, so that no event is missed between read and wait.
@@ -252,9 +252,9 @@ impl Subscription {
                 .as_mut()
                 .map(TextListener::take)
                 .unwrap_or_default();
-            let mut items: Vec<Item> = texts
+            let mut items: Vec<SubscriptionItem> = texts
                 .into_iter()
-                .map(|text| Item::Text(Box::new(text)))
+                .map(|text| SubscriptionItem::Text(Box::new(text)))
                 .collect();
             items.extend(events);
             if !items.is_empty() {
@@ -268,15 +268,15 @@ impl Subscription {
     }
 
     /// Advances the cursor; returns the selected events, and whether the feed has no more for now.
-    async fn advance(&mut self) -> (Vec<Item>, bool) {
+    async fn advance(&mut self) -> (Vec<SubscriptionItem>, bool) {
         match self.inner.feed.take(self.cursor, BATCH) {
-            Taken::Events(events, reaches) => {
+            FeedRead::Events(events, reaches) => {
                 self.is_live = true;
                 let is_all = events.len() < BATCH;
                 self.cursor = reaches;
                 (self.chosen(events), is_all)
             }
-            Taken::Behind { floor, head } => {
+            FeedRead::Behind { floor, head } => {
                 let behind = head - self.cursor;
                 if self.is_live && behind > self.inner.options().events_behind {
                     return (self.lagged("gateway.max_events_behind"), false);
@@ -287,7 +287,7 @@ impl Subscription {
     }
 
     /// Reads a part of the log that the feed no longer has.
-    async fn read(&mut self, floor: i64) -> Vec<Item> {
+    async fn read(&mut self, floor: i64) -> Vec<SubscriptionItem> {
         let cursor = self.cursor;
         let read = self
             .inner
@@ -295,7 +295,7 @@ impl Subscription {
             .read(move |tx| events::after(tx, cursor, BATCH as u32))
             .await;
         match read {
-            Ok(Part::Events(events)) => {
+            Ok(LogPart::Events(events)) => {
                 let last = events.last().map_or(cursor, |event| event.cursor);
                 // Cursor numbers up to the feed's floor without an event will never get one.
                 let is_all = events.len() < BATCH;
@@ -305,7 +305,7 @@ impl Subscription {
             }
             // Retention removed the part meanwhile; the client learns that when it subscribes
             // again.
-            Ok(Part::Expired(_)) => self.lagged("retention.events"),
+            Ok(LogPart::Expired(_)) => self.lagged("retention.events"),
             Err(fault) => {
                 tracing::warn!(%fault, "could not read the event log; will retry");
                 tokio::time::sleep(AGAIN_AFTER).await;
@@ -314,17 +314,17 @@ impl Subscription {
         }
     }
 
-    fn chosen(&self, events: Vec<Arc<LogEvent>>) -> Vec<Item> {
+    fn chosen(&self, events: Vec<Arc<LogEvent>>) -> Vec<SubscriptionItem> {
         events
             .into_iter()
             .filter(|event| self.filter.lets_through(&self.org, &event.event))
-            .map(Item::Event)
+            .map(SubscriptionItem::Event)
             .collect()
     }
 
-    fn lagged(&mut self, setting: &'static str) -> Vec<Item> {
+    fn lagged(&mut self, setting: &'static str) -> Vec<SubscriptionItem> {
         self.is_over = true;
-        vec![Item::Lagged {
+        vec![SubscriptionItem::Lagged {
             cursor: self.cursor,
             setting,
         }]

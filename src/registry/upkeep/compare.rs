@@ -12,7 +12,7 @@ use crate::kernel::fault::Fault;
 use crate::kernel::ids::{RunId, SessionId};
 use crate::kernel::run::{Run, RunState};
 use crate::kernel::time::Timestamp;
-use crate::registry::Inner;
+use crate::registry::RegistryInner;
 use crate::registry::service::Signal;
 use crate::store::tables::{outbox, read, runs, sends, steps};
 
@@ -40,7 +40,7 @@ pub(crate) struct Suspects {
 }
 
 /// Reads the open rows twice and reports the unchanged ones to the service loop.
-pub(crate) fn look(inner: Arc<Inner>, tasks: &TaskTracker) {
+pub(crate) fn look(inner: Arc<RegistryInner>, tasks: &TaskTracker) {
     tasks.spawn(async move {
         let looks = async {
             let first = rows(&inner).await?;
@@ -62,7 +62,7 @@ pub(crate) fn look(inner: Arc<Inner>, tasks: &TaskTracker) {
 }
 
 /// Open rows at one point in time.
-struct Rows {
+struct OpenRows {
     live: Vec<Run>,
     in_turn: HashSet<RunId>,
     windows: Vec<(PendingWait, Timestamp)>,
@@ -70,11 +70,11 @@ struct Rows {
     undelivered: Vec<SessionId>,
 }
 
-async fn rows(inner: &Arc<Inner>) -> Result<Rows, Fault> {
+async fn rows(inner: &Arc<RegistryInner>) -> Result<OpenRows, Fault> {
     inner
         .store
         .read(|tx| {
-            Ok(Rows {
+            Ok(OpenRows {
                 live: runs::live(tx)?,
                 in_turn: steps::in_turn(tx)?.into_iter().collect(),
                 windows: read::wait_deadlines(tx)?,
@@ -85,7 +85,7 @@ async fn rows(inner: &Arc<Inner>) -> Result<Rows, Fault> {
         .await
 }
 
-fn still(inner: &Inner, first: &Rows, second: Rows) -> Suspects {
+fn still(inner: &RegistryInner, first: &OpenRows, second: OpenRows) -> Suspects {
     let mut suspects = Suspects::default();
     let steady = inner.clock.moment().steady;
     let before: HashMap<RunId, i64> = first.live.iter().map(|run| (run.id, run.ver)).collect();

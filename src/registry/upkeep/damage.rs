@@ -8,14 +8,14 @@ use tokio_util::task::TaskTracker;
 
 use crate::command::Quarantine;
 use crate::kernel::fault::Kind;
-use crate::registry::Inner;
+use crate::registry::RegistryInner;
 use crate::store::Store;
 
 /// Delay before a quarantine that failed on a full disk is retried.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// Quarantines the noticed rows in a task of its own.
-pub(crate) fn look(inner: &Arc<Inner>, tasks: &TaskTracker) {
+pub(crate) fn look(inner: &Arc<RegistryInner>, tasks: &TaskTracker) {
     let inner = Arc::clone(inner);
     tasks.spawn(async move {
         tokio::select! {

@@ -10,11 +10,11 @@ use tokio::time::Sleep;
 use crate::contract::control::{Drain, Then};
 use crate::kernel::fault::{Fault, Kind};
 use crate::registry::service::Signal;
-use crate::registry::{Inner, Registry};
+use crate::registry::{Registry, RegistryInner};
 
 /// A drain that is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Order {
+pub(crate) struct ActiveDrain {
     /// Maximum time that steps in flight may take.
     pub timeout: Duration,
     /// What follows the drain: stop, restart or resume.
@@ -24,7 +24,7 @@ pub(crate) struct Order {
 /// The order in force, as a watch channel for every task that must act on it.
 #[derive(Debug)]
 pub(crate) struct Drains {
-    order: watch::Sender<Option<Order>>,
+    order: watch::Sender<Option<ActiveDrain>>,
     hurried: watch::Sender<bool>,
 }
 
@@ -39,7 +39,7 @@ impl Default for Drains {
 
 impl Drains {
     /// A receiver with the order in force and each later one.
-    pub fn orders(&self) -> watch::Receiver<Option<Order>> {
+    pub fn orders(&self) -> watch::Receiver<Option<ActiveDrain>> {
         self.order.subscribe()
     }
 
@@ -77,17 +77,17 @@ fn ends(then: Then) -> bool {
 }
 
 /// The loop's timeout for steps in flight.
-pub(crate) struct DrainTimeout {
+pub(crate) struct DrainTimer {
     over: std::pin::Pin<Box<Sleep>>,
     hurried: watch::Receiver<bool>,
     /// True once the timeout has passed and the steps in flight were told to stop.
     pub is_over: bool,
 }
 
-impl DrainTimeout {
+impl DrainTimer {
     /// Starts the timeout of `order` now.
-    pub fn new(drains: &Drains, order: Order) -> Self {
-        DrainTimeout {
+    pub fn new(drains: &Drains, order: ActiveDrain) -> Self {
+        DrainTimer {
             over: Box::pin(tokio::time::sleep(order.timeout)),
             hurried: drains.hurried.subscribe(),
             is_over: false,
@@ -124,7 +124,7 @@ impl Registry {
                 Some(under_way) => !ends(under_way.then) && ends(order.then),
             };
             if takes_over {
-                *current = Some(Order {
+                *current = Some(ActiveDrain {
                     timeout,
                     then: order.then,
                 });
@@ -195,7 +195,7 @@ impl Registry {
     }
 }
 
-impl Inner {
+impl RegistryInner {
     /// Returns when a drain has begun, immediately if one is under way.
     pub(crate) async fn drained(&self) {
         // The sender lives in `self`, so this cannot fail.
@@ -207,9 +207,9 @@ impl Inner {
 mod tests {
     use super::*;
 
-    fn order(then: Then) -> Order {
+    fn order(then: Then) -> ActiveDrain {
         let timeout = Duration::from_secs(1);
-        Order { timeout, then }
+        ActiveDrain { timeout, then }
     }
 
     #[test]

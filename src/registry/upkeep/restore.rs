@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 
 use crate::command::{BeginBoot, BootReport, Recover, RunAfter, SettleSalvaged};
-use crate::contract::commit::{Effect, MissedLog, Ticket};
+use crate::contract::commit::{CommitEffect, MissedLog, Ticket};
 use crate::failpoint;
 use crate::kernel::ages::{AgeClock, ClockTrust, SETTLES_MS};
 use crate::kernel::event::EventKind;
@@ -18,7 +18,7 @@ use crate::kernel::ids::RunId;
 use crate::kernel::run::recover::Loss;
 use crate::kernel::run::{Run, RunState};
 use crate::kernel::time::Timestamp;
-use crate::registry::{Inner, Registry};
+use crate::registry::{Registry, RegistryInner};
 use crate::store::Store;
 use crate::store::tables::{events, outbox, read, runs, sends, steps};
 use crate::store::tx::Tx;
@@ -45,7 +45,7 @@ pub struct Restored {
     /// Number of runs that could not be continued.
     pub closed: usize,
     /// The first effects for the service loop.
-    pub effects: Vec<Effect>,
+    pub effects: Vec<CommitEffect>,
 }
 
 /// The open runs of an earlier process, by what they need.
@@ -132,8 +132,8 @@ impl Registry {
 
     fn leave_doubted(&self, doubted: &[Run], loss: Loss, restored: &mut Restored) {
         for run in doubted {
-            let keeps = Effect::Paused(run.id, run.session, run.depth);
-            let later = Effect::AgeUnknown(run.id, loss);
+            let keeps = CommitEffect::Paused(run.id, run.session, run.depth);
+            let later = CommitEffect::AgeUnknown(run.id, loss);
             restored.effects.extend([keeps, later]);
         }
         self.count_restored(doubted.len());
@@ -144,7 +144,7 @@ impl Registry {
         let in_turn: HashSet<RunId> = in_turn.into_iter().collect();
         for run in ready {
             let ticket = Ticket::of(run, in_turn.contains(&run.id));
-            restored.effects.push(Effect::Enqueue(ticket));
+            restored.effects.push(CommitEffect::Enqueue(ticket));
         }
         self.count_restored(ready.len());
         Ok(())
@@ -176,13 +176,13 @@ impl Registry {
     async fn resume_waits(&self, restored: &mut Restored) -> Result<(), Fault> {
         let store = &self.inner.store;
         for (window, until) in store.read(read::wait_deadlines).await? {
-            restored.effects.push(Effect::Window(window, until));
+            restored.effects.push(CommitEffect::Window(window, until));
         }
         for run in store.read(sends::due).await? {
-            restored.effects.push(Effect::Exchange(run));
+            restored.effects.push(CommitEffect::Exchange(run));
         }
         for session in store.read(outbox::pending_targets).await? {
-            restored.effects.push(Effect::Deliverable(session));
+            restored.effects.push(CommitEffect::Deliverable(session));
         }
         Ok(())
     }
@@ -197,7 +197,7 @@ impl Registry {
                 EventKind::RunEnded => MissedLog::End,
                 _ => MissedLog::Begin,
             };
-            restored.effects.push(Effect::Untold(run, missed));
+            restored.effects.push(CommitEffect::Untold(run, missed));
         }
         Ok(())
     }
@@ -243,7 +243,7 @@ impl Registry {
 }
 
 /// After a salvage of a damaged file, repairs the references to rows that were lost.
-async fn settle_salvaged(inner: &Inner) -> Result<(), Fault> {
+async fn settle_salvaged(inner: &RegistryInner) -> Result<(), Fault> {
     if let Some(unsettled) = inner.store.read(read::unsettled).await? {
         let read::Unsettled {
             broken,
@@ -267,7 +267,10 @@ async fn readable(store: &Store) -> Result<Vec<Run>, Fault> {
 
 /// Submits a command of the restore. Retries while the disk is full: meanwhile the daemon serves
 /// reads, and the restore continues by itself once there is space.
-async fn patiently<C: Command + Clone>(inner: &Inner, command: C) -> Result<C::Reply, Fault> {
+async fn patiently<C: Command + Clone>(
+    inner: &RegistryInner,
+    command: C,
+) -> Result<C::Reply, Fault> {
     loop {
         match inner.store.submit_waiting(command.clone()).await {
             Err(fault) if matches!(fault.kind, Kind::Unavailable | Kind::Busy) => {

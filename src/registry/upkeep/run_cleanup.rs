@@ -9,10 +9,10 @@ use tokio_util::task::TaskTracker;
 
 use crate::command::WarnRun;
 use crate::kernel::ids::RunId;
-use crate::registry::Inner;
+use crate::registry::RegistryInner;
 
 /// Starts the cleanup; for most runs there is nothing to clean up and no task is spawned.
-pub(crate) fn end(inner: &Arc<Inner>, tasks: &TaskTracker, run: RunId) {
+pub(crate) fn end(inner: &Arc<RegistryInner>, tasks: &TaskTracker, run: RunId) {
     let mut returned = inner.runner.ended(run);
     match (&mut returned).now_or_never() {
         Some(warnings) if warnings.is_empty() => {}
@@ -36,7 +36,7 @@ pub(crate) fn end(inner: &Arc<Inner>, tasks: &TaskTracker, run: RunId) {
     });
 }
 
-async fn warn(inner: Arc<Inner>, run: RunId, warnings: Vec<String>) {
+async fn warn(inner: Arc<RegistryInner>, run: RunId, warnings: Vec<String>) {
     if warnings.is_empty() {
         return;
     }

@@ -10,7 +10,7 @@ use crate::command::{Purge, Sweep, Swept, is_due};
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::SessionId;
 use crate::kernel::time::Timestamp;
-use crate::registry::Inner;
+use crate::registry::RegistryInner;
 use crate::store::tables::{purges, sessions};
 
 /// Retention limits; `None` means forever.
@@ -57,7 +57,7 @@ impl Sweeper {
     }
 
     /// Starts a sweep, unless one is under way.
-    pub fn sweep(&self, inner: &Arc<Inner>, tasks: &TaskTracker) {
+    pub fn sweep(&self, inner: &Arc<RegistryInner>, tasks: &TaskTracker) {
         let Some(mut places) = lock(&self.at).take() else {
             return;
         };
@@ -76,7 +76,7 @@ impl Sweeper {
     }
 
     /// Purges a bounded part of a deleted session; an effect follows if more is left.
-    pub fn purge(&self, inner: &Arc<Inner>, tasks: &TaskTracker, session: SessionId) {
+    pub fn purge(&self, inner: &Arc<RegistryInner>, tasks: &TaskTracker, session: SessionId) {
         let inner = Arc::clone(inner);
         tasks.spawn(async move {
             if let Err(fault) = purge(&inner, session).await {
@@ -90,12 +90,12 @@ fn lock(at: &Mutex<Option<Places>>) -> std::sync::MutexGuard<'_, Option<Places>>
     at.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-async fn purge(inner: &Inner, session: SessionId) -> Result<(), Fault> {
+async fn purge(inner: &RegistryInner, session: SessionId) -> Result<(), Fault> {
     let command = Purge { session };
     inner.store.submit_waiting(command).await.map(|_| ())
 }
 
-async fn sweep(inner: &Inner, places: &mut Places) -> Result<(), Fault> {
+async fn sweep(inner: &RegistryInner, places: &mut Places) -> Result<(), Fault> {
     for session in inner.store.read(purges::sessions).await? {
         purge(inner, session).await?;
     }
@@ -133,7 +133,11 @@ async fn sweep(inner: &Inner, places: &mut Places) -> Result<(), Fault> {
 }
 
 /// Archives sessions, tenant by tenant.
-async fn archive(inner: &Inner, places: &mut Places, before: Timestamp) -> Result<(), Fault> {
+async fn archive(
+    inner: &RegistryInner,
+    places: &mut Places,
+    before: Timestamp,
+) -> Result<(), Fault> {
     for _ in 0..STEPS {
         if places.session == 0 {
             let last = places.org.clone();
@@ -157,7 +161,7 @@ async fn archive(inner: &Inner, places: &mut Places, before: Timestamp) -> Resul
     Ok(())
 }
 
-async fn repeat(inner: &Inner, what: impl Fn() -> Sweep) -> Result<(), Fault> {
+async fn repeat(inner: &RegistryInner, what: impl Fn() -> Sweep) -> Result<(), Fault> {
     for _ in 0..STEPS {
         if step(inner, what()).await?.next.is_none() {
             break;
@@ -166,7 +170,7 @@ async fn repeat(inner: &Inner, what: impl Fn() -> Sweep) -> Result<(), Fault> {
     Ok(())
 }
 
-async fn step(inner: &Inner, what: Sweep) -> Result<Swept, Fault> {
+async fn step(inner: &RegistryInner, what: Sweep) -> Result<Swept, Fault> {
     let due = what.clone();
     if !inner.store.read(move |tx| is_due(tx, &due)).await? {
         return Ok(Swept::default());

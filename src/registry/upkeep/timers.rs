@@ -9,7 +9,7 @@ use tokio_util::task::TaskTracker;
 use crate::command::{Conclude, Conclusion, WindowOver};
 use crate::contract::commit::PendingWait;
 use crate::kernel::ids::RunId;
-use crate::registry::Inner;
+use crate::registry::RegistryInner;
 
 /// Settling runs with the monotonic time at which their limits pass. Rebuilt from rows at start.
 #[derive(Default)]
@@ -95,7 +95,7 @@ impl WaitTimers {
 /// Ends a wait whose deadline has passed. The command checks the rows again: an outcome that came
 /// meanwhile is kept. If the write fails, the next comparison of rows and timers finds the wait
 /// again.
-pub(crate) fn expire_wait(inner: &Arc<Inner>, tasks: &TaskTracker, window: PendingWait) {
+pub(crate) fn expire_wait(inner: &Arc<RegistryInner>, tasks: &TaskTracker, window: PendingWait) {
     let inner = Arc::clone(inner);
     tasks.spawn(async move {
         let command = WindowOver { window };
@@ -107,7 +107,7 @@ pub(crate) fn expire_wait(inner: &Arc<Inner>, tasks: &TaskTracker, window: Pendi
 
 /// Ends a run whose limit has passed. The command checks the row again: a run that continued
 /// meanwhile, or has time left, is unchanged.
-pub(crate) fn time_out(inner: &Arc<Inner>, tasks: &TaskTracker, run: RunId) {
+pub(crate) fn time_out(inner: &Arc<RegistryInner>, tasks: &TaskTracker, run: RunId) {
     let inner = Arc::clone(inner);
     tasks.spawn(async move {
         let command = Conclude {

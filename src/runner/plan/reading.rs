@@ -8,7 +8,7 @@ use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 
 use crate::contract::journal::RunView;
-use crate::contract::linked::{Candidate, DELEGATE};
+use crate::contract::linked::{DELEGATE, PlanCandidate};
 use crate::kernel::ids::AgentId;
 use crate::provider::ToolSchema;
 use crate::provider::stream::strict;
@@ -85,7 +85,7 @@ pub(super) fn schema() -> Value {
 /// The agents that a run may delegate to, and its own tools.
 pub(super) struct PlanChoices {
     /// The agents as pinned when the run began.
-    pub candidates: Vec<Candidate>,
+    pub candidates: Vec<PlanCandidate>,
     /// The tools that may be called.
     pub tools: Vec<Arc<ToolSchema>>,
 }
@@ -105,7 +105,7 @@ impl PlanChoices {
     }
 
     /// Finds a candidate by name, then by id.
-    fn resolve(&self, named: &str) -> Option<&Candidate> {
+    fn resolve(&self, named: &str) -> Option<&PlanCandidate> {
         let mut by_name = self.candidates.iter();
         let mut by_id = self.candidates.iter();
         by_name
@@ -137,7 +137,7 @@ pub(super) fn read(text: &str, pool: &PlanChoices, view: &RunView) -> Result<Pla
     if !written.requires_delegation {
         return Ok(Plan::Respond);
     }
-    let list: Vec<String> = pool.candidates.iter().map(Candidate::line).collect();
+    let list: Vec<String> = pool.candidates.iter().map(PlanCandidate::line).collect();
     let list = or_none(&list.iter().map(String::as_str).collect::<Vec<_>>());
     let named = written.delegate_to.unwrap_or_default();
     let Some(candidate) = pool.resolve(named.trim()) else {

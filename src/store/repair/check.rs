@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::time::Duration;
 
-use super::noticed::{Checked, FoundDamage};
+use super::noticed::{CheckProgress, FoundDamage};
 use super::outline::Outline;
 use crate::clock::Clock;
 use crate::store::checkpoint::Checkpoints;
@@ -102,7 +102,7 @@ pub fn in_background(
         if stopped.try_recv() == Err(TryRecvError::Disconnected) {
             return;
         }
-        noticed.set_checked(Checked::At(table.clone()));
+        noticed.set_checked(CheckProgress::At(table.clone()));
         loop {
             match check_one(&mut db, &table, checkpoints) {
                 Ok(found) => findings.extend(found),
@@ -110,7 +110,7 @@ pub fn in_background(
                 Err(fault) => {
                     tracing::info!(table, %fault, "the check of a table was interrupted; it will be tried again");
                     if stopped.recv_timeout(AGAIN_AFTER) != Err(RecvTimeoutError::Timeout) {
-                        return noticed.set_checked(Checked::NotYet);
+                        return noticed.set_checked(CheckProgress::NotYet);
                     }
                     continue;
                 }
@@ -123,7 +123,7 @@ pub fn in_background(
     } else {
         noticed.corrupt(&findings.join("; "));
     }
-    noticed.set_checked(Checked::Done(clock.now(), findings));
+    noticed.set_checked(CheckProgress::Done(clock.now(), findings));
 }
 
 /// Delay before a table whose check was interrupted is checked again.

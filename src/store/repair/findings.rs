@@ -1,7 +1,7 @@
 //! The doctor's findings about a store.
 
-use super::health::{Health as Store, Unexamined};
-use super::noticed::Checked;
+use super::health::{StoreHealth as Store, Unexamined};
+use super::noticed::CheckProgress;
 use crate::contract::finding::{Finding, Health};
 
 /// WAL size in bytes above which the doctor warns that checkpoints do not keep up.
@@ -65,17 +65,17 @@ fn integrity(store: &Store) -> Finding {
         ));
     }
     match &store.checked {
-        Checked::Done(..) => Finding::new(
+        CheckProgress::Done(..) => Finding::new(
             id,
             Health::Ok,
             "every table was checked; no damage was found",
         ),
-        Checked::At(table) => Finding::new(
+        CheckProgress::At(table) => Finding::new(
             id,
             Health::Ok,
             format!("no damage so far; the full check is at table {table}"),
         ),
-        Checked::NotYet => Finding::new(
+        CheckProgress::NotYet => Finding::new(
             id,
             Health::Ok,
             "no damage was found; the full check of this boot has not finished",

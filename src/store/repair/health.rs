@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::noticed::{Checked, FoundDamage};
+use super::noticed::{CheckProgress, FoundDamage};
 use super::outline::Outline;
 use super::{check, salvage};
 use crate::kernel::event::Salvage;
@@ -15,7 +15,7 @@ use crate::store::{backup, files, migrate};
 
 /// The state of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Health {
+pub struct StoreHealth {
     /// The database file.
     pub path: PathBuf,
     /// True if the daemon has it open.
@@ -23,7 +23,7 @@ pub struct Health {
     /// What is wrong with the file; empty if nothing was found.
     pub damage: Vec<String>,
     /// Progress of the full check.
-    pub checked: Checked,
+    pub checked: CheckProgress,
     /// The schema version of the file, and of this program.
     pub schema: (i64, i64),
     /// Bytes of the database file.
@@ -33,7 +33,7 @@ pub struct Health {
     /// Number of quarantined rows by table.
     pub quarantine: Vec<(String, i64)>,
     /// The latest quarantined rows.
-    pub latest: Vec<quarantine::Entry>,
+    pub latest: Vec<quarantine::QuarantineEntry>,
     /// Number of announces that could not be delivered.
     pub undelivered: i64,
     /// Number of announces that are pending.
@@ -55,10 +55,10 @@ pub fn of(
     path: &Path,
     noticed: &FoundDamage,
     placement: &Placement,
-) -> Result<Health, DbError> {
+) -> Result<StoreHealth, DbError> {
     let checked = noticed.checked();
     let mut damage = match &checked {
-        Checked::Done(_, findings) => findings.clone(),
+        CheckProgress::Done(_, findings) => findings.clone(),
         _ => Vec::new(),
     };
     if noticed.is_corrupt() && damage.is_empty() {
@@ -67,7 +67,7 @@ pub fn of(
     damage.extend(placement.look().map(|moved| moved.what));
     let schema = number(tx, "SELECT user_version FROM pragma_user_version", &[])?;
     // The newest boot row is that of this process.
-    Ok(Health {
+    Ok(StoreHealth {
         is_open: true,
         ..gather(tx, path, (damage, checked, schema), 1)?
     })
@@ -76,9 +76,9 @@ pub fn of(
 fn gather(
     tx: &mut dyn Tx,
     path: &Path,
-    (damage, checked, schema): (Vec<String>, Checked, i64),
+    (damage, checked, schema): (Vec<String>, CheckProgress, i64),
     own_boots: i64,
-) -> Result<Health, DbError> {
+) -> Result<StoreHealth, DbError> {
     let size = |path: &Path| path.metadata().map_or(0, |file| file.len());
     let last = number(tx, "SELECT coalesce(max(seq), 0) FROM quarantine", &[])?;
     let after = number(
@@ -97,7 +97,7 @@ fn gather(
         &[],
         |row| row.int(0),
     )?;
-    Ok(Health {
+    Ok(StoreHealth {
         path: path.to_owned(),
         is_open: false,
         damage,
@@ -157,7 +157,7 @@ pub enum Unexamined {
 }
 
 /// The state of the closed store in this folder. Reads all of it and changes nothing.
-pub fn examine(folder: &Path) -> Result<Health, Unexamined> {
+pub fn examine(folder: &Path) -> Result<StoreHealth, Unexamined> {
     let path = folder.join(files::DATABASE);
     if !path.exists() {
         return Err(Unexamined::Missing);
@@ -170,7 +170,7 @@ pub fn examine(folder: &Path) -> Result<Health, Unexamined> {
     look(&path).map_err(unreadable)
 }
 
-fn look(path: &Path) -> Result<Health, DbError> {
+fn look(path: &Path) -> Result<StoreHealth, DbError> {
     let mut db = Sqlite::open(path, Use::Examine)?;
     let mut damage = db.check(None, check::MOST_FINDINGS)?;
     let outline = Outline::of(&mut db)?;
@@ -178,7 +178,7 @@ fn look(path: &Path) -> Result<Health, DbError> {
         damage.push("its schema differs from its saved outline".to_owned());
     }
     let schema = migrate::version(&db)?;
-    let checked = Checked::Done(Timestamp::default(), damage.clone());
+    let checked = CheckProgress::Done(Timestamp::default(), damage.clone());
     if check::tables(&mut db)?
         .iter()
         .any(|name| name == "quarantine")
@@ -192,7 +192,7 @@ fn look(path: &Path) -> Result<Health, DbError> {
             message: "it has no store id".to_owned(),
         });
     }
-    Ok(Health {
+    Ok(StoreHealth {
         path: path.to_owned(),
         is_open: false,
         damage,

@@ -18,15 +18,15 @@ const MOST: usize = 100_000;
 /// The damage found so far.
 pub struct FoundDamage {
     database: PathBuf,
-    rows: Mutex<Rows>,
+    rows: Mutex<BadRowQueue>,
     news: Notify,
     is_corrupt: AtomicBool,
-    checked: Mutex<Checked>,
+    checked: Mutex<CheckProgress>,
 }
 
 /// The progress of this boot's full check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Checked {
+pub enum CheckProgress {
     /// It has not begun.
     #[default]
     NotYet,
@@ -37,7 +37,7 @@ pub enum Checked {
 }
 
 #[derive(Default)]
-struct Rows {
+struct BadRowQueue {
     /// Each row is handed out once, so that one that stays undecodable causes no endless work.
     seen: HashSet<BadRow>,
     waiting: Vec<BadRow>,
@@ -87,13 +87,13 @@ impl FoundDamage {
     }
 
     /// The progress of the full check.
-    pub fn checked(&self) -> Checked {
+    pub fn checked(&self) -> CheckProgress {
         let checked = self.checked.lock();
         checked.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The progress of the full check is recorded.
-    pub fn set_checked(&self, checked: Checked) {
+    pub fn set_checked(&self, checked: CheckProgress) {
         *self.checked.lock().unwrap_or_else(PoisonError::into_inner) = checked;
     }
 
@@ -112,7 +112,7 @@ impl FoundDamage {
         self.news.notified().await;
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Rows> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, BadRowQueue> {
         // Both collections are consistent at every moment.
         self.rows.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -15,7 +15,7 @@ use crate::store::{files, sqlite};
 
 /// One entry of a schema.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Line {
+pub struct SchemaEntry {
     /// `table`, `index` or `trigger`.
     pub kind: String,
     /// Name of the object.
@@ -34,7 +34,7 @@ pub struct Outline {
     /// Its schema version.
     pub version: i64,
     /// Its entries.
-    pub lines: Vec<Line>,
+    pub lines: Vec<SchemaEntry>,
 }
 
 impl Outline {
@@ -46,7 +46,7 @@ impl Outline {
             "SELECT type, name, tbl_name, rootpage, sql FROM sqlite_master ORDER BY rowid",
             &[],
             |row| {
-                Ok(Line {
+                Ok(SchemaEntry {
                     kind: row.text(0)?.to_owned(),
                     name: row.text(1)?.to_owned(),
                     table: row.text(2)?.to_owned(),

@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::outline::Outline;
-use super::scan::{Source, scan};
+use super::scan::{ScannedTable, scan};
 use super::{check, consistency, redo};
 use crate::clock::Clock;
 use crate::failpoint::reach;
@@ -196,7 +196,7 @@ fn copy_table(
     let mut hints = expected.keys.clone();
     hints.extend(parents(target, table)?);
     let mut kept: BTreeSet<Vec<Raw>> = BTreeSet::new();
-    let part = Source {
+    let part = ScannedTable {
         table,
         columns: &columns,
         key: &key,
@@ -255,13 +255,13 @@ fn count_by_parents(target: &mut Sqlite, saved: &mut SavedTable) -> Result<(), D
 }
 
 /// The keys that the indexes of a table list, and whether one of them was read completely.
-struct Expected {
+struct ExpectedKeys {
     keys: BTreeSet<Vec<Raw>>,
     is_known: bool,
 }
 
-fn expected(source: &mut Sqlite, table: &str, key: &[String]) -> Expected {
-    let mut expected = Expected {
+fn expected(source: &mut Sqlite, table: &str, key: &[String]) -> ExpectedKeys {
+    let mut expected = ExpectedKeys {
         keys: BTreeSet::new(),
         is_known: false,
     };

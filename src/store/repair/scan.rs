@@ -13,7 +13,7 @@ const PROBES_IN_VAIN: usize = 300;
 const MOST_AGAIN: usize = 500;
 
 /// A table to read.
-pub struct Source<'a> {
+pub struct ScannedTable<'a> {
     /// Name of the table.
     pub table: &'a str,
     /// All columns that are read.
@@ -25,14 +25,14 @@ pub struct Source<'a> {
 /// Receives a row: its values, in the order of [`Source::columns`].
 pub type Take<'a> = dyn FnMut(Vec<Raw>) -> Result<(), DbError> + 'a;
 
-type Key = Vec<Raw>;
+type ScanKey = Vec<Raw>;
 
 /// The state of a scan.
-struct Scan<'a> {
-    source: &'a Source<'a>,
+struct TableScan<'a> {
+    source: &'a ScannedTable<'a>,
     take: &'a mut Take<'a>,
     /// Keys of rows that were taken.
-    seen: BTreeSet<Key>,
+    seen: BTreeSet<ScanKey>,
     /// A row was found out of order, so the end of a part that the engine reports may not be
     /// its real end.
     disorder: bool,
@@ -40,8 +40,8 @@ struct Scan<'a> {
 
 /// An unread part of the table between two keys; `None` is an end of the table.
 struct Gap {
-    after: Option<Key>,
-    before: Option<Key>,
+    after: Option<ScanKey>,
+    before: Option<ScanKey>,
 }
 
 impl Gap {
@@ -51,7 +51,7 @@ impl Gap {
     }
 
     /// True if the key is between the ends.
-    fn holds(&self, key: &Key) -> bool {
+    fn holds(&self, key: &ScanKey) -> bool {
         self.after.as_ref().is_none_or(|after| after < key)
             && self.before.as_ref().is_none_or(|before| key < before)
     }
@@ -61,11 +61,11 @@ impl Gap {
 /// Returns whether the whole table was read.
 pub fn scan<'a>(
     db: &mut dyn Tx,
-    source: &'a Source<'a>,
+    source: &'a ScannedTable<'a>,
     hints: impl IntoIterator<Item = Vec<Raw>>,
     take: &'a mut Take<'a>,
 ) -> Result<bool, DbError> {
-    let mut scan = Scan {
+    let mut scan = TableScan {
         source,
         take,
         seen: BTreeSet::new(),
@@ -103,14 +103,14 @@ fn count(in_vain: &mut usize, found: bool) {
     *in_vain = if found { 0 } else { *in_vain + 1 };
 }
 
-impl Scan<'_> {
+impl TableScan<'_> {
     /// Probes `key` and its neighbours in the gap that contains it. Returns whether a row was
     /// found, or nothing was left to read.
     fn split_at(
         &mut self,
         db: &mut dyn Tx,
         gaps: &mut VecDeque<Gap>,
-        key: &Key,
+        key: &ScanKey,
     ) -> Result<bool, DbError> {
         let Some(at) = gaps.iter().position(|gap| gap.holds(key)) else {
             return Ok(true);
@@ -156,16 +156,16 @@ impl Scan<'_> {
         db: &mut dyn Tx,
         gap: &Gap,
         downwards: bool,
-    ) -> Result<(Option<Key>, bool), DbError> {
+    ) -> Result<(Option<ScanKey>, bool), DbError> {
         let (sql, params) = self.source.question(gap, downwards);
         let places = self.source.places();
-        let mut last: Option<Key> = None;
+        let mut last: Option<ScanKey> = None;
         let mut refused = None;
         let (mut again, mut met) = (0, false);
         let asked = db.query(&sql, &params, &mut |row: &dyn Row| {
             let values = (0..self.source.columns.len()).map(|at| row.raw(at));
             let values: Vec<Raw> = values.collect::<Result<_, _>>()?;
-            let key: Key = places.iter().map(|at| values[*at].clone()).collect();
+            let key: ScanKey = places.iter().map(|at| values[*at].clone()).collect();
             let goes_on = match (&last, downwards) {
                 (None, _) => true,
                 (Some(last), false) => *last < key,
@@ -199,7 +199,7 @@ impl Scan<'_> {
     }
 }
 
-impl Source<'_> {
+impl ScannedTable<'_> {
     /// The indexes of the key columns among all columns.
     fn places(&self) -> Vec<usize> {
         let place = |name| self.columns.iter().position(|column| column == name);
@@ -244,7 +244,7 @@ impl Source<'_> {
 }
 
 /// A key between the ends of a gap; `None` if there is none, or it cannot be guessed.
-fn middle(gap: &Gap) -> Option<Key> {
+fn middle(gap: &Gap) -> Option<ScanKey> {
     let (after, before) = (gap.after.as_ref(), gap.before.as_ref());
     let width = after.or(before)?.len();
     let mut key = Vec::with_capacity(width);

@@ -45,7 +45,7 @@ pub fn find(name: &str) -> Option<&'static Table> {
 }
 
 /// The primary key values of a row.
-pub type Place = Vec<Raw>;
+pub type RowKey = Vec<Raw>;
 
 impl Table {
     /// The primary keys of the rows that match `clause`.
@@ -54,7 +54,7 @@ impl Table {
         tx: &mut dyn Tx,
         clause: &str,
         params: &[Param<'_>],
-    ) -> Result<Vec<Place>, DbError> {
+    ) -> Result<Vec<RowKey>, DbError> {
         let sql = format!(
             "SELECT {} FROM {} WHERE {clause}",
             self.primary.join(", "),
@@ -73,7 +73,7 @@ impl Table {
     pub fn whole_row(
         &self,
         tx: &mut dyn Tx,
-        place: &Place,
+        place: &RowKey,
     ) -> Result<Option<Vec<(String, Raw)>>, DbError> {
         let sql = format!("SELECT * FROM {} WHERE {}", self.name, self.at());
         let mut found = None;
@@ -92,7 +92,7 @@ impl Table {
     pub fn check(
         &self,
         tx: &mut dyn Tx,
-        place: &Place,
+        place: &RowKey,
     ) -> Result<Result<(), (String, String)>, DbError> {
         let columns = self.all_columns();
         let (list, name) = (columns.join(", "), self.name);
@@ -118,13 +118,18 @@ impl Table {
     }
 
     /// The row at `place` has these assignments.
-    pub fn assign(&self, tx: &mut dyn Tx, place: &Place, assignments: &str) -> Result<(), DbError> {
+    pub fn assign(
+        &self,
+        tx: &mut dyn Tx,
+        place: &RowKey,
+        assignments: &str,
+    ) -> Result<(), DbError> {
         let sql = format!("UPDATE {} SET {assignments} WHERE {}", self.name, self.at());
         tx.execute(&sql, &params(place)).map(drop)
     }
 
     /// The row at `place` is deleted.
-    pub fn remove(&self, tx: &mut dyn Tx, place: &Place) -> Result<(), DbError> {
+    pub fn remove(&self, tx: &mut dyn Tx, place: &RowKey) -> Result<(), DbError> {
         let sql = format!("DELETE FROM {} WHERE {}", self.name, self.at());
         tx.execute(&sql, &params(place)).map(drop)
     }
@@ -139,6 +144,6 @@ impl Table {
     }
 }
 
-fn params(place: &Place) -> Vec<Param<'_>> {
+fn params(place: &RowKey) -> Vec<Param<'_>> {
     place.iter().map(Param::Raw).collect()
 }

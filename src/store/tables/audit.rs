@@ -15,7 +15,7 @@ use crate::store::tx::{DbError, Param, Tx, all, execute};
 
 /// The audit entry of a call that changes something.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct AuditedCall {
     /// The tenant.
     pub org: String,
     /// The principal that made the call.
@@ -28,7 +28,7 @@ pub struct Entry {
 
 /// One audit row.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Row {
+pub struct AuditRow {
     /// Its sequence number: rising, with gaps.
     pub seq: i64,
     /// When the call was made.
@@ -44,7 +44,7 @@ pub struct Row {
 }
 
 table! {
-    audit: Row;
+    audit: AuditRow;
     key { seq }
     insert { at, principal, method, object, outcome }
     beside { org: String }
@@ -53,11 +53,14 @@ table! {
 }
 
 tokio::task_local! {
-    static CALL: RefCell<Option<Entry>>;
+    static CALL: RefCell<Option<AuditedCall>>;
 }
 
 /// Runs `work` with the audit entry of its call; returns the entry if no command took it.
-pub async fn on_behalf<T>(entry: Entry, work: impl Future<Output = T>) -> (T, Option<Entry>) {
+pub async fn on_behalf<T>(
+    entry: AuditedCall,
+    work: impl Future<Output = T>,
+) -> (T, Option<AuditedCall>) {
     let scoped = async move {
         let done = work.await;
         (done, take())
@@ -66,7 +69,7 @@ pub async fn on_behalf<T>(entry: Entry, work: impl Future<Output = T>) -> (T, Op
 }
 
 /// Takes the entry of the current call; only the first caller gets it.
-pub(crate) fn take() -> Option<Entry> {
+pub(crate) fn take() -> Option<AuditedCall> {
     CALL.try_with(|entry| entry.borrow_mut().take())
         .ok()
         .flatten()
@@ -97,11 +100,11 @@ pub fn insert(
     tx: &mut dyn Tx,
     seq: i64,
     at: Timestamp,
-    entry: &Entry,
+    entry: &AuditedCall,
     object: Option<&str>,
     outcome: &str,
 ) -> Result<(), DbError> {
-    let row = Row {
+    let row = AuditRow {
         seq,
         at,
         principal: entry.principal.clone(),
@@ -131,7 +134,7 @@ pub fn page(
     method: Option<&str>,
     before: i64,
     limit: u32,
-) -> Result<Vec<Row>, DbError> {
+) -> Result<Vec<AuditRow>, DbError> {
     let mut params: Vec<Param<'_>> = vec![org.into(), before.into()];
     let mut clause = "";
     if let Some(method) = method {

@@ -19,7 +19,7 @@ use crate::kernel::policy::approval::{ApprovalState, Choice, Remember};
 use crate::kernel::policy::overlay::EnvName;
 use crate::kernel::question::QuestionState;
 use crate::kernel::run::budget::Budget;
-use crate::kernel::run::step::{self, StepKind, StepState, Used, WaitKind};
+use crate::kernel::run::step::{self, ModelUsage, StepKind, StepState, WaitKind};
 use crate::kernel::run::thinking::Thinking;
 use crate::kernel::run::usage::Verdict;
 use crate::kernel::run::{AnnouncePolicy, Lane, OnUncertain, RunOrigin, Usage};
@@ -351,7 +351,7 @@ texts! {
     Verdict: Verdict::parse;
     WaitKind: WaitKind::parse;
     message::Origin: message::Origin::parse;
-    step::Effect: step::Effect::parse;
+    step::EffectClass: step::EffectClass::parse;
 }
 
 /// A text column, decoded by `parse`.
@@ -411,7 +411,7 @@ json_columns! {
     Box<RawValue>: serde_json::from_str;
     RawMetadata: serde_json::from_str;
     Budget: serde_json::from_str;
-    Used: serde_json::from_str;
+    ModelUsage: serde_json::from_str;
     Vec<String>: serde_json::from_str;
     Vec<SessionId>: serde_json::from_str;
     BTreeMap<String, String>: serde_json::from_str;

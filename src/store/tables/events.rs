@@ -155,7 +155,7 @@ pub fn tree_of(tx: &mut dyn Tx, run: RunId) -> Result<Option<Circumstances>, DbE
 
 /// The result of reading the log from a cursor.
 #[derive(Debug)]
-pub enum Part {
+pub enum LogPart {
     /// The events after the requested cursor, in order; empty if there are no more yet.
     Events(Vec<Event>),
     /// Some of the requested events are expired. The log is complete after this cursor.
@@ -163,10 +163,10 @@ pub enum Part {
 }
 
 /// The events after `cursor`, in order, at most `limit`.
-pub fn after(tx: &mut dyn Tx, cursor: i64, limit: u32) -> Result<Part, DbError> {
+pub fn after(tx: &mut dyn Tx, cursor: i64, limit: u32) -> Result<LogPart, DbError> {
     let expired = expired(tx)?;
     if cursor < expired {
-        return Ok(Part::Expired(expired));
+        return Ok(LogPart::Expired(expired));
     }
     let found = all(
         tx,
@@ -174,7 +174,7 @@ pub fn after(tx: &mut dyn Tx, cursor: i64, limit: u32) -> Result<Part, DbError> 
         &[cursor.into()],
         read,
     )?;
-    Ok(Part::Events(found))
+    Ok(LogPart::Events(found))
 }
 
 /// Runs that ended, or were queued by other runs, shortly before the event with this cursor:

@@ -10,7 +10,7 @@ use crate::store::tx::{DbError, Param, Tx, all, execute, first, number, sql};
 
 /// One announce.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Entry {
+pub struct OutboxEntry {
     /// Its position in the order of delivery.
     pub seq: i64,
     /// The run that ended.
@@ -39,7 +39,7 @@ pub struct Entry {
     pub created_at: Timestamp,
 }
 
-impl Entry {
+impl OutboxEntry {
     /// True if it belongs to an inbox, where it waits to be acknowledged.
     pub fn is_inbox(&self) -> bool {
         self.policy == AnnouncePolicy::Inbox && self.via.is_none()
@@ -50,7 +50,7 @@ impl Entry {
 pub const AT_ONCE: u32 = 50;
 
 table! {
-    outbox: Entry;
+    outbox: OutboxEntry;
     key { seq }
     insert {
         run(run_id),
@@ -96,7 +96,7 @@ pub fn insert_for(
     policy: AnnouncePolicy,
     now: Timestamp,
 ) -> Result<(), DbError> {
-    let entry = Entry {
+    let entry = OutboxEntry {
         seq,
         run: run.id,
         announce: AnnounceId::of(run.id),
@@ -115,7 +115,11 @@ pub fn insert_for(
 }
 
 /// At most `limit` pending announces for this session, in order.
-pub fn pending_for(tx: &mut dyn Tx, target: SessionId, limit: u32) -> Result<Vec<Entry>, DbError> {
+pub fn pending_for(
+    tx: &mut dyn Tx,
+    target: SessionId,
+    limit: u32,
+) -> Result<Vec<OutboxEntry>, DbError> {
     all(
         tx,
         &format!(
@@ -142,7 +146,7 @@ pub fn has_waking(tx: &mut dyn Tx, target: SessionId) -> Result<bool, DbError> {
 }
 
 /// Pending announces that are to enter the current turn of this session, in order.
-pub fn steering(tx: &mut dyn Tx, target: SessionId) -> Result<Vec<Entry>, DbError> {
+pub fn steering(tx: &mut dyn Tx, target: SessionId) -> Result<Vec<OutboxEntry>, DbError> {
     all(
         tx,
         sql!(
@@ -293,7 +297,11 @@ pub fn dismiss(tx: &mut dyn Tx, seq: i64) -> Result<(), DbError> {
 }
 
 /// At most `limit` delivered announces in this session's inbox that are not acknowledged.
-pub fn unacked(tx: &mut dyn Tx, target: SessionId, limit: u32) -> Result<Vec<Entry>, DbError> {
+pub fn unacked(
+    tx: &mut dyn Tx,
+    target: SessionId,
+    limit: u32,
+) -> Result<Vec<OutboxEntry>, DbError> {
     all(
         tx,
         &format!(
@@ -307,7 +315,7 @@ pub fn unacked(tx: &mut dyn Tx, target: SessionId, limit: u32) -> Result<Vec<Ent
 
 /// Announces of this session's runs that are still pending, undelivered or unacknowledged,
 /// according to their rows.
-pub fn outstanding_of(tx: &mut dyn Tx, session: SessionId) -> Result<Vec<Entry>, DbError> {
+pub fn outstanding_of(tx: &mut dyn Tx, session: SessionId) -> Result<Vec<OutboxEntry>, DbError> {
     all(
         tx,
         sql!(
@@ -346,7 +354,7 @@ pub fn ack(
     target: SessionId,
     announce: AnnounceId,
     now: Timestamp,
-) -> Result<Option<(Entry, bool)>, DbError> {
+) -> Result<Option<(OutboxEntry, bool)>, DbError> {
     let changed = tx.execute(
         "UPDATE outbox SET acked_at = ?3 WHERE announce_id = ?1 AND target_session = ?2 \
          AND state = 'delivered' AND acked_at IS NULL",
@@ -365,7 +373,7 @@ pub fn ack(
 }
 
 /// The announce of a run.
-pub fn of_run(tx: &mut dyn Tx, run: RunId) -> Result<Option<Entry>, DbError> {
+pub fn of_run(tx: &mut dyn Tx, run: RunId) -> Result<Option<OutboxEntry>, DbError> {
     first(
         tx,
         sql!("SELECT {COLUMNS} FROM outbox WHERE run_id = ?1"),
@@ -375,7 +383,7 @@ pub fn of_run(tx: &mut dyn Tx, run: RunId) -> Result<Option<Entry>, DbError> {
 }
 
 /// The announces of these runs, for those that have one.
-pub fn of_runs(tx: &mut dyn Tx, runs: &[RunId]) -> Result<Vec<Entry>, DbError> {
+pub fn of_runs(tx: &mut dyn Tx, runs: &[RunId]) -> Result<Vec<OutboxEntry>, DbError> {
     if runs.is_empty() {
         return Ok(Vec::new());
     }
@@ -410,7 +418,7 @@ pub fn inbox(
     acked: bool,
     after: i64,
     limit: u32,
-) -> Result<Vec<Entry>, DbError> {
+) -> Result<Vec<OutboxEntry>, DbError> {
     let acked = if acked { "" } else { "AND acked_at IS NULL" };
     let params: [Param<'_>; 2] = [(&target).into(), after.into()];
     all(

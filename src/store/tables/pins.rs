@@ -14,9 +14,9 @@ const KEPT: usize = 64;
 
 /// Cached bodies by hash.
 #[derive(Debug, Default)]
-pub struct Pins(Mutex<HashMap<String, Pin>>);
+pub struct PinCache(Mutex<HashMap<String, Pin>>);
 
-impl Pins {
+impl PinCache {
     /// The body with that hash. A run must not continue without it: a missing body is recorded as
     /// an undecodable row, and the open runs that pinned it end.
     pub fn get(&self, tx: &mut dyn Tx, hash: &str) -> Result<Pin, DbError> {

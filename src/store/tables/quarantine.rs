@@ -30,7 +30,7 @@ impl Fate {
 
 /// A row in quarantine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct QuarantineEntry {
     /// Its sequence number.
     pub seq: i64,
     /// The table that it was in.
@@ -105,7 +105,7 @@ pub fn settle(tx: &mut dyn Tx, seq: i64, fate: Fate) -> Result<(), DbError> {
 }
 
 /// The entries after `seq`, oldest first.
-pub fn list(tx: &mut dyn Tx, after: i64, limit: u32) -> Result<Vec<Entry>, DbError> {
+pub fn list(tx: &mut dyn Tx, after: i64, limit: u32) -> Result<Vec<QuarantineEntry>, DbError> {
     all(
         tx,
         &format!(
@@ -127,7 +127,7 @@ pub fn counts(tx: &mut dyn Tx) -> Result<Vec<(String, i64)>, DbError> {
     )
 }
 
-columns_of!(Entry {
+columns_of!(QuarantineEntry {
     seq,
     source,
     key,

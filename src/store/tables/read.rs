@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 
 use super::columns::{keyed, place, width};
 use super::filter::Filter;
-use super::pins::Pins;
+use super::pins::PinCache;
 use super::table::{read, unreadable};
 use super::transcripts::Transcripts;
 use super::{
@@ -37,7 +37,7 @@ const MAX_STEPS: u32 = 100_000;
 pub fn view(
     tx: &mut dyn Tx,
     id: RunId,
-    pins: &Pins,
+    pins: &PinCache,
     transcripts: &Transcripts,
 ) -> Result<Option<(RunView, Option<String>)>, DbError> {
     let mark = transcripts.mark();
@@ -72,7 +72,7 @@ pub fn view(
 }
 
 /// A run with the rows of other tables that lists show with it.
-pub struct Shown {
+pub struct ShownRun {
     /// The run's row.
     pub run: Run,
     /// Its list position.
@@ -80,7 +80,7 @@ pub struct Shown {
     /// Its first open step or, if none is open, its last step.
     pub step: Option<steps::ShownStep>,
     /// Its outbox row, if it has ended.
-    pub announce: Option<outbox::Entry>,
+    pub announce: Option<outbox::OutboxEntry>,
     /// Its open questions to users.
     pub questions: Vec<Question>,
     /// Its open approvals.
@@ -104,14 +104,14 @@ static SHOWN: LazyLock<String> = LazyLock::new(|| {
 });
 
 /// Decodes a run from [`SHOWN`].
-fn shown(row: &dyn Row) -> Result<Shown, DbError> {
+fn shown(row: &dyn Row) -> Result<ShownRun, DbError> {
     const WIDTH: usize = width(runs::COLUMNS);
     let (run, place_of) = (read::<Run>(row)?, |name| place(runs::COLUMNS, name));
     let what = row.opt_text(WIDTH + 1).map_err(|fault| {
         let key = [("run_id", place_of("id")), ("seq", place_of("steps"))];
         unreadable(row, "steps", key, fault)
     })?;
-    Ok(Shown {
+    Ok(ShownRun {
         seq: row.int(WIDTH)?,
         step: what.map(|what| (run.steps, what.to_owned())),
         announce: None,
@@ -125,7 +125,7 @@ fn shown(row: &dyn Row) -> Result<Shown, DbError> {
 }
 
 /// One run with the rows that lists show with it.
-pub fn run(tx: &mut dyn Tx, id: RunId) -> Result<Option<Shown>, DbError> {
+pub fn run(tx: &mut dyn Tx, id: RunId) -> Result<Option<ShownRun>, DbError> {
     let sql = sql!("SELECT {} FROM runs WHERE id = ?1", *SHOWN);
     let mut found = first(tx, sql, &[(&id).into()], shown)?;
     add_details(tx, found.as_mut_slice())?;
@@ -133,7 +133,7 @@ pub fn run(tx: &mut dyn Tx, id: RunId) -> Result<Option<Shown>, DbError> {
 }
 
 /// Adds the rows of other tables to a page of runs, with one query per table, not per run.
-fn add_details(tx: &mut dyn Tx, page: &mut [Shown]) -> Result<(), DbError> {
+fn add_details(tx: &mut dyn Tx, page: &mut [ShownRun]) -> Result<(), DbError> {
     let announcing: Vec<RunId> = page
         .iter()
         .map(|shown| &shown.run)
@@ -147,7 +147,7 @@ fn add_details(tx: &mut dyn Tx, page: &mut [Shown]) -> Result<(), DbError> {
         .filter(|run| run.steps > 0 && !run.state.is_terminal())
         .map(|run| run.id)
         .collect();
-    let mut announces: HashMap<RunId, outbox::Entry> = outbox::of_runs(tx, &announcing)?
+    let mut announces: HashMap<RunId, outbox::OutboxEntry> = outbox::of_runs(tx, &announcing)?
         .into_iter()
         .map(|entry| (entry.run, entry))
         .collect();
@@ -263,7 +263,7 @@ pub struct RunQuery {
 }
 
 /// A page of runs, newest first.
-pub fn runs(tx: &mut dyn Tx, query: &RunQuery) -> Result<Vec<Shown>, DbError> {
+pub fn runs(tx: &mut dyn Tx, query: &RunQuery) -> Result<Vec<ShownRun>, DbError> {
     let branch = branch(tx, query)?;
     let (conditions, params) = conditions(query, branch.as_deref());
     let sql = format!(

@@ -5,7 +5,7 @@ use super::filter::Filter;
 use super::table::{self, read, table};
 use crate::kernel::ids::{RunId, StepId};
 use crate::kernel::run::Run;
-use crate::kernel::run::step::{Step, Wait, WaitKind};
+use crate::kernel::run::step::{Step, StepWait, WaitKind};
 use crate::store::tx::{DbError, Tx, all, execute, first, number, sql};
 
 table! {
@@ -29,7 +29,7 @@ table! {
     undecodable Moved {}
 }
 
-columns_of!(optional Wait { kind, until });
+columns_of!(optional StepWait { kind, until });
 
 /// The step is in the journal.
 pub fn insert(tx: &mut dyn Tx, step: &Step) -> Result<(), DbError> {
@@ -42,7 +42,7 @@ pub fn update(tx: &mut dyn Tx, step: &Step) -> Result<(), DbError> {
 }
 
 /// The open step is marked as waiting.
-pub fn set_wait(tx: &mut dyn Tx, run: RunId, seq: u32, wait: Wait) -> Result<(), DbError> {
+pub fn set_wait(tx: &mut dyn Tx, run: RunId, seq: u32, wait: StepWait) -> Result<(), DbError> {
     execute(
         tx,
         "UPDATE steps SET waits = ?3, wait_until = ?4 WHERE run_id = ?1 AND seq = ?2",

@@ -2,7 +2,7 @@
 
 use super::{Bench, Recorded, Then, answer, new_run, reply, turn};
 use crate::command::{Ack, Conclude, Deliver, RecordOutcome, StartRun};
-use crate::contract::commit::Effect;
+use crate::contract::commit::CommitEffect;
 use crate::kernel::fault::Kind;
 use crate::kernel::ids::{AnnounceId, RunId, SessionId, SessionKey};
 use crate::kernel::run::{RunError, RunState};
@@ -16,7 +16,7 @@ fn session_id(bench: &mut Bench, key: &SessionKey) -> SessionId {
         .id
 }
 
-fn deliver(bench: &mut Bench, key: &SessionKey) -> Vec<Effect> {
+fn deliver(bench: &mut Bench, key: &SessionKey) -> Vec<CommitEffect> {
     let session = session_id(bench, key);
     let wake = Some(Box::new(new_run("build")));
     bench
@@ -59,7 +59,7 @@ pub fn g2_8_what_ends_during_a_turn_is_told_after_it(mut bench: Bench) {
         bench.started(child);
         let ended = bench.run(answer(child, 1, "found")).unwrap().1;
         let target = session_id(&mut bench, &root.session);
-        assert!(ended.contains(&Effect::Deliverable(target)));
+        assert!(ended.contains(&CommitEffect::Deliverable(target)));
         children.push(child);
         // A turn is in progress: nothing is pushed into it.
         deliver(&mut bench, &root.session);
@@ -68,7 +68,7 @@ pub fn g2_8_what_ends_during_a_turn_is_told_after_it(mut bench: Bench) {
     // The end of the turn has an effect that asks for delivery.
     let effects = bench.run(answer(root.run, 1, "asked")).unwrap().1;
     let target = session_id(&mut bench, &root.session);
-    assert!(effects.contains(&Effect::Deliverable(target)));
+    assert!(effects.contains(&CommitEffect::Deliverable(target)));
     deliver(&mut bench, &root.session);
     assert_eq!(announces(&mut bench, &root.session), children);
 }
@@ -124,7 +124,7 @@ pub fn a_settling_run_sees_its_grandchild_before_it_ends(mut bench: Bench) {
     assert_eq!(bench.row(child.run).state, RunState::Settling);
     let effects = deliver(&mut bench, &child.session);
     assert!(
-        matches!(&effects[..], [Effect::Enqueue(ticket)] if ticket.run == child.run && ticket.first)
+        matches!(&effects[..], [CommitEffect::Enqueue(ticket)] if ticket.run == child.run && ticket.first)
     );
     let second = bench.started(child.run);
     assert_eq!(second.steps[0].seen_up_to, Some(3));
@@ -162,7 +162,7 @@ pub fn a_failed_parent_takes_its_children_along(mut bench: Bench) {
         assert_eq!(row.cancel.unwrap().by, "parent_ended");
     }
     // The run with an executor is only marked, and ends when the executor has stopped.
-    assert!(effects.contains(&Effect::StopExecutor(running.run)));
+    assert!(effects.contains(&CommitEffect::StopExecutor(running.run)));
     assert!(bench.row(running.run).cancel.is_some());
     let why = crate::command::Conclusion::ExecutorGone { left: Vec::new() };
     reply(bench.run(Conclude {
@@ -309,7 +309,7 @@ pub fn many_announces_are_told_one_delivery_after_another(mut bench: Bench) {
     }
     let target = session_id(&mut bench, &parent);
     let mut deliveries = 1;
-    while deliver(&mut bench, &parent).contains(&Effect::Deliverable(target)) {
+    while deliver(&mut bench, &parent).contains(&CommitEffect::Deliverable(target)) {
         deliveries += 1;
     }
     assert_eq!(announces(&mut bench, &parent), ended);

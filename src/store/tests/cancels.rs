@@ -8,17 +8,17 @@ use crate::command::{
     Ask, BeginEffect, Cancel, CancelTarget, Cancelled, Conclude, Conclusion, RecordOutcome,
     SendMessage, Sender, SpawnedBy, Steer, StepRef, WaitFor,
 };
-use crate::contract::commit::Effect;
+use crate::contract::commit::CommitEffect;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{AgentId, MessageId, RunId, SessionKey};
-use crate::kernel::run::step::Effect as Class;
+use crate::kernel::run::step::EffectClass as Class;
 use crate::kernel::run::{AnnouncePolicy, Outcome, RunState};
 use crate::kernel::session::message::MessageKind;
 use crate::store::tables::{outbox, sessions};
 
 const ENDED: RunState = RunState::Ended(Outcome::Cancelled);
 
-fn cancel(bench: &mut Bench, target: CancelTarget) -> (Cancelled, Vec<Effect>) {
+fn cancel(bench: &mut Bench, target: CancelTarget) -> (Cancelled, Vec<CommitEffect>) {
     let command = Cancel {
         org: "default".to_owned(),
         target,
@@ -63,7 +63,7 @@ pub fn g4_12_a_cancel_reaches_everything_below(mut bench: Bench) {
     let (done, effects) = cancel(&mut bench, CancelTarget::Run(child.run));
     assert_eq!(done.cancelled, [child.run, queued.run]);
     assert_eq!(done.stopping, [grandchild.run]);
-    assert!(effects.contains(&Effect::StopExecutor(grandchild.run)));
+    assert!(effects.contains(&CommitEffect::StopExecutor(grandchild.run)));
     let marked = bench.row(grandchild.run).cancel.unwrap();
     assert_eq!((marked.by.as_str(), marked.inherited), ("admin", true));
     assert_eq!(marked.reason.as_deref(), Some("not needed"));

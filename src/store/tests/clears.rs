@@ -5,7 +5,7 @@ use crate::command::Clearance;
 use crate::command::{
     BeginBoot, Conclude, Conclusion, DeleteSession, Deliver, ResetSession, SendMessage, Sender,
 };
-use crate::contract::commit::Effect;
+use crate::contract::commit::CommitEffect;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{BootId, RunId, SessionKey};
 use crate::kernel::run::{AnnouncePolicy, Outcome, RunState};
@@ -49,7 +49,7 @@ fn delete(bench: &mut Bench, key: &SessionKey) -> Clearance<()> {
     bench.run(command).unwrap().0
 }
 
-fn gone(bench: &mut Bench, run: RunId) -> Vec<Effect> {
+fn gone(bench: &mut Bench, run: RunId) -> Vec<CommitEffect> {
     let why = Conclusion::ExecutorGone { left: Vec::new() };
     bench.run(Conclude { run, why }).unwrap().1
 }
@@ -119,7 +119,11 @@ pub fn a_deletion_comes_with_the_end_of_the_last_run_below(mut bench: Bench) {
     for key in [&talk.session, &child.session, &below.session] {
         assert!(session(&mut bench, key).is_none(), "{key}");
     }
-    assert!(effects.iter().any(|one| matches!(one, Effect::Purge(_))));
+    assert!(
+        effects
+            .iter()
+            .any(|one| matches!(one, CommitEffect::Purge(_)))
+    );
     assert_eq!(waiting(&mut bench), 0);
     let told = outbox::of_run(bench.db.as_mut(), child.run)
         .unwrap()
@@ -170,7 +174,7 @@ pub fn nothing_begins_where_a_reset_or_deletion_is_to_come(mut bench: Bench) {
     let other = reply(bench.run(spawn(Some(&child.session)))).run;
     bench.started(other);
     let effects = gone(&mut bench, talk.run);
-    assert!(effects.contains(&Effect::Deliverable(own.id)));
+    assert!(effects.contains(&CommitEffect::Deliverable(own.id)));
     deliver(&mut bench);
     let wakes = "SELECT count(*) FROM runs WHERE origin = 'wake'";
     assert_eq!(bench.count(wakes), 0);

@@ -7,16 +7,16 @@ use crate::command::{
     Audit, Deliver, Key, NoteAgents, Park, PutAgent, Quarantine, RecordOutcome, Recorded, Remember,
     SettleSalvaged, StepRef, Then, TrustProject,
 };
-use crate::contract::commit::Effect;
+use crate::contract::commit::CommitEffect;
 use crate::contract::servers::KnownServer;
 use crate::kernel::ids::{MessageId, RunId};
 use crate::kernel::run::RunState;
-use crate::kernel::run::step::Effect as Class;
+use crate::kernel::run::step::EffectClass as Class;
 use crate::kernel::run::usage::UsageBy;
 use crate::kernel::time::Timestamp;
 use crate::store::repair::tables::{OnUndecodable, TABLES, Table};
 use crate::store::repair::{consistency, tables};
-use crate::store::tables::pins::Pins;
+use crate::store::tables::pins::PinCache;
 use crate::store::tables::quarantine::Fate;
 use crate::store::tables::transcripts::Transcripts;
 use crate::store::tables::{
@@ -129,7 +129,7 @@ fn store() -> Store {
     bench.run(KeepServer { known }).unwrap();
     bench
         .run(Audit {
-            entry: Box::new(audit::Entry {
+            entry: Box::new(audit::AuditedCall {
                 org,
                 principal: "admin".to_owned(),
                 method: "trust.add",
@@ -185,7 +185,7 @@ fn overwrite(db: &mut dyn Tx, sql: &str, params: &[Param<'_>]) -> bool {
     done
 }
 
-fn key_of(table: &Table, place: &tables::Place) -> Vec<(&'static str, Raw)> {
+fn key_of(table: &Table, place: &tables::RowKey) -> Vec<(&'static str, Raw)> {
     let names = table.primary.iter().copied();
     names.zip(place.iter().cloned()).collect()
 }
@@ -437,7 +437,7 @@ fn an_open_run_of_which_anything_needed_is_lost_ends_and_says_what() {
 fn a_body_that_is_looked_for_and_not_there_ends_what_has_pinned_it() {
     let mut store = store();
     let hash = store.bench.row(store.at_work).pins.agent;
-    let (pins, transcripts) = (Pins::default(), Transcripts::default());
+    let (pins, transcripts) = (PinCache::default(), Transcripts::default());
     let db = store.bench.db.as_mut();
     overwrite(db, "DELETE FROM blobs", &[]);
     let unread = read::view(db, store.at_work, &pins, &transcripts)
@@ -474,10 +474,16 @@ fn g1_9_a_damaged_open_run_is_told_to_its_requester() {
     assert_eq!(run.state.as_str(), "interrupted");
     assert_eq!(run.error.as_ref().unwrap().kind, "damaged");
     let told = run.requester.clone().unwrap().session;
-    assert!(effects.contains(&Effect::Ended(run.id)), "{effects:?}");
-    assert!(effects.contains(&Effect::Deliverable(told)), "{effects:?}");
     assert!(
-        effects.contains(&Effect::StopExecutor(run.id)),
+        effects.contains(&CommitEffect::Ended(run.id)),
+        "{effects:?}"
+    );
+    assert!(
+        effects.contains(&CommitEffect::Deliverable(told)),
+        "{effects:?}"
+    );
+    assert!(
+        effects.contains(&CommitEffect::StopExecutor(run.id)),
         "{effects:?}"
     );
     let entries = quarantine::list(store.bench.db.as_mut(), 0, 10).unwrap();

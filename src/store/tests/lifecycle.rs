@@ -8,14 +8,14 @@ use crate::command::{
     Ack, Begins, DeleteSession, Deliver, DismissAnnounce, PatchSession, Purge, ResetSession,
     RetryAnnounce,
 };
-use crate::contract::commit::Effect;
+use crate::contract::commit::CommitEffect;
 use crate::contract::journal::RunView;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{RunId, SessionId, SessionKey};
 use crate::kernel::run::{AnnouncePolicy, RunState};
 use crate::kernel::session::{Cleanup, Session};
 use crate::kernel::time::Timestamp;
-use crate::store::tables::pins::Pins;
+use crate::store::tables::pins::PinCache;
 use crate::store::tables::transcripts::Transcripts;
 use crate::store::tables::{expired, messages, outbox, read, sessions};
 
@@ -27,7 +27,7 @@ fn delete(
     bench: &mut Bench,
     key: &SessionKey,
     force: bool,
-) -> Result<(Clearance<()>, Vec<Effect>), Fault> {
+) -> Result<(Clearance<()>, Vec<CommitEffect>), Fault> {
     bench.run(DeleteSession {
         org: "default".to_owned(),
         key: key.clone(),
@@ -70,7 +70,7 @@ fn purge(bench: &mut Bench, session: SessionId) -> usize {
         commands += 1;
         let (_, effects) = bench.run(Purge { session }).unwrap();
         left.extend(effects.into_iter().filter_map(|effect| match effect {
-            Effect::Purge(session) => Some(session),
+            CommitEffect::Purge(session) => Some(session),
             _ => None,
         }));
     }
@@ -79,7 +79,7 @@ fn purge(bench: &mut Bench, session: SessionId) -> usize {
 
 /// The run as its runner sees it.
 fn view(bench: &mut Bench, run: RunId) -> RunView {
-    let (pins, transcripts) = (Pins::default(), Transcripts::default());
+    let (pins, transcripts) = (PinCache::default(), Transcripts::default());
     let found = read::view(bench.db.as_mut(), run, &pins, &transcripts);
     found.unwrap().unwrap().0
 }
@@ -282,7 +282,7 @@ pub fn a_target_whose_agent_cannot_run_is_offered_its_news_when_it_is_used(mut b
         ("undelivered", Some("no agent build"))
     );
     let (_, effects) = bench.run(turn("agent:build:a", "two")).unwrap();
-    assert!(effects.contains(&Effect::Deliverable(own)));
+    assert!(effects.contains(&CommitEffect::Deliverable(own)));
     assert_eq!(state(&mut bench, child), "pending");
 }
 

@@ -34,7 +34,7 @@ use crate::command::{
     StartRun, Then, TurnEnd,
 };
 use crate::contract::catalog::{AgentMode, Pinned, Resolved};
-use crate::contract::commit::{Effect, Settings};
+use crate::contract::commit::{CommandSettings, CommitEffect};
 use crate::kernel::delegation::breaker::BreakerPolicy;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::{AgentId, MessageId, RunId, SessionId, SessionKey, StepId};
@@ -43,7 +43,7 @@ use crate::kernel::policy::overlay::{AgentEnv, Overlay};
 use crate::kernel::run::budget::Budget;
 use crate::kernel::run::limits::SpawnLimits;
 use crate::kernel::run::recover::RecoveryPolicy;
-use crate::kernel::run::step::{Effect as Class, Intent, StepKind, Used};
+use crate::kernel::run::step::{EffectClass as Class, Intent, ModelUsage, StepKind};
 use crate::kernel::run::{AnnouncePolicy, OnUncertain, Run, Usage};
 use crate::kernel::session::message::{Block, Message};
 use crate::kernel::session::{Cleanup, Owner, SessionMode};
@@ -57,7 +57,7 @@ use crate::store::write::{Command, Transaction};
 pub(super) struct Bench {
     pub db: Box<dyn Tx>,
     pub clock: Clock,
-    pub settings: Settings,
+    pub settings: CommandSettings,
     sequence: Sequence,
     _folder: tempfile::TempDir,
 }
@@ -71,7 +71,7 @@ impl Bench {
         Bench {
             db: engine(folder.path()),
             clock: Clock::test(Timestamp(1_000_000)),
-            settings: Settings {
+            settings: CommandSettings {
                 breaker: BreakerPolicy::OFF,
                 tree_budget: Budget::default(),
                 audit_rows: 1000,
@@ -96,7 +96,7 @@ impl Bench {
     }
 
     /// Executes one command in a transaction of its own.
-    pub fn run<C: Command>(&mut self, command: C) -> Result<(C::Reply, Vec<Effect>), Fault> {
+    pub fn run<C: Command>(&mut self, command: C) -> Result<(C::Reply, Vec<CommitEffect>), Fault> {
         self.db.execute("BEGIN", &[]).unwrap();
         let done = command.execute(Transaction {
             tx: self.db.as_mut(),
@@ -288,8 +288,8 @@ pub(super) fn text(text: &str) -> Vec<Block> {
 }
 
 /// The usage of one model call.
-pub(super) fn used() -> Option<Used> {
-    Some(Used {
+pub(super) fn used() -> Option<ModelUsage> {
+    Some(ModelUsage {
         model: "script/x".to_owned(),
         usage: Usage {
             model_calls: 1,
@@ -318,7 +318,7 @@ pub(super) fn answer(run: RunId, step: u32, said: &str) -> RecordOutcome {
 }
 
 /// The reply of a command that succeeded.
-pub(super) fn reply<R>(done: Result<(R, Vec<Effect>), Fault>) -> R {
+pub(super) fn reply<R>(done: Result<(R, Vec<CommitEffect>), Fault>) -> R {
     done.unwrap().0
 }
 

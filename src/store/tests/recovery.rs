@@ -6,12 +6,12 @@ use super::{Bench, Recorded, Then, TurnEnd, answer, reply, tool};
 use crate::command::{
     BeginBoot, BeginEffect, Conclude, EndBoot, Park, RecordOutcome, Recover, StartRun, Touch,
 };
-use crate::contract::commit::Effect;
+use crate::contract::commit::CommitEffect;
 use crate::kernel::fault::Kind;
 use crate::kernel::ids::BootId;
 use crate::kernel::run::RunState;
 use crate::kernel::run::recover::Loss;
-use crate::kernel::run::step::{Effect as Class, StepState};
+use crate::kernel::run::step::{EffectClass as Class, StepState};
 use crate::kernel::session::message::MessageKind;
 use crate::store::tables::steps;
 
@@ -30,9 +30,9 @@ pub fn a_read_is_repeated_and_a_late_outcome_refused(mut bench: Bench) {
     let row = bench.row(child.run);
     assert_eq!((row.state, row.recoveries), (RunState::Queued, 1));
     assert!(
-        effects
-            .iter()
-            .any(|effect| matches!(effect, Effect::Enqueue(t) if t.run == child.run && t.first))
+        effects.iter().any(
+            |effect| matches!(effect, CommitEffect::Enqueue(t) if t.run == child.run && t.first)
+        )
     );
     // An executor that was presumed dead answers: too late.
     let fault = bench.run(answer(child.run, 1, "late")).unwrap_err();

@@ -7,11 +7,11 @@ use super::{Bench, reply, spawn, tool};
 use crate::command::{
     BeginEffect, Cancel, CancelTarget, RecordOutcome, Recover, Resolve, StartRun, Verdict,
 };
-use crate::contract::commit::Effect;
+use crate::contract::commit::CommitEffect;
 use crate::kernel::fault::Kind;
 use crate::kernel::ids::{RunId, StepId};
 use crate::kernel::run::recover::Loss;
-use crate::kernel::run::step::{Effect as Class, Step, StepState};
+use crate::kernel::run::step::{EffectClass as Class, Step, StepState};
 use crate::kernel::run::{OnUncertain, Outcome, PauseReason, RunState};
 use crate::kernel::session::message::MessageKind;
 use crate::store::tables::read::RunQuery;
@@ -43,7 +43,7 @@ fn begin(bench: &mut Bench, run: RunId, attempt: u32) -> Result<(), Kind> {
     begun.map(drop).map_err(|fault| fault.kind)
 }
 
-fn killed(bench: &mut Bench, run: RunId) -> Vec<Effect> {
+fn killed(bench: &mut Bench, run: RunId) -> Vec<CommitEffect> {
     let loss = Loss::Killed;
     let aged_at = None;
     let command = Recover { run, loss, aged_at };
@@ -188,7 +188,10 @@ pub fn a_review_is_settled_also_while_other_calls_are_at_work(mut bench: Bench) 
     };
     let (_, effects) = bench.run(said).unwrap();
     // An effect notifies the holder of the run that there is more to do.
-    assert!(effects.contains(&Effect::Released(run)), "{effects:?}");
+    assert!(
+        effects.contains(&CommitEffect::Released(run)),
+        "{effects:?}"
+    );
     reply(bench.run(RecordOutcome {
         run,
         step: 2,

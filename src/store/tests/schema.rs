@@ -2,7 +2,7 @@
 
 use super::{Bench, answer};
 use crate::store::tables::events;
-use crate::store::tables::events::Part;
+use crate::store::tables::events::LogPart;
 use crate::store::tx::DbErrorKind;
 
 /// The engine refuses `sql`, and nothing has changed.
@@ -177,7 +177,7 @@ pub fn what_was_deleted_of_the_log_is_remembered(mut bench: Bench) {
     for gone in [0, cut - 1] {
         let part = events::after(bench.db.as_mut(), gone, 1000).unwrap();
         assert!(
-            matches!(part, Part::Expired(oldest) if oldest == cut),
+            matches!(part, LogPart::Expired(oldest) if oldest == cut),
             "{part:?}"
         );
     }
@@ -185,7 +185,7 @@ pub fn what_was_deleted_of_the_log_is_remembered(mut bench: Bench) {
 
 fn log(bench: &mut Bench, cursor: i64, limit: u32) -> Vec<events::Event> {
     match events::after(bench.db.as_mut(), cursor, limit).unwrap() {
-        Part::Events(events) => events,
-        Part::Expired(oldest) => panic!("gone up to {oldest}"),
+        LogPart::Events(events) => events,
+        LogPart::Expired(oldest) => panic!("gone up to {oldest}"),
     }
 }

@@ -8,7 +8,7 @@ use crate::command::{
 };
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::{AgentId, RunId, SessionId, SessionKey};
-use crate::kernel::run::step::Effect as Class;
+use crate::kernel::run::step::EffectClass as Class;
 use crate::kernel::run::stop::{CANCELLED_BY_PERSON, REASON};
 use crate::kernel::run::{AnnouncePolicy, Outcome, RunError, RunState};
 use crate::store::tables::{outbox, runs, sessions};

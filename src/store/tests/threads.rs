@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use super::super::Store;
 use super::super::open::{OpenError, OpenOptions};
 use super::super::sqlite::{Sqlite, Use};
-use super::{Settings, id, spawn};
+use super::{CommandSettings, id, spawn};
 use crate::clock::Clock;
 use crate::command::{BeginBoot, EndBoot};
 use crate::kernel::delegation::breaker::BreakerPolicy;
@@ -14,9 +14,9 @@ use crate::kernel::ids::BootId;
 use crate::kernel::run::budget::Budget;
 use crate::kernel::run::limits::SpawnLimits;
 use crate::kernel::run::recover::RecoveryPolicy;
-use crate::store::open::Opened;
+use crate::store::open::OpenedStore;
 
-fn open(folder: &std::path::Path) -> Opened {
+fn open(folder: &std::path::Path) -> OpenedStore {
     Store::open(options(folder)).unwrap()
 }
 
@@ -24,7 +24,7 @@ fn options(folder: &std::path::Path) -> OpenOptions {
     OpenOptions {
         folder: folder.to_owned(),
         clock: Clock::system(),
-        settings: Settings {
+        settings: CommandSettings {
             breaker: BreakerPolicy::OFF,
             tree_budget: Budget::default(),
             audit_rows: 1000,

@@ -4,7 +4,7 @@ use super::{Bench, Recorded, Then, answer, model, reply, text, tool, turn};
 use crate::command::{RecordOutcome, StartRun};
 use crate::kernel::fault::Kind;
 use crate::kernel::ids::SessionKey;
-use crate::kernel::run::step::{Effect as Class, StepState};
+use crate::kernel::run::step::{EffectClass as Class, StepState};
 use crate::kernel::run::{CancelRequest, Outcome, PauseReason, Run, RunError, RunState};
 use crate::kernel::session::message::{Block, MessageKind};
 use crate::kernel::time::Timestamp;

@@ -5,9 +5,9 @@ use std::time::Duration;
 use super::plans::plan_of;
 use super::{Bench, id, reply, text};
 use crate::command::{RecordOutcome, Recorded, Then, TurnEnd};
-use crate::contract::commit::Effect;
+use crate::contract::commit::CommitEffect;
 use crate::kernel::ids::{RunId, SessionId};
-use crate::kernel::run::step::Used;
+use crate::kernel::run::step::ModelUsage;
 use crate::kernel::run::usage::{HOUR, Tally, UsageBy};
 use crate::kernel::run::{Outcome, RunError, RunState, Usage};
 use crate::kernel::time::Timestamp;
@@ -22,7 +22,7 @@ fn answer(run: RunId, model: &str, cost_micros: u64) -> RecordOutcome {
         attempt: 1,
         outcome: Recorded::Answer {
             blocks: text("said"),
-            used: Some(Used {
+            used: Some(ModelUsage {
                 model: model.to_owned(),
                 usage: Usage {
                     model_calls: 1,
@@ -127,7 +127,7 @@ pub fn a_passed_threshold_is_told_once_an_hour(mut bench: Bench) {
         let run = reply(bench.run(super::turn(&key, "one"))).run;
         bench.started(run);
         let (_, effects) = bench.run(answer(run, "script/x", 5)).unwrap();
-        assert!(effects.contains(&Effect::Ended(run)));
+        assert!(effects.contains(&CommitEffect::Ended(run)));
         assert_eq!(told(&mut bench), expected, "{place}");
     }
     bench.clock.advance(Duration::from_secs(3600));

@@ -6,40 +6,44 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::text_file::{Existing, FILE_LIMIT, Target, with_crlf};
+use super::text_file::{Existing, FILE_LIMIT, WriteTarget, with_crlf};
 use crate::tool::Workspace;
-use crate::tool::arguments::Text;
+use crate::tool::arguments::NonEmptyText;
 use crate::tool::blocking::StopFlag;
 
 /// Replaces one text in a file by another. The old text must occur exactly once. Read the file
 /// first; the line number and tab that read shows are not part of the text.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Edit {
+pub(crate) struct EditToolArgs {
     /// The file, relative to the workspace folder.
-    path: Text,
+    path: NonEmptyText,
     /// The exact current text, with enough context to be unique in the file.
-    old_text: Text,
+    old_text: NonEmptyText,
     /// The new text; empty to remove the old text.
     new_text: String,
 }
 
 /// Answers a call of the tool.
-pub(crate) fn edit(given: Edit, workspace: &Workspace, _: &StopFlag) -> Result<String, String> {
-    let target = Target::of(workspace, &given.path)?;
+pub(crate) fn edit(
+    given: EditToolArgs,
+    workspace: &Workspace,
+    _: &StopFlag,
+) -> Result<String, String> {
+    let target = WriteTarget::of(workspace, &given.path)?;
     let shown = &target.shown;
     let Some(existing) = target.existing()? else {
         let path = &*given.path;
         return Err(format!("no such file: {path}; use write to create it"));
     };
     let (text, at) = match planned_change(shown, &existing, &given.old_text, &given.new_text)? {
-        Change::Made(text, at) => (text, at),
-        Change::IsThere => {
+        EditOutcome::Made(text, at) => (text, at),
+        EditOutcome::IsThere => {
             return Ok(format!(
                 "{shown}: the new text is already there; nothing was changed"
             ));
         }
-        Change::Impossible(why) => return Err(format!("{shown}: {why}; nothing was changed")),
+        EditOutcome::Impossible(why) => return Err(format!("{shown}: {why}; nothing was changed")),
     };
     target.put(&text, Some(&existing))?;
     let line = text[..at].matches('\n').count() + 1;
@@ -53,7 +57,7 @@ pub(crate) fn planned_change(
     existing: &Existing,
     old: &str,
     new: &str,
-) -> Result<Change, String> {
+) -> Result<EditOutcome, String> {
     if new.contains('\0') {
         return Err("new_text: a text file cannot contain NUL".to_owned());
     }
@@ -62,7 +66,7 @@ pub(crate) fn planned_change(
         false => text.to_owned(),
     };
     match replaced(&existing.text, &ended(old), &ended(new)) {
-        Change::Made(text, _) if text.len() > FILE_LIMIT => Err(format!(
+        EditOutcome::Made(text, _) if text.len() > FILE_LIMIT => Err(format!(
             "{shown} would have {} bytes; {FILE_LIMIT} at most",
             text.len()
         )),
@@ -71,7 +75,7 @@ pub(crate) fn planned_change(
 }
 
 /// The result of replacing a text.
-pub(crate) enum Change {
+pub(crate) enum EditOutcome {
     /// The whole new text, and the byte offset of the change.
     Made(String, usize),
     /// The change was made before.
@@ -81,9 +85,9 @@ pub(crate) enum Change {
 }
 
 /// Replaces `old` by `new`; `old` must occur exactly once.
-fn replaced(text: &str, old: &str, new: &str) -> Change {
+fn replaced(text: &str, old: &str, new: &str) -> EditOutcome {
     if old == new {
-        return Change::Impossible("old_text and new_text are the same".to_owned());
+        return EditOutcome::Impossible("old_text and new_text are the same".to_owned());
     }
     let places = places(text, old);
     let done = !new.is_empty()
@@ -95,17 +99,17 @@ fn replaced(text: &str, old: &str, new: &str) -> Change {
                 .all(|place| within.contains(place) && place + old.len() <= within.end)
         });
     if done {
-        return Change::IsThere;
+        return EditOutcome::IsThere;
     }
     match places[..] {
         [at] => {
             let (before, after) = (&text[..at], &text[at + old.len()..]);
-            Change::Made([before, new, after].concat(), at)
+            EditOutcome::Made([before, new, after].concat(), at)
         }
-        [] => Change::Impossible(
+        [] => EditOutcome::Impossible(
             "old_text was not found; read the file again, the text must match exactly".to_owned(),
         ),
-        _ => Change::Impossible(format!(
+        _ => EditOutcome::Impossible(format!(
             "old_text occurs {} times; include more context",
             places.len()
         )),
@@ -133,14 +137,14 @@ mod tests {
     fn an_insertion_is_made_once() {
         let text = "fn a() {}\nfn b() {}\n";
         let (old, new) = ("fn a() {}\n", "fn a() {}\nfn c() {}\n");
-        let Change::Made(once, at) = replaced(text, old, new) else {
+        let EditOutcome::Made(once, at) = replaced(text, old, new) else {
             panic!("not made")
         };
         assert_eq!(
             (once.as_str(), at),
             ("fn a() {}\nfn c() {}\nfn b() {}\n", 0)
         );
-        assert!(matches!(replaced(&once, old, new), Change::IsThere));
+        assert!(matches!(replaced(&once, old, new), EditOutcome::IsThere));
     }
 
     #[test]
@@ -152,7 +156,7 @@ mod tests {
             ("x", "a", "", "was not found"),
             ("a", "a", "a", "the same"),
         ] {
-            let Change::Impossible(why) = replaced(text, old, new) else {
+            let EditOutcome::Impossible(why) = replaced(text, old, new) else {
                 panic!("{text} {old} {new}")
             };
             assert!(why.contains(says), "{text} {old} {new}: {why}");
@@ -165,12 +169,12 @@ mod tests {
             before in "[ab\n]{0,6}", old in "[ab\n]{1,4}", new in "[ab\n]{1,6}", after in "[ab\n]{0,6}",
         ) {
             let text = format!("{before}{old}{after}");
-            if let Change::Made(once, _) = replaced(&text, &old, &new) {
+            if let EditOutcome::Made(once, _) = replaced(&text, &old, &new) {
                 match replaced(&once, &old, &new) {
-                    Change::IsThere => {}
+                    EditOutcome::IsThere => {}
                     // The change has created the old text again, across its border.
-                    Change::Impossible(_) => {}
-                    Change::Made(..) => {
+                    EditOutcome::Impossible(_) => {}
+                    EditOutcome::Made(..) => {
                         let inside = places(&once, &old).iter().any(|at| {
                             *at >= before.len() && at + old.len() <= before.len() + new.len()
                         });

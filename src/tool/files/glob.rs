@@ -6,9 +6,9 @@ use serde::Deserialize;
 
 use super::walk::walk;
 use crate::tool::Workspace;
-use crate::tool::arguments::{Count, Text};
+use crate::tool::arguments::{BoundedCount, NonEmptyText};
 use crate::tool::blocking::StopFlag;
-use crate::tool::output::Lines;
+use crate::tool::output::ResultLines;
 
 const DEFAULT_RESULTS: usize = 100;
 
@@ -16,26 +16,30 @@ const DEFAULT_RESULTS: usize = 100;
 /// folders of dependencies or build output, are left out.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Glob {
+pub(crate) struct GlobToolArgs {
     /// The pattern, such as *.rs or src/**/*_test.go. Without a slash it is matched against file
     /// names, otherwise against paths relative to the workspace folder.
-    pattern: Text,
+    pattern: NonEmptyText,
     /// Only files in this folder and its subfolders. Default: the workspace folder.
-    path: Option<Text>,
+    path: Option<NonEmptyText>,
     /// Ignore case. Default false.
     #[serde(default)]
     ignore_case: bool,
     /// The maximum number of files to show. Default 100.
-    max_results: Option<Count<1, 2_000>>,
+    max_results: Option<BoundedCount<1, 2_000>>,
 }
 
 /// Answers a call of the tool.
-pub(crate) fn glob(given: Glob, workspace: &Workspace, stop: &StopFlag) -> Result<String, String> {
+pub(crate) fn glob(
+    given: GlobToolArgs,
+    workspace: &Workspace,
+    stop: &StopFlag,
+) -> Result<String, String> {
     let matcher = FilePattern::new(&given.pattern, given.ignore_case)
         .map_err(|error| format!("pattern: {error}"))?;
     let start = workspace.resolve(given.path.as_deref().unwrap_or("."))?;
     let most = given.max_results.map_or(DEFAULT_RESULTS, usize::from);
-    let mut lines = Lines::default();
+    let mut lines = ResultLines::default();
     let (mut files, mut total) = (0, 0);
     let walked = walk(workspace, &start, None, stop, |entry| {
         if entry.is_folder {

@@ -8,11 +8,11 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::glob::FilePattern;
-use super::walk::{Entry, Walked, walk};
+use super::walk::{WalkEntry, Walked, walk};
 use crate::tool::Workspace;
-use crate::tool::arguments::{Count, Text};
+use crate::tool::arguments::{BoundedCount, NonEmptyText};
 use crate::tool::blocking::StopFlag;
-use crate::tool::output::{Lines, quoted};
+use crate::tool::output::{ResultLines, quoted};
 
 /// Larger files are skipped, bytes.
 const FILE_LIMIT: u64 = 4 * 1024 * 1024;
@@ -27,43 +27,47 @@ const DEFAULT_RESULTS: usize = 100;
 /// of dependencies or build output, and files that are not text are left out.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Grep {
+pub(crate) struct GrepToolArgs {
     /// The regular expression; it matches within one line.
-    pattern: Text,
+    pattern: NonEmptyText,
     /// The file or folder to search. Default: the workspace folder.
-    path: Option<Text>,
+    path: Option<NonEmptyText>,
     /// Several files or folders to search, instead of path.
     #[serde(default)]
-    paths: Vec<Text>,
+    paths: Vec<NonEmptyText>,
     /// Only files that this pattern matches, such as *.rs.
-    glob: Option<Text>,
+    glob: Option<NonEmptyText>,
     /// Ignore case. Default false.
     #[serde(default)]
     ignore_case: bool,
     /// lines: each matching line as path:line: text. files: each file with its number of matching
     /// lines, highest first. Default lines.
     #[serde(default)]
-    output: Output,
+    output: GrepOutput,
     /// The maximum number of lines or files to show; all are counted. Default 100.
-    max_results: Option<Count<1, 2_000>>,
+    max_results: Option<BoundedCount<1, 2_000>>,
     /// The purpose of the search in a few words, shown to people.
     #[serde(rename = "note")]
-    _note: Option<Text>,
+    _note: Option<NonEmptyText>,
     /// The maximum number of lines to show of one file. Default: no limit.
-    max_per_file: Option<Count<1, 2_000>>,
+    max_per_file: Option<BoundedCount<1, 2_000>>,
 }
 
 #[derive(Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-enum Output {
+enum GrepOutput {
     #[default]
     Lines,
     Files,
 }
 
 /// Answers a call of the tool.
-pub(crate) fn grep(given: Grep, workspace: &Workspace, stop: &StopFlag) -> Result<String, String> {
-    let mut search = Search::new(workspace, &given)?;
+pub(crate) fn grep(
+    given: GrepToolArgs,
+    workspace: &Workspace,
+    stop: &StopFlag,
+) -> Result<String, String> {
+    let mut search = GrepSearch::new(workspace, &given)?;
     let mut walked = Walked::default();
     for start in starts(workspace, &given)? {
         walked.add(walk(workspace, &start, None, stop, |entry| {
@@ -77,7 +81,7 @@ pub(crate) fn grep(given: Grep, workspace: &Workspace, stop: &StopFlag) -> Resul
 }
 
 /// The resolved files and folders to search.
-fn starts(workspace: &Workspace, given: &Grep) -> Result<Vec<PathBuf>, String> {
+fn starts(workspace: &Workspace, given: &GrepToolArgs) -> Result<Vec<PathBuf>, String> {
     let mut asked: Vec<&str> = given
         .paths
         .iter()
@@ -97,7 +101,7 @@ fn starts(workspace: &Workspace, given: &Grep) -> Result<Vec<PathBuf>, String> {
 }
 
 /// The settings and the results of one search.
-struct Search<'a> {
+struct GrepSearch<'a> {
     workspace: &'a Workspace,
     matcher: RegexMatcher,
     searcher: Searcher,
@@ -105,7 +109,7 @@ struct Search<'a> {
     by_file: bool,
     most: usize,
     most_per_file: usize,
-    lines: Lines,
+    lines: ResultLines,
     shown: usize,
     files: Vec<(String, usize)>,
     matches: usize,
@@ -113,8 +117,8 @@ struct Search<'a> {
     too_large: usize,
 }
 
-impl<'a> Search<'a> {
-    fn new(workspace: &'a Workspace, given: &Grep) -> Result<Self, String> {
+impl<'a> GrepSearch<'a> {
+    fn new(workspace: &'a Workspace, given: &GrepToolArgs) -> Result<Self, String> {
         let matcher = RegexMatcherBuilder::new()
             .case_insensitive(given.ignore_case)
             .line_terminator(Some(b'\n'))
@@ -131,15 +135,15 @@ impl<'a> Search<'a> {
             .binary_detection(BinaryDetection::quit(0))
             .heap_limit(Some(LINE_HEAP))
             .build();
-        Ok(Search {
+        Ok(GrepSearch {
             workspace,
             matcher,
             searcher,
             glob,
-            by_file: given.output == Output::Files,
+            by_file: given.output == GrepOutput::Files,
             most: given.max_results.map_or(DEFAULT_RESULTS, usize::from),
             most_per_file: given.max_per_file.map_or(usize::MAX, usize::from),
-            lines: Lines::default(),
+            lines: ResultLines::default(),
             shown: 0,
             files: Vec::new(),
             matches: 0,
@@ -149,7 +153,7 @@ impl<'a> Search<'a> {
     }
 
     /// Searches one file; one that is not text or cannot be read is skipped.
-    fn file(&mut self, entry: &Entry<'_>) {
+    fn file(&mut self, entry: &WalkEntry<'_>) {
         let shown = self.workspace.shown(&entry.path);
         if self.glob.as_ref().is_some_and(|glob| !glob.matches(&shown)) {
             return;
@@ -166,9 +170,9 @@ impl<'a> Search<'a> {
         } else {
             self.most_per_file.min(self.most.saturating_sub(self.shown))
         };
-        let mut found = Found {
+        let mut found = FileMatches {
             room,
-            ..Found::default()
+            ..FileMatches::default()
         };
         let searched = self.searcher.search_file(&self.matcher, &file, &mut found);
         if searched.is_err() || found.binary {
@@ -222,14 +226,14 @@ impl<'a> Search<'a> {
 
 /// The matches in one file.
 #[derive(Default)]
-struct Found {
+struct FileMatches {
     room: usize,
     lines: Vec<(u64, String)>,
     count: usize,
     binary: bool,
 }
 
-impl Sink for Found {
+impl Sink for FileMatches {
     type Error = std::io::Error;
 
     fn matched(&mut self, _: &Searcher, hit: &SinkMatch<'_>) -> Result<bool, Self::Error> {

@@ -5,9 +5,9 @@ use serde::Deserialize;
 
 use super::walk::walk;
 use crate::tool::Workspace;
-use crate::tool::arguments::{Count, Text};
+use crate::tool::arguments::{BoundedCount, NonEmptyText};
 use crate::tool::blocking::StopFlag;
-use crate::tool::output::Lines;
+use crate::tool::output::ResultLines;
 
 const DEFAULT_RESULTS: usize = 200;
 
@@ -15,17 +15,21 @@ const DEFAULT_RESULTS: usize = 200;
 /// dependencies or build output, are left out.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct List {
+pub(crate) struct ListToolArgs {
     /// The folder, relative to the workspace folder. Default: the workspace folder.
-    path: Option<Text>,
+    path: Option<NonEmptyText>,
     /// The number of levels to show. Default 1.
-    depth: Option<Count<1, 8>>,
+    depth: Option<BoundedCount<1, 8>>,
     /// The maximum number of entries to show. Default 200.
-    max_results: Option<Count<1, 2_000>>,
+    max_results: Option<BoundedCount<1, 2_000>>,
 }
 
 /// Answers a call of the tool.
-pub(crate) fn list(given: List, workspace: &Workspace, stop: &StopFlag) -> Result<String, String> {
+pub(crate) fn list(
+    given: ListToolArgs,
+    workspace: &Workspace,
+    stop: &StopFlag,
+) -> Result<String, String> {
     let folder = workspace.resolve(given.path.as_deref().unwrap_or("."))?;
     let shown = workspace.shown(&folder);
     if !workspace.is_folder(&folder)? {
@@ -33,7 +37,7 @@ pub(crate) fn list(given: List, workspace: &Workspace, stop: &StopFlag) -> Resul
     }
     let depth = given.depth.map_or(1, usize::from);
     let most = given.max_results.map_or(DEFAULT_RESULTS, usize::from);
-    let mut lines = Lines::default();
+    let mut lines = ResultLines::default();
     let mut total = 0;
     let walked = walk(workspace, &folder, Some(depth), stop, |entry| {
         total += 1;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::diff::unified;
-use super::text_file::Target;
+use super::text_file::WriteTarget;
 use super::{edit, write};
 use crate::clock::Clock;
 use crate::contract::BoxFuture;
@@ -31,9 +31,9 @@ const KEPT: usize = 128;
 
 /// Cached previews, by call and state of the file.
 #[derive(Clone, Default)]
-pub(crate) struct Kept(Arc<Mutex<HashMap<[u8; 32], FileChange>>>);
+pub(crate) struct PreviewCache(Arc<Mutex<HashMap<[u8; 32], FileChange>>>);
 
-impl Kept {
+impl PreviewCache {
     fn get(&self, of: &[u8; 32]) -> Option<FileChange> {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.get(of).cloned()
@@ -83,7 +83,7 @@ struct Asked {
     /// The hash of the call, independent of the file.
     digest: [u8; 32],
     /// The cache; `None` if it must not be used.
-    kept: Option<Kept>,
+    kept: Option<PreviewCache>,
 }
 
 impl Catalogue {
@@ -178,7 +178,7 @@ impl Asked {
                 return self.fails(&self.path, &why);
             }
         };
-        let target = match Target::of(&workspace, &self.path) {
+        let target = match WriteTarget::of(&workspace, &self.path) {
             Ok(target) => target,
             Err(why) => return self.fails(&self.path, &why),
         };
@@ -207,7 +207,7 @@ impl Asked {
     fn compared(
         &self,
         workspace: &Workspace,
-        target: &Target,
+        target: &WriteTarget,
         stop: &StopFlag,
     ) -> Result<FileChange, String> {
         let existing = target.existing()?;
@@ -220,9 +220,9 @@ impl Asked {
                     return Err("there is no such file".to_owned());
                 };
                 match edit::planned_change(&target.shown, existing, old, new)? {
-                    edit::Change::Made(text, _) => text,
-                    edit::Change::IsThere => existing.text.clone(),
-                    edit::Change::Impossible(why) => return Err(why),
+                    edit::EditOutcome::Made(text, _) => text,
+                    edit::EditOutcome::IsThere => existing.text.clone(),
+                    edit::EditOutcome::Impossible(why) => return Err(why),
                 }
             }
         };

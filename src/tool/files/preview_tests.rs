@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::*;
 use crate::kernel::secret::Secret;
-use crate::tool::Options;
+use crate::tool::ToolOptions;
 
 struct Place {
     folder: tempfile::TempDir,
@@ -16,7 +16,7 @@ struct Place {
 fn place() -> Place {
     Place {
         folder: tempfile::tempdir().unwrap(),
-        catalogue: Catalogue::new(Options::default()),
+        catalogue: Catalogue::new(ToolOptions::default()),
     }
 }
 

@@ -7,9 +7,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::tool::Workspace;
-use crate::tool::arguments::{Count, Text};
+use crate::tool::arguments::{BoundedCount, NonEmptyText};
 use crate::tool::blocking::StopFlag;
-use crate::tool::output::{Lines, quoted};
+use crate::tool::output::{ResultLines, quoted};
 
 /// The maximum size of a file that is read, in bytes.
 const FILE_LIMIT: u64 = 8 * 1024 * 1024;
@@ -20,17 +20,21 @@ const DEFAULT_LINES: usize = 400;
 /// it.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Read {
+pub(crate) struct ReadToolArgs {
     /// The file, relative to the workspace folder.
-    path: Text,
+    path: NonEmptyText,
     /// The first line to show, counted from 1. Default 1.
-    offset: Option<Count<1, 10_000_000>>,
+    offset: Option<BoundedCount<1, 10_000_000>>,
     /// The number of lines to show. Default 400.
-    limit: Option<Count<1, 2_000>>,
+    limit: Option<BoundedCount<1, 2_000>>,
 }
 
 /// Answers a call of the tool.
-pub(crate) fn read(given: Read, workspace: &Workspace, _: &StopFlag) -> Result<String, String> {
+pub(crate) fn read(
+    given: ReadToolArgs,
+    workspace: &Workspace,
+    _: &StopFlag,
+) -> Result<String, String> {
     let path = workspace.resolve(&given.path)?;
     let shown = workspace.shown(&path);
     let bytes = content(workspace, &path, &shown)?;
@@ -71,7 +75,7 @@ fn show(shown: &str, bytes: &[u8], offset: usize, limit: usize) -> Result<String
     if offset > total {
         return Err(format!("offset: {shown} has only {total} lines"));
     }
-    let mut lines = Lines::default();
+    let mut lines = ResultLines::default();
     let last = total.min(offset.saturating_add(limit - 1));
     lines.push(&format!("{shown}: lines {offset}-{last} of {total}"));
     let window = bytes.split_inclusive(|byte| *byte == b'\n').enumerate();

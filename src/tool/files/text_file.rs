@@ -19,7 +19,7 @@ use crate::tool::Workspace;
 pub(crate) const FILE_LIMIT: usize = 8 * 1024 * 1024;
 
 /// A location in the workspace where a file may be written.
-pub(crate) struct Target {
+pub(crate) struct WriteTarget {
     root: OpenFolder,
     /// The folders from the root to the file.
     folders: PathBuf,
@@ -61,16 +61,16 @@ impl Existing {
     }
 }
 
-impl Target {
+impl WriteTarget {
     /// Resolves `path`; the error says why it may not be written, and where writing is permitted.
-    pub(crate) fn of(workspace: &Workspace, path: &str) -> Result<Target, String> {
+    pub(crate) fn of(workspace: &Workspace, path: &str) -> Result<WriteTarget, String> {
         let place = workspace.resolve_for_writing(path)?;
         let below = place.strip_prefix(workspace.root());
         let below = below.map_err(|_| format!("access denied: {path}"))?;
         let (Some(folders), Some(name)) = (below.parent(), below.file_name()) else {
             return Err(format!("{path} is the workspace itself; name a file in it"));
         };
-        Ok(Target {
+        Ok(WriteTarget {
             root: workspace.held().clone(),
             folders: folders.to_owned(),
             name: name.into(),

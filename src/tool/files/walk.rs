@@ -41,14 +41,14 @@ const SKIPPED: &[&str] = &[
 ];
 
 /// A visited file or folder.
-pub(crate) struct Entry<'a> {
+pub(crate) struct WalkEntry<'a> {
     pub path: PathBuf,
     pub is_folder: bool,
     /// The open folder that contains it.
     folder: &'a OwnedFd,
 }
 
-impl Entry<'_> {
+impl WalkEntry<'_> {
     /// Opens the file for reading, if it is still a regular file.
     pub(crate) fn open(&self) -> io::Result<File> {
         let name = self.path.file_name().unwrap_or_default();
@@ -88,7 +88,7 @@ impl Walked {
 }
 
 /// A folder on the current path of the walk.
-struct Level {
+struct WalkLevel {
     folder: OwnedFd,
     path: PathBuf,
     entries: std::vec::IntoIter<(OsString, FileType)>,
@@ -101,7 +101,7 @@ pub(crate) fn walk(
     start: &Path,
     depth: Option<usize>,
     stop: &StopFlag,
-    mut visit: impl FnMut(&Entry<'_>) -> Result<(), String>,
+    mut visit: impl FnMut(&WalkEntry<'_>) -> Result<(), String>,
 ) -> Result<Walked, String> {
     let mut walked = Walked::default();
     let unread = |error: io::Error| workspace.unread(start, &error);
@@ -111,7 +111,7 @@ pub(crate) fn walk(
         let folder = workspace.held().folder(above).map_err(unread)?;
         let name = Path::new(below.file_name().unwrap_or_default());
         if kind_in(&folder, name).map_err(unread)? == FileType::RegularFile {
-            visit(&Entry {
+            visit(&WalkEntry {
                 path: start.to_owned(),
                 is_folder: false,
                 folder: &folder,
@@ -154,7 +154,7 @@ pub(crate) fn walk(
             break;
         }
         seen += 1;
-        let entry = Entry {
+        let entry = WalkEntry {
             path,
             is_folder,
             folder: &now.folder,
@@ -187,7 +187,7 @@ fn level(
     path: PathBuf,
     ignored: &mut Ignored,
     walked: &mut Walked,
-) -> io::Result<Level> {
+) -> io::Result<WalkLevel> {
     let mut entries = Vec::new();
     let mut files = IgnoreFiles::default();
     for entry in Dir::read_from(&folder)? {
@@ -221,7 +221,7 @@ fn level(
         &|path| workspace.shown(path),
         &mut walked.unread,
     );
-    Ok(Level {
+    Ok(WalkLevel {
         folder,
         path,
         entries: entries.into_iter(),

@@ -3,25 +3,29 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::text_file::{Existing, FILE_LIMIT, Target, with_crlf};
+use super::text_file::{Existing, FILE_LIMIT, WriteTarget, with_crlf};
 use crate::tool::Workspace;
-use crate::tool::arguments::Text;
+use crate::tool::arguments::NonEmptyText;
 use crate::tool::blocking::StopFlag;
 
 /// Creates a text file with this content, or replaces a whole file. To change a part of a file use
 /// edit.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Write {
+pub(crate) struct WriteToolArgs {
     /// The file, relative to the workspace folder. Missing folders are created.
-    path: Text,
+    path: NonEmptyText,
     /// The complete content of the file.
     content: String,
 }
 
 /// Answers a call of the tool.
-pub(crate) fn write(given: Write, workspace: &Workspace, _: &StopFlag) -> Result<String, String> {
-    let target = Target::of(workspace, &given.path)?;
+pub(crate) fn write(
+    given: WriteToolArgs,
+    workspace: &Workspace,
+    _: &StopFlag,
+) -> Result<String, String> {
+    let target = WriteTarget::of(workspace, &given.path)?;
     let shown = &target.shown;
     let existing = target.existing()?;
     let content = new_content(workspace, shown, existing.as_ref(), &given.content)?;

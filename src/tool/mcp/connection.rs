@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::handshake::Handshake;
-use super::listing::{List, list};
+use super::listing::{ToolListing, list};
 use super::result::to_output;
 use super::wire::Wire;
 use crate::kernel::text::preview;
@@ -31,13 +31,13 @@ const ERROR_LIMIT: usize = 1000;
 /// Handles notifications of the server. Requests of the server are declined: it cannot ask a model
 /// or the user.
 #[derive(Clone)]
-pub(super) struct Listener {
+pub(super) struct NotificationHandler {
     changed: watch::Sender<()>,
     progress: watch::Sender<()>,
     revision: ProtocolVersion,
 }
 
-impl ClientHandler for Listener {
+impl ClientHandler for NotificationHandler {
     async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
         self.changed.send_replace(());
     }
@@ -62,15 +62,15 @@ impl ClientHandler for Listener {
 
 /// An established connection. Cheap to clone.
 #[derive(Clone)]
-pub(super) struct Connection {
-    client: Arc<RunningService<RoleClient, Listener>>,
-    listener: Listener,
-    end: Arc<End>,
+pub(super) struct McpConnection {
+    client: Arc<RunningService<RoleClient, NotificationHandler>>,
+    listener: NotificationHandler,
+    end: Arc<EndSignal>,
 }
 
 /// The end of a connection, shared with calls in flight.
 #[derive(Default)]
-struct End {
+struct EndSignal {
     /// Cancelled once a call has found the connection broken.
     broken: CancellationToken,
     /// Cancelled once the connection has ended, which ends calls in flight.
@@ -79,14 +79,14 @@ struct End {
     why: OnceLock<String>,
 }
 
-impl Connection {
+impl McpConnection {
     /// Performs the handshake. Returns the connection and the form of handshake that would have
     /// succeeded immediately.
     pub(super) async fn open(
         wire: Wire,
         handshake: Handshake,
-    ) -> Result<(Connection, Handshake), String> {
-        let listener = Listener {
+    ) -> Result<(McpConnection, Handshake), String> {
+        let listener = NotificationHandler {
             changed: watch::channel(()).0,
             progress: watch::channel(()).0,
             revision: handshake.revision(),
@@ -96,7 +96,7 @@ impl Connection {
             .clone()
             .serve_with_lifecycle(wire, handshake.mode());
         let client = opened.await.map_err(|fault| greeting(&fault))?;
-        let connection = Connection {
+        let connection = McpConnection {
             client: Arc::new(client),
             listener,
             end: Arc::default(),
@@ -115,17 +115,17 @@ impl Connection {
     }
 
     /// Lists all tools of the server, within limits.
-    pub(super) async fn tools(&self) -> Result<List, String> {
+    pub(super) async fn tools(&self) -> Result<ToolListing, String> {
         let has_tools = self.client.peer().peer_info();
         if has_tools.is_some_and(|about| about.capabilities.tools.is_none()) {
-            return Ok(List::default());
+            return Ok(ToolListing::default());
         }
         let listed = list(self.client.peer()).await;
         listed.map_err(|fault| format!("listing its tools failed: {}", error_text(&fault)))
     }
 
     /// Subscribes to changes of the tools.
-    pub(super) async fn changes(&self) -> Changes {
+    pub(super) async fn changes(&self) -> ToolChanges {
         let about = self.client.peer().peer_info();
         let is_new = about
             .as_ref()
@@ -143,7 +143,7 @@ impl Connection {
                 }
             }
         }
-        Changes {
+        ToolChanges {
             list_changed: self.listener.changed.subscribe(),
             has_lost: false,
             subscription,
@@ -217,13 +217,13 @@ impl Connection {
 }
 
 /// The notifications about changed tools.
-pub(super) struct Changes {
+pub(super) struct ToolChanges {
     list_changed: watch::Receiver<()>,
     subscription: Option<Subscription>,
     has_lost: bool,
 }
 
-impl Changes {
+impl ToolChanges {
     /// Resolves once the tools may have changed; pending forever if no notification can come.
     /// Cancel-safe.
     pub(super) async fn next(&mut self) {

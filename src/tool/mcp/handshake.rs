@@ -63,15 +63,15 @@ pub(super) enum Greeting {
 /// The handshake that last made a server ready. Cheap to clone: it is shared with the connections
 /// of single runs.
 #[derive(Clone, Default)]
-pub(super) struct Remembered(Arc<Mutex<Memory>>);
+pub(super) struct LastHandshake(Arc<Mutex<KnownHandshakes>>);
 
 #[derive(Default)]
-struct Memory {
+struct KnownHandshakes {
     now: Option<Handshake>,
     kept: Option<Handshake>,
 }
 
-impl Remembered {
+impl LastHandshake {
     /// The forms to try, in order: the one that is known to work, otherwise all.
     pub(super) fn to_try(&self) -> Vec<Handshake> {
         match self.lock().now {
@@ -82,7 +82,7 @@ impl Remembered {
 
     /// Sets what an earlier daemon process has stored.
     pub(super) fn restore(&self, known: Option<Handshake>) {
-        *self.lock() = Memory {
+        *self.lock() = KnownHandshakes {
             now: known,
             kept: known,
         };
@@ -106,7 +106,7 @@ impl Remembered {
         (memory.now, is_news)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Memory> {
+    fn lock(&self) -> MutexGuard<'_, KnownHandshakes> {
         // The value is consistent even after a panic.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -8,11 +8,11 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use tokio_util::sync::CancellationToken;
 
-use super::connection::{Changes, Connection};
+use super::connection::{McpConnection, ToolChanges};
 use super::exit::{badly_closed, ended, or_ended, with_stderr, words};
 use super::handshake::{Greeting, Handshake, is_followed};
 use super::names::offer;
-use super::server::{Link, Server};
+use super::server::{McpConnectionState, McpServer};
 use super::wire::Wire;
 use crate::contract::servers::ServerState;
 use crate::file_work::DEFINITIONS;
@@ -37,7 +37,7 @@ struct Start {
     badly: Option<String>,
 }
 
-impl Server {
+impl McpServer {
     /// Runs the server from start to end; returns what went wrong when it was ended.
     pub(super) async fn supervise(self: Arc<Self>) -> Option<String> {
         let mut start = Start {
@@ -79,7 +79,7 @@ impl Server {
             view.last_error.clone_from(&why);
         });
         let has_failed = why.is_some();
-        self.link.send_replace(Link::Down(why));
+        self.link.send_replace(McpConnectionState::Down(why));
         if has_failed && !self.is_leased {
             self.try_later().await;
         }
@@ -108,7 +108,7 @@ impl Server {
             Err(why) => (Greeting::None, Some(why)),
         };
         if greeting == Greeting::Ready {
-            self.link.send_replace(Link::Ending);
+            self.link.send_replace(McpConnectionState::Ending);
         }
         let (why, badly) = match program {
             None => (why, None),
@@ -157,7 +157,7 @@ impl Server {
         closed: &CancellationToken,
     ) -> (Greeting, Option<String>) {
         let opening = async {
-            let (connection, at_once) = Connection::open(wire, handshake).await?;
+            let (connection, at_once) = McpConnection::open(wire, handshake).await?;
             let list = connection.tools().await?;
             Ok::<_, String>((connection, at_once, list))
         };
@@ -193,7 +193,8 @@ impl Server {
             view.protocol = connection.protocol();
             view.last_error = None;
         });
-        self.link.send_replace(Link::Up(connection.clone()));
+        self.link
+            .send_replace(McpConnectionState::Up(connection.clone()));
         let why = self.watch(&connection, program, closed).await;
         connection.close(why.as_deref().unwrap_or("it was stopped"));
         (Greeting::Ready, why)
@@ -203,7 +204,7 @@ impl Server {
     /// on purpose.
     async fn watch(
         &self,
-        connection: &Connection,
+        connection: &McpConnection,
         program: &mut Option<Service>,
         closed: &CancellationToken,
     ) -> Option<String> {
@@ -224,8 +225,8 @@ impl Server {
     }
 
     /// Lists the tools again whenever they change, at a limited rate.
-    async fn follow(&self, connection: &Connection) -> std::convert::Infallible {
-        let mut changes: Changes = connection.changes().await;
+    async fn follow(&self, connection: &McpConnection) -> std::convert::Infallible {
+        let mut changes: ToolChanges = connection.changes().await;
         let mut pause = LIST_PAUSE;
         loop {
             if changes.next().now_or_never().is_some() {

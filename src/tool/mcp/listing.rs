@@ -8,8 +8,8 @@ use rmcp::model::{ClientRequest, ListToolsRequest, PaginatedRequestParams, Serve
 use rmcp::service::{Peer, PeerRequestOptions, ServiceError};
 use serde_json::Value;
 
-use crate::contract::servers::Skipped;
-use crate::kernel::run::step::Effect;
+use crate::contract::servers::SkippedTool;
+use crate::kernel::run::step::EffectClass;
 use crate::kernel::text::preview;
 
 /// The maximum number of pages.
@@ -25,20 +25,20 @@ const NAME: usize = 1024;
 
 /// A tool as its server lists it.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Listed {
+pub(super) struct ListedTool {
     pub name: String,
     pub description: String,
     /// The schema of its arguments, unchecked.
     pub schema: Value,
-    pub effect: Effect,
+    pub effect: EffectClass,
 }
 
 /// A list of tools, possibly incomplete.
 #[derive(Debug, Default)]
-pub(super) struct List {
-    pub tools: Vec<Listed>,
+pub(super) struct ToolListing {
+    pub tools: Vec<ListedTool>,
     /// Entries that are no valid tools, and the reason if the list was not read completely.
-    pub skipped: Vec<Skipped>,
+    pub skipped: Vec<SkippedTool>,
     seen: HashSet<String>,
     count: usize,
     bytes: usize,
@@ -48,8 +48,8 @@ pub(super) struct List {
 const REST: &str = "(the rest of the list)";
 
 /// Reads the list of tools page by page.
-pub(super) async fn list(peer: &Peer<RoleClient>) -> Result<List, ServiceError> {
-    let mut list = List::default();
+pub(super) async fn list(peer: &Peer<RoleClient>) -> Result<ToolListing, ServiceError> {
+    let mut list = ToolListing::default();
     let mut cursor = None;
     for page in 0..PAGES {
         match ask(peer, cursor).await {
@@ -87,13 +87,13 @@ async fn ask(peer: &Peer<RoleClient>, cursor: Option<String>) -> Result<Value, S
     }
 }
 
-impl List {
+impl ToolListing {
     /// Creates a complete list of these tools.
     #[cfg(test)]
-    pub(super) fn of(tools: Vec<Listed>) -> List {
-        List {
+    pub(super) fn of(tools: Vec<ListedTool>) -> ToolListing {
+        ToolListing {
             tools,
-            ..List::default()
+            ..ToolListing::default()
         }
     }
 
@@ -140,7 +140,7 @@ impl List {
     }
 
     fn stop(&mut self, why: String) {
-        self.skipped.push(Skipped {
+        self.skipped.push(SkippedTool {
             tool: REST.to_owned(),
             reason: format!("the list of tools was not read completely: {why}"),
         });
@@ -148,8 +148,8 @@ impl List {
 }
 
 /// Parses a tool field by field.
-fn read(mut tool: Value, number: usize) -> Result<Listed, Skipped> {
-    let skipped = |tool: String, reason: &str| Skipped {
+fn read(mut tool: Value, number: usize) -> Result<ListedTool, SkippedTool> {
+    let skipped = |tool: String, reason: &str| SkippedTool {
         tool,
         reason: reason.to_owned(),
     };
@@ -175,16 +175,16 @@ fn read(mut tool: Value, number: usize) -> Result<Listed, Skipped> {
     let says = |hint: &str| tool["annotations"][hint] == true;
     // Without hints a tool may have any effect.
     let effect = if says("readOnlyHint") {
-        Effect::Read
+        EffectClass::Read
     } else if says("idempotentHint") {
-        Effect::Idempotent
+        EffectClass::Idempotent
     } else {
-        Effect::Once
+        EffectClass::Once
     };
     let schema = ["inputSchema", "input_schema", "parameters"]
         .iter()
         .find_map(|field| tool.get_mut(field).map(Value::take));
-    Ok(Listed {
+    Ok(ListedTool {
         name,
         description,
         schema: schema.unwrap_or_default(),
@@ -201,14 +201,14 @@ mod tests {
         json!({ "tools": tools, "nextCursor": next })
     }
 
-    fn why(list: &List) -> &str {
+    fn why(list: &ToolListing) -> &str {
         &list.skipped.last().unwrap().reason
     }
 
     #[test]
     fn a_list_ends_where_its_server_says_so() {
         for last in [json!(null), json!(""), json!(7)] {
-            let mut list = List::default();
+            let mut list = ToolListing::default();
             let one = json!([{ "name": "a", "inputSchema": {} }]);
             assert_eq!(
                 list.take(page(one.clone(), json!("2"))).as_deref(),
@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     fn a_list_without_an_end_is_read_no_further_and_says_why() {
-        let mut list = List::default();
+        let mut list = ToolListing::default();
         assert!(list.take(page(json!([]), json!("a"))).is_some());
         assert!(list.take(page(json!([]), json!("b"))).is_some());
         assert!(list.take(page(json!([]), json!("a"))).is_none());
@@ -230,7 +230,7 @@ mod tests {
         let many: Vec<Value> = (0..=TOOLS)
             .map(|one| json!({ "name": format!("{one}") }))
             .collect();
-        let mut list = List::default();
+        let mut list = ToolListing::default();
         assert!(list.take(page(json!(many), json!("a"))).is_none());
         assert_eq!(list.tools.len(), TOOLS);
         assert!(why(&list).contains("1024 tools"), "{}", why(&list));
@@ -239,24 +239,24 @@ mod tests {
         let many: Vec<Value> = (0..5)
             .map(|one| json!({ "name": format!("{one}"), "description": large }))
             .collect();
-        let mut list = List::default();
+        let mut list = ToolListing::default();
         assert!(list.take(page(json!(many), json!(null))).is_none());
         assert_eq!(list.tools.len(), 3);
         assert!(why(&list).contains("bytes"), "{}", why(&list));
 
-        let mut list = List::default();
+        let mut list = ToolListing::default();
         let mark = "x".repeat(CURSOR + 1);
         assert!(list.take(page(json!([]), json!(mark))).is_none());
         assert!(why(&list).contains("page cursor"), "{}", why(&list));
 
-        let mut list = List::default();
+        let mut list = ToolListing::default();
         assert!(list.take(json!({ "tools": {} })).is_none());
         assert!(why(&list).contains("not a list"), "{}", why(&list));
     }
 
     #[test]
     fn what_is_no_tool_is_named_with_its_reason_and_costs_no_other() {
-        let mut list = List::default();
+        let mut list = ToolListing::default();
         let tools = json!([
             { "name": "fine", "description": 7, "annotations": { "readOnlyHint": true } },
             { "inputSchema": {} },
@@ -267,9 +267,9 @@ mod tests {
         assert_eq!(list.take(page(tools, json!(null))), None);
         let names: Vec<&str> = list.tools.iter().map(|tool| tool.name.as_str()).collect();
         assert_eq!(names, ["fine", "titled"]);
-        assert_eq!(list.tools[0].effect, Effect::Read);
+        assert_eq!(list.tools[0].effect, EffectClass::Read);
         assert_eq!(list.tools[1].description, "Does it");
-        assert_eq!(list.tools[1].effect, Effect::Once);
+        assert_eq!(list.tools[1].effect, EffectClass::Once);
         assert_eq!(list.skipped.len(), 3);
         assert!(list.skipped[0].tool.contains("number 2"));
     }
@@ -281,13 +281,13 @@ mod tests {
                 .unwrap()
                 .effect
         };
-        assert_eq!(effect(json!(null)), Effect::Once);
-        assert_eq!(effect(json!({ "readOnlyHint": true })), Effect::Read);
+        assert_eq!(effect(json!(null)), EffectClass::Once);
+        assert_eq!(effect(json!({ "readOnlyHint": true })), EffectClass::Read);
         assert_eq!(
             effect(json!({ "idempotentHint": true })),
-            Effect::Idempotent
+            EffectClass::Idempotent
         );
-        assert_eq!(effect(json!({ "readOnlyHint": false })), Effect::Once);
-        assert_eq!(effect(json!({ "readOnlyHint": "yes" })), Effect::Once);
+        assert_eq!(effect(json!({ "readOnlyHint": false })), EffectClass::Once);
+        assert_eq!(effect(json!({ "readOnlyHint": "yes" })), EffectClass::Once);
     }
 }

@@ -23,4 +23,4 @@ mod servers;
 mod stray_lines;
 mod wire;
 
-pub use servers::{Options, Servers};
+pub use servers::{McpOptions, McpServers};

@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use super::listing::{List, Listed};
-use super::schema::{Arguments, arguments};
-use crate::contract::servers::{Served, ServedTool, Skipped};
+use super::listing::{ListedTool, ToolListing};
+use super::schema::{ConvertedArguments, arguments};
+use crate::contract::servers::{Served, ServedTool, SkippedTool};
 use crate::kernel::text::{prefix, preview, storable};
 
 /// The maximum length of a tool name.
@@ -29,13 +29,13 @@ pub(super) struct Offer {
     /// The offered tools, sorted by name.
     pub tools: Arc<[ServedTool]>,
     /// The tools that are not offered, with reasons.
-    pub skipped: Arc<[Skipped]>,
+    pub skipped: Arc<[SkippedTool]>,
 }
 
 /// Converts the tools of `server` for models. A tool that no provider would accept is left out; of
 /// tools with indistinguishable names none is offered.
-pub(super) fn offer(server: &str, local: bool, list: List) -> Offer {
-    let List {
+pub(super) fn offer(server: &str, local: bool, list: ToolListing) -> Offer {
+    let ToolListing {
         tools, mut skipped, ..
     } = list;
     let mut by_name: BTreeMap<String, Vec<ServedTool>> = BTreeMap::new();
@@ -45,7 +45,7 @@ pub(super) fn offer(server: &str, local: bool, list: List) -> Offer {
                 let slug = tool.name.to_ascii_lowercase();
                 by_name.entry(slug).or_default().push(served);
             }
-            Err(reason) => skipped.push(Skipped {
+            Err(reason) => skipped.push(SkippedTool {
                 tool: tool.name,
                 reason,
             }),
@@ -77,7 +77,7 @@ pub(super) fn offer(server: &str, local: bool, list: List) -> Offer {
                 )
             }
         };
-        skipped.extend(same.into_iter().map(|tool| Skipped {
+        skipped.extend(same.into_iter().map(|tool| SkippedTool {
             tool: tool.served.tool,
             reason: reason.clone(),
         }));
@@ -89,9 +89,9 @@ pub(super) fn offer(server: &str, local: bool, list: List) -> Offer {
 }
 
 /// Keeps each name once: the server itself can only distinguish tools by name.
-fn once_each(tools: Vec<Listed>, skipped: &mut Vec<Skipped>) -> Vec<Listed> {
+fn once_each(tools: Vec<ListedTool>, skipped: &mut Vec<SkippedTool>) -> Vec<ListedTool> {
     let mut known: HashMap<String, usize> = HashMap::new();
-    let mut all: Vec<Listed> = Vec::with_capacity(tools.len());
+    let mut all: Vec<ListedTool> = Vec::with_capacity(tools.len());
     for tool in tools {
         match known.get(&tool.name) {
             None => {
@@ -99,7 +99,7 @@ fn once_each(tools: Vec<Listed>, skipped: &mut Vec<Skipped>) -> Vec<Listed> {
                 all.push(tool);
             }
             Some(&at) if all[at] == tool => {}
-            Some(_) => skipped.push(Skipped {
+            Some(_) => skipped.push(SkippedTool {
                 reason: "the server lists it twice; the first one is used".to_owned(),
                 tool: tool.name,
             }),
@@ -109,14 +109,14 @@ fn once_each(tools: Vec<Listed>, skipped: &mut Vec<Skipped>) -> Vec<Listed> {
 }
 
 /// Limits the skipped tools to those that are shown, with a count of the others.
-fn named(mut skipped: Vec<Skipped>) -> Vec<Skipped> {
+fn named(mut skipped: Vec<SkippedTool>) -> Vec<SkippedTool> {
     for one in &mut skipped {
         one.tool = preview(&storable(&one.tool), 2 * NAME_LIMIT);
     }
     let more = skipped.len().saturating_sub(MOST_NAMED);
     if more > 0 {
         skipped.truncate(MOST_NAMED);
-        skipped.push(Skipped {
+        skipped.push(SkippedTool {
             tool: format!("({more} more)"),
             reason: "only the first ones are named".to_owned(),
         });
@@ -124,8 +124,8 @@ fn named(mut skipped: Vec<Skipped>) -> Vec<Skipped> {
     skipped
 }
 
-fn served(server: &str, local: bool, tool: &Listed) -> Result<ServedTool, String> {
-    let Arguments { schema, renamed } = arguments(&tool.schema)?;
+fn served(server: &str, local: bool, tool: &ListedTool) -> Result<ServedTool, String> {
+    let ConvertedArguments { schema, renamed } = arguments(&tool.schema)?;
     Ok(ServedTool {
         name: name(server, &tool.name),
         description: storable(prefix(&tool.description, DESCRIPTION_LIMIT)),
@@ -156,28 +156,28 @@ fn name(server: &str, tool: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::run::step::Effect;
+    use crate::kernel::run::step::EffectClass;
     use proptest::prelude::*;
     use serde_json::{Value, json};
 
-    fn tool(name: &str) -> Listed {
-        Listed {
+    fn tool(name: &str) -> ListedTool {
+        ListedTool {
             name: name.to_owned(),
             description: "does it".to_owned(),
             schema: json!({}),
-            effect: Effect::Once,
+            effect: EffectClass::Once,
         }
     }
 
-    fn with_schema(name: &str, schema: Value) -> Listed {
-        Listed {
+    fn with_schema(name: &str, schema: Value) -> ListedTool {
+        ListedTool {
             schema,
             ..tool(name)
         }
     }
 
-    fn list(tools: Vec<Listed>) -> List {
-        List::of(tools)
+    fn list(tools: Vec<ListedTool>) -> ToolListing {
+        ToolListing::of(tools)
     }
 
     fn names(offer: &Offer) -> Vec<&str> {
@@ -238,11 +238,11 @@ mod tests {
     #[test]
     fn a_server_does_not_flood_the_context() {
         let many = (0..MAX_TOOLS + 3).map(|one| tool(&format!("t{one}")));
-        let offer_of = |tools: Vec<Listed>| offer("a", true, list(tools));
+        let offer_of = |tools: Vec<ListedTool>| offer("a", true, list(tools));
         let found = offer_of(many.collect());
         assert_eq!((found.tools.len(), found.skipped.len()), (MAX_TOOLS, 3));
 
-        let long = |one: usize| Listed {
+        let long = |one: usize| ListedTool {
             description: "x".repeat(1 << 20),
             schema: json!({ "description": "y".repeat(2000), "title": "z".repeat(40_000) }),
             ..tool(&format!("t{one:02}"))

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use super::server::Server;
-use super::servers::Servers;
+use super::server::McpServer;
+use super::servers::McpServers;
 use crate::config::{self, ServerScope};
 use crate::contract::journal::RunEnvironment;
 use crate::kernel::ids::RunId;
@@ -20,7 +20,7 @@ pub(super) struct RunScope {
     environment: RunEnvironment,
 }
 
-impl Server {
+impl McpServer {
     /// True if each run gets its own process.
     pub(super) fn is_per_run(&self) -> bool {
         self.table.scope == ServerScope::Run
@@ -89,22 +89,22 @@ impl Server {
     }
 
     /// True if it was started from this table in this environment.
-    fn is_of(&self, declared: &Server, environment: &RunEnvironment) -> bool {
+    fn is_of(&self, declared: &McpServer, environment: &RunEnvironment) -> bool {
         let own = self.own.as_ref();
         self.table == declared.table
             && own.is_some_and(|own| own.environment.variables == environment.variables)
     }
 }
 
-impl Servers {
+impl McpServers {
     /// Returns the run's own process of a server and starts it if there is none. A process whose
     /// table or environment is outdated (a value was read again since) is ended first.
     pub(super) async fn run_server(
         &self,
         run: RunId,
         environment: &RunEnvironment,
-        declared: &Server,
-    ) -> Arc<Server> {
+        declared: &McpServer,
+    ) -> Arc<McpServer> {
         let (own, stale) = {
             let mut leases = self.lock_leases();
             let leased = leases.entry(run).or_default();

@@ -48,7 +48,7 @@ impl Pipes {
         tokio::spawn(async move {
             let _closed = closed.drop_guard();
             let mut output = BufReader::new(output);
-            let mut line = Line::default();
+            let mut line = LineBuffer::default();
             loop {
                 flood.wait().await;
                 let Some(whole) = line.next(&mut output).await else {
@@ -147,7 +147,7 @@ fn refusal(id: i64) -> ServerJsonRpcMessage {
 
 /// Reads one line; only both ends of one that is too long.
 #[derive(Default)]
-struct Line {
+struct LineBuffer {
     bytes: Vec<u8>,
     ends: Option<TooLong>,
 }
@@ -193,7 +193,7 @@ impl TooLong {
     }
 }
 
-impl Line {
+impl LineBuffer {
     /// The next line without its line end and surrounding blanks; `None` at the end of the stream.
     /// An incomplete last line is dropped.
     async fn next(
@@ -239,7 +239,7 @@ mod tests {
         let long = "x".repeat(LINE_LIMIT + 1);
         let text = format!(" one \r\n\n{long}\ntwo\nhalf");
         let mut output = BufReader::new(text.as_bytes());
-        let mut line = Line::default();
+        let mut line = LineBuffer::default();
         let mut found = Vec::new();
         while let Some(next) = line.next(&mut output).await {
             found.push(

@@ -27,7 +27,7 @@ const NAME_LIMIT: usize = 64;
 
 /// The arguments of a tool in the form that providers accept.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Arguments {
+pub(super) struct ConvertedArguments {
     /// Their schema, of type object.
     pub schema: Value,
     /// Renamed arguments: the name for models to the server's name.
@@ -35,8 +35,8 @@ pub(super) struct Arguments {
 }
 
 /// Converts `schema`. The error says why no provider would accept it.
-pub(super) fn arguments(schema: &Value) -> Result<Arguments, String> {
-    let mut parts = Parts {
+pub(super) fn arguments(schema: &Value) -> Result<ConvertedArguments, String> {
+    let mut parts = SchemaConversion {
         root: schema,
         left: PARTS,
         jumps: JUMPS,
@@ -80,7 +80,7 @@ pub(super) fn arguments(schema: &Value) -> Result<Arguments, String> {
     top.insert("properties".to_owned(), Value::Object(properties));
     let schema = Value::Object(top);
     within_limit(&schema, SCHEMA_LIMIT)?;
-    Ok(Arguments { schema, renamed })
+    Ok(ConvertedArguments { schema, renamed })
 }
 
 fn within_limit(schema: &Value, limit: usize) -> Result<(), String> {
@@ -174,7 +174,7 @@ const TOP: [&str; 10] = [
 ];
 
 /// A schema conversion in progress.
-struct Parts<'a> {
+struct SchemaConversion<'a> {
     /// The schema that references point into.
     root: &'a Value,
     /// The remaining number of parts.
@@ -183,7 +183,7 @@ struct Parts<'a> {
     jumps: usize,
 }
 
-impl Parts<'_> {
+impl SchemaConversion<'_> {
     /// Flattens the schema of an object for the top level: resolves references and merges the
     /// properties of all alternatives.
     fn flat(

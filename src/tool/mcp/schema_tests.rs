@@ -185,7 +185,7 @@ fn a_reference_that_is_no_definition_is_put_in_place_and_a_circle_ends() {
 #[test]
 fn arguments_get_names_that_every_provider_takes_and_lead_back() {
     let long = "x".repeat(80);
-    let Arguments { schema, renamed } = arguments(&json!({
+    let ConvertedArguments { schema, renamed } = arguments(&json!({
         "properties": { "$top": {}, "_top": {}, "naïve": {}, "fine.name-1": {}, (long.clone()): {} },
         "required": ["$top", "fine.name-1"],
     }))

@@ -12,13 +12,13 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::connection::Connection;
-use super::handshake::{Handshake, Remembered};
+use super::connection::McpConnection;
+use super::handshake::{Handshake, LastHandshake};
 use super::http;
 use super::names::Offer;
 use super::per_run::RunScope;
 use super::pipes::Pipes;
-use super::servers::Shared;
+use super::servers::McpShared;
 use super::stray_lines::StrayLines;
 use super::wire::{Channel, Wire};
 use crate::config::ServerTable;
@@ -35,12 +35,12 @@ const PROBE: Duration = Duration::from_secs(9);
 const STDERR_KEPT: usize = 16 * 1024;
 
 /// A tool server.
-pub(super) struct Server {
+pub(super) struct McpServer {
     pub(super) name: String,
     /// How it is started or reached.
     pub(super) table: ServerTable,
-    pub(super) shared: Arc<Shared>,
-    pub(super) link: watch::Sender<Link>,
+    pub(super) shared: Arc<McpShared>,
+    pub(super) link: watch::Sender<McpConnectionState>,
     /// Whether it belongs to one run. If so, it does not change the view, which shows the shared
     /// connection of that name.
     pub(super) is_leased: bool,
@@ -50,7 +50,7 @@ pub(super) struct Server {
     pub(super) stop: CancellationToken,
     life: Mutex<Option<LifecycleTask>>,
     /// The handshake that worked last.
-    pub(super) remembered: Remembered,
+    pub(super) remembered: LastHandshake,
     /// The number of consecutive failures.
     pub(super) failures: AtomicU32,
     pub(super) noise: StrayLines,
@@ -60,7 +60,7 @@ pub(super) struct Server {
 
 /// The stored state of a server for the next daemon process.
 #[derive(Default, Serialize, Deserialize)]
-struct Kept<Tools = Vec<ServedTool>> {
+struct StoredServer<Tools = Vec<ServedTool>> {
     tools: Tools,
     greeting: Option<Handshake>,
 }
@@ -69,24 +69,24 @@ struct Kept<Tools = Vec<ServedTool>> {
 type LifecycleTask = JoinHandle<Option<String>>;
 
 /// The state of the connection.
-pub(super) enum Link {
+pub(super) enum McpConnectionState {
     /// There is no connection; the reason, if one was tried.
     Down(Option<String>),
     Starting,
-    Up(Connection),
+    Up(McpConnection),
     /// Its remaining processes are being ended.
     Ending,
 }
 
-impl Server {
+impl McpServer {
     /// Creates a server without starting it.
-    pub(super) fn new(name: &str, table: &ServerTable, shared: &Arc<Shared>) -> Arc<Server> {
-        Self::make(name, table, shared, Remembered::default(), None, false)
+    pub(super) fn new(name: &str, table: &ServerTable, shared: &Arc<McpShared>) -> Arc<McpServer> {
+        Self::make(name, table, shared, LastHandshake::default(), None, false)
     }
 
     /// Creates another connection to the same server for one run; in the run's environment, if
     /// `own` is given.
-    pub(super) fn leased(&self, own: Option<RunScope>) -> Arc<Server> {
+    pub(super) fn leased(&self, own: Option<RunScope>) -> Arc<McpServer> {
         let remembered = self.remembered.clone();
         Self::make(&self.name, &self.table, &self.shared, remembered, own, true)
     }
@@ -94,12 +94,12 @@ impl Server {
     fn make(
         name: &str,
         table: &ServerTable,
-        shared: &Arc<Shared>,
-        remembered: Remembered,
+        shared: &Arc<McpShared>,
+        remembered: LastHandshake,
         own: Option<RunScope>,
         is_leased: bool,
-    ) -> Arc<Server> {
-        Arc::new(Server {
+    ) -> Arc<McpServer> {
+        Arc::new(McpServer {
             is_leased,
             own,
             remembered,
@@ -107,7 +107,7 @@ impl Server {
             name: name.to_owned(),
             table: table.clone(),
             shared: Arc::clone(shared),
-            link: watch::channel(Link::Down(None)).0,
+            link: watch::channel(McpConnectionState::Down(None)).0,
             stop: CancellationToken::new(),
             life: Mutex::default(),
             noise: StrayLines::default(),
@@ -123,7 +123,7 @@ impl Server {
     /// The view before the first start, with the tools that were stored earlier.
     pub(super) fn unseen(&self, known: Option<&KnownServer>) -> ServerView {
         let known = known.filter(|known| known.digest == self.digest());
-        let Kept::<Vec<ServedTool>> { tools, greeting } = known
+        let StoredServer::<Vec<ServedTool>> { tools, greeting } = known
             .and_then(|known| serde_json::from_str(&known.tools).ok())
             .unwrap_or_default();
         self.remembered.restore(greeting);
@@ -169,9 +169,9 @@ impl Server {
             return;
         }
         let begins = self.link.send_if_modified(|link| {
-            let is_down = matches!(link, Link::Down(_));
+            let is_down = matches!(link, McpConnectionState::Down(_));
             if is_down {
-                *link = Link::Starting;
+                *link = McpConnectionState::Starting;
             }
             is_down
         });
@@ -223,18 +223,25 @@ impl Server {
     }
 
     /// Returns the connection; without one, a single start is tried.
-    async fn connection(self: &Arc<Self>) -> Result<Connection, String> {
+    async fn connection(self: &Arc<Self>) -> Result<McpConnection, String> {
         let mut link = self.link.subscribe();
         let gone = || "it was stopped".to_owned();
-        let over = link.wait_for(|link| !matches!(link, Link::Ending)).await;
+        let over = link
+            .wait_for(|link| !matches!(link, McpConnectionState::Ending))
+            .await;
         drop(over.map_err(|_| gone())?);
         self.begin();
-        let settled = |link: &Link| matches!(link, Link::Up(_) | Link::Down(_));
+        let settled = |link: &McpConnectionState| {
+            matches!(
+                link,
+                McpConnectionState::Up(_) | McpConnectionState::Down(_)
+            )
+        };
         let link = link.wait_for(settled).await.map_err(|_| gone())?;
         match &*link {
-            Link::Up(connection) => Ok(connection.clone()),
-            Link::Down(why) => Err(why.clone().unwrap_or_else(gone)),
-            Link::Starting | Link::Ending => Err(gone()),
+            McpConnectionState::Up(connection) => Ok(connection.clone()),
+            McpConnectionState::Down(why) => Err(why.clone().unwrap_or_else(gone)),
+            McpConnectionState::Starting | McpConnectionState::Ending => Err(gone()),
         }
     }
 
@@ -255,7 +262,7 @@ impl Server {
         }
         let (greeting, is_news) = self.remembered.to_keep();
         if is_news || before.is_none_or(|before| before.tools != offer.tools) {
-            self.keep(Kept {
+            self.keep(StoredServer {
                 tools: &offer.tools,
                 greeting,
             })
@@ -268,7 +275,7 @@ impl Server {
     }
 
     /// Stores this for the next daemon process.
-    async fn keep(&self, kept: Kept<&[ServedTool]>) {
+    async fn keep(&self, kept: StoredServer<&[ServedTool]>) {
         let Some(rows) = &self.shared.options.rows else {
             return;
         };

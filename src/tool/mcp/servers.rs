@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::server::Server;
+use super::server::McpServer;
 use crate::clock::Clock;
 use crate::config::ServerTable;
 use crate::contract::journal::RunEnvironment;
@@ -23,7 +23,7 @@ use crate::tool::ToolOutput;
 
 /// The options with which servers are started.
 #[derive(Clone)]
-pub struct Options {
+pub struct McpOptions {
     /// Starts and ends the programs.
     pub processes: Processes,
     /// The environment of all servers; each table adds to it.
@@ -38,22 +38,22 @@ pub struct Options {
 
 /// All tool servers. Cheap to clone.
 #[derive(Clone)]
-pub struct Servers {
-    shared: Arc<Shared>,
-    servers: Arc<Mutex<BTreeMap<String, Arc<Server>>>>,
+pub struct McpServers {
+    shared: Arc<McpShared>,
+    servers: Arc<Mutex<BTreeMap<String, Arc<McpServer>>>>,
     /// The connections of single runs.
-    leases: Arc<Mutex<HashMap<RunId, Vec<Arc<Server>>>>>,
+    leases: Arc<Mutex<HashMap<RunId, Vec<Arc<McpServer>>>>>,
     /// True once servers are started as soon as they are added.
     open: Arc<AtomicBool>,
 }
 
 /// The state that all servers share.
-pub(super) struct Shared {
-    pub(super) options: Options,
+pub(super) struct McpShared {
+    pub(super) options: McpOptions,
     seen: watch::Sender<Arc<ServerViews>>,
 }
 
-impl Shared {
+impl McpShared {
     pub(super) fn view(&self, name: &str) -> Option<ServerView> {
         let seen = self.seen.borrow();
         seen.servers.iter().find(|view| view.name == name).cloned()
@@ -87,11 +87,11 @@ impl Shared {
     }
 }
 
-impl Servers {
+impl McpServers {
     /// Creates the servers of these tables without starting them.
-    pub fn new(options: Options, tables: &BTreeMap<String, ServerTable>) -> Servers {
-        let servers = Servers {
-            shared: Arc::new(Shared {
+    pub fn new(options: McpOptions, tables: &BTreeMap<String, ServerTable>) -> McpServers {
+        let servers = McpServers {
+            shared: Arc::new(McpShared {
                 options,
                 seen: watch::channel(Arc::default()).0,
             }),
@@ -125,10 +125,11 @@ impl Servers {
     /// Applies these tables: changed servers are restarted. Once this resolves, no process of
     /// removed servers is left.
     pub async fn configure(&self, tables: &BTreeMap<String, ServerTable>) {
-        let gone: Vec<Arc<Server>> = {
+        let gone: Vec<Arc<McpServer>> = {
             let mut servers = self.lock();
-            let is_gone =
-                |name: &String, server: &mut Arc<Server>| tables.get(name) != Some(&server.table);
+            let is_gone = |name: &String, server: &mut Arc<McpServer>| {
+                tables.get(name) != Some(&server.table)
+            };
             servers
                 .extract_if(.., is_gone)
                 .map(|(_, server)| server)
@@ -173,7 +174,7 @@ impl Servers {
         let named = names.iter().filter_map(|name| servers.get(name));
         // The others are started by the first call, which knows the run's environment.
         let named = named.filter(|server| !server.is_per_run());
-        let leased: Vec<Arc<Server>> = named.map(|server| server.leased(None)).collect();
+        let leased: Vec<Arc<McpServer>> = named.map(|server| server.leased(None)).collect();
         for server in &leased {
             server.begin();
         }
@@ -197,7 +198,7 @@ impl Servers {
         self.lock_leases().contains_key(&run)
     }
 
-    pub(super) fn lock_leases(&self) -> MutexGuard<'_, HashMap<RunId, Vec<Arc<Server>>>> {
+    pub(super) fn lock_leases(&self) -> MutexGuard<'_, HashMap<RunId, Vec<Arc<McpServer>>>> {
         // The map is consistent even after a panic.
         self.leases.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -237,7 +238,7 @@ impl Servers {
     }
 
     fn put(&self, name: &str, table: &ServerTable, known: &[KnownServer]) {
-        let server = Server::new(name, table, &self.shared);
+        let server = McpServer::new(name, table, &self.shared);
         let known = known.iter().find(|known| known.name == name);
         let view = server.unseen(known);
         self.shared.seen.send_modify(|seen| {
@@ -263,7 +264,7 @@ impl Servers {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Server>>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Arc<McpServer>>> {
         // The map is consistent even after a panic.
         self.servers.lock().unwrap_or_else(PoisonError::into_inner)
     }

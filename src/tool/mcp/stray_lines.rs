@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::server::Server;
+use super::server::McpServer;
 use crate::contract::servers::ServerState;
 
 /// The number of such lines that marks a server as noisy.
@@ -14,10 +14,10 @@ const KEPT: usize = 5;
 
 /// The lines since the last start of a server.
 #[derive(Default)]
-pub(super) struct StrayLines(Mutex<Lines>);
+pub(super) struct StrayLines(Mutex<LatestLines>);
 
 #[derive(Default)]
-struct Lines {
+struct LatestLines {
     count: u64,
     latest: VecDeque<String>,
 }
@@ -25,7 +25,7 @@ struct Lines {
 impl StrayLines {
     /// Resets the count for a new start.
     pub(super) fn forget(&self) {
-        *self.lock() = Lines::default();
+        *self.lock() = LatestLines::default();
     }
 
     /// True if the count reaches [`NOISY`].
@@ -33,12 +33,12 @@ impl StrayLines {
         self.lock().count >= NOISY
     }
 
-    fn lock(&self) -> MutexGuard<'_, Lines> {
+    fn lock(&self) -> MutexGuard<'_, LatestLines> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Server {
+impl McpServer {
     /// Records a line that is no message.
     pub(super) fn record_stray_line(&self, line: String) {
         let (count, lines) = {

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use abide::client::EventSubscription;
 use abide::config::SettingsSource;
-use abide::daemon::{self, Options};
+use abide::daemon::{self, DaemonOptions};
 use abide::wire::events::Event;
 use aho_corasick::AhoCorasick;
 use serde_json::json;
@@ -432,7 +432,7 @@ fn watched_daemon() {
     });
     let source = SettingsSource::find(None);
     let loaded = source.load().unwrap();
-    let ended = daemon::serve(Options {
+    let ended = daemon::serve(DaemonOptions {
         state_dir: state.into(),
         source,
         loaded,

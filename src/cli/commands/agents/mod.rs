@@ -11,10 +11,10 @@ use super::serve;
 use crate::cli::common::Common;
 use crate::cli::common::failure::{Failure, exit};
 use crate::cli::link;
-use crate::cli::link::Link;
+use crate::cli::link::DaemonLink;
 use crate::cli::output::print;
 use crate::cli::output::print::{BAD, DIM, GOOD, HEAD, styled};
-use crate::cli::output::text::{Table, clean, wrap};
+use crate::cli::output::text::{TextTable, clean, wrap};
 use crate::contract::catalog::InactiveDefinition;
 use crate::daemon::AgentCheck;
 use crate::wire::agents::{
@@ -33,15 +33,15 @@ use crate::wire::input::{PAGE_LIMIT, PageSize};
 abide agents show explore
 abide agents new reviewer --edit
 abide agents check .abide/agents/reviewer.md")]
-pub(crate) struct Agents {
+pub(crate) struct AgentsArgs {
     #[command(subcommand)]
-    what: Option<What>,
+    what: Option<AgentsCommand>,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum AgentsCommand {
     /// List the agents that are visible in the current folder
-    List(List),
+    List(AgentsListArgs),
     /// Show one agent: its source, its settings and what it shadows
     Show {
         /// The agent's name
@@ -70,7 +70,7 @@ enum What {
 }
 
 #[derive(Debug, Default, Args)]
-struct List {
+struct AgentsListArgs {
     /// Only agents that users can choose (without hidden ones), or only those for spawned runs
     #[arg(long = "for", value_name = "WHOM")]
     audience: Option<Whom>,
@@ -82,22 +82,24 @@ enum Whom {
     Task,
 }
 
-impl Agents {
+impl AgentsArgs {
     pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
-        let what = self.what.unwrap_or(What::List(List::default()));
+        let what = self
+            .what
+            .unwrap_or(AgentsCommand::List(AgentsListArgs::default()));
         let what = match what {
-            What::Check { files } => return check(&files, common),
-            What::New(new) => return new.run(common),
+            AgentsCommand::Check { files } => return check(&files, common),
+            AgentsCommand::New(new) => return new.run(common),
             what => what,
         };
-        let link = Link::open(&common.place).await?;
+        let link = DaemonLink::open(&common.place).await?;
         match what {
-            What::Check { .. } | What::New(_) => Ok(0),
-            What::List(list) => list.run(&link, common).await,
-            What::Show { name } => show(&link, name, common).await,
-            What::Create { file } => create(&link, &file, common).await,
-            What::Delete { name } => delete(&link, name, common).await,
-            What::Reload => {
+            AgentsCommand::Check { .. } | AgentsCommand::New(_) => Ok(0),
+            AgentsCommand::List(list) => list.run(&link, common).await,
+            AgentsCommand::Show { name } => show(&link, name, common).await,
+            AgentsCommand::Create { file } => create(&link, &file, common).await,
+            AgentsCommand::Delete { name } => delete(&link, name, common).await,
+            AgentsCommand::Reload => {
                 let raw = link.raw(&ReloadAgents {}).await?;
                 listed(&raw, common)
             }
@@ -105,8 +107,8 @@ impl Agents {
     }
 }
 
-impl List {
-    async fn run(self, link: &Link, common: &Common) -> Result<u8, Failure> {
+impl AgentsListArgs {
+    async fn run(self, link: &DaemonLink, common: &Common) -> Result<u8, Failure> {
         let request = ListAgents {
             audience: self.audience.map(|whom| match whom {
                 Whom::People => Audience::People,
@@ -136,7 +138,7 @@ fn listed(raw: &Value, common: &Common) -> Result<u8, Failure> {
         return Ok(0);
     }
     let listing: Listing = link::read(raw)?;
-    let mut table = Table::new(&["NAME", "MODE", "FROM", "WHAT FOR"]);
+    let mut table = TextTable::new(&["NAME", "MODE", "FROM", "WHAT FOR"]);
     for agent in &listing.agents {
         let what = match agent.health.problems.first() {
             Some(problem) => format!("! {problem}"),
@@ -172,7 +174,7 @@ fn place_of(aside: &InactiveDefinition) -> String {
     format!("{text}: {}", clean(&aside.reason))
 }
 
-async fn show(link: &Link, name: String, common: &Common) -> Result<u8, Failure> {
+async fn show(link: &DaemonLink, name: String, common: &Common) -> Result<u8, Failure> {
     let request = GetAgent {
         agent: name,
         cwd: here(),
@@ -298,7 +300,7 @@ fn at_line(warning: &str) -> String {
     }
 }
 
-async fn create(link: &Link, file: &Path, common: &Common) -> Result<u8, Failure> {
+async fn create(link: &DaemonLink, file: &Path, common: &Common) -> Result<u8, Failure> {
     let text =
         std::fs::read_to_string(file).map_err(|error| Failure::local(file.display(), error))?;
     let ending = file.extension().and_then(|ending| ending.to_str());
@@ -332,7 +334,7 @@ async fn create(link: &Link, file: &Path, common: &Common) -> Result<u8, Failure
     Ok(0)
 }
 
-async fn delete(link: &Link, name: String, common: &Common) -> Result<u8, Failure> {
+async fn delete(link: &DaemonLink, name: String, common: &Common) -> Result<u8, Failure> {
     let shown = clean(&name);
     let request = DeleteAgent {
         agent: name,

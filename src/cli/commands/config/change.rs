@@ -5,32 +5,32 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use super::file::{Changes, File};
+use super::file::{ConfigFile, SettingEdits};
 use super::text;
 use crate::cli::common::Common;
 use crate::cli::common::failure::{Failure, exit};
-use crate::cli::link::Link;
+use crate::cli::link::DaemonLink;
 use crate::cli::output::print;
 use crate::cli::output::text::clean;
 use crate::config::{self, ConfigError, Loaded, SettingEdit, SettingsSource, ValueOrigin};
 use crate::wire::config::{Config as InForce, GetConfig, ReloadConfig, Reloaded, Setting};
 
 /// A configuration file to change, and the daemon that reads it, if one is running.
-pub(in crate::cli) struct Writer {
-    file: File,
+pub(in crate::cli) struct ConfigWriter {
+    file: ConfigFile,
     source: SettingsSource,
-    link: Option<Link>,
+    link: Option<DaemonLink>,
 }
 
-impl Writer {
+impl ConfigWriter {
     /// Opens the file `named`, else the one that the running daemon reads, else the default one.
     pub(in crate::cli) async fn open(
         common: &Common,
         command: &'static str,
         named: Option<PathBuf>,
-    ) -> Result<Writer, Failure> {
+    ) -> Result<ConfigWriter, Failure> {
         common.place.refuse_address(command, "--config FILE")?;
-        let mut link = match Link::open(&common.place).await {
+        let mut link = match DaemonLink::open(&common.place).await {
             Ok(link) => Some(link),
             Err(failure) if failure.code == exit::NO_DAEMON => None,
             Err(failure) => return Err(failure),
@@ -56,8 +56,8 @@ impl Writer {
             )
             .hint("set HOME, or name a file: --config FILE"));
         };
-        Ok(Writer {
-            file: File::open(path)?,
+        Ok(ConfigWriter {
+            file: ConfigFile::open(path)?,
             source,
             link,
         })
@@ -68,7 +68,7 @@ impl Writer {
     /// that of the last attempt.
     pub(in crate::cli) fn write(
         &mut self,
-        tries: Vec<Changes<'_>>,
+        tries: Vec<SettingEdits<'_>>,
     ) -> Result<(Loaded, bool), Failure> {
         let mut refused = None;
         for changes in tries {
@@ -100,7 +100,7 @@ impl Writer {
     }
 
     /// Connection to the daemon that reads the file.
-    pub(in crate::cli) fn link(&self) -> Option<&Link> {
+    pub(in crate::cli) fn link(&self) -> Option<&DaemonLink> {
         self.link.as_ref()
     }
 
@@ -142,7 +142,7 @@ pub(super) async fn run(
         Some(_) => "config set",
         None => "config unset",
     };
-    let mut writer = Writer::open(common, command, named).await?;
+    let mut writer = ConfigWriter::open(common, command, named).await?;
     let changes = match &words {
         Some(words) => SettingEdit::meant(words),
         None => vec![SettingEdit::Unset],
@@ -153,7 +153,7 @@ pub(super) async fn run(
     if is_changed {
         writer.reload().await?;
     }
-    let said = Effect::of(&writer, key, &loaded).await?;
+    let said = SettingEffect::of(&writer, key, &loaded).await?;
     if common.json {
         print::object(&json!({
             "key": key,
@@ -188,12 +188,12 @@ pub(super) async fn run(
     Ok(0)
 }
 
-async fn in_force(link: &Link) -> Result<InForce, Failure> {
+async fn in_force(link: &DaemonLink) -> Result<InForce, Failure> {
     link.ask(&GetConfig {}).await
 }
 
 /// Effect of a changed setting.
-struct Effect {
+struct SettingEffect {
     /// Its value in the file, or its default.
     value: Value,
     /// `now`, `next_start`, or `overridden` by a variable or flag.
@@ -205,12 +205,16 @@ struct Effect {
     has_daemon: bool,
 }
 
-impl Effect {
-    async fn of(writer: &Writer, key: &str, loaded: &Loaded) -> Result<Effect, Failure> {
+impl SettingEffect {
+    async fn of(
+        writer: &ConfigWriter,
+        key: &str,
+        loaded: &Loaded,
+    ) -> Result<SettingEffect, Failure> {
         let mut known = loaded.shown().filter(|setting| setting.key == key);
         let here = known.next();
         let value = here.as_ref().map_or(Value::Null, |here| here.value.clone());
-        let mut said = Effect {
+        let mut said = SettingEffect {
             value: value.clone(),
             in_force: "next_start",
             from: None,

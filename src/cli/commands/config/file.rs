@@ -13,25 +13,25 @@ use crate::cli::common::failure::{Failure, exit};
 use crate::config::{self, SettingEdit};
 
 /// The changes of one command, each with the path of names to its setting.
-pub(in crate::cli) type Changes<'a> = Vec<(Vec<&'a str>, SettingEdit)>;
+pub(in crate::cli) type SettingEdits<'a> = Vec<(Vec<&'a str>, SettingEdit)>;
 
 /// Maximum number of symbolic links that are followed to the file.
 const LINKS: usize = 16;
 
 /// A file with its text before the first change and the text that was written last.
-pub(in crate::cli) struct File {
+pub(in crate::cli) struct ConfigFile {
     path: PathBuf,
     /// `None` if the file did not exist.
     before: Option<String>,
     written: Option<String>,
 }
 
-impl File {
+impl ConfigFile {
     /// Reads the current text; the file may be missing.
-    pub(in crate::cli) fn open(path: &Path) -> Result<File, Failure> {
+    pub(in crate::cli) fn open(path: &Path) -> Result<ConfigFile, Failure> {
         // Of a symbolic link the target is changed; the link stays.
         let path = target(path).map_err(|fault| Failure::local(path.display(), fault))?;
-        Ok(File {
+        Ok(ConfigFile {
             before: read(&path).map_err(|fault| Failure::local(path.display(), fault))?,
             path,
             written: None,
@@ -59,7 +59,7 @@ impl File {
     /// of other commands.
     pub(in crate::cli) fn change<T, E: Into<Failure>>(
         &mut self,
-        changes: &Changes<'_>,
+        changes: &SettingEdits<'_>,
         judge: impl FnOnce(&str) -> Result<T, E>,
     ) -> Result<(T, bool), Failure> {
         let failure = |fault: io::Error| Failure::local(self.path.display(), fault);
@@ -190,7 +190,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::{PermissionsExt, symlink};
 
-    fn set(key: &'static str, value: i64) -> Changes<'static> {
+    fn set(key: &'static str, value: i64) -> SettingEdits<'static> {
         vec![(config::path(key), SettingEdit::Set(value.into()))]
     }
 
@@ -209,7 +209,7 @@ mod tests {
                 let path = &path;
                 scope.spawn(move || {
                     for value in 0..25 {
-                        let mut file = File::open(path).unwrap();
+                        let mut file = ConfigFile::open(path).unwrap();
                         file.change(&set(key, value), taken).unwrap();
                     }
                 })
@@ -234,7 +234,7 @@ mod tests {
         let link = folder.path().join("abide.toml");
         symlink("real.toml", &link).unwrap();
         // A dangling link: its target is created.
-        let mut file = File::open(&link).unwrap();
+        let mut file = ConfigFile::open(&link).unwrap();
         file.change(&set("a.b", 1), taken).unwrap();
         assert!(link.is_symlink() && path.is_file());
         assert!(file.put_back().contains("was restored"));
@@ -246,7 +246,7 @@ mod tests {
         if is_root {
             std::os::unix::fs::chown(&path, Some(65534), Some(65534)).unwrap();
         }
-        let mut file = File::open(&link).unwrap();
+        let mut file = ConfigFile::open(&link).unwrap();
         file.change(&set("a.b", 1), taken).unwrap();
         let about = fs::metadata(&path).unwrap();
         assert_eq!(about.permissions().mode() & 0o777, 0o640);

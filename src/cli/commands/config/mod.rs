@@ -9,12 +9,12 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use serde_json::Value;
 
-pub(in crate::cli) use self::change::Writer;
-pub(in crate::cli) use self::file::{Changes, File};
+pub(in crate::cli) use self::change::ConfigWriter;
+pub(in crate::cli) use self::file::{ConfigFile, SettingEdits};
 use crate::cli::common::Common;
 use crate::cli::common::failure::{Failure, exit};
 use crate::cli::link;
-use crate::cli::link::Link;
+use crate::cli::link::DaemonLink;
 use crate::cli::output::print;
 use crate::cli::output::print::{DIM, styled};
 use crate::cli::output::text::clean;
@@ -27,13 +27,13 @@ use crate::wire::config::{Config as Answer, GetConfig, Setting};
 abide config set lanes.main 4
 abide config set gateway.allowed_hosts abide.lan desk.lan
 abide config unset lanes.main")]
-pub(crate) struct Config {
+pub(crate) struct ConfigArgs {
     #[command(subcommand)]
-    what: What,
+    what: ConfigCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum ConfigCommand {
     /// Read and validate file and variables; needs no daemon
     Check {
         /// The configuration file [default: $ABIDE_CONFIG or ~/.config/abide/abide.toml]
@@ -71,16 +71,16 @@ enum What {
     Reload,
 }
 
-impl Config {
+impl ConfigArgs {
     pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
         match self.what {
-            What::Check { config } => check(config, common.json),
-            What::Show => show(common).await,
-            What::Set { key, value, config } => {
+            ConfigCommand::Check { config } => check(config, common.json),
+            ConfigCommand::Show => show(common).await,
+            ConfigCommand::Set { key, value, config } => {
                 change::run(common, &key, Some(typed(value)?), config).await
             }
-            What::Unset { key, config } => change::run(common, &key, None, config).await,
-            What::Reload => reload::run(common).await,
+            ConfigCommand::Unset { key, config } => change::run(common, &key, None, config).await,
+            ConfigCommand::Reload => reload::run(common).await,
         }
     }
 }
@@ -122,7 +122,7 @@ fn check(named: Option<PathBuf>, json: bool) -> Result<u8, Failure> {
 }
 
 async fn show(common: &Common) -> Result<u8, Failure> {
-    let link = Link::open(&common.place).await?;
+    let link = DaemonLink::open(&common.place).await?;
     let raw = link.raw(&GetConfig {}).await?;
     if common.json {
         print::object(&raw)?;

@@ -3,13 +3,13 @@
 use super::text;
 use crate::cli::common::Common;
 use crate::cli::common::failure::Failure;
-use crate::cli::link::Link;
+use crate::cli::link::DaemonLink;
 use crate::cli::output::print;
 use crate::cli::output::text::clean;
-use crate::wire::config::{Change, ReloadConfig};
+use crate::wire::config::{ReloadConfig, SettingChange};
 
 pub(super) async fn run(common: &Common) -> Result<u8, Failure> {
-    let link = Link::open(&common.place).await?;
+    let link = DaemonLink::open(&common.place).await?;
     let Some(reloaded) = link.ask_or_print(&ReloadConfig {}, common).await? else {
         return Ok(0);
     };
@@ -31,7 +31,7 @@ pub(super) async fn run(common: &Common) -> Result<u8, Failure> {
     Ok(0)
 }
 
-fn line(change: &Change, when: &str) -> String {
+fn line(change: &SettingChange, when: &str) -> String {
     let (before, after) = (text(&change.before), text(&change.after));
     clean(&format!("{}: {before} → {after}, {when}", change.key))
 }

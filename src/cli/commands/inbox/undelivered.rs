@@ -3,17 +3,17 @@
 use crate::cli::common::failure::Failure;
 use crate::cli::common::{Common, ids};
 use crate::cli::link;
-use crate::cli::link::Link;
+use crate::cli::link::DaemonLink;
 use crate::cli::live::tree;
 use crate::cli::output::print;
-use crate::cli::output::text::{Table, age, short};
+use crate::cli::output::text::{TextTable, age, short};
 use crate::clock::Clock;
 use crate::wire::input::{PAGE_LIMIT, PageSize};
 use crate::wire::lifecycle::{AnnounceDecided, DismissAnnounce, RetryAnnounce};
 use crate::wire::runs::{ListRuns, Runs};
 
 /// Lists the runs whose announcement is not delivered or not acknowledged yet.
-pub(crate) async fn list(link: &Link, common: &Common) -> Result<u8, Failure> {
+pub(crate) async fn list(link: &DaemonLink, common: &Common) -> Result<u8, Failure> {
     let mut request = ListRuns {
         undelivered: true,
         limit: PageSize(PAGE_LIMIT),
@@ -21,7 +21,7 @@ pub(crate) async fn list(link: &Link, common: &Common) -> Result<u8, Failure> {
     };
     let now = Clock::system().now();
     let heads = ["RUN", "STATE", "NAME", "ENDED", "WHY", "FOR"];
-    let mut table = Table::new(&heads).painted(1, tree::colour);
+    let mut table = TextTable::new(&heads).painted(1, tree::colour);
     let mut shown = 0;
     loop {
         let raw = link.raw(&request).await?;
@@ -71,23 +71,23 @@ pub(crate) async fn list(link: &Link, common: &Common) -> Result<u8, Failure> {
 
 /// What to do with an undelivered announcement.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Decision {
+pub(crate) enum UndeliveredAction {
     Retry,
     Dismiss,
 }
 
 /// The announcements of these runs are retried or dismissed once this returns.
 pub(crate) async fn decide(
-    link: &Link,
+    link: &DaemonLink,
     common: &Common,
-    decision: Decision,
+    decision: UndeliveredAction,
     runs: &[String],
 ) -> Result<u8, Failure> {
     for text in runs {
         let run_id = ids::run(link, text).await?;
         let raw = match decision {
-            Decision::Retry => link.raw(&RetryAnnounce { run_id }).await?,
-            Decision::Dismiss => link.raw(&DismissAnnounce { run_id }).await?,
+            UndeliveredAction::Retry => link.raw(&RetryAnnounce { run_id }).await?,
+            UndeliveredAction::Dismiss => link.raw(&DismissAnnounce { run_id }).await?,
         };
         if common.json {
             print::object(&raw)?;
@@ -95,7 +95,9 @@ pub(crate) async fn decide(
         }
         let done: AnnounceDecided = link::read(&raw)?;
         let what = match (decision, done.wake_run_id) {
-            (Decision::Dismiss, _) => "will not be announced; its result: abide wait".to_owned(),
+            (UndeliveredAction::Dismiss, _) => {
+                "will not be announced; its result: abide wait".to_owned()
+            }
             (_, Some(wake)) => format!(
                 "is delivered again by run {}; follow it: abide wait",
                 short(wake)

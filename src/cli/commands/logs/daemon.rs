@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::cli::common::Common;
 use crate::cli::common::failure::{Failure, exit};
 use crate::cli::link::start::LOG;
-use crate::cli::live::follow::Interrupt;
+use crate::cli::live::follow::CtrlC;
 use crate::cli::output::print;
 use crate::cli::output::text::clean;
 
@@ -32,7 +32,7 @@ pub(super) async fn run(common: &Common, lines: usize, follow: bool) -> Result<u
     if !follow {
         return Ok(0);
     }
-    let mut interrupt = Interrupt::new()?;
+    let mut interrupt = CtrlC::new()?;
     loop {
         tokio::select! {
             () = tokio::time::sleep(LOOK) => {}

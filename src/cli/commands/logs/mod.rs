@@ -8,9 +8,9 @@ use clap::Args;
 
 use crate::cli::common::failure::{Failure, exit};
 use crate::cli::common::{Common, ids};
-use crate::cli::link::Link;
-use crate::cli::link::watch::{Seen, Watch};
-use crate::cli::live::follow::{Interrupt, steps};
+use crate::cli::link::DaemonLink;
+use crate::cli::link::watch::{EventWatch, WatchItem};
+use crate::cli::live::follow::{CtrlC, steps};
 use crate::cli::live::tree;
 use crate::cli::output::print;
 use crate::cli::output::text::{COLUMNS, line, short, span};
@@ -56,7 +56,7 @@ impl Logs {
         let Some(run) = &self.run else {
             return daemon::run(common, self.lines, self.follow).await;
         };
-        let link = Link::open(&common.place).await?;
+        let link = DaemonLink::open(&common.place).await?;
         let id = ids::run(&link, run).await?;
         let mut journal = Journal {
             json: common.json,
@@ -71,23 +71,23 @@ impl Logs {
             journal.end(&run);
             return Ok(0);
         }
-        let mut interrupt = Interrupt::new()?;
+        let mut interrupt = CtrlC::new()?;
         // Everything after the first read is an event, so nothing is missed in between.
         let request = SubscribeEvents {
             run_id: Some(id),
             kinds: vec!["run.*".to_owned(), "tool.*".to_owned()],
             ..SubscribeEvents::default()
         };
-        let mut watch = Watch::open(link, &common.place, request, print::note).await?;
+        let mut watch = EventWatch::open(link, &common.place, request, print::note).await?;
         loop {
             let seen = tokio::select! {
                 seen = watch.next(print::note) => seen?,
                 () = interrupt.pressed() => return Ok(detached(id)),
             };
             let moved = match seen {
-                Seen::Picture(..) => true,
+                WatchItem::Picture(..) => true,
                 // An intended step is shown with its outcome.
-                Seen::Event(event) => event.data["state"] != "intended",
+                WatchItem::Event(event) => event.data["state"] != "intended",
             };
             if !moved {
                 continue;

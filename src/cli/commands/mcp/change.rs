@@ -10,11 +10,11 @@ use tokio::time::sleep;
 use toml_edit::{InlineTable, Value};
 
 use super::shown;
-use crate::cli::commands::config::{Changes, Writer};
+use crate::cli::commands::config::{ConfigWriter, SettingEdits};
 use crate::cli::commands::env;
 use crate::cli::common::Common;
 use crate::cli::common::failure::{Failure, exit};
-use crate::cli::link::Link;
+use crate::cli::link::DaemonLink;
 use crate::cli::output::print;
 use crate::cli::output::text::clean;
 use crate::config::{self, SettingEdit};
@@ -61,7 +61,7 @@ pub(super) struct Add {
 
     /// One instance for all runs, or one for each run in its environment
     #[arg(long, default_value = "shared")]
-    scope: Scope,
+    scope: ScopeChoice,
 
     /// Replace the server that has this name
     #[arg(long)]
@@ -73,7 +73,7 @@ pub(super) struct Add {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Scope {
+enum ScopeChoice {
     Shared,
     Run,
 }
@@ -98,7 +98,7 @@ impl Add {
                     .hint("abide mcp add NAME -- COMMAND; nothing was changed"),
             );
         }
-        let mut writer = Writer::open(common, "mcp add", self.config.take()).await?;
+        let mut writer = ConfigWriter::open(common, "mcp add", self.config.take()).await?;
         let mut changes = self.changes()?;
         if writer.has(&["mcp", &name]) {
             if !self.replace {
@@ -151,7 +151,7 @@ impl Add {
     }
 
     /// The settings of the server's table.
-    fn changes(&self) -> Result<Changes<'_>, Failure> {
+    fn changes(&self) -> Result<SettingEdits<'_>, Failure> {
         let mut changes = Vec::new();
         let mut set = |field: &'static str, value: Value| {
             changes.push((
@@ -183,7 +183,7 @@ impl Add {
             })?;
             set("cwd", folder.into());
         }
-        if matches!(self.scope, Scope::Run) {
+        if matches!(self.scope, ScopeChoice::Run) {
             set("scope", "run".into());
         }
         Ok(changes)
@@ -212,7 +212,7 @@ fn plain_secret(given: &str) -> Option<&str> {
 }
 
 /// The server once it has started or failed; its current state if that takes too long.
-async fn started(link: &Link, name: &str) -> Result<Option<Server>, Failure> {
+async fn started(link: &DaemonLink, name: &str) -> Result<Option<Server>, Failure> {
     let mut looks = LOOKS;
     loop {
         let Servers { servers } = link.ask(&ListServers {}).await?;
@@ -230,7 +230,7 @@ async fn started(link: &Link, name: &str) -> Result<Option<Server>, Failure> {
 
 impl Remove {
     pub(super) async fn run(self, common: &Common) -> Result<u8, Failure> {
-        let mut writer = Writer::open(common, "mcp remove", self.config).await?;
+        let mut writer = ConfigWriter::open(common, "mcp remove", self.config).await?;
         let name = clean(&self.name);
         if !writer.has(&["mcp", &self.name]) {
             let message = format!("{} has no server {name}", writer.path());

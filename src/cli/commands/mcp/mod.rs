@@ -8,10 +8,10 @@ use serde_json::Value;
 use crate::cli::common::Common;
 use crate::cli::common::failure::{Failure, exit};
 use crate::cli::link;
-use crate::cli::link::Link;
+use crate::cli::link::DaemonLink;
 use crate::cli::output::print;
 use crate::cli::output::print::{BAD, DIM, GOOD, HEAD, styled};
-use crate::cli::output::text::{Table, age, clean, wrap};
+use crate::cli::output::text::{TextTable, age, clean, wrap};
 use crate::clock::Clock;
 use crate::wire::servers::{ListServers, Server, Servers};
 
@@ -33,11 +33,11 @@ pub(crate) struct Mcp {
     name: Option<String>,
 
     #[command(subcommand)]
-    what: Option<What>,
+    what: Option<McpCommand>,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum McpCommand {
     Add(change::Add),
     Remove(change::Remove),
 }
@@ -45,11 +45,11 @@ enum What {
 impl Mcp {
     pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
         match self.what {
-            Some(What::Add(add)) => return add.run(common).await,
-            Some(What::Remove(remove)) => return remove.run(common).await,
+            Some(McpCommand::Add(add)) => return add.run(common).await,
+            Some(McpCommand::Remove(remove)) => return remove.run(common).await,
             None => {}
         }
-        let link = Link::open(&common.place).await?;
+        let link = DaemonLink::open(&common.place).await?;
         let raw = link.raw(&ListServers {}).await?;
         let Servers { servers } = link::read(&raw)?;
         match self.name {
@@ -81,7 +81,7 @@ fn listed(raw: &Value, servers: &[Server], common: &Common) -> Result<u8, Failur
         return Ok(0);
     }
     let now = Clock::system().now();
-    let mut table = Table::new(&["STATE", "SINCE", "TOOLS", "KIND", "NAME", "ERROR"]);
+    let mut table = TextTable::new(&["STATE", "SINCE", "TOOLS", "KIND", "NAME", "ERROR"]);
     for server in servers {
         table.row(vec![
             server.state.clone(),
@@ -126,7 +126,7 @@ fn shown(server: &Server) -> Result<u8, Failure> {
         lines("invalid output lines: ", &text)?;
     }
     if !server.tools.is_empty() {
-        let mut table = Table::new(&["IF REPEATED", "TOOL"]);
+        let mut table = TextTable::new(&["IF REPEATED", "TOOL"]);
         for tool in &server.tools {
             let repeat = match tool.effect.as_str() {
                 "read" => "no effect",

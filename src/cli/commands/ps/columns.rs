@@ -7,15 +7,15 @@ use crate::wire::shapes::Run;
 
 /// A named value of a run.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Column {
+pub(super) struct RunColumn {
     name: &'static str,
     /// Column heading.
     pub(super) head: &'static str,
     value: fn(&Run, Timestamp) -> String,
 }
 
-impl PartialEq for Column {
-    fn eq(&self, other: &Column) -> bool {
+impl PartialEq for RunColumn {
+    fn eq(&self, other: &RunColumn) -> bool {
         self.name == other.name
     }
 }
@@ -24,12 +24,12 @@ const fn column(
     name: &'static str,
     head: &'static str,
     value: fn(&Run, Timestamp) -> String,
-) -> Column {
-    Column { name, head, value }
+) -> RunColumn {
+    RunColumn { name, head, value }
 }
 
 /// All columns, the usual ones first.
-const ALL: [Column; 18] = [
+const ALL: [RunColumn; 18] = [
     column("run", "RUN", |run, _| short(run.run_id)),
     column("id", "ID", |run, _| run.run_id.to_string()),
     column("state", "STATE", |run, _| run.state.to_string()),
@@ -62,7 +62,7 @@ const ALL: [Column; 18] = [
 ];
 
 /// The default columns; with `whole`, ids are not shortened.
-pub(super) fn usual(whole: bool) -> Vec<Column> {
+pub(super) fn usual(whole: bool) -> Vec<RunColumn> {
     let id = if whole { "id" } else { "run" };
     [id, "state", "agent", "age", "tools", "what"]
         .into_iter()
@@ -70,7 +70,7 @@ pub(super) fn usual(whole: bool) -> Vec<Column> {
         .collect()
 }
 
-impl Column {
+impl RunColumn {
     /// The value for a run, on one line.
     pub(super) fn of(self, run: &Run, now: Timestamp) -> String {
         line(&(self.value)(run, now), usize::MAX)
@@ -82,7 +82,7 @@ impl Column {
     }
 }
 
-fn find(name: &str) -> Result<Column, String> {
+fn find(name: &str) -> Result<RunColumn, String> {
     let wanted = name.to_ascii_lowercase();
     ALL.into_iter()
         .find(|column| column.name == wanted)
@@ -97,51 +97,51 @@ fn find(name: &str) -> Result<Column, String> {
 
 /// Output format of the list.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Format {
+pub(super) enum ListFormat {
     /// A table of these columns.
-    Table(Vec<Column>),
+    Table(Vec<RunColumn>),
     /// A template, filled for each run.
-    Template(Vec<Part>),
+    Template(Vec<TemplatePart>),
     /// One line of JSON for each run.
     Json,
 }
 
 /// A part of a template.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Part {
+pub(super) enum TemplatePart {
     Text(String),
-    Column(Column),
+    Column(RunColumn),
 }
 
-impl Format {
+impl ListFormat {
     /// Parses `id,state`, `{id} {state}`, `{{.ID}}\t{{.State}}`, `table {{.ID}}\t{{.State}}` or
     /// `json`.
-    pub(super) fn parse(text: &str) -> Result<Format, String> {
+    pub(super) fn parse(text: &str) -> Result<ListFormat, String> {
         if text == "json" {
-            return Ok(Format::Json);
+            return Ok(ListFormat::Json);
         }
         if !text.contains('{') {
             let columns = text.split(',').map(|name| find(name.trim()));
-            return columns.collect::<Result<_, _>>().map(Format::Table);
+            return columns.collect::<Result<_, _>>().map(ListFormat::Table);
         }
         let is_table = text.strip_prefix("table ");
         let parts = parts(is_table.unwrap_or(text))?;
         if is_table.is_none() {
-            return Ok(Format::Template(parts));
+            return Ok(ListFormat::Template(parts));
         }
         let columns = parts.into_iter().filter_map(|part| match part {
-            Part::Column(column) => Some(column),
-            Part::Text(_) => None,
+            TemplatePart::Column(column) => Some(column),
+            TemplatePart::Text(_) => None,
         });
-        Ok(Format::Table(columns.collect()))
+        Ok(ListFormat::Table(columns.collect()))
     }
 }
 
-fn parts(template: &str) -> Result<Vec<Part>, String> {
+fn parts(template: &str) -> Result<Vec<TemplatePart>, String> {
     let mut parts = Vec::new();
     let mut rest = template;
     while let Some(at) = rest.find('{') {
-        parts.push(Part::Text(unescaped(&rest[..at])));
+        parts.push(TemplatePart::Text(unescaped(&rest[..at])));
         let double = rest[at..].starts_with("{{");
         let (open, close) = if double { ("{{", "}}") } else { ("{", "}") };
         let inside = &rest[at + open.len()..];
@@ -149,11 +149,13 @@ fn parts(template: &str) -> Result<Vec<Part>, String> {
             return Err(format!("{open} without {close} in {template:?}"));
         };
         let name = inside[..end].trim();
-        parts.push(Part::Column(find(name.strip_prefix('.').unwrap_or(name))?));
+        parts.push(TemplatePart::Column(find(
+            name.strip_prefix('.').unwrap_or(name),
+        )?));
         rest = &inside[end + close.len()..];
     }
-    parts.push(Part::Text(unescaped(rest)));
-    parts.retain(|part| *part != Part::Text(String::new()));
+    parts.push(TemplatePart::Text(unescaped(rest)));
+    parts.retain(|part| *part != TemplatePart::Text(String::new()));
     Ok(parts)
 }
 
@@ -163,10 +165,10 @@ fn unescaped(text: &str) -> String {
 }
 
 /// Formats a run by a template.
-pub(super) fn filled(parts: &[Part], run: &Run, now: Timestamp) -> String {
-    let part = |part: &Part| match part {
-        Part::Text(text) => text.clone(),
-        Part::Column(column) => column.of(run, now),
+pub(super) fn filled(parts: &[TemplatePart], run: &Run, now: Timestamp) -> String {
+    let part = |part: &TemplatePart| match part {
+        TemplatePart::Text(text) => text.clone(),
+        TemplatePart::Column(column) => column.of(run, now),
     };
     parts.iter().map(part).collect()
 }
@@ -200,27 +202,35 @@ mod tests {
     #[test]
     fn formats_are_read_as_people_know_them_from_other_tools() {
         let [id, state] = ["id", "state"].map(|name| find(name).unwrap());
-        let tab = || Part::Text("\t".to_owned());
-        let both = || vec![Part::Column(id), tab(), Part::Column(state)];
+        let tab = || TemplatePart::Text("\t".to_owned());
+        let both = || vec![TemplatePart::Column(id), tab(), TemplatePart::Column(state)];
         for text in [
             "{id}\\t{state}",
             "{{.ID}}\\t{{.State}}",
             "{{ .id }}\t{{ .state }}",
         ] {
-            assert_eq!(Format::parse(text), Ok(Format::Template(both())), "{text}");
+            assert_eq!(
+                ListFormat::parse(text),
+                Ok(ListFormat::Template(both())),
+                "{text}"
+            );
         }
         for text in ["id,state", "ID, State", "table {{.ID}}\\t{{.State}}"] {
-            let table = Format::Table(vec![id, state]);
-            assert_eq!(Format::parse(text), Ok(table), "{text}");
+            let table = ListFormat::Table(vec![id, state]);
+            assert_eq!(ListFormat::parse(text), Ok(table), "{text}");
         }
-        assert_eq!(Format::parse("json"), Ok(Format::Json));
+        assert_eq!(ListFormat::parse("json"), Ok(ListFormat::Json));
         for text in ["nothing", "{nothing}", "{{.Nothing}}"] {
-            let refused = Format::parse(text).unwrap_err().to_lowercase();
+            let refused = ListFormat::parse(text).unwrap_err().to_lowercase();
             assert!(
                 refused.contains("no column \"nothing\"; there are: run, id"),
                 "{refused}"
             );
         }
-        assert!(Format::parse("{id").unwrap_err().contains("{ without }"));
+        assert!(
+            ListFormat::parse("{id")
+                .unwrap_err()
+                .contains("{ without }")
+        );
     }
 }

@@ -13,15 +13,15 @@ use super::{answer, approvals};
 use crate::cli::common::failure::Failure;
 use crate::cli::common::{Common, ids};
 use crate::cli::link;
-use crate::cli::link::Link;
+use crate::cli::link::DaemonLink;
 use crate::cli::live::tree;
 use crate::cli::output::print;
-use crate::cli::output::text::{COLUMNS, Table};
+use crate::cli::output::text::{COLUMNS, TextTable};
 use crate::clock::Clock;
 use crate::wire::input::{PAGE_LIMIT, PageSize};
 use crate::wire::runs::{ListRuns, Runs, State};
 use crate::wire::shapes::Run;
-use columns::Format;
+use columns::ListFormat;
 
 /// Default number of ended runs that are listed.
 const RECENT: usize = 15;
@@ -59,8 +59,8 @@ pub(crate) struct Ps {
 
     /// These columns (id,state,label), a template ("{id} {state}", "{{.ID}}"), or json for one line
     /// of JSON per run
-    #[arg(long, value_name = "FORMAT", value_parser = Format::parse)]
-    format: Option<Format>,
+    #[arg(long, value_name = "FORMAT", value_parser = ListFormat::parse)]
+    format: Option<ListFormat>,
 
     /// Print complete ids and texts, also on a terminal
     #[arg(long)]
@@ -77,12 +77,12 @@ fn states() -> PossibleValuesParser {
 }
 
 /// Runs, and the total number that match.
-struct Listing {
+struct RunList {
     runs: Vec<Value>,
     total: u64,
 }
 
-impl Listing {
+impl RunList {
     fn runs(&self) -> Result<Vec<Run>, Failure> {
         self.runs.iter().map(link::read).collect()
     }
@@ -93,7 +93,7 @@ impl Ps {
         if self.watch {
             return self.watch(common).await;
         }
-        let link = Link::open(&common.place).await?;
+        let link = DaemonLink::open(&common.place).await?;
         let filter = self.filter(&link).await?;
         let listing = self.list(&link, filter).await?;
         if self.quiet {
@@ -103,13 +103,13 @@ impl Ps {
             return Ok(0);
         }
         match &self.format {
-            Some(Format::Json) => {
+            Some(ListFormat::Json) => {
                 for run in &listing.runs {
                     print::object(run)?;
                 }
                 return Ok(0);
             }
-            Some(Format::Template(parts)) => {
+            Some(ListFormat::Template(parts)) => {
                 let now = Clock::system().now();
                 for run in listing.runs()? {
                     print::answer(&columns::filled(parts, &run, now))?;
@@ -121,7 +121,7 @@ impl Ps {
                 print::object(&json!({ "runs": runs, "total": total }))?;
                 return Ok(0);
             }
-            Some(Format::Table(_)) => {}
+            Some(ListFormat::Table(_)) => {}
             None => people(&link).await?,
         }
         let runs = listing.runs()?;
@@ -134,7 +134,7 @@ impl Ps {
     }
 
     /// The filter that the options describe, without the limit.
-    async fn filter(&self, link: &Link) -> Result<ListRuns, Failure> {
+    async fn filter(&self, link: &DaemonLink) -> Result<ListRuns, Failure> {
         let tree = match &self.tree {
             Some(tree) => Some(ids::run(link, tree).await?),
             None => None,
@@ -153,7 +153,7 @@ impl Ps {
         })
     }
 
-    async fn list(&self, link: &Link, filter: ListRuns) -> Result<Listing, Failure> {
+    async fn list(&self, link: &DaemonLink, filter: ListRuns) -> Result<RunList, Failure> {
         let limit = self.limit.map(|limit| limit as usize);
         let is_whole = self.all || !self.state.is_empty() || self.tree.is_some();
         if is_whole {
@@ -170,7 +170,7 @@ impl Ps {
         let known: HashSet<&str> = open.runs.iter().map(id).collect();
         let new = ended.runs.iter().filter(|run| !known.contains(id(run)));
         let runs: Vec<Value> = open.runs.iter().chain(new).cloned().collect();
-        Ok(Listing {
+        Ok(RunList {
             runs,
             total: open.total + ended.total,
         })
@@ -179,12 +179,12 @@ impl Ps {
     /// Formats these runs as a table of at most `width` columns.
     fn table(&self, runs: &[Run], width: Option<usize>) -> Vec<String> {
         let columns = match &self.format {
-            Some(Format::Table(columns)) => columns.clone(),
+            Some(ListFormat::Table(columns)) => columns.clone(),
             _ => columns::usual(self.no_trunc),
         };
         let now = Clock::system().now();
         let heads: Vec<&'static str> = columns.iter().map(|column| column.head).collect();
-        let mut table = Table::new(&heads).fit(width);
+        let mut table = TextTable::new(&heads).fit(width);
         if let Some(at) = columns.iter().position(|column| column.is_state()) {
             table = table.painted(at, tree::colour);
         }
@@ -211,7 +211,7 @@ impl Ps {
 }
 
 /// Prints the requests that wait for a user, which come before the runs.
-async fn people(link: &Link) -> Result<(), Failure> {
+async fn people(link: &DaemonLink) -> Result<(), Failure> {
     let (_, approvals) = approvals::waiting(link, None, false).await?;
     let (_, questions) = answer::waiting(link, None).await?;
     let now = Clock::system().now();
@@ -238,7 +238,7 @@ fn id(run: &Value) -> &str {
 }
 
 /// The newest of these runs, at most `limit`, and the total number.
-async fn pages(link: &Link, mut filter: ListRuns, limit: usize) -> Result<Listing, Failure> {
+async fn pages(link: &DaemonLink, mut filter: ListRuns, limit: usize) -> Result<RunList, Failure> {
     let mut runs = Vec::new();
     let mut total = None;
     loop {
@@ -259,7 +259,7 @@ async fn pages(link: &Link, mut filter: ListRuns, limit: usize) -> Result<Listin
         filter.total = false;
         if filter.cursor.is_none() || runs.len() >= limit {
             let total = total.unwrap_or(runs.len() as u64);
-            return Ok(Listing { runs, total });
+            return Ok(RunList { runs, total });
         }
     }
 }

@@ -3,16 +3,16 @@
 use std::io::{IsTerminal, stdout};
 use std::time::Duration;
 
-use super::{Listing, Ps};
+use super::{Ps, RunList};
 use crate::cli::asking::open_requests;
 use crate::cli::asking::open_requests::OpenRequest;
 use crate::cli::asking::person::Person;
 use crate::cli::common::Common;
 use crate::cli::common::failure::Failure;
 use crate::cli::link;
-use crate::cli::link::Link;
-use crate::cli::link::watch::Watch;
-use crate::cli::live::follow::Interrupt;
+use crate::cli::link::DaemonLink;
+use crate::cli::link::watch::EventWatch;
+use crate::cli::live::follow::CtrlC;
 use crate::cli::output::print;
 use crate::cli::output::screen::Screen;
 use crate::cli::output::text::{COLUMNS, fold};
@@ -33,8 +33,8 @@ impl Ps {
             return Err(Failure::usage("ps --watch needs a terminal")
                 .hint("for one line per change: abide events; for the current list: abide ps"));
         };
-        let mut interrupt = Interrupt::new()?;
-        let link = Link::open(&common.place).await?;
+        let mut interrupt = CtrlC::new()?;
+        let link = DaemonLink::open(&common.place).await?;
         let filter = self.filter(&link).await?;
         let request = SubscribeEvents {
             kinds: ["run.*", "tool.*", "question.*", "approval.*"]
@@ -42,7 +42,7 @@ impl Ps {
                 .into(),
             ..SubscribeEvents::default()
         };
-        let mut watch = Watch::open(link, &common.place, request, print::note).await?;
+        let mut watch = EventWatch::open(link, &common.place, request, print::note).await?;
         let mut listing = self.list(&watch.link, filter.clone()).await?;
         let mut asked = self.asked(&watch.link).await?;
         let mut person = Person::if_there();
@@ -101,7 +101,7 @@ impl Ps {
     }
 
     /// Open requests for a user, if the list has its default columns.
-    async fn asked(&self, link: &Link) -> Result<Vec<OpenRequest>, Failure> {
+    async fn asked(&self, link: &DaemonLink) -> Result<Vec<OpenRequest>, Failure> {
         match self.format {
             Some(_) => Ok(Vec::new()),
             None => open_requests::open(link, None).await,
@@ -111,7 +111,7 @@ impl Ps {
     fn draw(
         &self,
         screen: &mut Screen,
-        listing: &Listing,
+        listing: &RunList,
         asked: &[OpenRequest],
     ) -> Result<(), Failure> {
         let runs = listing.runs()?;

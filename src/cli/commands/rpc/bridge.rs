@@ -7,8 +7,8 @@ use std::io::{self, ErrorKind};
 use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc};
 
-use super::frames::{self, Framing, Input, Reader};
-use super::open::{Expected, Id, OpenCalls};
+use super::frames::{self, FrameInput, FrameReader, Framing};
+use super::open::{ExpectedResponse, Id, OpenCalls};
 use crate::cli::common::failure::{Failure, exit};
 use crate::cli::link;
 use crate::cli::link::discover::{Transport, Where};
@@ -52,14 +52,14 @@ async fn carry(place: &Where) -> Result<u8, Failure> {
         over = bridge.down(down) => over,
     };
     match over {
-        Over::Done(code) => Ok(code),
-        Over::ReaderGone => Ok(0),
-        Over::Local(error) => Err(Failure::local("standard output", error)),
-        Over::Lost(why) => {
+        BridgeEnd::Done(code) => Ok(code),
+        BridgeEnd::ReaderGone => Ok(0),
+        BridgeEnd::Local(error) => Err(Failure::local("standard output", error)),
+        BridgeEnd::Lost(why) => {
             // Messages that were already read will not be sent any more: their calls get an error,
             // too.
             while let Ok((_, input)) = inputs.try_recv() {
-                if let Input::Message(text) = input {
+                if let FrameInput::Message(text) = input {
                     bridge.open.borrow_mut().sent(&text);
                 }
             }
@@ -86,12 +86,12 @@ async fn connect(way: &Transport) -> Result<Result<(Up, Down), ClientError>, Fai
 
 /// Reads standard input on a separate thread: a read may block forever, and the thread is not
 /// joined at the end.
-fn inputs() -> Result<mpsc::Receiver<(Framing, Input)>, Failure> {
+fn inputs() -> Result<mpsc::Receiver<(Framing, FrameInput)>, Failure> {
     let (sender, receiver) = mpsc::channel(AHEAD);
     std::thread::Builder::new()
         .name("abide-stdin".to_owned())
         .spawn(move || {
-            let mut reader = Reader::new(io::stdin().lock());
+            let mut reader = FrameReader::new(io::stdin().lock());
             // A read error counts as the end of standard input.
             while let Ok(Some(input)) = reader.next() {
                 if sender.blocking_send(input).is_err() {
@@ -104,7 +104,7 @@ fn inputs() -> Result<mpsc::Receiver<(Framing, Input)>, Failure> {
 }
 
 /// Why the bridge has ended.
-enum Over {
+enum BridgeEnd {
     /// The input has ended and every call is answered; with the exit code.
     Done(u8),
     /// The reader of standard output has closed it.
@@ -126,23 +126,27 @@ struct Bridge {
 impl Bridge {
     /// Carries standard input to the daemon. It does not return after the end of the input: `down`
     /// decides when the bridge ends.
-    async fn up(&self, inputs: &mut mpsc::Receiver<(Framing, Input)>, mut up: Up) -> Over {
+    async fn up(
+        &self,
+        inputs: &mut mpsc::Receiver<(Framing, FrameInput)>,
+        mut up: Up,
+    ) -> BridgeEnd {
         let mut code = 0;
         while let Some((framing, input)) = inputs.recv().await {
             self.framing.set(framing);
             match input {
-                Input::Message(text) => {
+                FrameInput::Message(text) => {
                     self.open.borrow_mut().sent(&text);
                     if let Err(error) = up.send(text).await {
                         return lost(error);
                     }
                 }
-                Input::Refused(fault) => {
+                FrameInput::Refused(fault) => {
                     if let Some(over) = self.write(&error(&None, fault).to_string()) {
                         return over;
                     }
                 }
-                Input::Lost(fault) => {
+                FrameInput::Lost(fault) => {
                     code = exit::USAGE;
                     if let Some(over) = self.write(&error(&None, fault).to_string()) {
                         return over;
@@ -157,12 +161,12 @@ impl Bridge {
     }
 
     /// Carries the daemon's messages to standard output.
-    async fn down(&self, mut down: Down) -> Over {
+    async fn down(&self, mut down: Down) -> BridgeEnd {
         loop {
             if let Some(code) = self.ended.get()
                 && self.open.borrow().is_empty()
             {
-                return Over::Done(code);
+                return BridgeEnd::Done(code);
             }
             let text = tokio::select! {
                 text = down.next() => text,
@@ -190,8 +194,8 @@ impl Bridge {
         };
         for expected in self.open.borrow_mut().give_up() {
             let answer = match expected {
-                Expected::One(id) => error(&id, gone()),
-                Expected::Batch(ids) => ids.iter().map(|id| error(id, gone())).collect(),
+                ExpectedResponse::One(id) => error(&id, gone()),
+                ExpectedResponse::Batch(ids) => ids.iter().map(|id| error(id, gone())).collect(),
             };
             if self.write(&answer.to_string()).is_some() {
                 return;
@@ -199,19 +203,19 @@ impl Bridge {
         }
     }
 
-    fn write(&self, text: &str) -> Option<Over> {
+    fn write(&self, text: &str) -> Option<BridgeEnd> {
         // Nothing else writes there, and the write may block: until it is read, nothing else is to
         // be done.
         match frames::write(&mut io::stdout().lock(), self.framing.get(), text) {
             Ok(()) => None,
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => Some(Over::ReaderGone),
-            Err(error) => Some(Over::Local(error)),
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => Some(BridgeEnd::ReaderGone),
+            Err(error) => Some(BridgeEnd::Local(error)),
         }
     }
 }
 
-fn lost(error: ClientError) -> Over {
-    Over::Lost(match error {
+fn lost(error: ClientError) -> BridgeEnd {
+    BridgeEnd::Lost(match error {
         ClientError::LinkLost(why) => why,
         other => other.to_string(),
     })

@@ -21,7 +21,7 @@ pub(super) enum Framing {
 
 /// Result of one read.
 #[derive(Debug, PartialEq)]
-pub(super) enum Input {
+pub(super) enum FrameInput {
     /// A message, JSON or not.
     Message(String),
     /// Invalid input, which is answered with this error; the next message may be valid.
@@ -31,15 +31,15 @@ pub(super) enum Input {
 }
 
 /// Reads messages from a stream of bytes.
-pub(super) struct Reader<R> {
+pub(super) struct FrameReader<R> {
     from: R,
     framing: Option<Framing>,
     lost: bool,
 }
 
-impl<R: BufRead> Reader<R> {
+impl<R: BufRead> FrameReader<R> {
     pub(super) fn new(from: R) -> Self {
-        Reader {
+        FrameReader {
             from,
             framing: None,
             lost: false,
@@ -47,7 +47,7 @@ impl<R: BufRead> Reader<R> {
     }
 
     /// The next message and its framing; `None` at the end.
-    pub(super) fn next(&mut self) -> io::Result<Option<(Framing, Input)>> {
+    pub(super) fn next(&mut self) -> io::Result<Option<(Framing, FrameInput)>> {
         if self.lost || !self.skip_blank()? {
             return Ok(None);
         }
@@ -69,7 +69,7 @@ impl<R: BufRead> Reader<R> {
                 None => return Ok(None),
             },
         };
-        self.lost = matches!(input, Input::Lost(_));
+        self.lost = matches!(input, FrameInput::Lost(_));
         Ok(Some((framing, input)))
     }
 
@@ -90,7 +90,7 @@ impl<R: BufRead> Reader<R> {
         }
     }
 
-    fn line(&mut self) -> io::Result<Input> {
+    fn line(&mut self) -> io::Result<FrameInput> {
         let mut bytes = Vec::new();
         self.from
             .by_ref()
@@ -98,12 +98,12 @@ impl<R: BufRead> Reader<R> {
             .read_until(b'\n', &mut bytes)?;
         if bytes.len() > MAX_MESSAGE_BYTES && bytes.last() != Some(&b'\n') {
             self.from.skip_until(b'\n')?;
-            return Ok(Input::Refused(too_large()));
+            return Ok(FrameInput::Refused(too_large()));
         }
         Ok(text(bytes))
     }
 
-    fn headed(&mut self) -> io::Result<Option<Input>> {
+    fn headed(&mut self) -> io::Result<Option<FrameInput>> {
         let mut length = None;
         let mut left = HEADERS;
         loop {
@@ -136,7 +136,7 @@ impl<R: BufRead> Reader<R> {
         if length > MAX_MESSAGE_BYTES {
             let mut body = self.from.by_ref().take(length as u64);
             io::copy(&mut body, &mut io::sink())?;
-            return Ok(Some(Input::Refused(too_large())));
+            return Ok(Some(FrameInput::Refused(too_large())));
         }
         let mut bytes = vec![0; length];
         match self.from.read_exact(&mut bytes) {
@@ -156,10 +156,10 @@ pub(super) fn write(out: &mut impl Write, framing: Framing, text: &str) -> io::R
     out.flush()
 }
 
-fn text(bytes: Vec<u8>) -> Input {
+fn text(bytes: Vec<u8>) -> FrameInput {
     match String::from_utf8(bytes) {
-        Ok(text) => Input::Message(text),
-        Err(error) => Input::Refused(Fault::new(
+        Ok(text) => FrameInput::Message(text),
+        Err(error) => FrameInput::Refused(Fault::new(
             Kind::ParseError,
             format!("the message is not UTF-8: {error}"),
         )),
@@ -175,8 +175,8 @@ fn too_large() -> Fault {
     .with("value", MAX_MESSAGE_BYTES)
 }
 
-fn lost(what: &str) -> Input {
-    Input::Lost(
+fn lost(what: &str) -> FrameInput {
+    FrameInput::Lost(
         Fault::new(
             Kind::ParseError,
             format!("the start of the next message cannot be found: {what}"),
@@ -189,15 +189,15 @@ fn lost(what: &str) -> Input {
 mod tests {
     use super::*;
 
-    fn read(bytes: &[u8]) -> Vec<(Framing, Input)> {
+    fn read(bytes: &[u8]) -> Vec<(Framing, FrameInput)> {
         // A small buffer, so that messages are longer than it.
-        let mut reader = Reader::new(io::BufReader::with_capacity(7, bytes));
+        let mut reader = FrameReader::new(io::BufReader::with_capacity(7, bytes));
         std::iter::from_fn(|| reader.next().unwrap()).collect()
     }
 
     fn messages(bytes: &[u8]) -> Vec<String> {
         let texts = read(bytes).into_iter().map(|(_, input)| match input {
-            Input::Message(text) => text.trim().to_owned(),
+            FrameInput::Message(text) => text.trim().to_owned(),
             other => format!("{other:?}"),
         });
         texts.collect()
@@ -244,18 +244,22 @@ mod tests {
             ),
         ] {
             let found = read(bytes.as_bytes());
-            assert!(matches!(&found[1].1, Input::Refused(fault) if fault.kind == Kind::TooLarge));
+            assert!(
+                matches!(&found[1].1, FrameInput::Refused(fault) if fault.kind == Kind::TooLarge)
+            );
             assert_eq!(
                 found[2].1,
                 match &found[2].1 {
-                    Input::Message(text) => Input::Message(text.clone()),
+                    FrameInput::Message(text) => FrameInput::Message(text.clone()),
                     other => panic!("{other:?}"),
                 }
             );
             assert_eq!(found.len(), 3);
         }
         let found = read(b"{}\n\xff\xff\n[1]\n");
-        assert!(matches!(&found[1].1, Input::Refused(fault) if fault.kind == Kind::ParseError));
+        assert!(
+            matches!(&found[1].1, FrameInput::Refused(fault) if fault.kind == Kind::ParseError)
+        );
         assert_eq!(found.len(), 3);
     }
 
@@ -267,7 +271,7 @@ mod tests {
             b"Content\r\n\r\n{}",
         ] {
             let found = read(broken);
-            assert!(matches!(found[..], [(_, Input::Lost(_))]), "{found:?}");
+            assert!(matches!(found[..], [(_, FrameInput::Lost(_))]), "{found:?}");
         }
         assert_eq!(read(b"Content-Length: 5\r\n\r\n{}"), []);
         assert_eq!(read(b"Content-Len"), []);

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::cli::common::Common;
 use crate::cli::common::failure::Failure;
-use crate::cli::link::{Link, start};
+use crate::cli::link::{DaemonLink, start};
 use crate::cli::output::print;
 use crate::client::ClientError;
 
@@ -67,7 +67,7 @@ async fn call(common: &Common, method: &str, params: Option<String>) -> Result<u
         }
         Some(text) => object(text)?,
     };
-    let link = Link::open(&common.place).await?;
+    let link = DaemonLink::open(&common.place).await?;
     match link.call(method, params).await {
         Ok(result) if !common.json && std::io::stdout().is_terminal() => {
             print::answer(&format!("{result:#}"))?;

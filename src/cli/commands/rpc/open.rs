@@ -10,7 +10,7 @@ pub(super) type Id = Option<String>;
 
 /// An answer that is expected.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Expected {
+pub(super) enum ExpectedResponse {
     /// A single object.
     One(Id),
     /// The array of a batch.
@@ -19,7 +19,7 @@ pub(super) enum Expected {
 
 /// Calls that were sent and not answered yet, in order.
 #[derive(Debug, Default)]
-pub(super) struct OpenCalls(Vec<Expected>);
+pub(super) struct OpenCalls(Vec<ExpectedResponse>);
 
 #[derive(Deserialize)]
 struct Head<'a> {
@@ -41,7 +41,7 @@ impl OpenCalls {
         let expected = if text.trim_start().starts_with('[') {
             batch(text)
         } else {
-            single(text).map(Expected::One)
+            single(text).map(ExpectedResponse::One)
         };
         self.0.extend(expected);
     }
@@ -51,9 +51,9 @@ impl OpenCalls {
         let at = if text.trim_start().starts_with('[') {
             let entries: Vec<&RawValue> = serde_json::from_str(text).unwrap_or_default();
             let ids: Vec<Id> = entries.iter().map(|entry| answer_id(entry.get())).collect();
-            let fits = |expected: &Expected| match expected {
-                Expected::Batch(open) => open.iter().any(|id| ids.contains(id)),
-                Expected::One(_) => false,
+            let fits = |expected: &ExpectedResponse| match expected {
+                ExpectedResponse::Batch(open) => open.iter().any(|id| ids.contains(id)),
+                ExpectedResponse::One(_) => false,
             };
             self.0.iter().position(fits)
         } else if is_call(text) {
@@ -63,10 +63,10 @@ impl OpenCalls {
             let one = self
                 .0
                 .iter()
-                .position(|open| *open == Expected::One(id.clone()));
+                .position(|open| *open == ExpectedResponse::One(id.clone()));
             // A batch that is refused as a whole gets one answer, without an id.
             one.or_else(|| {
-                let batch = |open: &Expected| matches!(open, Expected::Batch(_));
+                let batch = |open: &ExpectedResponse| matches!(open, ExpectedResponse::Batch(_));
                 id.is_none()
                     .then(|| self.0.iter().position(batch))
                     .flatten()
@@ -83,7 +83,7 @@ impl OpenCalls {
     }
 
     /// Removes and returns the calls that will not be answered any more.
-    pub(super) fn give_up(&mut self) -> Vec<Expected> {
+    pub(super) fn give_up(&mut self) -> Vec<ExpectedResponse> {
         std::mem::take(&mut self.0)
     }
 }
@@ -108,19 +108,19 @@ fn single(text: &str) -> Option<Id> {
     }
 }
 
-fn batch(text: &str) -> Option<Expected> {
+fn batch(text: &str) -> Option<ExpectedResponse> {
     let entries: Vec<&RawValue> = match serde_json::from_str(text) {
         Ok(entries) => entries,
-        Err(_) => return Some(Expected::One(None)),
+        Err(_) => return Some(ExpectedResponse::One(None)),
     };
     if entries.is_empty() {
-        return Some(Expected::One(None));
+        return Some(ExpectedResponse::One(None));
     }
     let ids: Vec<Id> = entries
         .iter()
         .filter_map(|entry| single(entry.get()))
         .collect();
-    (!ids.is_empty()).then_some(Expected::Batch(ids))
+    (!ids.is_empty()).then_some(ExpectedResponse::Batch(ids))
 }
 
 fn answer_id(text: &str) -> Id {

@@ -4,7 +4,7 @@
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{Followed, Tree, is_ended};
+use super::{Followed, RunTree, is_ended};
 use crate::kernel::event::{RunEnded, StepMoved, ToolProgress};
 use crate::kernel::ids::RunId;
 use crate::wire::events::{Event, MessageText};
@@ -18,7 +18,7 @@ fn data<T: DeserializeOwned>(event: &Event) -> Option<T> {
     T::deserialize(&event.data).ok()
 }
 
-impl Tree {
+impl RunTree {
     /// Applies an event. Unknown kinds and shapes are ignored: the rows are authoritative, and are
     /// read again when a run ends.
     pub(crate) fn hear(&mut self, event: &Event) {

@@ -4,7 +4,7 @@
 use anstyle::{AnsiColor, Style};
 use unicode_width::UnicodeWidthStr;
 
-use super::{Followed, Tree, calls, is_ended, name, outcome, pause};
+use super::{Followed, RunTree, calls, is_ended, name, outcome, pause};
 use crate::cli::asking::open_requests::OpenRequest;
 use crate::cli::output::markdown::Markdown;
 use crate::cli::output::print::{BAD, DIM, GOOD, HEAD, styled};
@@ -30,7 +30,7 @@ const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "�
 
 /// Parameters of a drawing.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Look {
+pub(crate) struct DrawOptions {
     /// The current time.
     pub(crate) now: Timestamp,
     /// Frame of the spinners.
@@ -43,30 +43,30 @@ pub(crate) struct Look {
 
 /// Level of detail, which is reduced until everything fits.
 #[derive(Clone, Copy)]
-struct Detail {
+struct DetailLevel {
     /// Maximum number of calls below a run, apart from those that open child runs execute.
     calls: usize,
     /// Show the calls of child runs that have ended.
     ended: bool,
 }
 
-const DETAILS: [Detail; 5] = [
-    Detail::of(SHOWN, true),
-    Detail::of(SHOWN, false),
-    Detail::of(3, false),
-    Detail::of(1, false),
-    Detail::of(0, false),
+const DETAILS: [DetailLevel; 5] = [
+    DetailLevel::of(SHOWN, true),
+    DetailLevel::of(SHOWN, false),
+    DetailLevel::of(3, false),
+    DetailLevel::of(1, false),
+    DetailLevel::of(0, false),
 ];
 
-impl Detail {
-    const fn of(calls: usize, ended: bool) -> Detail {
-        Detail { calls, ended }
+impl DetailLevel {
+    const fn of(calls: usize, ended: bool) -> DetailLevel {
+        DetailLevel { calls, ended }
     }
 }
 
 /// State of a run or call, as a mark in front of its line.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Mark {
+enum StateMark {
     Pending,
     Executing,
     Working,
@@ -74,38 +74,38 @@ enum Mark {
     Failed,
 }
 
-impl Mark {
-    fn of_run(run: &Run) -> Mark {
+impl StateMark {
+    fn of_run(run: &Run) -> StateMark {
         match (&*run.state, run.pause_reason.as_deref()) {
-            ("ok", _) => Mark::Done,
-            (state, _) if is_ended(state) => Mark::Failed,
-            ("queued", _) | ("paused", Some("approval" | "input" | "review")) => Mark::Pending,
-            _ => Mark::Executing,
+            ("ok", _) => StateMark::Done,
+            (state, _) if is_ended(state) => StateMark::Failed,
+            ("queued", _) | ("paused", Some("approval" | "input" | "review")) => StateMark::Pending,
+            _ => StateMark::Executing,
         }
     }
 
-    fn of_step(step: &Step) -> Mark {
+    fn of_step(step: &Step) -> StateMark {
         match &*step.state {
-            "done" => Mark::Done,
-            "failed" | "uncertain" => Mark::Failed,
-            _ => Mark::Working,
+            "done" => StateMark::Done,
+            "failed" | "uncertain" => StateMark::Failed,
+            _ => StateMark::Working,
         }
     }
 
     fn draw(self, frame: usize) -> String {
         match self {
-            Mark::Pending => styled(OPEN, "○"),
-            Mark::Executing => styled(OPEN, "◉"),
-            Mark::Working => styled(OPEN, SPINNER[frame % SPINNER.len()]),
-            Mark::Done => styled(GOOD, "●"),
-            Mark::Failed => styled(BAD, "●"),
+            StateMark::Pending => styled(OPEN, "○"),
+            StateMark::Executing => styled(OPEN, "◉"),
+            StateMark::Working => styled(OPEN, SPINNER[frame % SPINNER.len()]),
+            StateMark::Done => styled(GOOD, "●"),
+            StateMark::Failed => styled(BAD, "●"),
         }
     }
 }
 
-impl Tree {
+impl RunTree {
     /// Draws the tree in lines that fit `look`.
-    pub(crate) fn draw(&self, look: &Look) -> Vec<String> {
+    pub(crate) fn draw(&self, look: &DrawOptions) -> Vec<String> {
         let mut lines = Vec::new();
         for detail in DETAILS {
             lines = self.listed().flat_map(|one| ask(one, look)).collect();
@@ -152,14 +152,14 @@ impl Tree {
         &self,
         run: RunId,
         call: StepId,
-        look: &Look,
+        look: &DrawOptions,
     ) -> Option<String> {
         let followed = self.runs.iter().find(|one| one.run.run_id == run)?;
         let mut steps = followed.steps.iter();
         let step = steps.find(|step| step.step_id == call && step.tool.is_some())?;
         let pen = Pen {
             look,
-            detail: Detail::of(0, false),
+            detail: DetailLevel::of(0, false),
             text: 0,
         };
         Some(pen.bare_call("", step, self.child_of(&followed.run, step)))
@@ -253,8 +253,8 @@ impl Tree {
 /// Parameters of drawn lines.
 #[derive(Clone, Copy)]
 struct Pen<'a> {
-    look: &'a Look,
-    detail: Detail,
+    look: &'a DrawOptions,
+    detail: DetailLevel,
     /// Maximum number of lines of streamed text.
     text: usize,
 }
@@ -275,7 +275,7 @@ impl Pen<'_> {
     /// The line of a run with its state.
     fn head(&self, followed: &Followed, indent: &str) -> String {
         let run = &followed.run;
-        let mark = Mark::of_run(run).draw(self.look.frame);
+        let mark = StateMark::of_run(run).draw(self.look.frame);
         let room = self.room(indent).saturating_sub(2);
         let digits = match room >= NARROW {
             true => format!(" · {}", short(run.run_id)),
@@ -305,7 +305,10 @@ impl Pen<'_> {
         let mut room = self.room(indent).saturating_sub(4);
         let tool = line(step.tool.as_deref().unwrap_or(&step.kind), room);
         room -= tool.width();
-        let mark = child.map_or_else(|| Mark::of_step(step), |child| Mark::of_run(&child.run));
+        let mark = child.map_or_else(
+            || StateMark::of_step(step),
+            |child| StateMark::of_run(&child.run),
+        );
         let out = match child.map(|child| &child.run) {
             Some(run) if !is_ended(&run.state) => Some((DIM, "·", standing(run, self.look.now))),
             // The outcome is on a line below, if there is room for it.
@@ -441,7 +444,7 @@ fn standing(run: &Run, now: Timestamp) -> String {
 }
 
 /// Formats a request: who asks, until when, and what.
-fn ask(asked: &OpenRequest, look: &Look) -> Vec<String> {
+fn ask(asked: &OpenRequest, look: &DrawOptions) -> Vec<String> {
     let lines = wrap(
         &asked.in_short(look.now, Some(look.columns.max(COLUMNS))),
         look.columns,

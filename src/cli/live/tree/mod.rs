@@ -12,7 +12,7 @@ use std::collections::{BTreeSet, HashSet};
 use anstyle::Style;
 use uuid::Uuid;
 
-pub(crate) use draw::Look;
+pub(crate) use draw::DrawOptions;
 
 use crate::cli::asking::open_requests::OpenRequest;
 use crate::cli::output::print::{BAD, BUSY, GOOD, styled};
@@ -24,7 +24,7 @@ use crate::wire::shapes::{Run, Step};
 
 /// Followed runs, each with its work so far.
 #[derive(Default)]
-pub(crate) struct Tree {
+pub(crate) struct RunTree {
     runs: Vec<Followed>,
     /// The run that the view is about, if it is about a single one.
     about: Option<RunId>,
@@ -51,7 +51,7 @@ pub(crate) struct Followed {
     heard_at: Option<Timestamp>,
 }
 
-impl Tree {
+impl RunTree {
     /// The runs, each after its parent run.
     pub(crate) fn runs(&self) -> &[Followed] {
         &self.runs

@@ -81,20 +81,20 @@ fn done(run: &str, seq: u32, tool: &str, params: &str, result: &str) -> Event {
 }
 
 /// The host in its call of `tool`, after one finished call.
-fn host(tool: &str, params: &str) -> Tree {
-    let mut tree = Tree::default();
+fn host(tool: &str, params: &str) -> RunTree {
+    let mut tree = RunTree::default();
     tree.take(run(HOST, json!({})), Some(Vec::new()));
     tree.hear(&done(HOST, 1, "read", "path: notes.txt", "3 lines"));
     tree.hear(&moved(HOST, 2, tool, json!({ "paramsSummary": params })));
     tree
 }
 
-fn task() -> Tree {
+fn task() -> RunTree {
     host("task", "description: Find where errors are reported")
 }
 
 /// Adds the child run's calls, the last of which is open.
-fn work(tree: &mut Tree) {
+fn work(tree: &mut RunTree) {
     for seq in 1..=6 {
         tree.hear(&done(
             CHILD,
@@ -115,8 +115,8 @@ fn work(tree: &mut Tree) {
     ));
 }
 
-fn look(columns: usize) -> Look {
-    Look {
+fn look(columns: usize) -> DrawOptions {
+    DrawOptions {
         now: time(LOOKED_AT),
         frame: 0,
         columns,
@@ -150,7 +150,7 @@ fn tagged(lines: &[String]) -> String {
 
 /// Compares the tree with its snapshot: on a screen of 80 columns with and without colours, and on
 /// one of 40 columns.
-fn seen(name: &str, tree: &Tree) {
+fn seen(name: &str, tree: &RunTree) {
     let wide = tree.draw(&look(80));
     let narrow = tree.draw(&look(40));
     for (lines, columns) in [(&wide, 80), (&narrow, 40)] {
@@ -206,7 +206,7 @@ fn e6_a_child_that_is_done_has_its_result_below_its_calls() {
 }
 
 /// Ends the child run with this state; first its event arrives, then its row is read.
-fn work_to_the_end(tree: &mut Tree, state: &str, more: Value) {
+fn work_to_the_end(tree: &mut RunTree, state: &str, more: Value) {
     tree.take(child("task", json!({})), Some(Vec::new()));
     work(tree);
     tree.hear(&done(CHILD, 8, "read", "path: src/main.rs", "40 lines"));
@@ -366,7 +366,7 @@ fn e6_a_picture_that_is_too_high_keeps_what_goes_on() {
             json!({ "paramsSummary": "path: a.rs" }),
         ));
     }
-    let rows = |rows| plain(&tree.draw(&Look { rows, ..look(80) }));
+    let rows = |rows| plain(&tree.draw(&DrawOptions { rows, ..look(80) }));
     for most in [1, 2, 4, 7, 9, 12] {
         assert!(rows(most).len() <= most, "{most}: {:#?}", rows(most));
     }
@@ -429,9 +429,9 @@ fn a_run_that_one_of_these_asks_for_is_to_be_read_and_no_other() {
 #[test]
 fn g14_3_a_running_run_shows_step_counts_times_and_how_long_it_is_quiet() {
     let mut tree = host("grep", "pattern: x");
-    let head = |tree: &Tree, now: &str| {
+    let head = |tree: &RunTree, now: &str| {
         let now = time(now);
-        plain(&tree.draw(&Look { now, ..look(80) }))[0].clone()
+        plain(&tree.draw(&DrawOptions { now, ..look(80) }))[0].clone()
     };
     assert_eq!(
         head(&tree, LOOKED_AT),
@@ -450,7 +450,7 @@ fn g14_3_a_running_run_shows_step_counts_times_and_how_long_it_is_quiet() {
 fn the_spinner_has_ten_pictures() {
     let tree = host("grep", "pattern: x");
     let frames: Vec<String> = (0..11)
-        .map(|frame| plain(&tree.draw(&Look { frame, ..look(80) }))[2].clone())
+        .map(|frame| plain(&tree.draw(&DrawOptions { frame, ..look(80) }))[2].clone())
         .collect();
     assert_eq!(frames[0], frames[10]);
     let marks: String = frames[..10]
@@ -478,7 +478,7 @@ proptest! {
         tree.hear(&event("message.delta", HOST, json!({
             "runId": HOST, "messageId": CHILD, "channel": "text", "offset": 0, "text": texts[3],
         })));
-        let lines = tree.draw(&Look { rows, columns, ..look(80) });
+        let lines = tree.draw(&DrawOptions { rows, columns, ..look(80) });
         prop_assert!(lines.len() <= rows);
         for line in plain(&lines) {
             prop_assert!(line.width() <= columns, "{columns}: {line:?}");
@@ -509,7 +509,7 @@ fn c4_the_beginning_of_a_text_stays_where_another_message_is_stored_meanwhile() 
     tree.hear(&piece(0, "It is "));
     tree.hear(&added(OTHER));
     tree.hear(&piece(6, "there."));
-    let has = |tree: &Tree| {
+    let has = |tree: &RunTree| {
         let lines = plain(&tree.draw(&look(80)));
         lines.iter().any(|line| line.ends_with("It is there."))
     };

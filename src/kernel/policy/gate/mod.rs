@@ -10,7 +10,7 @@ mod rules;
 
 use serde::{Deserialize, Serialize};
 
-pub use rules::{Rule, Subject, Target, is_closed};
+pub use rules::{CallTarget, Rule, Subject, is_closed};
 
 use self::rules::{Reason, judged};
 use crate::kernel::text::text_enum::text_enum;
@@ -122,7 +122,7 @@ pub struct Rights {
 
 /// The decision on a call, with its reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verdict {
+pub struct GateVerdict {
     /// The decision itself.
     pub decision: Decision,
     /// The rule or default that decides, in words.
@@ -183,12 +183,12 @@ impl Rights {
 
     /// Decides on a call of `tool`; `habit` is the tool's default, which applies if the agent has
     /// no rule for the call.
-    pub fn judge(&self, tool: &str, habit: Decision, subject: &Subject) -> Verdict {
+    pub fn judge(&self, tool: &str, habit: Decision, subject: &Subject) -> GateVerdict {
         let own = judged(&self.own.rules, tool, subject, Some(habit));
         let mut verdict = match own {
             Some((decision, Reason::Rule(rule))) => said_by(&self.own.agent, decision, rule),
             Some((decision, Reason::Unsure(rule))) => unsure(&self.own.agent, decision, rule),
-            Some((_, Reason::Habit)) | None => Verdict {
+            Some((_, Reason::Habit)) | None => GateVerdict {
                 decision: habit,
                 why: format!(
                     "{tool} is {} by default, since no rule applies (field gate of agent {})",
@@ -221,11 +221,11 @@ impl Rights {
     }
 }
 
-impl Verdict {
+impl GateVerdict {
     /// The same, raised to at least `ask` for the reason `why`.
-    pub fn at_least_ask(self, why: String) -> Verdict {
+    pub fn at_least_ask(self, why: String) -> GateVerdict {
         match self.decision {
-            Decision::Allow => Verdict {
+            Decision::Allow => GateVerdict {
                 decision: Decision::Ask,
                 why,
             },
@@ -234,17 +234,17 @@ impl Verdict {
     }
 }
 
-fn said_by(agent: &str, decision: Decision, rule: &Rule) -> Verdict {
+fn said_by(agent: &str, decision: Decision, rule: &Rule) -> GateVerdict {
     let why = format!("the gate of agent {agent} has the rule {}", rule.shown());
-    Verdict { decision, why }
+    GateVerdict { decision, why }
 }
 
-fn unsure(agent: &str, decision: Decision, rule: &Rule) -> Verdict {
+fn unsure(agent: &str, decision: Decision, rule: &Rule) -> GateVerdict {
     let why = format!(
         "the gate of agent {agent} has the rule {}, and this call may match it",
         rule.shown()
     );
-    Verdict { decision, why }
+    GateVerdict { decision, why }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Decision;
 use crate::kernel::policy::pattern::fits;
-use crate::kernel::policy::shell::{Command, Fit, may_fit};
+use crate::kernel::policy::shell::{Fit, ShellCommand, may_fit};
 
 /// One rule of a gate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,13 +20,13 @@ pub struct Rule {
 
 /// One thing that a call affects.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
+pub enum CallTarget {
     /// A thing with these names; a rule applies if its pattern matches one of them.
     Named(Vec<String>),
     /// A folder with these names, including all its content.
     Folder(Vec<String>),
     /// A command of a command line.
-    Command(Command),
+    Command(ShellCommand),
     /// Unknown: no rule with a pattern allows it, and any such `ask` or `deny` rule may apply.
     Unknown,
 }
@@ -35,22 +35,22 @@ pub enum Target {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Subject {
     /// Everything that the call affects; all of it must be allowed.
-    pub things: Vec<Target>,
+    pub things: Vec<CallTarget>,
     /// The whole call in several spellings, which only `ask` and `deny` rules check.
     pub texts: Vec<String>,
     /// What a remembered decision covers; empty: every call of the tool.
     pub covers: String,
 }
 
-impl Target {
+impl CallTarget {
     fn fit(&self, rule: &Rule, pattern: &str) -> Fit {
         let yes = |is: bool| if is { Fit::Yes } else { Fit::No };
         let any = |names: &[String]| names.iter().any(|name| fits(pattern, name));
         let allows = rule.decision == Decision::Allow;
         match self {
-            Target::Named(names) => yes(any(names)),
-            Target::Folder(names) if allows || any(names) => yes(any(names)),
-            Target::Folder(names) => {
+            CallTarget::Named(names) => yes(any(names)),
+            CallTarget::Folder(names) if allows || any(names) => yes(any(names)),
+            CallTarget::Folder(names) => {
                 let inside = |name: &String| match name.as_str() {
                     "." => may_fit(pattern, "\0"),
                     name => may_fit(pattern, &format!("{name}/\0")),
@@ -61,10 +61,10 @@ impl Target {
                     Fit::No
                 }
             }
-            Target::Command(command) if allows => yes(command.allows(pattern)),
-            Target::Command(command) => command.restriction_fit(pattern),
-            Target::Unknown if allows => Fit::No,
-            Target::Unknown => Fit::Maybe,
+            CallTarget::Command(command) if allows => yes(command.allows(pattern)),
+            CallTarget::Command(command) => command.restriction_fit(pattern),
+            CallTarget::Unknown if allows => Fit::No,
+            CallTarget::Unknown => Fit::Maybe,
         }
     }
 }
@@ -72,7 +72,7 @@ impl Target {
 impl Rule {
     /// Whether the rule applies to this thing of a call. To a call that affects nothing only rules
     /// without a pattern apply.
-    fn fit(&self, thing: Option<&Target>) -> Fit {
+    fn fit(&self, thing: Option<&CallTarget>) -> Fit {
         match (&self.pattern, thing) {
             (None, _) => Fit::Yes,
             (Some(_), None) => Fit::No,
@@ -115,7 +115,7 @@ struct Weighed<'a> {
 
 /// Of the rules for exactly this tool the last one that applies; otherwise the strictest of those
 /// whose name pattern matches the tool.
-fn weigh<'a>(rules: &'a [Rule], tool: &str, thing: Option<&Target>) -> Weighed<'a> {
+fn weigh<'a>(rules: &'a [Rule], tool: &str, thing: Option<&CallTarget>) -> Weighed<'a> {
     let mut floor = None;
     for (at, rule) in rules.iter().enumerate().rev() {
         if rule.tool != tool {
@@ -159,7 +159,7 @@ pub(super) fn judged<'a>(
     subject: &Subject,
     habit: Option<Decision>,
 ) -> Option<(Decision, Reason<'a>)> {
-    let things: Vec<Option<&Target>> = match subject.things.is_empty() {
+    let things: Vec<Option<&CallTarget>> = match subject.things.is_empty() {
         true => vec![None],
         false => subject.things.iter().map(Some).collect(),
     };

@@ -16,7 +16,7 @@ fn about(things: &[&str]) -> Subject {
     Subject {
         things: things
             .iter()
-            .map(|one| Target::Named(vec![(*one).to_owned()]))
+            .map(|one| CallTarget::Named(vec![(*one).to_owned()]))
             .collect(),
         ..Subject::default()
     }
@@ -71,7 +71,7 @@ fn allow_must_fit_everything_and_the_others_anything() {
     // A call without named things is not allowed by a rule with a pattern.
     assert_eq!(judge(&allow, "shell", &about(&[])), Decision::Ask);
     let mut unknown = about(&["git a"]);
-    unknown.things.push(Target::Unknown);
+    unknown.things.push(CallTarget::Unknown);
     assert_eq!(judge(&allow, "shell", &unknown), Decision::Ask);
     // Each thing may be allowed by a different rule.
     let both = [
@@ -157,7 +157,7 @@ fn what_may_be_forbidden_is_asked_for() {
         says("grep", Some("docs*"), Allow),
     ];
     let unknown = Subject {
-        things: vec![Target::Unknown],
+        things: vec![CallTarget::Unknown],
         ..Subject::default()
     };
     assert_eq!(judge(&rules, "read", &unknown), Ask);
@@ -170,7 +170,7 @@ fn what_may_be_forbidden_is_asked_for() {
         ("docs", Allow),
     ] {
         let subject = Subject {
-            things: vec![Target::Folder(vec![folder.to_owned()])],
+            things: vec![CallTarget::Folder(vec![folder.to_owned()])],
             ..Subject::default()
         };
         assert_eq!(judge(&rules, "grep", &subject), expected, "{folder}");

@@ -2,7 +2,7 @@
 //! shell language and the manuals of bash, ksh and mksh.
 
 use super::options::UNNAMED;
-use super::word::{HOLE, Word};
+use super::word::{HOLE, ShellWord};
 use crate::kernel::policy::overlay;
 
 /// Builtins whose arguments are assignments.
@@ -34,7 +34,7 @@ pub(super) fn is_steering(name: &str) -> bool {
 }
 
 /// What a pattern must name to allow a builtin with these words; empty for other programs.
-pub(super) fn needs(base: &str, words: &[Word]) -> Vec<String> {
+pub(super) fn needs(base: &str, words: &[ShellWord]) -> Vec<String> {
     let rest = &words[1..];
     let unnamed = |is: bool| is.then(|| UNNAMED.to_owned());
     match base {
@@ -52,7 +52,7 @@ pub(super) fn needs(base: &str, words: &[Word]) -> Vec<String> {
         "alias" => unnamed(rest.iter().any(|word| word.text.contains(['=', HOLE])))
             .into_iter()
             .collect(),
-        "hash" | "jobs" => unnamed(rest.iter().any(Word::may_be_option))
+        "hash" | "jobs" => unnamed(rest.iter().any(ShellWord::may_be_option))
             .into_iter()
             .collect(),
         "set" => options_of_set(rest),
@@ -71,7 +71,7 @@ pub(super) fn needs(base: &str, words: &[Word]) -> Vec<String> {
 
 /// The requirement of a declared word: a `NAME=value` whose name steers programs or is evaluated,
 /// an index, or a word that may be one of these.
-fn declared(word: &Word) -> Option<String> {
+fn declared(word: &ShellWord) -> Option<String> {
     let text = word.text.as_str();
     if let Some(letters) = text.strip_prefix(['-', '+']) {
         // Its value is evaluated or is another name; for an array this applies to every index.
@@ -89,7 +89,7 @@ fn declared(word: &Word) -> Option<String> {
 }
 
 /// The requirement of a name that is set.
-fn set(word: &Word) -> Option<String> {
+fn set(word: &ShellWord) -> Option<String> {
     if word.has_hole() || word.text.contains('[') {
         return Some(UNNAMED.to_owned());
     }
@@ -97,9 +97,9 @@ fn set(word: &Word) -> Option<String> {
 }
 
 /// True if a test may evaluate an index or a compared value.
-fn computes(words: &[Word]) -> bool {
+fn computes(words: &[ShellWord]) -> bool {
     let numeric = ["-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-v", "-R"];
-    let is_open = |word: &Word| word.has_hole() || word.text.contains(['$', '`']);
+    let is_open = |word: &ShellWord| word.has_hole() || word.text.contains(['$', '`']);
     let open = words.iter().any(is_open);
     let looks = words
         .iter()
@@ -107,11 +107,13 @@ fn computes(words: &[Word]) -> bool {
     let pairs = words.windows(2);
     (open && looks)
         || words.iter().any(|word| word.splits)
-        || pairs.into_iter().any(|two| two.iter().all(Word::has_hole))
+        || pairs
+            .into_iter()
+            .any(|two| two.iter().all(ShellWord::has_hole))
 }
 
 /// The requirements of `set` options that change how words are parsed.
-fn options_of_set(words: &[Word]) -> Vec<String> {
+fn options_of_set(words: &[ShellWord]) -> Vec<String> {
     const NAMES: &[&str] = &[
         "errexit",
         "nounset",

@@ -2,7 +2,7 @@
 
 use super::matching::{is_wide, may_fit, may_mean, must_fit};
 use super::options;
-use super::word::Word;
+use super::word::ShellWord;
 
 /// Whether a pattern matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -17,11 +17,11 @@ pub enum Fit {
 
 /// A command, or a file of a redirection (`> file`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Command {
+pub struct ShellCommand {
     /// The program and its arguments.
-    pub(super) words: Vec<Word>,
+    pub(super) words: Vec<ShellWord>,
     /// The complete command as written, if another program starts this one.
-    pub(super) outer: Option<Vec<Word>>,
+    pub(super) outer: Option<Vec<ShellWord>>,
     /// It is allowed only as written, because the program that starts it changes its privileges.
     pub(super) is_raised: bool,
     /// What a pattern must name explicitly to allow the command: options and names by which the
@@ -30,10 +30,10 @@ pub struct Command {
     /// It may run any other command in addition.
     pub(super) runs_anything: bool,
     /// The commands in its arguments, in case they are run.
-    pub(super) inner: Vec<Command>,
+    pub(super) inner: Vec<ShellCommand>,
 }
 
-impl Command {
+impl ShellCommand {
     /// True if an `allow` with this pattern covers it, whatever its holes stand for.
     pub fn allows(&self, pattern: &str) -> bool {
         if is_wide(pattern) {
@@ -52,7 +52,7 @@ impl Command {
             return false;
         };
         let pattern = spaced(pattern);
-        let as_written = |words: &[Word]| must_fit(&pattern, &closed(words, None));
+        let as_written = |words: &[ShellWord]| must_fit(&pattern, &closed(words, None));
         let whole = self.outer.as_deref();
         let is_whole = whole.is_some_and(|outer| {
             as_written(outer) && (self.is_raised || names(&pattern, program.base()))
@@ -103,13 +103,13 @@ impl Command {
             .into_iter()
             .flatten()
         {
-            let text = |read: fn(&Word) -> String| words.iter().map(read).collect::<Vec<_>>();
+            let text = |read: fn(&ShellWord) -> String| words.iter().map(read).collect::<Vec<_>>();
             forms.push(text(|word| word.text.clone()));
             forms.push(text(|word| word.literal.clone()));
-            forms.push(text(Word::shortened));
+            forms.push(text(ShellWord::shortened));
             if let Some(plain) = options::named(words) {
                 forms.push(plain.iter().map(|word| word.text.clone()).collect());
-                forms.push(plain.iter().map(Word::shortened).collect());
+                forms.push(plain.iter().map(ShellWord::shortened).collect());
             }
         }
         let mut all: Vec<String> = Vec::new();
@@ -150,7 +150,7 @@ fn spaced(pattern: &str) -> String {
 }
 
 /// The words joined so that white space inside a word differs from the space between words.
-fn closed(words: &[Word], program: Option<&str>) -> String {
+fn closed(words: &[ShellWord], program: Option<&str>) -> String {
     let texts = words
         .iter()
         .enumerate()

@@ -2,11 +2,11 @@
 //! Shells differ in where the text ends if lines in it are joined; where that matters, it is not
 //! parsed.
 
-use super::parser::{Parser, Read};
-use super::word::Word;
+use super::parser::{ParseResult, Parser};
+use super::word::ShellWord;
 
 /// A here-document whose text starts after the current line.
-pub(super) struct Waiting {
+pub(super) struct HereDocument {
     /// Index of the command that reads it.
     command: usize,
     /// The line that ends it.
@@ -19,7 +19,7 @@ pub(super) struct Waiting {
 
 impl Parser<'_> {
     /// Parses the delimiter after `<<`; returns the placeholder for the text until it is read.
-    pub(super) fn document_mark(&mut self) -> Read<Word> {
+    pub(super) fn document_mark(&mut self) -> ParseResult<ShellWord> {
         self.is_whole_sign()?;
         let strips = self.peek(0) == Some('-');
         self.at += usize::from(strips);
@@ -39,22 +39,22 @@ impl Parser<'_> {
         if mark.is_empty() || !mark.chars().all(is_plain) {
             return None;
         }
-        self.waiting.push(Waiting {
+        self.waiting.push(HereDocument {
             command: self.script.commands.len(),
             mark,
             expands,
             strips,
         });
-        Some(Word::anything())
+        Some(ShellWord::anything())
     }
 
     /// Parses the texts of pending here-documents, which are below the line.
-    pub(super) fn documents(&mut self) -> Read<()> {
+    pub(super) fn documents(&mut self) -> ParseResult<()> {
         for waiting in std::mem::take(&mut self.waiting) {
             let body = self.document(&waiting)?;
             let input = match waiting.expands {
                 true => self.expanded(&body)?,
-                false => Word::plain(&body),
+                false => ShellWord::plain(&body),
             };
             self.script.text.push_str(&input.literal);
             if let Some(command) = self.script.commands.get_mut(waiting.command) {
@@ -64,7 +64,7 @@ impl Parser<'_> {
         Some(())
     }
 
-    fn document(&mut self, waiting: &Waiting) -> Read<String> {
+    fn document(&mut self, waiting: &HereDocument) -> ParseResult<String> {
         let mut body = String::new();
         let mut is_continued = false;
         loop {

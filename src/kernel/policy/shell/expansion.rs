@@ -1,12 +1,12 @@
 //! Parses the words of a command line: quotes are removed, expansions become holes, and the
 //! commands inside them are parsed.
 
-use super::parser::{DEPTH, Parser, Read, read_into};
-use super::word::{HOLE, Word};
+use super::parser::{DEPTH, ParseResult, Parser, read_into};
+use super::word::{HOLE, ShellWord};
 
 /// The context of an expansion.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum ExpansionContext {
     /// Outside of quotes: the result is split into words.
     Bare,
     /// In double quotes, in a here-document or in another expansion.
@@ -15,8 +15,8 @@ pub(super) enum Place {
 
 impl Parser<'_> {
     /// Parses the text of a here-document, in which only expansions are special.
-    pub(super) fn expanded(&mut self, text: &str) -> Read<Word> {
-        let mut word = Word::default();
+    pub(super) fn expanded(&mut self, text: &str) -> ParseResult<ShellWord> {
+        let mut word = ShellWord::default();
         let mut inner = Parser {
             chars: text.chars().collect(),
             at: 0,
@@ -37,8 +37,8 @@ impl Parser<'_> {
     }
 
     /// Parses one word, up to a separator.
-    pub(super) fn word(&mut self) -> Read<Word> {
-        let mut word = Word::default();
+    pub(super) fn word(&mut self) -> ParseResult<ShellWord> {
+        let mut word = ShellWord::default();
         let start = self.at;
         let (mut opened, mut several) = (false, false);
         while let Some(c) = self.peek(0) {
@@ -73,7 +73,7 @@ impl Parser<'_> {
                     quote(&mut word);
                     self.double_quoted(&mut word)?;
                 }
-                '$' | '`' => self.expansion(&mut word, Place::Bare)?,
+                '$' | '`' => self.expansion(&mut word, ExpansionContext::Bare)?,
                 // The program named `[`.
                 '[' if self.at == start && matches!(self.peek(1), Some(' ' | '\t')) => {
                     push(&mut word, c);
@@ -106,7 +106,7 @@ impl Parser<'_> {
     }
 
     /// Parses from one double quote to the next.
-    fn double_quoted(&mut self, word: &mut Word) -> Read<()> {
+    fn double_quoted(&mut self, word: &mut ShellWord) -> ParseResult<()> {
         self.at += 1;
         loop {
             let c = self.peek(0)?;
@@ -119,7 +119,7 @@ impl Parser<'_> {
     }
 
     /// Parses text between double quotes, or in a here-document.
-    fn in_quotes(&mut self, c: char, word: &mut Word) -> Read<()> {
+    fn in_quotes(&mut self, c: char, word: &mut ShellWord) -> ParseResult<()> {
         match c {
             '\\' => {
                 self.at += 1;
@@ -133,7 +133,7 @@ impl Parser<'_> {
                 }
                 Some(())
             }
-            '$' | '`' => self.expansion(word, Place::Quoted),
+            '$' | '`' => self.expansion(word, ExpansionContext::Quoted),
             c => {
                 push(word, c);
                 self.at += 1;
@@ -143,9 +143,13 @@ impl Parser<'_> {
     }
 
     /// Parses `$…` or backticks, including the commands that they run.
-    pub(super) fn expansion(&mut self, word: &mut Word, place: Place) -> Read<()> {
+    pub(super) fn expansion(
+        &mut self,
+        word: &mut ShellWord,
+        place: ExpansionContext,
+    ) -> ParseResult<()> {
         let start = self.at;
-        let mut splits = place == Place::Bare;
+        let mut splits = place == ExpansionContext::Bare;
         if self.peek(0)? == '`' {
             self.backticks(place)?;
         } else {
@@ -176,7 +180,7 @@ impl Parser<'_> {
                 }
                 Some('"') if splits => {
                     // A translated string in some shells.
-                    let mut inside = Word::default();
+                    let mut inside = ShellWord::default();
                     quote(word);
                     self.double_quoted(&mut inside)?;
                     splits = inside.splits;
@@ -199,7 +203,7 @@ impl Parser<'_> {
 
     /// Parses a substitution in backticks. Shells differ in how they treat a backslash before a
     /// double quote or a line end in it.
-    fn backticks(&mut self, place: Place) -> Read<()> {
+    fn backticks(&mut self, place: ExpansionContext) -> ParseResult<()> {
         self.at += 1;
         let mut inner = String::new();
         loop {
@@ -208,7 +212,7 @@ impl Parser<'_> {
             match (c, self.peek(0)) {
                 ('`', _) => break,
                 ('\\', Some('\n')) => return None,
-                ('\\', Some('"')) if place == Place::Quoted => return None,
+                ('\\', Some('"')) if place == ExpansionContext::Quoted => return None,
                 ('\\', Some(c @ ('`' | '\\' | '$'))) => {
                     inner.push(c);
                     self.at += 1;
@@ -225,7 +229,7 @@ impl Parser<'_> {
 
     /// Parses `$'…'`: quotes with escapes in some shells, a `$` before plain quotes in others.
     /// Accepted only where it ends at the same place in all of them.
-    fn dollar_quoted(&mut self) -> Read<()> {
+    fn dollar_quoted(&mut self) -> ParseResult<()> {
         let mut backslashes = 0;
         loop {
             let c = self.peek(0)?;
@@ -240,14 +244,16 @@ impl Parser<'_> {
 
     /// Parses the rest of `$((…))`. A name or an expansion in it may expand to an expression that
     /// runs commands.
-    fn sum(&mut self) -> Read<()> {
+    fn sum(&mut self) -> ParseResult<()> {
         let from = self.at;
         let mut depth = 2_usize;
-        let mut inside = Word::default();
+        let mut inside = ShellWord::default();
         while depth > 0 {
             match self.peek(0)? {
                 '\\' | '\'' | '"' => return None,
-                '$' | '`' => self.nested(|parser| parser.expansion(&mut inside, Place::Quoted))?,
+                '$' | '`' => {
+                    self.nested(|parser| parser.expansion(&mut inside, ExpansionContext::Quoted))?
+                }
                 c => {
                     depth += usize::from(c == '(');
                     depth -= usize::from(c == ')');
@@ -271,7 +277,7 @@ impl Parser<'_> {
     /// Parses the rest of `${…}` and returns whether it may become several words even in quotes.
     /// Accepts the forms of POSIX and those of other shells that run nothing: an offset, an index,
     /// an indirection (`${!name}`) and `${name@P}` may run the content of a value.
-    fn parameter(&mut self) -> Read<bool> {
+    fn parameter(&mut self) -> ParseResult<bool> {
         let starts_name = |c: char| c.is_ascii_alphabetic() || c == '_';
         if self.peek(0) == Some('#') && self.peek(1) != Some('}') {
             self.at += 1;
@@ -313,7 +319,7 @@ impl Parser<'_> {
             '-' | '=' | '?' | '+' | '#' | '%' | '/' | '^' | ',' => {}
             _ => return None,
         }
-        let mut inside = Word::default();
+        let mut inside = ShellWord::default();
         while self.peek(0)? != '}' {
             match self.peek(0)? {
                 // Shells differ in the quotes in it, and in where it ends.
@@ -321,7 +327,7 @@ impl Parser<'_> {
                     return None;
                 }
                 '$' | '`' => {
-                    self.nested(|parser| parser.expansion(&mut inside, Place::Quoted))?;
+                    self.nested(|parser| parser.expansion(&mut inside, ExpansionContext::Quoted))?;
                 }
                 _ => self.at += 1,
             }
@@ -329,24 +335,24 @@ impl Parser<'_> {
         self.closing().map(|()| several || inside.splits)
     }
 
-    fn closing(&mut self) -> Read<()> {
+    fn closing(&mut self) -> ParseResult<()> {
         let closes = self.peek(0) == Some('}');
         self.at += usize::from(closes);
         closes.then_some(())
     }
 }
 
-fn quote(word: &mut Word) {
+fn quote(word: &mut ShellWord) {
     word.quoted = true;
     word.begins_quoted |= !word.text.contains('=');
 }
 
-fn push(word: &mut Word, c: char) {
+fn push(word: &mut ShellWord, c: char) {
     word.text.push(c);
     word.literal.push(c);
 }
 
-fn hole(word: &mut Word, written: &str, splits: bool) {
+fn hole(word: &mut ShellWord, written: &str, splits: bool) {
     word.text.push(HOLE);
     word.literal.push_str(written);
     word.splits |= splits;

@@ -2,7 +2,7 @@
 //! elsewhere, as described in its manual: a pattern must name them to allow them.
 
 use super::options::{UNNAMED, running};
-use super::word::Word;
+use super::word::ShellWord;
 
 /// Options before the subcommand that do none of this.
 #[rustfmt::skip]
@@ -67,7 +67,7 @@ const REACHING: &[&str] = &[
 ];
 
 /// What a pattern must name to allow these words.
-pub(super) fn needs(words: &[Word]) -> Vec<String> {
+pub(super) fn needs(words: &[ShellWord]) -> Vec<String> {
     if let Some(sub) = words[0].base().strip_prefix("git-") {
         return of_subcommand(sub, &words[1..]);
     }
@@ -100,7 +100,7 @@ pub(super) fn needs(words: &[Word]) -> Vec<String> {
     found
 }
 
-fn of_subcommand(sub: &str, rest: &[Word]) -> Vec<String> {
+fn of_subcommand(sub: &str, rest: &[ShellWord]) -> Vec<String> {
     if !SUBCOMMANDS.contains(&sub) {
         return vec![sub.to_owned()];
     }
@@ -135,7 +135,7 @@ fn of_subcommand(sub: &str, rest: &[Word]) -> Vec<String> {
 
 /// True if `git config` only reads with these words. Its first word, apart from options for scope
 /// and format, must request that: after a name the same word is a value.
-fn reads_config(words: &[Word]) -> bool {
+fn reads_config(words: &[ShellWord]) -> bool {
     const PLAIN: &[&str] = &[
         "--global",
         "--local",
@@ -162,7 +162,7 @@ fn reads_config(words: &[Word]) -> bool {
         "get",
         "list",
     ];
-    let is_plain = |word: &Word| PLAIN.contains(&word.text.as_str());
+    let is_plain = |word: &ShellWord| PLAIN.contains(&word.text.as_str());
     let mut rest = words.iter().skip_while(|word| is_plain(word));
     let is_reading = rest
         .next()

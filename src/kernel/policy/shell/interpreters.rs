@@ -3,7 +3,7 @@
 
 use super::scripts;
 use super::starting::Starts;
-use super::word::{HOLE, Word};
+use super::word::{HOLE, ShellWord};
 
 /// Shells whose scripts are parsed.
 const SHELLS: &[&str] = &["sh", "bash", "dash", "ksh", "mksh", "ash", "rbash"];
@@ -91,7 +91,7 @@ fn code_of(base: &str) -> Option<&'static [&'static str]> {
 }
 
 /// What a shell runs: the script of `-c`, a file, or its input.
-pub(super) fn of_shell(rest: &[Word]) -> Starts {
+pub(super) fn of_shell(rest: &[ShellWord]) -> Starts {
     const OPTIONS: &[&str] = &[
         "errexit",
         "nounset",
@@ -146,7 +146,7 @@ pub(super) fn of_shell(rest: &[Word]) -> Starts {
 }
 
 /// True if an interpreter gets code in its arguments or reads it from its input.
-pub(super) fn has_code(base: &str, rest: &[Word]) -> bool {
+pub(super) fn has_code(base: &str, rest: &[ShellWord]) -> bool {
     if scripts::is_awk(base) {
         return !scripts::awk(rest).is_empty();
     }
@@ -154,11 +154,11 @@ pub(super) fn has_code(base: &str, rest: &[Word]) -> bool {
         return false;
     };
     const ASKING: &[&str] = &["--version", "-V", "-v", "--help", "-h"];
-    let asks = |word: &Word| ASKING.contains(&word.text.as_str());
+    let asks = |word: &ShellWord| ASKING.contains(&word.text.as_str());
     if !rest.is_empty() && rest.iter().all(asks) {
         return false;
     }
-    let is_file = |word: &Word| !word.text.starts_with('-');
+    let is_file = |word: &ShellWord| !word.text.starts_with('-');
     !rest.iter().any(is_file)
         || rest
             .iter()

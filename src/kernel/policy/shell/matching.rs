@@ -2,7 +2,7 @@
 //! options may be spelled or ordered differently.
 
 use super::super::pattern::fits;
-use super::word::{HOLE, Word};
+use super::word::{HOLE, ShellWord};
 
 /// Maximum length of a text with holes; longer ones may match anything.
 const TEXT_LIMIT: usize = 32 * 1024;
@@ -58,7 +58,7 @@ pub fn may_fit(pattern: &str, text: &str) -> bool {
 /// True if the words could be another spelling of what the pattern names. Options may be moved,
 /// joined or split, long or short, and have values; a program may be named with its folder, or be
 /// started by another one.
-pub(super) fn may_mean(pattern: &str, words: &[Word]) -> bool {
+pub(super) fn may_mean(pattern: &str, words: &[ShellWord]) -> bool {
     let tokens: Vec<&str> = pattern.split_whitespace().collect();
     if tokens.is_empty() {
         return false;
@@ -69,7 +69,7 @@ pub(super) fn may_mean(pattern: &str, words: &[Word]) -> bool {
     (0..words.len()).any(|start| may_start(&tokens, &words[start..]))
 }
 
-fn may_start(tokens: &[&str], words: &[Word]) -> bool {
+fn may_start(tokens: &[&str], words: &[ShellWord]) -> bool {
     let (program, rest) = (tokens[0], &words[1..]);
     if is_wide(program) && tokens.len() == 1 {
         return false;
@@ -94,8 +94,8 @@ fn may_start(tokens: &[&str], words: &[Word]) -> bool {
 }
 
 /// True if these words may contain the option, as written or in another form.
-fn may_have(option: &str, words: &[Word]) -> bool {
-    let open = |word: &Word| word.has_hole() && word.may_be_option();
+fn may_have(option: &str, words: &[ShellWord]) -> bool {
+    let open = |word: &ShellWord| word.has_hole() && word.may_be_option();
     if words
         .iter()
         .any(|word| open(word) || may_fit(option, &word.text))
@@ -131,7 +131,7 @@ fn may_have(option: &str, words: &[Word]) -> bool {
 
 /// True if these tokens may be among the words in this order, with only options and their values
 /// between them. `open`: anything may follow.
-fn in_order(tokens: &[&str], words: &[Word], open: bool) -> bool {
+fn in_order(tokens: &[&str], words: &[ShellWord], open: bool) -> bool {
     let skips = |at: usize| {
         words[at].may_be_option()
             || words[at].text.starts_with('+')

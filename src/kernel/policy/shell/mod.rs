@@ -26,33 +26,36 @@ mod real_tests;
 #[cfg(test)]
 mod tests;
 
-pub use command::{Command, Fit};
+pub use command::{Fit, ShellCommand};
 pub use matching::may_fit;
 
 /// The commands that a command line runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Line {
+pub struct CommandLine {
     /// All commands: parts of lists and pipes, substitutions, what wrappers run, and files of
     /// redirections.
-    pub commands: Vec<Command>,
+    pub commands: Vec<ShellCommand>,
     /// The line as written, and with its quotes removed.
     pub texts: Vec<String>,
 }
 
-impl Line {
+impl CommandLine {
     /// Parses a line that a shell would run.
-    pub fn read(text: &str) -> Line {
+    pub fn read(text: &str) -> CommandLine {
         let script = parser::script(text);
-        Line {
+        CommandLine {
             texts: vec![text.trim().to_owned(), script.text.clone()],
-            commands: unwrap::commands(&script, unwrap::Within::default()),
+            commands: unwrap::commands(&script, unwrap::ScriptContext::default()),
         }
     }
 
     /// The line of a program that is started with these arguments, without a shell.
-    pub fn of_argv(argv: &[String]) -> Line {
-        let words: Vec<word::Word> = argv.iter().map(|text| word::Word::plain(text)).collect();
-        Line {
+    pub fn of_argv(argv: &[String]) -> CommandLine {
+        let words: Vec<word::ShellWord> = argv
+            .iter()
+            .map(|text| word::ShellWord::plain(text))
+            .collect();
+        CommandLine {
             texts: vec![argv.join(" ")],
             commands: unwrap::argv(&words),
         }

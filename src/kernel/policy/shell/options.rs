@@ -3,7 +3,7 @@
 
 use super::builtins;
 use super::scripts;
-use super::word::Word;
+use super::word::ShellWord;
 
 /// A requirement that no pattern can name: only a rule without a pattern, or `*`, allows such a
 /// command.
@@ -103,29 +103,29 @@ const GLOBALS: &[Globals] = &[
 
 /// The words without the global options before the subcommand, as a rule names the command; `None`
 /// if there are none or one is unknown.
-pub(super) fn named(words: &[Word]) -> Option<Vec<Word>> {
+pub(super) fn named(words: &[ShellWord]) -> Option<Vec<ShellWord>> {
     without(words, |_| true)
 }
 
 /// The same, but `None` also if one of those options changes what the command does.
-pub(super) fn plain(words: &[Word]) -> Option<Vec<Word>> {
+pub(super) fn plain(words: &[ShellWord]) -> Option<Vec<ShellWord>> {
     without(words, |_| false)
 }
 
-fn without(words: &[Word], any: impl Fn(&str) -> bool) -> Option<Vec<Word>> {
+fn without(words: &[ShellWord], any: impl Fn(&str) -> bool) -> Option<Vec<ShellWord>> {
     let program = words.first()?;
     let base = program.base();
     // `git-push` in the folder of git's own programs.
     if let Some(sub) = base.strip_prefix("git-")
         && any(sub)
     {
-        let mut split = vec![Word::plain("git"), Word::plain(sub)];
+        let mut split = vec![ShellWord::plain("git"), ShellWord::plain(sub)];
         split.extend_from_slice(&words[1..]);
         return Some(split);
     }
     let known = GLOBALS.iter().find(|one| one.name == base)?;
     let mut at = 1;
-    while let Some(text) = words.get(at).and_then(Word::known) {
+    while let Some(text) = words.get(at).and_then(ShellWord::known) {
         let head = text.split('=').next().unwrap_or(text);
         let is_toolchain = base == "cargo" && text.starts_with('+');
         if !text.starts_with('-') && !is_toolchain {
@@ -159,7 +159,7 @@ pub(super) fn is_standard(name: &str) -> bool {
 }
 
 /// What a pattern must name explicitly to allow these words.
-pub(super) fn needs(words: &[Word]) -> Vec<String> {
+pub(super) fn needs(words: &[ShellWord]) -> Vec<String> {
     let Some(program) = words.first() else {
         return Vec::new();
     };
@@ -188,7 +188,7 @@ pub(super) fn needs(words: &[Word]) -> Vec<String> {
 
 /// The words that are options in `long` (or an abbreviation of one) or have a letter of
 /// `short`. A word that may turn out to be an option yields [`UNNAMED`].
-pub(super) fn running(words: &[Word], long: &[&str], short: &str) -> Vec<String> {
+pub(super) fn running(words: &[ShellWord], long: &[&str], short: &str) -> Vec<String> {
     let mut found = Vec::new();
     for word in words {
         if word.text == "--" {

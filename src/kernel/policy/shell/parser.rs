@@ -1,8 +1,8 @@
 //! Parses a command line into its simple commands. Expansions become holes, and the commands inside
 //! them are parsed too.
 
-use super::documents::Waiting;
-use super::word::{HOLE, Word};
+use super::documents::HereDocument;
+use super::word::{HOLE, ShellWord};
 
 /// Maximum depth of nested substitutions; deeper ones are not understood.
 pub(super) const DEPTH: usize = 16;
@@ -11,7 +11,7 @@ const COMMANDS: usize = 512;
 
 /// The simple commands of a line.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Script {
+pub(super) struct ShellScript {
     pub commands: Vec<Simple>,
     /// The line with its quotes removed, for rules that match the whole line.
     pub text: String,
@@ -25,23 +25,23 @@ pub(super) struct Script {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Simple {
     /// `NAME=value` words before the program.
-    pub assigned: Vec<Word>,
+    pub assigned: Vec<ShellWord>,
     /// The program and its arguments; empty for assignments or redirections alone.
-    pub words: Vec<Word>,
+    pub words: Vec<ShellWord>,
     /// Files that it reads from or writes to, each with its operator.
-    pub redirected: Vec<(&'static str, Word)>,
+    pub redirected: Vec<(&'static str, ShellWord)>,
     /// Its input, if the line itself contains it.
-    pub input: Option<Word>,
+    pub input: Option<ShellWord>,
 }
 
 /// Parses a line.
-pub(super) fn script(text: &str) -> Script {
-    let mut script = Script::default();
+pub(super) fn script(text: &str) -> ShellScript {
+    let mut script = ShellScript::default();
     read_into(text, 0, &mut script);
     script
 }
 
-pub(super) fn read_into(text: &str, depth: usize, script: &mut Script) {
+pub(super) fn read_into(text: &str, depth: usize, script: &mut ShellScript) {
     let mut parser = Parser {
         chars: text.chars().collect(),
         at: 0,
@@ -56,15 +56,15 @@ pub(super) fn read_into(text: &str, depth: usize, script: &mut Script) {
 }
 
 /// The result of a parse step; `None` ends the parsing of the line, since it is not understood.
-pub(super) type Read<T> = Option<T>;
+pub(super) type ParseResult<T> = Option<T>;
 
 pub(super) struct Parser<'a> {
     pub chars: Vec<char>,
     pub at: usize,
     pub depth: usize,
-    pub script: &'a mut Script,
+    pub script: &'a mut ShellScript,
     /// Here-documents whose text starts after the current line.
-    pub waiting: Vec<Waiting>,
+    pub waiting: Vec<HereDocument>,
 }
 
 /// Words after which another command begins.
@@ -93,7 +93,7 @@ impl Parser<'_> {
     }
 
     /// Parses commands up to `end`, or to the end of the text.
-    pub(super) fn list(&mut self, end: Option<char>) -> Read<()> {
+    pub(super) fn list(&mut self, end: Option<char>) -> ParseResult<()> {
         let mut simple = Simple::default();
         loop {
             self.blanks();
@@ -136,7 +136,7 @@ impl Parser<'_> {
         }
     }
 
-    fn separator(&mut self, simple: &mut Simple, sign: &str, shown: &str) -> Read<()> {
+    fn separator(&mut self, simple: &mut Simple, sign: &str, shown: &str) -> ParseResult<()> {
         self.at += sign.len();
         self.is_whole_sign()?;
         self.script.is_fed |= matches!(sign, "|" | "|&");
@@ -144,7 +144,7 @@ impl Parser<'_> {
     }
 
     /// Fails if an escaped line end may join the operator just read with another one.
-    pub(super) fn is_whole_sign(&self) -> Read<()> {
+    pub(super) fn is_whole_sign(&self) -> ParseResult<()> {
         let mut ahead = 0;
         while self.peek(ahead) == Some('\\') && self.peek(ahead + 1) == Some('\n') {
             ahead += 2;
@@ -154,7 +154,7 @@ impl Parser<'_> {
     }
 
     /// Adds a complete command to the script.
-    fn finish(&mut self, simple: &mut Simple, sign: &str) -> Read<()> {
+    fn finish(&mut self, simple: &mut Simple, sign: &str) -> ParseResult<()> {
         if !is_empty(simple) {
             let done = std::mem::take(simple);
             let words = done.assigned.iter().chain(&done.words);
@@ -171,7 +171,7 @@ impl Parser<'_> {
         (self.script.commands.len() <= COMMANDS).then_some(())
     }
 
-    fn take(&mut self, simple: &mut Simple, word: Word) -> Read<()> {
+    fn take(&mut self, simple: &mut Simple, word: ShellWord) -> ParseResult<()> {
         if simple.words.is_empty() && !word.quoted {
             let text = word.known().unwrap_or_default();
             let begins = is_empty(simple);
@@ -198,10 +198,10 @@ impl Parser<'_> {
     }
 
     /// `for NAME in words; do` or `for NAME do`: each iteration sets the name.
-    fn loop_head(&mut self, simple: &mut Simple) -> Read<()> {
+    fn loop_head(&mut self, simple: &mut Simple) -> ParseResult<()> {
         self.blanks();
         let name = self.word()?;
-        let mut name = Word::plain(name.known().filter(|_| !name.quoted)?);
+        let mut name = ShellWord::plain(name.known().filter(|_| !name.quoted)?);
         name.text.push('=');
         name.literal.push('=');
         name.text.push(HOLE);
@@ -226,7 +226,7 @@ impl Parser<'_> {
         }
     }
 
-    fn loop_words(&mut self, simple: &mut Simple) -> Read<()> {
+    fn loop_words(&mut self, simple: &mut Simple) -> ParseResult<()> {
         loop {
             self.blanks();
             match self.peek(0) {
@@ -261,7 +261,7 @@ impl Parser<'_> {
     }
 
     /// Parses `<`, `>`, `>>`, `<<`, … with its operand.
-    fn redirection(&mut self, simple: &mut Simple) -> Read<()> {
+    fn redirection(&mut self, simple: &mut Simple) -> ParseResult<()> {
         // A number before it is not an argument; it selects the stream.
         if let Some(last) = simple.words.last()
             && !last.quoted
@@ -305,7 +305,10 @@ impl Parser<'_> {
         Some(())
     }
 
-    pub(super) fn nested<T>(&mut self, read: impl FnOnce(&mut Self) -> Read<T>) -> Read<T> {
+    pub(super) fn nested<T>(
+        &mut self,
+        read: impl FnOnce(&mut Self) -> ParseResult<T>,
+    ) -> ParseResult<T> {
         if self.depth >= DEPTH {
             return None;
         }

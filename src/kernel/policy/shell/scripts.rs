@@ -4,7 +4,7 @@ use std::iter::Peekable;
 use std::str::Chars;
 
 use super::options::UNNAMED;
-use super::word::Word;
+use super::word::ShellWord;
 
 /// True for an `awk`.
 pub(super) fn is_awk(base: &str) -> bool {
@@ -13,7 +13,7 @@ pub(super) fn is_awk(base: &str) -> bool {
 
 /// The parts of an `awk` script that run programs, load code or write files, as a pattern must name
 /// them.
-pub(super) fn awk(words: &[Word]) -> Vec<String> {
+pub(super) fn awk(words: &[ShellWord]) -> Vec<String> {
     const ACTS: &[&str] = &["system", "getline", "|", "@load", "@include", "@"];
     let mut found = Vec::new();
     let mut value_of = "";
@@ -50,10 +50,10 @@ pub(super) fn awk(words: &[Word]) -> Vec<String> {
 }
 
 /// The requirements of `sed` scripts that do more than print, delete and replace text.
-pub(super) fn sed(words: &[Word]) -> Vec<String> {
+pub(super) fn sed(words: &[ShellWord]) -> Vec<String> {
     let mut found = Vec::new();
-    let mut scripts: Vec<&Word> = Vec::new();
-    let mut operands: Vec<&Word> = Vec::new();
+    let mut scripts: Vec<&ShellWord> = Vec::new();
+    let mut operands: Vec<&ShellWord> = Vec::new();
     let mut words = words.iter();
     while let Some(word) = words.next() {
         let text = word.text.as_str();

@@ -2,7 +2,7 @@
 //! and that of the shell for builtins.
 
 use super::interpreters::{self, is_interpreter, is_other_shell, is_shell, of_shell};
-use super::word::{HOLE, Word};
+use super::word::{HOLE, ShellWord};
 use super::wrappers::{WRAPPERS, behind};
 
 /// What a program starts.
@@ -19,14 +19,14 @@ pub(super) enum Starts {
     Script(String),
     /// These words instead of its own.
     Words {
-        words: Vec<Word>,
+        words: Vec<ShellWord>,
         /// With other privileges, as another user or in another root.
         raised: bool,
         /// What a pattern must name in addition.
         needs: Vec<String>,
     },
     /// These commands, in addition to its own work.
-    Both(Vec<Vec<Word>>),
+    Both(Vec<Vec<ShellWord>>),
 }
 
 /// Programs that run what their arguments or input contain, in a shell or on another machine.
@@ -40,7 +40,7 @@ const RUNNING: &[&str] = &[
 const CHANGING: &[&str] = &[".", "source", "alias", "hash"];
 
 /// What the program named `base` starts. `is_fed`: its input may be non-empty.
-pub(super) fn starts(base: &str, words: &[Word], is_fed: bool) -> Starts {
+pub(super) fn starts(base: &str, words: &[ShellWord], is_fed: bool) -> Starts {
     let rest = &words[1..];
     if let Some(wrapper) = WRAPPERS.iter().find(|one| one.name == base) {
         return behind(wrapper, rest);
@@ -61,14 +61,14 @@ pub(super) fn starts(base: &str, words: &[Word], is_fed: bool) -> Starts {
 }
 
 /// The words without the `--` that ends options.
-fn without_mark(words: &[Word]) -> &[Word] {
+fn without_mark(words: &[ShellWord]) -> &[ShellWord] {
     match words {
         [first, rest @ ..] if first.text == "--" => rest,
         all => all,
     }
 }
 
-fn of_trap(rest: &[Word]) -> Starts {
+fn of_trap(rest: &[ShellWord]) -> Starts {
     let Some(first) = rest.first() else {
         return Starts::Nothing;
     };
@@ -81,13 +81,13 @@ fn of_trap(rest: &[Word]) -> Starts {
     }
 }
 
-fn joined(words: &[Word]) -> String {
+fn joined(words: &[ShellWord]) -> String {
     let texts: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
     let hole = words.iter().any(|word| word.splits);
     texts.join(" ") + if hole { "\0" } else { "" }
 }
 
-fn of_xargs(rest: &[Word]) -> Starts {
+fn of_xargs(rest: &[ShellWord]) -> Starts {
     const VALUED: &[&str] = &["-a", "-d", "-E", "-L", "-n", "-P", "-s"];
     const FLAGS: &[&str] = &[
         "--null",
@@ -137,16 +137,16 @@ fn of_xargs(rest: &[Word]) -> Starts {
             _ => return Starts::Unread,
         };
     }
-    if rest.iter().take(at).any(Word::has_hole) {
+    if rest.iter().take(at).any(ShellWord::has_hole) {
         return Starts::Unread;
     }
-    let mut words: Vec<Word> = rest.get(at..).unwrap_or_default().to_vec();
+    let mut words: Vec<ShellWord> = rest.get(at..).unwrap_or_default().to_vec();
     if words.is_empty() {
-        words.push(Word::plain("echo"));
+        words.push(ShellWord::plain("echo"));
     }
     match names_input {
         true => words = words.into_iter().map(marked).collect(),
-        false => words.push(Word::anything()),
+        false => words.push(ShellWord::anything()),
     }
     Starts::Words {
         words,
@@ -156,15 +156,15 @@ fn of_xargs(rest: &[Word]) -> Starts {
 }
 
 /// The word with a hole for `{}`, which stands for a name that is found or read.
-fn marked(word: Word) -> Word {
-    Word {
+fn marked(word: ShellWord) -> ShellWord {
+    ShellWord {
         text: word.text.replace("{}", "\0"),
         ..word
     }
 }
 
-fn of_find(rest: &[Word]) -> Starts {
-    let mut inner: Vec<Vec<Word>> = Vec::new();
+fn of_find(rest: &[ShellWord]) -> Starts {
+    let mut inner: Vec<Vec<ShellWord>> = Vec::new();
     let mut at = 0;
     while let Some(word) = rest.get(at) {
         at += 1;

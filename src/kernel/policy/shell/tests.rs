@@ -2,9 +2,11 @@
 
 use proptest::prelude::*;
 
-use crate::kernel::policy::gate::{Bundle, Decision, Rights, Rule, Subject, Target, WriteScope};
+use crate::kernel::policy::gate::{
+    Bundle, CallTarget, Decision, Rights, Rule, Subject, WriteScope,
+};
 
-use super::Line;
+use super::CommandLine;
 
 /// The decision of these rules if the default for shell commands is `ask`.
 pub(super) fn judge(rules: &[(&str, Decision)], line: &str) -> Decision {
@@ -16,9 +18,9 @@ pub(super) fn judge(rules: &[(&str, Decision)], line: &str) -> Decision {
             decision: *decision,
         })
         .collect();
-    let line = Line::read(line);
+    let line = CommandLine::read(line);
     let subject = Subject {
-        things: line.commands.into_iter().map(Target::Command).collect(),
+        things: line.commands.into_iter().map(CallTarget::Command).collect(),
         texts: line.texts,
         covers: String::new(),
     };
@@ -499,7 +501,7 @@ fn options_may_be_spelled_and_placed_otherwise() {
 #[test]
 fn a_program_without_a_shell_is_its_words() {
     let argv = ["git", "log", "a; ls", "$X"].map(str::to_owned);
-    let line = Line::of_argv(&argv);
+    let line = CommandLine::of_argv(&argv);
     let [command] = &line.commands[..] else {
         panic!("{line:?}");
     };

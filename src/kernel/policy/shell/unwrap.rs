@@ -2,12 +2,12 @@
 //! parsed.
 
 use super::builtins;
-use super::command::Command;
+use super::command::ShellCommand;
 use super::interpreters::{is_shell, only_prints};
 use super::options;
-use super::parser::{Script, Simple, script};
+use super::parser::{ShellScript, Simple, script};
 use super::starting::{Starts, starts};
-use super::word::{HOLE, Word};
+use super::word::{HOLE, ShellWord};
 
 /// Maximum depth of nested scripts.
 const DEPTH: usize = 6;
@@ -18,16 +18,16 @@ const SINKS: &[&str] = &["/dev/null", "/dev/stdout", "/dev/stderr"];
 
 /// The context in which the commands of a script run.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Within {
+pub(super) struct ScriptContext {
     /// Number of enclosing scripts.
     depth: usize,
     /// Their input may be non-empty.
     is_fed: bool,
 }
 
-impl Within {
-    fn deeper(self) -> Within {
-        Within {
+impl ScriptContext {
+    fn deeper(self) -> ScriptContext {
+        ScriptContext {
             depth: self.depth + 1,
             ..self
         }
@@ -35,8 +35,8 @@ impl Within {
 }
 
 /// The commands that a script runs.
-pub(super) fn commands(script: &Script, within: Within) -> Vec<Command> {
-    let within = Within {
+pub(super) fn commands(script: &ShellScript, within: ScriptContext) -> Vec<ShellCommand> {
+    let within = ScriptContext {
         is_fed: within.is_fed || script.is_fed,
         ..within
     };
@@ -51,42 +51,42 @@ pub(super) fn commands(script: &Script, within: Within) -> Vec<Command> {
 }
 
 /// The commands that a program runs that is started with these words.
-pub(super) fn argv(words: &[Word]) -> Vec<Command> {
+pub(super) fn argv(words: &[ShellWord]) -> Vec<ShellCommand> {
     let mut found = Vec::new();
-    unwrap(words, None, Within::default(), &mut found);
+    unwrap(words, None, ScriptContext::default(), &mut found);
     found
 }
 
 /// A command of which nothing is known.
-fn anything() -> Command {
-    Command {
-        words: vec![Word::anything()],
+fn anything() -> ShellCommand {
+    ShellCommand {
+        words: vec![ShellWord::anything()],
         runs_anything: true,
-        ..Command::default()
+        ..ShellCommand::default()
     }
 }
 
-fn of_simple(simple: &Simple, within: Within) -> Vec<Command> {
+fn of_simple(simple: &Simple, within: ScriptContext) -> Vec<ShellCommand> {
     let mut found = Vec::new();
     for (sign, target) in &simple.redirected {
         if target.known().is_some_and(|file| SINKS.contains(&file)) {
             continue;
         }
-        found.push(Command {
-            words: vec![Word::plain(sign), target.clone()],
+        found.push(ShellCommand {
+            words: vec![ShellWord::plain(sign), target.clone()],
             needs: vec![(*sign).to_owned()],
-            ..Command::default()
+            ..ShellCommand::default()
         });
     }
     let steering: Vec<String> = steering(&simple.assigned);
     if simple.words.is_empty() {
         if !steering.is_empty() {
-            found.push(Command {
+            found.push(ShellCommand {
                 words: simple.assigned.clone(),
                 needs: steering,
                 // The value may be run by a later command.
                 runs_anything: true,
-                ..Command::default()
+                ..ShellCommand::default()
             });
         }
         return found;
@@ -116,8 +116,8 @@ fn of_simple(simple: &Simple, within: Within) -> Vec<Command> {
 }
 
 /// Assignments that change what programs do or load, in the form that a pattern must name.
-fn steering(assigned: &[Word]) -> Vec<String> {
-    let names = assigned.iter().filter_map(Word::assigned);
+fn steering(assigned: &[ShellWord]) -> Vec<String> {
+    let names = assigned.iter().filter_map(ShellWord::assigned);
     names
         .filter(|name| builtins::is_steering(name))
         .map(|name| format!("{name}="))
@@ -125,7 +125,7 @@ fn steering(assigned: &[Word]) -> Vec<String> {
 }
 
 /// Adds the commands that a program may run from its input: the whole text and each line of it.
-fn read_by(command: &mut Command, input: &Word, within: Within) {
+fn read_by(command: &mut ShellCommand, input: &ShellWord, within: ScriptContext) {
     if input.literal.len() > TEXT_LIMIT {
         command.runs_anything = true;
         return;
@@ -137,15 +137,20 @@ fn read_by(command: &mut Command, input: &Word, within: Within) {
 }
 
 /// Adds the commands that these words run.
-fn unwrap(words: &[Word], input: Option<&Word>, within: Within, found: &mut Vec<Command>) {
+fn unwrap(
+    words: &[ShellWord],
+    input: Option<&ShellWord>,
+    within: ScriptContext,
+    found: &mut Vec<ShellCommand>,
+) {
     let Some(first) = words.first() else { return };
     let needs = options::needs(words);
-    let mut command = Command {
+    let mut command = ShellCommand {
         words: words.to_vec(),
         runs_anything: !needs.is_empty(),
         needs,
         inner: inner(words, within),
-        ..Command::default()
+        ..ShellCommand::default()
     };
     if within.depth >= DEPTH {
         command.runs_anything = true;
@@ -170,7 +175,7 @@ fn unwrap(words: &[Word], input: Option<&Word>, within: Within, found: &mut Vec<
             command.needs.push(options::UNNAMED.to_owned());
             found.push(command);
         }
-        Starts::Input => match input.and_then(Word::known) {
+        Starts::Input => match input.and_then(ShellWord::known) {
             Some(text) => scripted(text, words, within, found),
             None => {
                 command.runs_anything = true;
@@ -212,7 +217,7 @@ fn unwrap(words: &[Word], input: Option<&Word>, within: Within, found: &mut Vec<
 }
 
 /// Adds the commands of a script that a shell gets; the shell itself does not count.
-fn scripted(text: &str, words: &[Word], within: Within, found: &mut Vec<Command>) {
+fn scripted(text: &str, words: &[ShellWord], within: ScriptContext, found: &mut Vec<ShellCommand>) {
     let first = found.len();
     found.extend(commands(&script(text), within.deeper()));
     for command in &mut found[first..] {
@@ -221,11 +226,11 @@ fn scripted(text: &str, words: &[Word], within: Within, found: &mut Vec<Command>
 }
 
 /// The commands in arguments, in case the program runs them.
-fn inner(words: &[Word], within: Within) -> Vec<Command> {
+fn inner(words: &[ShellWord], within: ScriptContext) -> Vec<ShellCommand> {
     if within.depth >= 2 {
         return Vec::new();
     }
-    let within = Within {
+    let within = ScriptContext {
         depth: within.depth.max(1) + 1,
         ..within
     };
@@ -240,7 +245,7 @@ fn inner(words: &[Word], within: Within) -> Vec<Command> {
 }
 
 /// The commands of a text that may not be a script; text that is not a command line yields none.
-fn loosely(text: &str, within: Within) -> Vec<Command> {
+fn loosely(text: &str, within: ScriptContext) -> Vec<ShellCommand> {
     let mut script = script(text);
     script.is_opaque = false;
     commands(&script, within)

@@ -5,7 +5,7 @@ pub(super) const HOLE: char = '\0';
 
 /// A word of a command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Word {
+pub(super) struct ShellWord {
     /// Its text, with a [`HOLE`] for every expansion.
     pub text: String,
     /// Its text with expansions as written.
@@ -18,23 +18,23 @@ pub(super) struct Word {
     pub begins_quoted: bool,
 }
 
-impl Word {
+impl ShellWord {
     /// A word with literal text.
-    pub(super) fn plain(text: &str) -> Word {
+    pub(super) fn plain(text: &str) -> ShellWord {
         let text: String = text.chars().filter(|c| *c != HOLE).collect();
-        Word {
+        ShellWord {
             literal: text.clone(),
             text,
-            ..Word::default()
+            ..ShellWord::default()
         }
     }
 
     /// Any number of unknown words.
-    pub(super) fn anything() -> Word {
-        Word {
+    pub(super) fn anything() -> ShellWord {
+        ShellWord {
             text: HOLE.to_string(),
             splits: true,
-            ..Word::default()
+            ..ShellWord::default()
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::builtins;
 use super::starting::Starts;
-use super::word::Word;
+use super::word::ShellWord;
 
 /// A program that starts the command in its arguments.
 pub(super) struct Wrapper {
@@ -125,7 +125,7 @@ pub(super) const WRAPPERS: &[Wrapper] = &[
 ];
 
 /// The command after a wrapper's own options and operands.
-pub(super) fn behind(wrapper: &Wrapper, rest: &[Word]) -> Starts {
+pub(super) fn behind(wrapper: &Wrapper, rest: &[ShellWord]) -> Starts {
     let mut at = 0;
     let mut needs = Vec::new();
     while let Some(word) = rest.get(at) {
@@ -173,14 +173,18 @@ pub(super) fn behind(wrapper: &Wrapper, rest: &[Word]) -> Starts {
         }
     }
     while wrapper.assigns
-        && let Some(name) = rest.get(at).and_then(Word::assigned)
+        && let Some(name) = rest.get(at).and_then(ShellWord::assigned)
     {
         if builtins::is_steering(name) {
             needs.push(format!("{name}="));
         }
         at += 1;
     }
-    if rest.iter().take(at + wrapper.operands).any(Word::has_hole) {
+    if rest
+        .iter()
+        .take(at + wrapper.operands)
+        .any(ShellWord::has_hole)
+    {
         return Starts::Unread;
     }
     at += wrapper.operands;

@@ -10,7 +10,7 @@ pub use self::shapes::{PLAIN, SHAPES};
 use super::pattern::fits;
 
 /// A class of names.
-pub struct Class {
+pub struct NameClass {
     /// The effect of these names.
     pub name: &'static str,
     /// The documentation that describes them.
@@ -288,7 +288,7 @@ mod tests {
     #[test]
     fn the_document_has_every_class_with_its_names_and_source() {
         let document = include_str!("../../../../docs/environment.md");
-        for Class {
+        for NameClass {
             name,
             source,
             names,

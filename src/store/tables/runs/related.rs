@@ -2,7 +2,7 @@
 //! open runs.
 
 use super::COLUMNS;
-use crate::kernel::delegation::breaker::{End, MOST_ENDS};
+use crate::kernel::delegation::breaker::{CallEnd, MOST_ENDS};
 use crate::kernel::ids::{AgentId, RunId, SessionId};
 use crate::kernel::run::{Run, RunOrigin, RunState};
 use crate::kernel::time::Timestamp;
@@ -176,7 +176,7 @@ pub fn count_live_children(tx: &mut dyn Tx, requester: SessionId) -> Result<i64,
 }
 
 /// The last ends of delegated runs of this agent, for all tools, latest first; for the breaker.
-pub fn ends_of_calls(tx: &mut dyn Tx, org: &str, agent: &AgentId) -> Result<Vec<End>, DbError> {
+pub fn ends_of_calls(tx: &mut dyn Tx, org: &str, agent: &AgentId) -> Result<Vec<CallEnd>, DbError> {
     all(
         tx,
         sql!(
@@ -188,7 +188,7 @@ pub fn ends_of_calls(tx: &mut dyn Tx, org: &str, agent: &AgentId) -> Result<Vec<
         |row| {
             let (at, state): (_, String) = values(row)?;
             let failed = state != "ok";
-            Ok(End { at, failed })
+            Ok(CallEnd { at, failed })
         },
     )
 }

@@ -6,7 +6,7 @@ use super::*;
 const TASK: &str = "message: Look at the change";
 
 /// The child run that executes the host's step in this mode has made two calls and makes a third.
-fn at_work(tree: &mut Tree, face: &str) {
+fn at_work(tree: &mut RunTree, face: &str) {
     tree.take(
         child(face, json!({ "agent": "reviewer" })),
         Some(Vec::new()),
@@ -18,7 +18,7 @@ fn at_work(tree: &mut Tree, face: &str) {
 }
 
 /// Ends the child run with this state; its row is read after that.
-fn ended(tree: &mut Tree, face: &str, state: &str, more: Value) {
+fn ended(tree: &mut RunTree, face: &str, state: &str, more: Value) {
     tree.hear(&done(CHILD, 3, "read", "path: src/main.rs", "40 lines"));
     let steps = tree.find(CHILD.parse().unwrap()).unwrap().steps.clone();
     let mut row = json!({
@@ -92,7 +92,7 @@ fn e6_a_called_agent_that_has_failed_shows_why_at_its_call() {
 }
 
 /// A plan that delegates: `agent` and `task` are the arguments of the call.
-fn planner() -> Tree {
+fn planner() -> RunTree {
     let mut tree = host("delegate", "agent: reviewer, task: Look at the change");
     let start = json!({
         "subAgentId": "reviewer", "subAgentName": "reviewer", "toolCallId": "c2",
