@@ -11,6 +11,7 @@ pub mod delegate;
 pub mod finding;
 pub mod journal;
 pub mod linked;
+pub mod nodes;
 pub mod pin;
 pub mod preview;
 pub mod processes;

@@ -80,6 +80,15 @@ uuid_id!(
     MessageId, "message id"
 );
 uuid_id!(
+    /// A node that is paired with this gateway.
+    NodeId, "node id"
+);
+uuid_id!(
+    /// One call to a node. For a step of a run it has the same digits as the step's id, so that a
+    /// repeated step calls once.
+    CallId, "call id"
+);
+uuid_id!(
     /// One boot of the daemon process.
     BootId, "boot id"
 );

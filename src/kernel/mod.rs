@@ -8,6 +8,7 @@ pub mod event;
 pub mod fault;
 pub mod ids;
 pub mod memory;
+pub mod node;
 pub mod policy;
 pub mod provider_health;
 pub mod question;

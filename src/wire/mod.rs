@@ -17,6 +17,7 @@ pub mod maintenance;
 pub mod memory;
 pub mod method;
 pub mod methods;
+pub mod node_link;
 pub mod questions;
 pub mod runs;
 mod schema;

@@ -4,7 +4,9 @@
 #[macro_export]
 macro_rules! text_enum {
     ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $text:literal,)+ }) => {
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, schemars::JsonSchema)]
+        #[derive(
+            Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, schemars::JsonSchema,
+        )]
         $(#[$doc])*
         pub enum $name {
             $($(#[$vdoc])* #[serde(rename = $text)] $variant,)+
