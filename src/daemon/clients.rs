@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::boot::Boot;
 use super::control::Process;
 use super::listen::DaemonAddress;
-use super::parts::{DaemonParts, ORG};
+use super::parts::DaemonParts;
 use super::state::secrets::Token;
 use crate::config::Config;
 use crate::contract::control::Control;
@@ -27,16 +27,6 @@ pub struct Clients {
     /// Ends only after [`Clients::leave`], or if no connection can be accepted any more.
     pub serving: JoinHandle<io::Result<()>>,
     shutdown: CancellationToken,
-}
-
-/// The user of this machine, as whom local clients act.
-pub fn owner() -> Principal {
-    Principal {
-        org: ORG.to_owned(),
-        user: "admin".to_owned(),
-        run: None,
-        with_token: false,
-    }
 }
 
 impl Clients {
@@ -57,7 +47,7 @@ impl Clients {
             control: Arc::clone(process) as Arc<dyn Control>,
             clock: boot.clock.clone(),
             token: token.text,
-            principal: owner(),
+            principal: Principal::owner(),
             token_file: token.path,
             origins: Arc::new(move |pid| programs.origin(pid)),
             boot: boot.id,

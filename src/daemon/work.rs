@@ -7,11 +7,11 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::clients::owner;
 use super::notifications;
 use super::parts::{DaemonParts, agents, skills};
 use crate::contract::commit::CommitEffect;
 use crate::contract::control::Then;
+use crate::registry::Principal;
 
 /// Time limit for the last reload of agents and skills.
 const LAST_RELOAD: Duration = Duration::from_secs(2);
@@ -36,7 +36,7 @@ impl Work {
             service: tokio::spawn(parts.service.run(effects)),
             notifying: AbortOnDropHandle::new(tokio::spawn(notifications::keep(
                 registry.clone(),
-                owner(),
+                Principal::owner(),
                 parts.notifier,
                 parts.notified,
             ))),

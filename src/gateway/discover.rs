@@ -160,6 +160,8 @@ fn method(row: &MethodRow, takes: &mut SchemaGenerator, gives: &mut SchemaGenera
         "result": { "name": "result", "schema": (row.answer)(gives) },
         "errors": error_references(),
         "x-effect": row.effect,
+        "x-scope": row.scope,
+        "x-concerns": row.concerns,
         "examples": [example(row)],
     })
 }

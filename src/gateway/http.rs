@@ -33,8 +33,10 @@ use crate::gateway::http::metrics::Scrape;
 use crate::gateway::http::sse::SseOutcome;
 use crate::gateway::methods::status::phase_name;
 use crate::kernel::fault::{Fault, Kind};
+use crate::kernel::scope::Scope;
 use crate::registry::Principal;
 use crate::wire::gateway::{Readiness, Restoring};
+use crate::wire::method::Concerns;
 
 /// Maximum number of bytes of a refused body that are read and discarded, so that the client gets
 /// to read the error.
@@ -117,6 +119,7 @@ async fn metrics_route(
     if let Some(run) = who.run {
         return Err(rights::refusal(run, "/metrics"));
     }
+    rights::check_client(&who, "/metrics", Some(Scope::Read), Concerns::Daemon)?;
     let text = (door.metrics)().await?;
     let mut answered = json(StatusCode::OK, text);
     let kind = HeaderValue::from_static(crate::telemetry::metrics::CONTENT_TYPE);

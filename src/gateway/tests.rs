@@ -170,15 +170,6 @@ fn shared() -> Arc<Shared> {
     })
 }
 
-fn principal() -> Principal {
-    Principal {
-        org: "default".to_owned(),
-        user: "admin".to_owned(),
-        run: None,
-        with_token: false,
-    }
-}
-
 fn dispatcher(shared: Arc<Shared>, limits: ClientLimits) -> Arc<rpc::Dispatcher> {
     let stage = Arc::new(Stage(Mutex::new(Phase::Ready)));
     Arc::new(rpc::Dispatcher::new(
@@ -220,7 +211,7 @@ impl Server {
             tcp: listener,
             unix: None,
         };
-        let gate = peer::PeerGate::new(guard, principal());
+        let gate = peer::PeerGate::new(guard, Principal::owner());
         let serving = tokio::spawn(open(
             listeners,
             gate,

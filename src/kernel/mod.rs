@@ -16,6 +16,7 @@ pub mod run;
 #[doc(hidden)]
 pub mod sample;
 mod schema;
+pub mod scope;
 pub mod secret;
 pub mod session;
 pub mod text;

@@ -43,12 +43,7 @@ impl Registry {
         })?;
         let (run, session) = found.ok_or_else(|| Fault::not_found("run", site.run))?;
         Ok(Caller {
-            who: Principal {
-                org: run.org.clone(),
-                user: run.user.clone(),
-                run: Some(run.id),
-                with_token: false,
-            },
+            who: Principal::of_run(run.id, run.org.clone(), run.user.clone()),
             run,
             session,
         })

@@ -9,6 +9,7 @@ use super::method::no_params;
 use super::shapes::Word;
 use crate::contract::control::Then;
 use crate::kernel::ids::BootId;
+use crate::kernel::scope::Scope;
 use crate::kernel::time::Timestamp;
 
 no_params! {
@@ -134,7 +135,7 @@ pub struct PrincipalInfo {
     /// User.
     pub user: String,
     /// Granted scopes.
-    pub scopes: Vec<String>,
+    pub scopes: Vec<Scope>,
 }
 
 /// Result of `gateway.status`.

@@ -6,6 +6,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::kernel::scope::Scope;
+
 /// A method, implemented by the type of its parameters.
 pub trait Method: Serialize + DeserializeOwned + JsonSchema + Send + Sync {
     /// Result of a call.
@@ -26,6 +28,11 @@ pub struct MethodRow {
     pub effect: Effect,
     /// Who may call it.
     pub access: Access,
+    /// The scope that a caller needs, by default `approve` for what decides for a user, otherwise
+    /// `read` or `run` by the effect; `None`: any caller may make the call.
+    pub scope: Option<Scope>,
+    /// Whose objects it concerns.
+    pub concerns: Concerns,
     /// When it is answered.
     pub requires: Requires,
     /// How its calls are dispatched.
@@ -71,6 +78,16 @@ pub enum Access {
     Program,
 }
 
+/// Whose objects the calls of a method concern.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Concerns {
+    /// Those of the caller's org alone.
+    Org,
+    /// The whole daemon; only callers of the daemon owner's org may make the call.
+    Daemon,
+}
+
 /// What a method needs to be answered. Each variant includes those above it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
 pub enum Requires {
@@ -109,6 +126,12 @@ impl MethodRow {
             summary,
             effect,
             access,
+            scope: match (access, effect) {
+                (Access::Token, _) => Some(Scope::Approve),
+                (_, Effect::Reads) => Some(Scope::Read),
+                (_, Effect::Changes) => Some(Scope::Run),
+            },
+            concerns: Concerns::Org,
             requires: match effect {
                 Effect::Reads => Requires::Start,
                 Effect::Changes => Requires::Room,

@@ -4,25 +4,29 @@
 //! A row states its summary, its effect, who may call it, and example parameters. Columns that are
 //! left out have the defaults of [`MethodRow`].
 
-use super::method::{Access, Dispatch, Effect, Method, MethodRow, Requires, methods};
+use super::method::{Access, Concerns, Dispatch, Effect, Method, MethodRow, Requires, methods};
 use super::{
     agents, approvals, audit, config, environment, events, gateway, lifecycle, maintenance, memory,
     questions, runs, servers, sessions, shapes, skills, trust, usage,
 };
+use crate::kernel::scope::Scope;
 
 methods! {
     "rpc.discover": gateway::Discover => gateway::OpenRpc {
         "Returns this document.",
         Reads by Program, example {},
+        scope: None,
     }
     "gateway.hello": gateway::Hello => gateway::Welcome {
         "Returns the daemon's version, protocol, methods and limits.",
         Reads by Program, example {"client": {"name": "desk", "version": "1.0"}, "protocol": {"min": 1, "max": 1}},
+        scope: None,
         requires: Requires::Nothing,
     }
     "gateway.ping": gateway::Ping => gateway::Empty {
         "Checks that the daemon answers.",
         Reads by Program, example {},
+        scope: None,
         requires: Requires::Nothing,
     }
     "gateway.status": gateway::GetStatus => gateway::Status {
@@ -33,31 +37,37 @@ methods! {
     "gateway.drain": gateway::Drain => gateway::Draining {
         "Drains the daemon: no new work starts, and runs stop at their next step.",
         Changes by Socket, example {"then": "stop"},
+        scope: Some(Scope::Admin), concerns: Concerns::Daemon,
         requires: Requires::Start, command: Some("abide stop"),
     }
     "gateway.audit": audit::ListAudit => audit::Audit {
         "Lists audited calls, newest first.",
         Reads by Socket, example {"method": "sessions.spawn"},
+        scope: Some(Scope::Admin),
         command: Some("abide audit"),
     }
     "gateway.config": config::GetConfig => config::Config {
         "Returns the settings in force and the origin of each.",
         Reads by Socket, example {},
+        scope: Some(Scope::Admin), concerns: Concerns::Daemon,
         command: Some("abide config show"),
     }
     "gateway.reload": config::ReloadConfig => config::Reloaded {
         "Reads the configuration again and applies what needs no restart.",
         Changes by Socket, example {},
+        scope: Some(Scope::Admin), concerns: Concerns::Daemon,
         requires: Requires::Start, command: Some("abide config reload"),
     }
     "gateway.backup": maintenance::Backup => maintenance::BackupMade {
         "Writes a consistent backup of the store to a new file and checks it.",
         Changes by Token, example {},
+        scope: Some(Scope::Admin), concerns: Concerns::Daemon,
         command: Some("abide backup"),
     }
     "gateway.doctor": maintenance::Examine => maintenance::Examined {
         "Checks the store, its files and the daemon's environment.",
         Reads by Socket, example {},
+        scope: Some(Scope::Admin), concerns: Concerns::Daemon,
         command: Some("abide doctor"),
     }
     "sessions.create": sessions::Create => sessions::Created {
@@ -204,21 +214,25 @@ methods! {
     "agents.create": agents::CreateAgent => agents::Agent {
         "Stores an agent's definition.",
         Changes by Token, example {"name": "scout", "definition": {"description": "Looks ahead.", "mode": "subagent"}},
+        scope: Some(Scope::Admin),
         object: &["name"], command: Some("abide agents create"),
     }
     "agents.update": agents::UpdateAgent => agents::Agent {
         "Replaces the stored definition of an agent.",
         Changes by Token, example {"agent": "scout", "definition": {"description": "Looks far ahead.", "mode": "subagent"}},
+        scope: Some(Scope::Admin),
         object: &["agent"],
     }
     "agents.delete": agents::DeleteAgent => agents::Deleted {
         "Removes a stored agent.",
         Changes by Token, example {"agent": "scout"},
+        scope: Some(Scope::Admin),
         object: &["agent"], command: Some("abide agents delete"),
     }
     "agents.reload": agents::ReloadAgents => agents::Agents {
         "Reads the agents' files again.",
         Changes by Socket, example {},
+        scope: Some(Scope::Admin), concerns: Concerns::Daemon,
         command: Some("abide agents reload"),
     }
     "tools.list": servers::ListTools => servers::Tools {
@@ -228,6 +242,7 @@ methods! {
     "mcp.list": servers::ListServers => servers::Servers {
         "Lists the MCP servers with their state and tools.",
         Reads by Socket, example {},
+        scope: Some(Scope::Admin), concerns: Concerns::Daemon,
         command: Some("abide mcp"),
     }
     "skills.list": skills::ListSkills => skills::Skills {
@@ -247,16 +262,19 @@ methods! {
     "trust.add": trust::TrustProject => trust::Project {
         "Trusts the present content of a project's files.",
         Changes by Token, example {"folder": "/srv/project"},
+        scope: Some(Scope::Admin), concerns: Concerns::Daemon,
         object: &["folder"], command: Some("abide trust"),
     }
     "trust.list": trust::ListProjects => trust::Projects {
         "Lists the projects that are trusted, by folder.",
         Reads by Socket, example {},
+        scope: Some(Scope::Admin), concerns: Concerns::Daemon,
         command: Some("abide trust"),
     }
     "trust.revoke": trust::RevokeTrust => trust::Revoked {
         "Revokes the trust in a project.",
         Changes by Token, example {"folder": "/srv/project"},
+        scope: Some(Scope::Admin), concerns: Concerns::Daemon,
         object: &["folder"], command: Some("abide trust --revoke"),
     }
     "memory.list": memory::ListMemories => memory::Memories {

@@ -33,6 +33,7 @@ use crate::contract::servers::ServerRows;
 use crate::gateway;
 use crate::kernel::fault::Fault;
 use crate::kernel::policy::env::Environment;
+use crate::kernel::scope::OWNER_ORG;
 use crate::process::{self, Descriptors, Processes};
 use crate::provider::{self, OnChange, Providers};
 use crate::registry::{self, Registry, ServiceLoop};
@@ -43,7 +44,7 @@ use crate::tool::{self, Catalogue, McpServers, ServerOptions, Shell};
 use crate::watch::Watcher;
 
 /// The tenant of this machine's own users.
-pub const ORG: &str = "default";
+pub const ORG: &str = OWNER_ORG;
 
 /// Retry interval for files that could not be read.
 pub(super) const UNREAD_AGAIN: Duration = Duration::from_secs(1);

@@ -219,13 +219,7 @@ mod tests {
         };
         let names = tokio::sync::watch::channel(names).1;
         let guard = Guard::new("secret", names, Clock::system());
-        let owner = Principal {
-            org: "default".to_owned(),
-            user: "admin".to_owned(),
-            run: None,
-            with_token: false,
-        };
-        let mut gate = PeerGate::new(guard, owner);
+        let mut gate = PeerGate::new(guard, Principal::owner());
         gate.uid = 1000;
         gate
     }

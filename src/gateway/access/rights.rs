@@ -4,6 +4,8 @@
 //! - Callers on the Unix socket without a token read and request work. A user's decisions
 //!   (approvals, answers, trust, agents, secrets) need the token, because the system reports which
 //!   user calls but not whether it is a person.
+//! - A caller with a token needs the scope that the row names. What concerns the whole daemon is for
+//!   callers of its owner's org.
 //! - Programs that a run has started read their run and its descendants, wait for them, and cancel
 //!   them. They cannot approve anything or change anything outside that subtree.
 
@@ -13,8 +15,9 @@ use serde_json::{Map, Value};
 
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{RunId, SessionKey};
+use crate::kernel::scope::Scope;
 use crate::registry::{Object, Principal, Registry};
-use crate::wire::method::{Access, MethodRow};
+use crate::wire::method::{Access, Concerns, MethodRow};
 
 /// Refuses a call that `who` may not make.
 pub(crate) fn check(
@@ -26,9 +29,42 @@ pub(crate) fn check(
 ) -> Result<(), Fault> {
     match who.run {
         Some(run) => check_program(registry, run, method, params),
-        None if who.with_token => Ok(()),
-        None => check_tokenless(method, token_file),
+        None => {
+            if !who.with_token {
+                check_tokenless(method, token_file)?;
+            }
+            check_client(who, method.name, method.scope, method.concerns)
+        }
     }
+}
+
+/// Refuses `what`, a method or route, to a client without its scope, and what concerns the whole
+/// daemon to a client of another org than its owner's.
+pub(crate) fn check_client(
+    who: &Principal,
+    what: &str,
+    scope: Option<Scope>,
+    concerns: Concerns,
+) -> Result<(), Fault> {
+    if let Some(scope) = scope.filter(|scope| !who.scopes.contains(*scope)) {
+        let message = format!(
+            "{what} needs the scope {scope}, and this token has {}; nothing was done",
+            who.scopes
+        );
+        return Err(Fault::new(Kind::Forbidden, message)
+            .hint("use a token with that scope, or have an administrator create one")
+            .with("scope", scope.as_str())
+            .with("scopes", who.scopes.to_string()));
+    }
+    if concerns == Concerns::Daemon && !who.is_of_owner_org() {
+        let message = format!(
+            "{what} concerns the whole daemon and is for the org of its owner; nothing was done"
+        );
+        return Err(
+            Fault::new(Kind::Forbidden, message).hint("have the operator of the daemon do it")
+        );
+    }
+    Ok(())
 }
 
 fn check_program(
@@ -113,6 +149,53 @@ fn check_tokenless(method: &MethodRow, token_file: &Path) -> Result<(), Fault> {
 mod tests {
     use super::*;
     use crate::wire::methods::METHODS;
+
+    fn check_row(who: &Principal, row: &MethodRow) -> Result<(), Fault> {
+        check_client(who, row.name, row.scope, row.concerns)
+    }
+
+    #[test]
+    fn a_missing_scope_is_named_with_those_that_the_token_has() {
+        let mut who = Principal::owner();
+        for row in METHODS {
+            assert!(check_row(&who, row).is_ok(), "{}", row.name);
+        }
+        who.scopes = [Scope::Read, Scope::Run].into_iter().collect();
+        for row in METHODS {
+            let may = row.scope.is_none_or(|scope| who.scopes.contains(scope));
+            match check_row(&who, row) {
+                Ok(()) => assert!(may, "{}", row.name),
+                Err(fault) => {
+                    let scope = row.scope.unwrap().as_str();
+                    assert!(!may && fault.message.contains(scope), "{fault}");
+                    assert!(fault.message.contains("has read,run"), "{fault}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn another_org_does_not_operate_the_daemon() {
+        let mut who = Principal::owner();
+        who.org = "other".to_owned();
+        let refused = METHODS.iter().filter(|row| check_row(&who, row).is_err());
+        let refused: Vec<&str> = refused.map(|row| row.name).collect();
+        assert_eq!(
+            refused,
+            [
+                "gateway.drain",
+                "gateway.config",
+                "gateway.reload",
+                "gateway.backup",
+                "gateway.doctor",
+                "agents.reload",
+                "mcp.list",
+                "trust.add",
+                "trust.list",
+                "trust.revoke",
+            ]
+        );
+    }
 
     #[test]
     fn what_decides_for_a_person_needs_the_token() {

@@ -55,7 +55,7 @@ async fn hello(context: Arc<CallContext>, params: wire::Hello) -> Result<wire::W
         principal: wire::PrincipalInfo {
             org: context.principal.org.clone(),
             user: context.principal.user.clone(),
-            scopes: vec!["admin".to_owned()],
+            scopes: context.principal.scopes.iter().collect(),
         },
         server_time: context.clock.now(),
     })

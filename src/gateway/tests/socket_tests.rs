@@ -149,7 +149,7 @@ async fn flood(shared: &Arc<Shared>) -> (tokio::io::DuplexStream, usize, JoinHan
     let serving = tokio::spawn(socket::serve(
         WriteTimeout::new(far, ClientLimits::default().write_timeout),
         dispatcher,
-        Arc::new(principal()),
+        Arc::new(Principal::owner()),
         false,
         CancellationToken::new(),
     ));
@@ -194,7 +194,7 @@ async fn a_client_that_reads_again_gets_all_its_answers() {
     let serving = tokio::spawn(socket::serve(
         WriteTimeout::new(far, ClientLimits::default().write_timeout),
         dispatcher,
-        Arc::new(principal()),
+        Arc::new(Principal::owner()),
         false,
         CancellationToken::new(),
     ));
