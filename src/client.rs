@@ -1,9 +1,11 @@
-//! JSON-RPC client over WebSocket, on TCP or the Unix socket. Used by the command line and by
-//! tests.
+//! JSON-RPC client over WebSocket, on TCP with or without TLS, or on the Unix socket. Used by the
+//! command line and by tests.
 //!
 //! Finding a daemon and its token is the caller's job.
 
+mod address;
 pub mod pipe;
+pub mod tls;
 
 use std::path::Path;
 use std::time::Duration;
@@ -16,8 +18,11 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::UnixStream;
 
+pub use self::address::GatewayUrl;
+use self::tls::Trust;
+use crate::tls::Fingerprint;
 use crate::wire::error::WireError;
 use crate::wire::events::{Event, SubscribeEvents};
 use crate::wire::input::WAIT_LIMIT;
@@ -64,6 +69,44 @@ pub enum ClientError {
         /// The HTTP status of the refusal.
         status: u16,
     },
+    /// The certificate is not accepted. Nothing was sent.
+    #[error(
+        "the certificate of {url} is not trusted: {why}. Its SHA-256 fingerprint is {shown}. \
+         Nothing was sent"
+    )]
+    Untrusted {
+        /// URL.
+        url: String,
+        /// The fingerprint of the certificate.
+        shown: Fingerprint,
+        /// Why it is refused.
+        why: String,
+    },
+    /// The certificate is not the pinned one. Nothing was sent.
+    #[error(
+        "the certificate of {url} is not the pinned one: its SHA-256 fingerprint is {shown}, and \
+         {pinned} is pinned. Nothing was sent"
+    )]
+    OtherCertificate {
+        /// URL.
+        url: String,
+        /// The pinned fingerprint.
+        pinned: Fingerprint,
+        /// The fingerprint of the certificate.
+        shown: Fingerprint,
+    },
+    /// The server does not speak TLS although the URL asks for it. Nothing was sent.
+    #[error("the server at {url} does not speak TLS; nothing was sent")]
+    NoTls {
+        /// URL.
+        url: String,
+    },
+    /// The server speaks TLS, and the URL does not ask for it. Nothing was done.
+    #[error("the daemon at {url} speaks TLS; nothing was done")]
+    NeedsTls {
+        /// URL.
+        url: String,
+    },
     /// The connection was lost before the response arrived. The call may have been executed.
     #[error("the connection to the daemon was lost before it answered: {0}")]
     LinkLost(String),
@@ -81,6 +124,10 @@ impl ClientError {
         if let ClientError::Url { url, .. }
         | ClientError::NoDaemon { url, .. }
         | ClientError::Unauthorized { url }
+        | ClientError::Untrusted { url, .. }
+        | ClientError::OtherCertificate { url, .. }
+        | ClientError::NoTls { url }
+        | ClientError::NeedsTls { url }
         | ClientError::Refused { url, .. } = &mut self
         {
             place.clone_into(url);
@@ -93,8 +140,12 @@ impl ClientError {
         match self {
             ClientError::Url { .. } => 2,
             ClientError::NoDaemon { .. } | ClientError::LinkLost(_) => 10,
-            ClientError::Unauthorized { .. } => 11,
-            ClientError::Refused { .. } => 9,
+            ClientError::Unauthorized { .. }
+            | ClientError::Untrusted { .. }
+            | ClientError::OtherCertificate { .. } => 11,
+            ClientError::Refused { .. }
+            | ClientError::NoTls { .. }
+            | ClientError::NeedsTls { .. } => 9,
             ClientError::Rpc(error) => error.exit(),
             ClientError::Answer(_) => 1,
         }
@@ -108,9 +159,20 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects over TCP to `url` (`ws://` or `http://`, host and port).
+    /// Connects over TCP to `url`; see [`Client::connect_trusting`]. A certificate is checked by
+    /// the system's authorities.
     pub async fn connect(url: &str, token: Option<&str>) -> Result<Client, ClientError> {
-        Client::over(reach(url).await?, url, token).await
+        Client::connect_trusting(url, Trust::System, token).await
+    }
+
+    /// Connects over TCP to `url` (`ws://`, `wss://`, `http://` or `https://`, host and port).
+    pub async fn connect_trusting(
+        url: &str,
+        trust: Trust,
+        token: Option<&str>,
+    ) -> Result<Client, ClientError> {
+        let (stream, _) = tls::connect(url, trust).await?;
+        Client::over(stream, url, token).await
     }
 
     /// Connects over the Unix socket at `path` without a token: the daemon identifies the
@@ -154,7 +216,8 @@ impl Client {
             headers,
             ..WsTransportClientBuilder::default()
         };
-        let target = format!("ws://{}/", address(url)?)
+        // Over TLS, too: the stream is encrypted already.
+        let target = format!("ws://{}/", GatewayUrl::parse(url)?.authority())
             .parse()
             .map_err(|error| invalid(format!("{error}")))?;
         let (sender, receiver) = transport
@@ -182,24 +245,6 @@ impl Client {
             .await
             .map_err(answer)
     }
-}
-
-/// Opens a TCP connection to the host and port of `url`.
-async fn reach(url: &str) -> Result<TcpStream, ClientError> {
-    let address = address(url)?;
-    let no_daemon = |message: String| ClientError::NoDaemon {
-        url: url.to_owned(),
-        message,
-    };
-    let stream = tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(&address))
-        .await
-        .map_err(|_| no_daemon("no connection within 10 s".to_owned()))?
-        .map_err(|error| no_daemon(error.to_string()))?;
-    // Requests are small and awaited, so delaying them (Nagle) helps no client.
-    stream
-        .set_nodelay(true)
-        .map_err(|error| no_daemon(error.to_string()))?;
-    Ok(stream)
 }
 
 /// Opens a connection to the Unix socket at `path`.
@@ -247,36 +292,22 @@ impl<P: Serialize> ToRpcParams for ByName<P> {
     }
 }
 
-/// Host and port of a daemon's URL; port 80 if it names none.
-fn address(url: &str) -> Result<String, ClientError> {
-    let invalid = |message: &str| ClientError::Url {
-        url: url.to_owned(),
-        message: message.to_owned(),
-    };
-    let parsed: http::Uri = url
-        .parse()
-        .map_err(|_| invalid("it must look like http://127.0.0.1:7777"))?;
-    match parsed.scheme_str() {
-        Some("ws" | "http") => {}
-        _ => return Err(invalid("it must begin with http:// or ws://")),
-    }
-    let authority = parsed
-        .authority()
-        .ok_or_else(|| invalid("it names no host"))?;
-    match authority.port_u16() {
-        Some(_) => Ok(authority.as_str().to_owned()),
-        None => Ok(format!("{authority}:80")),
+/// The daemon's answer to a request without TLS at a port that speaks TLS.
+const UPGRADE_REQUIRED: u16 = 426;
+
+/// The error for an upgrade request that was answered with this HTTP status.
+fn refusal(url: String, status: u16) -> ClientError {
+    match status {
+        401 => ClientError::Unauthorized { url },
+        UPGRADE_REQUIRED => ClientError::NeedsTls { url },
+        status => ClientError::Refused { url, status },
     }
 }
 
 fn handshake(url: &str, error: WsHandshakeError) -> ClientError {
     let url = url.to_owned();
     match error {
-        WsHandshakeError::Rejected { status_code: 401 } => ClientError::Unauthorized { url },
-        WsHandshakeError::Rejected { status_code } => ClientError::Refused {
-            url,
-            status: status_code,
-        },
+        WsHandshakeError::Rejected { status_code } => refusal(url, status_code),
         error => ClientError::NoDaemon {
             url,
             message: error.to_string(),
@@ -315,17 +346,5 @@ mod tests {
         let error = Client::connect(&url, None).await.unwrap_err();
         assert!(matches!(error, ClientError::NoDaemon { .. }), "{error}");
         assert_eq!(error.exit(), 10);
-    }
-
-    #[test]
-    fn urls_without_sense_are_refused() {
-        for bad in ["", "127.0.0.1:7777", "https://host:1", "http://", "ftp://a"] {
-            assert!(
-                matches!(address(bad), Err(ClientError::Url { .. })),
-                "{bad}"
-            );
-        }
-        assert_eq!(address("http://localhost").unwrap(), "localhost:80");
-        assert_eq!(address("ws://[::1]:7777/").unwrap(), "[::1]:7777");
     }
 }

@@ -28,6 +28,7 @@ pub mod runner;
 pub mod skill;
 pub mod store;
 pub mod telemetry;
+pub mod tls;
 pub mod tool;
 pub mod watch;
 pub mod wire;

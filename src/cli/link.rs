@@ -264,6 +264,13 @@ fn failure(error: ClientError, target: &DaemonTarget) -> Failure {
             failure
         }
         ClientError::Url { .. } => Failure::usage(error.to_string()),
+        ClientError::Untrusted { .. } | ClientError::OtherCertificate { .. } => {
+            Failure::new(exit::AUTH, "certificate", error.to_string())
+        }
+        ClientError::NoTls { url } => Failure::new(code, "no_tls", error.to_string())
+            .hint(format!("without TLS: {}", url.replacen("s://", "://", 1))),
+        ClientError::NeedsTls { url } => Failure::new(code, "needs_tls", error.to_string())
+            .hint(format!("with TLS: {}", url.replacen("://", "s://", 1))),
         ClientError::Refused { url, status: 403 } if url.starts_with('/') => Failure::new(
             code,
             "forbidden",

@@ -12,7 +12,8 @@ use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::error::Error;
 use tokio_tungstenite::tungstenite::protocol::{Message, WebSocketConfig};
 
-use super::{ClientError, MESSAGE_LIMIT, address, reach, reach_socket};
+use super::tls::{self, Trust};
+use super::{ClientError, GatewayUrl, MESSAGE_LIMIT, reach_socket, refusal};
 
 /// A TCP or Unix socket stream to a daemon.
 trait SocketStream: AsyncRead + AsyncWrite + Unpin + Send {}
@@ -26,10 +27,10 @@ pub struct Up(SplitSink<Socket, Message>);
 /// Receives messages from the daemon.
 pub struct Down(SplitStream<Socket>);
 
-/// Connects over TCP to `url`. Use both halves concurrently: a daemon whose responses are not read
+/// Connects over TCP to `url`; see [`super::Client::connect_trusting`]. Use both halves concurrently: a daemon whose responses are not read
 /// stops reading requests.
-pub async fn connect(url: &str, token: &str) -> Result<(Up, Down), ClientError> {
-    let stream = reach(url).await?;
+pub async fn connect(url: &str, trust: Trust, token: &str) -> Result<(Up, Down), ClientError> {
+    let (stream, _) = tls::connect(url, trust).await?;
     over(Box::new(stream), url, Some(token)).await
 }
 
@@ -45,7 +46,7 @@ async fn over(
     url: &str,
     token: Option<&str>,
 ) -> Result<(Up, Down), ClientError> {
-    let request = format!("ws://{}/", address(url)?).into_client_request();
+    let request = format!("ws://{}/", GatewayUrl::parse(url)?.authority()).into_client_request();
     let mut request = request.map_err(|error| refused(url, error))?;
     if let Some(token) = token {
         let value = HeaderValue::try_from(format!("Bearer {token}"));
@@ -100,10 +101,7 @@ fn lost(error: Error) -> ClientError {
 fn refused(url: &str, error: Error) -> ClientError {
     let url = url.to_owned();
     match error {
-        Error::Http(answer) => match answer.status().as_u16() {
-            401 => ClientError::Unauthorized { url },
-            status => ClientError::Refused { url, status },
-        },
+        Error::Http(answer) => refusal(url, answer.status().as_u16()),
         error => ClientError::NoDaemon {
             url,
             message: error.to_string(),

@@ -24,6 +24,7 @@ const TABLE: &[(&str, &[&str])] = &[
     ("file_work", &[]),
     ("config", &[]),
     ("outbound", &[]),
+    ("tls", &[]),
     ("store", &[]),
     ("command", &["store"]),
     ("watch", &[]),
@@ -64,6 +65,7 @@ const OPEN_TO: &[(&str, &[&str])] = &[
     ("file_work", &["kernel", "contract", "wire"]),
     ("config", &["kernel", "contract", "wire"]),
     ("outbound", &["kernel", "contract", "wire"]),
+    ("tls", &["kernel", "contract", "wire"]),
 ];
 
 /// Names that only certain files or folders may use.

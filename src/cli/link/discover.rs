@@ -7,6 +7,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use crate::cli::common::failure::{Failure, exit};
+use crate::client::GatewayUrl;
 use crate::daemon::Endpoint;
 
 /// Flags that select the daemon.
@@ -60,7 +61,7 @@ pub(crate) enum Transport {
     },
     /// Its HTTP address.
     Tcp {
-        /// Base URL, `http://host:port`.
+        /// Base URL, `http://host:port` or `https://host:port`.
         url: String,
         /// Token file, read only when this transport is used.
         token_file: PathBuf,
@@ -249,11 +250,7 @@ impl Where {
 
     fn at_address(&self, url: &str, folder: &Path) -> Result<DaemonTarget, Failure> {
         let url = url.trim_end_matches('/').to_owned();
-        if !url.starts_with("http://") {
-            return Err(Failure::usage(format!(
-                "{url} is not a daemon address: it must begin with http://"
-            )));
-        }
+        GatewayUrl::parse(&url).map_err(|error| Failure::usage(error.to_string()))?;
         let endpoint = endpoint(folder)?.filter(|endpoint| endpoint.url == url);
         // The folder's token is sent only to the folder's own daemon.
         let token_file = match (self.named_token(), &endpoint) {

@@ -1,0 +1,19 @@
+//! TLS: fingerprints, reading and making certificates. Used by the client, the gateway, the daemon
+//! and the command line.
+
+mod certificate;
+mod fingerprint;
+mod self_signed;
+
+use std::sync::Arc;
+
+use rustls::crypto::CryptoProvider;
+
+pub use certificate::{CertificateFacts, UnreadableCertificate};
+pub use fingerprint::{Fingerprint, NotAFingerprint};
+pub use self_signed::{SelfSigned, self_signed};
+
+/// The cryptography of all TLS connections.
+pub fn provider() -> Arc<CryptoProvider> {
+    Arc::new(rustls::crypto::ring::default_provider())
+}

@@ -1,0 +1,73 @@
+//! Makes a self-signed certificate and its key.
+
+use std::time::Duration;
+
+use rcgen::{CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair};
+
+use super::Fingerprint;
+use crate::kernel::time::Timestamp;
+
+/// How far the beginning of the validity is back: clocks of clients may be slow.
+const CLOCK_SKEW: Duration = Duration::from_hours(1);
+const DAY: Duration = Duration::from_hours(24);
+
+/// A new self-signed certificate with its key.
+pub struct SelfSigned {
+    /// The certificate, DER.
+    pub der: Vec<u8>,
+    /// The private key, PKCS #8 DER.
+    pub key: Vec<u8>,
+}
+
+impl SelfSigned {
+    /// The fingerprint of the certificate.
+    pub fn fingerprint(&self) -> Fingerprint {
+        Fingerprint::of(&self.der)
+    }
+
+    /// The certificate as PEM text.
+    pub fn certificate_pem(&self) -> String {
+        pem("CERTIFICATE", &self.der)
+    }
+
+    /// The private key as PEM text.
+    pub fn key_pem(&self) -> String {
+        pem("PRIVATE KEY", &self.key)
+    }
+}
+
+/// Makes a certificate for these host names and addresses that is valid for `days` from `now`. The
+/// error says which name is not valid.
+pub fn self_signed(names: &[String], days: u32, now: Timestamp) -> Result<SelfSigned, String> {
+    let made = |fault: rcgen::Error| format!("the certificate could not be made: {fault}");
+    let mut params = CertificateParams::new(names.to_vec())
+        .map_err(|_| format!("{} cannot be in a certificate", names.join(", ")))?;
+    let now = Duration::from_millis(u64::try_from(now.0).unwrap_or_default());
+    let epoch = rcgen::date_time_ymd(1970, 1, 1);
+    params.not_before = epoch + now.saturating_sub(CLOCK_SKEW);
+    params.not_after = epoch + now + DAY * days;
+    params.distinguished_name = DistinguishedName::new();
+    params
+        .distinguished_name
+        .push(DnType::CommonName, "abide gateway");
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    let key = KeyPair::generate().map_err(made)?;
+    let certificate = params.self_signed(&key).map_err(made)?;
+    Ok(SelfSigned {
+        der: certificate.der().to_vec(),
+        key: key.serialize_der(),
+    })
+}
+
+/// RFC 7468: base64 in lines of 64 characters between two marks.
+fn pem(label: &str, der: &[u8]) -> String {
+    use base64::Engine as _;
+
+    let text = base64::engine::general_purpose::STANDARD.encode(der);
+    let mut pem = format!("-----BEGIN {label}-----\n");
+    for line in text.as_bytes().chunks(64) {
+        pem.push_str(&String::from_utf8_lossy(line));
+        pem.push('\n');
+    }
+    pem + &format!("-----END {label}-----\n")
+}
