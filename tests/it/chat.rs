@@ -554,3 +554,28 @@ fn c7_from_a_pipe_a_turn_that_needs_a_person_ends_with_exit_8() {
         drop(daemon);
     });
 }
+
+#[test]
+fn without_a_message_no_session_is_created() {
+    let place = place();
+    run(async {
+        let daemon = place.start().await;
+        let output = command(&place, &["chat"]).stdin(Stdio::null()).output();
+        let output = output.unwrap();
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(0), "{told}");
+        assert!(told.contains("no message; nothing was done"), "{told}");
+        let client = daemon.client().await;
+        let sessions = client.call("sessions.list", json!({ "kind": "all" })).await;
+        assert_eq!(sessions["sessions"], json!([]));
+        let output = command(&place, &["send", "agent:build:none", "hello"]).output();
+        let output = output.unwrap();
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(3), "{told}");
+        assert!(
+            told.contains("abide spawn and abide chat create one"),
+            "{told}"
+        );
+        assert_eq!(daemon.stop().await, 0);
+    });
+}

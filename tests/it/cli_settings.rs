@@ -57,6 +57,17 @@ fn a_setting_is_written_with_the_rest_as_it_was_and_counts_at_once() {
             in_force("gateway.allowed_hosts").await["value"],
             json!(["a.lan", "b.lan"])
         );
+        let (_, out, _) = abide(&place, &["config", "get", "gateway.allowed_hosts"]);
+        assert_eq!(out, "a.lan\nb.lan\n");
+        let (_, out, _) = abide(&place, &["config", "get", "lanes.main", "--json"]);
+        let said: Value = serde_json::from_str(&out).unwrap();
+        assert_eq!(
+            (&said["value"], &said["source"]),
+            (&json!(5), &json!("file"))
+        );
+        let (code, out, told) = abide(&place, &["config", "get", "lanes.mian"]);
+        assert_eq!((code, &*out), (2, ""));
+        assert!(told.contains("did you mean \"lanes.main\"?"), "{told}");
         let (code, _, told) = abide(&place, &["config", "set", "agents.poll_each", "7s"]);
         assert_eq!(code, 0, "{told}");
         assert!(

@@ -2,6 +2,7 @@
 //! and a single daemon after repeated starts.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
 use serde_json::Value;
 
@@ -92,4 +93,27 @@ fn several_that_ask_for_a_daemon_at_once_get_one_and_the_same() {
     let again = home.abide(&["stop", "--state-dir", "state"]);
     assert_eq!(again.code, 0, "{}", again.err);
     assert!(again.err.contains("nothing to stop"), "{}", again.err);
+}
+
+#[test]
+fn an_empty_folder_that_others_may_read_becomes_a_state_folder_of_its_owner() {
+    let home = Home::new();
+    let state = home.path().join("state");
+    fs::create_dir(&state).unwrap();
+    let mode = |mode| fs::set_permissions(&state, fs::Permissions::from_mode(mode)).unwrap();
+    mode(0o755);
+    let done = shell(&home, SERVE);
+    assert_eq!(done.code, 0, "{}", done.err);
+    let about = fs::metadata(&state).unwrap();
+    assert_eq!(about.permissions().mode() & 0o777, 0o700);
+    stop(&home);
+    // A folder with other files is not taken over, and nothing is written there.
+    fs::remove_dir_all(&state).unwrap();
+    fs::create_dir(&state).unwrap();
+    mode(0o755);
+    fs::write(state.join("letter"), "text").unwrap();
+    let done = shell(&home, SERVE);
+    assert_eq!(done.code, 77, "{}{}", done.out, done.err);
+    assert!(done.out.contains("has other files"), "{}", done.out);
+    assert_eq!(fs::read_dir(&state).unwrap().count(), 1);
 }

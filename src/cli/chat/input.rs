@@ -91,6 +91,9 @@ impl Talk<'_> {
 
     /// The next line of a pipe, or of a terminal without an editor.
     async fn next_line(&mut self) -> ChatInput {
+        if let Some(line) = self.queued.pop_front() {
+            return ChatInput::Line(line);
+        }
         if self.person.is_there {
             print::prompt(&styled(HEAD, PROMPT));
         }

@@ -17,13 +17,15 @@ mod talk;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 
-use self::session::ChatOptions;
+use self::session::{ChatOptions, NamedSession};
 use self::talk::Talk;
 use super::link::DaemonLink;
+use crate::cli::asking::person::Person;
 use crate::cli::commands::change::absolute;
 use crate::cli::common::Common;
 use crate::cli::common::failure::Failure;
 use crate::cli::link::start;
+use crate::cli::output::print;
 use crate::kernel::run::thinking::Thinking;
 use crate::wire::shapes::Session;
 
@@ -112,7 +114,20 @@ impl ChatArgs {
             cwd: self.cwd.map(absolute).transpose()?,
         };
         let link = start::link(&common.place, self.no_start).await?;
-        let session = session::open(&link, &wanted).await?;
-        Box::pin(Talk::new(link, common, session)?.run()).await
+        let mut person = Person::new();
+        let named = session::find(&link, &wanted).await?;
+        // From a pipe, a session is only created for a message.
+        let mut first = None;
+        if !person.is_there && matches!(named, NamedSession::New(_)) {
+            first = person.line().await;
+            if first.is_none() {
+                print::note("standard input has no message; nothing was done");
+                return Ok(0);
+            }
+        }
+        let session = session::enter(&link, &wanted, named).await?;
+        let mut talk = Talk::new(link, common, session, person)?;
+        talk.queued.extend(first);
+        Box::pin(talk.run()).await
     }
 }

@@ -37,9 +37,38 @@ pub(super) struct ChatOptions {
     pub(super) cwd: Option<String>,
 }
 
+/// The session that was named.
+pub(super) enum NamedSession {
+    Existing(Session),
+    /// It is still to be created.
+    New(Create),
+}
+
 /// Opens the wanted session and applies the options; an unknown key creates one in the wanted or
 /// current folder.
 pub(super) async fn open(link: &DaemonLink, wanted: &ChatOptions) -> Result<Session, Failure> {
+    let named = find(link, wanted).await?;
+    enter(link, wanted, named).await
+}
+
+/// Creates the session if it is new, and applies the options.
+pub(super) async fn enter(
+    link: &DaemonLink,
+    wanted: &ChatOptions,
+    named: NamedSession,
+) -> Result<Session, Failure> {
+    let session = match named {
+        NamedSession::Existing(session) => session,
+        NamedSession::New(request) => {
+            let created: Created = link.ask(&request).await?;
+            created.session
+        }
+    };
+    patch(link, wanted, session).await
+}
+
+/// Finds the wanted session. Changes nothing.
+pub(super) async fn find(link: &DaemonLink, wanted: &ChatOptions) -> Result<NamedSession, Failure> {
     let name = match (&wanted.name, wanted.is_new) {
         (Some(name), _) => name.clone(),
         (None, is_new) => {
@@ -53,11 +82,9 @@ pub(super) async fn open(link: &DaemonLink, wanted: &ChatOptions) -> Result<Sess
             }
         }
     };
-    let session = match ids::session(link, &name).await {
-        Ok(key) if wanted.is_new => {
-            return Err(Failure::usage(format!("session {key} already exists"))
-                .hint("omit --new to continue it"));
-        }
+    match ids::session(link, &name).await {
+        Ok(key) if wanted.is_new => Err(Failure::usage(format!("session {key} already exists"))
+            .hint("omit --new to continue it")),
         Ok(key) => {
             let request = GetSession { session_key: key };
             let session: Session = link.ask(&request).await?;
@@ -74,22 +101,23 @@ pub(super) async fn open(link: &DaemonLink, wanted: &ChatOptions) -> Result<Sess
                 ))
                 .hint("omit --agent, or name another session"));
             }
-            session
+            Ok(NamedSession::Existing(session))
         }
         Err(missing) if missing.code == exit::NOT_FOUND => {
-            create(link, wanted, &name, missing).await?
+            let request = to_create(link, wanted, &name, missing).await?;
+            Ok(NamedSession::New(request))
         }
-        Err(failure) => return Err(failure),
-    };
-    patch(link, wanted, session).await
+        Err(failure) => Err(failure),
+    }
 }
 
-async fn create(
+/// The request that creates the session `name`; `missing` if it is not the key of a new one.
+async fn to_create(
     link: &DaemonLink,
     wanted: &ChatOptions,
     name: &str,
     missing: Failure,
-) -> Result<Session, Failure> {
+) -> Result<Create, Failure> {
     // A word without a colon was meant as an existing name.
     let key = match SessionKey::parse(name) {
         Ok(key) if name.contains(':') => key,
@@ -108,14 +136,12 @@ async fn create(
         ["agent", agent, _, ..] => Some(agent.to_owned()),
         _ => wanted.agent.clone(),
     };
-    let request = Create {
+    Ok(Create {
         agent,
         key: Some(key),
         cwd: wanted.cwd.clone().or_else(here),
         ..Create::default()
-    };
-    let created: Created = link.ask(&request).await?;
-    Ok(created.session)
+    })
 }
 
 /// Changes the session's model, thinking level and folder where they differ from the options.

@@ -38,7 +38,7 @@ pub(super) struct Talk<'a> {
     /// The line editor of an interactive terminal; `None` if lines are read as from a pipe.
     pub(super) editor: Option<Editor>,
     pub(super) idle: Option<Idle<'a>>,
-    /// Lines that were typed ahead, which are sent one after another; `ahead` is the unfinished
+    /// Lines that were read ahead, which are sent one after another; `ahead` is the unfinished
     /// next line.
     pub(super) queued: VecDeque<String>,
     pub(super) ahead: String,
@@ -49,8 +49,8 @@ impl<'a> Talk<'a> {
         link: DaemonLink,
         common: &'a Common,
         session: Session,
+        person: Person,
     ) -> Result<Self, Failure> {
-        let person = Person::new();
         // The editor and its prompt use standard output.
         let has_editor = person.is_there && !common.json && print::screen_width().is_some();
         let editor = match has_editor {

@@ -52,8 +52,15 @@ impl CliSendArgs {
             Some(from) => Some(ids::session(&link, from).await?),
             None => None,
         };
+        let to = ids::session(&link, &self.session).await;
+        let to = to.map_err(|failure| match failure.code {
+            exit::NOT_FOUND => failure.hint(
+                "a message needs a session that exists: abide spawn and abide chat create one",
+            ),
+            _ => failure,
+        })?;
         let request = Request {
-            session_key: Some(ids::session(&link, &self.session).await?),
+            session_key: Some(to),
             message: spawn::task(self.message)?,
             from,
             wait_timeout: WaitTimeout(self.wait),

@@ -1,10 +1,10 @@
 //! Starts a daemon in the background: for `serve --detach`, for commands that need one and find
 //! none, and for the demo.
 
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::{IsTerminal, Read, Seek, SeekFrom};
 use std::net::SocketAddr;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -126,13 +126,8 @@ pub(crate) fn empty_store(state: &Path) -> Option<String> {
 async fn start_once(plan: &StartOptions) -> Result<StartedDaemon, Failure> {
     let log = plan.state_dir.join(LOG);
     // The log is written before the daemon can check the folder.
-    offline::check_folder(&plan.state_dir)
+    offline::prepare_folder(&plan.state_dir)
         .map_err(|failure| Failure::new(failure.exit_code(), "serve", failure.to_string()))?;
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(&plan.state_dir)
-        .map_err(|error| cannot_write(&plan.state_dir, &error))?;
     let mut file = OpenOptions::new()
         .create(true)
         .append(true)

@@ -1,6 +1,8 @@
 //! Text for terminals: cleaning, wrapping, tables, short ids, ages.
 //! Used by every command that prints.
 
+use std::ops::Range;
+
 use serde_json::Value;
 use unicode_width::UnicodeWidthStr;
 
@@ -218,8 +220,9 @@ fn is_bullet(mark: &str) -> bool {
     matches!(mark, "-" | "*" | "•") || mark.strip_suffix(['.', ')']).is_some_and(numbered)
 }
 
-/// A table whose last column gets the width that the others leave. The default width is that of the
-/// answer's terminal; without a terminal nothing is cut.
+/// A table whose last column gets the width that the others leave. Columns that do not fit beside
+/// each other continue on indented lines. The default width is that of the answer's terminal;
+/// without a terminal nothing is cut.
 pub(crate) struct TextTable {
     heads: Vec<&'static str>,
     rows: Vec<Vec<String>>,
@@ -230,6 +233,10 @@ pub(crate) struct TextTable {
 
 /// Maximum width of a cell that is not the last, if the table has a width.
 const WIDEST: usize = 24;
+/// The last column stays on the line of the others if it gets this much of it.
+const LAST_MIN: usize = 12;
+/// Indentation of the lines on which a row continues.
+const CONTINUED: &str = "  ";
 
 /// Style of a cell, by its content.
 type Paint = fn(&str) -> anstyle::Style;
@@ -259,32 +266,47 @@ impl TextTable {
         self
     }
 
-    /// Adds a row; [`Table::lines`] cleans its cells.
+    /// Adds a row; [`TextTable::lines`] cleans its cells.
     pub(crate) fn row(&mut self, cells: Vec<String>) {
         self.rows.push(cells);
     }
 
-    /// Formats the table as lines of at most its width. A cell that is too wide is cut.
+    /// Formats the heading and each row as text of at most its width. A cell that is too wide is
+    /// cut.
     pub(crate) fn lines(&self) -> Vec<String> {
         let last = self.heads.len().saturating_sub(1);
-        let mut widths: Vec<usize> = self.heads.iter().map(|head| head.width()).collect();
-        let widest = self.width.map_or(usize::MAX, |_| WIDEST);
-        for row in &self.rows {
-            for (width, cell) in widths.iter_mut().zip(row).take(last) {
-                *width = (*width).max(line(cell, widest).width());
-            }
-        }
-        let taken: usize = widths.iter().take(last).map(|width| width + 2).sum();
-        let rest = |width: usize| width.saturating_sub(taken).max(8);
-        widths[last] = self.width.map_or(usize::MAX, rest);
         let mut heads: Vec<String> = self.heads.iter().map(|head| (*head).to_owned()).collect();
         let is_empty = |row: &Vec<String>| row.get(last).is_none_or(String::is_empty);
         if self.rows.iter().all(is_empty) {
             heads.pop();
         }
-        let mut lines = vec![join(&heads, &widths, |_, _| HEAD)];
+        let widest = self.width.map_or(usize::MAX, |width| width.min(WIDEST));
+        let mut widths: Vec<usize> = self.heads.iter().map(|head| head.width()).collect();
+        for row in &self.rows {
+            for (width, cell) in widths.iter_mut().zip(row) {
+                *width = (*width).max(line(cell, widest).width());
+            }
+        }
+        let groups = groups(&mut widths[..heads.len()], self.width);
+        let text = |row: &[String], style: &dyn Fn(usize, &str) -> anstyle::Style| {
+            let lines = groups.iter().enumerate().map(|(index, columns)| {
+                let indent = if index == 0 { "" } else { CONTINUED };
+                let cells = columns.clone().filter(|column| *column < row.len());
+                let cells = cells.map(|column| (&*row[column], widths[column], column));
+                format!("{indent}{}", join(cells, style))
+            });
+            // Only the first line may be empty: it is what the others belong to.
+            let lines: Vec<String> = lines.collect();
+            let shown = lines.iter().enumerate();
+            let shown = shown.filter(|(index, line)| *index == 0 || !line.trim().is_empty());
+            shown
+                .map(|(_, line)| &**line)
+                .collect::<Vec<_>>()
+                .join("\n")
+        };
+        let mut lines = vec![text(&heads, &|_, _| HEAD)];
         lines.extend(self.rows.iter().map(|row| {
-            join(row, &widths, |column, cell| match self.paint {
+            text(row, &|column, cell| match self.paint {
                 Some((painted, paint)) if painted == column => paint(cell),
                 _ => anstyle::Style::new(),
             })
@@ -293,17 +315,52 @@ impl TextTable {
     }
 }
 
-fn join(row: &[String], widths: &[usize], style: impl Fn(usize, &str) -> anstyle::Style) -> String {
+/// Distributes columns of these widths over lines of `width`, and gives the last one the rest of its
+/// line.
+fn groups(widths: &mut [usize], width: Option<usize>) -> Vec<Range<usize>> {
+    let last = widths.len().saturating_sub(1);
+    let Some(room) = width else {
+        if let Some(rest) = widths.last_mut() {
+            *rest = usize::MAX;
+        }
+        return vec![0..widths.len()];
+    };
+    let (mut groups, mut from, mut taken) = (Vec::new(), 0, 0);
+    for column in 0..widths.len() {
+        let needed = match column == last {
+            true => widths[column].min(LAST_MIN),
+            false => widths[column],
+        };
+        if column > from && taken + needed > room {
+            groups.push(from..column);
+            (from, taken) = (column, CONTINUED.len());
+        }
+        let rest = room.saturating_sub(taken).max(1);
+        widths[column] = match column == last {
+            true => rest,
+            false => widths[column].min(rest),
+        };
+        taken += widths[column] + 2;
+    }
+    groups.push(from..widths.len());
+    groups
+}
+
+/// Joins cells, each with its width and column, on one line.
+fn join<'a>(
+    cells: impl Iterator<Item = (&'a str, usize, usize)>,
+    style: &dyn Fn(usize, &str) -> anstyle::Style,
+) -> String {
     let mut out = String::new();
     let mut gap = 0;
-    for (column, (cell, width)) in row.iter().zip(widths).enumerate() {
-        let cell = line(cell, *width);
+    for (cell, width, column) in cells {
+        let cell = line(cell, width);
         if !cell.is_empty() {
             out.extend(std::iter::repeat_n(' ', gap));
             gap = 0;
             out.push_str(&styled(style(column, &cell), &cell));
         }
-        gap = (width - cell.width().min(*width)).saturating_add(gap + 2);
+        gap = (width - cell.width().min(width)).saturating_add(gap + 2);
     }
     out
 }
@@ -328,6 +385,41 @@ mod tests {
         assert_eq!(line("子代理恢复运行", 9), "子代理恢…");
         assert_eq!(line("abc", 3), "abc");
         assert_eq!(line("abcd", 3), "ab…");
+    }
+
+    #[test]
+    fn columns_that_do_not_fit_continue_on_the_next_line() {
+        let mut table = TextTable::new(&["RUN", "STATE", "AGENT", "WHAT"]);
+        table.row(
+            ["465cb135", "ok", "build", "the first task of all"]
+                .map(str::to_owned)
+                .into(),
+        );
+        table.row(
+            ["49e0247b", "running", "explore", ""]
+                .map(str::to_owned)
+                .into(),
+        );
+        let lines = |table: &TextTable| {
+            let lines = table.lines().join("\n");
+            anstream::adapter::strip_str(&lines).to_string()
+        };
+        let table = table.fit(Some(40));
+        assert_eq!(
+            lines(&table),
+            "RUN       STATE    AGENT    WHAT\n\
+             465cb135  ok       build    the first t…\n\
+             49e0247b  running  explore"
+        );
+        let table = table.fit(Some(30));
+        assert_eq!(
+            lines(&table),
+            "RUN       STATE    AGENT\n  WHAT\n\
+             465cb135  ok       build\n  the first task of all\n\
+             49e0247b  running  explore"
+        );
+        let table = table.fit(None);
+        assert!(lines(&table).contains("build    the first task of all"));
     }
 
     #[test]
@@ -394,14 +486,17 @@ mod tests {
         }
 
         #[test]
-        fn a_table_keeps_to_its_width(cells in proptest::collection::vec("\\PC{0,60}", 3..30)) {
-            let mut table = TextTable::new(&["RUN", "STATE", "WHAT"]).fit(Some(COLUMNS));
+        fn a_table_keeps_to_its_width(
+            cells in proptest::collection::vec("\\PC{0,60}", 3..30),
+            columns in 24_usize..=COLUMNS,
+        ) {
+            let mut table = TextTable::new(&["RUN", "STATE", "WHAT"]).fit(Some(columns));
             for row in cells.chunks_exact(3) {
                 table.row(row.to_vec());
             }
-            for line in table.lines() {
-                let plain = anstream::adapter::strip_str(&line).to_string();
-                prop_assert!(plain.width() <= COLUMNS, "{line:?}");
+            for line in table.lines().iter().flat_map(|row| row.split('\n')) {
+                let plain = anstream::adapter::strip_str(line).to_string();
+                prop_assert!(plain.width() <= columns, "{line:?}");
             }
         }
     }

@@ -23,6 +23,13 @@ pub fn check_folder(state: &Path) -> Result<(), DaemonFailure> {
     folder::check_files(state)
 }
 
+/// Once this returns, the state folder exists, only its owner can access it, and nothing in it is
+/// refused by [`check_folder`].
+pub fn prepare_folder(state: &Path) -> Result<(), DaemonFailure> {
+    folder::prepare(state)?;
+    folder::check_files(state)
+}
+
 /// Was this state folder used by a daemon, but its store is gone? A start would create an empty
 /// one.
 pub fn has_lost_store(state: &Path) -> bool {

@@ -18,12 +18,13 @@ use crate::cli::link::DaemonLink;
 use crate::cli::output::print;
 use crate::cli::output::print::{DIM, styled};
 use crate::cli::output::text::clean;
-use crate::config::SettingsSource;
+use crate::config::{self, SettingsSource};
 use crate::wire::config::{Config as Answer, GetConfig, Setting};
 
 /// Show, check and change the settings
 #[derive(Debug, Args)]
 #[command(after_help = "abide config check
+abide config get lanes.main
 abide config set lanes.main 4
 abide config set gateway.allowed_hosts abide.lan desk.lan
 abide config unset lanes.main")]
@@ -42,6 +43,13 @@ enum ConfigCommand {
     },
     /// Show the daemon's effective settings
     Show,
+    /// Print the effective value of one setting
+    ///
+    /// A list is printed one value per line, and nothing for a setting that is not set.
+    Get {
+        /// Name of the setting, such as lanes.main
+        key: String,
+    },
     /// Write a setting to the file
     ///
     /// Comments and order of the file are kept. An invalid value is not written. The running daemon
@@ -76,6 +84,7 @@ impl ConfigArgs {
         match self.what {
             ConfigCommand::Check { config } => check(config, common.json),
             ConfigCommand::Show => show(common).await,
+            ConfigCommand::Get { key } => get(common, &key).await,
             ConfigCommand::Set { key, value, config } => {
                 change::run(common, &key, Some(typed(value)?), config).await
             }
@@ -129,6 +138,28 @@ async fn show(common: &Common) -> Result<u8, Failure> {
         return Ok(0);
     }
     print_settings(&link::read(&raw)?)?;
+    Ok(0)
+}
+
+async fn get(common: &Common, key: &str) -> Result<u8, Failure> {
+    let link = DaemonLink::open(&common.place).await?;
+    let answer: Answer = link.ask(&GetConfig {}).await?;
+    let Some(setting) = answer.settings.iter().find(|setting| setting.key == key) else {
+        let why =
+            config::unknown(key).unwrap_or_else(|| format!("the daemon has no setting {key}"));
+        return Err(Failure::usage(why).hint("list all: abide config show"));
+    };
+    if common.json {
+        print::object(setting)?;
+        return Ok(0);
+    }
+    match &setting.value {
+        Value::Null => {}
+        Value::Array(items) => items
+            .iter()
+            .try_for_each(|item| print::answer(&clean(&text(item))))?,
+        value => print::answer(&clean(&text(value)))?,
+    }
     Ok(0)
 }
 

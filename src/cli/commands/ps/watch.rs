@@ -94,8 +94,7 @@ impl Ps {
         drop(screen);
         // The last picture stays on the screen.
         let runs = listing.runs()?;
-        let width = print::screen_width().map(|columns| columns.max(COLUMNS));
-        let width = width.filter(|_| !self.no_trunc);
+        let width = print::screen_width().filter(|_| !self.no_trunc);
         print::folded(&self.table(&runs, width).join("\n"))?;
         Ok(0)
     }
@@ -130,7 +129,7 @@ impl Ps {
         }
         // The head and the summary stay visible, and half of the screen is for runs.
         lines.truncate(rows / 2);
-        let width = Some(columns.max(COLUMNS)).filter(|_| !self.no_trunc);
+        let width = Some(columns).filter(|_| !self.no_trunc);
         let mut table = self.table(&runs, width).into_iter();
         lines.extend(table.next().map(|head| parted(&head)).unwrap_or_default());
         let mut shown = 0;
