@@ -15,7 +15,7 @@ use super::presets::presets;
 use super::raw::{DefinitionFormat, LoadError};
 use super::set::{DefinitionSource, LayeredDefinition, Layers, shown};
 use super::view::{AvailableModels, Set};
-use crate::contract::rows::TrustedProject;
+use crate::contract::rows::{StoredAgent, TrustedProject};
 use crate::kernel::fault::Fault;
 
 /// The result of the last read of all definitions except those of projects.
@@ -141,13 +141,61 @@ pub(super) fn read_base(
         let draft = found.outcome.as_ref().ok();
         orgs.extend(draft.and_then(|draft| draft.definition.org.clone()));
     }
-    let of_org = |org: Option<&str>| {
+    let sources = DefinitionSources {
+        ground,
+        stored: &stored,
+        files: &files,
+    };
+    // Most tenants have no definitions of their own and share one prepared set.
+    let shared = sources.of_org(None);
+    let sets = orgs.iter().map(|org| match sources.has_own(org) {
+        true => (org.clone(), sources.of_org(Some(org))),
+        false => (org.clone(), shared.clone()),
+    });
+    Ok(Base {
+        generation,
+        sets: sets.collect(),
+        shared: shared.clone(),
+        trusted,
+        files,
+        unread,
+        state,
+    })
+}
+
+/// The definitions of all tenants: the stored ones, and those of the user's files.
+struct DefinitionSources<'a> {
+    ground: Dependencies<'a>,
+    stored: &'a [StoredAgent],
+    /// Files of the foreign dialect, then own files.
+    files: &'a [Vec<AgentFile>; 2],
+}
+
+impl DefinitionSources<'_> {
+    /// The agents of a tenant; `None`: those that belong to no tenant alone.
+    fn of_org(&self, org: Option<&str>) -> OrgBase {
         let mut layers = Layers::presets(presets());
+        self.add_stored(&mut layers, org);
+        let levels = [TrustLevel::UserForeign, TrustLevel::User];
+        for (found, level) in self.files.iter().zip(levels) {
+            let mut found = found.clone();
+            found.retain(|one| {
+                let named = one.outcome.as_ref().ok();
+                let named = named.and_then(|draft| draft.definition.org.as_deref());
+                named.is_none_or(|named| Some(named) == org)
+            });
+            layers.add_files(DefinitionSource::Config, level, found);
+        }
+        OrgBase {
+            set: Arc::new(Set::new(&layers, self.ground)),
+            layers,
+        }
+    }
+
+    fn add_stored(&self, layers: &mut Layers, org: Option<&str>) {
         let mut own = Vec::new();
-        for agent in stored
-            .iter()
-            .filter(|agent| Some(agent.org.as_str()) == org)
-        {
+        let stored = self.stored.iter();
+        for agent in stored.filter(|agent| Some(agent.org.as_str()) == org) {
             match parse_stored(&agent.format, &agent.name, &agent.text) {
                 Ok(draft) => own.push(LayeredDefinition {
                     source: DefinitionSource::Stored,
@@ -166,44 +214,15 @@ pub(super) fn read_base(
             }
         }
         layers.add(own);
-        for (found, level) in files
-            .iter()
-            .zip([TrustLevel::UserForeign, TrustLevel::User])
-        {
-            let mut found = found.clone();
-            found.retain(|one| {
-                let named = one.outcome.as_ref().ok();
-                let named = named.and_then(|draft| draft.definition.org.as_deref());
-                named.is_none_or(|named| Some(named) == org)
-            });
-            layers.add_files(DefinitionSource::Config, level, found);
-        }
-        OrgBase {
-            set: Arc::new(Set::new(&layers, ground)),
-            layers,
-        }
-    };
-    // Most tenants have no definitions of their own and share one prepared set.
-    let has_own = |org: &String| {
-        let found = files.iter().flatten();
+    }
+
+    /// True if a definition belongs to this tenant alone.
+    fn has_own(&self, org: &str) -> bool {
+        let found = self.files.iter().flatten();
         let mut drafts = found.filter_map(|found| found.outcome.as_ref().ok());
-        stored.iter().any(|agent| agent.org == *org)
-            || drafts.any(|draft| draft.definition.org.as_ref() == Some(org))
-    };
-    let shared = of_org(None);
-    let sets = orgs.iter().map(|org| match has_own(org) {
-        true => (org.clone(), of_org(Some(org))),
-        false => (org.clone(), shared.clone()),
-    });
-    Ok(Base {
-        generation,
-        sets: sets.collect(),
-        shared: shared.clone(),
-        trusted,
-        files,
-        unread,
-        state,
-    })
+        self.stored.iter().any(|agent| agent.org == org)
+            || drafts.any(|draft| draft.definition.org.as_deref() == Some(org))
+    }
 }
 
 /// A hash of the user's own files by name, size and time; `None` if they cannot be read.

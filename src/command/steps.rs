@@ -235,7 +235,6 @@ pub fn record_outcome(
     step.used = outcome.used().cloned();
     // Clears the reason that was set while the step waited for its provider.
     step.error = None;
-    let error = outcome.error();
     if let Recorded::Shortened {
         summary: Some(summary),
         ..
@@ -244,52 +243,7 @@ pub fn record_outcome(
         summary.1.open = open_runs(context, &run)?;
     }
     let mut message = outcome.message(&step, context.message_id());
-    let warnings = match outcome {
-        Recorded::Answer {
-            blocks,
-            warnings,
-            sealed,
-            ..
-        } => {
-            if let Some(sealed) = sealed {
-                keep_arguments(context, &step, sealed)?;
-            }
-            let text = plain_text(&blocks);
-            step.result_summary = Some(summary_of_answer(&run, &step, &text));
-            if let Some(message) = &mut message {
-                // Only a wake run may be silent, because no client or user waits for its answer.
-                message.silent = run.origin == RunOrigin::Wake && text.trim() == NO_REPLY;
-                if let Then::EndTurn(end) = &then
-                    && answers_call(context, &run, end)?
-                {
-                    delegation::mark_as_answer(&run, message);
-                }
-            }
-            warnings
-        }
-        Recorded::ToolResult { text, is_error } => {
-            step.result_summary = Some(preview(&text, SUMMARY));
-            if is_error {
-                step.state = StepState::Failed;
-                step.error = Some(preview(&text, SUMMARY));
-            }
-            Vec::new()
-        }
-        Recorded::Shortened { told, remember, .. } => {
-            let (kept, full) = remember::extracted(context, &run, &remember)?;
-            let told = match kept {
-                0 => told,
-                kept => format!("{told}; {kept} saved to memory"),
-            };
-            step.result_summary = Some(preview(&told, SUMMARY));
-            Vec::from_iter(full)
-        }
-        Recorded::TooLong(_) | Recorded::Failed { .. } => {
-            step.state = StepState::Failed;
-            step.error = error;
-            Vec::new()
-        }
-    };
+    let warnings = summarize(context, &run, &mut step, &mut message, outcome, &then)?;
     let messages = context.append_of(&run, message.into_iter().collect())?;
     step.message_seq = messages.first().map(|message| message.seq);
     steps::update(context.tx, &step)?;
@@ -320,6 +274,64 @@ pub fn record_outcome(
         follow(context, &mut after, then)?;
     }
     Ok(after)
+}
+
+/// Writes what the outcome says of the step into it, and what of its message only the outcome tells;
+/// returns the warnings for the requester.
+fn summarize(
+    context: &mut Context<'_>,
+    run: &Run,
+    step: &mut Step,
+    message: &mut Option<NewMessage>,
+    outcome: Recorded,
+    then: &Then,
+) -> Result<Vec<String>, Fault> {
+    Ok(match outcome {
+        Recorded::Answer {
+            blocks,
+            warnings,
+            sealed,
+            ..
+        } => {
+            if let Some(sealed) = sealed {
+                keep_arguments(context, step, sealed)?;
+            }
+            let text = plain_text(&blocks);
+            step.result_summary = Some(summary_of_answer(run, step, &text));
+            if let Some(message) = message {
+                // Only a wake run may be silent, because no client or user waits for its answer.
+                message.silent = run.origin == RunOrigin::Wake && text.trim() == NO_REPLY;
+                if let Then::EndTurn(end) = then
+                    && answers_call(context, run, end)?
+                {
+                    delegation::mark_as_answer(run, message);
+                }
+            }
+            warnings
+        }
+        Recorded::ToolResult { text, is_error } => {
+            step.result_summary = Some(preview(&text, SUMMARY));
+            if is_error {
+                step.state = StepState::Failed;
+                step.error = Some(preview(&text, SUMMARY));
+            }
+            Vec::new()
+        }
+        Recorded::Shortened { told, remember, .. } => {
+            let (kept, full) = remember::extracted(context, run, &remember)?;
+            let told = match kept {
+                0 => told,
+                kept => format!("{told}; {kept} saved to memory"),
+            };
+            step.result_summary = Some(preview(&told, SUMMARY));
+            Vec::from_iter(full)
+        }
+        failed @ (Recorded::TooLong(_) | Recorded::Failed { .. }) => {
+            step.state = StepState::Failed;
+            step.error = failed.error();
+            Vec::new()
+        }
+    })
 }
 
 /// Carries out what follows a step's outcome.

@@ -322,14 +322,10 @@ impl HttpProviderInner {
                     return Err(tries.final_fault(None).waits(tries.wait(until)));
                 }
                 RetryDecision::Over(why) => {
-                    let last = tries.failures.last();
-                    let other = last.and_then(|last| {
+                    let other = tries.failures.last().and_then(|last| {
                         self.repaired(&mut repair, last, &request, &body, &switches)
                     });
-                    let Some(other) = other else {
-                        return Err(tries.final_fault(why));
-                    };
-                    body = other.into();
+                    body = other.ok_or_else(|| tries.final_fault(why))?.into();
                 }
             }
         }

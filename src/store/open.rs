@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -170,21 +171,12 @@ impl Store {
     pub fn open(options: OpenOptions) -> Result<OpenedStore, OpenError> {
         let path = options.folder.join(files::DATABASE);
         let wrap = |source: DbError| OpenError::of(&path, source);
-        let unusable = |fault| OpenError::of_schema(&path, fault);
-        let mut salvaged = prepare(&path, &options.clock)?;
-        let begun = match begin(&path, &options.clock) {
-            // Damage that no earlier check found.
-            Err(MigrateError::Db(fault)) if fault.is_damage() && salvaged.is_none() => {
-                salvaged = Some(save(&path, None, &fault.message, &options.clock)?);
-                begin(&path, &options.clock)
-            }
-            begun => begun,
-        };
+        let (begun, salvaged) = begin_or_salvage(&path, &options.clock)?;
         let OpenedDatabase {
             mut db,
             id,
             digest_key,
-        } = begun.map_err(unusable)?;
+        } = begun;
         let noticed = Arc::new(FoundDamage::new(&path));
         let placement = Arc::new(Placement::of(&path));
         let readers = Readers::open(&path, Arc::clone(&noticed), Arc::clone(&placement));
@@ -211,13 +203,7 @@ impl Store {
             },
             options.on_fatal,
         );
-        let (alive, writer_ended) = oneshot::channel();
-        let work = move || {
-            // Dropped when the thread ends, for whatever reason.
-            let _alive: oneshot::Sender<()> = alive;
-            writer.run(jobs);
-        };
-        let writer = thread("abide-writer", work, &path)?;
+        let (writer, writer_ended) = start(writer, jobs, &path)?;
         let (stop_checkpoints, stop) = std::sync::mpsc::channel();
         let (looked_after, wake) = (Arc::clone(&placement), queue.clone());
         let watch = move || {
@@ -259,6 +245,39 @@ impl Store {
             writer_ended,
         })
     }
+}
+
+/// Starts the writer's thread; the receiver hears of its end.
+fn start(
+    writer: Writer,
+    jobs: mpsc::Receiver<WriterMessage>,
+    path: &Path,
+) -> Result<(JoinHandle<()>, oneshot::Receiver<()>), OpenError> {
+    let (alive, ended) = oneshot::channel();
+    let work = move || {
+        // Dropped when the thread ends, for whatever reason.
+        let _alive: oneshot::Sender<()> = alive;
+        writer.run(jobs);
+    };
+    Ok((thread("abide-writer", work, path)?, ended))
+}
+
+/// Opens the database; one that turns out to be damaged is salvaged first.
+fn begin_or_salvage(
+    path: &Path,
+    clock: &Clock,
+) -> Result<(OpenedDatabase, Option<Salvage>), OpenError> {
+    let mut salvaged = prepare(path, clock)?;
+    let begun = match begin(path, clock) {
+        // Damage that no earlier check found.
+        Err(MigrateError::Db(fault)) if fault.is_damage() && salvaged.is_none() => {
+            salvaged = Some(save(path, None, &fault.message, clock)?);
+            begin(path, clock)
+        }
+        begun => begun,
+    };
+    let begun = begun.map_err(|fault| OpenError::of_schema(path, fault))?;
+    Ok((begun, salvaged))
 }
 
 /// The writer's connection to an intact store, and the store's identity.

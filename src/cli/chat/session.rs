@@ -39,7 +39,7 @@ pub(super) struct ChatOptions {
 
 /// The session that was named.
 pub(super) enum NamedSession {
-    Existing(Session),
+    Existing(Box<Session>),
     /// It is still to be created.
     New(Create),
 }
@@ -58,7 +58,7 @@ pub(super) async fn enter(
     named: NamedSession,
 ) -> Result<Session, Failure> {
     let session = match named {
-        NamedSession::Existing(session) => session,
+        NamedSession::Existing(session) => *session,
         NamedSession::New(request) => {
             let created: Created = link.ask(&request).await?;
             created.session
@@ -101,7 +101,7 @@ pub(super) async fn find(link: &DaemonLink, wanted: &ChatOptions) -> Result<Name
                 ))
                 .hint("omit --agent, or name another session"));
             }
-            Ok(NamedSession::Existing(session))
+            Ok(NamedSession::Existing(Box::new(session)))
         }
         Err(missing) if missing.code == exit::NOT_FOUND => {
             let request = to_create(link, wanted, &name, missing).await?;

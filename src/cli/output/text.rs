@@ -1,8 +1,6 @@
 //! Text for terminals: cleaning, wrapping, tables, short ids, ages.
 //! Used by every command that prints.
 
-use std::ops::Range;
-
 use serde_json::Value;
 use unicode_width::UnicodeWidthStr;
 
@@ -287,12 +285,13 @@ impl TextTable {
                 *width = (*width).max(line(cell, widest).width());
             }
         }
-        let groups = groups(&mut widths[..heads.len()], self.width);
+        let starts = line_starts(&mut widths[..heads.len()], self.width);
         let text = |row: &[String], style: &dyn Fn(usize, &str) -> anstyle::Style| {
-            let lines = groups.iter().enumerate().map(|(index, columns)| {
-                let indent = if index == 0 { "" } else { CONTINUED };
-                let cells = columns.clone().filter(|column| *column < row.len());
-                let cells = cells.map(|column| (&*row[column], widths[column], column));
+            let ends = starts.iter().skip(1).copied().chain([heads.len()]);
+            let lines = starts.iter().zip(ends).map(|(start, end)| {
+                let indent = if *start == 0 { "" } else { CONTINUED };
+                let cells = row.iter().zip(&widths).enumerate().take(end).skip(*start);
+                let cells = cells.map(|(column, (cell, width))| (&**cell, *width, column));
                 format!("{indent}{}", join(cells, style))
             });
             // Only the first line may be empty: it is what the others belong to.
@@ -316,34 +315,28 @@ impl TextTable {
 }
 
 /// Distributes columns of these widths over lines of `width`, and gives the last one the rest of its
-/// line.
-fn groups(widths: &mut [usize], width: Option<usize>) -> Vec<Range<usize>> {
+/// line. Returns where each line begins.
+fn line_starts(widths: &mut [usize], width: Option<usize>) -> Vec<usize> {
     let last = widths.len().saturating_sub(1);
-    let Some(room) = width else {
-        if let Some(rest) = widths.last_mut() {
-            *rest = usize::MAX;
-        }
-        return vec![0..widths.len()];
-    };
-    let (mut groups, mut from, mut taken) = (Vec::new(), 0, 0);
-    for column in 0..widths.len() {
+    let room = width.unwrap_or(usize::MAX);
+    let (mut starts, mut taken) = (vec![0], 0);
+    for (column, width) in widths.iter_mut().enumerate() {
         let needed = match column == last {
-            true => widths[column].min(LAST_MIN),
-            false => widths[column],
+            true => (*width).min(LAST_MIN),
+            false => *width,
         };
-        if column > from && taken + needed > room {
-            groups.push(from..column);
-            (from, taken) = (column, CONTINUED.len());
+        if taken > 0 && needed > room.saturating_sub(taken) {
+            starts.push(column);
+            taken = CONTINUED.len();
         }
         let rest = room.saturating_sub(taken).max(1);
-        widths[column] = match column == last {
+        *width = match column == last {
             true => rest,
-            false => widths[column].min(rest),
+            false => (*width).min(rest),
         };
-        taken += widths[column] + 2;
+        taken = taken.saturating_add(width.saturating_add(2));
     }
-    groups.push(from..widths.len());
-    groups
+    starts
 }
 
 /// Joins cells, each with its width and column, on one line.

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use crate::contract::allow::AllowList;
 use crate::contract::catalog::AgentSummary;
+use crate::kernel::delegation::Delegated;
 use crate::kernel::delegation::announce::RESULT_LIMIT;
 use crate::kernel::ids::{AgentId, RunId};
 use crate::kernel::policy::approval::Approval;
@@ -61,13 +62,7 @@ pub(crate) fn run(detail: RunDetail, most: usize) -> shapes::Run {
         title: run.title,
         state: run.state.as_str().into(),
         pause_reason: pause.map(|reason| reason.as_str().into()),
-        provider_wait: provider_wait.and_then(|step| {
-            Some(shapes::ProviderWait {
-                since: step.started_at,
-                until: step.waits?.until?,
-                reason: step.error.unwrap_or_default(),
-            })
-        }),
+        provider_wait: provider_wait.and_then(waits_for_provider),
         step: step.map(|(seq, what)| shapes::CurrentStep { seq, what }),
         tool_calls: run.tool_calls,
         loops: run.loops,
@@ -80,12 +75,7 @@ pub(crate) fn run(detail: RunDetail, most: usize) -> shapes::Run {
         result,
         result_truncated,
         error: run.error,
-        delegated: run.delegated.map(|of| shapes::DelegatedCall {
-            face: of.mode.as_str().into(),
-            step: of.step,
-            tool_call_id: of.call,
-            agent_name: of.agent_name,
-        }),
+        delegated: run.delegated.map(delegated_call),
         cancel: run.cancel,
         retry_of: run.retry_of,
         usage: run.usage,
@@ -106,6 +96,23 @@ pub(crate) fn run(detail: RunDetail, most: usize) -> shapes::Run {
             state: announce.as_str().into(),
             held,
         },
+    }
+}
+
+fn waits_for_provider(step: Step) -> Option<shapes::ProviderWait> {
+    Some(shapes::ProviderWait {
+        since: step.started_at,
+        until: step.waits?.until?,
+        reason: step.error.unwrap_or_default(),
+    })
+}
+
+fn delegated_call(of: Delegated) -> shapes::DelegatedCall {
+    shapes::DelegatedCall {
+        face: of.mode.as_str().into(),
+        step: of.step,
+        tool_call_id: of.call,
+        agent_name: of.agent_name,
     }
 }
 
