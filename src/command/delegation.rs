@@ -83,7 +83,7 @@ pub struct PendingCall<'a> {
 pub fn bind_run(context: &Context<'_>, run: &mut Run, call: PendingCall<'_>) {
     let PendingCall { step, awaits, .. } = call;
     run.delegated = Some(Delegated {
-        mode: awaits.face,
+        mode: awaits.mode,
         step: step.seq,
         call: step.tool_call.clone().unwrap_or_default(),
         stream: awaits.stream,
@@ -101,7 +101,7 @@ pub fn log_begun(
     context: &mut Context<'_>,
     caller: &Run,
     (run, agent): (RunId, &AgentId),
-    face: Option<DelegationMode>,
+    mode: Option<DelegationMode>,
     task: &str,
 ) {
     context.effect(CommitEffect::DelegationBegun(Box::new(DelegationStarted {
@@ -110,7 +110,7 @@ pub fn log_begun(
         trace: caller.trace_id.clone(),
         agent: agent.clone(),
         supervisor: caller.agent.clone(),
-        face: face.map_or("spawn", DelegationMode::as_str),
+        mode: mode.map_or("spawn", DelegationMode::as_str),
         task: preview(task, SUMMARY),
     })));
 }
@@ -264,7 +264,7 @@ pub fn spawn_called(
     };
     context.emit(caller, data);
     let child = (run.id, &run.agent);
-    log_begun(context, caller, child, Some(call.awaits.face), &message);
+    log_begun(context, caller, child, Some(call.awaits.mode), &message);
     wait_for_child(context, call, run.id)?;
     Ok(accepted)
 }

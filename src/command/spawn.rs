@@ -80,7 +80,7 @@ pub struct SpawnedBy {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Awaits {
     /// The delegation mode.
-    pub face: DelegationMode,
+    pub mode: DelegationMode,
     /// How a called run's text is streamed to the caller; `None` if it is not called.
     pub stream: Option<Stream>,
     /// The child session to continue, instead of a new one.
@@ -163,7 +163,7 @@ pub fn spawn(context: &mut Context<'_>, mut spawn: Spawn) -> Result<Accepted, Fa
     };
     warnings.extend(warning);
     if let (Some(call), Some(parent)) = (requested.call(), &requested.parent)
-        && call.awaits.face == DelegationMode::Called
+        && call.awaits.mode == DelegationMode::Called
     {
         return delegation::spawn_called(context, spawn, call, parent);
     }
@@ -188,12 +188,12 @@ pub fn spawn(context: &mut Context<'_>, mut spawn: Spawn) -> Result<Accepted, Fa
     let run = row.run.id;
     let accepted = accept(context, row, None, is_new)?;
     if let Some(caller) = requested.caller() {
-        let face = requested.awaits.as_ref().map(|awaits| awaits.face);
-        delegation::log_begun(context, caller, (run, &accepted.agent), face, &spawn.task);
+        let mode = requested.awaits.as_ref().map(|awaits| awaits.mode);
+        delegation::log_begun(context, caller, (run, &accepted.agent), mode, &spawn.task);
     }
     append_task(context, &session, is_new, task)?;
     if let Some(call) = requested.call() {
-        if call.awaits.face == DelegationMode::Planned {
+        if call.awaits.mode == DelegationMode::Planned {
             delegation::show_planned(context, call, run, &accepted.agent);
         }
         delegation::wait_for_child(context, call, run)?;
@@ -242,8 +242,8 @@ fn check_limits(
 /// Refuses a spawn whose agent keeps failing, whose caller has no budget left, or whose work was
 /// cancelled; a client's request lifts a cancel that is in force in its parent session.
 fn may_begin(context: &mut Context<'_>, spawn: &Spawn, requested: &Requested) -> Result<(), Fault> {
-    let face = requested.awaits.as_ref().map(|awaits| awaits.face);
-    if face.is_some() {
+    let mode = requested.awaits.as_ref().map(|awaits| awaits.mode);
+    if mode.is_some() {
         run_end::refuse_failing_agent(context, &spawn.org, &spawn.run.agent)?;
     }
     if let Some(caller) = requested.caller()
@@ -251,7 +251,7 @@ fn may_begin(context: &mut Context<'_>, spawn: &Spawn, requested: &Requested) ->
     {
         return Err(used_up.refuses());
     }
-    match (requested.caller(), &requested.parent, face) {
+    match (requested.caller(), &requested.parent, mode) {
         // These modes name no session, so a cancel applies to calls of the agent.
         (
             Some(caller),

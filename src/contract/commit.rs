@@ -118,7 +118,7 @@ pub struct DelegationStarted {
     /// The agent of the parent run.
     pub supervisor: AgentId,
     /// The delegation mode; `spawn` if the parent does not wait.
-    pub face: &'static str,
+    pub mode: &'static str,
     /// The beginning of the task.
     pub task: String,
 }
@@ -135,7 +135,7 @@ pub struct Delegation {
     /// The agent that carried it out.
     pub agent: AgentId,
     /// The delegation mode; `spawn` if the parent did not wait.
-    pub face: &'static str,
+    pub mode: &'static str,
     /// The child run's outcome.
     pub outcome: Outcome,
     /// Milliseconds from accepted to ended.
@@ -162,7 +162,7 @@ impl Delegation {
             parent,
             trace: run.trace_id.clone(),
             agent: run.agent.clone(),
-            face: Self::face(run),
+            mode: Self::mode(run),
             outcome,
             lived_ms: ended.since(run.created_at),
             tool_calls: run.tool_calls,
@@ -172,7 +172,7 @@ impl Delegation {
     }
 
     /// The delegation mode of a run; its origin (such as `spawn`) if no step waits for it.
-    pub fn face(run: &Run) -> &'static str {
+    pub fn mode(run: &Run) -> &'static str {
         match &run.delegated {
             Some(delegated) => delegated.mode.as_str(),
             None => run.origin.as_str(),

@@ -77,7 +77,7 @@ pub struct SpawnArgs {
 #[derive(Clone, Debug, PartialEq)]
 pub struct DelegateArgs {
     /// Which delegation tool is called.
-    pub face: DelegationMode,
+    pub mode: DelegationMode,
     /// The agent that carries it out.
     pub agent: String,
     /// The task text.

@@ -89,10 +89,10 @@ impl Reach {
         Ok(reach)
     }
 
-    /// The agents allowed by a delegation tool of this face; `None` = by a spawn that is not waited
+    /// The agents allowed by a delegation tool of this mode; `None` = by a spawn that is not waited
     /// for.
-    pub fn by(&self, face: Option<DelegationMode>) -> &[AgentId] {
-        match face {
+    pub fn by(&self, mode: Option<DelegationMode>) -> &[AgentId] {
+        match mode {
             None => &self.spawned,
             Some(DelegationMode::Task) => &self.tasked,
             Some(DelegationMode::Planned) => &self.planned,
@@ -146,14 +146,14 @@ mod tests {
         ]);
         let reach = Reach::of(&definition.to_string(), &tools.to_string()).unwrap();
         assert_eq!(reach.max_depth, Some(3));
-        for (face, names) in [
+        for (mode, names) in [
             (None, &["a", "b"][..]),
             (Some(DelegationMode::Task), &["b"]),
             (Some(DelegationMode::Planned), &["c"]),
             (Some(DelegationMode::Sealed), &["one"]),
             (Some(DelegationMode::Called), &["one"]),
         ] {
-            assert_eq!(reach.by(face), ids(names), "{face:?}");
+            assert_eq!(reach.by(mode), ids(names), "{mode:?}");
         }
         let listed = |names: &[&str]| {
             let ids = ids(names);

@@ -228,7 +228,7 @@ pub fn outcome(
 
 /// The result for the caller of an agent that is not called now: the kind of the reason, and why.
 pub fn unavailable_result(
-    face: DelegationMode,
+    mode: DelegationMode,
     (agent, name): (&AgentId, &str),
     supervisor: &AgentId,
     kind: &str,
@@ -243,7 +243,7 @@ pub fn unavailable_result(
         "kind": kind,
         "error": why,
     });
-    if face == DelegationMode::Task {
+    if mode == DelegationMode::Task {
         told["success"] = false.into();
         told["output"] = why.into();
     }
@@ -340,9 +340,9 @@ mod tests {
     use crate::kernel::sample::queued;
     use crate::kernel::time::Moment;
 
-    fn delegated(face: DelegationMode) -> Delegated {
+    fn delegated(mode: DelegationMode) -> Delegated {
         Delegated {
-            mode: face,
+            mode,
             step: 2,
             call: "c1".to_owned(),
             stream: None,
@@ -365,9 +365,9 @@ mod tests {
         })
     }
 
-    fn told(face: DelegationMode, child: &Run, steps: &[Step]) -> (Value, bool) {
+    fn told(mode: DelegationMode, child: &Run, steps: &[Step]) -> (Value, bool) {
         let host = AgentId::parse("host").unwrap();
-        let (text, failed) = outcome(&delegated(face), child, &host, steps);
+        let (text, failed) = outcome(&delegated(mode), child, &host, steps);
         (serde_json::from_str(&text).unwrap(), failed)
     }
 
@@ -419,19 +419,19 @@ mod tests {
     fn a4_results_errors_and_events_name_the_agent_beside_its_id() {
         let failed = ended(RunEvent::Failed(RunError::new("provider", "no answer")));
         let who = format!("agent {} (The Explorer): ", failed.agent);
-        for face in DelegationMode::ALL {
-            let (well, _) = told(*face, &said("found it"), &[]);
-            assert_eq!(well["agentName"], "The Explorer", "{face}");
-            assert_eq!(well["agentId"], failed.agent.as_str(), "{face}");
-            let (failed, _) = told(*face, &failed, &[]);
-            assert_eq!(failed["error"], format!("{who}no answer"), "{face}");
+        for mode in DelegationMode::ALL {
+            let (well, _) = told(*mode, &said("found it"), &[]);
+            assert_eq!(well["agentName"], "The Explorer", "{mode}");
+            assert_eq!(well["agentId"], failed.agent.as_str(), "{mode}");
+            let (failed, _) = told(*mode, &failed, &[]);
+            assert_eq!(failed["error"], format!("{who}no answer"), "{mode}");
             // A cancelled run has no error of its own.
             let cancelled = Run {
                 error: None,
                 state: RunState::Ended(crate::kernel::run::Outcome::Cancelled),
                 ..ended(RunEvent::TimedOut)
             };
-            let (cancelled, _) = told(*face, &cancelled, &[]);
+            let (cancelled, _) = told(*mode, &cancelled, &[]);
             let text = cancelled["error"].as_str().unwrap();
             assert!(
                 text.starts_with(&who) && text.contains("cancelled"),

@@ -119,9 +119,9 @@ pub(super) fn all() -> [BuiltIn; 4] {
     ]
 }
 
-fn delegation(face: DelegationMode, agent: &str, task: &str, bundle: Bundle) -> DelegateArgs {
+fn delegation(mode: DelegationMode, agent: &str, task: &str, bundle: Bundle) -> DelegateArgs {
     DelegateArgs {
-        face,
+        mode,
         agent: agent.to_owned(),
         task: task.to_owned(),
         title: None,

@@ -151,7 +151,7 @@ pub struct ProviderWait {
 #[serde(rename_all = "camelCase")]
 pub struct DelegatedCall {
     /// Delegation mode: `task`, `subagent`, `call` or `plan`.
-    pub face: Word,
+    pub mode: Word,
     /// Position of the waiting step in the parent run.
     pub step: u32,
     /// Id that the parent's model gave the call.

@@ -72,7 +72,7 @@ fn b1_both_sides_of_a_call_stand_in_the_transcript_of_its_caller() {
         };
         assert_eq!(kid["sessionKey"], HOST);
         assert_eq!(kid["agent"], "helper");
-        assert_eq!(kid["delegated"]["face"], "call");
+        assert_eq!(kid["delegated"]["mode"], "call");
         assert_eq!(kid["parentRunId"], host.id.as_str());
         assert_eq!(kid["depth"], 1);
         let entries = entries(&client).await;

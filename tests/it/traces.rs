@@ -109,7 +109,7 @@ fn b3_one_trace_goes_through_parent_child_and_a_restart() {
     assert_eq!(begun[0]["trace"], TRACE);
     assert_eq!(begun[0]["agent"], "explore");
     assert_eq!(begun[0]["supervisor"], "build");
-    assert_eq!(begun[0]["face"], "task");
+    assert_eq!(begun[0]["mode"], "task");
     let task = begun[0]["task"].as_str().unwrap();
     assert_eq!(task.chars().count(), 200, "{task}");
     assert_eq!(over[0]["outcome"], "ok");
@@ -251,12 +251,12 @@ fn b3_lines_of_delegations_are_short_cut_at_characters_and_hold_no_secret() {
         ("delegation ended", "result"),
     ] {
         let lines = logged(&place, about);
-        let mut faces: Vec<&str> = lines
+        let mut modes: Vec<&str> = lines
             .iter()
-            .map(|line| line["face"].as_str().unwrap())
+            .map(|line| line["mode"].as_str().unwrap())
             .collect();
-        faces.sort_unstable();
-        assert_eq!(faces, ["call", "subagent", "task"], "{about}");
+        modes.sort_unstable();
+        assert_eq!(modes, ["call", "subagent", "task"], "{about}");
         for line in &lines {
             assert_eq!(line["level"], "INFO");
             let shown = line[field].as_str().unwrap();
@@ -308,9 +308,9 @@ fn a_message_to_another_session_is_no_delegation_also_after_a_kill() {
         client.quiet().await;
         assert_eq!(daemon.stop().await, 0);
         let all = logged(&place, "delegation started");
-        let faces: Vec<&Value> = all.iter().map(|line| &line["face"]).collect();
-        assert_eq!(faces.len(), before.len() + 1, "said again: {all:?}");
-        assert!(faces.iter().all(|face| **face == "task"), "{all:?}");
+        let modes: Vec<&Value> = all.iter().map(|line| &line["mode"]).collect();
+        assert_eq!(modes.len(), before.len() + 1, "said again: {all:?}");
+        assert!(modes.iter().all(|mode| **mode == "task"), "{all:?}");
     });
 }
 

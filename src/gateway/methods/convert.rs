@@ -109,7 +109,7 @@ fn waits_for_provider(step: Step) -> Option<shapes::ProviderWait> {
 
 fn delegated_call(of: Delegated) -> shapes::DelegatedCall {
     shapes::DelegatedCall {
-        face: of.mode.as_str().into(),
+        mode: of.mode.as_str().into(),
         step: of.step,
         tool_call_id: of.call,
         agent_name: of.agent_name,

@@ -46,19 +46,19 @@ impl Registry {
             .map(SessionKey::parse)
             .transpose();
         let awaits = Awaits {
-            face: ask.face,
+            mode: ask.mode,
             stream: ask.stream,
             goes_on: goes_on.map_err(|why| Fault::params("session_id", why.to_string()))?,
         };
         // The title comes from the request, without the context that is added to it.
         let title = Some(ask.title.unwrap_or_else(|| ask.task.clone()));
-        let task = match ask.face {
+        let task = match ask.mode {
             DelegationMode::Task | DelegationMode::Called => ask.task,
             DelegationMode::Sealed | DelegationMode::Planned => {
                 self.packed(site)?.unwrap_or(ask.task)
             }
         };
-        let (face, agent) = (ask.face, ask.agent.clone());
+        let (mode, agent) = (ask.mode, ask.agent.clone());
         let spawn = SpawnArgs {
             task,
             agent: Some(ask.agent),
@@ -81,7 +81,7 @@ impl Registry {
                     Kind::Internal | Kind::Busy | Kind::Unavailable | Kind::Conflict
                 );
                 let is_cancelled = fault.data.get(REASON) == Some(&CANCELLED_BY_PERSON.into());
-                let kind = match face {
+                let kind = match mode {
                     _ if is_open => BREAKER,
                     DelegationMode::Sealed | DelegationMode::Planned if is_cancelled => {
                         CANCELLED_BY_PERSON
@@ -103,7 +103,7 @@ impl Registry {
                     Some(hint) => format!("{}: {}; {hint}", named(agent.0, agent.1), fault.message),
                     None => format!("{}: {}", named(agent.0, agent.1), fault.message),
                 };
-                let told = delegation::unavailable_result(face, agent, &supervisor, kind, &why);
+                let told = delegation::unavailable_result(mode, agent, &supervisor, kind, &why);
                 Ok(ToolReply::Now(told))
             }
         }
@@ -153,7 +153,7 @@ impl Registry {
             .await?;
         let name = agent.name().to_owned();
         let reach = self.reach(&caller)?;
-        let allowed = reach.by(awaits.as_ref().map(|awaits| awaits.face)).to_vec();
+        let allowed = reach.by(awaits.as_ref().map(|awaits| awaits.mode)).to_vec();
         let timeout = ask.run_timeout_ms.or(match awaits {
             Some(_) => agent
                 .run_timeout_ms

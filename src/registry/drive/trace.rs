@@ -29,7 +29,7 @@ pub(crate) fn log_start(told: &DelegationStarted, again: bool) {
         trace = told.trace,
         agent = %told.agent,
         supervisor = %told.supervisor,
-        face = told.face,
+        mode = told.mode,
         task = preview(&told.task, PREVIEW),
         again = again.then_some(true),
         "delegation started"
@@ -43,7 +43,7 @@ pub(crate) fn log_end(told: &Delegation, again: bool) {
         parent = %told.parent,
         trace = told.trace,
         agent = %told.agent,
-        face = told.face,
+        mode = told.mode,
         outcome = told.outcome.as_str(),
         duration_ms = told.lived_ms,
         tool_calls = told.tool_calls,
@@ -91,7 +91,7 @@ pub(crate) fn repeat_logs(
                     trace: caller.trace_id,
                     agent: run.agent.clone(),
                     supervisor: caller.agent,
-                    face: Delegation::face(&run),
+                    mode: Delegation::mode(&run),
                     task: run.title,
                 };
                 log_start(&begun, true);

@@ -32,7 +32,7 @@ table! {
         root_run,
         root_session,
         origin,
-        delegated(face, for_step, for_call, stream, agent_name),
+        delegated(delegation, for_step, for_call, stream, agent_name),
         retry_of,
         trace_id,
         label,

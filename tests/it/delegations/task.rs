@@ -42,7 +42,7 @@ fn e3_complete_flow() {
         assert_eq!(kids.len(), 1, "{kids:?}");
         let kid = &kids[0];
         assert_eq!(kid["title"], "Look around (@explore)");
-        assert_eq!(kid["delegated"]["face"], "task");
+        assert_eq!(kid["delegated"]["mode"], "task");
         assert_eq!(kid["parentRunId"], boss.id.as_str());
         assert_eq!(kid["rootRunId"], boss.id.as_str());
         // Reported only as the outcome of its call.

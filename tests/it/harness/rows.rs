@@ -111,7 +111,7 @@ fn sessions(db: &Connection) -> BTreeMap<String, Session> {
 fn runs(db: &Connection) -> BTreeMap<String, Run> {
     let sql = "SELECT seq, id, session_id, requester_id, root_run, origin, state, announce, \
                result, input, steps, loops, tool_calls, started_at IS NOT NULL, \
-               ended_at IS NOT NULL, cancel_by, face, parent_run, for_step, for_call, \
+               ended_at IS NOT NULL, cancel_by, delegation, parent_run, for_step, for_call, \
                input_tokens + output_tokens, spent_tokens, budget IS NOT NULL, depth FROM runs";
     let rows = rows(db, sql, |row| Run {
         seq: number(row, 0),

@@ -273,7 +273,7 @@ fn a4_a5_a_planner_delegates_and_its_stream_tells_of_it() {
         let [kid] = &kids[..] else {
             panic!("{kids:?}");
         };
-        assert_eq!(kid["delegated"]["face"], "plan");
+        assert_eq!(kid["delegated"]["mode"], "plan");
         assert_ne!(kid["sessionKey"], BOSS);
         let result = &tool_results(&client, BOSS).await[0];
         assert_eq!(result["result"], long);

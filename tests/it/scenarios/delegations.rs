@@ -245,7 +245,7 @@ async fn planned(caller: &mut Caller) {
     assert_eq!(answers["result"], "kid is done", "{answers}");
     let children = caller.call("runs.list", json!({ "parent": session })).await;
     assert_eq!(children["runs"].as_array().unwrap().len(), 1, "{children}");
-    assert_eq!(children["runs"][0]["delegated"]["face"], "plan");
+    assert_eq!(children["runs"][0]["delegated"]["mode"], "plan");
 }
 
 /// The last tool result in this session.

@@ -362,8 +362,8 @@ fn branch(is_last: bool) -> &'static str {
 
 /// True if only the run's result is visible, and not its work.
 fn is_sealed(run: &Run) -> bool {
-    let face = run.delegated.as_ref().map(|of| &*of.face);
-    face == Some("subagent")
+    let mode = run.delegated.as_ref().map(|of| &*of.mode);
+    mode == Some("subagent")
 }
 
 /// Outcome of an ended run that executed a call; `None` while it is open.

@@ -1,6 +1,6 @@
 //! Snapshots of the tree: each state on wide and narrow screens, with and without colours.
 
-mod faces;
+mod modes;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -43,10 +43,10 @@ fn merge(fields: &mut Value, more: Value) {
 }
 
 /// The run that executes step 2 of the host, in this delegation mode.
-fn child(face: &str, more: Value) -> Run {
+fn child(mode: &str, more: Value) -> Run {
     let mut fields = json!({
         "agent": "explore", "depth": 1, "parentRunId": HOST,
-        "delegated": { "face": face, "step": 2, "toolCallId": "c2", "agentName": "explore" },
+        "delegated": { "mode": mode, "step": 2, "toolCallId": "c2", "agentName": "explore" },
     });
     merge(&mut fields, more);
     run(CHILD, fields)

@@ -43,7 +43,7 @@ pub fn branch(tx: &mut dyn Tx, top: RunId) -> Result<Option<Vec<RunId>>, DbError
 pub fn delegated_by(tx: &mut dyn Tx, above: &[RunId]) -> Result<Vec<Run>, DbError> {
     let mut filter = Filter::default();
     filter.one_of("parent_run", above);
-    filter.only("face IS NOT NULL");
+    filter.only("delegation IS NOT NULL");
     let (conditions, params) = filter.finish();
     all(
         tx,
@@ -152,7 +152,7 @@ pub fn requesting_run_of(tx: &mut dyn Tx, session: SessionId) -> Result<Option<R
 
 /// Condition for runs in sessions of their own. A called run works in its caller's session, as
 /// part of the caller's turn.
-const IN_OWN_SESSION: &str = "(face IS NULL OR face <> 'call')";
+const IN_OWN_SESSION: &str = "(delegation IS NULL OR delegation <> 'call')";
 
 /// The open runs that this session requested in sessions of their own, oldest first.
 pub fn live_children(tx: &mut dyn Tx, requester: SessionId) -> Result<Vec<Run>, DbError> {
@@ -181,7 +181,7 @@ pub fn ends_of_calls(tx: &mut dyn Tx, org: &str, agent: &AgentId) -> Result<Vec<
         tx,
         sql!(
             "SELECT ended_at, state FROM runs WHERE org = ?1 AND agent = ?2 \
-             AND face IS NOT NULL AND ended_at IS NOT NULL AND state <> 'cancelled' \
+             AND delegation IS NOT NULL AND ended_at IS NOT NULL AND state <> 'cancelled' \
              ORDER BY ended_at DESC, seq DESC LIMIT {MOST_ENDS}"
         ),
         &[org.into(), agent.as_str().into()],
@@ -202,8 +202,8 @@ pub fn was_call_cancelled(
 ) -> Result<bool, DbError> {
     let found = number(
         tx,
-        "SELECT EXISTS (SELECT 1 FROM runs WHERE parent_run = ?1 AND face IS NOT NULL \
-         AND face <> 'task' AND agent = ?2 AND cancel_person = 1 AND cancel_inherited = 0 AND ended_at IS NOT NULL)",
+        "SELECT EXISTS (SELECT 1 FROM runs WHERE parent_run = ?1 AND delegation IS NOT NULL \
+         AND delegation <> 'task' AND agent = ?2 AND cancel_person = 1 AND cancel_inherited = 0 AND ended_at IS NOT NULL)",
         &[(&caller).into(), agent.as_str().into()],
     )?;
     Ok(found != 0)

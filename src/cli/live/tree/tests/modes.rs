@@ -6,9 +6,9 @@ use super::*;
 const TASK: &str = "message: Look at the change";
 
 /// The child run that executes the host's step in this mode has made two calls and makes a third.
-fn at_work(tree: &mut RunTree, face: &str) {
+fn at_work(tree: &mut RunTree, mode: &str) {
     tree.take(
-        child(face, json!({ "agent": "reviewer" })),
+        child(mode, json!({ "agent": "reviewer" })),
         Some(Vec::new()),
     );
     tree.hear(&done(CHILD, 1, "glob", "pattern: src/*.rs", "31 files"));
@@ -18,14 +18,14 @@ fn at_work(tree: &mut RunTree, face: &str) {
 }
 
 /// Ends the child run with this state; its row is read after that.
-fn ended(tree: &mut RunTree, face: &str, state: &str, more: Value) {
+fn ended(tree: &mut RunTree, mode: &str, state: &str, more: Value) {
     tree.hear(&done(CHILD, 3, "read", "path: src/main.rs", "40 lines"));
     let steps = tree.find(CHILD.parse().unwrap()).unwrap().steps.clone();
     let mut row = json!({
         "agent": "reviewer", "state": state, "endedAt": LOOKED_AT, "toolCalls": 3,
     });
     merge(&mut row, more);
-    tree.take(child(face, row), Some(steps));
+    tree.take(child(mode, row), Some(steps));
 }
 
 fn about_call(kind: &str, more: Value) -> Event {
