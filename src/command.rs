@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::contract::commit::PendingWait;
+use crate::contract::nodes::{ChangeNode, NodeNote, PairNode};
 use crate::contract::rows::TrustedProject;
 use crate::contract::servers::KnownServer;
 use crate::kernel::ages::ClockTrust;
@@ -12,6 +13,7 @@ use crate::kernel::ids::{
     AnnounceId, ApprovalId, BootId, MemoryId, MessageId, QuestionId, RunId, SessionId, SessionKey,
 };
 use crate::kernel::memory::Memory;
+use crate::kernel::node::{NodeInvite, PairedNode};
 use crate::kernel::policy::approval::Approval;
 use crate::kernel::question::Question;
 use crate::kernel::run::Run;
@@ -34,6 +36,7 @@ mod exchange;
 mod gateway;
 mod moves;
 mod new_run;
+mod nodes;
 mod quarantine;
 mod recovery;
 mod remember;
@@ -392,6 +395,26 @@ commands! {
         folder: String,
     } -> bool as "revoke_trust",
         |context| agents::revoke_trust(context, &org, &folder);
+    /// The node is paired, and the invitation that it used is used up.
+    PairNode(new) -> PairedNode as "pair_node",
+        |context| nodes::pair(context, new);
+    /// The node has changed.
+    ChangeNode(wanted) -> PairedNode as "change_node",
+        |context| nodes::change(context, wanted);
+    /// The invitation can be used once, until it expires.
+    AddInvite {
+        /// The invitation.
+        invite: NodeInvite,
+    } -> () as "add_invite",
+        |context| nodes::invite(context, invite);
+    /// The event log has this event about a node.
+    NoteNode {
+        /// The tenant.
+        org: String,
+        /// The event.
+        note: NodeNote,
+    } -> () as "note_node",
+        |context| nodes::note(context, &org, note);
     /// The step has the outcome that a user decided on, or is executed again; or its run has
     /// ended.
     Resolve(said) -> RunAfter as "resolve",

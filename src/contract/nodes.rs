@@ -5,8 +5,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::BoxFuture;
-use crate::kernel::ids::CallId;
-use crate::kernel::node::{CallEnd, NodeCall, Offer, OutputStream};
+use crate::kernel::fault::Fault;
+use crate::kernel::ids::{CallId, NodeId};
+use crate::kernel::node::{
+    CallEnd, Machine, NodeCall, NodeInvite, Offer, OfferLimit, OutputStream, PairedNode,
+};
+use crate::kernel::time::Timestamp;
 
 /// A paired node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,7 +39,8 @@ pub trait NodeOutput: Send + Sync + 'static {
 pub enum NodeEnd {
     /// The node has answered.
     Answered(CallEnd),
-    /// Nothing was sent: no such node, not approved, or it is away. The text says which.
+    /// Nothing was sent: no such node, not approved, or it is away. The text says which. This process
+    /// knows nothing of calls of an earlier one: a caller that repeats such a call knows better.
     NotSent(String),
     /// The node was lost for 20 s after the call was sent. What has an effect may have happened.
     Away(String),
@@ -64,3 +69,119 @@ pub trait Nodes: Send + Sync + 'static {
 
 /// Where parts find the nodes, which are made after them.
 pub type NodesSlot = Arc<std::sync::OnceLock<Arc<dyn Nodes>>>;
+
+/// A node to pair.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PairNode {
+    /// The id of a new node.
+    pub id: NodeId,
+    /// Its Ed25519 public key, hexadecimal.
+    pub public_key: String,
+    /// The name that it asks for.
+    pub name: String,
+    /// The machine.
+    pub machine: Machine,
+    /// What it offers.
+    pub offered: Offer,
+    /// Who admits it.
+    pub by: Admission,
+}
+
+/// Who admits a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// An operator.
+    Operator {
+        /// The tenant.
+        org: String,
+        /// The operator.
+        user: String,
+        /// The name that the node gets instead of the one that it asks for.
+        name: Option<String>,
+        /// What is approved.
+        limit: OfferLimit,
+    },
+    /// The holder of a setup code.
+    Invite {
+        /// BLAKE3 hash of the code, hexadecimal.
+        code_hash: String,
+    },
+}
+
+/// A change of a paired node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChangeNode {
+    /// The tenant.
+    pub org: String,
+    /// The node.
+    pub id: NodeId,
+    /// The change.
+    pub change: NodeChange,
+}
+
+/// What changes of a node.
+#[derive(Clone, Debug, PartialEq)]
+pub enum NodeChange {
+    /// It gets a token with this BLAKE3 hash; the earlier one is invalid.
+    Token(String),
+    /// It is connected; `is_new` if it was away before.
+    Connected {
+        /// The machine.
+        machine: Machine,
+        /// What it offers.
+        offered: Offer,
+        /// Whether it was away before.
+        is_new: bool,
+    },
+    /// It offers something else.
+    Offers(Offer),
+    /// It is away since then.
+    Lost(Timestamp),
+    /// An operator has decided on what it offers.
+    Decided {
+        /// What is approved; `None` denies what is pending.
+        approve: Option<OfferLimit>,
+        /// The operator.
+        by: String,
+    },
+    /// It has another name.
+    Renamed(String),
+    /// It is removed.
+    Removed {
+        /// The operator.
+        by: String,
+    },
+    /// These programs were found there, in the pairing with this number.
+    Programs(i64, BTreeMap<String, String>),
+}
+
+/// An event about a node that changes no row.
+#[derive(Clone, Debug, PartialEq)]
+pub enum NodeNote {
+    /// A node waits for an operator.
+    Waiting(crate::kernel::event::NodeWaiting),
+    /// A node asks the operator about a program.
+    Asked(crate::kernel::event::NodeAsked),
+}
+
+/// The result of a write. The write is carried out even if the future is dropped.
+pub type Stored<T> = BoxFuture<'static, Result<T, Fault>>;
+
+/// The rows of paired nodes. The store implements it; the writes begin when they are called.
+pub trait NodeRows: Send + Sync + 'static {
+    /// All nodes of all tenants, also removed ones.
+    fn paired_nodes(&self) -> Result<Vec<PairedNode>, Fault>;
+
+    /// Once this resolves, the node is paired, or was before; it has no token yet.
+    fn pair_node(&self, new: PairNode) -> Stored<PairedNode>;
+
+    /// Once this resolves, the node has changed. A node that the tenant does not have is
+    /// `not_found`.
+    fn change_node(&self, change: ChangeNode) -> Stored<PairedNode>;
+
+    /// Once this resolves, the invitation can be used.
+    fn add_invite(&self, invite: NodeInvite) -> Stored<()>;
+
+    /// Once this resolves, the event log has this event of the tenant.
+    fn note_node(&self, org: &str, note: NodeNote) -> Stored<()>;
+}

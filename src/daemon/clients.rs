@@ -55,6 +55,7 @@ impl Clients {
             url: address.url.clone(),
             socket: address.socket.clone(),
             servers: parts.servers.seen(),
+            nodes: parts.nodes.clone(),
             names: parts.names.clone(),
             limits: gateway::ClientLimits {
                 connections: gateway::Connections::within(Descriptors::limit()),

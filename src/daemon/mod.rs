@@ -166,6 +166,7 @@ async fn run(options: DaemonOptions) -> Result<Ending, DaemonFailure> {
     let (listeners, address) = listen::open(&folder.path, &config, &boot.clock).await?;
     let token = secrets::token(&folder.path)?;
     let seal = secrets::seal(&folder.path)?;
+    let gateway_key = secrets::gateway_key(&folder.path)?;
     let opened = open_store(&folder.path, &boot, &config)?;
     let (threads, mut writer_ended) = (opened.threads, opened.writer_ended);
     let basis = Basis {
@@ -173,6 +174,7 @@ async fn run(options: DaemonOptions) -> Result<Ending, DaemonFailure> {
         boot: &boot,
         address: &address,
         seal,
+        gateway_key,
         store: opened.store,
         effects: opened.effects,
     };

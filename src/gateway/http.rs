@@ -18,6 +18,7 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Either, Full, Limited};
 use hyper::body::{Body, Bytes, Incoming};
+use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use jsonrpsee::types::Id;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
@@ -32,6 +33,7 @@ use crate::gateway::access::rights;
 use crate::gateway::http::metrics::Scrape;
 use crate::gateway::http::sse::SseOutcome;
 use crate::gateway::methods::status::phase_name;
+use crate::gateway::nodes::{self, NodeHub, NodeRoute};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::scope::Scope;
 use crate::registry::Principal;
@@ -50,11 +52,12 @@ pub(crate) struct HttpGateway {
     pub(crate) gate: PeerGate,
     pub(crate) dispatcher: Arc<Dispatcher>,
     pub(crate) metrics: Scrape,
+    pub(crate) nodes: NodeHub,
     pub(crate) shutdown: CancellationToken,
     pub(crate) tasks: TaskTracker,
 }
 
-type HttpResponse = Response<Either<Full<Bytes>, UnsyncBoxBody<Bytes, Infallible>>>;
+pub(crate) type HttpResponse = Response<Either<Full<Bytes>, UnsyncBoxBody<Bytes, Infallible>>>;
 
 /// Answers one request of a connection.
 pub(crate) async fn handle(
@@ -85,14 +88,29 @@ pub(crate) async fn handle(
             Err(fault) => refused(fault),
         },
         (_, "/events") => wrong_method("GET"),
+        (&Method::GET, "/pair") => node_route(&door, NodeRoute::Pair, &peer, &seat, request),
+        (&Method::GET, "/node") => node_route(&door, NodeRoute::Link, &peer, &seat, request),
+        (_, "/pair" | "/node") => wrong_method("GET"),
         (_, path) => {
             let path = crate::kernel::text::prefix(path, 80);
             let fault = Fault::not_found("route", path);
-            refused(fault.hint("the routes are /, /events, /health, /ready and /metrics"))
+            refused(
+                fault.hint("the routes are /, /events, /health, /ready, /metrics, /pair and /node"),
+            )
         }
     };
     seat.mark_answered();
     Ok(answered)
+}
+
+fn node_route(
+    door: &Arc<HttpGateway>,
+    route: NodeRoute,
+    peer: &Peer,
+    seat: &Arc<Seat>,
+    request: Request<Incoming>,
+) -> HttpResponse {
+    nodes::route(door, route, peer, seat, request).unwrap_or_else(refused)
 }
 
 /// Authenticates a request and returns its principal; the connection then holds a seat of that
@@ -227,18 +245,9 @@ fn upgrade(
     door: &Arc<HttpGateway>,
     who: Arc<Principal>,
     seat: Arc<Seat>,
-    mut request: Request<Incoming>,
+    request: Request<Incoming>,
 ) -> Result<HttpResponse, Fault> {
-    let version = request.headers().get(SEC_WEBSOCKET_VERSION);
-    let key = request.headers().get(SEC_WEBSOCKET_KEY);
-    let (Some(key), true) = (key, version.is_some_and(|version| version == "13")) else {
-        return Err(Fault::new(
-            Kind::InvalidRequest,
-            "a WebSocket upgrade needs Sec-WebSocket-Key, and Sec-WebSocket-Version 13",
-        ));
-    };
-    let accept = derive_accept_key(key.as_bytes());
-    let upgraded = hyper::upgrade::on(&mut request);
+    let (answered, upgraded) = switch_to_websocket(request)?;
     let dispatcher = Arc::clone(&door.dispatcher);
     let shutdown = door.shutdown.clone();
     let is_program = seat.is_of_program();
@@ -251,6 +260,26 @@ fn upgrade(
         }
         drop(seat);
     });
+    Ok(answered)
+}
+
+/// The answer that switches to WebSocket, and the connection after it.
+pub(crate) fn switch_to_websocket(
+    mut request: Request<Incoming>,
+) -> Result<(HttpResponse, OnUpgrade), Fault> {
+    let headers = request.headers();
+    let is_upgrade = wants_websocket(headers)
+        && headers
+            .get(SEC_WEBSOCKET_VERSION)
+            .is_some_and(|version| version == "13");
+    let Some(key) = headers.get(SEC_WEBSOCKET_KEY).filter(|_| is_upgrade) else {
+        return Err(Fault::new(
+            Kind::InvalidRequest,
+            "a WebSocket upgrade needs Sec-WebSocket-Key, and Sec-WebSocket-Version 13",
+        ));
+    };
+    let accept = derive_accept_key(key.as_bytes());
+    let upgraded = hyper::upgrade::on(&mut request);
     let mut answered = Response::new(Either::Left(Full::default()));
     *answered.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     let headers = answered.headers_mut();
@@ -258,7 +287,7 @@ fn upgrade(
     headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
     let accept = HeaderValue::try_from(accept).map_err(Fault::internal)?;
     headers.insert(SEC_WEBSOCKET_ACCEPT, accept);
-    Ok(answered)
+    Ok((answered, upgraded))
 }
 
 fn wants_websocket(headers: &HeaderMap) -> bool {

@@ -9,6 +9,7 @@ pub(crate) mod lifecycle;
 pub(crate) mod maintenance;
 pub(crate) mod memory;
 pub(crate) mod method;
+pub(crate) mod nodes;
 pub(crate) mod ops;
 pub(crate) mod page;
 pub(crate) mod questions;

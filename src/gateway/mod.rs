@@ -6,6 +6,7 @@ pub(crate) mod access;
 mod discover;
 mod http;
 mod methods;
+mod nodes;
 mod rpc;
 mod server;
 #[cfg(test)]
@@ -31,6 +32,7 @@ use crate::contract::control::Control;
 use crate::contract::servers::ServersSeen;
 pub use crate::gateway::access::connection_limits::Connections;
 pub use crate::gateway::access::peer::Origins;
+pub use crate::gateway::nodes::{GatewayKey, NodeHub, NodeHubParts};
 use crate::kernel::ids::BootId;
 use crate::kernel::time::Timestamp;
 use crate::registry::{Principal, Registry};
@@ -62,6 +64,8 @@ pub struct GatewayParts {
     pub socket: Option<String>,
     /// Live view of the MCP servers.
     pub servers: ServersSeen,
+    /// The paired nodes.
+    pub nodes: NodeHub,
     /// Accepted host names and origins; a reload may change them.
     pub names: watch::Receiver<Names>,
     /// Limits for clients.
@@ -141,6 +145,7 @@ struct GatewayState {
     registry: Registry,
     control: Arc<dyn Control>,
     servers: ServersSeen,
+    nodes: NodeHub,
     clock: Clock,
     boot: BootId,
     started_at: Timestamp,
@@ -179,14 +184,17 @@ pub async fn serve(
         url,
         socket,
         servers,
+        nodes,
         names,
         limits,
     } = state;
+    nodes.follow(Arc::clone(&control));
     let shared = GatewayState {
         token_file,
         registry,
         control: Arc::clone(&control),
         servers,
+        nodes: nodes.clone(),
         clock: clock.clone(),
         boot,
         started_at,
@@ -200,7 +208,7 @@ pub async fn serve(
     let guard = auth::Guard::new(&token, names, clock.clone());
     let dispatcher = rpc::Dispatcher::new(methods, control, clock, limits);
     let gate = peer::PeerGate::new(guard, principal).with_origins(origins);
-    open(listeners, gate, dispatcher, metrics, shutdown).await
+    open(listeners, gate, dispatcher, (metrics, nodes), shutdown).await
 }
 
 /// Serves any table of methods; the tests use it with methods of their own.
@@ -208,13 +216,14 @@ async fn open(
     listeners: Listeners,
     gate: peer::PeerGate,
     dispatcher: rpc::Dispatcher,
-    metrics: metrics::Scrape,
+    (metrics, nodes): (metrics::Scrape, NodeHub),
     shutdown: CancellationToken,
 ) -> io::Result<()> {
     let door = http::HttpGateway {
         gate,
         dispatcher: Arc::new(dispatcher),
         metrics,
+        nodes,
         shutdown,
         tasks: TaskTracker::new(),
     };

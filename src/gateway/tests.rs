@@ -23,14 +23,16 @@ use tokio_tungstenite::tungstenite::protocol::Message;
 use tokio_util::sync::CancellationToken;
 
 use super::methods::{MethodReply as _, Methods, RpcCall};
-use super::{ClientLimits, Listeners, open, rpc};
+use super::{ClientLimits, GatewayKey, Listeners, NodeHub, NodeHubParts, open, rpc};
 use crate::clock::Clock;
 use crate::contract::BoxFuture;
 use crate::contract::control::{
     Control, Drain, EffectiveSettings, ModelProvider, Phase, Reloaded, Then,
 };
+use crate::contract::nodes::{ChangeNode, NodeNote, NodeRows, PairNode, Stored};
 use crate::gateway::access::{auth, peer};
 use crate::kernel::fault::Fault;
+use crate::kernel::node::{NodeInvite, PairedNode};
 use crate::registry::Principal;
 use crate::wire::method::{MethodRow, Requires};
 use crate::wire::methods::METHODS;
@@ -83,6 +85,42 @@ impl Control for Stage {
 
 fn no_names() -> tokio::sync::watch::Receiver<super::Names> {
     tokio::sync::watch::channel(super::Names::default()).1
+}
+
+/// Rows of a gateway without nodes.
+struct NoNodes;
+
+impl NodeRows for NoNodes {
+    fn paired_nodes(&self) -> Result<Vec<PairedNode>, Fault> {
+        Ok(Vec::new())
+    }
+
+    fn pair_node(&self, _: PairNode) -> Stored<PairedNode> {
+        unreachable!("no node is paired")
+    }
+
+    fn change_node(&self, _: ChangeNode) -> Stored<PairedNode> {
+        unreachable!("no node changes")
+    }
+
+    fn add_invite(&self, _: NodeInvite) -> Stored<()> {
+        unreachable!("no node is invited")
+    }
+
+    fn note_node(&self, _: &str, _: NodeNote) -> Stored<()> {
+        unreachable!("there are no events")
+    }
+}
+
+fn no_nodes() -> NodeHub {
+    let parts = NodeHubParts {
+        rows: Arc::new(NoNodes),
+        clock: Clock::system(),
+        key: GatewayKey::from_seed(&"07".repeat(32)).unwrap(),
+        gateway: "gateway".to_owned(),
+        org: "default".to_owned(),
+    };
+    NodeHub::new(parts).unwrap()
 }
 
 fn no_numbers() -> crate::gateway::http::metrics::Scrape {
@@ -216,7 +254,7 @@ impl Server {
             listeners,
             gate,
             dispatcher,
-            no_numbers(),
+            (no_numbers(), no_nodes()),
             shutdown.clone(),
         ));
         Server {

@@ -10,12 +10,14 @@ use crate::kernel::text::text_enum::text_enum;
 
 mod delegation;
 mod gateway;
+mod node;
 mod request;
 mod run;
 mod session;
 
 pub use delegation::*;
 pub use gateway::*;
+pub use node::*;
 pub use request::*;
 pub use run::*;
 pub use session::*;
@@ -161,6 +163,22 @@ events! {
     ApprovalRequested = "approval.requested",
     /// An approval was allowed, denied, expired, or was closed with its run.
     ApprovalResolved = "approval.resolved",
+    /// A node waits for an operator to admit it.
+    NodeWaiting = "node.waiting",
+    /// A node was paired.
+    NodePaired = "node.paired",
+    /// A node is connected.
+    NodeConnected(NodeNamed) = "node.connected",
+    /// A node was not heard of for 20 seconds.
+    NodeLost(NodeNamed) = "node.lost",
+    /// A node offers something that no operator has decided on.
+    NodeOfferChanged = "node.offer_changed",
+    /// An operator has renamed a node, or has decided on what it offers.
+    NodeChanged = "node.changed",
+    /// A node's allow-list asks the operator about a program.
+    NodeAsked = "node.asked",
+    /// A node was removed.
+    NodeRemoved = "node.removed",
     /// Spending or failures within one hour passed a configured threshold.
     UsageAlert = "usage.alert",
     /// A condition that an operator should look at.

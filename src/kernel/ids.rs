@@ -130,7 +130,8 @@ impl MessageId {
     }
 }
 
-fn is_name(text: &str) -> bool {
+/// True for 1 to 64 letters, digits, `.`, `_` or `-`, starting with a letter or digit.
+pub fn is_name(text: &str) -> bool {
     let bytes = text.as_bytes();
     (1..=64).contains(&bytes.len())
         && bytes[0].is_ascii_alphanumeric()

@@ -7,6 +7,14 @@ use serde::{Deserialize, Serialize};
 
 use super::text::text_enum::text_enum;
 
+mod pairing;
+
+pub use pairing::{NAME_LIMIT, NodeInvite, OfferLimit, PairedNode, free_name, name_from};
+
+/// Maximum number of folders in an offer.
+pub const ROOTS_LIMIT: usize = 64;
+/// Maximum size of each text about a machine and of each folder in an offer, in bytes.
+const TEXT_LIMIT: usize = 1024;
 /// Maximum size of each output stream in a result, in bytes.
 pub const OUTPUT_LIMIT: usize = 256 * 1024;
 /// Maximum size of the skills that a node publishes, in bytes.
@@ -65,6 +73,33 @@ impl Offer {
     pub fn is_empty(&self) -> bool {
         self.commands.is_empty() && self.roots.is_empty() && !self.skills
     }
+
+    /// Refuses an offer that no honest node makes: too many or too long folders, or folders that are
+    /// not absolute.
+    pub fn check(&self) -> Result<(), String> {
+        if self.roots.len() > ROOTS_LIMIT {
+            return Err(format!("it offers more than {ROOTS_LIMIT} folders"));
+        }
+        let is_root = |root: &String| {
+            let parts = root.split('/');
+            root.starts_with('/')
+                && root.len() <= TEXT_LIMIT
+                && !root.chars().any(char::is_control)
+                && !parts.into_iter().any(|part| part == "..")
+        };
+        match self.roots.iter().find(|root| !is_root(root)) {
+            Some(root) => Err(format!("{root:.80?} is not the absolute path of a folder")),
+            None => Ok(()),
+        }
+    }
+
+    /// Its parts as a person reads them: `system.run`, `root /srv`, `skills`.
+    pub fn parts(&self) -> Vec<String> {
+        let commands = self.commands.iter().map(|command| command.to_string());
+        let roots = self.roots.iter().map(|root| format!("root {root}"));
+        let skills = self.skills.then(|| "skills".to_owned());
+        commands.chain(roots).chain(skills).collect()
+    }
 }
 
 /// What a node says about itself.
@@ -79,6 +114,19 @@ pub struct Machine {
     pub arch: String,
     /// The version of abide.
     pub version: String,
+}
+
+impl Machine {
+    /// Refuses texts that are too long to be shown, or have control characters.
+    pub fn check(&self) -> Result<(), String> {
+        let texts = [&self.host, &self.platform, &self.arch, &self.version];
+        let is_text =
+            |text: &String| text.len() <= TEXT_LIMIT && !text.chars().any(char::is_control);
+        match texts.into_iter().all(is_text) {
+            true => Ok(()),
+            false => Err("the description of the machine is not readable text".to_owned()),
+        }
+    }
 }
 
 text_enum! {
@@ -104,7 +152,7 @@ text_enum! {
 }
 
 /// A command for a node.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(tag = "command")]
 pub enum NodeCall {
     /// Finds programs; the result is [`Programs`].
@@ -153,6 +201,7 @@ impl NodeCall {
 
 /// A program to run on a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[schemars(inline)]
 #[serde(rename_all = "camelCase")]
 pub struct RunCall {
     /// The program and its arguments; not a shell command line.
@@ -163,10 +212,20 @@ pub struct RunCall {
     /// Variables beside the node's base environment.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
-    /// The time limit, milliseconds.
+    /// The time limit, milliseconds; ten minutes if unset.
+    #[serde(default = "default_timeout")]
     pub timeout_ms: u64,
-    /// The maximum number of bytes kept of each output stream; at most [`OUTPUT_LIMIT`].
+    /// The maximum number of bytes kept of each output stream; at most and by default 262144.
+    #[serde(default = "default_keep")]
     pub keep: usize,
+}
+
+fn default_timeout() -> u64 {
+    600_000
+}
+
+fn default_keep() -> usize {
+    OUTPUT_LIMIT
 }
 
 /// What the operator is asked about a call.
@@ -187,7 +246,7 @@ pub struct RunQuestion {
 }
 
 /// How a call ended.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(
     tag = "type",
     rename_all = "snake_case",

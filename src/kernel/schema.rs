@@ -6,8 +6,8 @@ use std::borrow::Cow;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use crate::kernel::ids::{
-    AgentId, AnnounceId, ApprovalId, BootId, MemoryId, MessageId, QuestionId, RunId, SessionId,
-    SessionKey, StepId,
+    AgentId, AnnounceId, ApprovalId, BootId, CallId, MemoryId, MessageId, NodeId, QuestionId,
+    RunId, SessionId, SessionKey, StepId,
 };
 use crate::kernel::run::{CancelRequest, Pins, RunError, Usage};
 use crate::kernel::session::message::Block;
@@ -45,6 +45,8 @@ schema_of!(MemoryId, "MemoryId", |_| id(
 schema_of!(ApprovalId, "ApprovalId", |_| id(
     "A person's approval of a tool call."
 ));
+schema_of!(NodeId, "NodeId", |_| id("A paired node."));
+schema_of!(CallId, "CallId", |_| id("A call to a node."));
 schema_of!(BootId, "BootId", |_| id("One boot of the daemon process."));
 schema_of!(AnnounceId, "AnnounceId", |_| id(
     "The announce of one run's end."

@@ -54,11 +54,23 @@ impl Store {
         self.inner
             .queue
             .try_send(WriterMessage::Job(job(command, answer)))
-            .map_err(|refused| match refused {
-                mpsc::error::TrySendError::Full(_) => busy(),
-                mpsc::error::TrySendError::Closed(_) => closed(),
-            })?;
+            .map_err(not_queued)?;
         reply.await.unwrap_or_else(|_| Err(closed()))
+    }
+
+    /// As [`Store::submit`], but the command is submitted before this returns, not when the future
+    /// is first polled: for callers that continue in a task of their own.
+    pub fn begin<C: Command>(
+        &self,
+        command: C,
+    ) -> impl Future<Output = Result<C::Reply, Fault>> + Send + 'static {
+        let (answer, reply) = oneshot::channel();
+        let message = WriterMessage::Job(job(command, answer));
+        let queued = self.inner.queue.try_send(message).map_err(not_queued);
+        async move {
+            queued?;
+            reply.await.unwrap_or_else(|_| Err(closed()))
+        }
     }
 
     /// As [`Store::submit`], but waits for room in the queue. For the registry's own work, which
@@ -233,6 +245,13 @@ impl Store {
         blake3::keyed_hash(&self.inner.digest_key, text.as_bytes())
             .as_bytes()
             .to_vec()
+    }
+}
+
+fn not_queued(refused: mpsc::error::TrySendError<WriterMessage>) -> Fault {
+    match refused {
+        mpsc::error::TrySendError::Full(_) => busy(),
+        mpsc::error::TrySendError::Closed(_) => closed(),
     }
 }
 

@@ -14,11 +14,18 @@ struct Migration {
 }
 
 /// The history of the schema. Append only: a released step never changes.
-const MIGRATIONS: &[Migration] = &[Migration {
-    name: "0001_schema",
-    sql: include_str!("migrations/sqlite/0001_schema.sql"),
-    destructive: false,
-}];
+const MIGRATIONS: &[Migration] = &[
+    Migration {
+        name: "0001_schema",
+        sql: include_str!("migrations/sqlite/0001_schema.sql"),
+        destructive: false,
+    },
+    Migration {
+        name: "0002_nodes",
+        sql: include_str!("migrations/sqlite/0002_nodes.sql"),
+        destructive: false,
+    },
+];
 
 /// The schema version of this program.
 pub const SCHEMA: i64 = MIGRATIONS.len() as i64;

@@ -7,7 +7,7 @@
 use super::method::{Access, Concerns, Dispatch, Effect, Method, MethodRow, Requires, methods};
 use super::{
     agents, approvals, audit, config, environment, events, gateway, lifecycle, maintenance, memory,
-    questions, runs, servers, sessions, shapes, skills, trust, usage,
+    nodes, questions, runs, servers, sessions, shapes, skills, trust, usage,
 };
 use crate::kernel::scope::Scope;
 
@@ -291,6 +291,52 @@ methods! {
         "Deletes memories permanently.",
         Changes by Socket, example {"ids": ["01936f0e-0000-7000-8000-000000000009"]},
         object: &["ids"], command: Some("abide memory delete"),
+    }
+    "nodes.list": nodes::ListNodes => nodes::NodeList {
+        "Lists the paired nodes, those that wait to be admitted, and their questions.",
+        Reads by Socket, example {},
+        scope: Some(Scope::Node), command: Some("abide nodes"),
+    }
+    "nodes.get": nodes::GetNode => nodes::Node {
+        "Returns one paired node.",
+        Reads by Socket, example {"node": "mac"},
+        scope: Some(Scope::Node), command: Some("abide nodes show"),
+    }
+    "nodes.approve": nodes::ApproveNode => nodes::Node {
+        "Admits a waiting node, or approves what a paired node offers.",
+        Changes by Token, example {"code": "ABCD-2345"},
+        scope: Some(Scope::Node), object: &["node", "code"], command: Some("abide nodes approve"),
+    }
+    "nodes.refuse": nodes::RefuseNode => nodes::RefusedNode {
+        "Refuses a waiting node, or denies what is pending of a paired node's offer.",
+        Changes by Token, example {"code": "ABCD-2345"},
+        scope: Some(Scope::Node), object: &["node", "code"], command: Some("abide nodes refuse"),
+    }
+    "nodes.invite": nodes::InviteNode => nodes::NodeInvitation {
+        "Makes a setup code, which pairs one node within ten minutes.",
+        Changes by Token, example {"name": "mac"},
+        scope: Some(Scope::Node), object: &["name"], command: Some("abide nodes invite"),
+    }
+    "nodes.rename": nodes::RenameNode => nodes::Node {
+        "Renames a node.",
+        Changes by Token, example {"node": "mac", "name": "studio"},
+        scope: Some(Scope::Node), object: &["node"], command: Some("abide nodes rename"),
+    }
+    "nodes.remove": nodes::RemoveNode => nodes::RemovedNode {
+        "Removes a node: it is cut off at once, and must be paired again.",
+        Changes by Token, example {"node": "mac"},
+        scope: Some(Scope::Node), object: &["node"], command: Some("abide nodes remove"),
+    }
+    "nodes.answer": nodes::AnswerNode => gateway::Empty {
+        "Answers a question of a node's allow-list.",
+        Changes by Token, example {"id": "01936f0e-0000-7000-8000-000000000001", "digest": "9f86d081", "decision": "allow"},
+        scope: Some(Scope::Node), object: &["id"], command: Some("abide nodes answer"),
+    }
+    "nodes.call": nodes::CallNode => nodes::NodeCallEnded {
+        "Carries out a command on a node and returns how it ended.",
+        Changes by Token, example {"node": "mac", "call": {"command": "system.which", "programs": ["git"]}},
+        scope: Some(Scope::Node), object: &["node"], dispatch: Dispatch::Waits,
+        command: Some("abide nodes run"),
     }
     "usage.summary": usage::Summarize => usage::Summary {
         "Aggregates runs with their outcomes, durations, tokens and cost.",

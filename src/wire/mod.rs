@@ -18,6 +18,7 @@ pub mod memory;
 pub mod method;
 pub mod methods;
 pub mod node_link;
+pub mod nodes;
 pub mod questions;
 pub mod runs;
 mod schema;

@@ -52,6 +52,32 @@ pub fn proof_bytes(path: &str, nonce: &str) -> Vec<u8> {
     format!("abide gateway 1\n{path}\n{nonce}").into_bytes()
 }
 
+/// Bytes as hexadecimal text.
+pub fn to_hex(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len() * 2);
+    for byte in bytes {
+        for digit in [byte >> 4, byte & 15] {
+            text.push(char::from_digit(u32::from(digit), 16).unwrap_or('0'));
+        }
+    }
+    text
+}
+
+/// The bytes of hexadecimal text; `None` if it is none.
+pub fn from_hex(text: &str) -> Option<Vec<u8>> {
+    let digits: Vec<u8> = text
+        .chars()
+        .map(|letter| {
+            letter
+                .to_digit(16)
+                .and_then(|digit| u8::try_from(digit).ok())
+        })
+        .collect::<Option<_>>()?;
+    let (pairs, rest) = digits.as_chunks::<2>();
+    rest.is_empty()
+        .then(|| pairs.iter().map(|[high, low]| high << 4 | low).collect())
+}
+
 /// The one frame that a node sends on `/pair`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -238,4 +264,18 @@ pub enum ToNode {
         /// A message for people.
         message: String,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hexadecimal_text_is_read_as_it_was_written() {
+        let bytes: Vec<u8> = (0..=255).collect();
+        assert_eq!(from_hex(&to_hex(&bytes)), Some(bytes));
+        for bad in ["0", "0g", "é0", " 00", "0x"] {
+            assert_eq!(from_hex(bad), None, "{bad}");
+        }
+    }
 }

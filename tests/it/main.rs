@@ -64,6 +64,7 @@ mod messages;
 mod migrations;
 mod names;
 mod needs;
+mod nodes;
 mod notify;
 mod openrpc;
 mod ops;

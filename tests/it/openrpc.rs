@@ -7,7 +7,9 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Map, Value, json};
 
-use crate::harness::{Daemon, Link, Place, Script, calls, eventually, fails, kind_of, run, says};
+use crate::harness::{
+    Daemon, FakeLink, Link, NodeKey, Place, Script, calls, eventually, fails, kind_of, run, says,
+};
 use crate::house::root;
 use crate::schemas::Document;
 
@@ -104,6 +106,13 @@ impl Checked {
             "trust.add",
             "trust.revoke",
             "gateway.drain",
+            "nodes.get",
+            "nodes.approve",
+            "nodes.refuse",
+            "nodes.rename",
+            "nodes.remove",
+            "nodes.answer",
+            "nodes.call",
         ];
         let mut methods = self.document.methods();
         methods.sort_by_key(|name| {
@@ -158,6 +167,7 @@ fn answers_and_events_are_what_the_document_says() {
         };
         client.examples().await;
         course(&mut client, &place).await;
+        nodes(&mut client, &daemon).await;
         let hello = client.call("gateway.hello", json!({})).await;
         client.call("gateway.drain", json!({"then": "stop"})).await;
 
@@ -390,6 +400,50 @@ async fn course(client: &mut Checked, place: &Place) {
     client.call("trust.add", json!({"folder": folder})).await;
     client.call("trust.list", json!({})).await;
     client.call("trust.revoke", json!({"folder": folder})).await;
+}
+
+/// A node is paired and called, and another is refused.
+async fn nodes(client: &mut Checked, daemon: &Daemon) {
+    let key = NodeKey::new();
+    let mut asking = FakeLink::open(daemon.url(), "/pair", None).await.unwrap();
+    asking.ask(&key, json!({})).await;
+    let code = asking.next_of("waiting").await["code"].clone();
+    client.call("nodes.list", json!({})).await;
+    let params = json!({"code": code, "name": "mac", "commands": ["system.run"], "roots": []});
+    client.call("nodes.approve", params).await;
+    let token = text(&asking.next_of("paired").await["token"]);
+    let mut other = FakeLink::open(daemon.url(), "/pair", None).await.unwrap();
+    other.ask(&NodeKey::new(), json!({})).await;
+    let code = other.next_of("waiting").await["code"].clone();
+    client.call("nodes.refuse", json!({"code": code})).await;
+
+    let opened = FakeLink::open(daemon.url(), "/node", Some(&token)).await;
+    let mut link = opened.unwrap_or_else(|status| panic!("{status}"));
+    link.hello(&key, json!({})).await;
+    link.next_of("welcome").await;
+    client.call("nodes.get", json!({"node": "mac"})).await;
+    let operator = daemon.client().await;
+    let params = json!({"node": "mac", "id": RUN, "call": {"command": "system.run",
+        "argv": ["true"], "cwd": "/", "env": {"A": "b"}, "timeoutMs": 1000, "keep": 10}});
+    tokio::join!(client.call("nodes.call", params), async {
+        let call = link.next_of("call").await;
+        let question = json!({"program": "/bin/true", "argv": ["true"], "cwd": "/",
+            "env": ["A"], "digest": "d"});
+        link.send(&json!({"type": "ask", "id": RUN, "question": question}))
+            .await;
+        eventually("the question", async || {
+            let shown = operator.call("nodes.list", json!({})).await;
+            shown["questions"].get(0).map(drop)
+        })
+        .await;
+        link.done(&call, "").await;
+    });
+    let answer = json!({"id": RUN, "digest": "d", "decision": "deny"});
+    client.attempt("nodes.answer", answer).await;
+    let renamed = json!({"node": "mac", "name": "studio"});
+    client.call("nodes.rename", renamed).await;
+    client.call("nodes.list", json!({})).await;
+    client.call("nodes.remove", json!({"node": "studio"})).await;
 }
 
 #[test]

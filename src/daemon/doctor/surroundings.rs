@@ -25,6 +25,7 @@ const PRIVATE: &[&str] = &[
     "abide.db-wal",
     state::TOKEN,
     state::KEY,
+    state::GATEWAY_KEY,
     "endpoint.json",
     "abide.lock",
 ];

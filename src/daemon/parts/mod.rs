@@ -30,7 +30,7 @@ use crate::contract::catalog::{Catalog, CatalogScope};
 use crate::contract::commit::CommitEffect;
 use crate::contract::delegate::DelegateSlot;
 use crate::contract::servers::ServerRows;
-use crate::gateway;
+use crate::gateway::{self, GatewayKey, NodeHub, NodeHubParts};
 use crate::kernel::fault::Fault;
 use crate::kernel::policy::env::Environment;
 use crate::kernel::scope::OWNER_ORG;
@@ -62,6 +62,8 @@ pub struct Basis<'a> {
     pub address: &'a DaemonAddress,
     /// Encrypts the values that callers give to runs.
     pub seal: Seal,
+    /// The key by which nodes recognize this gateway.
+    pub gateway_key: GatewayKey,
     /// The open store.
     pub store: Store,
     /// The registry's work after commits.
@@ -86,6 +88,8 @@ pub struct DaemonParts {
     pub programs: Processes,
     /// The tool servers.
     pub servers: McpServers,
+    /// The paired nodes.
+    pub nodes: NodeHub,
     /// Runs the commands of notifications.
     pub notifier: Notifier,
     /// The names by which clients may call, as the settings change.
@@ -117,6 +121,7 @@ impl DaemonParts {
             &skills.library,
             (Arc::clone(&delegate), Arc::clone(&slot)),
         )?;
+        let nodes = nodes(basis.gateway_key, &basis.store, &clock)?;
         let drain_timeout = basis.boot.supervisor.drain_timeout(config.drain_timeout);
         let (registry, service) = Registry::new(registry::RegistryParts {
             store: basis.store.clone(),
@@ -168,6 +173,7 @@ impl DaemonParts {
             },
             programs: workers.programs,
             servers: workers.servers,
+            nodes,
             names: followed_names,
             notified,
         };
@@ -272,6 +278,18 @@ impl Workers {
             times,
         })
     }
+}
+
+/// The paired nodes as the store has them, none of them connected yet.
+fn nodes(key: GatewayKey, store: &Store, clock: &Clock) -> Result<NodeHub, DaemonFailure> {
+    NodeHub::new(NodeHubParts {
+        rows: Arc::new(store.clone()),
+        clock: clock.clone(),
+        key,
+        gateway: store.id().to_owned(),
+        org: ORG.to_owned(),
+    })
+    .map_err(|fault| DaemonFailure::store(&fault.to_string()))
 }
 
 fn names_of(agents: &AgentCatalog) -> Vec<String> {

@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use super::{KEY, TOKEN};
+use super::{GATEWAY_KEY, KEY, TOKEN};
 use crate::daemon::DaemonFailure;
 
 /// Once this returns, the folder exists and only its owner can access it. A folder in use for
@@ -66,7 +66,10 @@ pub fn check_files(folder: &Path) -> Result<(), DaemonFailure> {
             continue;
         };
         // These have checks, and advice, of their own.
-        if [TOKEN, KEY].iter().any(|name| path.ends_with(name)) {
+        if [TOKEN, KEY, GATEWAY_KEY]
+            .iter()
+            .any(|name| path.ends_with(name))
+        {
             continue;
         }
         let kind = about.file_type();

@@ -23,6 +23,8 @@ use super::{DaemonFailure, end_now};
 pub const TOKEN: &str = "token";
 /// The file with the key that encrypts values of environments.
 pub const KEY: &str = "env.key";
+/// The file with the seed of the key by which nodes recognize this gateway.
+pub const GATEWAY_KEY: &str = "gateway.key";
 /// How often the lock of the state folder is checked.
 const CHECK_LOCK: Duration = Duration::from_secs(1);
 

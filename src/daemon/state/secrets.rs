@@ -6,9 +6,10 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use super::{KEY, TOKEN, refused};
+use super::{GATEWAY_KEY, KEY, TOKEN, refused};
 use crate::config::{self, SecretFileRule, Unusable};
 use crate::daemon::DaemonFailure;
+use crate::gateway::GatewayKey;
 use crate::kernel::secret::Reference;
 use crate::store::Seal;
 
@@ -48,6 +49,18 @@ pub fn seal(state: &Path) -> Result<Seal, DaemonFailure> {
 pub fn token(folder: &Path) -> Result<Token, DaemonFailure> {
     let advice = "Remove it; the next start creates a new one";
     load_or_create(folder, TOKEN, advice)
+}
+
+/// The key by which nodes recognize this gateway, created at the first start.
+pub fn gateway_key(folder: &Path) -> Result<GatewayKey, DaemonFailure> {
+    let advice = "Restore it, or remove it: the next start creates a new one, and every node must be \
+                  paired again";
+    let seed = load_or_create(folder, GATEWAY_KEY, advice)?;
+    GatewayKey::from_seed(&seed.text).map_err(|fault| DaemonFailure::Unsafe {
+        path: seed.path,
+        why: fault.message,
+        advice: advice.to_owned(),
+    })
 }
 
 /// The secret in this file, created from random bytes if missing. `advice` says what to do about an

@@ -156,21 +156,36 @@ impl Guard {
     }
 
     fn shown(&self, headers: &HeaderMap) -> TokenCheck {
-        let given = headers.get(AUTHORIZATION).and_then(|value| {
-            let text = value.as_bytes();
-            let (scheme, token) = text.split_at_checked(7)?;
-            scheme.eq_ignore_ascii_case(b"bearer ").then_some(token)
-        });
-        match given {
+        match bearer(headers) {
             None => TokenCheck::Nothing,
             // Comparing hashes takes constant time, regardless of the tokens' lengths.
-            Some(token) if blake3::hash(token.trim_ascii()) == self.token => TokenCheck::Right,
+            Some(token) if blake3::hash(token) == self.token => TokenCheck::Right,
             Some(_) => TokenCheck::Wrong,
         }
     }
 
+    /// Refuses further attempts from an address with too many failed ones.
+    pub(crate) fn check_attempts(&self, peer: IpAddr) -> Result<(), Fault> {
+        let now = self.clock.monotonic();
+        let failures = self.failures.lock();
+        let failures = failures.unwrap_or_else(std::sync::PoisonError::into_inner);
+        let Some(window) = failures.get(&source(peer)) else {
+            return Ok(());
+        };
+        let left = (window.began + WINDOW).saturating_sub(now);
+        if window.count <= MAX_FAILURES || left.is_zero() {
+            return Ok(());
+        }
+        let ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
+        Err(Fault::new(
+            Kind::RateLimited,
+            "too many failed attempts came from this address",
+        )
+        .with("retryAfterMs", ms))
+    }
+
     /// Counts a failed attempt; `Some` is the time to wait if there were too many.
-    fn count_failure(&self, peer: IpAddr) -> Option<Duration> {
+    pub(crate) fn count_failure(&self, peer: IpAddr) -> Option<Duration> {
         let now = self.clock.monotonic();
         let mut failures = match self.failures.lock() {
             Ok(failures) => failures,
@@ -198,6 +213,15 @@ impl Guard {
         let left = (window.began + WINDOW).saturating_sub(now);
         (window.count > MAX_FAILURES).then_some(left)
     }
+}
+
+/// The bearer token of a request.
+pub(crate) fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
+    let text = headers.get(AUTHORIZATION)?.as_bytes();
+    let (scheme, token) = text.split_at_checked(7)?;
+    scheme
+        .eq_ignore_ascii_case(b"bearer ")
+        .then_some(token.trim_ascii())
 }
 
 /// The IP address in the host part of a URL; `None` for a name.

@@ -233,6 +233,8 @@ enum SeatKind {
         _held: OwnedSemaphorePermit,
         is_program: bool,
     },
+    /// Its peer is a node, which has a limit of its own.
+    Node,
     /// Its peer has sent the token: a seat of the owner.
     Owner {
         _held: OwnedSemaphorePermit,
@@ -267,6 +269,11 @@ impl Seat {
             _held: pool.take()?,
         };
         Ok(())
+    }
+
+    /// Releases the seat: from now on the connection counts towards the limits of nodes.
+    pub(crate) fn hand_over(&self) {
+        *lock(&self.taken) = SeatKind::Node;
     }
 
     /// Whether the peer is a program of a run or of unknown origin, without the token.

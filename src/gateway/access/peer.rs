@@ -110,6 +110,42 @@ impl PeerGate {
         }
     }
 
+    /// Refuses a request that a web page could have sent, and other users on the socket. For routes
+    /// that need no token of a client.
+    pub(crate) fn check_names(&self, peer: &Peer, headers: &HeaderMap) -> Result<(), Fault> {
+        match peer {
+            Peer::Tcp(ends) => self.guard.check_names(headers, *ends),
+            Peer::Local(local) => {
+                self.check_user(*local)?;
+                self.check_not_forwarded(headers)
+            }
+        }
+    }
+
+    /// Refuses further attempts from an address with too many failed ones.
+    pub(crate) fn check_attempts(&self, peer: &Peer) -> Result<(), Fault> {
+        match peer {
+            Peer::Tcp(ends) => self.guard.check_attempts(ends.peer),
+            Peer::Local(_) => Ok(()),
+        }
+    }
+
+    /// The answer to a connection without the token of a node, which counts as a failed attempt.
+    pub(crate) fn refuse_token(&self, peer: &Peer) -> Fault {
+        self.count_failure(peer);
+        self.check_attempts(peer).err().unwrap_or_else(|| {
+            Fault::new(Kind::Unauthorized, "this is not the token of a node")
+                .hint("pair the machine again: abide node pair")
+        })
+    }
+
+    /// Counts a failed attempt of a peer to prove itself.
+    pub(crate) fn count_failure(&self, peer: &Peer) {
+        if let Peer::Tcp(ends) = peer {
+            self.guard.count_failure(ends.peer);
+        }
+    }
+
     fn admit_local(
         &self,
         origin: ProcessOrigin,

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::{
-    agents, approvals, events, lifecycle, maintenance, memory, ops, questions, runs, servers,
-    sessions, skills, status, trust, usage,
+    agents, approvals, events, lifecycle, maintenance, memory, nodes, ops, questions, runs,
+    servers, sessions, skills, status, trust, usage,
 };
 use crate::contract::BoxFuture;
 use crate::gateway::access::rights;
@@ -31,6 +31,7 @@ pub(crate) fn table(shared: GatewayState) -> Methods {
     questions::register(&mut table);
     lifecycle::register(&mut table);
     memory::register(&mut table);
+    nodes::register(&mut table);
     runs::register(&mut table);
     servers::register(&mut table);
     sessions::register(&mut table);

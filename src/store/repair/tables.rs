@@ -3,9 +3,9 @@
 
 pub use crate::store::tables::table::{OnUndecodable, Table};
 use crate::store::tables::{
-    agents, approvals, audit, blobs, bundles, environment, events, idempotency, memories, messages,
-    outbox, outputs, questions, remembered, runs, sends, servers, sessions, skills, steers, steps,
-    trust, usage,
+    agents, approvals, audit, blobs, bundles, environment, events, idempotency, invites, memories,
+    messages, nodes, outbox, outputs, questions, remembered, runs, sends, servers, sessions,
+    skills, steers, steps, trust, usage,
 };
 use crate::store::tx::{DbError, DbErrorKind, Param, Raw, Tx};
 
@@ -34,6 +34,8 @@ pub static TABLES: &[&Table] = &[
     &environment::TABLE,
     &skills::TABLE,
     &memories::TABLE,
+    &nodes::TABLE,
+    &invites::TABLE,
     &usage::runs::TABLE,
     &usage::models::TABLE,
     &audit::TABLE,

@@ -11,10 +11,11 @@ use uuid::Uuid;
 use crate::kernel::delegation::{DelegationMode, Stream};
 use crate::kernel::event::EventKind;
 use crate::kernel::ids::{
-    AgentId, AnnounceId, ApprovalId, MemoryId, MessageId, QuestionId, RunId, SessionId, SessionKey,
-    StepId,
+    AgentId, AnnounceId, ApprovalId, MemoryId, MessageId, NodeId, QuestionId, RunId, SessionId,
+    SessionKey, StepId,
 };
 use crate::kernel::memory::MemorySource;
+use crate::kernel::node::{Machine, Offer, OfferLimit};
 use crate::kernel::policy::approval::{ApprovalState, Choice, Remember};
 use crate::kernel::policy::overlay::EnvName;
 use crate::kernel::question::QuestionState;
@@ -304,7 +305,7 @@ macro_rules! ids {
     };
 }
 ids!(
-    RunId, SessionId, StepId, MessageId, AnnounceId, QuestionId, ApprovalId, MemoryId
+    RunId, SessionId, StepId, MessageId, AnnounceId, QuestionId, ApprovalId, MemoryId, NodeId
 );
 
 /// Values with a text form, which `parse` decodes and `as_str` returns.
@@ -416,6 +417,9 @@ json_columns! {
     Vec<SessionId>: serde_json::from_str;
     BTreeMap<String, String>: serde_json::from_str;
     StoredContent: StoredContent::read;
+    Machine: serde_json::from_str;
+    Offer: serde_json::from_str;
+    OfferLimit: serde_json::from_str;
 }
 
 impl Column for Blocks {

@@ -16,6 +16,7 @@ pub(crate) mod idempotency;
 pub mod memories;
 pub(crate) mod memory_words;
 pub mod messages;
+pub mod nodes;
 pub mod outbox;
 pub mod outputs;
 pub mod pins;
@@ -35,6 +36,7 @@ pub mod usage;
 pub mod waits;
 
 pub use definitions::{agents, servers, trust};
+pub use nodes::invites;
 pub use requests::{approvals, questions, remembered};
 pub use session_marks::{clearings, purges, stops};
 

@@ -20,8 +20,8 @@ use crate::store::tables::pins::PinCache;
 use crate::store::tables::quarantine::Fate;
 use crate::store::tables::transcripts::Transcripts;
 use crate::store::tables::{
-    agents, audit, events, memories, messages, outbox, quarantine, read, servers, sessions, steps,
-    trust, usage,
+    agents, audit, events, invites, memories, messages, nodes, outbox, quarantine, read, servers,
+    sessions, steps, trust, usage,
 };
 use crate::store::tx::{BadRow, DbErrorKind, Param, Raw, Tx, all, number};
 
@@ -121,6 +121,9 @@ fn store() -> Store {
             hash: "hash".to_owned(),
         })
         .unwrap();
+    let (node, invite) = super::nodes::samples();
+    bench.run(node).unwrap();
+    bench.run(invite).unwrap();
     let known = KnownServer {
         name: "files".to_owned(),
         digest: "digest".to_owned(),
@@ -215,6 +218,8 @@ fn everything_opens(db: &mut dyn Tx) {
     agents::every(db).unwrap();
     trust::every(db).unwrap();
     servers::every(db).unwrap();
+    nodes::every(db).unwrap();
+    invites::count_open(db, "default", Timestamp(0)).unwrap();
     let always = (Timestamp(0), Timestamp(i64::MAX / 2));
     usage::summary(
         db,

@@ -9,6 +9,7 @@ mod damaged_files;
 mod damaged_rows;
 mod lifecycle;
 mod memories;
+mod nodes;
 mod plans;
 mod recovery;
 mod reviews;
@@ -419,6 +420,9 @@ contract! { sqlite:
     memories::what_a_summary_keeps_stands_with_it_and_a_full_memory_ends_no_turn,
     memories::a_summary_names_the_runs_that_are_open,
     memories::a_search_reads_its_name_spaces_and_the_index_can_be_made_anew,
+    nodes::a_key_is_paired_once_and_names_are_unique_in_their_tenant,
+    nodes::an_invitation_is_used_once_and_not_after_its_end,
+    nodes::a_decision_covers_the_offer_that_it_was_made_for,
     usage::what_ends_is_counted_once_with_all_that_it_used,
     usage::an_answer_that_was_of_no_use_is_counted_all_the_same,
     usage::a_passed_threshold_is_told_once_an_hour,

@@ -60,7 +60,15 @@ fn concerns(kind: EventKind) -> (Option<bool>, Option<bool>) {
         | Kind::ProviderHealth
         | Kind::GatewayStarted
         | Kind::GatewayDraining
-        | Kind::GatewayResumed => (Some(false), Some(false)),
+        | Kind::GatewayResumed
+        | Kind::NodeWaiting
+        | Kind::NodePaired
+        | Kind::NodeConnected
+        | Kind::NodeLost
+        | Kind::NodeOfferChanged
+        | Kind::NodeChanged
+        | Kind::NodeAsked
+        | Kind::NodeRemoved => (Some(false), Some(false)),
     }
 }
 

@@ -27,6 +27,13 @@ const SKIPPED = [
   "sessions.reset",
   "trust.add",
   "trust.revoke",
+  "nodes.get",
+  "nodes.approve",
+  "nodes.refuse",
+  "nodes.rename",
+  "nodes.remove",
+  "nodes.answer",
+  "nodes.call",
 ];
 
 let id = 0;

@@ -14,6 +14,7 @@ mod leased;
 mod lifecycle;
 mod mcp;
 mod memory;
+mod nodes;
 mod processes;
 mod providers;
 mod runs;
@@ -54,6 +55,7 @@ pub(crate) fn all() -> Vec<&'static Scenario> {
         lifecycle::SCENARIOS,
         mcp::SCENARIOS,
         memory::SCENARIOS,
+        nodes::SCENARIOS,
         skills::SCENARIOS,
         stops::SCENARIOS,
         tools::SCENARIOS,

@@ -1,0 +1,432 @@
+//! The hub: every paired node with its open link and its calls. It is a view of the rows, which are
+//! written first; links, methods and tools go through it.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+
+use super::calls::{Calls, may_call};
+use super::keys::{self, GatewayKey};
+use super::link::PROVING;
+use super::outbox::Outbox;
+use super::waiting::WaitingNodes;
+use crate::clock::Clock;
+use crate::contract::BoxFuture;
+use crate::contract::control::{Control, Phase};
+use crate::contract::nodes::{
+    ChangeNode, NodeChange, NodeEnd, NodeOutput, NodeRows, NodeView, Nodes, Stored,
+};
+use crate::kernel::fault::Fault;
+use crate::kernel::ids::{CallId, NodeId};
+use crate::kernel::node::{NodeCall, NodeSkill, Offer, PairedNode, RefusalReason};
+use crate::wire::node_link::{FRAME_LIMIT, ToNode};
+
+/// A node of which nothing was heard for this long is away.
+pub(super) const AWAY_AFTER: Duration = Duration::from_secs(20);
+/// How often a call that waits looks whether its node is away.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// The paired nodes. Cheap to clone.
+#[derive(Clone)]
+pub struct NodeHub {
+    pub(super) inner: Arc<HubInner>,
+}
+
+/// What a [`NodeHub`] is made of.
+pub struct NodeHubParts {
+    /// The rows of the nodes.
+    pub rows: Arc<dyn NodeRows>,
+    /// Source of time and ids.
+    pub clock: Clock,
+    /// The gateway's key.
+    pub key: GatewayKey,
+    /// The id of the gateway's store.
+    pub gateway: String,
+    /// The tenant of nodes that come without an invitation.
+    pub org: String,
+}
+
+pub(super) struct HubInner {
+    pub(super) rows: Arc<dyn NodeRows>,
+    pub(super) clock: Clock,
+    pub(super) key: GatewayKey,
+    pub(super) gateway: String,
+    pub(super) org: String,
+    pub(super) waiting: WaitingNodes,
+    control: OnceLock<Arc<dyn Control>>,
+    state: Mutex<HubState>,
+}
+
+#[derive(Default)]
+pub(super) struct HubState {
+    pub(super) nodes: HashMap<NodeId, NodeState>,
+    /// By the hash of the token.
+    tokens: HashMap<String, NodeId>,
+    links: u64,
+}
+
+/// One node.
+pub(super) struct NodeState {
+    pub(super) row: PairedNode,
+    pub(super) link: Option<OpenLink>,
+    /// When something was last heard on a link that is closed now.
+    pub(super) heard_at: Duration,
+    /// The number of its last link; 0 if there was none in this process.
+    pub(super) last_link: u64,
+    /// The event log has it as away.
+    pub(super) is_lost: bool,
+    pub(super) calls: Calls,
+    /// Limits its connections that have not proved their key.
+    pub(super) proving: Arc<Semaphore>,
+    /// The skills that it publishes.
+    pub(super) skills: Vec<NodeSkill>,
+}
+
+/// The open link of a node.
+pub(super) struct OpenLink {
+    pub(super) number: u64,
+    pub(super) offered: Offer,
+    pub(super) outbox: Outbox,
+}
+
+impl NodeHub {
+    /// A hub with the nodes of the rows, none of them connected.
+    pub fn new(parts: NodeHubParts) -> Result<Self, Fault> {
+        let hub = NodeHub {
+            inner: Arc::new(HubInner {
+                rows: parts.rows,
+                clock: parts.clock,
+                key: parts.key,
+                gateway: parts.gateway,
+                org: parts.org,
+                waiting: WaitingNodes::default(),
+                control: OnceLock::new(),
+                state: Mutex::default(),
+            }),
+        };
+        for row in hub.inner.rows.paired_nodes()? {
+            hub.inner.apply(row);
+        }
+        Ok(hub)
+    }
+
+    /// From now on the hub knows when the daemon stops: calls are then left to the nodes.
+    pub(crate) fn follow(&self, control: Arc<dyn Control>) {
+        let _ = self.inner.control.set(control);
+    }
+
+    /// Once this resolves, the change is stored and in force. It is carried out even if the future
+    /// is dropped.
+    pub(super) async fn commit(&self, stored: Stored<PairedNode>) -> Result<PairedNode, Fault> {
+        let inner = Arc::clone(&self.inner);
+        let committing = tokio::spawn(async move {
+            let row = stored.await?;
+            inner.apply(row.clone());
+            Ok(row)
+        });
+        committing
+            .await
+            .unwrap_or_else(|fault| Err(Fault::internal(format!("a change panicked: {fault}"))))
+    }
+
+    /// Once this resolves, the node has changed.
+    pub(super) async fn change(
+        &self,
+        org: &str,
+        id: NodeId,
+        change: NodeChange,
+    ) -> Result<PairedNode, Fault> {
+        let stored = self.inner.rows.change_node(ChangeNode {
+            org: org.to_owned(),
+            id,
+            change,
+        });
+        self.commit(stored).await
+    }
+
+    /// The node with this token; a removed one, too.
+    pub(super) fn by_token(&self, token: &str) -> Option<NodeId> {
+        let hash = keys::hash(token);
+        self.inner.lock().tokens.get(&hash).copied()
+    }
+
+    /// The row of a node.
+    pub(super) fn row(&self, id: NodeId) -> Option<PairedNode> {
+        let state = self.inner.lock();
+        state.nodes.get(&id).map(|node| node.row.clone())
+    }
+
+    /// The node with this public key that is not removed.
+    pub(super) fn by_key(&self, key: &str) -> Option<PairedNode> {
+        let state = self.inner.lock();
+        let rows = state.nodes.values().map(|node| &node.row);
+        rows.filter(|row| row.removed_at.is_none())
+            .find(|row| row.public_key == key)
+            .cloned()
+    }
+}
+
+impl HubInner {
+    pub(super) fn lock(&self) -> MutexGuard<'_, HubState> {
+        // Each change leaves the state consistent, also after a panic.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the daemon stops.
+    fn is_stopping(&self) -> bool {
+        let control = self.control.get();
+        control.is_some_and(|control| control.phase() == Phase::Draining)
+    }
+
+    /// The row is in force. Rows may come in another order than they were written.
+    pub(super) fn apply(&self, row: PairedNode) {
+        let now = self.clock.monotonic();
+        let mut state = self.lock();
+        let state = &mut *state;
+        let known = state.nodes.get(&row.id).map(|node| &node.row);
+        if known.is_some_and(|known| known.ver > row.ver) {
+            return;
+        }
+        let old_hash = known.and_then(|known| known.token_hash.clone());
+        if let Some(hash) = old_hash.filter(|hash| Some(hash) != row.token_hash.as_ref()) {
+            state.tokens.remove(&hash);
+        }
+        if let Some(hash) = &row.token_hash {
+            state.tokens.insert(hash.clone(), row.id);
+        }
+        let node = state.nodes.entry(row.id).or_insert_with(|| NodeState {
+            row: row.clone(),
+            link: None,
+            heard_at: now,
+            last_link: 0,
+            is_lost: true,
+            calls: Calls::default(),
+            proving: Arc::new(Semaphore::new(PROVING)),
+            skills: Vec::new(),
+        });
+        let before = std::mem::replace(&mut node.row, row);
+        if node.row.removed_at.is_some() {
+            node.calls.removed(&node.row.name);
+            node.skills.clear();
+            if let Some(link) = node.link.take() {
+                let message = "an operator has removed this node";
+                link.outbox.refuse(RefusalReason::Removed, message);
+            }
+        } else if let Some(link) = &node.link
+            && (&before.approved, &before.denied) != (&node.row.approved, &node.row.denied)
+        {
+            let approved = node.row.approved.beyond(&node.row.denied);
+            link.outbox.push(&ToNode::Approved { approved });
+        }
+    }
+}
+
+impl HubState {
+    /// Takes the number of a new link.
+    pub(super) fn next_link(&mut self) -> u64 {
+        self.links += 1;
+        self.links
+    }
+
+    /// The tenant's node with this name that is not removed.
+    pub(super) fn named(&self, org: &str, name: &str) -> Option<&NodeState> {
+        self.nodes.values().find(|node| node.is(org, name))
+    }
+
+    pub(super) fn named_mut(&mut self, org: &str, name: &str) -> Option<&mut NodeState> {
+        self.nodes.values_mut().find(|node| node.is(org, name))
+    }
+}
+
+impl NodeState {
+    fn is(&self, org: &str, name: &str) -> bool {
+        self.row.removed_at.is_none() && self.row.org == org && self.row.name == name
+    }
+
+    /// What may be called now.
+    pub(super) fn callable(&self) -> Offer {
+        match &self.link {
+            Some(link) => self.row.callable(&link.offered),
+            None => Offer::default(),
+        }
+    }
+
+    /// Whether it was not heard of for so long that calls fail.
+    pub(super) fn is_away(&self, now: Duration) -> bool {
+        self.link.is_none() && now.saturating_sub(self.heard_at) >= AWAY_AFTER
+    }
+
+    fn outbox(&self) -> Option<Outbox> {
+        self.link.as_ref().map(|link| link.outbox.clone())
+    }
+}
+
+/// A caller of a call. The call is cancelled if this is dropped before its end.
+struct Caller {
+    hub: Arc<HubInner>,
+    node: NodeId,
+    id: CallId,
+    number: u64,
+}
+
+impl Drop for Caller {
+    fn drop(&mut self) {
+        // Before the lock is taken: the phase is another part's state.
+        let is_stopping = self.hub.is_stopping();
+        let mut state = self.hub.lock();
+        if let Some(node) = state.nodes.get_mut(&self.node) {
+            let outbox = node.outbox();
+            node.calls
+                .leave(self.id, self.number, outbox.as_ref(), is_stopping);
+        }
+    }
+}
+
+impl HubInner {
+    /// Begins a call; `Err` says why nothing was sent.
+    fn begin(
+        self: &Arc<Self>,
+        (org, name): (&str, &str),
+        id: CallId,
+        call: NodeCall,
+        output: Arc<dyn NodeOutput>,
+    ) -> Result<(Caller, tokio::sync::oneshot::Receiver<NodeEnd>), String> {
+        let frame = ToNode::Call {
+            id,
+            begin_within_ms: u64::MAX,
+            call: call.clone(),
+        };
+        let size = serde_json::to_string(&frame).map_or(usize::MAX, |text| text.len());
+        if size > FRAME_LIMIT {
+            return Err(format!(
+                "the call has {size} bytes, the limit is {FRAME_LIMIT}; nothing was sent"
+            ));
+        }
+        let now = self.clock.monotonic();
+        let mut state = self.lock();
+        let Some(node) = state.named_mut(org, name) else {
+            return Err(format!("there is no node {name}; nothing was sent"));
+        };
+        if node.is_away(now) {
+            return Err(format!("node {name} is away; nothing was sent"));
+        }
+        let may = match &node.link {
+            Some(_) => may_call(&call, &node.callable()),
+            // What it offers is known when it is back.
+            None => may_call(&call, &node.row.approved.beyond(&node.row.denied)),
+        };
+        may.map_err(|why| format!("node {name}: {why}"))?;
+        let outbox = node.outbox();
+        if outbox.as_ref().is_some_and(|outbox| !outbox.has_room(size)) {
+            return Err(format!(
+                "node {name} reads too slowly; nothing was sent, try again later"
+            ));
+        }
+        let ticket = node.calls.join(id, call, output, now);
+        let ticket = ticket.map_err(|why| format!("node {name}: {why}; nothing was sent"))?;
+        if let Some(outbox) = &outbox {
+            node.calls.send(id, outbox, now);
+        }
+        let caller = Caller {
+            hub: Arc::clone(self),
+            node: node.row.id,
+            id,
+            number: ticket.number,
+        };
+        Ok((caller, ticket.end))
+    }
+
+    /// Ends the call if it can wait no longer.
+    fn look(&self, node: NodeId, id: CallId) {
+        let now = self.clock.monotonic();
+        let mut state = self.lock();
+        if let Some(node) = state.nodes.get_mut(&node) {
+            let (is_away, outbox) = (node.is_away(now), node.outbox());
+            let name = &node.row.name;
+            node.calls.overdue(id, name, is_away, outbox.as_ref(), now);
+        }
+    }
+
+    async fn call(
+        self: Arc<Self>,
+        (org, name): (String, String),
+        id: CallId,
+        call: NodeCall,
+        output: Arc<dyn NodeOutput>,
+    ) -> NodeEnd {
+        let (caller, mut end) = match self.begin((&org, &name), id, call, output) {
+            Ok(begun) => begun,
+            Err(why) => return NodeEnd::NotSent(why),
+        };
+        crate::failpoint::reach("node.call_sent");
+        loop {
+            match tokio::time::timeout(LOOK, &mut end).await {
+                Ok(Ok(end)) => {
+                    crate::failpoint::reach("node.call_ended");
+                    return end;
+                }
+                // The call was forgotten without an end; callers do not wait for ever.
+                Ok(Err(_)) => {
+                    return NodeEnd::Away(format!("the call to node {name} was given up"));
+                }
+                Err(_) => self.look(caller.node, id),
+            }
+        }
+    }
+}
+
+impl Nodes for NodeHub {
+    fn list(&self, org: &str) -> Vec<NodeView> {
+        let state = self.inner.lock();
+        let nodes = state.nodes.values().filter(|node| node.row.org == org);
+        let mut views: Vec<NodeView> = nodes
+            .filter(|node| node.row.removed_at.is_none())
+            .map(|node| NodeView {
+                name: node.row.name.clone(),
+                platform: node.row.machine.platform.clone(),
+                connected: node.link.is_some(),
+                callable: node.callable(),
+                programs: node.row.programs.clone(),
+            })
+            .collect();
+        views.sort_by(|one, other| one.name.cmp(&other.name));
+        views
+    }
+
+    fn call(
+        &self,
+        org: &str,
+        node: &str,
+        id: CallId,
+        call: NodeCall,
+        output: Arc<dyn NodeOutput>,
+    ) -> BoxFuture<'static, NodeEnd> {
+        let place = (org.to_owned(), node.to_owned());
+        Box::pin(Arc::clone(&self.inner).call(place, id, call, output))
+    }
+
+    fn release(&self, org: &str, node: &str, id: CallId) {
+        let mut state = self.inner.lock();
+        if let Some(node) = state.named_mut(org, node) {
+            let outbox = node.outbox();
+            node.calls.release(id, outbox.as_ref());
+        }
+    }
+}
+
+impl NodeHub {
+    /// As [`Nodes::release`], after a few minutes.
+    pub(crate) fn release_later(&self, org: &str, node: &str, id: CallId) {
+        let now = self.inner.clock.monotonic();
+        let mut state = self.inner.lock();
+        if let Some(node) = state.named_mut(org, node) {
+            let outbox = node.outbox();
+            node.calls.release_later(id, outbox.as_ref(), now);
+        }
+    }
+}
+
+/// The calls that a node knows.
+pub(super) type KnownCalls = HashSet<CallId>;

@@ -1,0 +1,60 @@
+//! Paired nodes from the gateway's side: a real daemon, and nodes that are played by the tests, so
+//! that they can lie.
+
+mod calls;
+mod liars;
+mod pairing;
+
+use serde_json::{Value, json};
+
+use crate::harness::{Daemon, FakeLink, Link, NodeKey, Place, Script, eventually};
+
+fn place() -> Place {
+    Place::new(Script::new())
+}
+
+/// A node that is paired by an invitation: its key and its token.
+async fn invited(daemon: &Daemon, client: &Link, name: &str) -> (NodeKey, String) {
+    let invited = client.call("nodes.invite", json!({ "name": name })).await;
+    let key = NodeKey::new();
+    let token = redeem(daemon, &key, invited["code"].as_str().unwrap()).await;
+    (key, token.expect("the code pairs"))
+}
+
+/// Uses a setup code; `Err` is the reason of a refusal.
+async fn redeem(daemon: &Daemon, key: &NodeKey, code: &str) -> Result<String, String> {
+    let mut link = FakeLink::open(daemon.url(), "/pair", None).await.unwrap();
+    link.ask(key, json!({ "invite": code })).await;
+    link.proof("/pair").await.unwrap();
+    let reply = link.next().await.unwrap();
+    match reply["type"].as_str().unwrap() {
+        "paired" => Ok(reply["token"].as_str().unwrap().to_owned()),
+        "refused" => Err(reply["reason"].as_str().unwrap().to_owned()),
+        _ => panic!("{reply}"),
+    }
+}
+
+/// Connects a paired node; returns once the gateway has welcomed it.
+async fn connected(daemon: &Daemon, key: &NodeKey, token: &str, with: Value) -> FakeLink {
+    let opened = FakeLink::open(daemon.url(), "/node", Some(token)).await;
+    let mut link = opened.expect("the token is valid");
+    link.hello(key, with).await;
+    link.proof("/node").await.unwrap();
+    let welcome = link.next().await.unwrap();
+    assert_eq!(welcome["type"], "welcome", "{welcome}");
+    link
+}
+
+/// Waits until the node is in this state.
+async fn in_state(client: &Link, node: &str, state: &str) {
+    eventually(&format!("{node} is {state}"), async || {
+        let shown = client.call("nodes.get", json!({ "node": node })).await;
+        (shown["state"] == state).then_some(())
+    })
+    .await;
+}
+
+/// Parameters of a call that runs a program.
+fn run_true(node: &str) -> Value {
+    json!({ "node": node, "call": { "command": "system.run", "argv": ["true"] } })
+}
