@@ -230,6 +230,14 @@ settings! {
     /// Delay after a start until the whole store is checked in the background. 0: never.
     Start "storage.check_after" =>
         check_after: Option<Duration> = Some(Duration::from_mins(1)), OrNever;
+    /// How often the daemon makes a backup of its store by itself, if anything has changed. 0:
+    /// never.
+    Reload "storage.backup_every" =>
+        backup_every: Option<Duration> = Some(Duration::from_hours(24)), OrNever;
+    /// Folder of these backups. Unset: `backups` in the state folder.
+    Reload "storage.backup_dir" => backup_dir: Option<PathBuf> = None, Optional(Folder);
+    /// How many of these backups are kept. Older ones are removed.
+    Reload "storage.backup_keep" => backup_keep: usize = 3, Count(1, 1000);
     /// How changes of agent files are detected: `events`, `poll` or `off`.
     Start "agents.watch" => agents_watch: FileWatch = FileWatch::Events, FILE_WATCH;
     /// Interval between scans of agent files with `agents.watch = "poll"`.

@@ -7,6 +7,7 @@ use crate::kernel::policy::Policy;
 use crate::kernel::run::Lane;
 use crate::kernel::secret::GivenValue;
 use crate::registry::upkeep::sweeps::Retention;
+use crate::store::BackupPolicy;
 
 /// Maximum number of runs that may hold a slot at once; 0 closes a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +57,8 @@ pub struct RegistryOptions {
     pub delegation_timeout_ms: u64,
     /// Token budget for memories that are recalled automatically into a model call; 0 disables it.
     pub memory_budget: u64,
+    /// The daemon's own backups.
+    pub backups: BackupPolicy,
     /// Time until an open approval expires, in milliseconds.
     pub approval_ms: u64,
     /// Time that steps in flight get during a drain.

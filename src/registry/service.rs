@@ -23,6 +23,7 @@ use crate::kernel::ids::{RunId, SessionId};
 use crate::kernel::run::recover::Loss;
 use crate::kernel::time::Timestamp;
 use crate::registry::api::agents::ReloadReason;
+use crate::registry::upkeep::backups::OwnBackups;
 use crate::registry::upkeep::compare::Suspects;
 use crate::registry::upkeep::drain::{ActiveDrain, DrainTimer};
 use crate::registry::upkeep::sweeps::Sweeper;
@@ -67,6 +68,7 @@ pub struct ServiceLoop {
     settling: Settling,
     windows: WaitTimers,
     sweeper: Sweeper,
+    backups: OwnBackups,
     /// Feeds the event log to subscribers, also before the rows are restored.
     _tail: AbortOnDropHandle<()>,
     /// Total machine sleep that was already reported.
@@ -96,6 +98,7 @@ impl ServiceLoop {
             settling: Settling::default(),
             windows: WaitTimers::default(),
             sweeper: Sweeper::new(),
+            backups: OwnBackups::new(),
             doubted: HashMap::new(),
         }
     }
@@ -167,7 +170,10 @@ impl ServiceLoop {
                 _ = tick.tick() => self.tick(),
                 _ = touch.tick() => self.touch(),
                 _ = compare.tick() => self.compare(),
-                _ = sweep.tick() => self.sweeper.sweep(&self.inner, &self.tasks),
+                _ = sweep.tick() => {
+                    self.sweeper.sweep(&self.inner, &self.tasks);
+                    self.backups.look(&self.inner, &self.tasks);
+                }
             }
         }
     }

@@ -114,9 +114,9 @@ pub fn folder(database: &Path) -> PathBuf {
     database.with_file_name("backups")
 }
 
-/// The newest intact backup in the store's own folder: each is read in full, newest first.
-pub fn newest(database: &Path) -> Option<PathBuf> {
-    let entries = fs::read_dir(folder(database)).ok()?;
+/// The newest intact backup in the folder: each is read in full, newest first.
+fn newest(folder: &Path) -> Option<PathBuf> {
+    let entries = fs::read_dir(folder).ok()?;
     let mut files: Vec<_> = entries
         .filter_map(|entry| {
             let entry = entry.ok()?;
@@ -154,16 +154,20 @@ fn rescued(database: &Path) -> Option<PathBuf> {
     found.into_iter().rev().find(|path| is_whole(path))
 }
 
-/// The newest intact copy of the store: a rescue file, or a backup in its own folder.
-pub fn newest_copy(database: &Path) -> Option<PathBuf> {
+/// The newest intact copy of the store: a rescue file, or a backup in its own or another folder.
+pub fn newest_copy(database: &Path, other: Option<&Path>) -> Option<PathBuf> {
     let made = |path: &PathBuf| path.metadata().and_then(|about| about.modified()).ok();
-    let both = [newest(database), rescued(database)];
-    both.into_iter().flatten().max_by_key(made)
+    let found = [
+        newest(&folder(database)),
+        other.and_then(newest),
+        rescued(database),
+    ];
+    found.into_iter().flatten().max_by_key(made)
 }
 
 /// Advice for the operator of an unreadable store: which copy can replace it, and how.
 pub fn advice(database: &Path) -> String {
-    let backup = newest_copy(database);
+    let backup = newest_copy(database, None);
     match (rescued(database), backup) {
         (Some(rescued), newest) if newest.as_ref() == Some(&rescued) => format!(
             "The whole content of the store before its file was replaced or changed is in {0}: put it in \

@@ -174,6 +174,9 @@ pub struct Status {
     /// away. `gateway.doctor` has details.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub salvaged: Option<Salvaged>,
+    /// The newest backup of the store.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backup: Option<NewestBackup>,
     /// Deviations from the settings, such as file watches that fell back to polling.
     /// `gateway.doctor` says what to do.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -183,6 +186,18 @@ pub struct Status {
     pub lanes: Vec<LaneUse>,
     /// Counts of live objects.
     pub counts: Counts,
+}
+
+/// The newest backup of the store.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NewestBackup {
+    /// Path of the file.
+    pub path: String,
+    /// When it was made.
+    pub made_at: Timestamp,
+    /// Size in bytes.
+    pub bytes: u64,
 }
 
 /// Load of a lane.

@@ -9,7 +9,7 @@ use std::process::Output;
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
-use crate::harness::{Faults, Link, Place, Script, run, says};
+use crate::harness::{Faults, Link, Place, Script, eventually, run, says};
 
 fn place() -> Place {
     Place::new(
@@ -317,5 +317,58 @@ fn a_kill_at_any_point_of_a_restore_leaves_the_old_store_or_the_new_one() {
             // Put the old store back for the next failpoint.
             fs::write(place.database(), &old).unwrap();
         }
+    });
+}
+
+#[test]
+fn the_daemon_makes_backups_by_itself_and_the_newest_is_restored_by_name() {
+    run(async {
+        let place = place()
+            .with("storage.backup_every", "\"100ms\"")
+            .with("storage.backup_keep", "2")
+            .with("retention.sweep_each", "\"100ms\"");
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        let newest = || {
+            let mut made = copies(&place, "auto-");
+            made.retain(|path| path.extension().is_some_and(|end| end == "db"));
+            assert!(
+                made.len() <= 3,
+                "two are kept, and one may just be made: {made:?}"
+            );
+            made.pop()
+        };
+        for number in 1..=3 {
+            let spawned = client
+                .spawn(json!({ "task": format!("task {number}") }))
+                .await;
+            client.ended(&spawned.id).await;
+            eventually("a backup with every run", async || {
+                let ended = "SELECT count(*) FROM runs WHERE ended_at IS NOT NULL";
+                newest().filter(|path| count(path, ended) == number)
+            })
+            .await;
+        }
+        let status = client.call("gateway.status", json!({})).await;
+        assert!(status["backup"]["bytes"].as_u64().unwrap() > 0, "{status}");
+        let (_, shown, _) = abide(&place, &["status"]);
+        assert!(shown.contains("  backup   "), "{shown}");
+        let doctor = client.call("gateway.doctor", json!({})).await;
+        let findings = doctor["findings"].as_array().unwrap();
+        let found = findings.iter().find(|one| one["id"] == "store.backup");
+        assert_eq!(found.unwrap()["status"], "ok", "{doctor}");
+        drop(client);
+        assert_eq!(daemon.stop().await, 0);
+        let (code, out, told) = abide(&place, &["restore", "--latest"]);
+        assert_eq!(code, 9, "{out}{told}");
+        assert!(told.contains("--force"), "{told}");
+        let (code, out, told) = abide(&place, &["restore", "--latest", "--force"]);
+        assert_eq!(code, 0, "{told}");
+        assert!(out.contains("3 runs"), "{out}");
+        assert!(told.contains("the newest backup is "), "{told}");
+        fs::remove_dir_all(place.state().join("backups")).unwrap();
+        let (code, _, told) = abide(&place, &["restore", "--latest", "--force"]);
+        assert_eq!(code, 3, "{told}");
+        assert!(told.contains("no intact backup"), "{told}");
     });
 }

@@ -1,6 +1,6 @@
 //! `abide restore`: replaces the store with a backup while no daemon runs.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::json;
@@ -10,6 +10,7 @@ use crate::cli::common::failure::{Failure, exit};
 use crate::cli::output::print;
 use crate::cli::output::print::{GOOD, styled};
 use crate::cli::output::text::clean;
+use crate::config::SettingsSource;
 use crate::daemon::offline::{self, NotRestored};
 
 /// Replace the store with a backup
@@ -18,11 +19,16 @@ use crate::daemon::offline::{self, NotRestored};
 /// beside the new one; nothing is deleted. The next start resumes the runs that were open in the
 /// backup, and delivers its undelivered announcements again.
 #[derive(Debug, Args)]
-#[command(after_help = "abide stop && abide restore ~/abide.db --force")]
+#[command(after_help = "abide stop && abide restore ~/abide.db --force
+abide stop && abide restore --latest --force")]
 pub(crate) struct Restore {
     /// The backup file
-    #[arg(value_name = "FILE")]
-    file: PathBuf,
+    #[arg(value_name = "FILE", required_unless_present = "latest")]
+    file: Option<PathBuf>,
+
+    /// Take the newest intact backup of the state folder and of storage.backup_dir
+    #[arg(long, conflicts_with = "file")]
+    latest: bool,
 
     /// Replace an existing store, which is set aside
     #[arg(long)]
@@ -33,8 +39,12 @@ impl Restore {
     pub(crate) fn run(self, common: &Common) -> Result<u8, Failure> {
         common.place.refuse_address("restore", "--state-dir")?;
         let state = common.place.state_dir()?;
-        if !self.file.exists() {
-            let file = self.file.display();
+        let file = match self.file {
+            Some(file) => file,
+            None => latest(&state)?,
+        };
+        if !file.exists() {
+            let file = file.display();
             return Err(Failure::new(
                 exit::NOT_FOUND,
                 "not_found",
@@ -45,11 +55,12 @@ impl Restore {
                 state.join("backups").display()
             )));
         }
-        let placed = offline::restore(&state, &self.file, self.force).map_err(refused)?;
+        let placed = offline::restore(&state, &file, self.force).map_err(refused)?;
         let of = |table: &str| placed.rows.get(table).copied().unwrap_or(0);
         if common.json {
             print::object(&json!({
                 "restored": true,
+                "file": file,
                 "schema": placed.schema,
                 "rows": placed.rows,
                 "openRuns": placed.open_runs,
@@ -57,6 +68,9 @@ impl Restore {
                 "setAside": placed.set_aside,
             }))?;
             return Ok(0);
+        }
+        if self.latest {
+            print::note(&clean(&format!("the newest backup is {}", file.display())));
         }
         print::answer(&format!(
             "{} restored: {} sessions, {} runs, {} messages",
@@ -79,6 +93,23 @@ impl Restore {
         print::note("start it: abide serve --detach");
         Ok(0)
     }
+}
+
+/// The newest intact backup: of the state folder, or of the folder that the settings name.
+fn latest(state: &Path) -> Result<PathBuf, Failure> {
+    let settings = SettingsSource::find(None).load();
+    let folder = settings.ok().and_then(|loaded| loaded.config.backup_dir);
+    offline::newest_copy(state, folder.as_deref()).ok_or_else(|| {
+        Failure::new(
+            exit::NOT_FOUND,
+            "not_found",
+            format!(
+                "there is no intact backup of {}; nothing was changed",
+                state.display()
+            ),
+        )
+        .hint("name one that is elsewhere: abide restore FILE --force")
+    })
 }
 
 fn refused(why: NotRestored) -> Failure {

@@ -8,7 +8,7 @@ use crate::cli::common::Common;
 use crate::cli::common::failure::Failure;
 use crate::cli::link::DaemonLink;
 use crate::cli::output::print;
-use crate::cli::output::text::{clean, span, wrap};
+use crate::cli::output::text::{age, clean, size, span, wrap};
 use crate::clock::Clock;
 use crate::wire::gateway::{GetStatus, ModelProvider, Status as Answer};
 
@@ -57,6 +57,14 @@ fn show(status: &Answer, state: &Path) -> String {
     ));
     lines.extend(provider_lines(status));
     lines.extend(work_lines(status));
+    if let Some(backup) = &status.backup {
+        let age = age(backup.made_at, Clock::system().now());
+        lines.push(format!(
+            "  backup   {age} old, {}: {}",
+            size(backup.bytes),
+            backup.path
+        ));
+    }
     if let Some(salvaged) = &status.salvaged {
         let least = if salvaged.more { "at least " } else { "" };
         lines.push(format!(

@@ -113,7 +113,7 @@ pub(crate) async fn start(plan: &StartOptions) -> Result<StartedDaemon, Failure>
 /// Note for a start that creates a new store where the old one is missing.
 pub(crate) fn empty_store(state: &Path) -> Option<String> {
     offline::has_lost_store(state).then(|| {
-        let backup = offline::newest_copy(state);
+        let backup = offline::newest_copy(state, None);
         let backup = backup.map_or("FILE".to_owned(), |path| path.display().to_string());
         format!(
             "note: the store of {} is missing; a new, empty one is created.\n\

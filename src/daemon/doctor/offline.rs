@@ -40,9 +40,9 @@ pub fn has_lost_store(state: &Path) -> bool {
         && check_folder(state).is_ok()
 }
 
-/// The newest intact copy of the store in this state folder.
-pub fn newest_copy(state: &Path) -> Option<PathBuf> {
-    store::newest_copy(&state.join(DATABASE))
+/// The newest intact copy of the store in this state folder, or in `folder`.
+pub fn newest_copy(state: &Path, folder: Option<&Path>) -> Option<PathBuf> {
+    store::newest_copy(&state.join(DATABASE), folder)
 }
 
 /// Has an earlier boot marked the store for a check and repair at the next start?

@@ -14,6 +14,7 @@ use crate::kernel::run::recover::RecoveryPolicy;
 use crate::kernel::secret::{GivenValue, Reference};
 use crate::registry::{self, LaneCaps, SkillEnvironment};
 use crate::runner;
+use crate::store::BackupPolicy;
 
 /// Maximum number of announces that one client-owned session may leave unacknowledged.
 const MAX_UNACKED: u32 = 1000;
@@ -80,6 +81,11 @@ pub fn of_registry(config: &Config, drain_timeout: Duration) -> registry::Regist
             events_ms: config.retain_events.map(millis),
             keys_ms: millis(config.retain_keys),
             sweep_each: config.sweep_each,
+        },
+        backups: BackupPolicy {
+            every: config.backup_every,
+            folder: config.backup_dir.clone(),
+            keep: config.backup_keep,
         },
         events_behind: i64::from(config.max_events_behind),
         skills: skill_environments(config),

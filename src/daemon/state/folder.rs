@@ -182,7 +182,10 @@ pub fn read_small(path: &Path) -> Option<String> {
 
 /// Converts an I/O error on the state folder; missing permissions have their own exit code.
 pub fn refused(path: &Path, fault: io::Error) -> DaemonFailure {
-    let what = format!("the state folder cannot be used: {}", path.display());
+    let what = format!(
+        "the state folder cannot be used (name another: --state-dir DIR): {}",
+        path.display()
+    );
     match fault.kind() {
         io::ErrorKind::PermissionDenied
         | io::ErrorKind::ReadOnlyFilesystem

@@ -111,6 +111,14 @@ async fn status(context: Arc<CallContext>, _: wire::GetStatus) -> Result<wire::S
                 learned: provider.learned,
             })
             .collect(),
+        backup: context
+            .registry
+            .newest_backup()
+            .map(|newest| wire::NewestBackup {
+                path: newest.path.to_string_lossy().into_owned(),
+                made_at: newest.made_at,
+                bytes: newest.bytes,
+            }),
         salvaged: context.registry.salvaged()?.map(|report| wire::Salvaged {
             at: report.at,
             set_aside: report.set_aside.to_string_lossy().into_owned(),

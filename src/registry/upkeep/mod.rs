@@ -1,5 +1,6 @@
 //! Work without a caller: recovery at the start, timers, retention, the end of the daemon.
 
+pub(crate) mod backups;
 pub(crate) mod compare;
 pub(crate) mod damage;
 pub(crate) mod drain;

@@ -59,6 +59,16 @@ pub fn last_seq(tx: &mut dyn Tx) -> Result<i64, DbError> {
     number(tx, "SELECT value FROM counters WHERE name = 'seq'", &[])
 }
 
+/// When the first process opened the store.
+pub fn first_start(tx: &mut dyn Tx) -> Result<Option<Timestamp>, DbError> {
+    first(
+        tx,
+        "SELECT started_at FROM boots ORDER BY seq LIMIT 1",
+        &[],
+        values,
+    )
+}
+
 /// A metadata value of this store, such as its id.
 pub fn meta(tx: &mut dyn Tx, name: &str) -> Result<Option<String>, DbError> {
     first(

@@ -1,6 +1,7 @@
 //! Tests of an open store: its threads, pragmas and files.
 
 use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
 
 use super::super::Store;
 use super::super::open::{OpenError, OpenOptions};
@@ -14,6 +15,7 @@ use crate::kernel::ids::BootId;
 use crate::kernel::run::budget::Budget;
 use crate::kernel::run::limits::SpawnLimits;
 use crate::kernel::run::recover::RecoveryPolicy;
+use crate::store::BackupPolicy;
 use crate::store::open::OpenedStore;
 
 fn open(folder: &std::path::Path) -> OpenedStore {
@@ -246,6 +248,63 @@ async fn a_read_of_two_tables_sees_one_moment() {
         Ok(1)
     );
     drop(store);
+    drop(opened.store);
+    tokio::task::spawn_blocking(|| opened.threads.close())
+        .await
+        .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backup_is_made_when_it_is_due_and_only_of_changes() {
+    let folder = tempfile::tempdir().unwrap();
+    let opened = open(folder.path());
+    let store = &opened.store;
+    let began = BeginBoot {
+        boot: BootId(Clock::system().new_id()),
+        pid: 1,
+    };
+    store.submit(began).await.unwrap();
+    let policy = BackupPolicy {
+        every: Some(Duration::from_hours(24)),
+        folder: Some(folder.path().join("elsewhere")),
+        keep: 2,
+    };
+    let first = Clock::system().now();
+    let after = |hours: u64| first.plus_ms(hours * 3_600_000);
+    let made = async |hours| {
+        let made = store.back_up_if_due(&policy, after(hours)).await.unwrap();
+        made.map(|made| made.path)
+    };
+    assert_eq!(made(23).await, None, "the store is younger than a day");
+    let oldest = made(25).await.unwrap();
+    assert_eq!(made(60).await, None, "nothing has changed");
+    let by_request = policy.folder.as_ref().unwrap().join("abide-mine.db");
+    store.backup(Some(by_request.clone())).await.unwrap();
+    let (_, is_current) = store.newest_backup(&policy).await.unwrap().unwrap();
+    assert!(is_current);
+    let mut latest = Vec::new();
+    for hours in [61, 62, 63] {
+        store.submit(spawn(None)).await.unwrap();
+        latest.push(made(hours).await.unwrap());
+    }
+    assert!(!oldest.exists(), "more than two are kept");
+    assert!(latest[2].exists());
+    let kept = latest.iter().filter(|path| path.exists()).count();
+    assert_eq!(kept, 2);
+    assert!(by_request.exists(), "what a user made is not removed");
+    let (newest, is_current) = store.newest_backup(&policy).await.unwrap().unwrap();
+    assert_eq!((&newest.path, is_current), (&latest[2], true));
+    store.submit(spawn(None)).await.unwrap();
+    let (_, is_current) = store.newest_backup(&policy).await.unwrap().unwrap();
+    assert!(!is_current);
+    // A backup from the future was made before the clock was set back: the present one is due.
+    let back = first.minus_ms(3_600_000);
+    assert_eq!(store.back_up_if_due(&policy, back).await.unwrap(), None);
+    let off = BackupPolicy {
+        every: None,
+        ..policy.clone()
+    };
+    assert_eq!(store.back_up_if_due(&off, after(900)).await.unwrap(), None);
     drop(opened.store);
     tokio::task::spawn_blocking(|| opened.threads.close())
         .await
