@@ -10,6 +10,7 @@ pub mod tls;
 use std::path::Path;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use jsonrpsee::client_transport::ws::{WsHandshakeError, WsTransportClientBuilder};
 use jsonrpsee::core::client::{ClientT, Error as RpcError, Subscription, SubscriptionClientT};
 use jsonrpsee::core::traits::ToRpcParams;
@@ -26,6 +27,7 @@ use crate::tls::Fingerprint;
 use crate::wire::error::WireError;
 use crate::wire::events::{Event, SubscribeEvents};
 use crate::wire::input::WAIT_LIMIT;
+use crate::wire::nodes::{NodeOutputPart, OUTPUT};
 
 /// Maximum message size in either direction: the server's limits plus room for the envelope.
 const MESSAGE_LIMIT: u32 = 11 * 1024 * 1024;
@@ -267,6 +269,36 @@ impl Client {
             .await
             .map(EventSubscription)
             .map_err(answer)
+    }
+}
+
+impl Client {
+    /// Receives the output of programs that this connection follows, until the returned value is
+    /// dropped.
+    pub async fn node_output(&self) -> Result<NodeOutputParts, ClientError> {
+        let parts = self.rpc.subscribe_to_method(OUTPUT).await;
+        parts.map(NodeOutputParts).map_err(answer)
+    }
+}
+
+/// The output of programs on nodes.
+#[derive(Debug)]
+pub struct NodeOutputParts(Subscription<NodeOutputPart>);
+
+impl NodeOutputParts {
+    /// The next part; `None` if the connection was lost.
+    pub async fn next(&mut self) -> Option<NodeOutputPart> {
+        loop {
+            // A part that cannot be read is in the result of its call.
+            if let Ok(part) = self.0.next().await? {
+                return Some(part);
+            }
+        }
+    }
+
+    /// The next part, if it has arrived.
+    pub fn ready(&mut self) -> Option<NodeOutputPart> {
+        self.next().now_or_never().flatten()
     }
 }
 

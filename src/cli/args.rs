@@ -11,8 +11,8 @@ use clap::{FromArgMatches, Parser, Subcommand};
 use super::{chat, demo, help, setup, top};
 use crate::cli::commands::{
     agents, answer, approvals, attach, audit, backup, cancel, completions, config, doctor, env,
-    events, history, inbox, logs, mcp, memory, ps, restore, retry, review, rpc, run, send, serve,
-    sessions, skills, spawn, status, steer, stop, trust, usage, wait,
+    events, history, inbox, logs, mcp, memory, nodes, ps, restore, retry, review, rpc, run, send,
+    serve, sessions, skills, spawn, status, steer, stop, trust, usage, wait,
 };
 use crate::cli::common::Common;
 use crate::cli::common::failure::{Failure, exit};
@@ -91,6 +91,7 @@ enum CliCommand {
     Events(events::EventsArgs),
     Agents(agents::AgentsArgs),
     Mcp(mcp::Mcp),
+    Nodes(nodes::NodesArgs),
     Memory(memory::MemoryArgs),
     Skills(skills::SkillsArgs),
     Trust(trust::TrustArgs),
@@ -220,6 +221,7 @@ fn carry_out(common: &Common, command: CliCommand) -> Result<u8, Failure> {
         CliCommand::Events(command) => Box::pin(command.run(common)),
         CliCommand::Agents(command) => Box::pin(command.run(common)),
         CliCommand::Mcp(command) => Box::pin(command.run(common)),
+        CliCommand::Nodes(command) => Box::pin(command.run(common)),
         CliCommand::Memory(command) => Box::pin(command.run(common)),
         CliCommand::Skills(command) => Box::pin(command.run(common)),
         CliCommand::Trust(command) => Box::pin(command.run(common)),

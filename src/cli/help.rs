@@ -49,6 +49,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
             "skills",
             "mcp",
             "memory",
+            "nodes",
             "trust",
             "rpc",
             "completions",

@@ -17,7 +17,7 @@ use crate::cli::common::failure::{Failure, exit};
 use crate::cli::link::discover::{DaemonTarget, NO_DAEMON, Transport, Where, start_command};
 use crate::cli::link::token::{read_token, token_for_socket};
 use crate::cli::output::print;
-use crate::client::{Client, ClientError, EventSubscription};
+use crate::client::{Client, ClientError, EventSubscription, NodeOutputParts};
 use crate::clock::Clock;
 use crate::daemon::Endpoint;
 use crate::kernel::fault::Kind;
@@ -72,6 +72,12 @@ impl DaemonLink {
     ) -> Result<EventSubscription, Failure> {
         let events = self.client.subscribe(request).await;
         events.map_err(|error| self.failure(error))
+    }
+
+    /// The output of programs on nodes that this connection follows.
+    pub(crate) async fn node_output(&self) -> Result<NodeOutputParts, Failure> {
+        let parts = self.client.node_output().await;
+        parts.map_err(|error| self.failure(error))
     }
 
     /// The failure for a client error of this connection.

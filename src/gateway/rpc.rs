@@ -16,6 +16,7 @@ use futures_util::FutureExt;
 use jsonrpsee::types::{ErrorObjectOwned, Id, Response, ResponsePayload};
 use serde::Serialize;
 use serde_json::value::RawValue;
+use tokio::sync::mpsc;
 
 use super::ClientLimits;
 use super::methods::{JsonText, Methods, Registered, RpcCall};
@@ -57,9 +58,24 @@ pub(crate) struct Connection {
     /// The peer is a program of a run, or of unknown origin.
     is_program: AtomicBool,
     subscriptions: Option<Arc<Subscriptions>>,
+    /// Texts of notifications that its task writes as soon as it can.
+    notes: Option<mpsc::Sender<String>>,
 }
 
 impl Connection {
+    /// Sets where the texts of notifications go.
+    pub(crate) fn with_notes(self, notes: mpsc::Sender<String>) -> Self {
+        Connection {
+            notes: Some(notes),
+            ..self
+        }
+    }
+
+    /// Where the texts of notifications go; an error if the transport does not support any.
+    pub(crate) fn notes(&self) -> Result<&mpsc::Sender<String>, Fault> {
+        self.notes.as_ref().ok_or_else(needs_websocket)
+    }
+
     /// A connection that supports subscriptions.
     pub(crate) fn with(subscriptions: Arc<Subscriptions>) -> Self {
         Connection {

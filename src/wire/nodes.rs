@@ -8,7 +8,9 @@ use serde::{Deserialize, Serialize};
 use super::input;
 use super::shapes::Word;
 use crate::kernel::ids::{CallId, NodeId};
-use crate::kernel::node::{CallEnd, Machine, NodeCall, NodeCommand, Offer, RunQuestion};
+use crate::kernel::node::{
+    CallEnd, Machine, NodeCall, NodeCommand, Offer, OutputStream, RunQuestion,
+};
 use crate::kernel::time::Timestamp;
 
 super::method::no_params! {
@@ -244,6 +246,25 @@ pub struct CallNode {
     pub id: Option<CallId>,
     /// The command and its arguments.
     pub call: NodeCall,
+    /// Also send the output of a program while it runs, as notifications `nodes.output` of this
+    /// connection; WebSocket only.
+    #[serde(default)]
+    pub follow: bool,
+}
+
+/// Method name of the notifications that carry a program's output.
+pub const OUTPUT: &str = "nodes.output";
+
+/// A part of a program's output, parameters of `nodes.output`. Parts are left out for a client that
+/// reads too slowly; the result has the output.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct NodeOutputPart {
+    /// Id of the call.
+    pub id: CallId,
+    /// `stdout` or `stderr`.
+    pub stream: OutputStream,
+    /// The text.
+    pub text: String,
 }
 
 /// Result of `nodes.call`.

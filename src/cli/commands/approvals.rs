@@ -22,6 +22,7 @@ use crate::wire::approvals::{
     RememberedPage, ResolveApproval,
 };
 use crate::wire::input::{PAGE_LIMIT, PageSize};
+use crate::wire::nodes::ListNodes;
 use crate::wire::shapes::Word;
 
 /// Allow or deny tool calls that need approval, or list the open ones
@@ -104,7 +105,29 @@ async fn list(link: &DaemonLink, common: &Common) -> Result<u8, Failure> {
         }
         print::note("decide: abide approvals allow ID, or deny ID");
     }
+    if !common.json
+        && let Some(line) = nodes_in_short(link).await
+    {
+        print::note(&line);
+    }
     Ok(0)
+}
+
+/// One line if nodes wait for the operator, too. A caller who may not see nodes gets none.
+async fn nodes_in_short(link: &DaemonLink) -> Option<String> {
+    let listed = link.ask(&ListNodes {}).await.ok()?;
+    let more = listed.nodes.iter().filter(|node| !node.pending.is_empty());
+    let counts = [
+        (listed.waiting.len(), "to be admitted"),
+        (more.count(), "for the approval of an offer"),
+        (listed.questions.len(), "for an answer"),
+    ];
+    let waiting = counts.iter().filter(|(count, _)| *count > 0);
+    let waiting: Vec<String> = waiting
+        .map(|(count, why)| format!("{count} {why}"))
+        .collect();
+    let list = waiting.join(", ");
+    (!list.is_empty()).then(|| format!("nodes wait: {list} (abide nodes)"))
 }
 
 impl ShowArgs {

@@ -10,6 +10,7 @@ use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, SinkExt, StreamExt};
 use jsonrpsee::types::Id;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::sync::mpsc;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::error::{CapacityError, Error};
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
@@ -29,6 +30,8 @@ const PING: Duration = Duration::from_secs(30);
 const READ_BUFFER: usize = 8 * 1024;
 /// Ready responses are combined up to this size before they are written.
 const WRITE_BUFFER: usize = 16 * 1024;
+/// Maximum number of notifications of calls that wait to be written; further ones are left out.
+const NOTES: usize = 64;
 /// Maximum number of bytes read and discarded after a close frame, so that the peer gets to read
 /// the reason.
 const DISCARD_LIMIT: u64 = 64 * 1024 * 1024;
@@ -110,7 +113,9 @@ where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let subscriptions = Subscriptions::new(dispatcher.limits().subscriptions);
-    let connection = Arc::new(Connection::with(Arc::clone(&subscriptions)));
+    let (notes, mut noted) = mpsc::channel(NOTES);
+    let connection = Connection::with(Arc::clone(&subscriptions)).with_notes(notes);
+    let connection = Arc::new(connection);
     connection.set_is_program(is_program);
     let mut calls = CallsInFlight::new();
     let mut events = SubscriptionReads::new();
@@ -127,6 +132,11 @@ where
         // ready (or the write buffer is full).
         tokio::select! {
             biased;
+            // Before the result of the call that they belong to.
+            Some(text) = noted.recv() => {
+                socket.feed(Message::text(text)).await?;
+                unwritten = true;
+            }
             Some(text) = calls.next(), if !calls.is_empty() => {
                 if !text.is_empty() {
                     socket.feed(Message::text(text)).await?;

@@ -2,10 +2,14 @@
 
 use std::sync::Arc;
 
+use serde_json::json;
+use tokio::sync::mpsc;
+
 use super::method::MethodsBuilder;
 use crate::contract::nodes::{NodeEnd, NodeOutput, Nodes};
 use crate::gateway::CallContext;
 use crate::gateway::nodes::{NodeSummary, WaitingSummary};
+use crate::gateway::rpc::Connection;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::CallId;
 use crate::kernel::node::{CallEnd, OfferLimit, OutputStream};
@@ -22,7 +26,7 @@ pub(crate) fn register(table: &mut MethodsBuilder) {
     table.method(rename);
     table.method(remove);
     table.method(answer);
-    table.method(call);
+    table.connected(call);
 }
 
 async fn list(context: Arc<CallContext>, _: wire::ListNodes) -> Result<wire::NodeList, Fault> {
@@ -133,22 +137,44 @@ async fn answer(context: Arc<CallContext>, params: wire::AnswerNode) -> Result<E
     Ok(Empty {})
 }
 
-/// Output that no client follows.
-struct Unread;
+/// Sends the output of a call to the client that follows it. What does not fit is left out: the
+/// result has the output.
+struct Followed {
+    id: CallId,
+    notes: Option<mpsc::Sender<String>>,
+}
 
-impl NodeOutput for Unread {
-    fn piece(&self, _: OutputStream, _: &str) {}
+impl NodeOutput for Followed {
+    fn piece(&self, stream: OutputStream, text: &str) {
+        let Some(notes) = &self.notes else {
+            return;
+        };
+        let params = wire::NodeOutputPart {
+            id: self.id,
+            stream,
+            text: text.to_owned(),
+        };
+        let note = json!({ "jsonrpc": "2.0", "method": wire::OUTPUT, "params": params });
+        // A client that has gone or reads slowly does not delay the node.
+        let _ = notes.try_send(note.to_string());
+    }
 }
 
 async fn call(
     context: Arc<CallContext>,
+    connection: Arc<Connection>,
     params: wire::CallNode,
 ) -> Result<wire::NodeCallEnded, Fault> {
     let id = params.id.unwrap_or_else(|| CallId(context.clock.new_id()));
+    let notes = match params.follow {
+        true => Some(connection.notes()?.clone()),
+        false => None,
+    };
+    let output = Arc::new(Followed { id, notes });
     let org = &context.principal.org;
     let calling = context
         .nodes
-        .call(org, &params.node, id, params.call, Arc::new(Unread));
+        .call(org, &params.node, id, params.call, output);
     let ended = tokio::select! {
         ended = calling => ended,
         // The call continues on the node, which is not told that this client goes.

@@ -89,6 +89,8 @@ pub(super) struct OpenLink {
     pub(super) number: u64,
     pub(super) offered: Offer,
     pub(super) outbox: Outbox,
+    /// Number of changes and events that frames on this link have caused.
+    pub(super) writes: u32,
 }
 
 impl NodeHub {

@@ -9,7 +9,7 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_util::sync::CancellationToken;
 
 use super::channel::{self, FrameReader, FrameWriter, LinkEnd, discard_rest};
-use super::hub::{AWAY_AFTER, HubInner, KnownCalls, NodeHub, OpenLink};
+use super::hub::{AWAY_AFTER, HubInner, KnownCalls, NodeHub, NodeState, OpenLink};
 use super::keys;
 use super::outbox::{LastFrame, NextFrame, Outbox};
 use crate::contract::nodes::{ChangeNode, NodeChange, NodeNote};
@@ -31,6 +31,8 @@ pub(super) const FIRST_FRAME: Duration = Duration::from_secs(10);
 const LAST_FRAME: Duration = Duration::from_secs(2);
 /// Maximum number of connections with a node's token that have not proved its key yet.
 pub(super) const PROVING: usize = 4;
+/// Maximum number of changes and events that frames on one link may cause.
+const WRITES_LIMIT: u32 = 1000;
 /// Maximum size of a question, in bytes.
 const QUESTION_LIMIT: usize = 64 * 1024;
 
@@ -324,8 +326,14 @@ impl NodeHub {
             number,
             offered: offered.clone(),
             outbox: outbox.clone(),
+            writes: 0,
         });
         let is_new = std::mem::take(&mut node.is_lost);
+        // A link that breaks again and again does not write each time.
+        let is_known = (&node.row.machine, &node.row.offered) == (&proven.machine, &offered);
+        if is_known && !is_new {
+            return Some((number, outbox));
+        }
         let connected = NodeChange::Connected {
             machine: proven.machine.clone(),
             offered,
@@ -403,6 +411,7 @@ impl NodeHub {
                     program: question.program.clone(),
                 };
                 if node.calls.asks(call, question) {
+                    count_write(node)?;
                     let org = node.row.org.clone();
                     drop(state);
                     self.inner.note(&org, NodeNote::Asked(asked));
@@ -410,6 +419,7 @@ impl NodeHub {
             }
             FromNode::Offer { offer } => {
                 offer.check().map_err(|why| refused(&why))?;
+                count_write(node)?;
                 if let Some(link) = &mut node.link {
                     link.offered.clone_from(&offer);
                 }
@@ -480,6 +490,21 @@ impl HubInner {
         if let Some(node) = self.lock().nodes.get_mut(&node) {
             node.calls.sweep(outbox, now);
         }
+    }
+}
+
+/// Ends the link of a node that causes too many writes.
+fn count_write(node: &mut NodeState) -> Result<(), LinkEnd> {
+    let Some(link) = &mut node.link else {
+        return Ok(());
+    };
+    link.writes += 1;
+    match link.writes > WRITES_LIMIT {
+        true => Err(LinkEnd::Close(
+            CloseCode::Policy,
+            "too many changes and questions on one link".to_owned(),
+        )),
+        false => Ok(()),
     }
 }
 

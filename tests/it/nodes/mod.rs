@@ -2,7 +2,9 @@
 //! that they can lie.
 
 mod calls;
+mod command_line;
 mod liars;
+mod many;
 mod pairing;
 
 use serde_json::{Value, json};
