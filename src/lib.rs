@@ -20,6 +20,7 @@ pub mod failpoint;
 pub mod file_work;
 pub mod front_matter;
 pub mod gateway;
+pub mod node;
 pub mod outbound;
 pub mod process;
 pub mod provider;

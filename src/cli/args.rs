@@ -11,8 +11,8 @@ use clap::{FromArgMatches, Parser, Subcommand};
 use super::{chat, demo, help, setup, top};
 use crate::cli::commands::{
     agents, answer, approvals, attach, audit, backup, cancel, completions, config, doctor, env,
-    events, history, inbox, logs, mcp, memory, nodes, ps, restore, retry, review, rpc, run, send,
-    serve, sessions, skills, spawn, status, steer, stop, trust, usage, wait,
+    events, history, inbox, logs, mcp, memory, node, nodes, ps, restore, retry, review, rpc, run,
+    send, serve, sessions, skills, spawn, status, steer, stop, trust, usage, wait,
 };
 use crate::cli::common::Common;
 use crate::cli::common::failure::{Failure, exit};
@@ -93,6 +93,7 @@ enum CliCommand {
     Mcp(mcp::Mcp),
     Nodes(nodes::NodesArgs),
     Memory(memory::MemoryArgs),
+    Node(node::NodeArgs),
     Skills(skills::SkillsArgs),
     Trust(trust::TrustArgs),
     Usage(usage::UsageArgs),
@@ -192,6 +193,7 @@ fn carry_out(common: &Common, command: CliCommand) -> Result<u8, Failure> {
         CliCommand::Serve(command) if !command.detach => return command.run(common),
         CliCommand::Restore(command) => return command.run(common),
         CliCommand::Completions(command) => return command.run(),
+        CliCommand::Node(command) if command.is_service() => return command.serve(common),
         CliCommand::Serve(command) => Box::pin(command.detach(common)),
         CliCommand::Status(command) => Box::pin(command.run(common)),
         CliCommand::Stop(command) => Box::pin(command.run(common)),
@@ -223,6 +225,7 @@ fn carry_out(common: &Common, command: CliCommand) -> Result<u8, Failure> {
         CliCommand::Mcp(command) => Box::pin(command.run(common)),
         CliCommand::Nodes(command) => Box::pin(command.run(common)),
         CliCommand::Memory(command) => Box::pin(command.run(common)),
+        CliCommand::Node(command) => Box::pin(command.run(common)),
         CliCommand::Skills(command) => Box::pin(command.run(common)),
         CliCommand::Trust(command) => Box::pin(command.run(common)),
         CliCommand::Usage(command) => Box::pin(command.run(common)),

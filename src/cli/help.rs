@@ -49,6 +49,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
             "skills",
             "mcp",
             "memory",
+            "node",
             "nodes",
             "trust",
             "rpc",

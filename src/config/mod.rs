@@ -17,6 +17,6 @@ pub use named::{Named, PriceTable, ProviderTable, ServerTable, SkillTable};
 pub use private::{SecretFileRule, Unusable, is_readable_by_others, read_secret};
 pub use reference::read;
 pub use settings::{Config, MAX_GRACE, is_live, shown};
-pub use source::{FlagValue, SettingsSource, ShownSetting, ValueOrigin};
+pub use source::{FlagValue, SettingsSource, ShownSetting, ValueOrigin, folder};
 
 pub use crate::kernel::secret::Secret;

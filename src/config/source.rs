@@ -107,12 +107,17 @@ fn variables() -> impl Iterator<Item = (String, String)> {
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
 
-fn usual_file() -> Option<PathBuf> {
+/// The configuration folder of this user, `~/.config/abide` by default; `None` if it is unknown.
+pub fn folder() -> Option<PathBuf> {
     std::env::var_os("XDG_CONFIG_HOME")
         .map(PathBuf::from)
         .filter(|folder| folder.is_absolute())
         .or_else(|| std::env::home_dir().map(|home| home.join(".config")))
-        .map(|folder| folder.join("abide/abide.toml"))
+        .map(|folder| folder.join("abide"))
+}
+
+fn usual_file() -> Option<PathBuf> {
+    folder().map(|folder| folder.join("abide.toml"))
 }
 
 /// One setting as displayed to users and programs.

@@ -2,6 +2,7 @@
 //! pools are bounded, so an unresponsive mount or a pipe without a writer blocks nothing else. Used
 //! wherever the daemon reads files that a workspace, an agent or a user has put there.
 
+pub(crate) mod open_folder;
 pub mod writers;
 
 use std::collections::BTreeMap;

@@ -319,7 +319,8 @@ pub struct RunEnd {
     /// The signal that ended it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
-    /// Why the node ended it: `timeout`, `output` or `cancelled`.
+    /// Why the node ended it: `timeout`, `output`, `cancelled`, or `stopping` if the node itself was
+    /// stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopped: Option<String>,
     /// Standard output; its middle is left out if it is long.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use uuid::Uuid;
 
-use crate::kernel::ids::{RunId, StepId};
+use crate::kernel::ids::{CallId, RunId, StepId};
 use crate::kernel::policy::env::Environment;
 
 /// The run that a process belongs to.
@@ -15,6 +15,10 @@ pub const RUN_ID: &str = "ABIDE_RUN_ID";
 pub const STEP_ID: &str = "ABIDE_STEP_ID";
 /// The id of the one start of a service that a process belongs to.
 pub const SERVICE_ID: &str = "ABIDE_SERVICE_ID";
+/// The call of a gateway for which a node started a process.
+pub const CALL_ID: &str = "ABIDE_CALL_ID";
+/// The folder of the node that started the process for a call; two gateways may use the same id.
+pub const NODE_DIR: &str = "ABIDE_NODE_DIR";
 /// The address of the daemon's Unix socket.
 pub const SOCKET: &str = "ABIDE_SOCKET";
 /// The state folder of the daemon that started the process; one daemon at a time owns it.
@@ -32,14 +36,22 @@ pub(super) struct Marks {
 impl Marks {
     /// Adds the marks for a program of `owner` to `environment`.
     pub(super) fn put(&self, environment: Environment, owner: ProcessOwner) -> Environment {
-        let marked = environment.with(STATE_DIR, self.state.as_os_str());
+        let marked = |environment: Environment| environment.with(STATE_DIR, self.state.as_os_str());
         let (run, step) = match owner {
             ProcessOwner::Step(run, step) => (run, step),
             // A service works for its callers and does not call the daemon itself, so it gets no
             // socket.
-            ProcessOwner::Service(id) => return marked.with(SERVICE_ID, id.to_string()),
+            ProcessOwner::Service(id) => {
+                return marked(environment).with(SERVICE_ID, id.to_string());
+            }
+            // A node has no state folder that commands of its programs could use.
+            ProcessOwner::Call(id) => {
+                return environment
+                    .with(NODE_DIR, self.state.as_os_str())
+                    .with(CALL_ID, id.to_string());
+            }
         };
-        let marked = marked
+        let marked = marked(environment)
             .with(RUN_ID, run.to_string())
             .with(STEP_ID, step.to_string());
         match &self.socket {
@@ -56,14 +68,17 @@ pub(super) enum ProcessOwner {
     Step(RunId, StepId),
     /// The daemon, which talks to the program; the id names this start of a service.
     Service(Uuid),
+    /// A call of a gateway to this node; the program's descendants end with it.
+    Call(CallId),
 }
 
 impl ProcessOwner {
     /// Selects the processes of this owner.
-    pub(super) fn whose(self) -> MarkFilter {
+    pub(super) fn whose(self, marks: &Marks) -> MarkFilter {
         match self {
             ProcessOwner::Step(_, step) => MarkFilter::Step(step),
             ProcessOwner::Service(id) => MarkFilter::Service(id),
+            ProcessOwner::Call(id) => MarkFilter::Call(id, marks.state.clone()),
         }
     }
 }
@@ -77,6 +92,8 @@ pub(super) enum MarkFilter {
     Run(RunId),
     /// The processes of one start of a service.
     Service(Uuid),
+    /// The processes of one call to the node with this folder.
+    Call(CallId, PathBuf),
     /// The processes of every run and service of a daemon with this state folder.
     All(PathBuf),
 }
@@ -89,6 +106,9 @@ impl MarkFilter {
             MarkFilter::Step(step) => is(STEP_ID, OsStr::new(&step.to_string())),
             MarkFilter::Run(run) => is(RUN_ID, OsStr::new(&run.to_string())),
             MarkFilter::Service(id) => is(SERVICE_ID, OsStr::new(&id.to_string())),
+            MarkFilter::Call(id, folder) => {
+                is(CALL_ID, OsStr::new(&id.to_string())) && is(NODE_DIR, folder.as_os_str())
+            }
             MarkFilter::All(state) => {
                 let is_ours = of(RUN_ID).is_some() || of(SERVICE_ID).is_some();
                 is_ours && is(STATE_DIR, state.as_os_str())

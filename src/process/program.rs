@@ -46,7 +46,7 @@ pub enum ExitReason {
     Exited(i32),
     /// It was ended by this signal, which was not sent by the daemon.
     Signal(i32),
-    /// It was ended because its time limit expired.
+    /// It was ended because its time limit expired, or because its caller stopped it.
     TimedOut,
     /// It was ended because it wrote more than this many bytes.
     OutputLimit(u64),

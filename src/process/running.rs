@@ -24,12 +24,13 @@ use super::marks::{Marks, ProcessOwner};
 use super::oom;
 use super::program::{ExitReason, Finished, Program, ProgramInput, find};
 use super::reap;
-use super::stream::OutputStream;
+use super::stream::PipeReader;
 use super::table::{self, ProcessIdentity};
 use super::tree::{self, ProcessQuery};
 use crate::clock::Clock;
 use crate::file_work::TOOLS;
-use crate::kernel::ids::{RunId, StepId};
+use crate::kernel::ids::{CallId, RunId, StepId};
+use crate::kernel::node::OutputStream;
 
 /// Options for starting and ending programs.
 #[derive(Clone, Debug)]
@@ -66,7 +67,7 @@ pub(super) struct ProcessesInner {
 pub(super) struct KnownProcesses {
     /// By run and step. A run is removed when it ends.
     pub(super) runs: HashMap<RunId, HashMap<StepId, HashSet<ProcessIdentity>>>,
-    /// By the start of a service.
+    /// By the start of a service, or by call.
     pub(super) services: HashMap<Uuid, HashSet<ProcessIdentity>>,
     /// Children of this process that a task waits for.
     awaited: HashSet<ProcessIdentity>,
@@ -113,29 +114,57 @@ impl Processes {
         program: Program,
         mut heard: impl FnMut(&[u8]) + Send,
     ) -> Result<Finished, String> {
+        let started = self.enter(ProcessOwner::Step(run, step), &program).await?;
+        let heard = |stream: OutputStream, bytes: &[u8]| {
+            if stream == OutputStream::Stdout {
+                heard(bytes);
+            }
+        };
+        self.attend(started, program, heard, std::future::pending())
+            .await
+    }
+
+    /// Starts a program once its working folder has answered.
+    pub(super) async fn enter(
+        &self,
+        owner: ProcessOwner,
+        program: &Program,
+    ) -> Result<StartedProgram, String> {
         // Entering the folder of an unresponsive mount would block this thread.
         let folder = program.folder.clone();
         let looked = TOOLS.run(move |_| folder.is_dir()).await;
         looked.map_err(|busy| busy.to_string())?;
-        let mut started = self.start(ProcessOwner::Step(run, step), &program)?;
-        let mut out = OutputStream::new(started.child.stdout().take(), program.keep);
-        let mut err = OutputStream::new(started.child.stderr().take(), program.keep);
+        self.start(owner, program)
+    }
+
+    /// Waits until a started program has ended, or ends it when its time limit or `stop` is over.
+    pub(super) async fn attend(
+        &self,
+        mut started: StartedProgram,
+        program: Program,
+        mut heard: impl FnMut(OutputStream, &[u8]) + Send,
+        stop: impl Future<Output = ()> + Send,
+    ) -> Result<Finished, String> {
+        let mut out = PipeReader::new(started.child.stdout().take(), program.keep);
+        let mut err = PipeReader::new(started.child.stderr().take(), program.keep);
         let most = self.0.max_output;
         let ending = {
             let feeding = feed(started.child.stdin().take(), program.input);
             let mut feeding = pin!(feeding);
             let mut fed = false;
             let mut over = pin!(over(program.time));
+            let mut stop = pin!(stop);
             loop {
                 tokio::select! {
                     status = started.child.wait() => {
                         let status = status.map_err(|fault| format!("its exit status could not be read: {fault}"))?;
                         break ending(status);
                     }
-                    bytes = out.next(), if out.is_open() => heard(bytes),
-                    _ = err.next(), if err.is_open() => {}
+                    bytes = out.next(), if out.is_open() => heard(OutputStream::Stdout, bytes),
+                    bytes = err.next(), if err.is_open() => heard(OutputStream::Stderr, bytes),
                     () = &mut feeding, if !fed => fed = true,
                     () = &mut over => break ExitReason::TimedOut,
+                    () = &mut stop => break ExitReason::TimedOut,
                 }
                 if out.kept.total() + err.kept.total() > most {
                     break ExitReason::OutputLimit(most);
@@ -143,10 +172,13 @@ impl Processes {
             }
         };
         let left = match ending {
-            ExitReason::Exited(_) | ExitReason::Signal(_) => started.remaining_descendants().await,
+            ExitReason::Exited(_) | ExitReason::Signal(_) => started.after_end().await,
             ExitReason::TimedOut | ExitReason::OutputLimit(_) => started.end().await,
         };
-        let mut streams = [out.finish(heard).await, err.finish(|_| {}).await];
+        let mut streams = [
+            out.finish(|bytes| heard(OutputStream::Stdout, bytes)).await,
+            err.finish(|bytes| heard(OutputStream::Stderr, bytes)).await,
+        ];
         // After a timeout the program is asked to end, and its final output is complete.
         if matches!(ending, ExitReason::OutputLimit(_)) {
             streams.iter_mut().for_each(Captured::cut);
@@ -265,21 +297,25 @@ impl StartedProgram {
             ProcessOwner::Step(run, step) => {
                 known.runs.get(&run).and_then(|steps| steps.get(&step))
             }
-            ProcessOwner::Service(id) => known.services.get(&id),
+            ProcessOwner::Service(id) | ProcessOwner::Call(CallId(id)) => known.services.get(&id),
         };
         ProcessQuery {
             known: known.cloned().unwrap_or_default(),
             session: None,
-            whose: self.owner.whose(),
+            whose: self.owner.whose(&self.shared.marks),
             since: self.root.start,
         }
     }
 
-    /// Returns the live descendants of a program that has ended by itself.
-    pub(super) async fn remaining_descendants(&mut self) -> Vec<u32> {
+    /// Finds the live descendants of a program that has ended by itself: those of a step continue
+    /// until the run ends, those of a call are ended now. Returns the ones still alive.
+    async fn after_end(&mut self) -> Vec<u32> {
         let mut wanted = self.wanted();
         wanted.session = Some(self.root.pid);
-        let alive = tree::look(&mut wanted).await;
+        let alive = match self.owner {
+            ProcessOwner::Call(_) => tree::end(wanted, self.shared.grace, &self.shared.clock).await,
+            ProcessOwner::Step(..) | ProcessOwner::Service(_) => tree::look(&mut wanted).await,
+        };
         self.shared.now_knows(self.owner, &alive);
         numbers(&alive)
     }
@@ -338,7 +374,7 @@ impl ProcessesInner {
         let mut known = self.lock();
         let own = match owner {
             ProcessOwner::Step(run, step) => known.runs.entry(run).or_default().entry(step),
-            ProcessOwner::Service(id) => {
+            ProcessOwner::Service(id) | ProcessOwner::Call(CallId(id)) => {
                 known.services.entry(id).or_default().extend(alive);
                 return;
             }
@@ -359,7 +395,7 @@ impl ProcessesInner {
                     };
                 }
             }
-            ProcessOwner::Service(id) => {
+            ProcessOwner::Service(id) | ProcessOwner::Call(CallId(id)) => {
                 match own.is_empty() {
                     true => known.services.remove(&id),
                     false => known.services.insert(id, own),

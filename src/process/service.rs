@@ -9,7 +9,7 @@ use super::Captured;
 use super::marks::ProcessOwner;
 use super::program::{ExitReason, Program, ProgramInput};
 use super::running::{Processes, StartedProgram, ending};
-use super::stream::OutputStream;
+use super::stream::PipeReader;
 
 /// How a service ended.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ impl Processes {
     ) -> Result<Service, String> {
         program.input = ProgramInput::Pipe;
         let mut started = self.start(ProcessOwner::Service(id), &program)?;
-        let mut err = OutputStream::new(started.child.stderr().take(), program.keep);
+        let mut err = PipeReader::new(started.child.stderr().take(), program.keep);
         let said = tokio::spawn(async move {
             while err.is_open() {
                 heard(err.next().await);

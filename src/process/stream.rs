@@ -18,7 +18,7 @@ const AFTER_END: u64 = 1 << 20;
 const QUIET: Duration = Duration::from_millis(50);
 
 /// One output stream of a program.
-pub(super) struct OutputStream<R> {
+pub(super) struct PipeReader<R> {
     /// `None` once the end of the stream was read.
     pipe: Option<R>,
     chunk: Vec<u8>,
@@ -26,10 +26,10 @@ pub(super) struct OutputStream<R> {
     pub kept: Captured,
 }
 
-impl<R: AsyncRead + Unpin + Send + 'static> OutputStream<R> {
+impl<R: AsyncRead + Unpin + Send + 'static> PipeReader<R> {
     /// Reads `pipe` and keeps at most `keep` bytes.
     pub(super) fn new(pipe: Option<R>, keep: usize) -> Self {
-        OutputStream {
+        PipeReader {
             pipe,
             chunk: vec![0; CHUNK],
             kept: Captured::new(keep),

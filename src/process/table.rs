@@ -2,12 +2,13 @@
 //! and start time, since pids are reused.
 
 use rustix::process::{Pid, Signal};
+use serde::{Deserialize, Serialize};
 
 use super::marks::MarkFilter;
 
 /// One process; a later process with the same pid is a different identity.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct ProcessIdentity {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ProcessIdentity {
     /// The pid.
     pub pid: u32,
     /// The start time in the system's own unit; 0 where the system does not expose it.

@@ -18,8 +18,8 @@ use super::built_in::{BuiltIn, ToolAction};
 use super::registry_tool::in_words;
 use crate::contract::BoxFuture;
 use crate::contract::delegate::{Delegate, PinnedText, Site};
+use crate::file_work::open_folder::{FOLDER, OpenFolder, folder_in, kind_in};
 use crate::kernel::run::step::EffectClass;
-use crate::tool::files::open_folder::{FOLDER, OpenFolder, folder_in, kind_in};
 
 /// The maximum size of a file, in bytes.
 const FILE_LIMIT: u64 = 1 << 20;

@@ -21,6 +21,9 @@ pub const PROTOCOL: u32 = 1;
 pub const HEARTBEAT: Duration = Duration::from_secs(5);
 /// A link on which nothing was received for this long is lost.
 pub const SILENCE: Duration = Duration::from_secs(15);
+/// After this time without a link the gateway gives up the calls of a node, and the node begins none
+/// of them any more.
+pub const LOST: Duration = Duration::from_secs(20);
 /// Maximum size of a frame in bytes.
 pub const FRAME_LIMIT: usize = 1024 * 1024;
 /// How long a setup code is valid.
@@ -161,10 +164,13 @@ pub enum FromNode {
         machine: Machine,
         /// What it offers.
         offer: Offer,
-        /// The calls that it knows and that the gateway has not released.
+        /// The programs that it has begun to run and that the gateway has not released. Any other
+        /// call has had no effect here and is forgotten if the node was started anew: the gateway
+        /// sends it again if it is still wanted.
         calls: Vec<CallId>,
     },
-    /// The call is stored on the node; from now on only the node decides whether it runs.
+    /// The node has the call. It is on the node's disk from the moment on at which its effect
+    /// begins.
     Accepted {
         /// The call.
         id: CallId,
@@ -233,7 +239,8 @@ pub enum ToNode {
     Call {
         /// The call's id; for a step of a run the step's id.
         id: CallId,
-        /// Milliseconds until the call is to be refused if it has not begun.
+        /// Milliseconds until the call is to be refused if it has not begun. While a person is asked
+        /// about it, the time does not count; a question is given up after ten minutes.
         begin_within_ms: u64,
         /// The command.
         call: NodeCall,

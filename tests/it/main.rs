@@ -64,6 +64,7 @@ mod messages;
 mod migrations;
 mod names;
 mod needs;
+mod node;
 mod nodes;
 mod notify;
 mod openrpc;

@@ -269,7 +269,10 @@ fn packaged(name: &str) -> String {
 const UNITS: &[(&str, bool)] = &[
     ("systemd/abide.service", false),
     ("systemd/user/abide.service", true),
+    (NODE_UNIT, true),
 ];
+/// The unit of a node, which has no drain and no requested restart.
+const NODE_UNIT: &str = "systemd/user/abide-node.service";
 
 /// The values of a key in a unit.
 fn values<'a>(unit: &'a str, key: &'a str) -> impl Iterator<Item = &'a str> {
@@ -295,14 +298,18 @@ fn the_units_say_what_the_program_does() {
         );
         let line: Vec<&str> = line.split(' ').collect();
         assert!(accepts(&line), "{name}: {start}");
+        let value = |key| values(&unit, key).next().unwrap();
+        assert_eq!(value("Type"), "notify");
+        if *name == NODE_UNIT {
+            assert_eq!(value("RestartPreventExitStatus"), "9 11 77 78");
+            continue;
+        }
         // The daemon is given the same timeout that systemd applies.
         let stop = seconds(values(&unit, "TimeoutStopSec").next().unwrap());
         let told = values(&unit, "Environment")
             .find_map(|value| value.strip_prefix("ABIDE_STOP_TIMEOUT="))
             .unwrap();
         assert_eq!(seconds(told), stop, "{name}");
-        let value = |key| values(&unit, key).next().unwrap();
-        assert_eq!(value("Type"), "notify");
         assert_eq!(value("RestartForceExitStatus"), "79");
         assert_eq!(value("SuccessExitStatus"), "79");
         assert_eq!(value("RestartPreventExitStatus"), "77 78");
@@ -359,26 +366,30 @@ fn systemd_finds_no_fault_in_the_units() {
 }
 
 #[test]
-fn the_launchd_file_is_well_formed_and_starts_the_program() {
-    let text = packaged("launchd/org.abide.daemon.plist");
-    let found = elements(&text);
-    let after = |key: &str| {
-        let at = found
+fn the_launchd_files_are_well_formed_and_start_the_program() {
+    for label in ["org.abide.daemon", "org.abide.node"] {
+        let text = packaged(&format!("launchd/{label}.plist"));
+        let found = elements(&text);
+        let after = |key: &str| {
+            let at = found
+                .iter()
+                .position(|(name, text)| name == "key" && text == key);
+            &found[at.unwrap_or_else(|| panic!("no {key}")) + 1..]
+        };
+        let arguments: Vec<&str> = after("ProgramArguments")
             .iter()
-            .position(|(name, text)| name == "key" && text == key);
-        &found[at.unwrap_or_else(|| panic!("no {key}")) + 1..]
-    };
-    let arguments: Vec<&str> = after("ProgramArguments")
-        .iter()
-        .take_while(|(name, _)| name == "string")
-        .map(|(_, text)| text.as_str())
-        .collect();
-    assert!(arguments[0].ends_with("/abide"), "{arguments:?}");
-    assert!(accepts(&arguments[1..]), "{arguments:?}");
-    assert_eq!(after("Label")[0].1, "org.abide.daemon");
-    assert_eq!(after("ABIDE_SUPERVISOR")[0].1, "launchd");
-    let stop = seconds(&after("ExitTimeOut")[0].1);
-    assert_eq!(seconds(&after("ABIDE_STOP_TIMEOUT")[0].1), stop);
+            .take_while(|(name, _)| name == "string")
+            .map(|(_, text)| text.as_str())
+            .collect();
+        assert!(arguments[0].ends_with("/abide"), "{arguments:?}");
+        assert!(accepts(&arguments[1..]), "{arguments:?}");
+        assert_eq!(after("Label")[0].1, label);
+        assert_eq!(after("ABIDE_SUPERVISOR")[0].1, "launchd");
+        if label == "org.abide.daemon" {
+            let stop = seconds(&after("ExitTimeOut")[0].1);
+            assert_eq!(seconds(&after("ABIDE_STOP_TIMEOUT")[0].1), stop);
+        }
+    }
     for broken in [
         "</dict></plist>",
         "<plist><dict></plist>",
@@ -445,7 +456,9 @@ fn everything_packaged_is_looked_at() {
         // Run manually: it builds everything from scratch.
         "first-minutes",
         "launchd/org.abide.daemon.plist",
+        "launchd/org.abide.node.plist",
         "systemd/abide.service",
+        "systemd/user/abide-node.service",
         "systemd/user/abide.service",
     ];
     assert_eq!(found, looked_at);

@@ -18,6 +18,7 @@ pub(crate) mod inbox;
 pub(crate) mod logs;
 pub(crate) mod mcp;
 pub(crate) mod memory;
+pub(crate) mod node;
 pub(crate) mod nodes;
 pub(crate) mod ps;
 pub(crate) mod restore;

@@ -427,9 +427,5 @@ fn denied(state: &Path) -> Vec<PathBuf> {
 }
 
 pub(super) fn config_folder() -> Option<PathBuf> {
-    std::env::var_os("XDG_CONFIG_HOME")
-        .map(PathBuf::from)
-        .filter(|path| path.is_absolute())
-        .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".config")))
-        .map(|path| path.join("abide"))
+    crate::config::folder()
 }

@@ -10,7 +10,7 @@ use std::path::Path;
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
-use super::open_folder::{FOLDER, file_in, folder_in};
+use crate::file_work::open_folder::{FOLDER, file_in, folder_in};
 use crate::file_work::open_regular;
 use crate::tool::Workspace;
 

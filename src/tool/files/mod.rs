@@ -7,7 +7,6 @@ pub(crate) mod glob;
 pub(crate) mod grep;
 pub(crate) mod ignored;
 pub(crate) mod list;
-pub(crate) mod open_folder;
 pub(crate) mod preview;
 pub(crate) mod read;
 pub(crate) mod text_file;

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::open_folder::{OpenFolder, is_swapped};
+use crate::file_work::open_folder::{OpenFolder, is_swapped};
 use crate::tool::Workspace;
 
 /// The maximum size of a changed or written file, in bytes.

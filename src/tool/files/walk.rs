@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Dir, FileType};
 
 use super::ignored::{IgnoreFiles, Ignored};
-use super::open_folder::{FOLDER, file_in, folder_in, kind_in};
+use crate::file_work::open_folder::{FOLDER, file_in, folder_in, kind_in};
 use crate::tool::Workspace;
 use crate::tool::blocking::StopFlag;
 

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustix::io::Errno;
 
 use super::definition_files;
-use super::open_folder::{self, OpenFolder};
+use crate::file_work::open_folder::{self, OpenFolder};
 use crate::kernel::policy::gate::Writes;
 use crate::kernel::text::redact::Redactor;
 use crate::kernel::text::visible_but;

@@ -6,6 +6,7 @@
 //! understood (an expansion, an unknown option, an unlisted syntax) becomes a *hole* that may stand
 //! for any text, so that a rule which could match is never skipped.
 
+mod argv;
 mod builtins;
 mod command;
 mod documents;
@@ -26,6 +27,7 @@ mod real_tests;
 #[cfg(test)]
 mod tests;
 
+pub use argv::ArgvPattern;
 pub use command::{Fit, ShellCommand};
 pub use matching::may_fit;
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::file_work::regular;
+use super::regular;
 
 /// Flags for an intermediate folder, which need not be readable.
 #[cfg(target_os = "linux")]
@@ -70,7 +70,7 @@ impl OpenFolder {
         Ok(rustix::fs::openat(at, ".", FOLDER, Mode::empty())?)
     }
 
-    /// Like [`Beneath::folder`]; creates missing folders.
+    /// Like [`OpenFolder::folder`]; creates missing folders.
     pub(crate) fn made_folder(&self, below: &Path) -> io::Result<OwnedFd> {
         let mut made = PathBuf::new();
         for part in below {
