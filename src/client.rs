@@ -83,6 +83,8 @@ pub enum ClientError {
         shown: Fingerprint,
         /// Why it is refused.
         why: String,
+        /// Whether it would be accepted if it were pinned.
+        may_be_pinned: bool,
     },
     /// The certificate is not the pinned one. Nothing was sent.
     #[error(

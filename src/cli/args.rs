@@ -12,7 +12,7 @@ use super::{chat, demo, help, setup, top};
 use crate::cli::commands::{
     agents, answer, approvals, attach, audit, backup, cancel, completions, config, doctor, env,
     events, history, inbox, logs, mcp, memory, node, nodes, ps, restore, retry, review, rpc, run,
-    send, serve, sessions, skills, spawn, status, steer, stop, trust, usage, wait,
+    send, serve, sessions, skills, spawn, status, steer, stop, tls, trust, usage, wait,
 };
 use crate::cli::common::Common;
 use crate::cli::common::failure::{Failure, exit};
@@ -95,6 +95,7 @@ enum CliCommand {
     Memory(memory::MemoryArgs),
     Node(node::NodeArgs),
     Skills(skills::SkillsArgs),
+    Tls(tls::TlsArgs),
     Trust(trust::TrustArgs),
     Usage(usage::UsageArgs),
     Setup(setup::Setup),
@@ -227,6 +228,7 @@ fn carry_out(common: &Common, command: CliCommand) -> Result<u8, Failure> {
         CliCommand::Memory(command) => Box::pin(command.run(common)),
         CliCommand::Node(command) => Box::pin(command.run(common)),
         CliCommand::Skills(command) => Box::pin(command.run(common)),
+        CliCommand::Tls(command) => Box::pin(command.run(common)),
         CliCommand::Trust(command) => Box::pin(command.run(common)),
         CliCommand::Usage(command) => Box::pin(command.run(common)),
         CliCommand::Setup(command) => Box::pin(command.run(common)),

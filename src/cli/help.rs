@@ -52,6 +52,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
             "node",
             "nodes",
             "trust",
+            "tls",
             "rpc",
             "completions",
             "demo",

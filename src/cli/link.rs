@@ -2,8 +2,10 @@
 //! command that calls a daemon.
 
 pub(crate) mod discover;
+pub(crate) mod known;
 pub(crate) mod start;
 pub(crate) mod token;
+pub(crate) mod trust;
 pub(crate) mod watch;
 pub(crate) mod words;
 
@@ -162,9 +164,14 @@ async fn connect(way: &Transport) -> Result<Result<Client, ClientError>, Failure
             let token = token_for_socket(token_file.as_deref());
             Client::connect_socket_with(path, token.as_deref()).await
         }
-        Transport::Tcp { url, token_file } => {
+        Transport::Tcp {
+            url,
+            token_file,
+            pin,
+        } => {
             let token = read_token(token_file)?;
-            Client::connect(url, Some(&token)).await
+            let open = async |trust| Client::connect_trusting(url, trust, Some(&token)).await;
+            trust::connect(url, *pin, open).await?
         }
     })
 }
@@ -271,7 +278,7 @@ fn failure(error: ClientError, target: &DaemonTarget) -> Failure {
         }
         ClientError::Url { .. } => Failure::usage(error.to_string()),
         ClientError::Untrusted { .. } | ClientError::OtherCertificate { .. } => {
-            Failure::new(exit::AUTH, "certificate", error.to_string())
+            trust::refused(&error)
         }
         ClientError::NoTls { url } => Failure::new(code, "no_tls", error.to_string())
             .hint(format!("without TLS: {}", url.replacen("s://", "://", 1))),

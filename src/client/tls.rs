@@ -93,6 +93,8 @@ struct CertificateCheck {
 struct Seen {
     fingerprint: Option<Fingerprint>,
     refusal: Option<String>,
+    /// Whether it would be accepted if it were pinned.
+    may_be_pinned: bool,
 }
 
 impl CertificateCheck {
@@ -127,13 +129,19 @@ impl CertificateCheck {
         let Seen {
             fingerprint,
             refusal,
+            may_be_pinned,
         } = self.lock().clone();
         if let (Some(shown), Some(why)) = (fingerprint, refusal) {
             return match self.trust {
                 Trust::Pinned(pinned) if pinned != shown => {
                     ClientError::OtherCertificate { url, pinned, shown }
                 }
-                _ => ClientError::Untrusted { url, shown, why },
+                _ => ClientError::Untrusted {
+                    url,
+                    shown,
+                    why,
+                    may_be_pinned,
+                },
             };
         }
         let inner = fault.get_ref();
@@ -195,18 +203,24 @@ impl ServerCertVerifier for CertificateCheck {
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
         let shown = Fingerprint::of(certificate);
+        let of_pin = pin_refusal(self.trust, certificate, shown, now);
+        let may_be_pinned = of_pin.is_none();
         let refusal = match &self.system {
             Some(system) => {
                 let checked =
                     system.verify_server_cert(certificate, intermediates, name, ocsp, now);
-                checked.err().map(|fault| in_words(&fault, name))
+                // An expired certificate is not the authority's fault.
+                checked
+                    .err()
+                    .map(|fault| of_pin.unwrap_or_else(|| in_words(&fault, name)))
             }
-            None => pin_refusal(self.trust, certificate, shown, now),
+            None => of_pin,
         };
         let accepted = refusal.is_none();
         *self.lock() = Seen {
             fingerprint: Some(shown),
             refusal,
+            may_be_pinned,
         };
         match accepted {
             true => Ok(ServerCertVerified::assertion()),

@@ -3,10 +3,11 @@
 
 mod remote;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ipnet::IpNet;
 use toml::Value;
 
 use crate::kernel::policy::Visibility;
@@ -142,6 +143,33 @@ impl SettingForm<Vec<String>> for Texts {
 
     fn show(&self, value: &Vec<String>) -> Option<Value> {
         Some(value.clone().into())
+    }
+}
+
+/// A list of addresses and networks; in an environment variable, separated by commas.
+pub struct Networks;
+
+impl SettingForm<Vec<IpNet>> for Networks {
+    fn read(&self, value: &Value) -> Result<Vec<IpNet>, String> {
+        let texts = Texts.read(value)?;
+        let parsed = texts.iter().map(|text| {
+            let address = text.parse::<IpAddr>().map(IpNet::from);
+            address.or_else(|_| text.parse::<IpNet>()).map_err(|_| {
+                format!("{text:?} is no address or network such as 10.0.0.1 or 10.0.0.0/8")
+            })
+        });
+        parsed.collect()
+    }
+
+    fn show(&self, value: &Vec<IpNet>) -> Option<Value> {
+        let networks =
+            value.iter().map(
+                |network| match network.prefix_len() == network.max_prefix_len() {
+                    true => network.addr().to_string(),
+                    false => network.to_string(),
+                },
+            );
+        Some(networks.collect::<Vec<_>>().into())
     }
 }
 

@@ -62,6 +62,27 @@ impl Loaded {
             .extend(named.map(|(key, origin)| (key.clone(), origin.clone())));
     }
 
+    /// Checks the settings that depend on each other.
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
+        let config = &self.config;
+        if config.tls_key_file.is_some() && config.tls_cert_file.is_none() {
+            return Err(ConfigError::Together(
+                "gateway.tls_key_file is the key of no certificate: set gateway.tls_cert_file, too"
+                    .to_owned(),
+            ));
+        }
+        let is_exposed = !config.listen.ip().to_canonical().is_loopback();
+        if is_exposed && config.tls_cert_file.is_none() && !config.allow_plain {
+            return Err(ConfigError::Together(format!(
+                "other machines can reach gateway.listen = {}, so it needs TLS: set \
+                 gateway.tls_cert_file and gateway.tls_key_file (abide tls new makes both); or let \
+                 others on the network read tokens and all data: gateway.allow_plain = true",
+                config.listen
+            )));
+        }
+        Ok(())
+    }
+
     /// Applies a command-line flag, which takes precedence over file and variables.
     pub(super) fn flag(&mut self, flag: &FlagValue) -> Result<(), ConfigError> {
         take(flag.key, &flag.value, &ValueOrigin::Flag(flag.name), self)
@@ -99,6 +120,9 @@ pub enum ConfigError {
         /// What is expected.
         reason: String,
     },
+    /// Settings that do not fit together.
+    #[error("{0}")]
+    Together(String),
 }
 
 /// Reads `file` (a missing one is an error only when `required`) and the `ABIDE_*` variables among
@@ -405,6 +429,7 @@ mod tests {
                 Value::String("slide".to_owned()),
                 Value::String("/a:1".to_owned()),
                 Value::String("127.0.0.1:1".to_owned()),
+                Value::String("127.0.0.1".to_owned()),
                 Value::String("poll".to_owned()),
                 Value::String("tree".to_owned()),
                 Value::String("http://127.0.0.1:1/a".to_owned()),

@@ -5,11 +5,12 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ipnet::IpNet;
 use toml::Value;
 
 use super::form::{
-    Address, Amount, Bytes, Count, FILE_WATCH, FileWatch, Flag, Folder, Folders, HttpUrl, OVERFLOW,
-    Optional, OrNever, Period, SettingForm, Span, Text, Texts, UpTo, VISIBILITY,
+    Address, Amount, Bytes, Count, FILE_WATCH, FileWatch, Flag, Folder, Folders, HttpUrl, Networks,
+    OVERFLOW, Optional, OrNever, Period, SettingForm, Span, Text, Texts, UpTo, VISIBILITY,
 };
 use super::named::{self, Named};
 use crate::kernel::policy::Visibility;
@@ -103,6 +104,18 @@ settings! {
         listen: SocketAddr = SocketAddr::from(([127, 0, 0, 1], 7777)), Address;
     /// Path of the Unix socket. Unset: `abide.sock` in the state folder.
     Start "gateway.socket" => socket: Option<PathBuf> = None, Optional(Folder);
+    /// Certificate that TCP connections are encrypted with, as PEM, followed by those that link it
+    /// to an authority. Read again at a reload and when it changes. Unset: no TLS.
+    Start "gateway.tls_cert_file" => tls_cert_file: Option<PathBuf> = None, Optional(Folder);
+    /// Key of the certificate, as PEM, readable by its owner alone. Unset: the key is in the file of
+    /// the certificate.
+    Start "gateway.tls_key_file" => tls_key_file: Option<PathBuf> = None, Optional(Folder);
+    /// Listen without TLS at an address that other machines can reach. They can then read tokens
+    /// and all data.
+    Start "gateway.allow_plain" => allow_plain: bool = false, Flag;
+    /// Addresses and networks of proxies. Only they are believed what `X-Forwarded-For` and
+    /// `Forwarded` say about the address of a client.
+    Reload "gateway.trusted_proxies" => trusted_proxies: Vec<IpNet> = Vec::new(), Networks;
     /// Additional host names that clients may send in the `Host` header.
     Reload "gateway.allowed_hosts" => allowed_hosts: Vec<String> = Vec::new(), Texts;
     /// Additional origins that browser pages may connect from.

@@ -97,6 +97,7 @@ impl SettingsSource {
         for flag in &self.flags {
             loaded.flag(flag)?;
         }
+        loaded.check()?;
         Ok(loaded)
     }
 }

@@ -92,6 +92,7 @@ impl Ready {
                 boot_id: boot.id,
                 url: address.url.clone(),
                 socket: address.socket.clone(),
+                certificate: address.certificate().map(|own| own.facts().fingerprint),
                 started_at: boot.started_at,
             },
             token_file: token.path.clone(),
@@ -179,12 +180,13 @@ async fn run(options: DaemonOptions) -> Result<Ending, DaemonFailure> {
         effects: opened.effects,
     };
     let (parts, followers) = DaemonParts::assemble(basis, &config)?;
+    let following = address.certificate().map(|own| own.follow());
     let registry = parts.registry.clone();
     let process = Arc::new(Process::new(
         registry.clone(),
         supervisor.clone(),
         InForce::new(options.source, options.loaded, followers),
-        Surroundings::of(&folder.path, &boot, &parts, &config),
+        Surroundings::of(&folder.path, &boot, &parts, &config, &address),
     ));
     let reaping = parts.reap_orphans();
     let reloading = signals.handle(&process);
@@ -197,7 +199,9 @@ async fn run(options: DaemonOptions) -> Result<Ending, DaemonFailure> {
         return Ok(Ending::Stopped);
     }
     process.ready();
-    let published = Published::new(&ready.endpoint, &folder.path)?;
+    let certificate = address.certificate();
+    let identity = certificate.map(|own| own.identity());
+    let published = Published::new(&ready.endpoint, &folder.path, identity)?;
     let watchdog = supervisor.start_watchdog(&registry);
     if let RestoreOutcome::NoRoom = outcome {
         tracing::error!(
@@ -219,7 +223,7 @@ async fn run(options: DaemonOptions) -> Result<Ending, DaemonFailure> {
     let then = until_the_end(&mut work, &mut clients, writer_ended).await?;
     folder.mark_as_ending();
     work.end().await;
-    drop((watchdog, reloading));
+    drop((watchdog, reloading, following));
     clients.leave().await;
     drop(published);
     drop(address);

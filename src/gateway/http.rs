@@ -67,6 +67,7 @@ pub(crate) async fn handle(
     seat: Arc<Seat>,
     request: Request<Incoming>,
 ) -> Result<HttpResponse, Infallible> {
+    let peer = door.gate.client(peer, request.headers());
     let route = (request.method(), request.uri().path());
     let answered = match route {
         (&Method::GET | &Method::HEAD, "/health") => json(StatusCode::OK, "{\"state\":\"live\"}"),
@@ -399,6 +400,19 @@ pub(crate) fn refused(fault: Fault) -> HttpResponse {
         _ => StatusCode::BAD_REQUEST,
     };
     error(status, fault)
+}
+
+/// Answer to a request without TLS at a port that speaks it.
+pub(crate) fn needs_tls() -> HttpResponse {
+    let fault = Fault::new(
+        Kind::InvalidRequest,
+        "this port speaks TLS, and the request was sent without; nothing was done",
+    )
+    .hint("begin the URL with https:// or wss://");
+    let mut answered = error(StatusCode::UPGRADE_REQUIRED, fault);
+    let protocol = HeaderValue::from_static("TLS/1.2");
+    answered.headers_mut().insert(UPGRADE, protocol);
+    answered
 }
 
 fn error(status: StatusCode, fault: Fault) -> HttpResponse {

@@ -22,6 +22,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use ipnet::IpNet;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -36,6 +37,7 @@ pub use crate::gateway::nodes::{GatewayKey, NodeHub, NodeHubParts};
 use crate::kernel::ids::BootId;
 use crate::kernel::time::Timestamp;
 use crate::registry::{Principal, Registry};
+use crate::tls::ServerIdentity;
 
 /// What the gateway needs from the rest of the daemon.
 pub struct GatewayParts {
@@ -72,7 +74,8 @@ pub struct GatewayParts {
     pub limits: ClientLimits,
 }
 
-/// Names under which callers may address the daemon, in addition to its own.
+/// Names under which callers may address the daemon, in addition to its own, and the proxies through
+/// which they may come.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Names {
     /// Accepted host names, in addition to loopback and the address that was called;
@@ -80,6 +83,8 @@ pub struct Names {
     pub hosts: Vec<String>,
     /// Origins of web pages that may call it, in addition to its own; `scheme://host[:port]`.
     pub origins: Vec<String>,
+    /// Proxies that are believed what they say about the address of a client.
+    pub trusted_proxies: Vec<IpNet>,
 }
 
 /// Limits for clients.
@@ -159,6 +164,8 @@ struct GatewayState {
 pub struct Listeners {
     /// TCP; requires the token.
     pub tcp: TcpListener,
+    /// The certificate in force, if TCP connections are encrypted; a reload may replace it.
+    pub identity: Option<watch::Receiver<Arc<ServerIdentity>>>,
     /// Unix socket for the daemon's own user; `None` if there is none.
     pub unix: Option<UnixListener>,
 }

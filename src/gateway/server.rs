@@ -1,7 +1,10 @@
 //! Accepts connections and serves the HTTP routes on them until shutdown.
+//!
+//! With TLS, the handshake is a part of the time that a stranger has to send its token.
 
 use std::io;
 use std::net::SocketAddr;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,22 +13,28 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use jsonrpsee::types::Id;
+use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 
 use super::Listeners;
-use super::http::{self, HttpGateway};
+use super::http::{self, HttpGateway, HttpResponse};
 use super::rpc::{Connection, error_text};
 use crate::gateway::access::auth::TcpEndpoints;
 use crate::gateway::access::connection_limits::{Seat, Seats};
 use crate::gateway::access::peer::Peer;
 use crate::gateway::http::write_timeout::WriteTimeout;
 use crate::kernel::fault::{Fault, Kind};
+use crate::tls::ServerIdentity;
 
 /// Timeout for the head of a request, including the next one on an open connection.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// Maximum size of the head of a request in bytes: it is read before its sender is known.
+const MAX_HEAD: usize = 64 * 1024;
 /// Pause before accepting again after the system refused, for example because descriptors ran out.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 /// Maximum number of over-limit connections answered with an error at the same time; further ones
@@ -37,9 +46,13 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Accepts connections until shutdown; returns when every connection has ended.
 pub(crate) async fn accept(listeners: Listeners, door: Arc<HttpGateway>) -> io::Result<()> {
     let seats = Arc::new(Seats::new(door.dispatcher.limits().connections));
-    let Listeners { tcp, unix } = listeners;
+    let Listeners {
+        tcp,
+        identity,
+        unix,
+    } = listeners;
     // Accepted independently: many connections on one listener must not delay the other.
-    let over_tcp = over_tcp(&door, &seats, &tcp);
+    let over_tcp = over_tcp(&door, &seats, &tcp, identity.as_ref());
     let over_unix = async {
         match &unix {
             Some(unix) => over_unix(&door, &seats, unix).await,
@@ -68,6 +81,7 @@ async fn over_tcp(
     door: &Arc<HttpGateway>,
     seats: &Arc<Seats>,
     listener: &TcpListener,
+    identity: Option<&watch::Receiver<Arc<ServerIdentity>>>,
 ) -> std::convert::Infallible {
     loop {
         let room = seats.room().await;
@@ -80,7 +94,16 @@ async fn over_tcp(
         };
         // The peer may have disconnected already; that is not an accept error.
         match ends(&stream, peer) {
-            Ok(ends) => serve(door, stream, Peer::Tcp(ends), seats.stranger(room)),
+            Ok(ends) => {
+                let (peer, seat) = (Peer::Tcp(ends), seats.stranger(room));
+                match identity.map(|identity| Arc::clone(&identity.borrow().config)) {
+                    None => serve(door, stream, peer, seat),
+                    Some(config) => {
+                        let serving = encrypted(Arc::clone(door), stream, peer, seat, config);
+                        door.tasks.spawn(serving);
+                    }
+                }
+            }
             Err(error) => tracing::debug!(%error, "the setup of a new connection failed"),
         }
     }
@@ -138,18 +161,77 @@ fn serve<S>(door: &Arc<HttpGateway>, stream: S, peer: Peer, seat: Seat)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    door.tasks
-        .spawn(connection(Arc::clone(door), stream, peer, Arc::new(seat)));
+    let (door, seat) = (Arc::clone(door), Arc::new(seat));
+    door.tasks.clone().spawn(async move {
+        let closing = pin!(seat.must_close());
+        connection(door, stream, peer, &seat, closing).await;
+    });
 }
 
-async fn connection<S>(door: Arc<HttpGateway>, stream: S, peer: Peer, seat: Arc<Seat>)
-where
+/// Serves a TCP connection with TLS. A client that does not speak it gets an answer that says so.
+async fn encrypted(
+    door: Arc<HttpGateway>,
+    stream: TcpStream,
+    peer: Peer,
+    seat: Seat,
+    config: Arc<ServerConfig>,
+) {
+    let seat = Arc::new(seat);
+    // One deadline for the handshake and the first request.
+    let mut closing = pin!(seat.must_close());
+    let shaken = tokio::select! {
+        shaken = handshake(stream, config) => shaken,
+        // Before the end of the handshake there is no way to say why.
+        _ = closing.as_mut() => return,
+        () = door.shutdown.cancelled() => return,
+    };
+    match shaken {
+        Ok(Handshake::Done(stream)) => connection(door, *stream, peer, &seat, closing).await,
+        Ok(Handshake::Plain(stream)) => {
+            let stream = WriteTimeout::new(stream, door.dispatcher.limits().write_timeout);
+            tokio::select! {
+                () = refuse(door.shutdown.clone(), stream, http::needs_tls) => {}
+                _ = closing.as_mut() => {}
+            }
+        }
+        Err(error) => tracing::debug!(%error, ?peer, "a TLS handshake failed"),
+    }
+}
+
+/// Result of a handshake.
+enum Handshake {
+    /// The connection is encrypted.
+    Done(Box<TlsStream<TcpStream>>),
+    /// The peer did not begin one.
+    Plain(TcpStream),
+}
+
+/// First byte of a TLS connection: a record of the handshake (RFC 8446, section 5.1).
+const HANDSHAKE_RECORD: u8 = 22;
+
+async fn handshake(stream: TcpStream, config: Arc<ServerConfig>) -> io::Result<Handshake> {
+    let mut first = [0];
+    if stream.peek(&mut first).await? == 1 && first[0] != HANDSHAKE_RECORD {
+        return Ok(Handshake::Plain(stream));
+    }
+    let stream = TlsAcceptor::from(config).accept(stream).await?;
+    Ok(Handshake::Done(Box::new(stream)))
+}
+
+/// Serves a connection until its end; `closing` resolves when its seat must be given up.
+async fn connection<S>(
+    door: Arc<HttpGateway>,
+    stream: S,
+    peer: Peer,
+    seat: &Arc<Seat>,
+    closing: Pin<&mut impl Future<Output = Option<Fault>>>,
+) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let stream = WriteTimeout::new(stream, door.dispatcher.limits().write_timeout);
     let in_flight = Arc::new(Connection::default());
     let shutdown = door.shutdown.clone();
-    let held = Arc::clone(&seat);
+    let held = Arc::clone(seat);
     let service = service_fn(move |request| {
         http::handle(
             Arc::clone(&door),
@@ -162,11 +244,12 @@ where
     let mut serving = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
+        .max_buf_size(MAX_HEAD)
         .serve_connection(TokioIo::new(stream), service)
         .with_upgrades();
     let served = tokio::select! {
         served = &mut serving => served,
-        why = seat.must_close() => {
+        why = closing => {
             let stream = serving.into_parts().map(|parts| parts.io.into_inner());
             if let (Some(why), Some(mut stream)) = (why, stream) {
                 let said = send_close_reason(&mut stream, why);
@@ -212,30 +295,30 @@ fn refuse_over_limit(
     place: OwnedSemaphorePermit,
 ) {
     let stream = WriteTimeout::new(stream, door.dispatcher.limits().write_timeout);
-    let refusing = refuse(door.shutdown.clone(), stream, fault);
+    let refusing = refuse(door.shutdown.clone(), stream, move || {
+        http::refused(fault.clone())
+    });
     door.tasks.spawn(async move {
         refusing.await;
         drop(place);
     });
 }
 
-async fn refuse<S>(shutdown: CancellationToken, stream: S, fault: Fault)
+/// Answers the first request on `stream` with `answer`, whatever it is.
+async fn refuse<S>(shutdown: CancellationToken, stream: S, answer: impl Fn() -> HttpResponse)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let service = service_fn(move |_| {
-        std::future::ready(Ok::<_, std::convert::Infallible>(http::refused(
-            fault.clone(),
-        )))
-    });
+    let service = service_fn(|_| std::future::ready(Ok::<_, std::convert::Infallible>(answer())));
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(crate::gateway::access::connection_limits::STRANGER_TIMEOUT)
+        .max_buf_size(MAX_HEAD)
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), service);
     tokio::select! {
         served = serving => if let Err(error) = served {
-            tracing::debug!(%error, "a connection over the limit ended");
+            tracing::debug!(%error, "a refused connection ended");
         },
         () = shutdown.cancelled() => {}
     }

@@ -247,6 +247,7 @@ impl Server {
         let guard = auth::Guard::new(TOKEN, no_names(), Clock::system());
         let listeners = Listeners {
             tcp: listener,
+            identity: None,
             unix: None,
         };
         let gate = peer::PeerGate::new(guard, Principal::owner());

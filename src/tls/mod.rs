@@ -3,6 +3,7 @@
 
 mod certificate;
 mod fingerprint;
+mod identity;
 mod self_signed;
 
 use std::sync::Arc;
@@ -11,7 +12,8 @@ use rustls::crypto::CryptoProvider;
 
 pub use certificate::{CertificateFacts, UnreadableCertificate};
 pub use fingerprint::{Fingerprint, NotAFingerprint};
-pub use self_signed::{SelfSigned, self_signed};
+pub use identity::{ServerIdentity, UnusableIdentity};
+pub use self_signed::{SelfSigned, is_name, self_signed};
 
 /// The cryptography of all TLS connections.
 pub fn provider() -> Arc<CryptoProvider> {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use rcgen::{CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair};
+use rustls::pki_types::ServerName;
 
 use super::Fingerprint;
 use crate::kernel::time::Timestamp;
@@ -40,8 +41,10 @@ impl SelfSigned {
 /// error says which name is not valid.
 pub fn self_signed(names: &[String], days: u32, now: Timestamp) -> Result<SelfSigned, String> {
     let made = |fault: rcgen::Error| format!("the certificate could not be made: {fault}");
-    let mut params = CertificateParams::new(names.to_vec())
-        .map_err(|_| format!("{} cannot be in a certificate", names.join(", ")))?;
+    if let Some(bad) = names.iter().find(|name| !is_name(name)) {
+        return Err(format!("{bad:?} is neither a host name nor an address"));
+    }
+    let mut params = CertificateParams::new(names.to_vec()).map_err(made)?;
     let now = Duration::from_millis(u64::try_from(now.0).unwrap_or_default());
     let epoch = rcgen::date_time_ymd(1970, 1, 1);
     params.not_before = epoch + now.saturating_sub(CLOCK_SKEW);
@@ -59,6 +62,12 @@ pub fn self_signed(names: &[String], days: u32, now: Timestamp) -> Result<SelfSi
     })
 }
 
+/// True for a host name or address that a certificate can be for; `*.` may stand for one part of a
+/// name.
+pub fn is_name(name: &str) -> bool {
+    ServerName::try_from(name.strip_prefix("*.").unwrap_or(name)).is_ok()
+}
+
 /// RFC 7468: base64 in lines of 64 characters between two marks.
 fn pem(label: &str, der: &[u8]) -> String {
     use base64::Engine as _;
@@ -70,4 +79,28 @@ fn pem(label: &str, der: &[u8]) -> String {
         pem.push('\n');
     }
     pem + &format!("-----END {label}-----\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_no_host_can_have_is_refused() {
+        let made = |name: &str| self_signed(&[name.to_owned()], 1, Timestamp(0)).map(drop);
+        for good in [
+            "a",
+            "a.example",
+            "*.a.example",
+            "192.0.2.1",
+            "::1",
+            "build_host",
+        ] {
+            made(good).unwrap();
+        }
+        for bad in ["", "a b", "a/b", "https://a", "*", "a.*", "ä", "a:1", "-"] {
+            let refused = made(bad).unwrap_err();
+            assert!(refused.contains(&format!("{bad:?}")), "{refused}");
+        }
+    }
 }

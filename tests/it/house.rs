@@ -90,6 +90,21 @@ fn no_file_knows_the_machine_it_was_written_on() {
 #[test]
 fn each_guarantee_has_the_tests_that_it_names() {
     let document = fs::read_to_string(root().join("docs/guarantees.md")).unwrap();
+    let rows = rows_with_tests("docs/guarantees.md", &document);
+    assert!(rows >= 68, "{rows}");
+}
+
+#[test]
+fn each_threat_has_the_tests_that_it_names() {
+    let document = fs::read_to_string(root().join("docs/security.md")).unwrap();
+    let (_, threats) = document.split_once("## Threats").unwrap();
+    let (threats, _) = threats.split_once("\n## ").unwrap();
+    let rows = rows_with_tests("docs/security.md", threats);
+    assert!(rows >= 12, "{rows}");
+}
+
+/// Checks that the tests in the last column of each table exist; returns the number of rows.
+fn rows_with_tests(name: &str, document: &str) -> usize {
     let sources: Vec<(PathBuf, String)> = own_files()
         .into_iter()
         .map(|file| {
@@ -99,7 +114,7 @@ fn each_guarantee_has_the_tests_that_it_names() {
         .collect();
     let mut rows = 0;
     for row in document.lines().filter(|line| line.starts_with("| ")) {
-        if row.starts_with("| Guarantee |") {
+        if row.starts_with("| Guarantee |") || row.starts_with("| Threat |") {
             continue;
         }
         rows += 1;
@@ -117,11 +132,11 @@ fn each_guarantee_has_the_tests_that_it_names() {
                 sources
                     .iter()
                     .any(|(file, text)| is_module(file, module) && text.contains(&opens)),
-                "docs/guarantees.md names {module}::{test}, and there is no such test"
+                "{name} names {module}::{test}, and there is no such test"
             );
         }
     }
-    assert!(rows >= 68, "{rows}");
+    rows
 }
 
 /// True if the last part of `module` names this file, its unit tests, or its folder.

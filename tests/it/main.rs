@@ -6,6 +6,7 @@
 )]
 
 mod accidents;
+mod addresses;
 mod agents;
 mod ages;
 mod announces;
@@ -109,6 +110,7 @@ mod surface;
 mod swapped;
 mod sweeps;
 mod terminal;
+mod tls;
 mod top;
 mod traces;
 #[cfg(target_os = "linux")]

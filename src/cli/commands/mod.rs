@@ -34,6 +34,7 @@ pub(crate) mod spawn;
 pub(crate) mod status;
 pub(crate) mod steer;
 pub(crate) mod stop;
+pub(crate) mod tls;
 pub(crate) mod trust;
 pub(crate) mod usage;
 pub(crate) mod wait;

@@ -1,5 +1,6 @@
 //! What several commands share: names that a user types, failures, exit codes, signals.
 
+pub(crate) mod ask;
 pub(crate) mod budget;
 pub(crate) mod failure;
 pub(crate) mod ids;

@@ -9,12 +9,13 @@ use std::path::{Path, PathBuf};
 use crate::cli::common::failure::{Failure, exit};
 use crate::client::GatewayUrl;
 use crate::daemon::Endpoint;
+use crate::tls::Fingerprint;
 
 /// Flags that select the daemon.
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Which daemon")]
 pub(crate) struct Where {
-    /// URL of the daemon, such as http://127.0.0.1:7777
+    /// URL of the daemon: http://127.0.0.1:7777, https://host:7777
     #[arg(long, global = true, value_name = "URL", conflicts_with_all = ["state_dir", "socket"])]
     url: Option<String>,
 
@@ -29,6 +30,10 @@ pub(crate) struct Where {
     /// File with the token [default: the one in its state folder]
     #[arg(long, global = true, value_name = "FILE")]
     token_file: Option<PathBuf>,
+
+    /// Its certificate by SHA-256 fingerprint, for https://
+    #[arg(long, global = true, value_name = "SHA256")]
+    pin: Option<Fingerprint>,
 }
 
 /// A daemon that may be running.
@@ -65,6 +70,8 @@ pub(crate) enum Transport {
         url: String,
         /// Token file, read only when this transport is used.
         token_file: PathBuf,
+        /// The certificate that it must show; `None`: see [`super::trust`].
+        pin: Option<Fingerprint>,
     },
 }
 
@@ -187,6 +194,7 @@ impl Where {
             ("--socket", self.socket.is_some()),
             ("--state-dir", self.state_dir.is_some()),
             ("--token-file", self.token_file.is_some()),
+            ("--pin", self.pin.is_some()),
         ];
         match named.iter().find(|(_, is_named)| *is_named) {
             None => Ok(()),
@@ -214,6 +222,7 @@ impl Where {
         ways.push(Transport::Tcp {
             url: endpoint.url.clone(),
             token_file: named.unwrap_or_else(|| folder.join("token")),
+            pin: self.pin()?.or(endpoint.certificate),
         });
         Ok(DaemonTarget {
             ways,
@@ -229,9 +238,11 @@ impl Where {
             .ok()
             .flatten()
             .filter(|endpoint| endpoint.socket.as_deref().map(Path::new) == Some(&socket));
+        let pin = self.pin()?;
         let other = endpoint.as_ref().map(|endpoint| Transport::Tcp {
             url: endpoint.url.clone(),
             token_file: self.named_token().unwrap_or_else(|| folder.join("token")),
+            pin: pin.or(endpoint.certificate),
         });
         // A socket in its state folder has that folder's token next to it.
         let beside = || socket.parent().map(|folder| folder.join("token"));
@@ -250,7 +261,14 @@ impl Where {
 
     fn at_address(&self, url: &str, folder: &Path) -> Result<DaemonTarget, Failure> {
         let url = url.trim_end_matches('/').to_owned();
-        GatewayUrl::parse(&url).map_err(|error| Failure::usage(error.to_string()))?;
+        let address = GatewayUrl::parse(&url).map_err(|error| Failure::usage(error.to_string()))?;
+        let pin = self.pin()?;
+        if pin.is_some() && !address.tls {
+            return Err(Failure::usage(format!(
+                "{url} shows no certificate to compare with --pin"
+            ))
+            .hint("begin the URL with https://, or leave --pin out"));
+        }
         let endpoint = endpoint(folder)?.filter(|endpoint| endpoint.url == url);
         // The folder's token is sent only to the folder's own daemon.
         let token_file = match (self.named_token(), &endpoint) {
@@ -266,9 +284,26 @@ impl Where {
             }
         };
         Ok(DaemonTarget {
-            ways: vec![Transport::Tcp { url, token_file }],
+            ways: vec![Transport::Tcp {
+                url,
+                token_file,
+                pin: pin.or(endpoint.as_ref().and_then(|endpoint| endpoint.certificate)),
+            }],
             endpoint,
         })
+    }
+
+    /// The fingerprint that flag or environment name.
+    fn pin(&self) -> Result<Option<Fingerprint>, Failure> {
+        let named = || {
+            let text = variable("ABIDE_PIN")?;
+            let parsed = text.parse();
+            Some(parsed.map_err(|error| Failure::usage(format!("ABIDE_PIN: {error}"))))
+        };
+        match self.pin {
+            Some(pin) => Ok(Some(pin)),
+            None => named().transpose(),
+        }
     }
 
     fn named_token(&self) -> Option<PathBuf> {

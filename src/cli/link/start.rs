@@ -2,7 +2,7 @@
 //! none, and for the demo.
 
 use std::fs::{self, OpenOptions};
-use std::io::{IsTerminal, Read, Seek, SeekFrom};
+use std::io::{Read, Seek, SeekFrom};
 use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -10,6 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use super::discover::{self, Where};
+use crate::cli::common::ask;
 use crate::cli::common::failure::{Failure, exit};
 use crate::cli::link::DaemonLink;
 use crate::cli::output::{print, text};
@@ -63,7 +64,7 @@ pub(crate) async fn if_none(place: &Where) -> Result<(), Failure> {
 /// present, one is started and the user gets a note. A script gets the failure, which it can
 /// handle.
 pub(crate) async fn link(place: &Where, forbidden: bool) -> Result<DaemonLink, Failure> {
-    let may = !forbidden && std::io::stdin().is_terminal() && print::notes_are_watched();
+    let may = !forbidden && ask::can_ask();
     match DaemonLink::open(place).await {
         Err(failure) if failure.code == exit::NO_DAEMON && may => {
             print::note("no daemon is running; starting one");

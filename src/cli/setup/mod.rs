@@ -14,6 +14,7 @@ use super::link::DaemonLink;
 use crate::cli::commands::config::ConfigFile;
 use crate::cli::commands::serve;
 use crate::cli::common::Common;
+use crate::cli::common::ask::{agrees, said};
 use crate::cli::common::failure::{Failure, exit};
 use crate::cli::live::follow::CtrlC;
 use crate::cli::output::print;
@@ -195,24 +196,6 @@ fn no_model(found: &ModelSources) -> Failure {
     };
     Failure::new(exit::NOT_FOUND, "no_model", message)
         .hint("get one: ollama pull qwen3:8b; nothing was changed")
-}
-
-/// Prompts for a line on standard input.
-fn said(question: &str) -> Result<String, Failure> {
-    print::prompt(question);
-    let mut line = String::new();
-    io::stdin()
-        .read_line(&mut line)
-        .map_err(|fault| Failure::local("the answer cannot be read", fault))?;
-    Ok(line.trim().to_owned())
-}
-
-/// Prompts for a yes or no.
-fn agrees(question: &str) -> Result<bool, Failure> {
-    Ok(matches!(
-        &*said(question)?.to_ascii_lowercase(),
-        "y" | "yes"
-    ))
 }
 
 /// The configuration file that the daemon reads; fails if a variable or flag overrides the default

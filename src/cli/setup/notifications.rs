@@ -4,9 +4,9 @@ use std::path::Path;
 
 use serde_json::json;
 
-use super::agrees;
 use crate::cli::commands::config::ConfigWriter;
 use crate::cli::common::Common;
+use crate::cli::common::ask::agrees;
 use crate::cli::common::failure::{Failure, exit};
 use crate::cli::output::print;
 use crate::config::SettingEdit;

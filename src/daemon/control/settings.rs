@@ -13,6 +13,7 @@ use crate::contract::control::{
     EffectiveSettings, ModelProvider, Reloaded, Setting, SettingChange,
 };
 use crate::contract::servers::ServerViews;
+use crate::daemon::listen::tls::GatewayCertificate;
 use crate::daemon::notifications;
 use crate::daemon::parts::{self, options};
 use crate::gateway;
@@ -69,6 +70,8 @@ pub struct Followers {
     pub environment: Environment,
     /// Used to validate new settings.
     pub clock: Clock,
+    /// The certificate of TCP connections, with TLS.
+    pub certificate: Option<Arc<GatewayCertificate>>,
 }
 
 impl InForce {
@@ -165,6 +168,11 @@ impl InForce {
         running.file = fresh.file;
         running.warnings = fresh.warnings;
         self.hand_on(&running.config).await?;
+        if let Some(certificate) = &self.followers.certificate
+            && let Err(why) = certificate.reload().await
+        {
+            reloaded.warnings.push(why);
+        }
         let mut state = self.lock();
         state.running = running;
         state.next = fresh.config;

@@ -13,6 +13,7 @@ use crate::contract::control::ModelProvider;
 use crate::contract::finding::{Finding, Health};
 use crate::contract::servers::{ServerState, ServerViews};
 use crate::daemon::boot::Boot;
+use crate::daemon::listen::{DaemonAddress, Protection};
 use crate::daemon::parts::DaemonParts;
 use crate::daemon::state;
 use crate::file_work;
@@ -56,11 +57,19 @@ pub struct Surroundings {
     pub watchers: Vec<(&'static str, Notice)>,
     /// Unreadable files, by what they are part of.
     pub unread: Vec<(&'static str, Unread)>,
+    /// How TCP connections are protected.
+    pub protection: Protection,
 }
 
 impl Surroundings {
     /// The surroundings of a daemon with these parts.
-    pub fn of(folder: &Path, boot: &Boot, parts: &DaemonParts, config: &Config) -> Surroundings {
+    pub fn of(
+        folder: &Path,
+        boot: &Boot,
+        parts: &DaemonParts,
+        config: &Config,
+        address: &DaemonAddress,
+    ) -> Surroundings {
         let (registry, library) = (parts.registry.clone(), Arc::clone(&parts.skills));
         Surroundings {
             folder: folder.to_owned(),
@@ -74,6 +83,7 @@ impl Surroundings {
                 ("agents", Box::new(move || registry.catalog().unread())),
                 ("skills", Box::new(move || library.unread())),
             ],
+            protection: address.protection.clone(),
         }
     }
 
@@ -83,6 +93,8 @@ impl Surroundings {
         let findings = findings.chain(self.unread.iter().filter_map(cannot_be_read));
         let findings = findings.chain(files_do_not_answer());
         let findings = findings.chain(program::replaced());
+        let protection = self.protection.findings().into_iter();
+        let findings = findings.chain(protection.filter(|one| one.status != Health::Ok));
         findings.map(|finding| finding.message).collect()
     }
 
@@ -93,6 +105,7 @@ impl Surroundings {
         findings.extend(self.unread.iter().filter_map(cannot_be_read));
         findings.extend(files_do_not_answer());
         findings.extend(program::replaced());
+        findings.extend(self.protection.findings());
         findings
     }
 }

@@ -157,6 +157,7 @@ impl DaemonParts {
             folder: folder.to_owned(),
             environment,
             clock: clock.clone(),
+            certificate: basis.address.certificate().cloned(),
         };
         let parts = DaemonParts {
             registry,

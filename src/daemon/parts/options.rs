@@ -111,6 +111,7 @@ pub fn names(config: &Config) -> gateway::Names {
     gateway::Names {
         hosts: config.allowed_hosts.clone(),
         origins: config.allowed_origins.clone(),
+        trusted_proxies: config.trusted_proxies.clone(),
     }
 }
 

@@ -5,15 +5,18 @@ use std::io::{ErrorKind, Write};
 use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{read_small, refused};
 use crate::daemon::DaemonFailure;
 use crate::kernel::ids::BootId;
 use crate::kernel::time::Timestamp;
+use crate::tls::{Fingerprint, ServerIdentity};
 
 const FILE: &str = "endpoint.json";
 /// Retry interval after a full disk.
@@ -36,6 +39,9 @@ pub struct Endpoint {
     /// The path of its Unix socket, if there is one and it is UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub socket: Option<String>,
+    /// The fingerprint of its certificate, if it speaks TLS.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate: Option<Fingerprint>,
     /// When the daemon was started.
     pub started_at: Timestamp,
 }
@@ -65,7 +71,9 @@ impl Endpoint {
 
     /// The TCP address it listens on.
     pub fn address(&self) -> Option<SocketAddr> {
-        self.url.strip_prefix("http://")?.parse().ok()
+        let url = self.url.strip_prefix("https://");
+        let address = url.or_else(|| self.url.strip_prefix("http://"))?;
+        address.parse().ok()
     }
 }
 
@@ -77,29 +85,55 @@ pub struct Published {
 
 impl Published {
     /// Once this returns, local clients find the daemon, or will as soon as a full disk has space.
-    pub fn new(endpoint: &Endpoint, folder: &Path) -> Result<Published, DaemonFailure> {
-        let writing = match endpoint.write(folder) {
+    /// The file follows `identity`, the certificate in force.
+    pub fn new(
+        endpoint: &Endpoint,
+        folder: &Path,
+        identity: Option<watch::Receiver<Arc<ServerIdentity>>>,
+    ) -> Result<Published, DaemonFailure> {
+        let is_written = match endpoint.write(folder) {
             Err(DaemonFailure::NoRoom(path)) => {
                 tracing::warn!(
                     path = %path.display(),
                     "the disk is full: no endpoint.json; clients need the socket path or address"
                 );
-                let (endpoint, folder) = (endpoint.clone(), folder.to_owned());
-                Some(AbortOnDropHandle::new(tokio::spawn(async move {
-                    while endpoint.write(&folder).is_err() {
-                        tokio::time::sleep(ROOM_AGAIN).await;
-                    }
-                })))
+                false
             }
-            written => {
-                written?;
-                None
-            }
+            written => written.map(|()| true)?,
         };
+        let writing = (!is_written || identity.is_some()).then(|| {
+            let keeping = keep_written(endpoint.clone(), folder.to_owned(), is_written, identity);
+            AbortOnDropHandle::new(tokio::spawn(keeping))
+        });
         Ok(Published {
             folder: folder.to_owned(),
             writing,
         })
+    }
+}
+
+/// Writes the file when there is space for it, and again at each new certificate.
+async fn keep_written(
+    mut endpoint: Endpoint,
+    folder: PathBuf,
+    mut is_written: bool,
+    identity: Option<watch::Receiver<Arc<ServerIdentity>>>,
+) {
+    let mut identity = identity;
+    loop {
+        while !is_written {
+            tokio::time::sleep(ROOM_AGAIN).await;
+            is_written = endpoint.write(&folder).is_ok();
+        }
+        let Some(identity) = &mut identity else {
+            return;
+        };
+        if identity.changed().await.is_err() {
+            return;
+        }
+        let fingerprint = identity.borrow_and_update().facts.fingerprint;
+        endpoint.certificate = Some(fingerprint);
+        is_written = endpoint.write(&folder).is_ok();
     }
 }
 

@@ -9,6 +9,7 @@ use http::header::{AUTHORIZATION, HOST, ORIGIN};
 use http::{HeaderMap, HeaderValue, Uri};
 use tokio::sync::watch;
 
+use super::forwarded::client_address;
 use crate::clock::Clock;
 use crate::gateway::Names;
 use crate::kernel::fault::{Fault, Kind};
@@ -164,8 +165,12 @@ impl Guard {
         }
     }
 
-    /// Refuses further attempts from an address with too many failed ones.
+    /// Refuses further attempts from an address with too many failed ones. Loopback is never
+    /// refused: one program must not lock out the others of the machine.
     pub(crate) fn check_attempts(&self, peer: IpAddr) -> Result<(), Fault> {
+        if peer.is_loopback() {
+            return Ok(());
+        }
         let now = self.clock.monotonic();
         let failures = self.failures.lock();
         let failures = failures.unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -182,6 +187,17 @@ impl Guard {
             "too many failed attempts came from this address",
         )
         .with("retryAfterMs", ms))
+    }
+
+    /// The endpoints with the address of the client in place of that of a trusted proxy.
+    pub(crate) fn seen_through_proxies(
+        &self,
+        headers: &HeaderMap,
+        ends: TcpEndpoints,
+    ) -> TcpEndpoints {
+        let trusted = &self.names.borrow().trusted_proxies;
+        let peer = client_address(ends.peer, headers, trusted);
+        TcpEndpoints { peer, ..ends }
     }
 
     /// Counts a failed attempt; `Some` is the time to wait if there were too many.
@@ -210,6 +226,12 @@ impl Guard {
             };
         }
         window.count = window.count.saturating_add(1);
+        if window.count == MAX_FAILURES + 1 {
+            tracing::warn!(
+                client = %peer,
+                "too many requests without the right token; they are refused for a while"
+            );
+        }
         let left = (window.began + WINDOW).saturating_sub(now);
         (window.count > MAX_FAILURES).then_some(left)
     }
@@ -253,6 +275,7 @@ mod tests {
         let names = Names {
             hosts: vec!["abide.lan".to_owned()],
             origins: vec!["https://panel.lan".to_owned()],
+            trusted_proxies: Vec::new(),
         };
         Guard::new("secret", watch::channel(names).1, clock)
     }
@@ -364,6 +387,28 @@ mod tests {
         assert!(guard.check_token(&right, ends()).is_ok());
         clock.advance(WINDOW);
         assert_eq!(kind(ends()), Kind::Unauthorized);
+    }
+
+    #[test]
+    fn guesses_lock_out_their_address_and_never_loopback() {
+        let clock = Clock::test(Timestamp(0));
+        let guard = guard(clock.clone());
+        let [far, other, here] =
+            ["10.0.0.8", "10.0.0.9", "127.0.0.1"].map(|ip| ip.parse().unwrap());
+        for _ in 0..=MAX_FAILURES {
+            for peer in [far, here] {
+                assert!(guard.check_attempts(peer).is_ok(), "{peer}");
+                guard.count_failure(peer);
+            }
+        }
+        assert_eq!(
+            guard.check_attempts(far).unwrap_err().kind,
+            Kind::RateLimited
+        );
+        assert!(guard.check_attempts(other).is_ok());
+        assert!(guard.check_attempts(here).is_ok());
+        clock.advance(WINDOW);
+        assert!(guard.check_attempts(far).is_ok());
     }
 
     #[test]

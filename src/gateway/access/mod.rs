@@ -2,5 +2,6 @@
 
 pub(crate) mod auth;
 pub(crate) mod connection_limits;
+pub(crate) mod forwarded;
 pub(crate) mod peer;
 pub(crate) mod rights;

@@ -110,6 +110,14 @@ impl PeerGate {
         }
     }
 
+    /// The peer by which a request is counted and logged: behind a trusted proxy, its client.
+    pub(crate) fn client(&self, peer: Peer, headers: &HeaderMap) -> Peer {
+        match peer {
+            Peer::Tcp(ends) => Peer::Tcp(self.guard.seen_through_proxies(headers, ends)),
+            local @ Peer::Local(_) => local,
+        }
+    }
+
     /// Refuses a request that a web page could have sent, and other users on the socket. For routes
     /// that need no token of a client.
     pub(crate) fn check_names(&self, peer: &Peer, headers: &HeaderMap) -> Result<(), Fault> {
@@ -252,6 +260,7 @@ mod tests {
         let names = crate::gateway::Names {
             hosts: vec!["abide.lan".to_owned()],
             origins: vec!["https://panel.lan".to_owned()],
+            trusted_proxies: Vec::new(),
         };
         let names = tokio::sync::watch::channel(names).1;
         let guard = Guard::new("secret", names, Clock::system());

@@ -1,6 +1,8 @@
 //! A connection to a daemon, with the calls that most tests make.
 
+use abide::client::tls::Trust;
 use abide::client::{Client, ClientError, EventSubscription};
+use abide::tls::Fingerprint;
 use abide::wire::error::WireError;
 use serde_json::{Value, json};
 
@@ -40,8 +42,11 @@ pub(crate) fn kind_of(error: &WireError) -> &str {
 
 impl Link {
     /// Connects; `None` if the connection fails.
-    pub(super) async fn open(url: &str, token: &str) -> Option<Link> {
-        let client = Client::connect(url, Some(token)).await.ok()?;
+    pub(super) async fn open(url: &str, pin: Option<Fingerprint>, token: &str) -> Option<Link> {
+        let trust = pin.map_or(Trust::System, Trust::Pinned);
+        let client = Client::connect_trusting(url, trust, Some(token))
+            .await
+            .ok()?;
         Some(Link { client })
     }
 

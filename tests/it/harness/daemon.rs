@@ -3,11 +3,13 @@
 use std::fs::OpenOptions;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::time::Duration;
 
+use abide::tls::Fingerprint;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -18,7 +20,10 @@ use super::eventually;
 pub(crate) struct Daemon {
     child: Child,
     url: String,
+    /// The certificate that it shows, if it speaks TLS.
+    pin: Option<Fingerprint>,
     token: String,
+    state: PathBuf,
     log: PathBuf,
 }
 
@@ -36,7 +41,9 @@ impl Daemon {
         let mut daemon = Daemon {
             child: command.spawn().unwrap(),
             url: String::new(),
+            pin: None,
             token: String::new(),
+            state: state.to_owned(),
             log: log.to_owned(),
         };
         let pid = u64::from(daemon.pid());
@@ -54,8 +61,11 @@ impl Daemon {
                 }
             })
             .await;
-            daemon.url = started?;
-            if get(&daemon.url, "/ready").is_some_and(|(status, _)| status == 200) {
+            (daemon.url, daemon.pin) = started?;
+            if daemon
+                .get("/ready")
+                .is_some_and(|(status, _)| status == 200)
+            {
                 break;
             }
         }
@@ -80,7 +90,7 @@ impl Daemon {
 
     /// Connects to it; `None` if it no longer accepts connections.
     pub(crate) async fn connect(&self) -> Option<Link> {
-        Link::open(&self.url, self.token()).await
+        Link::open(&self.url, self.pin, self.token()).await
     }
 
     /// Connects to it; panics if that fails.
@@ -90,7 +100,14 @@ impl Daemon {
 
     /// `GET path`: status and body; `None` if the connection fails.
     pub(crate) fn get(&self, path: &str) -> Option<(u16, String)> {
-        get(&self.url, path)
+        match self.url.strip_prefix("http://") {
+            Some(address) => get(TcpStream::connect(address).ok()?, address, path),
+            // The socket has the same routes, and needs no certificate.
+            None => {
+                let socket = UnixStream::connect(self.state.join("abide.sock"));
+                get(socket.ok()?, "localhost", path)
+            }
+        }
     }
 
     /// Kills it with SIGKILL and waits until it is gone.
@@ -163,17 +180,17 @@ impl Drop for Daemon {
     }
 }
 
-/// The URL in the endpoint file, if this process wrote it.
-fn endpoint(file: &Path, pid: u64) -> Option<String> {
+/// URL and certificate in the endpoint file, if this process wrote it.
+fn endpoint(file: &Path, pid: u64) -> Option<(String, Option<Fingerprint>)> {
     let text = std::fs::read_to_string(file).ok()?;
     let endpoint: Value = serde_json::from_str(&text).ok()?;
-    (endpoint["pid"] == pid).then(|| endpoint["url"].as_str().unwrap().to_owned())
+    let pin = endpoint.get("certificate");
+    let pin = pin.map(|pin| pin.as_str().unwrap().parse().unwrap());
+    (endpoint["pid"] == pid).then(|| (endpoint["url"].as_str().unwrap().to_owned(), pin))
 }
 
-fn get(url: &str, path: &str) -> Option<(u16, String)> {
-    let address = url.strip_prefix("http://")?;
-    let mut stream = TcpStream::connect(address).ok()?;
-    let request = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
+fn get(mut stream: impl Read + Write, host: &str, path: &str) -> Option<(u16, String)> {
+    let request = format!("GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).ok()?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).ok()?;

@@ -201,8 +201,7 @@ fn requests_to_be_paired_are_checked_and_limited_before_anything_is_known_of_the
         })
         .await;
 
-        // Guesses are limited, and a web page has no access at all.
-        let mut statuses = Vec::new();
+        // Guesses of one program lock out none of the others on the machine.
         for _ in 0..30 {
             match FakeLink::open(daemon.url(), "/pair", None).await {
                 Ok(mut link) => {
@@ -210,11 +209,11 @@ fn requests_to_be_paired_are_checked_and_limited_before_anything_is_known_of_the
                         .await;
                     link.end().await;
                 }
-                Err(status) => statuses.push(status),
+                // The seats of those before are free soon.
+                Err(status) => assert_eq!(status, 503),
             }
         }
-        assert!(statuses.contains(&429), "{statuses:?}");
-        // The right token of a client still passes.
+        // The right token of a client passes, too.
         client.call("nodes.list", json!({})).await;
         daemon.client().await.call("gateway.ping", json!({})).await;
         assert_eq!(daemon.stop().await, 0);

@@ -65,17 +65,18 @@ impl ConfigWriter {
 
     /// The file contains the first of these changes that passes validation once this returns `Ok`;
     /// the flag tells whether the text changed. Otherwise nothing is changed, and the failure is
-    /// that of the last attempt.
+    /// that of the first attempt whose values had the right form, else of the last one.
     pub(in crate::cli) fn write(
         &mut self,
         tries: Vec<SettingEdits<'_>>,
     ) -> Result<(Loaded, bool), Failure> {
-        let mut refused = None;
+        let mut refused: Option<Failure> = None;
         for changes in tries {
             let source = &self.source;
             let judge = |new: &str| source.load_with(new).map_err(NotTaken);
             match self.file.change(&changes, judge) {
                 Ok(done) => return Ok(done),
+                Err(failure) if failure.kind == UNFIT => return Err(failure),
                 Err(failure) => refused = Some(failure),
             }
         }
@@ -115,6 +116,9 @@ impl ConfigWriter {
     }
 }
 
+/// Failure kind of a value that does not fit to other settings.
+const UNFIT: &str = "settings_conflict";
+
 /// Why a text was rejected as configuration.
 struct NotTaken(ConfigError);
 
@@ -122,6 +126,7 @@ impl From<NotTaken> for Failure {
     fn from(NotTaken(why): NotTaken) -> Failure {
         match why {
             ConfigError::Value { key, reason, .. } => Failure::usage(format!("{key}: {reason}")),
+            ConfigError::Together(reason) => Failure::new(exit::CONFIG, UNFIT, reason),
             other => Failure::new(exit::CONFIG, "config", other.to_string()),
         }
         .hint("nothing was changed")

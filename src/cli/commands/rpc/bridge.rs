@@ -13,10 +13,10 @@ use crate::cli::common::failure::{Failure, exit};
 use crate::cli::link;
 use crate::cli::link::discover::{Transport, Where};
 use crate::cli::link::token::{read_token, token_for_socket};
+use crate::cli::link::trust;
 use crate::cli::output::{print, text};
 use crate::client::ClientError;
 use crate::client::pipe::{self, Down, Up};
-use crate::client::tls::Trust;
 use crate::kernel::fault::{Fault, Kind};
 use crate::wire::error::WireError;
 
@@ -81,8 +81,14 @@ async fn connect(way: &Transport) -> Result<Result<(Up, Down), ClientError>, Fai
             let token = token_for_socket(token_file.as_deref());
             pipe::connect_socket(path, token.as_deref()).await
         }
-        Transport::Tcp { url, token_file } => {
-            pipe::connect(url, Trust::System, &read_token(token_file)?).await
+        Transport::Tcp {
+            url,
+            token_file,
+            pin,
+        } => {
+            let token = read_token(token_file)?;
+            let open = async |trust| pipe::connect(url, trust, &token).await;
+            trust::connect(url, *pin, open).await?
         }
     })
 }
