@@ -254,7 +254,7 @@ fn g8_9_a_link_that_is_cut_without_a_word_is_noticed_and_its_calls_fail_within_2
         .await;
         drop(silent);
         // It is back.
-        connected(&daemon, &key, &token, json!({})).await;
+        let _link = connected(&daemon, &key, &token, json!({})).await;
         in_state(&client, "mac", "connected").await;
         assert_eq!(daemon.stop().await, 0);
     });
