@@ -77,7 +77,7 @@ pub use sweep::{Sweep, Swept};
 pub use turn::{Asks, RunTurn};
 pub use user_requests::Ask;
 pub use user_requests::{RequestApproval, ResolveApproval};
-pub use waiting::{AwaitProvider, StepRef, WaitFor};
+pub use waiting::{AwaitProvider, DoubtEffect, StepRef, WaitFor};
 
 /// Declares the commands: each is a struct, or a payload declared in the file that executes it, with
 /// its reply, its name in failpoints, and the call that executes it.
@@ -323,6 +323,10 @@ commands! {
     /// The step waits for its model's provider until the deadline, or its run is ending.
     AwaitProvider(wait) -> () as "await_provider",
         |context| waiting::await_provider(context, wait);
+    /// The step whose effect may have happened waits for a person's review, or is to be carried out
+    /// again.
+    DoubtEffect(doubt) -> RunAfter as "doubt_effect",
+        |context| waiting::doubt_effect(context, doubt);
     /// The wait has ended at its deadline; a waiting step has the progress so far as its outcome.
     WindowOver {
         /// The wait.

@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use super::AgentDefinition;
-use super::base::{Base, ProjectTrust, is_of, parse_stored, read_base, user_files};
+use super::base::{Base, ProjectTrust, SOMEWHERE, is_of, parse_stored, read_base, user_files};
 use super::folder::{self, AgentFile, Dialect};
 use super::folder_cache::FolderCache;
 use super::health::Dependencies;
@@ -20,6 +20,7 @@ use super::names::slug;
 use super::presets::presets;
 use super::project::{self, ProjectDefinitions};
 use super::raw::LoadError;
+use super::served::Reachable;
 use super::set::{DefinitionSource, LayeredDefinition, Layers};
 use super::view::{AvailableModels, Set};
 use crate::clock::Clock;
@@ -27,6 +28,7 @@ use crate::contract::catalog::{
     AgentListing, AgentSummary, Catalog, CatalogScope, Covers, Definition, Overrides, Resolved,
     Sets, ToolSet,
 };
+use crate::contract::nodes::{NodeView, NodesSlot};
 use crate::contract::rows::AgentRows;
 use crate::contract::servers::{ServerViews, ServersSeen};
 use crate::contract::skills::SkillCatalog;
@@ -47,6 +49,8 @@ pub struct AgentCatalogOptions {
     pub tools: Vec<Value>,
     /// The tool servers and their current state.
     pub servers: ServersSeen,
+    /// The paired nodes, once they are available.
+    pub nodes: NodesSlot,
     /// The skills that agents may name; `None` = skills are not checked.
     pub skills: Option<Arc<dyn SkillCatalog>>,
     /// The folder of this user's agent files; `None` = no such files are read.
@@ -107,6 +111,11 @@ impl AgentCatalog {
         Arc::clone(&self.options.servers.borrow())
     }
 
+    fn nodes(&self, org: &str) -> Vec<NodeView> {
+        let nodes = self.options.nodes.get();
+        nodes.map(|nodes| nodes.list(org)).unwrap_or_default()
+    }
+
     fn base(&self) -> Arc<Base> {
         // A panic during the write left either the old or the new value.
         Arc::clone(&self.base.read().unwrap_or_else(PoisonError::into_inner))
@@ -145,7 +154,7 @@ impl AgentCatalog {
         let skills = self.options.skills.as_ref().filter(|_| place.cwd.is_some());
         if let Some(skills) = skills {
             let mut hasher = DefaultHasher::new();
-            (files, &skills.here(place.cwd, false).hash).hash(&mut hasher);
+            (files, &skills.here(place, false).hash).hash(&mut hasher);
             files = hasher.finish();
         }
         let state = (project.clone(), files);
@@ -162,7 +171,7 @@ impl AgentCatalog {
         let set = set.or_else(|| {
             let layers = &base.of(place.org).layers;
             let has_its_own = place.cwd.is_some() && layers.name_skills();
-            has_its_own.then(|| Arc::new(self.ready(layers, place.cwd)))
+            has_its_own.then(|| Arc::new(self.ready(layers, place)))
         });
         if is_readable && is_whole {
             self.nearby()
@@ -219,7 +228,7 @@ impl AgentCatalog {
             candidates.retain(|one| is_of(one, org));
             layers.add(candidates);
         }
-        (Some(Arc::new(self.ready(&layers, place.cwd))), is_whole)
+        (Some(Arc::new(self.ready(&layers, place))), is_whole)
     }
 
     /// The project as read, with unreadable parts replaced by their last known state.
@@ -247,14 +256,14 @@ impl AgentCatalog {
         }
     }
 
-    /// Prepares these agents for work in the folder `cwd`.
-    fn ready(&self, layers: &Layers, cwd: Option<&str>) -> Set {
+    /// Prepares these agents for work at `place`.
+    fn ready(&self, layers: &Layers, place: CatalogScope<'_>) -> Set {
         let ground = Dependencies {
             models: &self.models(),
             tools: &self.options.tools,
             servers: &self.servers(),
             skills: self.options.skills.as_deref(),
-            cwd,
+            place,
         };
         Set::new(layers, ground)
     }
@@ -313,9 +322,13 @@ impl Catalog for AgentCatalog {
         name: &str,
         overrides: Overrides<'_>,
     ) -> Result<Resolved, Fault> {
-        let servers = self.servers();
+        let (servers, nodes) = (self.servers(), self.nodes(place.org));
+        let reachable = Reachable {
+            servers: &servers,
+            nodes: &nodes,
+        };
         self.set(place)
-            .resolve(&self.models(), &servers, name, overrides)
+            .resolve(&self.models(), reachable, name, overrides)
     }
 
     fn default_agent(&self) -> AgentId {
@@ -323,19 +336,33 @@ impl Catalog for AgentCatalog {
     }
 
     fn list(&self, place: CatalogScope<'_>) -> AgentListing {
-        self.set(place).list(&self.models(), &self.servers())
+        let (servers, nodes) = (self.servers(), self.nodes(place.org));
+        let reachable = Reachable {
+            servers: &servers,
+            nodes: &nodes,
+        };
+        self.set(place).list(&self.models(), reachable)
     }
 
     fn get(&self, place: CatalogScope<'_>, name: &str) -> Result<AgentSummary, Fault> {
         let set = self.set(place);
         let (id, entry) = set.entry(name)?;
-        Ok(entry.summary(id, &self.models(), &self.servers()))
+        let (servers, nodes) = (self.servers(), self.nodes(place.org));
+        let reachable = Reachable {
+            servers: &servers,
+            nodes: &nodes,
+        };
+        Ok(entry.summary(id, &self.models(), reachable))
     }
 
     fn tools(&self, place: CatalogScope<'_>, name: &str) -> Result<ToolSet, Fault> {
         let set = self.set(place);
         let (id, entry) = set.entry(name)?;
-        let equipment = entry.equipment(&self.servers());
+        let (servers, nodes) = (self.servers(), self.nodes(place.org));
+        let equipment = entry.equipment(Reachable {
+            servers: &servers,
+            nodes: &nodes,
+        });
         Ok(ToolSet {
             agent: id.clone(),
             tools: equipment.tools.clone(),
@@ -430,7 +457,7 @@ impl Catalog for AgentCatalog {
 
     fn built_in(&self) -> BTreeMap<String, String> {
         let layers = Layers::presets(presets());
-        self.ready(&layers, None).hashes()
+        self.ready(&layers, SOMEWHERE).hashes()
     }
 
     fn covers(&self, folder: &str) -> Result<Covers, Fault> {
@@ -510,11 +537,16 @@ impl AgentCatalog {
                 unread: false,
             }],
         );
-        let set = self.ready(&layers, None);
+        let set = self.ready(&layers, SOMEWHERE);
         let (id, entry) = set
             .entry(&name)
             .map_err(|fault| LoadError::whole(fault.message))?;
-        let summary = entry.summary(id, &self.models(), &self.servers());
+        let servers = self.servers();
+        let reachable = Reachable {
+            servers: &servers,
+            nodes: &[],
+        };
+        let summary = entry.summary(id, &self.models(), reachable);
         let mut warnings = summary.warnings;
         let idle = entry.idle_rules(&gate_lines);
         let found = summary.problems.into_iter().chain(summary.missing);

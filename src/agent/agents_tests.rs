@@ -74,6 +74,7 @@ fn options(rows: Arc<Rows>, clock: &Clock, home: &Path) -> AgentCatalogOptions {
         .1,
         tools: tools.into_iter().chain([spawn]).collect(),
         servers: tokio::sync::watch::channel(Arc::default()).1,
+        nodes: Default::default(),
         skills: None,
         config: Some(home.join("agents")),
         personal: Some(home.join(".claude/agents")),

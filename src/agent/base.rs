@@ -15,8 +15,10 @@ use super::presets::presets;
 use super::raw::{DefinitionFormat, LoadError};
 use super::set::{DefinitionSource, LayeredDefinition, Layers, shown};
 use super::view::{AvailableModels, Set};
+use crate::contract::catalog::CatalogScope;
 use crate::contract::rows::{StoredAgent, TrustedProject};
 use crate::kernel::fault::Fault;
+use crate::kernel::scope::OWNER_ORG;
 
 /// The result of the last read of all definitions except those of projects.
 pub(super) struct Base {
@@ -113,7 +115,7 @@ pub(super) fn read_base(
         tools: &options.tools,
         servers: &servers,
         skills: options.skills.as_deref(),
-        cwd: None,
+        place: SOMEWHERE,
     };
     let rows = options.rows.as_ref();
     let stored = rows.map_or(Ok(Vec::new()), |rows| rows.stored_agents())?;
@@ -163,6 +165,12 @@ pub(super) fn read_base(
     })
 }
 
+/// The default folder of the owner's tenant.
+pub(super) const SOMEWHERE: CatalogScope<'static> = CatalogScope {
+    org: OWNER_ORG,
+    cwd: None,
+};
+
 /// The definitions of all tenants: the stored ones, and those of the user's files.
 struct DefinitionSources<'a> {
     ground: Dependencies<'a>,
@@ -187,7 +195,15 @@ impl DefinitionSources<'_> {
             layers.add_files(DefinitionSource::Config, level, found);
         }
         OrgBase {
-            set: Arc::new(Set::new(&layers, self.ground)),
+            set: {
+                let org = org.unwrap_or(SOMEWHERE.org);
+                let place = CatalogScope { org, cwd: None };
+                let ground = Dependencies {
+                    place,
+                    ..self.ground
+                };
+                Arc::new(Set::new(&layers, ground))
+            },
             layers,
         }
     }

@@ -101,6 +101,9 @@ pub struct AgentDefinition {
     /// The program that does its work; unset = a model does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<CommandSpec>,
+    /// The node on which its `shell`, `read` and `list` work; this machine if unset.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
     /// How an effect is handled that may have happened before the daemon was killed; if unset, it
     /// is reported to the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -182,6 +185,7 @@ impl AgentDefinition {
             write_scope: None,
             strategy: Strategy::React,
             command: None,
+            node: None,
             on_uncertain: None,
             env: BTreeMap::new(),
             secret_env: BTreeSet::new(),

@@ -53,6 +53,7 @@ const IN_FORCE: &[&str] = &[
     "strategy",
     "runner",
     "command",
+    "node",
     "execution",
     "org",
     "env",
@@ -76,6 +77,7 @@ const ONLY_MODELS: &[&str] = &[
     "skills",
     "mcp_servers",
     "strategy",
+    "node",
 ];
 
 /// The highest accepted `max_loops`.
@@ -263,6 +265,10 @@ impl FieldReader<'_> {
             }
             "execution" => self.execution(value)?,
             "command" => definition.command = Some(command::read(value)?),
+            "node" => {
+                definition.node = Some(line(value)?);
+                self.needs("node");
+            }
             "strategy" => definition.strategy = word(value, &["react", "plan"])?,
             "runner" => match text(value)?.as_str() {
                 "model" => {}
@@ -327,6 +333,7 @@ impl FieldReader<'_> {
         let definition = &mut self.draft.definition;
         definition.model = None;
         definition.thinking = None;
+        definition.node = None;
         self.draft.tools = ToolChoice {
             allow: Some(Vec::new()),
             ..ToolChoice::default()

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::AgentDefinition;
 use super::served::no_server;
 use super::view::AvailableModels;
-use crate::contract::catalog::usable_skills;
+use crate::contract::catalog::{CatalogScope, usable_skills};
 use crate::contract::servers::ServerViews;
 use crate::contract::skills::SkillCatalog;
 
@@ -27,8 +27,8 @@ pub(super) struct Dependencies<'a> {
     pub servers: &'a ServerViews,
     /// The skills; `None` = skills are not checked.
     pub skills: Option<&'a dyn SkillCatalog>,
-    /// The folder of the place; the default folder if unset.
-    pub cwd: Option<&'a str>,
+    /// The place.
+    pub place: CatalogScope<'a>,
 }
 
 /// The result of checking an agent.
@@ -75,7 +75,7 @@ fn missing_skills(definition: &AgentDefinition, ground: Dependencies<'_>) -> Vec
     let Some(skills) = ground.skills.filter(|_| !names.is_empty()) else {
         return Vec::new();
     };
-    let here = skills.here(ground.cwd, false);
+    let here = skills.here(ground.place, false);
     let set = definition.env.iter().filter(|(_, value)| value.is_some());
     let env: Vec<String> = set.map(|(name, _)| name.clone()).collect();
     let picked = skills.pick(&here, Some(&names), &env);

@@ -38,13 +38,15 @@ impl Asked {
 struct NoSkills(Arc<Asked>);
 
 impl SkillCatalog for NoSkills {
-    fn is_ready(&self, _: Option<&str>) -> bool {
+    fn is_ready(&self, _: CatalogScope<'_>) -> bool {
         true
     }
 
-    fn here(&self, cwd: Option<&str>, _: bool) -> Arc<SkillListing> {
+    fn here(&self, place: CatalogScope<'_>, _: bool) -> Arc<SkillListing> {
+        let cwd = place.cwd;
         let has_some = cwd.is_some_and(|cwd| Path::new(cwd).join("skills").exists());
         Arc::new(SkillListing {
+            org: place.org.to_owned(),
             workspace: cwd.unwrap_or_default().to_owned(),
             hash: has_some.to_string(),
             skills: Vec::new(),
@@ -73,8 +75,12 @@ impl SkillCatalog for NoSkills {
         })
     }
 
-    fn known(&self) -> Vec<String> {
+    fn known(&self, _: &str) -> Vec<String> {
         Vec::new()
+    }
+
+    fn required_programs(&self, _: &str) -> std::collections::BTreeSet<String> {
+        std::collections::BTreeSet::new()
     }
 }
 
@@ -102,6 +108,7 @@ fn agents(home: &Path, asked: &Arc<Asked>, clock: &Clock) -> AgentCatalog {
         models: tokio::sync::watch::channel(models).1,
         tools: tools.into(),
         servers: tokio::sync::watch::channel(Arc::default()).1,
+        nodes: Default::default(),
         skills: Some(Arc::new(NoSkills(Arc::clone(asked)))),
         config: Some(home.join("agents")),
         personal: None,

@@ -94,6 +94,7 @@ fn narrowed(
         write_scope,
         strategy: _,
         command,
+        node: _,
         on_uncertain,
         env,
         secret_env,
@@ -161,6 +162,8 @@ fn narrowed(
         strategy: limit.strategy,
         // A command needs trust; an agent of a model never becomes a program without it.
         command: command.filter(|command| limit.command.as_ref() == Some(command)),
+        // Only a trusted definition chooses the machine.
+        node: limit.node.clone(),
         on_uncertain: match (limit.on_uncertain, on_uncertain) {
             (Some(OnUncertain::Review), _) => Some(OnUncertain::Review),
             (stated, Some(OnUncertain::Retry)) => stated,
@@ -297,6 +300,7 @@ fn changed(bound: &AgentDraft, before: &AgentDraft, after: &AgentDraft) -> Vec<&
         ("active", was.inactive != is.inactive),
         ("strategy", was.strategy != is.strategy),
         ("command", was.command != is.command),
+        ("node", was.node != is.node),
         ("on_uncertain", was.on_uncertain != is.on_uncertain),
         ("env", was.env != is.env),
     ]

@@ -131,6 +131,8 @@ const OWNED: &[Case] = &[
         |d| format!("{:?}", d.definition.mode)),
     ("strategy", |d| d.definition.strategy = Strategy::Plan, |d| d.definition.strategy = Strategy::React,
         |d| format!("{:?}", d.definition.strategy)),
+    ("node", |d| d.definition.node = Some("mac".to_owned()), |d| d.definition.node = Some("pi".to_owned()),
+        |d| format!("{:?}", d.definition.node)),
     ("on_uncertain", |d| d.definition.on_uncertain = Some(OnUncertain::Retry),
         |d| d.definition.on_uncertain = Some(OnUncertain::Review), |d| format!("{:?}", d.definition.on_uncertain)),
     ("on_child_failure", |d| d.definition.on_child_failure = Some(OnFailure::Continue),

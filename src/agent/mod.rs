@@ -15,6 +15,7 @@ mod health;
 mod last_read;
 mod merge;
 mod names;
+mod nodes;
 mod presets;
 mod project;
 mod raw;

@@ -2,6 +2,7 @@
 
 use super::AgentDefinition;
 use crate::contract::catalog::AgentMode;
+use crate::contract::nodes::{NODE_LIST, NODE_READ, NODE_RUN};
 
 const BUILD_PROMPT: &str = "\
 You are the main agent of this workspace. Users bring you questions and tasks. Find out \
@@ -29,6 +30,7 @@ pub(super) fn presets() -> Vec<AgentDefinition> {
     let tools: Vec<String> = looking.iter().map(ToString::to_string).collect();
     // Names of tools that do not exist have no effect.
     let changing = ["write", "edit", "shell", "fetch", "todo", "output"];
+    let nodes = [NODE_RUN, NODE_READ, NODE_LIST];
     let dealing = [
         "task",
         "agents_list",
@@ -53,6 +55,7 @@ pub(super) fn presets() -> Vec<AgentDefinition> {
                 .iter()
                 .cloned()
                 .chain(changing.map(str::to_owned))
+                .chain(nodes.map(str::to_owned))
                 .chain(dealing.map(str::to_owned))
                 // All tools of tool servers.
                 .chain(["*__*".to_owned()])

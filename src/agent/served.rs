@@ -10,17 +10,29 @@ use super::AgentDefinition;
 use super::tools::ToolChoice;
 use super::view::pin;
 use crate::contract::catalog::{Omitted, Pinned};
+use crate::contract::nodes::NodeView;
 use crate::contract::servers::{ServerState, ServerView, ServerViews};
 use crate::kernel::text::preview;
 
 /// The maximum number of characters of a server error in a spawn warning.
 const ERROR: usize = 200;
 
+/// What changes without a change of an agent's definition.
+#[derive(Clone, Copy)]
+pub(super) struct Reachable<'a> {
+    /// The tool servers.
+    pub servers: &'a ServerViews,
+    /// The nodes of the tenant.
+    pub nodes: &'a [NodeView],
+}
+
 /// All tools of an agent at a point in time.
 #[derive(Clone, Debug)]
 pub(super) struct Equipment {
     /// The version of the server state that this was built from.
     version: u64,
+    /// The nodes that this was built from.
+    nodes: Vec<NodeView>,
     /// The schemas, as a run pins them.
     pub tools: Pinned,
     /// The names of the server tools.
@@ -31,24 +43,36 @@ pub(super) struct Equipment {
     pub left_out: Vec<Omitted>,
 }
 
-/// The cached equipment of one agent; rebuilt when the servers have changed.
+impl Equipment {
+    /// The names of all tools that are offered; `own` are those of the agent itself.
+    pub(super) fn offered(&self, own: &[String]) -> Vec<String> {
+        let is_offered = |name: &&String| self.left_out.iter().all(|one| one.name != **name);
+        let own = own.iter().filter(is_offered);
+        own.chain(&self.names).cloned().collect()
+    }
+}
+
+/// The cached equipment of one agent; rebuilt when the servers or nodes have changed.
 #[derive(Default)]
 pub(super) struct Equipped(Mutex<Option<Arc<Equipment>>>);
 
 impl Equipped {
-    /// Returns the agent's own tools plus those of `servers`.
+    /// Returns the agent's own tools that can be used now, plus those of servers.
     pub(super) fn over(
         &self,
         definition: &AgentDefinition,
         choice: &ToolChoice,
         own: &[Value],
-        servers: &ServerViews,
+        reachable: Reachable<'_>,
     ) -> Arc<Equipment> {
         let mut made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(made) = made.as_ref().filter(|made| made.version == servers.version) {
+        let is_same = |made: &&Arc<Equipment>| {
+            made.version == reachable.servers.version && made.nodes == reachable.nodes
+        };
+        if let Some(made) = made.as_ref().filter(is_same) {
             return Arc::clone(made);
         }
-        let equipment = Arc::new(equip(definition, choice, own, servers));
+        let equipment = Arc::new(equip(definition, choice, own, reachable));
         *made = Some(Arc::clone(&equipment));
         equipment
     }
@@ -58,16 +82,17 @@ fn equip(
     definition: &AgentDefinition,
     choice: &ToolChoice,
     own: &[Value],
-    servers: &ServerViews,
+    Reachable { servers, nodes }: Reachable<'_>,
 ) -> Equipment {
     let mut equipment = Equipment {
         version: servers.version,
+        nodes: nodes.to_vec(),
         tools: pin(&[(); 0]),
         names: Vec::new(),
         notes: Vec::new(),
         left_out: Vec::new(),
     };
-    let mut schemas = own.to_vec();
+    let mut schemas = super::nodes::available(definition, own, nodes, &mut equipment);
     let all: Vec<&ServerView> = servers.servers.iter().collect();
     let named = match &definition.mcp_servers {
         _ if definition.command.is_some() => Vec::new(),

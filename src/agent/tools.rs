@@ -2,9 +2,11 @@
 
 use globset::Glob;
 
+use crate::contract::nodes::{NODE_LIST, NODE_READ, NODE_RUN};
+
 /// Tools that an agent has only if its definition names them, since they reach beyond the
 /// workspace.
-const ONLY_NAMED: &[&str] = &["shell"];
+const ONLY_NAMED: &[&str] = &["shell", NODE_RUN, NODE_READ, NODE_LIST];
 
 /// The tools that a definition asks for. Names may be patterns (`*`, `web_*`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -11,7 +11,8 @@ use super::delegating;
 use super::dialects::names::OURS;
 use super::health::{AgentHealth, Dependencies, ProviderCheck};
 use super::names::nearest;
-use super::served::{Equipment, Equipped};
+use super::nodes;
+use super::served::{Equipment, Equipped, Reachable};
 use super::set::{DefinitionSource, Effective, LayeredDefinition, Layers, shown};
 use super::tools::ToolChoice;
 use super::{AgentDefinition, Strategy};
@@ -167,10 +168,14 @@ impl Set {
             .map(|(id, taken)| (id.clone(), PreparedAgent::new(taken, ground, &names)))
             .collect();
         // Delegation targets can be resolved once all agents are known.
-        let none = ServerViews::default();
+        let servers = ServerViews::default();
+        let none = Reachable {
+            servers: &servers,
+            nodes: &[],
+        };
         let summaries: Vec<AgentSummary> = entries
             .iter()
-            .map(|(id, entry)| entry.summary(id, models, &none))
+            .map(|(id, entry)| entry.summary(id, models, none))
             .collect();
         for (id, entry) in &mut entries {
             entry.take_tools(id, &summaries, tools);
@@ -240,14 +245,14 @@ impl Set {
     pub(super) fn resolve(
         &self,
         models: &AvailableModels,
-        servers: &ServerViews,
+        reachable: Reachable<'_>,
         name: &str,
         overrides: Overrides<'_>,
     ) -> Result<Resolved, Fault> {
         let (id, entry) = self.entry(name)?;
         entry.usable(id)?;
         let definition = &entry.definition;
-        let equipment = entry.equipment(servers);
+        let equipment = entry.equipment(reachable);
         let mut warnings = [entry.notes.as_slice(), &equipment.notes].concat();
         let is_program = definition.command.is_some();
         let (model, thinking) = if is_program {
@@ -288,12 +293,12 @@ impl Set {
     }
 
     /// Lists all agents as clients see them.
-    pub(super) fn list(&self, models: &AvailableModels, servers: &ServerViews) -> AgentListing {
+    pub(super) fn list(&self, models: &AvailableModels, reachable: Reachable<'_>) -> AgentListing {
         AgentListing {
             agents: self
                 .entries
                 .iter()
-                .map(|(id, entry)| entry.summary(id, models, servers))
+                .map(|(id, entry)| entry.summary(id, models, reachable))
                 .collect(),
             rejected: self.rejected.clone(),
         }
@@ -388,6 +393,11 @@ impl PreparedAgent {
             .filter_map(|name| named(name))
             .filter_map(|schema| delegating::described(schema, &allowed, agents))
             .collect();
+        if let Some(node) = &definition.node {
+            let left_out;
+            (schemas, left_out) = nodes::on_node(schemas, tools, node);
+            self.left_out.extend(left_out);
+        }
         let links = definition.linked_agents.iter();
         for link in links.filter(|link| link.tool().is_some()) {
             match delegating::linked(link, tools, &allowed, agents) {
@@ -412,10 +422,11 @@ impl PreparedAgent {
         self.equipped = Equipped::default();
     }
 
-    /// All its tools at the current state of the servers.
-    pub(super) fn equipment(&self, servers: &ServerViews) -> Arc<Equipment> {
+    /// All its tools at the current state of the servers and nodes.
+    pub(super) fn equipment(&self, reachable: Reachable<'_>) -> Arc<Equipment> {
         let (definition, choice) = (&self.definition, &self.choice);
-        self.equipped.over(definition, choice, &self.tools, servers)
+        self.equipped
+            .over(definition, choice, &self.tools, reachable)
     }
 
     /// Warnings about gate rules for tools that the agent does not have. Tools of servers are known
@@ -439,7 +450,7 @@ impl PreparedAgent {
         .collect()
     }
 
-    /// All tools that are not offered at the current state of the servers.
+    /// All tools that are not offered at the current state of the servers and nodes.
     pub(super) fn left_out(&self, equipment: &Equipment) -> Vec<Omitted> {
         [self.left_out.as_slice(), &equipment.left_out].concat()
     }
@@ -481,10 +492,10 @@ impl PreparedAgent {
         &self,
         id: &AgentId,
         models: &AvailableModels,
-        servers: &ServerViews,
+        reachable: Reachable<'_>,
     ) -> AgentSummary {
         let definition = &self.definition;
-        let equipment = self.equipment(servers);
+        let equipment = self.equipment(reachable);
         let model = models.of(definition);
         let program = definition.command.as_ref();
         AgentSummary {
@@ -496,7 +507,7 @@ impl PreparedAgent {
             model: model.to_owned(),
             program: program.map(|program| program.argv.clone()),
             thinking: definition.thinking,
-            tools: [definition.tools.as_slice(), &equipment.names].concat(),
+            tools: equipment.offered(&definition.tools),
             skills: definition.skills.clone(),
             hidden: definition.hidden,
             source: self.source.as_str().to_owned(),

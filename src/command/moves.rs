@@ -11,7 +11,7 @@ use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{AnnounceId, RunId, SessionId};
 use crate::kernel::run::action::{Action, Milestone};
 use crate::kernel::run::event::{Pending, RunEvent};
-use crate::kernel::run::step::{EffectClass as Class, Intent, Step, StepState, WaitKind};
+use crate::kernel::run::step::{Intent, Step, StepState, WaitKind};
 use crate::kernel::run::{AnnouncePolicy, PauseReason, Run, RunState, machine};
 use crate::kernel::session::message::Message;
 use crate::kernel::text::storable;
@@ -133,7 +133,7 @@ pub fn run_paused(context: &mut Context<'_>, run: &Run) {
 /// Gives an outcome to the steps that were open when their run ended.
 fn close_steps(context: &mut Context<'_>, run: &Run) -> Result<(), Fault> {
     for mut step in steps::open(context.tx, run.id)? {
-        let began = step.effect == Class::Once && step.state == StepState::Started;
+        let began = step.effect.is_once() && step.state == StepState::Started;
         (step.state, step.error) = if began {
             let why =
                 "the run ended while the step was being carried out; its effect may have happened";

@@ -104,7 +104,7 @@ fn reopen(
     fate: StepFate,
 ) -> Result<Step, Fault> {
     match fate {
-        StepFate::Perform | StepFate::Repeat => {
+        StepFate::Perform | StepFate::Repeat | StepFate::Continue => {
             step.attempts += 1;
             steps::update(context.tx, &step)?;
         }
@@ -222,14 +222,15 @@ pub fn resolve(context: &mut Context<'_>, resolve: Resolve) -> Result<RunAfter, 
         }
         Verdict::NotDone => {
             step.state = StepState::Intended;
+            step.error = None;
             step.attempts += 1;
             steps::update(context.tx, &step)?;
             release(context, run.id, step.seq)?;
         }
         Verdict::Abort => {
             let message = format!(
-                "the daemon was killed while {} carried out step {}; {} reviewed it and ended \
-                 the run: it stays uncertain whether the effect happened",
+                "{} was interrupted in step {}; {} reviewed it and ended the run: it stays \
+                 uncertain whether the effect happened",
                 step.tool.as_deref().unwrap_or("its program"),
                 step.seq,
                 resolve.by

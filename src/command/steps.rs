@@ -13,6 +13,7 @@ use crate::kernel::run::event::RunEvent;
 use crate::kernel::run::step::{
     Intent, ModelUsage, PLAN_PHASE_KEY, SUMMARY, Step, StepState, TOO_LONG,
 };
+use crate::kernel::run::waiting::doubted;
 use crate::kernel::run::{Run, RunError, RunOrigin};
 use crate::kernel::session::message::{Block, Compacted, Message, NewMessage, OpenRun, plain_text};
 use crate::kernel::text::{prefix, preview, storable};
@@ -78,8 +79,8 @@ pub fn start_run(
     })
 }
 
-/// Once this returns, the effect of a `once` step may begin; a kill from now on leaves it
-/// uncertain.
+/// Once this returns, the effect of a step that must not happen twice may begin; a kill from now on
+/// leaves it uncertain, or with its keeper.
 pub fn begin_effect(
     context: &mut Context<'_>,
     id: RunId,
@@ -122,6 +123,11 @@ pub enum Recorded {
         text: String,
         /// True if the tool reports a failure.
         is_error: bool,
+    },
+    /// It is unknown whether the effect of a tool call happened.
+    Uncertain {
+        /// Why, as a clause.
+        why: String,
     },
     /// The outcome of a compaction, which may have found nothing to compact.
     Shortened {
@@ -166,6 +172,11 @@ impl Recorded {
                 let call = step.tool_call.as_deref().unwrap_or_default();
                 Some(NewMessage::tool_result(id, step.run, call, text, *is_error))
             }
+            Recorded::Uncertain { why } => {
+                let call = step.tool_call.as_deref().unwrap_or_default();
+                let text = doubted(why);
+                Some(NewMessage::tool_result(id, step.run, call, &text, true))
+            }
             Recorded::Shortened { summary, .. } => {
                 let (text, compacted) = summary.as_deref()?;
                 Some(NewMessage::compaction(id, step.run, text, compacted))
@@ -180,7 +191,7 @@ impl Recorded {
             Recorded::Answer { used, .. }
             | Recorded::Shortened { used, .. }
             | Recorded::Failed { used, .. } => used.as_ref(),
-            Recorded::ToolResult { .. } | Recorded::TooLong(_) => None,
+            Recorded::ToolResult { .. } | Recorded::Uncertain { .. } | Recorded::TooLong(_) => None,
         }
     }
 
@@ -192,6 +203,7 @@ impl Recorded {
                 Some(preview(&told, SUMMARY))
             }
             Recorded::Failed { error, .. } => Some(preview(&error.message, SUMMARY)),
+            Recorded::Uncertain { why } => Some(preview(&format!("uncertain: {why}"), SUMMARY)),
             _ => None,
         }
     }
@@ -315,6 +327,11 @@ fn summarize(
                 step.state = StepState::Failed;
                 step.error = Some(preview(&text, SUMMARY));
             }
+            Vec::new()
+        }
+        doubted @ Recorded::Uncertain { .. } => {
+            step.state = StepState::Uncertain;
+            step.error = doubted.error();
             Vec::new()
         }
         Recorded::Shortened { told, remember, .. } => {

@@ -6,7 +6,7 @@ use uuid::Uuid;
 use super::context::Context;
 use super::moves::{emit_step, load, move_run};
 use super::steps::{open_step, tool_result};
-use super::{delegation, exchange, user_requests};
+use super::{RunAfter, delegation, exchange, user_requests};
 use crate::contract::commit::{CommitEffect, PendingWait};
 use crate::kernel::event::AnnounceDelivered;
 use crate::kernel::fault::{Fault, Kind};
@@ -55,6 +55,17 @@ pub struct AwaitProvider {
     pub until: Timestamp,
     /// The provider's message.
     pub reason: String,
+}
+
+/// The effect of a step may have happened, and nothing more is known of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DoubtEffect {
+    /// The step.
+    pub by: StepRef,
+    /// Why it is unknown, as a clause.
+    pub why: String,
+    /// Whether a person decides on it; otherwise it is carried out again.
+    pub is_reviewed: bool,
 }
 
 /// The run and step that act, if the step is open and may still have an effect.
@@ -207,6 +218,29 @@ pub fn await_provider(context: &mut Context<'_>, wait: AwaitProvider) -> Result<
     // The row in the table of waits lets the next process find the wait.
     begin(context, &run, &step, until, &[step.id.0])?;
     Ok(())
+}
+
+/// Once this returns, the step waits for a person's review, or is to be carried out again. A run that
+/// is ending is unchanged.
+pub fn doubt_effect(context: &mut Context<'_>, doubt: DoubtEffect) -> Result<RunAfter, Fault> {
+    let StepRef { run, step, attempt } = doubt.by;
+    let run = load(context, run)?;
+    if run.cancel.is_some() || run.state.is_terminal() {
+        return Ok(RunAfter::with_steps(run, Vec::new()));
+    }
+    let mut step = open_step(context, run.id, step, attempt)?;
+    step.error = Some(preview(&doubt.why, SUMMARY));
+    step.attempts += u32::from(!doubt.is_reviewed);
+    steps::update(context.tx, &step)?;
+    if doubt.is_reviewed {
+        let wait = StepWait {
+            kind: WaitKind::Review,
+            until: None,
+        };
+        begin(context, &run, &step, wait, &[])?;
+        step.waits = Some(wait);
+    }
+    Ok(RunAfter::with_steps(load(context, run.id)?, vec![step]))
 }
 
 /// Gives the waiting step its outcome if the awaited event has happened or, with `over`, the

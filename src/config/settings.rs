@@ -270,6 +270,8 @@ settings! {
     Reload "skills.link_targets" => skills_links: Vec<PathBuf> = Vec::new(), Folders;
     /// How changes of skills are detected: `events`, `poll` or `off`.
     Start "skills.watch" => skills_watch: FileWatch = FileWatch::Events, FILE_WATCH;
+    /// Interval at which a connected node is asked again for the programs that skills require.
+    Start "nodes.probe_each" => nodes_probe_each: Duration = Duration::from_secs(1800), Period;
     /// Interval between scans of skills with `skills.watch = "poll"`.
     Start "skills.poll_each" => skills_poll_each: Duration = Duration::from_secs(2), Period;
     /// How long skill files must be unchanged before a change is read.

@@ -1,16 +1,32 @@
 //! The paired nodes as tools, skills and the registry see them. The gateway's node links implement
 //! it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+
+use tokio::sync::watch;
 
 use super::BoxFuture;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::{CallId, NodeId};
 use crate::kernel::node::{
-    CallEnd, Machine, NodeCall, NodeInvite, Offer, OfferLimit, OutputStream, PairedNode,
+    CallEnd, Machine, NodeCall, NodeInvite, NodeSkill, Offer, OfferLimit, OutputStream, PairedNode,
 };
 use crate::kernel::time::Timestamp;
+
+/// The tool that runs a program on a node.
+pub const NODE_RUN: &str = "node_run";
+/// The tool that reads a file of a node.
+pub const NODE_READ: &str = "node_read";
+/// The tool that lists a folder of a node.
+pub const NODE_LIST: &str = "node_list";
+/// The format of a tool argument that names a node; resolution replaces it by the names.
+pub const NODE_FORMAT: &str = "node";
+
+/// The key in the schema of a tool with a line for models on each node that it may name.
+pub const NODES_KEY: &str = "nodes";
+/// The key in the schema of a tool with the node on which it works, if its agent works on one.
+pub const ON_NODE_KEY: &str = "on";
 
 /// A paired node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +42,10 @@ pub struct NodeView {
     /// Programs that skills require and that were found there, each with its path. Known also while
     /// it is away.
     pub programs: BTreeMap<String, String>,
+    /// Programs that it was asked for, found or not.
+    pub asked: BTreeSet<String>,
+    /// Number of its pairings. What was found holds for one of them.
+    pub pairing: i64,
 }
 
 /// Receives a program's output while it runs.
@@ -65,6 +85,27 @@ pub trait Nodes: Send + Sync + 'static {
 
     /// The end of the call is stored here: the node may forget it.
     fn release(&self, org: &str, node: &str, id: CallId);
+
+    /// The nodes of all tenants, each with its tenant.
+    fn everywhere(&self) -> Vec<(String, NodeView)>;
+
+    /// Counts changes of nodes: paired, connected, away, removed, or approved for something else.
+    fn changes(&self) -> watch::Receiver<u64>;
+
+    /// Once this resolves, the node is known to have `found` of the programs that it was asked for,
+    /// in the pairing with this number.
+    fn keep_programs(
+        &self,
+        org: &str,
+        node: &str,
+        pairing: i64,
+        asked: BTreeSet<String>,
+        found: BTreeMap<String, String>,
+    ) -> BoxFuture<'static, Result<(), Fault>>;
+
+    /// The skills that the nodes of a tenant publish and that are approved, by node; a node that is
+    /// away has none.
+    fn skills(&self, org: &str) -> Vec<(String, Vec<NodeSkill>)>;
 }
 
 /// Where parts find the nodes, which are made after them.

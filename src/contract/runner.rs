@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::BoxFuture;
 use super::journal::RunView;
 use super::preview::{Preview, UnapprovedCall};
-use crate::kernel::ids::RunId;
+use crate::kernel::ids::{RunId, StepId};
 use crate::kernel::policy::approval::Consent;
 use crate::kernel::run::RunError;
 use crate::kernel::run::step::{Intent, ModelUsage, Step};
@@ -49,6 +49,14 @@ pub enum StepOutcome {
         text: String,
         /// Whether the tool reports a failure.
         is_error: bool,
+    },
+    /// A tool's effect may have happened, and the call has ended without saying so.
+    Uncertain {
+        /// Why it is unknown, as a clause.
+        why: String,
+        /// Nothing more will become known: carried out again, the effect begins anew. Otherwise
+        /// whoever keeps the effect may answer later.
+        is_final: bool,
     },
     /// The transcript was compacted for the model, or needs no compaction.
     Shortened {
@@ -134,6 +142,9 @@ pub trait Runner: Send + Sync + 'static {
     /// What a user sees of a call that waits for approval, beside its arguments. Reads files and
     /// changes nothing.
     fn preview(&self, call: UnapprovedCall) -> BoxFuture<'static, Preview>;
+
+    /// The outcome of this step is stored: what another process keeps of its effect can go.
+    fn stored(&self, step: StepId);
 
     /// Once this resolves, every resource leased to the ended run is released; failures to do so
     /// are returned as warnings of the run. Called for every run, with every outcome.

@@ -1,17 +1,19 @@
 //! The available skills, and what a run pins of them. Implemented by the `skill` module; the
 //! registry calls it for every run, and the runner reads what was pinned.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::catalog::{InactiveDefinition, Pinned};
+use super::catalog::{CatalogScope, InactiveDefinition, Pinned};
 use crate::kernel::run::PinnedSkills;
 use crate::kernel::text::text_enum::text_enum;
 
 /// The sources of skills, in ascending precedence: of two skills of one name, the later source
 /// wins.
-pub const SOURCES: [&str; 6] = [
+pub const SOURCES: [&str; 7] = [
+    "node",
     "extra",
     "bundled",
     "managed",
@@ -44,6 +46,9 @@ pub struct PinnedSkill {
     /// The environment variables that it needs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub required_env: Vec<String>,
+    /// The node whose programs it needs; `None` if this machine has them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
     /// BLAKE3 hash of its body.
     pub hash: String,
 }
@@ -151,7 +156,7 @@ pub struct ListedSkill {
     pub name: String,
     /// What it does and when to use it.
     pub description: String,
-    /// `extra`, `bundled`, `managed`, `personal`, `project` or `workspace`.
+    /// `node`, `extra`, `bundled`, `managed`, `personal`, `project` or `workspace`.
     pub source: String,
     /// Path of its file.
     pub path: String,
@@ -174,6 +179,8 @@ pub struct ListedSkill {
     pub required_env: Vec<String>,
     /// How to install the programs that it needs.
     pub install: Vec<InstallHint>,
+    /// The node whose programs it needs; `None` if this machine has them.
+    pub node: Option<String>,
     /// Its body with the body's hash.
     pub body: Pinned,
     /// Parts of the file that were corrected, ignored or deviate from the specification.
@@ -188,6 +195,8 @@ pub struct ListedSkill {
 /// The skills of one folder.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SkillListing {
+    /// The tenant, whose nodes count.
+    pub org: String,
     /// The folder, by which versions are counted.
     pub workspace: String,
     /// Hash of all usable skills: same content, same hash.
@@ -211,12 +220,11 @@ impl SkillListing {
 
 /// The available skills. Implemented by the `skill` module, called by the registry.
 pub trait SkillCatalog: Send + Sync + 'static {
-    /// True if [`Skills::here`] can answer for work in `cwd` without disk access.
-    fn is_ready(&self, cwd: Option<&str>) -> bool;
+    /// True if [`SkillCatalog::here`] can answer for `place` without disk access.
+    fn is_ready(&self, place: CatalogScope<'_>) -> bool;
 
-    /// The skills for work in `cwd` (the default workspace if unset). Slightly stale results are
-    /// possible unless `fresh` is set.
-    fn here(&self, cwd: Option<&str>, fresh: bool) -> Arc<SkillListing>;
+    /// The skills for work at `place`. Slightly stale results are possible unless `fresh` is set.
+    fn here(&self, place: CatalogScope<'_>, fresh: bool) -> Arc<SkillListing>;
 
     /// The subset that an agent with this list of names and patterns may use; `None` = all. `env`
     /// are the sorted names of variables that its runs have in addition to the base environment.
@@ -227,6 +235,9 @@ pub trait SkillCatalog: Send + Sync + 'static {
         env: &[String],
     ) -> Arc<PickedSkills>;
 
-    /// The folders that were queried recently.
-    fn known(&self) -> Vec<String>;
+    /// The folders of this tenant that were queried recently.
+    fn known(&self, org: &str) -> Vec<String>;
+
+    /// The programs that skills of this tenant's known folders require.
+    fn required_programs(&self, org: &str) -> BTreeSet<String>;
 }

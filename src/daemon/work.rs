@@ -1,13 +1,16 @@
 //! The work of a daemon that is ready: the registry's loop, notifications, and the reloads of files
 //! that change.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::notifications;
+use super::parts::node_programs::NodePrograms;
 use super::parts::{DaemonParts, agents, skills};
 use crate::contract::commit::CommitEffect;
 use crate::contract::control::Then;
@@ -21,6 +24,7 @@ pub struct Work {
     /// The registry's loop; it ends when the daemon is to stop, and says how that continues.
     pub service: JoinHandle<Then>,
     notifying: AbortOnDropHandle<()>,
+    _asking: AbortOnDropHandle<()>,
     watching: JoinHandle<()>,
     scanning: JoinHandle<()>,
     stop_watching: CancellationToken,
@@ -32,6 +36,15 @@ impl Work {
         let registry = parts.registry;
         parts.servers.start();
         let stop = CancellationToken::new();
+        let skills_changed = Arc::new(Notify::new());
+        let programs = NodePrograms {
+            nodes: Arc::new(parts.nodes),
+            skills: Arc::clone(&parts.skills) as _,
+            registry: registry.clone(),
+            clock: parts.clock,
+            every: parts.node_programs,
+            skills_changed: Arc::clone(&skills_changed),
+        };
         Work {
             service: tokio::spawn(parts.service.run(effects)),
             notifying: AbortOnDropHandle::new(tokio::spawn(notifications::keep(
@@ -45,10 +58,12 @@ impl Work {
                 parts.agent_files,
                 stop.clone(),
             )),
+            _asking: AbortOnDropHandle::new(tokio::spawn(programs.keep(stop.clone()))),
             scanning: tokio::spawn(skills::keep(
                 registry,
                 parts.skills,
                 parts.skill_files,
+                skills_changed,
                 stop.clone(),
             )),
             stop_watching: stop,

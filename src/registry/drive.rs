@@ -31,7 +31,7 @@ use crate::contract::runner::{DiscardSink, Next, StepOutcome, TextSink};
 use crate::failpoint::reach;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{RunId, StepId};
-use crate::kernel::run::step::{EffectClass, Step, StepState};
+use crate::kernel::run::step::{Step, StepState};
 use crate::kernel::run::{Run, RunState};
 use crate::registry::drive::admit::admit;
 use crate::registry::drive::redact::{Redacted, redact};
@@ -339,7 +339,7 @@ impl Drive<'_> {
                     }
                     Err(fault) => return (step, Err(fault)),
                 }
-                if step.effect == EffectClass::Once && step.state == StepState::Intended {
+                if step.effect.is_once() && step.state == StepState::Intended {
                     let begin = BeginEffect {
                         run: step.run,
                         step: step.seq,

@@ -28,8 +28,8 @@ use crate::registry::api::answer::RunDetail;
 use crate::store::tables::environment;
 use crate::store::tables::environment::{NewEnvironment, StoredValue};
 
-/// Skill sources inside the project, which are untrusted.
-const OF_PROJECT: [&str; 2] = ["project", "workspace"];
+/// Skill sources inside the project or on another machine, which are untrusted.
+const OF_PROJECT: [&str; 3] = ["project", "workspace", "node"];
 /// Maximum number of checks for processes of an ended run; later checks happen with the comparison
 /// of rows and tasks.
 const LOOKS: u32 = 40;

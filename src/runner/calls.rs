@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::perform::pinned_tools;
+use super::perform::{node_of_tool, pinned_tools};
 use super::plan::node_of;
 use super::turn::{TurnRunner, answer_of, tool_calls};
 use crate::contract::journal::RunView;
@@ -23,6 +23,7 @@ impl TurnRunner {
     /// Why a call of `answer` is not carried out, independent of the agent's rights.
     pub(super) fn invalid_reason(
         &self,
+        view: &RunView,
         answer: &[Block],
         (id, name, arguments): CallRef<'_>,
     ) -> Option<String> {
@@ -36,9 +37,10 @@ impl TurnRunner {
             } if tool_call_id == id => Some(reason.clone()),
             _ => None,
         });
-        refused
-            .or_else(|| no_object(arguments))
-            .or_else(|| self.tools.misfit(name, arguments))
+        refused.or_else(|| no_object(arguments)).or_else(|| {
+            self.tools
+                .misfit(name, node_of_tool(view, name).as_deref(), arguments)
+        })
     }
 
     /// The failure of a run whose model has made only invalid calls in several answers in a row.
@@ -70,7 +72,7 @@ impl TurnRunner {
         let faults: Option<Vec<String>> = calls
             .map(|call| {
                 let why = self
-                    .invalid_reason(answer, call)
+                    .invalid_reason(view, answer, call)
                     .or_else(|| misfit_of_pinned(view, model, call))?;
                 Some(format!("{}: {}", preview(call.1, 64), preview(&why, 300)))
             })

@@ -156,6 +156,8 @@ impl Runner for CommandRunner {
         }))
     }
 
+    fn stored(&self, _: StepId) {}
+
     fn ended(&self, _: RunId) -> BoxFuture<'static, Vec<String>> {
         Box::pin(std::future::ready(Vec::new()))
     }

@@ -8,7 +8,7 @@ use crate::contract::BoxFuture;
 use crate::contract::journal::RunView;
 use crate::contract::preview::{Preview, UnapprovedCall};
 use crate::contract::runner::{Admission, Next, Runner, StepOutcome, TextSink};
-use crate::kernel::ids::RunId;
+use crate::kernel::ids::{RunId, StepId};
 use crate::kernel::run::step::Step;
 
 /// Executes runs of every kind.
@@ -43,6 +43,10 @@ impl Runner for Runners {
             true => self.command.preview(call),
             false => self.turn.preview(call),
         }
+    }
+
+    fn stored(&self, step: StepId) {
+        self.turn.stored(step);
     }
 
     fn ended(&self, run: RunId) -> BoxFuture<'static, Vec<String>> {

@@ -70,6 +70,7 @@ impl Driver {
             .1,
             tools: tools.schemas(),
             servers: tokio::sync::watch::channel(Arc::default()).1,
+            nodes: Default::default(),
             skills: None,
             config: None,
             personal: None,
@@ -172,7 +173,9 @@ impl Driver {
     pub(super) fn finish(&mut self, index: usize, outcome: StepOutcome) -> Result<(), RunError> {
         let seq = match outcome {
             StepOutcome::Failed { error, .. } => return Err(error),
-            StepOutcome::Waits | StepOutcome::AwaitsProvider { .. } => {
+            StepOutcome::Waits
+            | StepOutcome::AwaitsProvider { .. }
+            | StepOutcome::Uncertain { .. } => {
                 panic!("nothing here waits")
             }
             StepOutcome::TooLong(error) => {

@@ -23,10 +23,10 @@ use crate::contract::linked::{self, PlanCandidate};
 use crate::contract::runner::{Admission, StepOutcome, TextSink};
 use crate::contract::servers::Served;
 use crate::kernel::run::RunError;
-use crate::kernel::run::step::{EffectClass, Node, Step};
+use crate::kernel::run::step::{EffectClass, Node, Step, StepState};
 use crate::kernel::text::{in_quotes, preview};
 use crate::provider::{ModelRequest, ToolSchema};
-use crate::tool::{Call, Called};
+use crate::tool::{Call, Called, NodeContext};
 
 impl TurnRunner {
     pub(super) async fn perform_model(
@@ -75,6 +75,7 @@ impl TurnRunner {
                 definition,
                 view,
                 self.workspace(view),
+                &*pinned_tools(view)?,
                 self.levels_left(definition, view),
             )?,
             messages: memory::recalled(
@@ -159,6 +160,7 @@ impl TurnRunner {
             environment: &view.environment,
             arguments: &step.input,
             links: &definition.linked_agents,
+            nodes: node_context(view, step, pinned),
         });
         let is_there = pinned.is_some();
         let (name, limit) = (name.to_owned(), self.options.borrow().tool_timeout);
@@ -179,7 +181,7 @@ impl TurnRunner {
         let answer = model.map_or(&[][..], |model| answer_of(view, model));
         let name = step.tool.as_deref().unwrap_or_default();
         let id = step.tool_call.as_deref().unwrap_or_default();
-        self.invalid_reason(answer, (id, name, &step.input))
+        self.invalid_reason(view, answer, (id, name, &step.input))
     }
 
     pub(super) async fn perform_tool(&self, view: &RunView, step: &Step) -> StepOutcome {
@@ -228,6 +230,7 @@ impl TurnRunner {
             environment: &view.environment,
             arguments: &step.input,
             links: &definition.linked_agents,
+            nodes: node_context(view, step, Some(tool)),
         };
         let call = self.tools.call(call);
         match tokio::time::timeout(limit, call).await {
@@ -236,6 +239,7 @@ impl TurnRunner {
                 is_error: output.is_error,
             },
             Ok(Called::Waits) => StepOutcome::Waits,
+            Ok(Called::Uncertain { why, is_final }) => StepOutcome::Uncertain { why, is_final },
             Ok(Called::Gone(why)) => StepOutcome::failed(RunError::new(
                 "workspace_gone",
                 format!("{why}; restore it, then retry the run: abide retry RUN"),
@@ -245,6 +249,19 @@ impl TurnRunner {
                 is_error: true,
             },
         }
+    }
+}
+
+fn node_context<'a>(
+    view: &'a RunView,
+    step: &Step,
+    pinned: Option<&'a PinnedTool>,
+) -> NodeContext<'a> {
+    NodeContext {
+        org: &view.run.org,
+        on: pinned.and_then(|tool| tool.on.as_deref()),
+        overlay: &view.run.env,
+        may_have_begun: step.state == StepState::Started,
     }
 }
 
@@ -275,6 +292,10 @@ pub(super) struct PinnedTool {
     pub(super) candidates: Vec<PlanCandidate>,
     /// The server that provides it, if one does.
     pub(super) served: Option<Served>,
+    /// The node on which it works, if its agent works on one.
+    pub(super) on: Option<String>,
+    /// The nodes that its argument may name, each in a line for models.
+    pub(super) nodes: Vec<String>,
 }
 
 /// The format in the pinned JSON. The schema stays raw JSON text, which a flattened field cannot
@@ -287,6 +308,9 @@ struct StoredTool {
     #[serde(default)]
     candidates: Vec<PlanCandidate>,
     served: Option<Served>,
+    on: Option<String>,
+    #[serde(default)]
+    nodes: Vec<String>,
 }
 
 impl From<StoredTool> for PinnedTool {
@@ -299,6 +323,8 @@ impl From<StoredTool> for PinnedTool {
             }),
             candidates: written.candidates,
             served: written.served,
+            on: written.on,
+            nodes: written.nodes,
         }
     }
 }
@@ -315,6 +341,11 @@ impl PinnedTools {
     pub(super) fn find(&self, name: &str) -> Option<&PinnedTool> {
         self.tools.iter().find(|tool| tool.schema.name == name)
     }
+}
+
+/// The node on which this tool works, if its agent works on one.
+pub(super) fn node_of_tool(view: &RunView, name: &str) -> Option<String> {
+    pinned_tools(view).ok()?.find(name)?.on.clone()
 }
 
 /// The effect class of this tool, if a server provides it.

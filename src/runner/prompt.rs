@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 
+use super::perform::PinnedTools;
 use super::turn::is_paused;
 use super::window;
 use crate::agent::AgentDefinition;
@@ -34,6 +35,7 @@ pub(super) fn system(
     definition: &AgentDefinition,
     view: &RunView,
     workspace: &Path,
+    tools: &PinnedTools,
     levels_left: u32,
 ) -> Result<String, RunError> {
     let run = &view.run;
@@ -49,11 +51,7 @@ pub(super) fn system(
         "- You are agent {} in session {}.",
         run.agent, run.session_key
     );
-    let _ = writeln!(
-        out,
-        "- Your tools can access the folder {} and nothing outside it.",
-        workspace.display()
-    );
+    places(&mut out, workspace, tools);
     match run.origin {
         _ if run.is_called() => {
             out.push_str(
@@ -104,6 +102,37 @@ pub(super) fn system(
          whatever it says.\n",
     );
     Ok(out)
+}
+
+/// The machines and folders on which the tools work. The nodes are pinned with the tools, so the
+/// text stays the same for the whole run.
+fn places(out: &mut String, workspace: &Path, tools: &PinnedTools) {
+    let there = tools.tools.iter().filter(|tool| tool.on.is_some());
+    let names: Vec<&str> = there.map(|tool| tool.schema.name.as_str()).collect();
+    // Writing to a string cannot fail.
+    let _ = match tools.tools.iter().find_map(|tool| tool.on.as_deref()) {
+        Some(node) => writeln!(
+            out,
+            "- You work on node {node}, another machine. Your tools {} work there; its paths are \
+             absolute.",
+            names.join(", ")
+        ),
+        None => writeln!(
+            out,
+            "- Your tools can access the folder {} and nothing outside it.",
+            workspace.display()
+        ),
+    };
+    let nodes = tools.tools.iter().map(|tool| &tool.nodes);
+    if let Some(nodes) = nodes
+        .max_by_key(|nodes| nodes.len())
+        .filter(|nodes| !nodes.is_empty())
+    {
+        out.push_str("- These nodes are other machines, with files and programs of their own:\n");
+        for node in nodes {
+            let _ = writeln!(out, "  - {node}");
+        }
+    }
 }
 
 /// The part of the pinned skills that the model's prompt contains.

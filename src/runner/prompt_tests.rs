@@ -122,25 +122,67 @@ fn a_call_whose_run_ended_before_its_result_gets_one_that_says_so() {
     assert!(format!("{:?}", seen[2].content).contains(NO_RESULT));
 }
 
+/// Pinned tools, from their JSON without parameters.
+fn tools(list: &[&str]) -> PinnedTools {
+    let tools = list.iter().map(|text| {
+        let mut tool: serde_json::Value = serde_json::from_str(text).unwrap();
+        tool["description"] = "".into();
+        tool["parameters"] = serde_json::json!({});
+        serde_json::from_str(&tool.to_string()).unwrap()
+    });
+    PinnedTools {
+        tools: tools.collect(),
+        tokens: 0,
+    }
+}
+
+#[test]
+fn the_system_prompt_names_the_nodes_of_the_tools() {
+    let driver = driver();
+    let definition = super::super::turn::pinned_agent(&driver.view).unwrap();
+    let prompt = |list: &[&str]| {
+        let tools = tools(list);
+        system(&definition, &driver.view, Path::new("/w"), &tools, 1).unwrap()
+    };
+    let plain = prompt(&[r#"{"name": "read"}"#]);
+    assert!(!plain.contains("node"), "{plain}");
+    let with_nodes = prompt(&[r#"{"name": "node_run", "nodes": ["mac (macos): node_run"]}"#]);
+    assert!(
+        with_nodes.contains("\n  - mac (macos): node_run\n"),
+        "{with_nodes}"
+    );
+    assert!(with_nodes.contains("access the folder /w"), "{with_nodes}");
+    let there = prompt(&[
+        r#"{"name": "shell", "on": "mac"}"#,
+        r#"{"name": "todo"}"#,
+        r#"{"name": "read", "on": "mac"}"#,
+    ]);
+    assert!(
+        there.contains("node mac, another machine. Your tools shell, read work"),
+        "{there}"
+    );
+    assert!(!there.contains("/w"), "{there}");
+}
+
 #[test]
 fn the_system_prompt_holds_the_agents_and_the_facts() {
     let mut driver = driver();
     let definition = super::super::turn::pinned_agent(&driver.view).unwrap();
-    let spawned = system(&definition, &driver.view, Path::new("/w"), 1).unwrap();
+    let spawned = system(&definition, &driver.view, Path::new("/w"), &tools(&[]), 1).unwrap();
     assert!(spawned.starts_with(&definition.system_prompt));
     for fact in ["agent explore", "/w", "only your last text", "is data"] {
         assert!(spawned.contains(fact), "{fact}: {spawned}");
     }
     driver.view.skills = Some(r#"{"prompt": "<available_skills>", "skills": []}"#.into());
-    let skilled = system(&definition, &driver.view, Path::new("/w"), 1).unwrap();
+    let skilled = system(&definition, &driver.view, Path::new("/w"), &tools(&[]), 1).unwrap();
     let list = skilled.find("<available_skills>").unwrap();
     assert!(definition.system_prompt.len() <= list && list < skilled.find("---").unwrap());
     driver.view.skills = Some("broken".into());
-    assert!(system(&definition, &driver.view, Path::new("/w"), 1).is_err());
+    assert!(system(&definition, &driver.view, Path::new("/w"), &tools(&[]), 1).is_err());
     driver.view.skills = None;
     driver.view.run.origin = RunOrigin::Wake;
     assert!(
-        system(&definition, &driver.view, Path::new("/w"), 1)
+        system(&definition, &driver.view, Path::new("/w"), &tools(&[]), 1)
             .unwrap()
             .contains("NO_REPLY")
     );

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 use super::delegating::{aborted, pack};
 use super::findings;
-use super::perform::served_effect;
+use super::perform::{node_of_tool, served_effect};
 use crate::agent::{AgentDefinition, Strategy};
 use crate::clock::Clock;
 use crate::config::PriceTable;
@@ -168,10 +168,14 @@ impl TurnRunner {
             tool_call: Some(id.to_owned()),
             asked_by: Some(asked_by.id),
             // An unknown tool only returns an error, and an invalid call is not run.
-            effect: match self.invalid_reason(answer_of(view, asked_by), (id, name, arguments)) {
+            effect: match self.invalid_reason(
+                view,
+                answer_of(view, asked_by),
+                (id, name, arguments),
+            ) {
                 Some(_) => EffectClass::Read,
                 None => {
-                    let own = self.tools.effect(name);
+                    let own = self.tools.effect(name, node_of_tool(view, name).is_some());
                     let effect = own.or_else(|| served_effect(view, name));
                     effect.unwrap_or(EffectClass::Read)
                 }
@@ -267,6 +271,10 @@ impl Runner for TurnRunner {
                 change: change.await,
             }
         })
+    }
+
+    fn stored(&self, step: StepId) {
+        self.tools.stored(step);
     }
 
     fn ended(&self, run: RunId) -> BoxFuture<'static, Vec<String>> {

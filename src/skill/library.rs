@@ -2,8 +2,7 @@
 //! cache entry is stale or a watcher reported a change; only changed files are read again. Created
 //! once at the daemon's start.
 
-use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,11 +11,15 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 
 use super::bundled::bundled;
+use super::published::published;
 use super::scan::{Looked, Now, SkillFile, look};
 use super::sources::{SkillSource, roots};
-use super::{SkillSettings, set};
+use super::{RemoteHost, SkillSettings, set};
 use crate::clock::Clock;
+use crate::contract::catalog::CatalogScope;
+use crate::contract::nodes::{NodeView, NodesSlot};
 use crate::contract::skills::{PickedSkills, SkillCatalog, SkillListing};
+use crate::kernel::node::NodeCommand;
 
 /// How long a scan stays valid for all callers.
 const FRESH: Duration = Duration::from_millis(250);
@@ -24,6 +27,8 @@ const FRESH: Duration = Duration::from_millis(250);
 const LOOKS: usize = 8;
 /// Maximum number of cached workspaces; the least recently used one is evicted.
 const MAX_WORKSPACES: usize = 128;
+/// Maximum number of programs that nodes are asked for.
+const MAX_PROGRAMS: usize = 1000;
 /// Maximum number of cached picks.
 const PICKS: usize = 256;
 
@@ -33,6 +38,8 @@ pub struct LibraryOptions {
     pub settings: watch::Receiver<SkillSettings>,
     /// The folder of runs that name none.
     pub workspace: Option<PathBuf>,
+    /// The paired nodes, once they are available.
+    pub nodes: NodesSlot,
     /// Finds the project folder that contains a folder.
     pub project: fn(&Path) -> Option<PathBuf>,
     /// Notified when there is more to watch.
@@ -47,9 +54,12 @@ pub struct Library {
     /// The last scan of each root. The lock is held during a scan, so that each root is scanned
     /// only once.
     looked: Mutex<HashMap<PathBuf, Arc<Looked>>>,
-    places: Mutex<HashMap<String, CachedWorkspace>>,
+    places: Mutex<HashMap<PlaceName, CachedWorkspace>>,
     picks: Mutex<HashMap<PickKey, Arc<PickedSkills>>>,
 }
+
+/// A tenant and a folder. The tenant's nodes decide which skills are usable.
+type PlaceName = (String, String);
 
 /// Hash of the available skills, the agent's list of names, and the names in its runs' environment.
 type PickKey = (String, Option<Vec<String>>, Vec<String>);
@@ -73,14 +83,30 @@ impl Library {
         }
     }
 
-    /// The cache name of a requested folder. A name that is not canonical is not found, and the
-    /// folder is then scanned.
-    fn cache_name<'a>(&'a self, cwd: Option<&'a str>) -> Cow<'a, str> {
-        match (cwd, &self.options.workspace) {
-            (Some(cwd), _) => cwd.into(),
-            (None, Some(workspace)) => workspace.to_string_lossy(),
-            (None, None) => "".into(),
-        }
+    /// The cache name of a requested place. A folder that is not canonical is not found, and is then
+    /// scanned.
+    fn cache_name(&self, place: CatalogScope<'_>) -> PlaceName {
+        let folder = match (place.cwd, &self.options.workspace) {
+            (Some(cwd), _) => cwd.to_owned(),
+            (None, Some(workspace)) => workspace.to_string_lossy().into_owned(),
+            (None, None) => String::new(),
+        };
+        (place.org.to_owned(), folder)
+    }
+
+    /// The nodes of a tenant on which programs can be run now.
+    fn remotes(&self, org: &str) -> Vec<RemoteHost> {
+        let nodes = self.options.nodes.get();
+        let views = nodes.map(|nodes| nodes.list(org)).unwrap_or_default();
+        let runs = |view: &NodeView| view.callable.commands.contains(&NodeCommand::Run);
+        let views = views.into_iter().filter(runs);
+        views
+            .map(|view| RemoteHost {
+                name: view.name,
+                platform: view.platform,
+                bins: view.programs.into_keys().collect(),
+            })
+            .collect()
     }
 
     fn folder(&self, cwd: Option<&str>) -> Option<PathBuf> {
@@ -89,23 +115,43 @@ impl Library {
         folder.map(|folder| folder.canonicalize().unwrap_or(folder))
     }
 
+    /// The skills that the tenant's nodes publish, beside those that were found here.
+    fn of_nodes(
+        &self,
+        org: &str,
+        found: &[(SkillSource, Arc<Looked>)],
+        settings: &SkillSettings,
+    ) -> Vec<Arc<SkillFile>> {
+        let nodes = self.options.nodes.get();
+        let skills = nodes.map(|nodes| nodes.skills(org)).unwrap_or_default();
+        if skills.is_empty() {
+            return Vec::new();
+        }
+        let here = found.iter().flat_map(|(_, looked)| &looked.found);
+        let here = here.chain(bundled().iter().filter(|_| settings.bundled));
+        let names = here.filter_map(|file| Some(file.outcome.as_ref().ok()?.name.clone()));
+        published(&skills, names.collect(), settings.limits)
+    }
+
     /// Scans the workspace, unless a recent scan is cached and `fresh` is false.
-    fn look_at(&self, folder: Option<PathBuf>, fresh: bool) -> Arc<SkillListing> {
-        self.look_beside(folder, fresh, &mut HashSet::new())
+    fn look_at(&self, org: &str, folder: Option<PathBuf>, fresh: bool) -> Arc<SkillListing> {
+        self.look_beside(org, folder, fresh, &mut HashSet::new())
     }
 
     /// Like [`Library::look_at`], without scanning the roots in `done` again.
     fn look_beside(
         &self,
+        org: &str,
         folder: Option<PathBuf>,
         fresh: bool,
         done: &mut HashSet<PathBuf>,
     ) -> Arc<SkillListing> {
-        let name = name_of(folder.as_deref());
+        let name = (org.to_owned(), name_of(folder.as_deref()));
         if !fresh && let Some(known) = self.known_here(&name) {
             return known;
         }
-        let settings = self.options.settings.borrow().clone();
+        let mut settings = self.options.settings.borrow().clone();
+        settings.host.remotes.extend(self.remotes(org));
         let project = folder.as_deref().and_then(self.options.project);
         let roots = roots(&settings, folder.as_deref(), project.as_deref());
         let mut looked = lock(&self.looked);
@@ -132,7 +178,8 @@ impl Library {
             looked.insert(root.folder.clone(), Arc::clone(&now));
             found.push((root.source, now));
         }
-        let made_from = made_from(&settings, &found);
+        let of_nodes = self.of_nodes(org, &found, &settings);
+        let made_from = made_from(&settings, &found, &of_nodes);
         let mut places = lock(&self.places);
         let now = self.options.clock.monotonic();
         let known = places.get_mut(&name);
@@ -143,7 +190,7 @@ impl Library {
                 Arc::clone(&place.here)
             }
             _ => {
-                let here = Arc::new(made(name.clone(), &found, &settings));
+                let here = Arc::new(made(name.clone(), (&found, &of_nodes), &settings));
                 let place = CachedWorkspace {
                     at: now,
                     roots: roots.into_iter().map(|root| root.folder).collect(),
@@ -174,7 +221,7 @@ impl Library {
     }
 
     /// Whether a file of this workspace is still changing and therefore not taken over yet.
-    fn is_unsettled(&self, name: &str) -> bool {
+    fn is_unsettled(&self, name: &PlaceName) -> bool {
         let looked = lock(&self.looked);
         let places = lock(&self.places);
         let place = places.get(name);
@@ -184,7 +231,7 @@ impl Library {
         })
     }
 
-    fn known_here(&self, name: &str) -> Option<Arc<SkillListing>> {
+    fn known_here(&self, name: &PlaceName) -> Option<Arc<SkillListing>> {
         let now = self.options.clock.monotonic();
         let places = lock(&self.places);
         let place = places.get(name)?;
@@ -206,8 +253,9 @@ impl Library {
     pub fn look(&self) -> crate::watch::FolderScan {
         // Roots shared by several workspaces are scanned once.
         let mut done = HashSet::new();
-        for name in self.known() {
-            self.look_beside(path_of(&name), true, &mut done);
+        let known: Vec<PlaceName> = lock(&self.places).keys().cloned().collect();
+        for (org, folder) in known {
+            self.look_beside(&org, path_of(&folder), true, &mut done);
         }
         let looked = lock(&self.looked);
         let mut hasher = DefaultHasher::new();
@@ -226,26 +274,28 @@ impl Library {
 }
 
 impl SkillCatalog for Library {
-    fn is_ready(&self, cwd: Option<&str>) -> bool {
-        self.known_here(&self.cache_name(cwd)).is_some()
+    fn is_ready(&self, place: CatalogScope<'_>) -> bool {
+        self.known_here(&self.cache_name(place)).is_some()
     }
 
-    fn here(&self, cwd: Option<&str>, fresh: bool) -> Arc<SkillListing> {
-        if !fresh && let Some(known) = self.known_here(&self.cache_name(cwd)) {
+    fn here(&self, place: CatalogScope<'_>, fresh: bool) -> Arc<SkillListing> {
+        if !fresh && let Some(known) = self.known_here(&self.cache_name(place)) {
             return known;
         }
-        let here = self.look_at(self.folder(cwd), fresh);
+        let (org, cwd) = (place.org, place.cwd);
+        let here = self.look_at(org, self.folder(cwd), fresh);
+        let name = (org.to_owned(), here.workspace.clone());
         // With `fresh`, the caller waits until changing files have settled.
         let settle = self.options.settings.borrow().settle;
         for _ in 0..LOOKS {
-            if !fresh || !self.is_unsettled(&here.workspace) {
+            if !fresh || !self.is_unsettled(&name) {
                 break;
             }
             std::thread::sleep(settle);
-            self.look_at(self.folder(cwd), true);
+            self.look_at(org, self.folder(cwd), true);
         }
         match fresh {
-            true => self.known_here(&here.workspace).unwrap_or(here),
+            true => self.known_here(&name).unwrap_or(here),
             false => here,
         }
     }
@@ -259,7 +309,7 @@ impl SkillCatalog for Library {
         // The hash of the usable skills does not cover what skills lack in the environment.
         let place = match env.is_empty() {
             true => here.hash.clone(),
-            false => format!("{} {}", here.hash, here.workspace),
+            false => format!("{} {} {}", here.hash, here.org, here.workspace),
         };
         let key = (place, names.map(<[String]>::to_vec), env.to_vec());
         if let Some(known) = lock(&self.picks).get(&key) {
@@ -275,14 +325,42 @@ impl SkillCatalog for Library {
         picked
     }
 
-    fn known(&self) -> Vec<String> {
-        lock(&self.places).keys().cloned().collect()
+    fn known(&self, org: &str) -> Vec<String> {
+        let places = lock(&self.places);
+        let own = places.keys().filter(|(owner, _)| owner == org);
+        own.map(|(_, folder)| folder.clone()).collect()
+    }
+
+    fn required_programs(&self, org: &str) -> BTreeSet<String> {
+        let looked = lock(&self.looked);
+        let places = lock(&self.places);
+        let own = places.iter().filter(|((owner, _), _)| owner == org);
+        let roots = own.flat_map(|(_, place)| &place.roots);
+        let files = roots.filter_map(|root| looked.get(root));
+        let limits = self.options.settings.borrow().limits;
+        let skills = self.options.nodes.get().map(|nodes| nodes.skills(org));
+        let of_nodes = published(&skills.unwrap_or_default(), BTreeSet::new(), limits);
+        let mut programs = BTreeSet::new();
+        let found = files.flat_map(|looked| looked.found.iter());
+        for file in found.chain(bundled()).chain(&of_nodes) {
+            if let Ok(skill) = &file.outcome {
+                let needs = &skill.requires;
+                let names = needs.bins.iter().chain(&needs.any_bins);
+                programs.extend(names.filter(|name| is_program_name(name)).cloned());
+            }
+        }
+        programs.into_iter().take(MAX_PROGRAMS).collect()
     }
 }
 
 fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     // These are caches: what a panic left incomplete is soon scanned again.
     of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// True for the plain name of a program, which a search path can find.
+fn is_program_name(name: &str) -> bool {
+    !name.is_empty() && name.len() <= 128 && !name.contains(['/', '\0'])
 }
 
 fn name_of(folder: Option<&Path>) -> String {
@@ -293,9 +371,17 @@ fn path_of(name: &str) -> Option<PathBuf> {
     (!name.is_empty()).then(|| PathBuf::from(name))
 }
 
-fn made_from(settings: &SkillSettings, found: &[(SkillSource, Arc<Looked>)]) -> u64 {
+fn made_from(
+    settings: &SkillSettings,
+    found: &[(SkillSource, Arc<Looked>)],
+    of_nodes: &[Arc<SkillFile>],
+) -> u64 {
     let mut hasher = DefaultHasher::new();
     format!("{settings:?}").hash(&mut hasher);
+    for file in of_nodes {
+        let body = file.outcome.as_ref().map(|skill| &skill.body.hash);
+        format!("{:?} {body:?}", file.file).hash(&mut hasher);
+    }
     for (source, looked) in found {
         (source, looked.signature).hash(&mut hasher);
         // A program may have been installed or removed, which changes no skill file.
@@ -311,8 +397,8 @@ fn made_from(settings: &SkillSettings, found: &[(SkillSource, Arc<Looked>)]) -> 
 }
 
 fn made(
-    name: String,
-    found: &[(SkillSource, Arc<Looked>)],
+    name: PlaceName,
+    (found, of_nodes): (&[(SkillSource, Arc<Looked>)], &[Arc<SkillFile>]),
     settings: &SkillSettings,
 ) -> SkillListing {
     let mut all: Vec<(SkillSource, &[Arc<SkillFile>])> = found
@@ -322,6 +408,7 @@ fn made(
     if settings.bundled {
         all.push((SkillSource::Bundled, bundled()));
     }
+    all.push((SkillSource::Node, of_nodes));
     // The sort is stable: roots of one source keep their order.
     all.sort_by_key(|(source, _)| *source);
     set::here(name, &all, settings)
@@ -330,7 +417,7 @@ fn made(
 /// Evicts workspaces above [`PLACES`] and roots that none uses, so that memory and watches stay
 /// bounded.
 fn forget_some(
-    places: &mut HashMap<String, CachedWorkspace>,
+    places: &mut HashMap<PlaceName, CachedWorkspace>,
     looked: &mut HashMap<PathBuf, Arc<Looked>>,
 ) {
     while places.len() > MAX_WORKSPACES {

@@ -10,8 +10,15 @@ use tokio::sync::{Notify, watch};
 
 use super::{Host, Library, LibraryOptions, PromptLimits, RemoteHost, SkillSettings};
 use crate::clock::Clock;
+use crate::contract::catalog::CatalogScope;
 use crate::contract::skills::{ListedSkill, SkillCatalog, SkillListing};
 use crate::kernel::time::Timestamp;
+
+/// The default folder of a tenant.
+pub(super) const PLACE: CatalogScope<'static> = CatalogScope {
+    org: "default",
+    cwd: None,
+};
 
 /// A workspace with a folder for each source.
 pub(super) struct Fixture {
@@ -63,6 +70,7 @@ pub(super) fn library(
         settings,
         workspace: Some(root.join("work")),
         project: crate::agent::project,
+        nodes: Default::default(),
         watch_more: Arc::new(Notify::new()),
         clock: clock.clone(),
     })
@@ -86,7 +94,7 @@ impl Fixture {
     }
 
     pub(super) fn here(&self) -> Arc<SkillListing> {
-        self.library.here(None, true)
+        self.library.here(PLACE, true)
     }
 
     fn get(&self, name: &str) -> ListedSkill {
@@ -182,13 +190,18 @@ fn what_a_skill_needs_decides_whether_runs_have_it() {
     );
     // A connected machine counts if it has the right platform and all programs.
     let mac = |bins: &[&str]| RemoteHost {
+        name: "mac".to_owned(),
         platform: "macos".to_owned(),
         bins: bins.iter().map(ToString::to_string).collect(),
     };
     fixture.set(|settings| settings.host.remotes = vec![mac(&["two"])]);
     assert_eq!(unfit("os: [darwin]"), None);
-    assert_eq!(unfit("requires: {bins: [one, two]}"), None);
+    says("requires: {bins: [one, two]}", "no program two");
     says("os: [darwin], requires: {bins: [one]}", "no program one");
+    assert_eq!(unfit("requires: {bins: [two], anyBins: [no, two]}"), None);
+    assert_eq!(fixture.get("odd").node.as_deref(), Some("mac"));
+    assert_eq!(unfit("requires: {bins: [one]}"), None);
+    assert_eq!(fixture.get("odd").node, None);
     fixture.set(|settings| {
         settings
             .disabled
@@ -252,14 +265,14 @@ fn g6_14_the_same_content_has_the_same_hash_and_any_other_another() {
 #[test]
 fn a_look_counts_for_a_moment() {
     let fixture = fixture();
-    assert!(!fixture.library.is_ready(None));
+    assert!(!fixture.library.is_ready(PLACE));
     let first = fixture.here();
-    assert!(fixture.library.is_ready(None));
+    assert!(fixture.library.is_ready(PLACE));
     fixture.skill("work/skills/one");
-    assert_eq!(fixture.library.here(None, false).hash, first.hash);
+    assert_eq!(fixture.library.here(PLACE, false).hash, first.hash);
     fixture.clock.advance(Duration::from_millis(250));
-    assert!(!fixture.library.is_ready(None));
-    assert_eq!(fixture.library.here(None, false).usable(), 1);
+    assert!(!fixture.library.is_ready(PLACE));
+    assert_eq!(fixture.library.here(PLACE, false).usable(), 1);
 }
 
 #[test]

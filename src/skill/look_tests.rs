@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::ScanLimits;
-use super::library_tests::{fixture, library};
+use super::library_tests::{PLACE, fixture, library};
 use super::scan::{Now, look};
 use super::sources::SkillRoot;
 use crate::contract::skills::{ListedSkill, SkillCatalog};
@@ -170,7 +170,7 @@ fn whatever_changes_at_a_root_is_found() {
         change();
         let found = fixture.here();
         let first = library(&root, fixture.settings.subscribe(), &fixture.clock);
-        assert_eq!(found, first.here(None, true), "{what}");
+        assert_eq!(found, first.here(PLACE, true), "{what}");
         assert_eq!(fixture.library.look(), first.look(), "{what}");
     }
 }
@@ -207,7 +207,7 @@ fn what_is_being_saved_does_not_count_before_it_is_whole_and_still() {
     // Description and stale reason in a scan after this delay.
     let look = |later: Duration| {
         fixture.clock.advance(later);
-        let here = fixture.library.here(None, false);
+        let here = fixture.library.here(PLACE, false);
         let found = here.skills.iter().find(|skill| skill.name == "one");
         let shown = |skill: &ListedSkill| (skill.description.clone(), skill.stale.clone());
         (found.map(shown), here.hash.clone())

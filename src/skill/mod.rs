@@ -9,6 +9,7 @@ mod file;
 mod install;
 mod library;
 mod parse;
+mod published;
 mod requires;
 mod scan;
 mod set;

@@ -35,6 +35,8 @@ pub struct SkillRequirements {
     pub key: Option<String>,
     /// How its programs can be installed.
     pub install: Vec<InstallHint>,
+    /// The only node on which it is usable: the one that publishes it.
+    pub on_node: Option<String>,
 }
 
 /// The requirements in a skill's metadata, and remarks about what was not understood.
@@ -79,6 +81,7 @@ pub(super) fn requires(metadata: &YamlNode) -> (SkillRequirements, Vec<String>) 
         always: own.get("always").is_some_and(is_true),
         key: text("skillKey"),
         install: install::hints(own.get("install"), &mut odd),
+        on_node: None,
     };
     (found, odd)
 }
@@ -92,9 +95,11 @@ pub(super) fn platform(name: &str) -> String {
     }
 }
 
-/// A connected machine: its platform and programs.
+/// A connected node on which programs can be run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RemoteHost {
+    /// Its name.
+    pub name: String,
     /// `linux`, `macos` or `windows`.
     pub platform: String,
     /// Names of the programs that it has.
@@ -112,7 +117,7 @@ pub struct Host {
     pub env: BTreeSet<String>,
     /// Names of the settings that are on.
     pub config: BTreeSet<String>,
-    /// The connected machines.
+    /// The connected nodes on which programs can be run, by name.
     pub remotes: Vec<RemoteHost>,
 }
 
@@ -164,30 +169,64 @@ impl SkillRequirements {
         missing.into_iter().map(with_hints).collect()
     }
 
-    /// Why the skill is not usable on `host`; `None` if it is.
-    pub fn missing(&self, host: &Host) -> Option<String> {
-        let fits = |platform: &str| self.os.is_empty() || self.os.iter().any(|os| os == platform);
-        let local = fits(&host.platform);
-        let remotes = || host.remotes.iter().filter(|one| fits(&one.platform));
-        if !local && remotes().next().is_none() {
-            return Some(format!("it is for {}", self.os.join(", ")));
+    /// The node through which the skill is usable; `None` if this machine meets its platform and
+    /// programs, or no machine does.
+    pub fn node<'a>(&self, host: &'a Host) -> Option<&'a RemoteHost> {
+        let here = || self.programs_missing(|bin| is_program(host, bin)).is_none();
+        if self.on_node.is_none() && self.fits(&host.platform) && here() {
+            return None;
         }
+        host.remotes.iter().find(|node| {
+            let has = |bin: &String| node.bins.contains(bin);
+            self.on_node.as_ref().is_none_or(|only| *only == node.name)
+                && self.fits(&node.platform)
+                && self.programs_missing(has).is_none()
+        })
+    }
+
+    /// Whether it is for this platform.
+    fn fits(&self, platform: &str) -> bool {
+        self.os.is_empty() || self.os.iter().any(|os| os == platform)
+    }
+
+    /// What a machine with these programs lacks, as a clause.
+    fn programs_missing(&self, has: impl Fn(&String) -> bool) -> Option<String> {
         if self.always {
             return None;
         }
-        let has = |bin: &String| {
-            (local && is_program(host, bin)) || remotes().any(|one| one.bins.contains(bin))
-        };
-        let bins: Vec<&str> = without(&self.bins, has);
+        let bins = without(&self.bins, &has);
         if !bins.is_empty() {
+            let bins = bins.join(", ");
+            return Some(format!("no program {bins} on the PATH of runs"));
+        }
+        (!self.any_bins.is_empty() && !self.any_bins.iter().any(has)).then(|| {
+            let bins = self.any_bins.join(", ");
+            format!("none of the programs {bins} on the PATH of runs")
+        })
+    }
+
+    /// Why the skill is not usable on `host`; `None` if it is. One machine, this one or a node, must
+    /// have the platform and all programs.
+    pub fn missing(&self, host: &Host) -> Option<String> {
+        let through = self.node(host);
+        if let (None, Some(node)) = (through, &self.on_node) {
             return Some(format!(
-                "no program {} on the PATH of runs",
-                bins.join(", ")
+                "node {node}, which publishes it, is away or lacks what it requires"
             ));
         }
-        if !self.any_bins.is_empty() && !self.any_bins.iter().any(has) {
-            let bins = self.any_bins.join(", ");
-            return Some(format!("none of the programs {bins} on the PATH of runs"));
+        if through.is_none() {
+            let fits = |node: &RemoteHost| self.fits(&node.platform);
+            if !self.fits(&host.platform) && !host.remotes.iter().any(fits) {
+                return Some(format!("it is for {}", self.os.join(", ")));
+            }
+            let here = self.fits(&host.platform);
+            let lacks = self.programs_missing(|bin| here && is_program(host, bin));
+            if let Some(why) = lacks {
+                return Some(why);
+            }
+        }
+        if self.always {
+            return None;
         }
         let env = without(&self.env, |name| host.env.contains(name));
         if !env.is_empty() {

@@ -8,6 +8,8 @@ use super::SkillSettings;
 /// The origin of skills; a later source has priority over an earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SkillSource {
+    /// Published by a node.
+    Node,
     /// Folders added in the settings.
     Extra,
     /// Built into the program.
@@ -26,6 +28,7 @@ impl SkillSource {
     /// The source's name in lists.
     pub fn as_str(self) -> &'static str {
         match self {
+            SkillSource::Node => "node",
             SkillSource::Extra => "extra",
             SkillSource::Bundled => "bundled",
             SkillSource::Managed => "managed",

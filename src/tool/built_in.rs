@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::arguments::{ToolArguments, parse, tool_schema};
 use super::blocking::{StopFlag, blocking};
+use super::nodes::NodeTool;
 use super::registry_tool::{CallingStep, ReplyFuture};
 use super::{Aim, Shell, ToolOutput, Workspace};
 use crate::contract::BoxFuture;
@@ -51,6 +52,8 @@ pub(super) enum ToolAction {
     Skill,
     /// By the tool `shell`.
     Shell(Shell),
+    /// On a node.
+    Node(NodeTool),
 }
 
 impl BuiltIn {

@@ -5,12 +5,14 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use serde_json::Value;
 
 use super::built_in::{BuiltIn, ToolAction};
 use super::gate::Aim;
 use super::mcp::McpServers;
+use super::nodes::{self, NodeContext, NodeTool, NodeTools};
 use super::output::Rest;
 use super::registry_tool::{self, Called, CallingStep};
 use super::shell::Shell;
@@ -22,6 +24,7 @@ use crate::contract::BoxFuture;
 use crate::contract::delegate::{Delegate, DelegateSlot, Site};
 use crate::contract::journal::RunEnvironment;
 use crate::contract::linked::{self, Link};
+use crate::contract::nodes::NodesSlot;
 use crate::contract::runner::Admission;
 use crate::contract::servers::Served;
 use crate::file_work::TOOLS;
@@ -46,6 +49,8 @@ pub struct ToolOptions {
     pub shell: Option<Shell>,
     /// The tool servers; `None` = there are none.
     pub servers: Option<McpServers>,
+    /// The paired nodes, once they are available.
+    pub nodes: NodesSlot,
 }
 
 /// A tool call.
@@ -69,6 +74,17 @@ pub struct Call<'a> {
     pub arguments: &'a Value,
     /// The links of the calling agent.
     pub links: &'a [Link],
+    /// What a call on a node needs to know.
+    pub nodes: NodeContext<'a>,
+}
+
+impl Call<'_> {
+    /// What the tool does on the node of its agent; `None` if the call is made here or names its
+    /// node.
+    fn on_node(&self) -> Option<NodeTool> {
+        self.nodes.on?;
+        NodeTool::of_agent_on_node(self.name).filter(|_| self.served.is_none())
+    }
 }
 
 /// Appended to the failed result of a call whose arguments contain the mask of a value.
@@ -76,12 +92,16 @@ const MASKED: &str = "\nnote: [secret:NAME] is a mask for an environment value; 
                       tool received the mask as plain text. In a shell command use \"$NAME\", \
                       in a file edit around it.";
 
+/// The time limit of programs on nodes if there is no tool `shell`, which has the setting.
+const NODE_TIMEOUT: Duration = Duration::from_secs(600);
+
 /// All tools by name.
 pub struct Catalogue {
     tools: Vec<BuiltIn>,
     denied: Vec<PathBuf>,
     delegate: DelegateSlot,
     servers: Option<McpServers>,
+    nodes: NodeTools,
     judged: Judged,
     kept: preview::PreviewCache,
 }
@@ -113,13 +133,19 @@ impl Catalogue {
         tools.extend(session_tools::all());
         tools.extend(memory_tools::all());
         tools.extend(delegating::all());
+        tools.extend(nodes::all());
         tools.push(skill::tool());
+        let time = options
+            .shell
+            .as_ref()
+            .map_or(NODE_TIMEOUT, |shell| shell.timeout);
         tools.extend(options.shell.map(Shell::tool));
         Catalogue {
             tools,
             denied: options.denied,
             delegate: options.delegate,
             servers: options.servers,
+            nodes: NodeTools::new(options.nodes, time),
             judged: Judged::default(),
             kept: preview::PreviewCache::default(),
         }
@@ -150,21 +176,35 @@ impl Catalogue {
         }
     }
 
-    /// The effect of repeating a call of this tool; `None` if there is no such tool.
-    pub fn effect(&self, name: &str) -> Option<EffectClass> {
-        self.get(name).map(|tool| tool.effect)
+    /// The effect of repeating a call of this tool; `None` if there is no such tool. `is_on_node`:
+    /// its agent works on a node.
+    pub fn effect(&self, name: &str, is_on_node: bool) -> Option<EffectClass> {
+        let on_node = NodeTool::of_agent_on_node(name).filter(|_| is_on_node);
+        match on_node {
+            Some(tool) => Some(tool.effect()),
+            None => self.get(name).map(|tool| tool.effect),
+        }
     }
 
     /// Why these arguments do not fit the schema of a built-in tool, so that the call is refused;
-    /// `None` if they fit or there is no such tool.
-    pub fn misfit(&self, name: &str, arguments: &Value) -> Option<String> {
-        (self.get(name)?.misfit)(arguments)
+    /// `None` if they fit or there is no such tool. `on` is the node on which its agent works.
+    pub fn misfit(&self, name: &str, on: Option<&str>, arguments: &Value) -> Option<String> {
+        match on.and_then(|on| Some((on, NodeTool::of_agent_on_node(name)?))) {
+            Some((on, tool)) => {
+                let named = tool.with_node(on, arguments.clone());
+                (self.get(tool.tool_name())?.misfit)(&named)
+            }
+            None => (self.get(name)?.misfit)(arguments),
+        }
     }
 
     /// True if calls of this tool have their own time limit, which an argument may set.
     pub fn keeps_time(&self, name: &str) -> bool {
-        self.get(name)
-            .is_some_and(|tool| matches!(tool.action, ToolAction::Shell(_)))
+        self.get(name).is_some_and(|tool| match &tool.action {
+            ToolAction::Shell(_) => true,
+            ToolAction::Node(tool) => tool.keeps_time(),
+            _ => false,
+        })
     }
 
     /// The schemas of all tools for models: `{name, description, parameters}`.
@@ -180,8 +220,9 @@ impl Catalogue {
             .map_or((Aim::Whole, Decision::Allow), |tool| {
                 (tool.aim, tool.default)
             });
+        let aim = call.on_node().map_or(aim, NodeTool::aim);
         let is_program = call.served.map_or_else(
-            || matches!(aim, Aim::Command(_)),
+            || matches!(aim, Aim::Command(_) | Aim::Argv(_)),
             // Rules for paths do not apply to what the program of a server writes either.
             |served| served.local,
         );
@@ -199,7 +240,7 @@ impl Catalogue {
             gate::admission(&name, verdict, subject.covers)
         };
         let effect = call.served.map(|served| served.effect);
-        let effect = effect.or_else(|| self.effect(call.name));
+        let effect = effect.or_else(|| self.effect(call.name, call.nodes.on.is_some()));
         let acts = effect != Some(EffectClass::Read);
         let may_define = acts && (call.served.is_some() || matches!(aim, Aim::Paths(_)));
         if !call.rights.looks_at_arguments() && !may_define {
@@ -210,7 +251,8 @@ impl Catalogue {
             }
         }
         if !matches!(aim, Aim::Paths(_) | Aim::Trees(_)) {
-            let mut subject = gate::subject(aim, None, &arguments);
+            let on = call.on_node().and(call.nodes.on);
+            let mut subject = gate::subject(aim, None, &arguments).on_node(on);
             let defining = may_define
                 .then(|| definition_files::reason_in(&subject.texts))
                 .flatten();
@@ -271,6 +313,11 @@ impl Catalogue {
             .then_some(MASKED);
         let called = match (served, self.get(name)) {
             (Some(served), _) => self.call_served(site, served, environment.clone(), arguments),
+            (None, _) if let Some(tool) = call.on_node() => {
+                let variables = &environment.variables;
+                self.nodes
+                    .call(tool, site, call.nodes, variables, arguments)
+            }
             (None, Some(tool)) => self.call_built_in(tool, call, arguments),
             (None, None) => {
                 let works = |tool: &&BuiltIn| matches!(tool.action, ToolAction::Workspace(_));
@@ -307,9 +354,15 @@ impl Catalogue {
         }
     }
 
-    /// Once this resolves, the run's own connections and their processes are gone. Call it when the
-    /// run has ended; returns what went wrong.
+    /// The outcome of this step is stored: a node may forget its call.
+    pub fn stored(&self, step: StepId) {
+        self.nodes.stored(step);
+    }
+
+    /// Once this resolves, the run's own connections and their processes are gone, and its calls to
+    /// nodes are cancelled. Call it when the run has ended; returns what went wrong.
     pub fn release(&self, run: RunId) -> BoxFuture<'static, Vec<String>> {
+        self.nodes.ended(run);
         lock(&self.judged).retain(|_, (of, _)| *of != run);
         match &self.servers {
             Some(servers) if servers.has_leased(run) => {
@@ -358,6 +411,11 @@ impl Catalogue {
                         Err(unopened) => unopened.into(),
                     }
                 })
+            }
+            ToolAction::Node(tool) => {
+                let variables = &environment.variables;
+                self.nodes
+                    .call(*tool, site, call.nodes, variables, arguments)
             }
             ToolAction::Workspace(work) => {
                 let work = Arc::clone(work);

@@ -269,6 +269,7 @@ async fn called(catalogue: &Catalogue, tool: &str, root: &Path, arguments: Value
         environment: &RunEnvironment::default(),
         arguments: &arguments,
         links: &[],
+        nodes: NodeContext::default(),
     };
     match catalogue.call(call).await {
         Called::Done(output) => output,
@@ -318,6 +319,7 @@ async fn the_gate_looks_at_where_a_path_leads() {
             arguments: &json!({ "path": path }),
             environment: &RunEnvironment::default(),
             links: &[],
+            nodes: NodeContext::default(),
         };
         catalogue.admit(call).await
     };
@@ -367,6 +369,7 @@ async fn a_call_touches_what_was_judged_whatever_becomes_of_the_links() {
             arguments: &arguments,
             environment: &RunEnvironment::default(),
             links: &[],
+            nodes: NodeContext::default(),
         };
         assert_eq!(catalogue.admit(call).await, Admission::Allowed);
         lead("secrets");
@@ -410,6 +413,7 @@ async fn a_workspace_that_has_become_a_link_is_not_entered() {
             arguments: &arguments,
             environment: &RunEnvironment::default(),
             links: &[],
+            nodes: NodeContext::default(),
         };
         match catalogue.call(call).await {
             Called::Gone(why) => assert!(why.contains("was replaced by a link"), "{why}"),
@@ -452,6 +456,7 @@ async fn no_rule_lets_a_tool_write_what_defines_agents_by_itself() {
                 arguments: &arguments,
                 environment: &RunEnvironment::default(),
                 links: &[],
+                nodes: NodeContext::default(),
             };
             catalogue.admit(call).await
         };

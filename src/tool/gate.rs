@@ -22,6 +22,10 @@ pub enum Aim {
     Trees(&'static [&'static str]),
     /// This argument, a shell command.
     Command(&'static str),
+    /// This argument, a program and its arguments on the node that the argument `node` names.
+    Argv(&'static str),
+    /// This argument, a path on the node that the argument `node` names.
+    NodePath(&'static str),
     /// This argument, a web address.
     Address(&'static str),
     /// All arguments, as JSON.
@@ -82,8 +86,44 @@ pub(super) fn subject(aim: Aim, workspace: Option<&Workspace>, arguments: &Value
             let text = text(name).unwrap_or_default();
             commands(CommandLine::read(text), text)
         }
+        Aim::Argv(name) => {
+            let argv: Vec<String> = listed(name, arguments);
+            let line = argv.join(" ");
+            let subject = commands(CommandLine::of_argv(&argv), &line);
+            // Different arguments can give the same line.
+            let covers = Value::from(argv).to_string();
+            Subject { covers, ..subject }.on_node(text("node"))
+        }
+        Aim::NodePath(name) => node_path(text(name).unwrap_or_default()).on_node(text("node")),
         Aim::Address(name) => web(text(name).unwrap_or_default()),
         Aim::Whole => whole(arguments),
+    }
+}
+
+/// The texts of a list.
+fn listed(name: &str, arguments: &Value) -> Vec<String> {
+    let items = arguments.get(name).and_then(Value::as_array);
+    let items = items.into_iter().flatten().filter_map(Value::as_str);
+    items.map(str::to_owned).collect()
+}
+
+/// A path on another machine, whose links are not known here.
+fn node_path(path: &str) -> Subject {
+    let parts = path.split('/').filter(|part| !matches!(*part, "" | "."));
+    let plain = parts.fold(String::new(), |path, part| path + "/" + part);
+    let plain = if plain.is_empty() {
+        "/".to_owned()
+    } else {
+        plain
+    };
+    let mut things = vec![CallTarget::Named(vec![plain.clone()])];
+    if path.split('/').any(|part| part == "..") || !path.starts_with('/') {
+        things.push(CallTarget::Unknown);
+    }
+    Subject {
+        things,
+        texts: vec![path.to_owned()],
+        covers: plain,
     }
 }
 

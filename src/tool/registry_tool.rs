@@ -33,6 +33,13 @@ pub enum Called {
     Gone(String),
     /// There is no result yet: the step waits.
     Waits,
+    /// It is unknown whether the effect happened.
+    Uncertain {
+        /// Why, as a clause.
+        why: String,
+        /// Nothing more will become known.
+        is_final: bool,
+    },
 }
 
 /// Calls the registry by the tool `name`.

@@ -22,22 +22,22 @@ use crate::kernel::run::step::EffectClass;
 use crate::process::{ExitReason, Finished, Processes, Program, ProgramInput, signal_name};
 
 /// The maximum number of bytes kept of each stream; both and the notes fit into one result.
-const KEEP: usize = 30 * 1024;
+pub(super) const KEEP: usize = 30 * 1024;
 
 /// The maximum timeout that a model may set, in seconds.
-const LONGEST: usize = 3600;
+pub(super) const LONGEST: usize = 3600;
 
 /// Runs a command line with /bin/sh in the workspace and returns its exit status and output.
 /// Processes that it leaves running in the background are ended when your run ends.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct ShellToolArgs {
+pub(super) struct ShellToolArgs {
     /// The command line for /bin/sh. Its standard input is empty.
-    command: NonEmptyText,
+    pub(super) command: NonEmptyText,
     /// The time limit in seconds.
-    timeout: Option<BoundedCount<1, LONGEST>>,
+    pub(super) timeout: Option<BoundedCount<1, LONGEST>>,
     /// The folder to run it in, within the workspace. Default: the workspace folder.
-    cwd: Option<NonEmptyText>,
+    pub(super) cwd: Option<NonEmptyText>,
     /// The purpose in a few words, shown to people.
     #[serde(rename = "note")]
     _note: Option<NonEmptyText>,

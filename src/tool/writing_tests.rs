@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::{Call, Called, Catalogue, ToolOptions, ToolOutput};
+use super::{Call, Called, Catalogue, NodeContext, ToolOptions, ToolOutput};
 use crate::contract::delegate::Site;
 use crate::contract::journal::RunEnvironment;
 use crate::kernel::ids::{RunId, StepId};
@@ -66,6 +66,7 @@ impl Place {
             arguments: &arguments,
             environment: &RunEnvironment::default(),
             links: &[],
+            nodes: NodeContext::default(),
         };
         match self.catalogue.call(call).await {
             Called::Done(output) => output,

@@ -77,6 +77,9 @@ pub struct Skill {
     /// How to install the programs it requires, for display only; nothing is installed
     /// automatically.
     pub install: Vec<Install>,
+    /// The node whose programs it needs; absent if the gateway's machine has them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
     /// BLAKE3 hash of its body.
     pub hash: String,
     /// What was corrected, ignored or deviates from the specification.
@@ -161,6 +164,9 @@ pub struct SnapshotSkill {
     pub primary_env: Option<String>,
     /// Environment variables it requires.
     pub required_env: Vec<String>,
+    /// The node whose programs it needs; absent if the gateway's machine has them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
     /// BLAKE3 hash of its body.
     pub hash: String,
 }

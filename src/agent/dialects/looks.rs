@@ -57,6 +57,7 @@ const OURS: &[&str] = &[
     "max_tokens",
     "execution",
     "active",
+    "node",
     "on_uncertain",
 ];
 /// The same for fields of other programs.

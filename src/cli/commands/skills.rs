@@ -99,7 +99,10 @@ async fn list(link: &DaemonLink, common: &Common) -> Result<u8, Failure> {
     for skill in &listing.skills {
         let what = match &skill.reason {
             Some(reason) => format!("! {reason}"),
-            None => skill.description.clone(),
+            None => match &skill.node {
+                Some(node) => format!("on node {node}: {}", skill.description),
+                None => skill.description.clone(),
+            },
         };
         table.row(vec![skill.name.clone(), skill.source.clone(), what]);
     }
@@ -159,6 +162,9 @@ fn page(skill: &Skill) -> Vec<String> {
         lines.push(format!("  {what:<10} {value}"));
     };
     say("from", &format!("{} ({})", skill.source, skill.path));
+    if let Some(node) = &skill.node {
+        say("on node", node);
+    }
     if let Some(reason) = &skill.reason {
         say("! not used", reason);
     }

@@ -35,6 +35,7 @@ impl AgentCheck {
             models: tokio::sync::watch::channel(models).1,
             tools: tools.schemas(),
             servers: servers.seen(),
+            nodes: Default::default(),
             skills: None,
             config: None,
             personal: None,

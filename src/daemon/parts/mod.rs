@@ -3,6 +3,7 @@
 
 pub mod agents;
 mod check;
+pub mod node_programs;
 pub mod options;
 mod processes;
 pub mod skills;
@@ -29,6 +30,7 @@ use crate::config::{Config, MAX_GRACE};
 use crate::contract::catalog::{Catalog, CatalogScope};
 use crate::contract::commit::CommitEffect;
 use crate::contract::delegate::DelegateSlot;
+use crate::contract::nodes::{Nodes, NodesSlot};
 use crate::contract::servers::ServerRows;
 use crate::gateway::{self, GatewayKey, NodeHub, NodeHubParts};
 use crate::kernel::fault::Fault;
@@ -90,6 +92,10 @@ pub struct DaemonParts {
     pub servers: McpServers,
     /// The paired nodes.
     pub nodes: NodeHub,
+    /// Interval at which nodes are asked for programs.
+    pub node_programs: Duration,
+    /// Source of time and ids.
+    pub clock: Clock,
     /// Runs the commands of notifications.
     pub notifier: Notifier,
     /// The names by which clients may call, as the settings change.
@@ -108,7 +114,15 @@ impl DaemonParts {
         let (folder, clock) = (basis.folder, basis.boot.clock.clone());
         let environment = environment(config);
         let workspace = workspace(config)?;
-        let skills = skills::parts(folder, workspace.clone(), &clock, config, &environment)?;
+        // Set below, as is the registry.
+        let found_nodes = NodesSlot::default();
+        let skills = skills::parts(
+            folder,
+            (workspace.clone(), Arc::clone(&found_nodes)),
+            &clock,
+            config,
+            &environment,
+        )?;
         // Set below; runs, which call providers and tools, start later than this.
         let (delegate, slot) = (
             DelegateSlot::default(),
@@ -117,11 +131,12 @@ impl DaemonParts {
         let workers = Workers::new(
             &basis,
             config,
-            (workspace, &environment),
+            (workspace, &environment, Arc::clone(&found_nodes)),
             &skills.library,
             (Arc::clone(&delegate), Arc::clone(&slot)),
         )?;
         let nodes = nodes(basis.gateway_key, &basis.store, &clock)?;
+        found_nodes.get_or_init(|| Arc::new(nodes.clone()) as Arc<dyn Nodes>);
         let drain_timeout = basis.boot.supervisor.drain_timeout(config.drain_timeout);
         let (registry, service) = Registry::new(registry::RegistryParts {
             store: basis.store.clone(),
@@ -166,6 +181,8 @@ impl DaemonParts {
             agent_files: agents::watcher(&clock, config),
             skills: skills.library,
             skill_files: skills.watcher,
+            node_programs: config.nodes_probe_each,
+            clock: clock.clone(),
             notifier: Notifier {
                 processes: workers.programs.clone(),
                 environment: desktop_environment(config),
@@ -208,7 +225,7 @@ impl Workers {
     fn new(
         basis: &Basis<'_>,
         config: &Config,
-        (workspace, environment): (PathBuf, &Environment),
+        (workspace, environment, nodes): (PathBuf, &Environment, NodesSlot),
         skills: &Arc<Library>,
         (delegate, slot): (DelegateSlot, Arc<OnceLock<Registry>>),
     ) -> Result<Workers, DaemonFailure> {
@@ -237,6 +254,7 @@ impl Workers {
             delegate,
             shell: Some(shell),
             servers: Some(servers.clone()),
+            nodes: nodes.clone(),
         });
         let (models, followed) =
             watch::channel(models(config, &providers, program_check(environment)));
@@ -245,6 +263,7 @@ impl Workers {
             models: followed,
             tools: tools.schemas(),
             servers: servers.seen(),
+            nodes,
             skills: Some(Arc::clone(skills) as _),
             config: agents::files(),
             personal: agents::personal_files(),

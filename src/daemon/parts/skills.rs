@@ -12,6 +12,7 @@ use super::{LONGEST_BURST, UNREAD_AGAIN, config_folder, options, refused};
 use crate::agent;
 use crate::clock::Clock;
 use crate::config::{self, Config, FileWatch};
+use crate::contract::nodes::NodesSlot;
 use crate::daemon::DaemonFailure;
 use crate::kernel::policy::env::Environment;
 use crate::kernel::secret::GivenValue;
@@ -72,7 +73,7 @@ pub fn settings(state: &Path, config: &Config, environment: &Environment) -> ski
             path: environment.get("PATH").map(ToOwned::to_owned),
             env: names.map(str::to_owned).collect(),
             config: keys.filter(|key| is_on(key)).collect(),
-            // Remote machines are not connected yet.
+            // Those of the tenant are added where skills are looked up.
             remotes: Vec::new(),
         },
     }
@@ -108,7 +109,7 @@ fn managed(state: &Path, config: &Config) -> PathBuf {
 /// parent would report every write of the store.
 pub fn parts(
     state: &Path,
-    workspace: PathBuf,
+    (workspace, nodes): (PathBuf, NodesSlot),
     clock: &Clock,
     config: &Config,
     environment: &Environment,
@@ -122,6 +123,7 @@ pub fn parts(
     let library = Arc::new(Library::new(skill::LibraryOptions {
         settings: followed,
         workspace: Some(workspace),
+        nodes,
         project: agent::project,
         watch_more: Arc::clone(&more),
         clock: clock.clone(),
@@ -155,6 +157,7 @@ pub async fn keep(
     registry: Registry,
     library: Arc<Library>,
     mut watcher: Watcher,
+    has_changed: Arc<Notify>,
     stop: CancellationToken,
 ) {
     let mut reason = SkillsReason::Start;
@@ -164,6 +167,7 @@ pub async fn keep(
             tracing::error!(%fault, "a change of skills could not be recorded; the next change records it");
             false
         });
+        has_changed.notify_one();
         // Agents may depend on added or removed skills.
         if changed && let Err(fault) = registry.reload_agents(ReloadReason::Watch).await {
             tracing::error!(%fault, "the agents could not be reloaded; the previous ones stay in force");

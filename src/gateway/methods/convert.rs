@@ -253,7 +253,7 @@ pub(crate) fn step((step, child): (Step, Option<RunId>)) -> shapes::Step {
         seq: step.seq,
         kind: step.kind.as_str().into(),
         effect: (!matches!(step.kind, StepKind::Model | StepKind::Compaction))
-            .then(|| Cow::Borrowed(step.effect.as_str())),
+            .then(|| Cow::Borrowed(step.effect.shown())),
         tool: step.tool,
         tool_call_id: step.tool_call,
         state: step.state.as_str().into(),

@@ -222,7 +222,12 @@ fn node(summary: NodeSummary) -> wire::Node {
         approved: row.approved,
         denied: row.denied,
         callable,
-        programs: row.programs,
+        programs: {
+            let mut found = row.programs;
+            // What it was asked for and does not have is stored without a path.
+            found.retain(|_, path| !path.is_empty());
+            found
+        },
         fingerprint: fingerprint(&row.public_key),
         generation: row.generation,
         calls: calls as u64,

@@ -64,6 +64,7 @@ fn shown(skill: &ListedSkill, whole: bool) -> wire::Skill {
         primary_env: skill.primary_env,
         required_env: skill.required_env,
         install: skill.install.into_iter().map(install).collect(),
+        node: skill.node,
         body: whole.then(|| skill.body.body.as_ref().to_owned()),
         hash: skill.body.hash,
         warnings: skill.warnings,
@@ -116,6 +117,7 @@ fn pinned(skill: PinnedSkill) -> wire::SnapshotSkill {
         path: skill.path,
         primary_env: skill.primary_env,
         required_env: skill.required_env,
+        node: skill.node,
         hash: skill.hash,
     }
 }

@@ -149,7 +149,7 @@ impl Calls {
         let releases = std::mem::take(&mut self.releases);
         for id in known {
             if releases.contains(id) {
-                outbox.push(&ToNode::Release { id: *id });
+                self.end_released(*id, outbox);
             } else if !self.pending.contains_key(id)
                 && !self.kept.iter().any(|(kept, _)| kept == id)
                 && self.orphans.len() < ORPHANS_LIMIT
@@ -181,6 +181,7 @@ impl Calls {
         match self.pending.remove(&id) {
             Some(pending) if pending.is_cancelled => outbox.push(&ToNode::Release { id }),
             Some(mut pending) => pending.end(NodeEnd::Answered(end)),
+            None if self.releases.remove(&id) => outbox.push(&ToNode::Release { id }),
             None if self.orphans.len() < ORPHANS_LIMIT => {
                 self.orphans.entry(id).or_insert(now);
             }
@@ -293,14 +294,24 @@ impl Calls {
 
     /// The caller has stored the end of the call.
     pub(super) fn release(&mut self, id: CallId, outbox: Option<&Outbox>) {
-        self.orphans.remove(&id);
+        let is_orphan = self.orphans.remove(&id).is_some();
         match outbox {
+            Some(outbox) if is_orphan => self.end_released(id, outbox),
             Some(outbox) => outbox.push(&ToNode::Release { id }),
             None if self.releases.len() < ORPHANS_LIMIT => {
                 self.releases.insert(id);
             }
             // The node names the call again when it connects.
             None => {}
+        }
+    }
+
+    /// Releases a call that may still run: it is cancelled, and released again once it has ended.
+    fn end_released(&mut self, id: CallId, outbox: &Outbox) {
+        outbox.push(&ToNode::Cancel { id });
+        outbox.push(&ToNode::Release { id });
+        if self.releases.len() < ORPHANS_LIMIT {
+            self.releases.insert(id);
         }
     }
 
@@ -572,6 +583,12 @@ mod tests {
         calls.release(id(1), None);
         let known: HashSet<CallId> = [id(1), id(2)].into();
         calls.resume(&known, &callable(), &outbox, seconds(0));
+        // It may still run; then it is released once it has ended.
+        assert_eq!(frames(&outbox), [frame("cancel", 1), frame("release", 1)]);
+        let end = CallEnd::Uncertain {
+            message: "stopped".to_owned(),
+        };
+        calls.answered(id(1), end, &outbox, seconds(0));
         assert_eq!(frames(&outbox), [frame("release", 1)]);
         calls.sweep(&outbox, ORPHAN_AGE - seconds(1));
         assert_eq!(frames(&outbox), []);

@@ -1,11 +1,11 @@
 //! The hub: every paired node with its open link and its calls. It is a view of the rows, which are
 //! written first; links, methods and tools go through it.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 
 use super::calls::{Calls, may_call};
 use super::keys::{self, GatewayKey};
@@ -56,6 +56,7 @@ pub(super) struct HubInner {
     pub(super) org: String,
     pub(super) waiting: WaitingNodes,
     control: OnceLock<Arc<dyn Control>>,
+    changes: watch::Sender<u64>,
     state: Mutex<HubState>,
 }
 
@@ -105,6 +106,7 @@ impl NodeHub {
                 org: parts.org,
                 waiting: WaitingNodes::default(),
                 control: OnceLock::new(),
+                changes: watch::channel(0).0,
                 state: Mutex::default(),
             }),
         };
@@ -176,6 +178,11 @@ impl HubInner {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Tools and skills look at the nodes again.
+    pub(super) fn note_change(&self) {
+        self.changes.send_modify(|count| *count += 1);
+    }
+
     /// Whether the daemon stops.
     fn is_stopping(&self) -> bool {
         let control = self.control.get();
@@ -184,6 +191,11 @@ impl HubInner {
 
     /// The row is in force. Rows may come in another order than they were written.
     pub(super) fn apply(&self, row: PairedNode) {
+        self.take(row);
+        self.note_change();
+    }
+
+    fn take(&self, row: PairedNode) {
         let now = self.clock.monotonic();
         let mut state = self.lock();
         let state = &mut *state;
@@ -252,6 +264,36 @@ impl NodeState {
         match &self.link {
             Some(link) => self.row.callable(&link.offered),
             None => Offer::default(),
+        }
+    }
+
+    /// What may be called now or when it is back, unless it is away.
+    fn callable_soon(&self, now: Duration) -> Offer {
+        match &self.link {
+            None if self.is_away(now) => Offer::default(),
+            None => self.row.callable(&self.row.offered),
+            Some(_) => self.callable(),
+        }
+    }
+
+    /// The node as tools and skills see it. What it was asked for and does not have is stored
+    /// without a path.
+    fn view(&self, now: Duration) -> NodeView {
+        let programs = self
+            .row
+            .programs
+            .iter()
+            .filter(|(_, path)| !path.is_empty());
+        NodeView {
+            name: self.row.name.clone(),
+            platform: self.row.machine.platform.clone(),
+            connected: self.link.is_some(),
+            callable: self.callable_soon(now),
+            programs: programs
+                .map(|(name, path)| (name.clone(), path.clone()))
+                .collect(),
+            asked: self.row.programs.keys().cloned().collect(),
+            pairing: self.row.generation,
         }
     }
 
@@ -381,20 +423,62 @@ impl HubInner {
 
 impl Nodes for NodeHub {
     fn list(&self, org: &str) -> Vec<NodeView> {
+        let nodes = self.everywhere().into_iter();
+        let own = nodes.filter(|(owner, _)| owner == org);
+        own.map(|(_, view)| view).collect()
+    }
+
+    fn everywhere(&self) -> Vec<(String, NodeView)> {
+        let now = self.inner.clock.monotonic();
         let state = self.inner.lock();
-        let nodes = state.nodes.values().filter(|node| node.row.org == org);
-        let mut views: Vec<NodeView> = nodes
+        let nodes = state.nodes.values();
+        let mut views: Vec<(String, NodeView)> = nodes
             .filter(|node| node.row.removed_at.is_none())
-            .map(|node| NodeView {
-                name: node.row.name.clone(),
-                platform: node.row.machine.platform.clone(),
-                connected: node.link.is_some(),
-                callable: node.callable(),
-                programs: node.row.programs.clone(),
-            })
+            .map(|node| (node.row.org.clone(), node.view(now)))
             .collect();
-        views.sort_by(|one, other| one.name.cmp(&other.name));
+        views.sort_by(|(_, one), (_, other)| one.name.cmp(&other.name));
         views
+    }
+
+    fn changes(&self) -> watch::Receiver<u64> {
+        self.inner.changes.subscribe()
+    }
+
+    fn keep_programs(
+        &self,
+        org: &str,
+        node: &str,
+        pairing: i64,
+        asked: BTreeSet<String>,
+        found: BTreeMap<String, String>,
+    ) -> BoxFuture<'static, Result<(), Fault>> {
+        let id = self.inner.lock().named(org, node).map(|node| node.row.id);
+        let (hub, org, name) = (self.clone(), org.to_owned(), node.to_owned());
+        Box::pin(async move {
+            let id = id.ok_or_else(|| Fault::not_found("node", &name))?;
+            let mut programs: BTreeMap<String, String> = asked
+                .into_iter()
+                .map(|program| (program, String::new()))
+                .collect();
+            programs.extend(found);
+            let change = NodeChange::Programs(pairing, programs);
+            hub.change(&org, id, change).await.map(drop)
+        })
+    }
+
+    fn skills(&self, org: &str) -> Vec<(String, Vec<NodeSkill>)> {
+        let now = self.inner.clock.monotonic();
+        let state = self.inner.lock();
+        let publishes = |node: &&NodeState| {
+            let is_there = node.row.removed_at.is_none() && node.row.org == org;
+            is_there && !node.skills.is_empty() && node.callable_soon(now).skills
+        };
+        let nodes = state.nodes.values().filter(publishes);
+        let mut skills: Vec<(String, Vec<NodeSkill>)> = nodes
+            .map(|node| (node.row.name.clone(), node.skills.clone()))
+            .collect();
+        skills.sort_by(|(one, _), (other, _)| one.cmp(other));
+        skills
     }
 
     fn call(

@@ -355,6 +355,8 @@ impl NodeHub {
             node.link = None;
             node.heard_at = heard_at;
         }
+        drop(state);
+        self.inner.note_change();
     }
 
     /// The node is away, unless it has a newer link.
@@ -432,6 +434,8 @@ impl NodeHub {
                     return Err(refused("the skills are too large"));
                 }
                 node.skills = skills;
+                drop(state);
+                self.inner.note_change();
             }
         }
         Ok(())

@@ -9,7 +9,7 @@ use super::waiting::{Decision, WaitingNode};
 use crate::contract::nodes::{Admission, NodeChange, PairNode};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{CallId, NodeId};
-use crate::kernel::node::{NodeInvite, NodeSkill, Offer, OfferLimit, PairedNode, RunQuestion};
+use crate::kernel::node::{NodeInvite, Offer, OfferLimit, PairedNode, RunQuestion};
 use crate::kernel::time::Timestamp;
 use crate::registry::Principal;
 use crate::wire::node_link::INVITE_LIFETIME;
@@ -78,16 +78,6 @@ impl NodeHub {
             expires_at: one.expires_at,
         });
         shown.collect()
-    }
-
-    /// The skills that the tenant's connected nodes publish and may publish, by name of the node.
-    pub fn published_skills(&self, org: &str) -> BTreeMap<String, Vec<NodeSkill>> {
-        let state = self.inner.lock();
-        let own = state.nodes.values().filter(|node| node.row.org == org);
-        let publishing = own.filter(|node| node.callable().skills);
-        publishing
-            .map(|node| (node.row.name.clone(), node.skills.clone()))
-            .collect()
     }
 
     /// Once this resolves, the waiting node is paired.

@@ -34,7 +34,7 @@ pub struct PairedNode {
     pub approved: Offer,
     /// What an operator has denied; it wins over `approved`.
     pub denied: Offer,
-    /// Programs that were found there, each with its path.
+    /// Programs that it was asked for, each with its path; empty: it does not have it.
     pub programs: BTreeMap<String, String>,
     /// When it was paired.
     pub created_at: Timestamp,

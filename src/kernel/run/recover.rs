@@ -7,6 +7,9 @@ use crate::kernel::ids::StepId;
 use crate::kernel::run::{OnUncertain, PauseReason, Run, RunError, RunState};
 use crate::kernel::time::Timestamp;
 
+/// Maximum number of attempts of a step whose effect stays uncertain and may be repeated.
+const DOUBTED_ATTEMPTS: u32 = 3;
+
 /// The settings of recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecoveryPolicy {
@@ -46,6 +49,8 @@ pub enum StepFate {
     Perform,
     /// Its effect may have begun, and may be repeated.
     Repeat,
+    /// Its effect may have begun outside this process: it is carried out again to continue it.
+    Continue,
     /// Its effect may have happened and must not be repeated: the model is told that it is
     /// uncertain.
     Uncertain,
@@ -98,9 +103,7 @@ pub fn recover(
     // happened are still reported.
     let of_run = |step: &Step| match (run.cancel.is_some(), fate(step, run.on_uncertain)) {
         (false, fate) => Some(fate),
-        (true, _) if fate(step, OnUncertain::Report) == StepFate::Uncertain => {
-            Some(StepFate::Uncertain)
-        }
+        (true, _) if may_have_happened(step) => Some(StepFate::Uncertain),
         (true, _) => None,
     };
     let steps = open
@@ -183,9 +186,26 @@ pub fn fate(step: &Step, on_uncertain: OnUncertain) -> StepFate {
             OnUncertain::Review => StepFate::Review,
             OnUncertain::Retry => StepFate::Repeat,
         },
-        (_, EffectClass::Once, _) => StepFate::Perform,
+        (_, EffectClass::Kept, StepState::Started) => StepFate::Continue,
+        (_, EffectClass::Once | EffectClass::Kept, _) => StepFate::Perform,
         _ => StepFate::Repeat,
     }
+}
+
+/// How a step goes on that was carried out without learning whether its effect happened.
+pub fn doubted(step: &Step, on_uncertain: OnUncertain) -> StepFate {
+    match on_uncertain {
+        OnUncertain::Review => StepFate::Review,
+        OnUncertain::Retry if step.attempts < DOUBTED_ATTEMPTS => StepFate::Repeat,
+        OnUncertain::Report | OnUncertain::Retry => StepFate::Uncertain,
+    }
+}
+
+/// True if its effect may have happened, unless the step waits.
+fn may_have_happened(step: &Step) -> bool {
+    let acts = !matches!(step.kind, StepKind::Model | StepKind::Compaction);
+    let began = step.effect.is_once() && step.state == StepState::Started;
+    acts && began && step.waits.is_none()
 }
 
 /// True for the agent's program that was running when the executor was lost and whose effect no
@@ -269,7 +289,7 @@ mod tests {
 
     #[test]
     fn each_open_step_has_the_fate_of_its_class() {
-        use EffectClass::{Idempotent, Once, Read};
+        use EffectClass::{Idempotent, Kept, Once, Read};
         use StepState::{Intended, Started};
         for (kind, effect, state, expected) in [
             (StepKind::Model, Read, Intended, StepFate::Repeat),
@@ -278,6 +298,8 @@ mod tests {
             (StepKind::Tool, Idempotent, Started, StepFate::Repeat),
             (StepKind::Tool, Once, Intended, StepFate::Perform),
             (StepKind::Tool, Once, Started, StepFate::Uncertain),
+            (StepKind::Tool, Kept, Intended, StepFate::Perform),
+            (StepKind::Tool, Kept, Started, StepFate::Continue),
             (StepKind::Command, Once, Intended, StepFate::Perform),
             (StepKind::Command, Once, Started, StepFate::Uncertain),
         ] {
@@ -290,6 +312,22 @@ mod tests {
         let began = step(StepKind::Tool, Once, Started);
         assert_eq!(fate(&began, OnUncertain::Review), StepFate::Review);
         assert_eq!(fate(&began, OnUncertain::Retry), StepFate::Repeat);
+        // Whoever keeps the effect knows what became of it.
+        let began = step(StepKind::Tool, Kept, Started);
+        for on_uncertain in OnUncertain::ALL {
+            assert_eq!(fate(&began, *on_uncertain), StepFate::Continue);
+        }
+    }
+
+    #[test]
+    fn a_doubted_effect_is_repeated_only_if_allowed_and_not_for_ever() {
+        let mut began = step(StepKind::Tool, EffectClass::Kept, StepState::Started);
+        assert_eq!(doubted(&began, OnUncertain::Report), StepFate::Uncertain);
+        assert_eq!(doubted(&began, OnUncertain::Review), StepFate::Review);
+        assert_eq!(doubted(&began, OnUncertain::Retry), StepFate::Repeat);
+        began.attempts = DOUBTED_ATTEMPTS;
+        assert_eq!(doubted(&began, OnUncertain::Review), StepFate::Review);
+        assert_eq!(doubted(&began, OnUncertain::Retry), StepFate::Uncertain);
     }
 
     #[test]
@@ -476,12 +514,14 @@ mod tests {
             inherited: false,
             by_person: false,
         });
-        let uncertain = step(StepKind::Tool, EffectClass::Once, StepState::Started);
-        let open = [model(), uncertain.clone()];
-        for on_uncertain in OnUncertain::ALL {
-            run.on_uncertain = *on_uncertain;
-            let plan = recover(&run, &open, Loss::Killed, RecoveryPolicy::default(), NOW);
-            assert_eq!(plan.steps, [(uncertain.id, StepFate::Uncertain)]);
+        for effect in [EffectClass::Once, EffectClass::Kept] {
+            let uncertain = step(StepKind::Tool, effect, StepState::Started);
+            let open = [model(), uncertain.clone()];
+            for on_uncertain in OnUncertain::ALL {
+                run.on_uncertain = *on_uncertain;
+                let plan = recover(&run, &open, Loss::Killed, RecoveryPolicy::default(), NOW);
+                assert_eq!(plan.steps, [(uncertain.id, StepFate::Uncertain)]);
+            }
         }
     }
 
@@ -496,13 +536,24 @@ mod tests {
             steps in 0usize..3,
             loss in prop::sample::select(vec![Loss::Killed, Loss::Drained, Loss::Executor]),
             age in 0u64..3000,
+            effect in prop::sample::select(EffectClass::ALL.to_vec()),
+            progress in prop::sample::select(vec![StepState::Intended, StepState::Started]),
+            on_uncertain in prop::sample::select(OnUncertain::ALL.to_vec()),
         ) {
-            let run = run_in(state, recoveries);
-            let open = vec![model(); steps];
+            let mut run = run_in(state, recoveries);
+            run.on_uncertain = on_uncertain;
+            let mut open = vec![model(); steps];
+            open.push(step(StepKind::Tool, effect, progress));
             let policy = RecoveryPolicy { max_age_ms: 2000, max_attempts: 5 };
             let now = NOW.plus_ms(age);
             let plan = recover(&run, &open, loss, policy, now);
             let moment = crate::kernel::time::Moment { wall: now, steady: now };
+            // What may have happened is repeated only if the agent says so or its keeper answers.
+            for (_, fate) in plan.steps.iter().filter(|(id, _)| *id == open[steps].id && steps == 0) {
+                let began = effect.is_once() && progress == StepState::Started;
+                let is_repeated = matches!(fate, StepFate::Repeat | StepFate::Perform);
+                prop_assert!(!(began && is_repeated) || on_uncertain == OnUncertain::Retry);
+            }
             let applied = crate::kernel::run::machine::apply(&run, plan.event, moment);
             prop_assert!(applied.is_ok());
             // No run is left running without an executor.

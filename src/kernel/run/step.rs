@@ -51,6 +51,24 @@ text_enum! {
         Idempotent = "idempotent",
         /// The effect would happen again: it is never repeated blindly.
         Once = "once",
+        /// As `once`, but the effect happens in a process that outlives this one and answers for
+        /// the step's id: carried out again, the step continues the same effect.
+        Kept = "kept",
+    }
+}
+
+impl EffectClass {
+    /// True if its begin is committed before the effect: it must not happen twice.
+    pub fn is_once(self) -> bool {
+        matches!(self, EffectClass::Once | EffectClass::Kept)
+    }
+
+    /// The word for users. Who keeps an effect does not concern them.
+    pub fn shown(self) -> &'static str {
+        match self {
+            EffectClass::Kept => EffectClass::Once.as_str(),
+            other => other.as_str(),
+        }
     }
 }
 
@@ -59,7 +77,7 @@ text_enum! {
     StepState {
         /// Its intent is committed; the effect may begin.
         Intended = "intended",
-        /// The effect of a `once` step has begun.
+        /// The effect of a step that must not happen twice has begun.
         Started = "started",
         /// It has an outcome.
         Done = "done",

@@ -177,12 +177,21 @@ pub fn uncertain(tool: &str) -> String {
     )
 }
 
+/// The tool result of a call that ended without saying whether its effect happened; `why` is a
+/// clause.
+pub fn doubted(why: &str) -> String {
+    format!(
+        "uncertain: {why}. The call may have taken effect fully, partly or not at all. It was not \
+         repeated. Check before you repeat it."
+    )
+}
+
 /// The tool result of a call whose effect a person has confirmed, with its output if the person
 /// provided it.
 pub fn reviewed(by: &str, result: Option<&str>) -> String {
     let said = format!(
-        "the daemon stopped during this call; {by} has checked and confirmed that it \
-         took effect. It was not repeated."
+        "this call was interrupted; {by} has checked and confirmed that it took effect. It was \
+         not repeated."
     );
     match result {
         Some(result) => format!("{said} Its result, as provided by {by}:\n{result}"),

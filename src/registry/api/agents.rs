@@ -256,7 +256,7 @@ impl RegistryInner {
         overrides: Overrides<'_>,
     ) -> Result<Resolved, Fault> {
         let place = CatalogScope { org, cwd: folder };
-        if self.catalog.is_ready(place) && self.skills.is_ready(folder) {
+        if self.catalog.is_ready(place) && self.skills.is_ready(place) {
             return self.resolve_now(place, name, overrides);
         }
         let org = org.to_owned();

@@ -10,6 +10,7 @@ use crate::contract::skills::{PickedSkills, SkillListing, SkillPin, SkillSet, Sk
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::SessionKey;
 use crate::kernel::policy::pattern;
+use crate::kernel::scope::OWNER_ORG;
 use crate::registry::{Principal, Registry, RegistryInner};
 use crate::store::tables::skills::SkillsNoted;
 use crate::store::tables::{blobs, runs, skills};
@@ -26,6 +27,8 @@ pub enum SkillsReason {
     Manual,
     /// The settings have changed.
     Config,
+    /// Programs of nodes have changed, or nodes have come or gone.
+    RemoteNode,
 }
 
 impl SkillsReason {
@@ -36,6 +39,7 @@ impl SkillsReason {
             SkillsReason::Watch => "watch",
             SkillsReason::Manual => "manual",
             SkillsReason::Config => "config",
+            SkillsReason::RemoteNode => "remote-node",
         }
     }
 }
@@ -57,7 +61,7 @@ pub struct SkillsView {
 impl Registry {
     /// The skills for work in `cwd`, with their version.
     pub async fn skills(&self, who: &Principal, cwd: Option<String>) -> Result<SkillsView, Fault> {
-        let here = self.inner.skills_here(cwd, false).await?;
+        let here = self.inner.skills_here(&who.org, cwd, false).await?;
         let refreshed = self.inner.note_skills(&who.org, &here, SkillsReason::Watch);
         let version = refreshed.await?.after;
         Ok(SkillsView { here, version })
@@ -94,11 +98,11 @@ impl Registry {
         };
         let mut folders = vec![cwd];
         if !named {
-            folders.extend(self.inner.skills.known().into_iter().map(Some));
+            folders.extend(self.inner.skills.known(&who.org).into_iter().map(Some));
         }
         let mut refreshed: Vec<RefreshedFolder> = Vec::new();
         for cwd in folders {
-            let here = self.inner.skills_here(cwd, true).await?;
+            let here = self.inner.skills_here(&who.org, cwd, true).await?;
             if refreshed
                 .iter()
                 .all(|done| done.workspace != here.workspace)
@@ -127,18 +131,21 @@ impl Registry {
         // The watcher has just scanned every known folder; a later change triggers another check.
         let fresh = reason != SkillsReason::Watch;
         // The default folder is watched from its first check on.
-        let default = inner.skills_here(None, fresh).await?.hash.clone();
+        let default = inner
+            .skills_here(OWNER_ORG, None, fresh)
+            .await?
+            .hash
+            .clone();
         let mut changed = {
             // The hash is replaced atomically, so a poisoned lock is safe to use.
             let seen = inner.skills_seen.lock();
             let seen = seen.unwrap_or_else(PoisonError::into_inner);
             seen.as_ref().is_some_and(|before| *before != default)
         };
-        let known = inner.skills.known();
         for SkillsNoted { org, workspace, .. } in noted {
-            let counts = reason == SkillsReason::Start || known.contains(&workspace);
-            if counts {
-                let here = inner.skills_here(Some(workspace), fresh).await?;
+            let is_known = || inner.skills.known(&org).contains(&workspace);
+            if reason == SkillsReason::Start || is_known() {
+                let here = inner.skills_here(&org, Some(workspace), fresh).await?;
                 let noted = inner.note_skills(&org, &here, reason).await?;
                 changed |= noted.before.is_some_and(|before| before != noted.after);
             }
@@ -200,14 +207,23 @@ const SHOWN: usize = 50;
 impl RegistryInner {
     async fn skills_here(
         self: &Arc<Self>,
+        org: &str,
         cwd: Option<String>,
         fresh: bool,
     ) -> Result<Arc<SkillListing>, Fault> {
-        if !fresh && self.skills.is_ready(cwd.as_deref()) {
-            return Ok(self.skills.here(cwd.as_deref(), false));
+        let place = CatalogScope {
+            org,
+            cwd: cwd.as_deref(),
+        };
+        if !fresh && self.skills.is_ready(place) {
+            return Ok(self.skills.here(place, false));
         }
-        let inner = Arc::clone(self);
-        off_thread(move || Ok(inner.skills.here(cwd.as_deref(), fresh))).await
+        let (inner, org) = (Arc::clone(self), org.to_owned());
+        off_thread(move || {
+            let cwd = cwd.as_deref();
+            Ok(inner.skills.here(CatalogScope { org: &org, cwd }, fresh))
+        })
+        .await
     }
 
     /// Once this returns, these skills are recorded under a version.
@@ -251,7 +267,7 @@ impl RegistryInner {
         if names.is_some_and(<[String]>::is_empty) {
             return resolved;
         }
-        let here = self.skills.here(place.cwd, false);
+        let here = self.skills.here(place, false);
         let own = resolved.env.env.iter();
         let own = own.filter_map(|(name, value)| value.as_ref().map(|_| name));
         let mut env: Vec<String> = own.chain(given).cloned().collect();

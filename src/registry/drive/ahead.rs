@@ -41,6 +41,10 @@ impl Drive<'_> {
                 step.state = StepState::Failed;
                 step.error = outcome.error();
             }
+            Recorded::Uncertain { .. } => {
+                step.state = StepState::Uncertain;
+                step.error = outcome.error();
+            }
             Recorded::Answer { .. } | Recorded::ToolResult { .. } | Recorded::Failed { .. } => {}
         }
         view.messages.extend(message.map(Arc::new));

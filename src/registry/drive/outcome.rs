@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use super::Drive;
 use super::arguments::MaskedOutcome;
-use crate::command::{RecordOutcome, Recorded, RunAfter, Then, TurnEnd};
+use crate::command::{DoubtEffect, RecordOutcome, Recorded, RunAfter, StepRef, Then, TurnEnd};
 use crate::contract::journal::RunView;
 use crate::contract::runner::{Next, StepOutcome};
 use crate::failpoint::reach;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::MessageId;
-use crate::kernel::run::step::{Intent, ModelUsage, Step, StepKind};
+use crate::kernel::run::recover::{StepFate, doubted};
+use crate::kernel::run::step::{EffectClass, Intent, ModelUsage, Step, StepKind};
 use crate::kernel::run::{RunError, Usage};
 use crate::kernel::session::message::NewMessage;
 use crate::telemetry::metrics::metrics;
@@ -25,6 +26,13 @@ impl Drive<'_> {
         came: MaskedOutcome,
     ) -> Result<RunAfter, Fault> {
         let MaskedOutcome { outcome, sealed } = came;
+        if let StepOutcome::Uncertain { why, is_final } = &outcome {
+            let fate = doubted(step, self.view.run.on_uncertain);
+            if fate != StepFate::Uncertain {
+                let is_reviewed = fate == StepFate::Review;
+                return self.doubt(step, why.clone(), is_reviewed, *is_final).await;
+            }
+        }
         let recorded = match outcome {
             StepOutcome::Answer {
                 blocks,
@@ -37,6 +45,7 @@ impl Drive<'_> {
                 sealed,
             },
             StepOutcome::ToolResult { text, is_error } => Recorded::ToolResult { text, is_error },
+            StepOutcome::Uncertain { why, .. } => Recorded::Uncertain { why },
             StepOutcome::Shortened {
                 summary,
                 report: told,
@@ -57,14 +66,46 @@ impl Drive<'_> {
         self.count(step, &recorded);
         let then = self.what_follows(step, &recorded);
         reach("drive.recording");
-        self.submit(RecordOutcome {
+        let after = self
+            .submit(RecordOutcome {
+                run: step.run,
+                step: step.seq,
+                attempt: step.attempts,
+                outcome: recorded,
+                then,
+            })
+            .await?;
+        if step.effect == EffectClass::Kept {
+            reach("drive.recorded");
+            self.inner.runner.stored(step.id);
+        }
+        Ok(after)
+    }
+
+    /// Once this returns, the step waits for a review of its effect, or is to be carried out again.
+    async fn doubt(
+        &self,
+        step: &Step,
+        why: String,
+        is_reviewed: bool,
+        is_final: bool,
+    ) -> Result<RunAfter, Fault> {
+        let by = StepRef {
             run: step.run,
             step: step.seq,
             attempt: step.attempts,
-            outcome: recorded,
-            then,
-        })
-        .await
+        };
+        let after = self
+            .submit(DoubtEffect {
+                by,
+                why,
+                is_reviewed,
+            })
+            .await?;
+        if is_final {
+            self.inner.runner.stored(step.id);
+        }
+        Ok(after)
     }
 
     /// Adds a model call, successful or failed, to the metrics.

@@ -41,7 +41,9 @@ pub(crate) fn redact(outcome: &mut StepOutcome, redactor: &Redactor) {
             remember.iter_mut().for_each(|one| redactor.in_place(one));
         }
         StepOutcome::TooLong(failed) | StepOutcome::Failed { error: failed, .. } => error(failed),
-        StepOutcome::AwaitsProvider { reason, .. } => redactor.in_place(reason),
+        StepOutcome::AwaitsProvider { reason: why, .. } | StepOutcome::Uncertain { why, .. } => {
+            redactor.in_place(why);
+        }
         StepOutcome::Waits => {}
     }
 }

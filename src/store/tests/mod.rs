@@ -453,5 +453,8 @@ contract! { sqlite:
     reviews::other_calls_of_the_answer_go_on_before_a_review,
     reviews::a_review_is_settled_also_while_other_calls_are_at_work,
     reviews::an_agent_may_want_an_uncertain_call_repeated,
+    reviews::a_call_that_is_kept_elsewhere_continues_after_a_kill,
+    reviews::a_call_that_ends_in_doubt_is_reviewed_or_repeated,
+    reviews::a_call_that_ends_in_doubt_is_reported,
     reviews::runs_are_found_by_the_fields_of_their_meta,
 }

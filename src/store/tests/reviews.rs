@@ -5,7 +5,8 @@ use serde_json::json;
 
 use super::{Bench, reply, spawn, tool};
 use crate::command::{
-    BeginEffect, Cancel, CancelTarget, RecordOutcome, Recover, Resolve, StartRun, Verdict,
+    BeginEffect, Cancel, CancelTarget, DoubtEffect, RecordOutcome, Recover, Resolve, StartRun,
+    StepRef, Verdict,
 };
 use crate::contract::commit::CommitEffect;
 use crate::kernel::fault::Kind;
@@ -251,4 +252,83 @@ pub fn runs_are_found_by_the_fields_of_their_meta(mut bench: Bench) {
         runs::remove(bench.db.as_mut(), *run).unwrap();
     }
     assert_eq!(bench.count("SELECT count(*) FROM run_meta"), 0);
+}
+
+/// A call whose effect another process keeps, which has begun.
+fn begun_elsewhere(bench: &mut Bench, on_uncertain: OnUncertain) -> RunId {
+    let mut spawn = spawn(None);
+    spawn.run.agent.on_uncertain = on_uncertain;
+    let run = reply(bench.run(spawn)).run;
+    reply(bench.run(StartRun {
+        run,
+        intents: vec![tool("a", Class::Kept)],
+        seen: 0,
+    }));
+    begin(bench, run, 1).unwrap();
+    run
+}
+
+fn doubt(bench: &mut Bench, run: RunId, attempt: u32, is_reviewed: bool) -> Result<(), Kind> {
+    let doubt = DoubtEffect {
+        by: StepRef {
+            run,
+            step: 1,
+            attempt,
+        },
+        why: "node mac was lost".to_owned(),
+        is_reviewed,
+    };
+    bench.run(doubt).map(drop).map_err(|fault| fault.kind)
+}
+
+pub fn a_call_that_is_kept_elsewhere_continues_after_a_kill(mut bench: Bench) {
+    for on_uncertain in OnUncertain::ALL {
+        let run = begun_elsewhere(&mut bench, *on_uncertain);
+        killed(&mut bench, run);
+        let step = first_step(&mut bench, run);
+        assert_eq!(
+            (step.state, step.attempts, step.waits),
+            (StepState::Started, 2, None)
+        );
+        assert_eq!(bench.row(run).state, RunState::Queued);
+    }
+}
+
+pub fn a_call_that_ends_in_doubt_is_reviewed_or_repeated(mut bench: Bench) {
+    let run = begun_elsewhere(&mut bench, OnUncertain::Review);
+    doubt(&mut bench, run, 1, true).unwrap();
+    assert_eq!(bench.row(run).state, RunState::Paused(PauseReason::Review));
+    let step = first_step(&mut bench, run);
+    assert_eq!(step.error.as_deref(), Some("node mac was lost"));
+    killed(&mut bench, run);
+    assert_eq!(bench.row(run).state, RunState::Paused(PauseReason::Review));
+    say(&mut bench, run, step.id, Verdict::NotDone).unwrap();
+    let step = first_step(&mut bench, run);
+    assert_eq!(
+        (step.state, step.attempts, step.error),
+        (StepState::Intended, 2, None)
+    );
+    assert_eq!(doubt(&mut bench, run, 1, true), Err(Kind::Conflict));
+
+    let run = begun_elsewhere(&mut bench, OnUncertain::Retry);
+    doubt(&mut bench, run, 1, false).unwrap();
+    assert_eq!(bench.row(run).state, RunState::Running);
+    let step = first_step(&mut bench, run);
+    assert_eq!((step.state, step.attempts), (StepState::Started, 2));
+}
+
+pub fn a_call_that_ends_in_doubt_is_reported(mut bench: Bench) {
+    let run = begun_elsewhere(&mut bench, OnUncertain::Report);
+    reply(bench.run(RecordOutcome {
+        run,
+        step: 1,
+        attempt: 1,
+        outcome: super::Recorded::Uncertain {
+            why: "node mac was lost".to_owned(),
+        },
+        then: super::Then::Wait,
+    }));
+    assert_eq!(first_step(&mut bench, run).state, StepState::Uncertain);
+    let told = told(&mut bench, run);
+    assert!(told.contains("uncertain: node mac was lost"), "{told}");
 }

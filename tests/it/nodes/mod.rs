@@ -1,6 +1,7 @@
 //! Paired nodes from the gateway's side: a real daemon, and nodes that are played by the tests, so
 //! that they can lie.
 
+mod agents;
 mod calls;
 mod command_line;
 mod liars;

@@ -42,6 +42,19 @@ pub struct Subject {
     pub covers: String,
 }
 
+impl Subject {
+    /// The same call on a node, if one is named: a remembered decision covers no other machine.
+    pub fn on_node(mut self, node: Option<&str>) -> Self {
+        if let Some(node) = node {
+            let place = |text: &String| format!("{node}: {text}");
+            let placed: Vec<String> = self.texts.iter().map(place).collect();
+            self.texts.extend(placed);
+            self.covers = place(&self.covers);
+        }
+        self
+    }
+}
+
 impl CallTarget {
     fn fit(&self, rule: &Rule, pattern: &str) -> Fit {
         let yes = |is: bool| if is { Fit::Yes } else { Fit::No };
