@@ -220,6 +220,10 @@ fn a_kill_at_any_step_of_pairing_leaves_a_node_that_can_be_paired() {
             if point == "key_stored" {
                 let mut link = gateway.accept().await;
                 assert!(link.try_next::<Value>().await.is_none());
+            } else if point == "requested" {
+                let mut link = gateway.accept().await;
+                let request: PairRequest = link.next().await;
+                first = Some(request.public_key);
             } else {
                 let (mut link, request) = gateway.request().await;
                 first = Some(request.public_key.clone());
