@@ -221,9 +221,9 @@ async fn connect(folders: &NodeFolders, url: &str) -> Result<PairLink, NodeError
     let pinned = known.as_ref().and_then(|known| known.certificate);
     let trust = pinned.map_or(Trust::System, Trust::Pinned);
     let opened = match open(url, PATH, trust, None).await {
-        Err(NodeError::Untrusted(_)) if known.is_none() => open(url, PATH, Trust::FirstUse, None)
-            .await
-            .map(|(reader, writer, shown)| (reader, writer, shown)),
+        Err(NodeError::Untrusted(_)) if known.is_none() => {
+            open(url, PATH, Trust::FirstUse, None).await
+        }
         Ok((reader, writer, shown)) => {
             let to_pin = shown.filter(|_| pinned.is_some());
             Ok((reader, writer, to_pin))
