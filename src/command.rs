@@ -11,6 +11,7 @@ use crate::kernel::ages::ClockTrust;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::{
     AnnounceId, ApprovalId, BootId, MemoryId, MessageId, QuestionId, RunId, SessionId, SessionKey,
+    TokenId,
 };
 use crate::kernel::memory::Memory;
 use crate::kernel::node::{NodeInvite, PairedNode};
@@ -22,6 +23,7 @@ use crate::kernel::run::step::{Intent, Step};
 use crate::kernel::session::Session;
 use crate::kernel::session::message::Message;
 use crate::kernel::time::Timestamp;
+use crate::kernel::token::AccessToken;
 use crate::store::tables::audit::{self, AuditedCall};
 use crate::store::tables::{boots, servers};
 use crate::store::tx::BadRow;
@@ -48,6 +50,7 @@ mod session;
 mod spawn;
 mod steps;
 mod sweep;
+mod tokens;
 mod turn;
 mod user_requests;
 mod waiting;
@@ -419,6 +422,26 @@ commands! {
         note: NodeNote,
     } -> () as "note_node",
         |context| nodes::note(context, &org, note);
+    /// The access token is valid.
+    CreateToken {
+        /// The token.
+        token: AccessToken,
+    } -> AccessToken as "create_token",
+        |context| tokens::create(context, token);
+    /// The access token is refused.
+    RevokeToken {
+        /// The org that it must belong to; `None`: any.
+        org: Option<String>,
+        /// The token.
+        id: TokenId,
+    } -> AccessToken as "revoke_token",
+        |context| tokens::revoke(context, org.as_deref(), id);
+    /// The rows say when these access tokens were last used.
+    NoteTokenUses {
+        /// Each token with its last use.
+        uses: Vec<(TokenId, Timestamp)>,
+    } -> () as "note_token_uses" Soft,
+        |context| tokens::note_uses(context, &uses);
     /// The step has the outcome that a user decided on, or is executed again; or its run has
     /// ended.
     Resolve(said) -> RunAfter as "resolve",
@@ -556,6 +579,12 @@ pub struct SessionAfter {
 impl Reply for SessionAfter {
     fn object(&self) -> Option<String> {
         self.session.object()
+    }
+}
+
+impl Reply for AccessToken {
+    fn object(&self) -> Option<String> {
+        Some(self.id.to_string())
     }
 }
 

@@ -12,7 +12,7 @@ use super::{chat, demo, help, setup, top};
 use crate::cli::commands::{
     agents, answer, approvals, attach, audit, backup, cancel, completions, config, doctor, env,
     events, history, inbox, logs, mcp, memory, node, nodes, ps, restore, retry, review, rpc, run,
-    send, serve, sessions, skills, spawn, status, steer, stop, tls, trust, usage, wait,
+    send, serve, sessions, skills, spawn, status, steer, stop, tls, tokens, trust, usage, wait,
 };
 use crate::cli::common::Common;
 use crate::cli::common::failure::{Failure, exit};
@@ -96,6 +96,7 @@ enum CliCommand {
     Node(node::NodeArgs),
     Skills(skills::SkillsArgs),
     Tls(tls::TlsArgs),
+    Tokens(tokens::TokensArgs),
     Trust(trust::TrustArgs),
     Usage(usage::UsageArgs),
     Setup(setup::Setup),
@@ -225,6 +226,7 @@ fn carry_out(common: &Common, command: CliCommand) -> Result<u8, Failure> {
         CliCommand::Agents(command) => Box::pin(command.run(common)),
         CliCommand::Mcp(command) => Box::pin(command.run(common)),
         CliCommand::Nodes(command) => Box::pin(command.run(common)),
+        CliCommand::Tokens(command) => Box::pin(command.run(common)),
         CliCommand::Memory(command) => Box::pin(command.run(common)),
         CliCommand::Node(command) => Box::pin(command.run(common)),
         CliCommand::Skills(command) => Box::pin(command.run(common)),

@@ -53,6 +53,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
             "nodes",
             "trust",
             "tls",
+            "tokens",
             "rpc",
             "completions",
             "demo",

@@ -42,6 +42,8 @@ pub struct NewRun {
     pub retry_of: Option<RunId>,
     /// Its environment in addition to the base environment.
     pub environment: NewEnvironment,
+    /// Refused if this many runs of its user are open; `None` means no such limit.
+    pub max_open: Option<u32>,
 }
 
 impl NewRun {
@@ -60,6 +62,7 @@ impl NewRun {
             key: None,
             retry_of: None,
             environment,
+            max_open: None,
         }
     }
 }
@@ -105,6 +108,7 @@ pub struct NewRow {
     pinned: [Pinned; 2],
     skills: Option<SkillPin>,
     values: Vec<StoredValue>,
+    max_open: Option<u32>,
 }
 
 /// Prepares a queued run in `session`.
@@ -156,6 +160,7 @@ pub fn new_run(
         pinned,
         skills,
         values: new.environment.values,
+        max_open: new.max_open,
     }
 }
 
@@ -173,7 +178,9 @@ pub fn accept(
         pinned,
         skills,
         values,
+        max_open,
     } = row;
+    refuse_over_open_runs(context, &run, max_open)?;
     if run.origin != RunOrigin::Spawn {
         session::refuse_while_clearing(context, run.session)?;
     }
@@ -292,6 +299,28 @@ pub fn first_answer(tx: &mut dyn Tx, key: &Key) -> Result<Option<Accepted>, Faul
     serde_json::from_str(&used.answer)
         .map(Some)
         .map_err(|fault| Fault::internal(format!("a stored answer cannot be decoded: {fault}")))
+}
+
+/// Refuses a run beyond the open runs that the caller's token allows its user.
+fn refuse_over_open_runs(
+    context: &mut Context<'_>,
+    run: &Run,
+    max_open: Option<u32>,
+) -> Result<(), Fault> {
+    let Some(most) = max_open else { return Ok(()) };
+    if runs::count_open_of_user(context.tx, &run.org, &run.user)? < i64::from(most) {
+        return Ok(());
+    }
+    let counts = "open runs of the token's user";
+    Err(Fault::new(
+        Kind::Limit,
+        format!("limit open_runs = {most} reached; it counts {counts}. Nothing was created"),
+    )
+    .hint("wait for one of them (agent.wait) or cancel one, or use a token with a higher limit")
+    .with("limit", "open_runs")
+    .with("value", most)
+    .with("counts", counts)
+    .with("free", "agent.wait, runs.cancel"))
 }
 
 /// Refuses a client-chosen run id that is taken.

@@ -11,6 +11,7 @@ use crate::kernel::run::step::SUMMARY;
 use crate::kernel::run::{Lane, Outcome, Run, RunOrigin, RunState, Usage};
 use crate::kernel::text::preview;
 use crate::kernel::time::Timestamp;
+use crate::kernel::token::AccessToken;
 
 /// Settings that commands apply.
 #[derive(Clone, Debug)]
@@ -224,6 +225,8 @@ pub enum CommitEffect {
     Untold(RunId, MissedLog),
     /// Stored agents or trusted projects have changed.
     AgentsChanged,
+    /// The access token is new or revoked.
+    TokenChanged(Box<AccessToken>),
     /// The run must be recovered once its age can be determined.
     AgeUnknown(RunId, Loss),
     /// The session has undelivered announces and no turn under way.

@@ -18,6 +18,7 @@ pub(crate) mod servers;
 pub(crate) mod sessions;
 pub(crate) mod skills;
 pub(crate) mod status;
+pub(crate) mod tokens;
 pub(crate) mod trust;
 pub(crate) mod usage;
 

@@ -211,8 +211,9 @@ pub async fn serve(
         document: OnceLock::new(),
     };
     let metrics = metrics::of(shared.registry.clone());
+    let issued = Arc::clone(shared.registry.access_tokens());
     let methods = method::table(shared);
-    let guard = auth::Guard::new(&token, names, clock.clone());
+    let guard = auth::Guard::new(&token, issued, names, clock.clone());
     let dispatcher = rpc::Dispatcher::new(methods, control, clock, limits);
     let gate = peer::PeerGate::new(guard, principal).with_origins(origins);
     open(listeners, gate, dispatcher, (metrics, nodes), shutdown).await

@@ -33,7 +33,7 @@ use crate::contract::nodes::{ChangeNode, NodeNote, NodeRows, PairNode, Stored};
 use crate::gateway::access::{auth, peer};
 use crate::kernel::fault::Fault;
 use crate::kernel::node::{NodeInvite, PairedNode};
-use crate::registry::Principal;
+use crate::registry::{AccessTokens, Principal};
 use crate::wire::method::{MethodRow, Requires};
 use crate::wire::methods::METHODS;
 
@@ -219,6 +219,10 @@ fn dispatcher(shared: Arc<Shared>, limits: ClientLimits) -> Arc<rpc::Dispatcher>
 }
 
 /// The gateway on a free port.
+fn no_tokens() -> Arc<AccessTokens> {
+    Arc::new(AccessTokens::new(Clock::system()))
+}
+
 struct Server {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -244,7 +248,7 @@ impl Server {
             Clock::system(),
             limits,
         );
-        let guard = auth::Guard::new(TOKEN, no_names(), Clock::system());
+        let guard = auth::Guard::new(TOKEN, no_tokens(), no_names(), Clock::system());
         let listeners = Listeners {
             tcp: listener,
             identity: None,

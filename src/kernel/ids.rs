@@ -114,6 +114,11 @@ uuid_id!(
     MemoryId, "memory id"
 );
 
+uuid_id!(
+    /// An access token of a user. It is a part of the token's text and not secret.
+    TokenId, "token id"
+);
+
 impl AnnounceId {
     /// The announce of `run`. A run has at most one, so both ids share their digits.
     pub fn of(run: RunId) -> AnnounceId {

@@ -21,3 +21,4 @@ pub mod secret;
 pub mod session;
 pub mod text;
 pub mod time;
+pub mod token;

@@ -7,7 +7,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use crate::kernel::ids::{
     AgentId, AnnounceId, ApprovalId, BootId, CallId, MemoryId, MessageId, NodeId, QuestionId,
-    RunId, SessionId, SessionKey, StepId,
+    RunId, SessionId, SessionKey, StepId, TokenId,
 };
 use crate::kernel::run::{CancelRequest, Pins, RunError, Usage};
 use crate::kernel::session::message::Block;
@@ -47,6 +47,7 @@ schema_of!(ApprovalId, "ApprovalId", |_| id(
 ));
 schema_of!(NodeId, "NodeId", |_| id("A paired node."));
 schema_of!(CallId, "CallId", |_| id("A call to a node."));
+schema_of!(TokenId, "TokenId", |_| id("An access token."));
 schema_of!(BootId, "BootId", |_| id("One boot of the daemon process."));
 schema_of!(AnnounceId, "AnnounceId", |_| id(
     "The announce of one run's end."

@@ -281,6 +281,24 @@ fn check_readable(env: &BTreeMap<String, GivenValue>) -> Result<(), Fault> {
     Ok(())
 }
 
+/// Refuses references of callers that do not operate the daemon: the place of a reference is read as
+/// the daemon, with its variables and files.
+fn check_references(who: &Principal, env: &BTreeMap<String, GivenValue>) -> Result<(), Fault> {
+    let mut given = env.iter();
+    let referring = given.find(|(_, given)| matches!(given, GivenValue::From(_)));
+    match referring {
+        Some((name, _)) if !who.is_operator() && who.run.is_none() => Err(Fault::new(
+            Kind::Forbidden,
+            format!(
+                "the value of {name} is a reference, which is read with the daemon's rights; this \
+                 token may only give values; nothing was done"
+            ),
+        )
+        .hint("give the value itself, or use a token of the owner's org with the scope admin")),
+        _ => Ok(()),
+    }
+}
+
 impl Registry {
     /// The agent as a run pins it, with the request's environment values on top.
     pub(super) async fn with_request(
@@ -293,7 +311,8 @@ impl Registry {
             return Ok(resolved);
         }
         let overlay = std::mem::take(&mut resolved.overlay);
-        let giver = match who.run.is_none() && who.with_token {
+        check_references(who, &env)?;
+        let giver = match who.with_token && who.is_operator() {
             true => Giver::Operator,
             false => Giver::Other,
         };
@@ -311,6 +330,7 @@ impl Registry {
         env: BTreeMap<String, GivenValue>,
     ) -> Result<RunDetail, Fault> {
         let run = self.run(who, id).await?.run;
+        check_references(who, &env)?;
         for (name, given) in &env {
             overlay::check(name, given)?;
             if run.env.iter().all(|known| known.name != *name) {

@@ -2,6 +2,7 @@
 //! RPC layer calls the handle [`Registry`], which is cheap to clone; one service loop does the work
 //! that follows each commit.
 
+mod access;
 mod announce;
 pub(crate) mod api;
 mod delegate;
@@ -20,6 +21,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 
 use tokio::sync::{mpsc, watch};
+
+pub use access::{AccessTokens, LiveToken, TokenConnection};
 
 pub use crate::registry::api::agents::{ReloadReason, TrustView};
 pub use crate::registry::api::answer::*;
@@ -79,6 +82,7 @@ pub(crate) struct RegistryInner {
     seal: Seal,
     options: watch::Sender<Arc<RegistryOptions>>,
     boot: BootId,
+    access: Arc<AccessTokens>,
     waiters: Waiters,
     feed: Feed,
     partials: Arc<Partials>,
@@ -133,6 +137,7 @@ impl Registry {
                 store: parts.store,
                 pins: Arc::default(),
                 transcripts: Arc::default(),
+                access: Arc::new(AccessTokens::new(parts.clock.clone())),
                 clock: parts.clock,
                 catalog: parts.catalog,
                 skills: parts.skills,

@@ -51,6 +51,8 @@ pub(super) enum Signal {
 
 /// Interval of the checks for limits and delayed starts.
 const TICK: Duration = Duration::from_millis(250);
+/// How often the last uses of access tokens are stored.
+const TOKEN_USES: Duration = Duration::from_secs(60);
 /// Delay before recovery of a run that was cut off because the store was unavailable.
 const CUT_OFF_PAUSE: Duration = Duration::from_millis(500);
 /// A shorter sleep of the machine is not reported.
@@ -118,6 +120,7 @@ impl ServiceLoop {
         let mut tick = tokio::time::interval(TICK);
         let mut touch = every(self.inner.options().touch_each);
         let mut compare = every(self.inner.options().compare_each);
+        let mut token_uses = every(TOKEN_USES);
         let mut orders = self.inner.drains.orders();
         // A drain order may have come during the restore.
         orders.mark_changed();
@@ -170,6 +173,10 @@ impl ServiceLoop {
                 _ = tick.tick() => self.tick(),
                 _ = touch.tick() => self.touch(),
                 _ = compare.tick() => self.compare(),
+                _ = token_uses.tick() => {
+                    let inner = Arc::clone(&self.inner);
+                    self.tasks.spawn(async move { inner.note_token_uses().await });
+                }
                 _ = sweep.tick() => {
                     self.sweeper.sweep(&self.inner, &self.tasks);
                     self.backups.look(&self.inner, &self.tasks);
@@ -216,6 +223,7 @@ impl ServiceLoop {
                     }
                 });
             }
+            CommitEffect::TokenChanged(token) => self.inner.access.apply(&token),
             CommitEffect::Enqueue(ticket) => {
                 reach("registry.enqueue");
                 self.lanes.enqueue(ticket, self.inner.clock.moment());
@@ -522,6 +530,7 @@ impl ServiceLoop {
         }
         self.tasks.close();
         self.tasks.wait().await;
+        self.inner.note_token_uses().await;
         let boot = self.inner.boot;
         if let Err(fault) = self.inner.store.submit_waiting(EndBoot { boot }).await {
             tracing::warn!(%fault, "the clean stop could not be stored; the next start will treat it as a crash");

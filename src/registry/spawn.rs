@@ -289,6 +289,7 @@ impl Registry {
             },
             meta,
             key,
+            max_open: who.max_open_runs(),
             ..NewRun::of(id, agent, environment, title)
         })
     }

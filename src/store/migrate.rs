@@ -25,6 +25,11 @@ const MIGRATIONS: &[Migration] = &[
         sql: include_str!("migrations/sqlite/0002_nodes.sql"),
         destructive: false,
     },
+    Migration {
+        name: "0003_tokens",
+        sql: include_str!("migrations/sqlite/0003_tokens.sql"),
+        destructive: false,
+    },
 ];
 
 /// The schema version of this program.

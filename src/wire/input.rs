@@ -75,6 +75,11 @@ impl<'de> Deserialize<'de> for Span {
     }
 }
 
+/// A duration, as every other one in a request.
+pub(crate) fn span<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+    Span::deserialize(from).map(|span| span.0)
+}
+
 impl JsonSchema for WaitTimeout {
     fn schema_name() -> Cow<'static, str> {
         "WaitTimeout".into()

@@ -7,7 +7,7 @@
 use super::method::{Access, Concerns, Dispatch, Effect, Method, MethodRow, Requires, methods};
 use super::{
     agents, approvals, audit, config, environment, events, gateway, lifecycle, maintenance, memory,
-    nodes, questions, runs, servers, sessions, shapes, skills, trust, usage,
+    nodes, questions, runs, servers, sessions, shapes, skills, tokens, trust, usage,
 };
 use crate::kernel::scope::Scope;
 
@@ -258,6 +258,21 @@ methods! {
         "Reloads the skills of one workspace or of all.",
         Changes by Socket, example {},
         object: &["sessionKey", "workspace"], command: Some("abide skills refresh"),
+    }
+    "tokens.create": tokens::CreateToken => tokens::CreatedToken {
+        "Creates an access token for a user of an org. Its text is returned once.",
+        Changes by Token, example {"user": "ann", "scopes": ["read", "run"], "expires": "30d", "label": "laptop"},
+        scope: Some(Scope::Admin), command: Some("abide tokens create"),
+    }
+    "tokens.list": tokens::ListTokens => tokens::Tokens {
+        "Lists access tokens, newest first, without their texts.",
+        Reads by Socket, example {},
+        scope: Some(Scope::Admin), command: Some("abide tokens"),
+    }
+    "tokens.revoke": tokens::RevokeToken => tokens::Token {
+        "Revokes an access token: it is refused at once, and its connections are closed.",
+        Changes by Token, example {"id": "01936f0e-0000-7000-8000-000000000004"},
+        scope: Some(Scope::Admin), object: &["id"], command: Some("abide tokens revoke"),
     }
     "trust.add": trust::TrustProject => trust::Project {
         "Trusts the present content of a project's files.",

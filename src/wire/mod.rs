@@ -26,6 +26,7 @@ pub mod servers;
 pub mod sessions;
 pub mod shapes;
 pub mod skills;
+pub mod tokens;
 pub mod trust;
 pub mod usage;
 

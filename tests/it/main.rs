@@ -109,6 +109,7 @@ mod store_moved;
 mod surface;
 mod swapped;
 mod sweeps;
+mod tenants;
 mod terminal;
 mod tls;
 mod top;

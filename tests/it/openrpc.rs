@@ -94,6 +94,7 @@ impl Checked {
             "questions.answer",
             "approvals.resolve",
             "runs.output",
+            "tokens.revoke",
             "runs.resolve",
             "runs.provide_env",
             "runs.steer",
@@ -395,6 +396,9 @@ async fn course(client: &mut Checked, place: &Place) {
         .await;
     let over = json!({"subscription": subscription});
     client.call("events.unsubscribe", over).await;
+    let token = client.call("tokens.list", json!({"limit": 1})).await;
+    let over = json!({"id": token["tokens"][0]["id"]});
+    client.call("tokens.revoke", over).await;
     let folder = place.work();
     std::fs::create_dir_all(folder.join(".abide/agents")).unwrap();
     client.call("trust.add", json!({"folder": folder})).await;

@@ -35,6 +35,7 @@ pub(crate) mod status;
 pub(crate) mod steer;
 pub(crate) mod stop;
 pub(crate) mod tls;
+pub(crate) mod tokens;
 pub(crate) mod trust;
 pub(crate) mod usage;
 pub(crate) mod wait;

@@ -154,6 +154,8 @@ impl DaemonParts {
             options: options::of_registry(config, drain_timeout),
             boot: basis.boot.id,
         });
+        let loaded = registry.load_tokens();
+        loaded.map_err(|fault| DaemonFailure::store(&fault.to_string()))?;
         slot.get_or_init(|| registry.clone());
         delegate.get_or_init(|| Arc::new(registry.clone()));
         let (names, followed_names) = watch::channel(options::names(config));

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use http::header::{AUTHORIZATION, HOST, ORIGIN};
@@ -13,6 +13,7 @@ use super::forwarded::client_address;
 use crate::clock::Clock;
 use crate::gateway::Names;
 use crate::kernel::fault::{Fault, Kind};
+use crate::registry::{AccessTokens, LiveToken};
 
 /// Failed attempts per source and window that are answered with `unauthorized`; further ones are
 /// rate-limited.
@@ -25,6 +26,7 @@ const MAX_SOURCES: usize = 1024;
 /// Checks a request before any of its body is read.
 pub(crate) struct Guard {
     token: blake3::Hash,
+    issued: Arc<AccessTokens>,
     names: watch::Receiver<Names>,
     failures: Mutex<HashMap<IpAddr, FailureWindow>>,
     clock: Clock,
@@ -35,12 +37,21 @@ struct FailureWindow {
     count: u32,
 }
 
-/// Result of comparing the token of a request.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum TokenCheck {
+/// The token of a request.
+enum ShownToken {
     Nothing,
     Wrong,
-    Right,
+    /// The one of the state folder.
+    Owner,
+    Issued(Arc<LiveToken>),
+}
+
+/// Whose token a request carries.
+pub(crate) enum TokenHolder {
+    /// The owner of the daemon.
+    Owner,
+    /// The holder of this access token, which is valid.
+    Issued(Arc<LiveToken>),
 }
 
 const WRONG: &str = "the token is wrong";
@@ -57,10 +68,16 @@ pub(crate) struct TcpEndpoints {
 }
 
 impl Guard {
-    /// Keeps only a digest of `token`.
-    pub(crate) fn new(token: &str, names: watch::Receiver<Names>, clock: Clock) -> Self {
+    /// `token` is the owner's, of which only a digest is kept; `issued` are the tokens of users.
+    pub(crate) fn new(
+        token: &str,
+        issued: Arc<AccessTokens>,
+        names: watch::Receiver<Names>,
+        clock: Clock,
+    ) -> Self {
         Guard {
             token: blake3::hash(token.as_bytes()),
+            issued,
             names,
             failures: Mutex::default(),
             clock,
@@ -122,13 +139,22 @@ impl Guard {
         uri.host().is_some_and(|host| self.is_own(host, ends)) && uri.port_u16() == Some(ends.port)
     }
 
-    /// Refuses requests without the token. The right token always passes: failed attempts of one
+    /// Refuses requests without a valid token. A valid one always passes: failed attempts of one
     /// program must not lock out others on the same machine.
-    pub(crate) fn check_token(&self, headers: &HeaderMap, ends: TcpEndpoints) -> Result<(), Fault> {
-        let shown = self.shown(headers);
-        if shown == TokenCheck::Right {
-            return Ok(());
-        }
+    pub(crate) fn check_token(
+        &self,
+        headers: &HeaderMap,
+        ends: TcpEndpoints,
+    ) -> Result<TokenHolder, Fault> {
+        let why = match self.shown(headers) {
+            ShownToken::Owner => return Ok(TokenHolder::Owner),
+            ShownToken::Issued(token) => match token.check() {
+                Ok(()) => return Ok(TokenHolder::Issued(token)),
+                Err(ended) => ended,
+            },
+            ShownToken::Nothing => Fault::new(Kind::Unauthorized, "a token is required"),
+            ShownToken::Wrong => Fault::new(Kind::Unauthorized, WRONG),
+        };
         if let Some(wait) = self.count_failure(ends.peer) {
             let ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
             return Err(Fault::new(
@@ -137,32 +163,34 @@ impl Guard {
             )
             .with("retryAfterMs", ms));
         }
-        Err(Fault::new(
-            Kind::Unauthorized,
-            match shown {
-                TokenCheck::Nothing => "a token is required",
-                _ => WRONG,
-            },
-        ))
+        Err(why)
     }
 
-    /// Whether the request carries the daemon's token; a wrong one is an error. For local peers,
-    /// which need no token for most calls.
-    pub(crate) fn has_token(&self, headers: &HeaderMap) -> Result<bool, Fault> {
+    /// Whose token the request carries, if any; a wrong one is an error. For local peers, which
+    /// need no token for most calls.
+    pub(crate) fn holder(&self, headers: &HeaderMap) -> Result<Option<TokenHolder>, Fault> {
         match self.shown(headers) {
-            TokenCheck::Right => Ok(true),
-            TokenCheck::Nothing => Ok(false),
-            TokenCheck::Wrong => Err(Fault::new(Kind::Unauthorized, WRONG)),
+            ShownToken::Owner => Ok(Some(TokenHolder::Owner)),
+            ShownToken::Issued(token) => {
+                token.check()?;
+                Ok(Some(TokenHolder::Issued(token)))
+            }
+            ShownToken::Nothing => Ok(None),
+            ShownToken::Wrong => Err(Fault::new(Kind::Unauthorized, WRONG)),
         }
     }
 
-    fn shown(&self, headers: &HeaderMap) -> TokenCheck {
-        match bearer(headers) {
-            None => TokenCheck::Nothing,
-            // Comparing hashes takes constant time, regardless of the tokens' lengths.
-            Some(token) if blake3::hash(token) == self.token => TokenCheck::Right,
-            Some(_) => TokenCheck::Wrong,
+    fn shown(&self, headers: &HeaderMap) -> ShownToken {
+        let Some(token) = bearer(headers) else {
+            return ShownToken::Nothing;
+        };
+        // Comparing hashes takes constant time, regardless of the tokens' lengths.
+        if blake3::hash(token) == self.token {
+            return ShownToken::Owner;
         }
+        self.issued
+            .find(token)
+            .map_or(ShownToken::Wrong, ShownToken::Issued)
     }
 
     /// Refuses further attempts from an address with too many failed ones. Loopback is never
@@ -277,7 +305,8 @@ mod tests {
             origins: vec!["https://panel.lan".to_owned()],
             trusted_proxies: Vec::new(),
         };
-        Guard::new("secret", watch::channel(names).1, clock)
+        let issued = Arc::new(AccessTokens::new(clock.clone()));
+        Guard::new("secret", issued, watch::channel(names).1, clock)
     }
 
     fn ends() -> TcpEndpoints {
@@ -373,7 +402,7 @@ mod tests {
         let clock = Clock::test(Timestamp(0));
         let guard = guard(clock.clone());
         let wrong = headers(&[(AUTHORIZATION, "Bearer x")]);
-        let kind = |ends| guard.check_token(&wrong, ends).unwrap_err().kind;
+        let kind = |ends| guard.check_token(&wrong, ends).err().unwrap().kind;
         for _ in 0..MAX_FAILURES {
             assert_eq!(kind(ends()), Kind::Unauthorized);
         }

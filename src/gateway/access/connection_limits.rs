@@ -15,7 +15,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use super::peer::Peer;
 use crate::contract::processes::ProcessOrigin;
 use crate::kernel::fault::{Fault, Kind};
-use crate::registry::Principal;
+use crate::registry::{LiveToken, Principal, TokenConnection};
 use crate::telemetry::metrics::{self, metrics};
 
 /// Deadline for a stranger to send the token.
@@ -125,6 +125,7 @@ impl Seats {
         Seat {
             taken: Mutex::new(taken),
             answered: Mutex::new(false),
+            token: Mutex::default(),
             seats: Arc::clone(self),
             _counted: metrics().connection(),
         }
@@ -246,14 +247,18 @@ pub(crate) struct Seat {
     taken: Mutex<SeatKind>,
     /// Whether a request was answered on this connection.
     answered: Mutex<bool>,
+    /// The connection counts towards the limit of this access token.
+    token: Mutex<Option<TokenConnection>>,
     seats: Arc<Seats>,
     _counted: metrics::GaugeGuard,
 }
 
 impl Seat {
     /// Records that the peer acts as `who`. A stranger that proves to be the owner gets one of the
-    /// owner's seats, or is refused if none is free.
+    /// owner's seats, or is refused if none is free. The holder of an access token is refused if
+    /// that allows no more connections.
     pub(crate) fn assign_to(&self, who: &Principal, peer: &Peer) -> Result<(), Fault> {
+        self.count_for(who.token.as_ref())?;
         if who.run.is_some() || !who.with_token {
             return Ok(());
         }
@@ -274,6 +279,18 @@ impl Seat {
     /// Releases the seat: from now on the connection counts towards the limits of nodes.
     pub(crate) fn hand_over(&self) {
         *lock(&self.taken) = SeatKind::Node;
+    }
+
+    /// The connection counts for the access token that it has presented last.
+    fn count_for(&self, token: Option<&Arc<LiveToken>>) -> Result<(), Fault> {
+        let mut counted = lock(&self.token);
+        let known = counted.as_ref().map(TokenConnection::token);
+        match (known, token) {
+            (Some(known), Some(token)) if Arc::ptr_eq(known, token) => {}
+            (_, Some(token)) => *counted = Some(token.connect()?),
+            (_, None) => *counted = None,
+        }
+        Ok(())
     }
 
     /// Whether the peer is a program of a run or of unknown origin, without the token.

@@ -12,7 +12,7 @@ use http::header::{HOST, ORIGIN};
 use http::{HeaderMap, Uri};
 use tokio::net::unix::UCred;
 
-use super::auth::{Guard, TcpEndpoints};
+use super::auth::{Guard, TcpEndpoints, TokenHolder};
 use crate::contract::processes::ProcessOrigin;
 use crate::kernel::fault::{Fault, Kind};
 use crate::registry::Principal;
@@ -99,8 +99,7 @@ impl PeerGate {
         match peer {
             Peer::Tcp(ends) => {
                 self.guard.check_names(headers, *ends)?;
-                self.guard.check_token(headers, *ends)?;
-                Ok(self.owner(true))
+                Ok(self.holder(self.guard.check_token(headers, *ends)?))
             }
             Peer::Local(local) => {
                 self.check_user(*local)?;
@@ -180,10 +179,13 @@ impl PeerGate {
                 "this process was started by a program of a run or of a tool server that is gone: \
                  it is not the owner, and its run cannot be determined",
             ),
-            ProcessOrigin::Outside => Ok(self.owner(self.guard.has_token(headers)?)),
-            ProcessOrigin::Unproven => match self.guard.has_token(headers)? {
-                true => Ok(self.owner(true)),
-                false => Err(Fault::new(
+            ProcessOrigin::Outside => Ok(match self.guard.holder(headers)? {
+                Some(holder) => self.holder(holder),
+                None => self.owner(false),
+            }),
+            ProcessOrigin::Unproven => match self.guard.holder(headers)? {
+                Some(holder) => Ok(self.holder(holder)),
+                None => Err(Fault::new(
                     Kind::Forbidden,
                     "it cannot be proved that this process was not started by a run, because it \
                      has ended, runs in another container or cannot be inspected; nothing was \
@@ -191,6 +193,13 @@ impl PeerGate {
                 )
                 .hint("send Authorization: Bearer with the token from the state folder")),
             },
+        }
+    }
+
+    fn holder(&self, holder: TokenHolder) -> Arc<Principal> {
+        match holder {
+            TokenHolder::Owner => self.owner(true),
+            TokenHolder::Issued(token) => Arc::new(Principal::of_token(token)),
         }
     }
 
@@ -263,7 +272,8 @@ mod tests {
             trusted_proxies: Vec::new(),
         };
         let names = tokio::sync::watch::channel(names).1;
-        let guard = Guard::new("secret", names, Clock::system());
+        let issued = Arc::new(crate::registry::AccessTokens::new(Clock::system()));
+        let guard = Guard::new("secret", issued, names, Clock::system());
         let mut gate = PeerGate::new(guard, Principal::owner());
         gate.uid = 1000;
         gate

@@ -10,6 +10,7 @@
 //!   them. They cannot approve anything or change anything outside that subtree.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
@@ -19,23 +20,30 @@ use crate::kernel::scope::Scope;
 use crate::registry::{Object, Principal, Registry};
 use crate::wire::method::{Access, Concerns, MethodRow};
 
-/// Refuses a call that `who` may not make.
+/// Refuses a call that `who` may not make. Returns the principal for which it is made: a program acts
+/// in the org of its run, whichever that is.
 pub(crate) fn check(
     registry: &Registry,
-    who: &Principal,
+    who: &Arc<Principal>,
     method: &MethodRow,
     params: Option<&str>,
     token_file: &Path,
-) -> Result<(), Fault> {
-    match who.run {
-        Some(run) => check_program(registry, run, method, params),
-        None => {
-            if !who.with_token {
-                check_tokenless(method, token_file)?;
-            }
-            check_client(who, method.name, method.scope, method.concerns)
-        }
+) -> Result<Arc<Principal>, Fault> {
+    if let Some(run) = who.run {
+        check_program(registry, run, method, params)?;
+        let of_run = registry.principal_of(run)?;
+        return of_run
+            .map(Arc::new)
+            .ok_or_else(|| refusal(run, method.name));
     }
+    if let Some(token) = &who.token {
+        token.count_call()?;
+    }
+    if !who.with_token {
+        check_tokenless(method, token_file)?;
+    }
+    check_client(who, method.name, method.scope, method.concerns)?;
+    Ok(Arc::clone(who))
 }
 
 /// Refuses `what`, a method or route, to a client without its scope, and what concerns the whole
@@ -223,6 +231,8 @@ mod tests {
                 "questions.answer",
                 "runs.provide_env",
                 "runs.resolve",
+                "tokens.create",
+                "tokens.revoke",
                 "trust.add",
                 "trust.revoke",
             ]

@@ -125,6 +125,7 @@ where
     let mut ping = tokio::time::interval(PING);
     ping.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     ping.tick().await;
+    let mut token_ended = std::pin::pin!(who.ended());
     let mut unwritten = false;
     let mut reading = true;
     loop {
@@ -132,6 +133,13 @@ where
         // ready (or the write buffer is full).
         tokio::select! {
             biased;
+            // Calls in flight are abandoned: their answers and events are for a valid token.
+            _ = &mut token_ended => {
+                return Ok(ConnectionEnd::Close(
+                    CloseCode::Policy,
+                    "the token is revoked or has expired",
+                ));
+            }
             // Before the result of the call that they belong to.
             Some(text) = noted.recv() => {
                 socket.feed(Message::text(text)).await?;

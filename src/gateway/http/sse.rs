@@ -68,7 +68,10 @@ pub(crate) async fn open(
         RpcAnswer::None => String::new(),
     };
     match subscriptions.take_begun().pop() {
-        Some(served) => Ok(SseOutcome::Stream(stream(served, shutdown.child_token()))),
+        Some(served) => {
+            let (who, shutdown) = (Arc::clone(who), shutdown.child_token());
+            Ok(SseOutcome::Stream(stream(served, who, shutdown)))
+        }
         None => {
             let refusal: ErrorReply = serde_json::from_str(&answer).map_err(Fault::internal)?;
             Ok(SseOutcome::Refused(refusal.error.code, answer))
@@ -119,12 +122,14 @@ struct Streaming {
     /// `None` once the stream has ended.
     served: Option<ServedSubscription>,
     comment: Interval,
+    who: Arc<Principal>,
     shutdown: CancellationToken,
     ready: VecDeque<Bytes>,
 }
 
 fn stream(
     served: ServedSubscription,
+    who: Arc<Principal>,
     shutdown: CancellationToken,
 ) -> Response<UnsyncBoxBody<Bytes, Infallible>> {
     let mut comment = tokio::time::interval(COMMENT);
@@ -133,6 +138,7 @@ fn stream(
     let streaming = Streaming {
         served: Some(served),
         comment,
+        who,
         shutdown,
         ready: VecDeque::from([Bytes::from(format!("retry: {RETRY_MS}\n\n"))]),
     };
@@ -157,9 +163,11 @@ impl Streaming {
         }
         let served = self.served.as_mut()?;
         let items = tokio::select! {
+            biased;
+            _ = self.who.ended() => None,
+            () = self.shutdown.cancelled() => None,
             items = served.items() => items,
             _ = self.comment.tick() => return Some(Bytes::from_static(b": keep-alive\n\n")),
-            () = self.shutdown.cancelled() => None,
         };
         let Some(items) = items else {
             self.served = None;

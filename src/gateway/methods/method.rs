@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{
     agents, approvals, events, lifecycle, maintenance, memory, nodes, ops, questions, runs,
-    servers, sessions, skills, status, trust, usage,
+    servers, sessions, skills, status, tokens, trust, usage,
 };
 use crate::contract::BoxFuture;
 use crate::gateway::access::rights;
@@ -15,7 +15,7 @@ use crate::gateway::rpc::Connection;
 use crate::gateway::{CallContext, GatewayState, discover};
 use crate::kernel::fault::Fault;
 use crate::wire::decode::decode;
-use crate::wire::method::{Effect, Method, MethodRow};
+use crate::wire::method::{Dispatch, Effect, Method, MethodRow};
 use crate::wire::methods::METHODS;
 
 /// Registers all methods.
@@ -37,6 +37,7 @@ pub(crate) fn table(shared: GatewayState) -> Methods {
     sessions::register(&mut table);
     skills::register(&mut table);
     status::register(&mut table);
+    tokens::register(&mut table);
     trust::register(&mut table);
     usage::register(&mut table);
     ops::register(&mut table);
@@ -108,18 +109,24 @@ impl MethodsBuilder {
             let shared = Arc::clone(&shared);
             Box::pin(async move {
                 let (registry, params) = (&shared.registry, call.params.as_deref());
-                rights::check(registry, &call.who, row, params, &shared.token_file)?;
+                let who = rights::check(registry, &call.who, row, params, &shared.token_file)?;
                 let context = Arc::new(CallContext {
                     shared: Arc::clone(&shared),
-                    principal: Arc::clone(&call.who),
+                    principal: Arc::clone(&who),
                 });
-                let prepared = prepare(context, call.connection, params)?;
+                let Prepared { object, work } = prepare(context, call.connection, params)?;
+                let work = async {
+                    // What is waited for must not be shown to a holder whose token has ended.
+                    tokio::select! {
+                        biased;
+                        fault = who.ended(), if row.dispatch == Dispatch::Waits => Err(fault),
+                        answer = work => answer,
+                    }
+                };
                 if row.effect == Effect::Reads {
-                    return prepared.work.await;
+                    return work.await;
                 }
-                registry
-                    .audited(&call.who, row.name, prepared.object, prepared.work)
-                    .await
+                registry.audited(&who, row.name, object, work).await
             })
         });
     }

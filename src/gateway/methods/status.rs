@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use super::method::MethodsBuilder;
 use crate::contract::catalog::CatalogScope;
-use crate::contract::control::{Drain, Phase};
+use crate::contract::control::{self, Drain, Phase};
 use crate::gateway::CallContext;
+use crate::kernel::event::Salvage;
 use crate::kernel::fault::Fault;
 use crate::wire::gateway as wire;
 use crate::wire::methods::METHODS;
@@ -72,10 +73,15 @@ async fn ping(_: Arc<CallContext>, _: wire::Ping) -> Result<Empty, Fault> {
     Ok(Empty {})
 }
 
+/// The callers of the owner's org also see the state of the daemon itself. The health of a provider
+/// says what calls of any org met.
 async fn status(context: Arc<CallContext>, _: wire::GetStatus) -> Result<wire::Status, Fault> {
-    let catalog = context.registry.catalog();
+    let who = &context.principal;
+    let registry = &context.registry;
+    let is_inside = who.is_of_owner_org();
+    let catalog = registry.catalog();
     let place = CatalogScope {
-        org: &context.principal.org,
+        org: &who.org,
         cwd: None,
     };
     let agent = catalog.get(place, catalog.default_agent().as_str())?;
@@ -87,50 +93,69 @@ async fn status(context: Arc<CallContext>, _: wire::GetStatus) -> Result<wire::S
         started_at: context.started_at,
         uptime_ms: context.clock.now().since(context.started_at),
         phase: phase_name(context.control.phase()).to_owned(),
-        store_id: context.registry.store_id().to_owned(),
+        store_id: registry.store_id().to_owned(),
         url: context.url.clone(),
-        socket: context.socket.clone(),
+        socket: context.socket.clone().filter(|_| is_inside),
         default_agent: agent.id.into(),
         model: agent.model,
-        providers: context
-            .control
-            .providers()
-            .into_iter()
-            .map(|provider| wire::ModelProvider {
-                name: provider.name,
-                kind: provider.kind.to_owned(),
-                models: provider.models,
-                problem: provider.problem,
-                health: provider.health.map(|seen| wire::Health {
-                    state: seen.condition.as_str().into(),
-                    since: seen.since,
-                    until: seen.until,
-                    failures: seen.failures,
-                    reason: seen.reason,
-                }),
-                learned: provider.learned,
-            })
-            .collect(),
-        backup: context
-            .registry
+        providers: providers(context.control.providers(), is_inside),
+        backup: registry
             .newest_backup()
+            .filter(|_| is_inside)
             .map(|newest| wire::NewestBackup {
                 path: newest.path.to_string_lossy().into_owned(),
                 made_at: newest.made_at,
                 bytes: newest.bytes,
             }),
-        salvaged: context.registry.salvaged()?.map(|report| wire::Salvaged {
-            at: report.at,
-            set_aside: report.set_aside.to_string_lossy().into_owned(),
-            kept: report.tables.iter().map(|table| table.kept).sum(),
-            lost: report.tables.iter().map(|table| table.lost).sum(),
-            more: report.tables.iter().any(|table| table.more),
-            quarantined: report.quarantined,
-        }),
-        notices: context.control.notices(),
-        lanes: context.registry.lanes().await?,
-        counts: context.registry.counts().await?,
+        salvaged: match is_inside {
+            true => registry.salvaged()?.map(salvaged),
+            false => None,
+        },
+        notices: match is_inside {
+            true => context.control.notices(),
+            false => Vec::new(),
+        },
+        lanes: match is_inside {
+            true => registry.lanes().await?,
+            false => Vec::new(),
+        },
+        counts: registry.counts(who).await?,
     })
+}
+
+fn providers(seen: Vec<control::ModelProvider>, with_health: bool) -> Vec<wire::ModelProvider> {
+    let shown = seen.into_iter().map(|provider| wire::ModelProvider {
+        name: provider.name,
+        kind: provider.kind.to_owned(),
+        models: provider.models,
+        problem: provider.problem.filter(|_| with_health),
+        health: provider
+            .health
+            .filter(|_| with_health)
+            .map(|seen| wire::Health {
+                state: seen.condition.as_str().into(),
+                since: seen.since,
+                until: seen.until,
+                failures: seen.failures,
+                reason: seen.reason,
+            }),
+        learned: match with_health {
+            true => provider.learned,
+            false => Vec::new(),
+        },
+    });
+    shown.collect()
+}
+
+fn salvaged(report: Salvage) -> wire::Salvaged {
+    wire::Salvaged {
+        at: report.at,
+        set_aside: report.set_aside.to_string_lossy().into_owned(),
+        kept: report.tables.iter().map(|table| table.kept).sum(),
+        lost: report.tables.iter().map(|table| table.lost).sum(),
+        more: report.tables.iter().any(|table| table.more),
+        quarantined: report.quarantined,
+    }
 }
 
 async fn drain(context: Arc<CallContext>, params: wire::Drain) -> Result<wire::Draining, Fault> {

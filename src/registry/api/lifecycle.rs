@@ -290,6 +290,8 @@ impl Registry {
             };
             sessions::by_id(tx, entry.target)
         })?;
+        // The command refuses a run of another org, so nothing is prepared for it.
+        let target = target.filter(|target| target.org == who.org);
         let wake = match target {
             Some(target) if target.owner == Owner::Agent => {
                 Some(Box::new(wake_run(&self.inner, &target).await?))

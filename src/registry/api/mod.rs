@@ -15,5 +15,6 @@ pub(crate) mod questions;
 pub(crate) mod request;
 pub(crate) mod review;
 pub(crate) mod skills;
+pub(crate) mod tokens;
 pub(crate) mod usage;
 pub(crate) mod view;

@@ -1,12 +1,16 @@
 //! Who calls the registry. The requests are those of the wire; the answers that the wire shows in
 //! another form are in `answer`.
 
+use std::sync::Arc;
+
 pub use crate::command::{Accepted, CancelTarget, Verdict};
+use crate::kernel::fault::Fault;
 use crate::kernel::ids::RunId;
-use crate::kernel::scope::{OWNER_ORG, ScopeSet};
+use crate::kernel::scope::{OWNER_ORG, Scope, ScopeSet};
+use crate::registry::LiveToken;
 
 /// The identity that a call is made for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Principal {
     /// The tenant.
     pub org: String,
@@ -18,6 +22,8 @@ pub struct Principal {
     pub with_token: bool,
     /// What the caller may do. Programs of runs have further restrictions.
     pub scopes: ScopeSet,
+    /// The access token that it has presented; `None` for the owner of the daemon and for runs.
+    pub token: Option<Arc<LiveToken>>,
 }
 
 impl Principal {
@@ -29,6 +35,7 @@ impl Principal {
             run: None,
             with_token: false,
             scopes: ScopeSet::all(),
+            token: None,
         }
     }
 
@@ -38,8 +45,33 @@ impl Principal {
             org,
             user,
             run: Some(run),
+            scopes: [Scope::Read, Scope::Run].into_iter().collect(),
             ..Principal::owner()
         }
+    }
+
+    /// The holder of an access token.
+    pub fn of_token(token: Arc<LiveToken>) -> Self {
+        let known = token.token();
+        Principal {
+            org: known.org.clone(),
+            user: known.user.clone(),
+            run: None,
+            with_token: true,
+            scopes: known.scopes,
+            token: Some(token),
+        }
+    }
+
+    /// Whether it is the owner of the daemon, and not the holder of an access token.
+    pub fn is_owner(&self) -> bool {
+        self.run.is_none() && self.token.is_none()
+    }
+
+    /// Whether it operates the daemon: the owner, or an administrator of the owner's org.
+    pub fn is_operator(&self) -> bool {
+        let administers = self.is_of_owner_org() && self.scopes.contains(Scope::Admin);
+        self.is_owner() || (self.run.is_none() && administers)
     }
 
     /// Whether it belongs to the org of the daemon's owner.
@@ -47,11 +79,27 @@ impl Principal {
         self.org == OWNER_ORG
     }
 
-    /// The actor recorded for its calls: `run:<id>`, or `owner` for a client.
+    /// Returns the fault of its access token when that is revoked or expires; pending forever
+    /// without one.
+    pub async fn ended(&self) -> Fault {
+        match &self.token {
+            Some(token) => token.ended().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Maximum number of open runs of its user while it may request another one.
+    pub(crate) fn max_open_runs(&self) -> Option<u32> {
+        self.token.as_ref()?.token().limits.open_runs
+    }
+
+    /// The actor recorded for its calls: `run:<id>`, `user:<name> token:<id>` for the holder of an
+    /// access token, or `owner`.
     pub fn recorded(&self) -> String {
-        match self.run {
-            Some(run) => format!("run:{run}"),
-            None => "owner".to_owned(),
+        match (self.run, &self.token) {
+            (Some(run), _) => format!("run:{run}"),
+            (None, Some(token)) => format!("user:{} token:{}", self.user, token.token().id),
+            (None, None) => "owner".to_owned(),
         }
     }
 

@@ -276,23 +276,25 @@ impl Registry {
         })
     }
 
-    /// Counts of live work over all tenants.
-    pub async fn counts(&self) -> Result<Counts, Fault> {
+    /// Counts of live work: of all orgs for the owner of the daemon, otherwise of the caller's.
+    pub async fn counts(&self, who: &Principal) -> Result<Counts, Fault> {
+        let org = (!who.is_owner()).then(|| who.org.clone());
         self.inner
             .store
-            .read(|tx| {
-                let [queued, running, paused, settling] = runs::count_live(tx)?;
+            .read(move |tx| {
+                let org = org.as_deref();
+                let [queued, running, paused, settling] = runs::count_live(tx, org)?;
                 // A due follow-up of an exchange counts as a pending announce.
-                let pending = outbox::count_pending(tx)? + sends::count_due(tx)?;
+                let pending = outbox::count_pending(tx, org)? + sends::count_due(tx, org)?;
                 Ok(Counts {
                     queued,
                     running,
                     paused,
                     settling,
                     pending_announces: u64::try_from(pending).unwrap_or(0),
-                    approvals: approvals::count_open(tx)?,
-                    questions: questions::count_open(tx)?,
-                    environments: environment::count_applied(tx)?,
+                    approvals: approvals::count_open(tx, org)?,
+                    questions: questions::count_open(tx, org)?,
+                    environments: environment::count_applied(tx, org)?,
                 })
             })
             .await

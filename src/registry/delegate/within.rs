@@ -5,7 +5,7 @@ use crate::command::relation;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::{RunId, SessionKey};
 use crate::kernel::policy::Relation;
-use crate::registry::Registry;
+use crate::registry::{Principal, Registry};
 use crate::store::tables::{runs, sessions};
 
 /// A run or a session.
@@ -18,6 +18,12 @@ pub enum Object {
 }
 
 impl Registry {
+    /// The principal for which a program of `run` calls; `None` if the run is gone.
+    pub fn principal_of(&self, run: RunId) -> Result<Option<Principal>, Fault> {
+        let found = self.inner.store.read_now(|tx| runs::get(tx, run))?;
+        Ok(found.map(|run| Principal::of_run(run.id, run.org, run.user)))
+    }
+
     /// True if the object is the run itself, its session, or a descendant; false if it is missing.
     pub fn owns(&self, run: RunId, object: &Object) -> Result<bool, Fault> {
         let mut stands = Ok(Relation::Other);

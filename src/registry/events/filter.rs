@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::kernel::ids::{RunId, SessionKey};
+use crate::kernel::scope::OWNER_ORG;
 use crate::store::tables::events::Event;
 
 /// A kind of event (`run.ended`), or a prefix of kinds that ends with a star (`run.*`, `*`).
@@ -97,13 +98,17 @@ impl EventFilter {
             parent: about.parent_run,
             root: about.root_run,
         };
-        self.covers(org, &place)
+        // What the daemon itself met may concern rows and calls of any org: only its start, drains
+        // and returns are for all.
+        let is_for_all = org == OWNER_ORG || event.kind.starts_with("gateway.");
+        (is_for_all || !event.org.is_empty())
+            && self.covers(org, &place)
             && (self.kinds.is_empty() || self.kinds.iter().any(|kind| kind.fits(&event.kind)))
     }
 
     /// True if `org` may see what belongs to `place` and the filter selects it; ignores kinds.
     pub(super) fn covers(&self, org: &str, place: &EventAttributes<'_>) -> bool {
-        // Events of the daemon itself have no tenant and are visible to all.
+        // Events of the daemon itself have no tenant.
         let may_see = place.org == org || place.org.is_empty();
         let in_session = |key: &SessionKey| place.session == Some(key.as_str());
         let in_tree = |tree: RunId| {

@@ -5,7 +5,7 @@ pub use crate::store::tables::table::{OnUndecodable, Table};
 use crate::store::tables::{
     agents, approvals, audit, blobs, bundles, environment, events, idempotency, invites, memories,
     messages, nodes, outbox, outputs, questions, remembered, runs, sends, servers, sessions,
-    skills, steers, steps, trust, usage,
+    skills, steers, steps, tokens, trust, usage,
 };
 use crate::store::tx::{DbError, DbErrorKind, Param, Raw, Tx};
 
@@ -36,6 +36,7 @@ pub static TABLES: &[&Table] = &[
     &memories::TABLE,
     &nodes::TABLE,
     &invites::TABLE,
+    &tokens::TABLE,
     &usage::runs::TABLE,
     &usage::models::TABLE,
     &audit::TABLE,

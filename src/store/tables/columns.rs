@@ -12,7 +12,7 @@ use crate::kernel::delegation::{DelegationMode, Stream};
 use crate::kernel::event::EventKind;
 use crate::kernel::ids::{
     AgentId, AnnounceId, ApprovalId, MemoryId, MessageId, NodeId, QuestionId, RunId, SessionId,
-    SessionKey, StepId,
+    SessionKey, StepId, TokenId,
 };
 use crate::kernel::memory::MemorySource;
 use crate::kernel::node::{Machine, Offer, OfferLimit};
@@ -24,6 +24,7 @@ use crate::kernel::run::step::{self, ModelUsage, StepKind, StepState, WaitKind};
 use crate::kernel::run::thinking::Thinking;
 use crate::kernel::run::usage::Verdict;
 use crate::kernel::run::{AnnouncePolicy, Lane, OnUncertain, RunOrigin, Usage};
+use crate::kernel::scope::ScopeSet;
 use crate::kernel::secret::Reference;
 use crate::kernel::session::blocks::Blocks;
 use crate::kernel::session::message::{self, Block, MessageKind, Role};
@@ -305,7 +306,8 @@ macro_rules! ids {
     };
 }
 ids!(
-    RunId, SessionId, StepId, MessageId, AnnounceId, QuestionId, ApprovalId, MemoryId, NodeId
+    RunId, SessionId, StepId, MessageId, AnnounceId, QuestionId, ApprovalId, MemoryId, NodeId,
+    TokenId
 );
 
 /// Values with a text form, which `parse` decodes and `as_str` returns.
@@ -385,6 +387,16 @@ impl Field for Vec<EnvName> {
 impl Column for Reference {
     fn read(row: &dyn Row, at: usize) -> Result<Option<Self>, DbError> {
         parsed(row, at, |text| Reference::parse(text).ok())
+    }
+
+    fn param(&self) -> Param<'_> {
+        self.to_string().into()
+    }
+}
+
+impl Column for ScopeSet {
+    fn read(row: &dyn Row, at: usize) -> Result<Option<Self>, DbError> {
+        parsed(row, at, |text| ScopeSet::parse(text).ok())
     }
 
     fn param(&self) -> Param<'_> {

@@ -146,8 +146,10 @@ pub fn left_applied(tx: &mut dyn Tx) -> Result<Vec<RunId>, DbError> {
 }
 
 /// The number of runs whose environment processes may have.
-pub fn count_applied(tx: &mut dyn Tx) -> Result<u64, DbError> {
-    let found = number(tx, "SELECT count(*) FROM applied_environments", &[])?;
+pub fn count_applied(tx: &mut dyn Tx, org: Option<&str>) -> Result<u64, DbError> {
+    let sql = "SELECT count(*) FROM applied_environments AS one WHERE \
+               (?1 IS NULL OR (SELECT org FROM runs WHERE id = one.run_id) = ?1)";
+    let found = number(tx, sql, &[org.into()])?;
     Ok(u64::try_from(found).unwrap_or(0))
 }
 

@@ -41,8 +41,8 @@ pub fn lanes(tx: &mut dyn Tx) -> Result<Vec<(Lane, u64, u64)>, DbError> {
 
 /// Reads all counts.
 pub fn read(tx: &mut dyn Tx) -> Result<Gauges, DbError> {
-    let states = runs::count_live(tx)?;
-    let pending = outbox::count_pending(tx)?;
+    let states = runs::count_live(tx, None)?;
+    let pending = outbox::count_pending(tx, None)?;
     let mut queues: Vec<(Lane, u64)> = Lane::ALL.iter().map(|lane| (*lane, 0)).collect();
     tx.query(
         "SELECT lane, count(*) FROM runs WHERE ended_at IS NULL AND state = 'queued' GROUP BY lane",

@@ -31,6 +31,7 @@ pub mod skills;
 pub mod steers;
 pub mod steps;
 pub(crate) mod table;
+pub mod tokens;
 pub mod transcripts;
 pub mod usage;
 pub mod waits;

@@ -169,11 +169,11 @@ pub fn pending_targets(tx: &mut dyn Tx) -> Result<Vec<SessionId>, DbError> {
 }
 
 /// The number of pending announces, over all sessions.
-pub fn count_pending(tx: &mut dyn Tx) -> Result<i64, DbError> {
+pub fn count_pending(tx: &mut dyn Tx, org: Option<&str>) -> Result<i64, DbError> {
     number(
         tx,
-        "SELECT count(*) FROM outbox WHERE state = 'pending'",
-        &[],
+        "SELECT count(*) FROM outbox WHERE state = 'pending' AND (?1 IS NULL OR org = ?1)",
+        &[org.into()],
     )
 }
 

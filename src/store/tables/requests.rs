@@ -91,10 +91,13 @@ macro_rules! queries {
             all(tx, &sql, &params, read_with_seq)
         }
 
-        /// The number of open requests.
-        pub fn count_open(tx: &mut dyn Tx) -> Result<u64, DbError> {
-            let open = sql!("SELECT count(*) FROM {} WHERE state = 'open'", $table);
-            Ok(u64::try_from(number(tx, open, &[])?).unwrap_or(0))
+        /// The number of open requests, of one org or of all.
+        pub fn count_open(tx: &mut dyn Tx, org: Option<&str>) -> Result<u64, DbError> {
+            let open = sql!(
+                "SELECT count(*) FROM {} WHERE state = 'open' AND (?1 IS NULL OR org = ?1)",
+                $table
+            );
+            Ok(u64::try_from(number(tx, open, &[org.into()])?).unwrap_or(0))
         }
 
         /// The requests of an ended run are deleted.

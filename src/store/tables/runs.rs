@@ -13,7 +13,7 @@ use crate::kernel::run::{
     CancelRequest, PauseReason, PinnedSkills, Pins, Requester, Run, RunError, RunState,
 };
 use crate::kernel::time::Timestamp;
-use crate::store::tx::{DbError, Param, Tx, all, execute, first, sql};
+use crate::store::tx::{DbError, Param, Tx, all, execute, first, number, sql};
 
 pub use related::*;
 pub use spent::*;
@@ -196,6 +196,12 @@ pub fn count_up_to(tx: &mut dyn Tx, alive: Timestamp, now: Timestamp) -> Result<
          WHERE ended_at IS NULL AND counting_since IS NOT NULL",
         &[alive.0.into(), now.0.into()],
     )
+}
+
+/// The number of open runs of a user.
+pub fn count_open_of_user(tx: &mut dyn Tx, org: &str, user: &str) -> Result<i64, DbError> {
+    let sql = "SELECT count(*) FROM runs WHERE ended_at IS NULL AND org = ?1 AND user = ?2";
+    number(tx, sql, &[org.into(), user.into()])
 }
 
 /// The run has these warnings. Nothing else changes, so this also applies to ended runs.

@@ -126,8 +126,10 @@ pub fn due(tx: &mut dyn Tx) -> Result<Vec<RunId>, DbError> {
 }
 
 /// The number of turns in [`due`].
-pub fn count_due(tx: &mut dyn Tx) -> Result<i64, DbError> {
-    number(tx, "SELECT count(*) FROM sends WHERE state = 'due'", &[])
+pub fn count_due(tx: &mut dyn Tx, org: Option<&str>) -> Result<i64, DbError> {
+    let sql = "SELECT count(*) FROM sends WHERE state = 'due' AND \
+               (?1 IS NULL OR (SELECT org FROM runs WHERE id = sends.run_id) = ?1)";
+    number(tx, sql, &[org.into()])
 }
 
 /// Turns that a client's call waits for, with the deadline.

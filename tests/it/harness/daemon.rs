@@ -98,6 +98,11 @@ impl Daemon {
         self.connect().await.unwrap()
     }
 
+    /// Connects with this token; panics if that fails.
+    pub(crate) async fn client_with(&self, token: &str) -> Link {
+        Link::open(&self.url, token).await.unwrap()
+    }
+
     /// `GET path`: status and body; `None` if the connection fails.
     pub(crate) fn get(&self, path: &str) -> Option<(u16, String)> {
         match self.url.strip_prefix("http://") {

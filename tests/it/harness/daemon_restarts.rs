@@ -3,6 +3,9 @@
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
+use abide::client::{Client, ClientError};
+use serde_json::{Value, json};
+
 use super::caller::{Caller, Kill, RandomKills};
 use super::eventually;
 use super::place::{Faults, Place};
@@ -17,6 +20,19 @@ impl Caller {
     /// Are more kills to come?
     pub(crate) fn has_kills_left(&self) -> bool {
         self.hunt.as_ref().is_some_and(|hunt| hunt.left > 0)
+    }
+
+    /// Whether the daemon accepts a call with this token; `None` if it does not answer.
+    pub(crate) async fn accepts(&self, token: &str) -> Option<bool> {
+        let url = self.daemon.as_ref()?.url();
+        match Client::connect(url, Some(token)).await {
+            Ok(client) => match client.call::<_, Value>("gateway.ping", json!({})).await {
+                Ok(_) => Some(true),
+                Err(_) => None,
+            },
+            Err(ClientError::Unauthorized { .. }) => Some(false),
+            Err(_) => None,
+        }
     }
 
     /// Kills the daemon now and restarts it.

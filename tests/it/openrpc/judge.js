@@ -16,6 +16,7 @@ const SKIPPED = [
   "agents.update",
   "questions.answer",
   "approvals.resolve",
+  "tokens.revoke",
   "runs.output",
   "runs.resolve",
   "runs.provide_env",

@@ -20,6 +20,7 @@ mod providers;
 mod runs;
 mod skills;
 mod stops;
+mod tokens;
 mod tools;
 
 use std::pin::Pin;
@@ -58,6 +59,7 @@ pub(crate) fn all() -> Vec<&'static Scenario> {
         nodes::SCENARIOS,
         skills::SCENARIOS,
         stops::SCENARIOS,
+        tokens::SCENARIOS,
         tools::SCENARIOS,
         processes::SCENARIOS,
         providers::SCENARIOS,

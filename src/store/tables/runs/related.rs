@@ -310,12 +310,13 @@ pub fn last_in(tx: &mut dyn Tx, session: SessionId) -> Result<Option<Run>, DbErr
     first(tx, sql, &[(&session).into()], read)
 }
 
-/// The number of open runs by state: queued, running, paused, settling.
-pub fn count_live(tx: &mut dyn Tx) -> Result<[u64; 4], DbError> {
+/// The number of open runs by state: queued, running, paused, settling; of one org or of all.
+pub fn count_live(tx: &mut dyn Tx, org: Option<&str>) -> Result<[u64; 4], DbError> {
     let mut counts = [0; 4];
     tx.query(
-        "SELECT state, count(*) FROM runs WHERE ended_at IS NULL GROUP BY state",
-        &[],
+        "SELECT state, count(*) FROM runs \
+         WHERE ended_at IS NULL AND (?1 IS NULL OR org = ?1) GROUP BY state",
+        &[org.into()],
         &mut |row| {
             let at = match row.text(0)? {
                 "queued" => 0,
