@@ -24,7 +24,7 @@ use crate::kernel::node::{NodeCall, NodeSkill, Offer, PairedNode, RefusalReason}
 use crate::wire::node_link::{FRAME_LIMIT, ToNode};
 
 /// A node of which nothing was heard for this long is away.
-pub(super) const AWAY_AFTER: Duration = Duration::from_secs(20);
+pub(super) const AWAY_AFTER: Duration = crate::wire::node_link::LOST;
 /// How often a call that waits looks whether its node is away.
 const LOOK: Duration = Duration::from_millis(500);
 

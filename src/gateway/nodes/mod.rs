@@ -10,6 +10,8 @@ mod link;
 mod operate;
 mod outbox;
 mod pairing;
+#[cfg(test)]
+mod pairing_tests;
 mod waiting;
 
 use std::net::{IpAddr, Ipv4Addr};
