@@ -30,6 +30,11 @@ const MIGRATIONS: &[Migration] = &[
         sql: include_str!("migrations/sqlite/0003_tokens.sql"),
         destructive: false,
     },
+    Migration {
+        name: "0004_delegation",
+        sql: include_str!("migrations/sqlite/0004_delegation.sql"),
+        destructive: false,
+    },
 ];
 
 /// The schema version of this program.

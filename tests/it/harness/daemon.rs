@@ -100,7 +100,7 @@ impl Daemon {
 
     /// Connects with this token; panics if that fails.
     pub(crate) async fn client_with(&self, token: &str) -> Link {
-        Link::open(&self.url, token).await.unwrap()
+        Link::open(&self.url, self.pin, token).await.unwrap()
     }
 
     /// `GET path`: status and body; `None` if the connection fails.

@@ -150,9 +150,8 @@ CREATE TABLE runs (
     origin               TEXT    NOT NULL CHECK
         (origin = 'spawn' OR origin = 'turn' OR origin = 'wake' OR origin = 'send'),
     -- How it was delegated, and by which step and tool call of its parent run.
-    delegation           TEXT CHECK
-        (delegation IS NULL OR delegation = 'task' OR delegation = 'subagent' OR
-         delegation = 'call' OR delegation = 'plan'),
+    face                 TEXT CHECK
+        (face IS NULL OR face = 'task' OR face = 'subagent' OR face = 'call' OR face = 'plan'),
     for_step             INTEGER,
     for_call             TEXT,
     stream               TEXT CHECK
@@ -228,7 +227,7 @@ CREATE INDEX runs_by_session ON runs (session_id, seq);
 CREATE INDEX runs_by_requester ON runs (requester_id, seq) WHERE requester_id IS NOT NULL;
 CREATE INDEX runs_by_label ON runs (org, label, seq) WHERE label IS NOT NULL;
 CREATE INDEX runs_by_root ON runs (root_run, seq) WHERE root_run <> id;
-CREATE INDEX runs_delegated ON runs (parent_run, for_step) WHERE delegation IS NOT NULL;
+CREATE INDEX runs_delegated ON runs (parent_run, for_step) WHERE face IS NOT NULL;
 -- Open runs: all of them, those of a session, those of a requester.
 CREATE INDEX runs_live ON runs (seq) WHERE ended_at IS NULL;
 CREATE INDEX runs_live_by_session ON runs (session_id) WHERE ended_at IS NULL;
@@ -240,7 +239,7 @@ CREATE UNIQUE INDEX runs_one_wake ON runs (session_id) WHERE state = 'queued' AN
 -- Ended runs: for retention, and for the failure rate of an agent that is called.
 CREATE INDEX runs_by_end ON runs (org, ended_at) WHERE ended_at IS NOT NULL;
 CREATE INDEX runs_ends_of_calls ON runs (org, agent, ended_at)
-    WHERE delegation IS NOT NULL AND ended_at IS NOT NULL;
+    WHERE face IS NOT NULL AND ended_at IS NOT NULL;
 
 CREATE TRIGGER runs_terminal_stays
 BEFORE UPDATE OF state, ended_at, result, error_kind ON runs
