@@ -58,6 +58,9 @@ pub struct Library {
     picks: Mutex<HashMap<PickKey, Arc<PickedSkills>>>,
 }
 
+/// A root with its last scan.
+type FoundRoot = (SkillSource, Arc<Looked>);
+
 /// A tenant and a folder. The tenant's nodes decide which skills are usable.
 type PlaceName = (String, String);
 
@@ -119,7 +122,7 @@ impl Library {
     fn of_nodes(
         &self,
         org: &str,
-        found: &[(SkillSource, Arc<Looked>)],
+        found: &[FoundRoot],
         settings: &SkillSettings,
     ) -> Vec<Arc<SkillFile>> {
         let nodes = self.options.nodes.get();
@@ -159,7 +162,7 @@ impl Library {
         if !fresh && let Some(known) = self.known_here(&name) {
             return known;
         }
-        let mut found: Vec<(SkillSource, Arc<Looked>)> = Vec::with_capacity(roots.len());
+        let mut found: Vec<FoundRoot> = Vec::with_capacity(roots.len());
         let mut unsettled = false;
         for root in &roots {
             let before = looked.get(&root.folder);
@@ -371,11 +374,7 @@ fn path_of(name: &str) -> Option<PathBuf> {
     (!name.is_empty()).then(|| PathBuf::from(name))
 }
 
-fn made_from(
-    settings: &SkillSettings,
-    found: &[(SkillSource, Arc<Looked>)],
-    of_nodes: &[Arc<SkillFile>],
-) -> u64 {
+fn made_from(settings: &SkillSettings, found: &[FoundRoot], of_nodes: &[Arc<SkillFile>]) -> u64 {
     let mut hasher = DefaultHasher::new();
     format!("{settings:?}").hash(&mut hasher);
     for file in of_nodes {
@@ -398,7 +397,7 @@ fn made_from(
 
 fn made(
     name: PlaceName,
-    (found, of_nodes): (&[(SkillSource, Arc<Looked>)], &[Arc<SkillFile>]),
+    (found, of_nodes): (&[FoundRoot], &[Arc<SkillFile>]),
     settings: &SkillSettings,
 ) -> SkillListing {
     let mut all: Vec<(SkillSource, &[Arc<SkillFile>])> = found
