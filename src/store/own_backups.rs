@@ -4,7 +4,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use super::backup::CheckedBackup;
 use super::handle::Store;
@@ -75,17 +75,11 @@ fn list(folder: &Path) -> io::Result<Vec<BackupFile>> {
         };
         found.push(BackupFile {
             path,
-            made_at: about.modified().map_or(Timestamp(0), wall),
+            made_at: about.modified().map_or(Timestamp(0), Timestamp::from),
             bytes: about.len(),
         });
     }
     Ok(found)
-}
-
-fn wall(time: SystemTime) -> Timestamp {
-    let since = time.duration_since(SystemTime::UNIX_EPOCH);
-    let ms = since.map_or(0, |since| since.as_millis());
-    Timestamp(i64::try_from(ms).unwrap_or(i64::MAX))
 }
 
 impl Store {
@@ -178,6 +172,8 @@ fn unusable(folder: &Path, fault: &io::Error) -> Fault {
 
 #[cfg(test)]
 mod tests {
+    use std::time::SystemTime;
+
     use super::*;
 
     #[test]

@@ -100,7 +100,7 @@ fn nonsense_is_a_usage_error() {
         &["ps", "--url", "http://127.0.0.1:1", "--socket", "x"],
         &["serve", "--url", "http://127.0.0.1:1"],
         &["demo", "--state-dir", "x"],
-        &["ps", "--url", "https://127.0.0.1:1"],
+        &["ps", "--url", "ftp://127.0.0.1:1"],
     ] {
         let said = home.abide(line);
         assert_eq!(said.code, 2, "{line:?}: {}", said.err);

@@ -106,7 +106,6 @@ fn a_stop_does_not_wait_for_handshakes() {
 }
 
 #[test]
-#[expect(clippy::print_stdout, reason = "a test that does not test must say so")]
 fn versions_before_1_2_are_refused_and_openssl_speaks_with_the_gateway() {
     run(async {
         if Command::new("openssl").arg("version").output().is_err() {
