@@ -188,7 +188,9 @@ async fn call(
     let end = match ended {
         NodeEnd::Answered(end) => end,
         NodeEnd::NotSent(why) => {
-            return Err(Fault::new(Kind::Unavailable, why).with("id", id.to_string()));
+            return Err(Fault::new(Kind::Unavailable, why)
+                .hint("abide nodes shows which nodes are connected and what may be called there")
+                .with("id", id.to_string()));
         }
         NodeEnd::Away(message) => CallEnd::Uncertain { message },
     };
