@@ -55,7 +55,7 @@ pub enum StepOutcome {
         /// Why it is unknown, as a clause.
         why: String,
         /// Nothing more will become known: carried out again, the effect begins anew. Otherwise
-        /// whoever keeps the effect may answer later.
+        /// the process that keeps the effect may answer later.
         is_final: bool,
     },
     /// The transcript was compacted for the model, or needs no compaction.

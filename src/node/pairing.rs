@@ -35,8 +35,8 @@ pub struct Pairing {
     pub code: Option<String>,
     /// The folders to offer.
     pub roots: Vec<PathBuf>,
-    /// Whether to offer to run programs.
-    pub run: bool,
+    /// Whether to offer to run programs; `None`: as before, and the first time yes.
+    pub run: Option<bool>,
     /// Pair again with a gateway that is known.
     pub again: bool,
 }
@@ -295,7 +295,7 @@ fn prepare(
     roots.sort();
     roots.dedup();
     folder.store_settings(&NodeSettings {
-        run: pairing.run && (before.run || !is_paired),
+        run: pairing.run.unwrap_or(before.run || !is_paired),
         roots,
         ..before
     })?;

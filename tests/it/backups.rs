@@ -372,3 +372,46 @@ fn the_daemon_makes_backups_by_itself_and_the_newest_is_restored_by_name() {
         assert!(told.contains("no intact backup"), "{told}");
     });
 }
+
+#[test]
+fn a_kill_after_a_daily_backup_leaves_one_too_many_and_the_next_removes_it() {
+    run(async {
+        let place = place()
+            .with("storage.backup_every", "\"100ms\"")
+            .with("storage.backup_keep", "1")
+            .with("retention.sweep_each", "\"100ms\"");
+        let orders = Faults::ordered("store.backup.kept=kill@2");
+        let daemon = place.start_with(&orders).await.unwrap();
+        let client = daemon.client().await;
+        let auto = || {
+            let mut made = copies(&place, "auto-");
+            made.retain(|path| path.extension().is_some_and(|end| end == "db"));
+            made
+        };
+        eventually("the first backup", async || {
+            (!auto().is_empty()).then_some(())
+        })
+        .await;
+        // The daemon is killed when the second one has its name and the first is not removed.
+        let _ = client
+            .attempt("sessions.create", &json!({ "agent": "build" }))
+            .await;
+        eventually("the kill", async || {
+            client.attempt("gateway.ping", &json!({})).await.err()
+        })
+        .await;
+        drop(daemon);
+        let left = auto();
+        assert_eq!(left.len(), 2, "{left:?}");
+        for path in &left {
+            assert!(count(path, "SELECT count(*) FROM runs") >= 0, "{path:?}");
+        }
+        let daemon = place.start().await;
+        eventually("one newer backup", async || {
+            let made = auto();
+            (made.len() == 1 && !left.contains(&made[0])).then_some(())
+        })
+        .await;
+        assert_eq!(daemon.stop().await, 0);
+    });
+}

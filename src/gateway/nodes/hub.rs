@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use tokio::sync::{Semaphore, watch};
 
-use super::calls::{Calls, may_call};
+use super::calls::Calls;
 use super::keys::{self, GatewayKey};
-use super::link::PROVING;
 use super::outbox::Outbox;
+use super::proof::PROVING;
 use super::waiting::WaitingNodes;
 use crate::clock::Clock;
 use crate::contract::BoxFuture;
@@ -21,12 +21,7 @@ use crate::contract::nodes::{
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::{CallId, NodeId};
 use crate::kernel::node::{NodeCall, NodeSkill, Offer, PairedNode, RefusalReason};
-use crate::wire::node_link::{FRAME_LIMIT, ToNode};
-
-/// A node of which nothing was heard for this long is away.
-pub(super) const AWAY_AFTER: Duration = crate::wire::node_link::LOST;
-/// How often a call that waits looks whether its node is away.
-const LOOK: Duration = Duration::from_millis(500);
+use crate::wire::node_link::{LOST, ToNode};
 
 /// The paired nodes. Cheap to clone.
 #[derive(Clone)]
@@ -184,7 +179,7 @@ impl HubInner {
     }
 
     /// Whether the daemon stops.
-    fn is_stopping(&self) -> bool {
+    pub(super) fn is_stopping(&self) -> bool {
         let control = self.control.get();
         control.is_some_and(|control| control.phase() == Phase::Draining)
     }
@@ -299,125 +294,11 @@ impl NodeState {
 
     /// Whether it was not heard of for so long that calls fail.
     pub(super) fn is_away(&self, now: Duration) -> bool {
-        self.link.is_none() && now.saturating_sub(self.heard_at) >= AWAY_AFTER
+        self.link.is_none() && now.saturating_sub(self.heard_at) >= LOST
     }
 
-    fn outbox(&self) -> Option<Outbox> {
+    pub(super) fn outbox(&self) -> Option<Outbox> {
         self.link.as_ref().map(|link| link.outbox.clone())
-    }
-}
-
-/// A caller of a call. The call is cancelled if this is dropped before its end.
-struct Caller {
-    hub: Arc<HubInner>,
-    node: NodeId,
-    id: CallId,
-    number: u64,
-}
-
-impl Drop for Caller {
-    fn drop(&mut self) {
-        // Before the lock is taken: the phase is another part's state.
-        let is_stopping = self.hub.is_stopping();
-        let mut state = self.hub.lock();
-        if let Some(node) = state.nodes.get_mut(&self.node) {
-            let outbox = node.outbox();
-            node.calls
-                .leave(self.id, self.number, outbox.as_ref(), is_stopping);
-        }
-    }
-}
-
-impl HubInner {
-    /// Begins a call; `Err` says why nothing was sent.
-    fn begin(
-        self: &Arc<Self>,
-        (org, name): (&str, &str),
-        id: CallId,
-        call: NodeCall,
-        output: Arc<dyn NodeOutput>,
-    ) -> Result<(Caller, tokio::sync::oneshot::Receiver<NodeEnd>), String> {
-        let frame = ToNode::Call {
-            id,
-            begin_within_ms: u64::MAX,
-            call: call.clone(),
-        };
-        let size = serde_json::to_string(&frame).map_or(usize::MAX, |text| text.len());
-        if size > FRAME_LIMIT {
-            return Err(format!(
-                "the call has {size} bytes, the limit is {FRAME_LIMIT}; nothing was sent"
-            ));
-        }
-        let now = self.clock.monotonic();
-        let mut state = self.lock();
-        let Some(node) = state.named_mut(org, name) else {
-            return Err(format!("there is no node {name}; nothing was sent"));
-        };
-        if node.is_away(now) {
-            return Err(format!("node {name} is away; nothing was sent"));
-        }
-        let may = match &node.link {
-            Some(_) => may_call(&call, &node.callable()),
-            // What it offers is known when it is back.
-            None => may_call(&call, &node.row.approved.beyond(&node.row.denied)),
-        };
-        may.map_err(|why| format!("node {name}: {why}"))?;
-        let outbox = node.outbox();
-        if outbox.as_ref().is_some_and(|outbox| !outbox.has_room(size)) {
-            return Err(format!(
-                "node {name} reads too slowly; nothing was sent, try again later"
-            ));
-        }
-        let ticket = node.calls.join(id, call, output, now);
-        let ticket = ticket.map_err(|why| format!("node {name}: {why}; nothing was sent"))?;
-        if let Some(outbox) = &outbox {
-            node.calls.send(id, outbox, now);
-        }
-        let caller = Caller {
-            hub: Arc::clone(self),
-            node: node.row.id,
-            id,
-            number: ticket.number,
-        };
-        Ok((caller, ticket.end))
-    }
-
-    /// Ends the call if it can wait no longer.
-    fn look(&self, node: NodeId, id: CallId) {
-        let now = self.clock.monotonic();
-        let mut state = self.lock();
-        if let Some(node) = state.nodes.get_mut(&node) {
-            let (is_away, outbox) = (node.is_away(now), node.outbox());
-            let name = &node.row.name;
-            node.calls.overdue(id, name, is_away, outbox.as_ref(), now);
-        }
-    }
-
-    async fn call(
-        self: Arc<Self>,
-        (org, name): (String, String),
-        id: CallId,
-        call: NodeCall,
-        output: Arc<dyn NodeOutput>,
-    ) -> NodeEnd {
-        let (caller, mut end) = match self.begin((&org, &name), id, call, output) {
-            Ok(begun) => begun,
-            Err(why) => return NodeEnd::NotSent(why),
-        };
-        crate::failpoint::reach("node.call_sent");
-        loop {
-            match tokio::time::timeout(LOOK, &mut end).await {
-                Ok(Ok(end)) => {
-                    crate::failpoint::reach("node.call_ended");
-                    return end;
-                }
-                // The call was forgotten without an end; callers do not wait for ever.
-                Ok(Err(_)) => {
-                    return NodeEnd::Away(format!("the call to node {name} was given up"));
-                }
-                Err(_) => self.look(caller.node, id),
-            }
-        }
     }
 }
 

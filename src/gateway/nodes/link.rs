@@ -1,4 +1,4 @@
-//! `/node`: the link of a paired node, from the proof of its key to the end.
+//! `/node`: the open link of a paired node: frames in both directions, until it ends.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,61 +9,21 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_util::sync::CancellationToken;
 
 use super::channel::{self, FrameReader, FrameWriter, LinkEnd, discard_rest};
-use super::hub::{AWAY_AFTER, HubInner, KnownCalls, NodeHub, NodeState, OpenLink};
-use super::keys;
+use super::hub::{HubInner, NodeHub, NodeState, OpenLink};
 use super::outbox::{LastFrame, NextFrame, Outbox};
+use super::proof::{ProofFailure, ProvenNode, prove};
 use crate::contract::nodes::{ChangeNode, NodeChange, NodeNote};
 use crate::kernel::event::NodeAsked;
-use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{CallId, NodeId};
-use crate::kernel::node::{
-    Machine, NodeSkill, Offer, PairedNode, RefusalReason, RunQuestion, SKILLS_LIMIT,
-};
-use crate::wire::node_link::{
-    Challenge, FRAME_LIMIT, FromNode, HEARTBEAT, PROTOCOL, ToNode, proof_bytes,
-};
+use crate::kernel::node::{NodeSkill, RefusalReason, RunQuestion, SKILLS_LIMIT};
+use crate::wire::node_link::{FRAME_LIMIT, FromNode, HEARTBEAT, LOST, ToNode};
 
-/// The path of links, which signatures name.
-pub(super) const PATH: &str = "/node";
-/// Time for the first frame of a node.
-pub(super) const FIRST_FRAME: Duration = Duration::from_secs(10);
 /// Time for a peer to read why its link is closed.
 const LAST_FRAME: Duration = Duration::from_secs(2);
-/// Maximum number of connections with a node's token that have not proved its key yet.
-pub(super) const PROVING: usize = 4;
 /// Maximum number of changes and events that frames on one link may cause.
 const WRITES_LIMIT: u32 = 1000;
 /// Maximum size of a question, in bytes.
 const QUESTION_LIMIT: usize = 64 * 1024;
-
-/// A node that has proved its key.
-struct ProvenNode {
-    row: PairedNode,
-    machine: Machine,
-    offered: Offer,
-    known: KnownCalls,
-}
-
-/// How the proof of a key ends.
-pub(super) enum ProofFailure {
-    /// The link ends.
-    End(LinkEnd),
-    /// The node is refused, and must not come again by itself.
-    Refused(RefusalReason, String),
-}
-
-impl From<LinkEnd> for ProofFailure {
-    fn from(end: LinkEnd) -> Self {
-        ProofFailure::End(end)
-    }
-}
-
-impl From<Fault> for ProofFailure {
-    fn from(fault: Fault) -> Self {
-        tracing::error!(%fault, "a node could not be served");
-        ProofFailure::End(LinkEnd::Close(CloseCode::Error, "a defect".to_owned()))
-    }
-}
 
 /// Serves the link of the node whose token was shown, until it ends or `shutdown` is cancelled.
 /// Returns false if the peer had the token and not the key.
@@ -116,72 +76,12 @@ where
     finish(reader, writer, end).await;
     let silent_for = hub.inner.clock.monotonic().saturating_sub(heard_at);
     tokio::select! {
-        () = tokio::time::sleep(AWAY_AFTER.saturating_sub(silent_for)) => {
+        () = tokio::time::sleep(LOST.saturating_sub(silent_for)) => {
             hub.note_lost(node, number, heard_at);
         }
         () = shutdown.cancelled() => {}
     }
     true
-}
-
-/// Proves the gateway's key to the node, and the node's to the gateway.
-async fn prove<S: AsyncRead + AsyncWrite + Unpin>(
-    hub: &NodeHub,
-    node: NodeId,
-    reader: &mut FrameReader<S>,
-    writer: &mut FrameWriter<S>,
-) -> Result<ProvenNode, ProofFailure> {
-    let challenge = hub.challenge()?;
-    writer.send(&challenge).await?;
-    let FromNode::Hello {
-        protocol,
-        signature,
-        nonce,
-        machine,
-        offer,
-        calls,
-    } = reader.within(FIRST_FRAME).await?
-    else {
-        let reason = "the first frame must be hello".to_owned();
-        return Err(LinkEnd::Close(CloseCode::Policy, reason).into());
-    };
-    check_protocol(protocol)?;
-    let removed = || {
-        let message = "an operator has removed this node".to_owned();
-        ProofFailure::Refused(RefusalReason::Removed, message)
-    };
-    let row = hub.row(node).ok_or_else(removed)?;
-    let signed = challenge.signed_bytes(PATH);
-    if !keys::is_signed(&row.public_key, &signed, &signature) {
-        let message = "the signature is not that of the node's key".to_owned();
-        return Err(ProofFailure::Refused(RefusalReason::Invalid, message));
-    }
-    let proof = hub.inner.key.sign(&proof_bytes(PATH, &nonce));
-    writer.send(&ToNode::Proof { signature: proof }).await?;
-    if row.removed_at.is_some() {
-        return Err(removed());
-    }
-    if let Err(why) = machine.check().and_then(|()| offer.check()) {
-        return Err(LinkEnd::Close(CloseCode::Invalid, why).into());
-    }
-    Ok(ProvenNode {
-        row,
-        machine,
-        offered: offer,
-        known: calls.into_iter().collect(),
-    })
-}
-
-/// Refuses another version of the link.
-pub(super) fn check_protocol(protocol: u32) -> Result<(), ProofFailure> {
-    if protocol == PROTOCOL {
-        return Ok(());
-    }
-    let message = format!(
-        "this gateway speaks version {PROTOCOL} of the link, the node version {protocol}: install \
-         the same version of abide on both machines"
-    );
-    Err(ProofFailure::Refused(RefusalReason::Protocol, message))
 }
 
 /// Sends the reason as the last frame, then closes.
@@ -275,30 +175,6 @@ async fn write_all<S: AsyncRead + AsyncWrite + Unpin>(
 }
 
 impl NodeHub {
-    /// A place among the connections that have shown the node's token and not yet proved its key.
-    pub(super) fn begin_proof(&self, id: NodeId) -> Result<OwnedSemaphorePermit, Fault> {
-        let state = self.inner.lock();
-        let proving = state.nodes.get(&id).map(|node| Arc::clone(&node.proving));
-        let held = proving.and_then(|proving| proving.try_acquire_owned().ok());
-        held.ok_or_else(|| {
-            Fault::new(
-                Kind::Busy,
-                format!("{PROVING} connections of this node have not proved its key yet"),
-            )
-            .with("retryAfterMs", 5000)
-        })
-    }
-
-    /// The first frame on either path.
-    pub(super) fn challenge(&self) -> Result<Challenge, Fault> {
-        Ok(Challenge {
-            protocol: PROTOCOL,
-            gateway: self.inner.gateway.clone(),
-            public_key: self.inner.key.public().to_owned(),
-            nonce: keys::nonce()?,
-        })
-    }
-
     /// The link is that of its node from now on, in place of an earlier one. Wanted calls are sent
     /// again. `None` if the node was removed.
     fn attach(&self, id: NodeId, proven: &ProvenNode) -> Option<(u64, Outbox)> {

@@ -2,6 +2,7 @@
 //! [`route`] is called by the HTTP routes, [`NodeHub`] by the methods `nodes.*` and, as
 //! [`Nodes`](crate::contract::nodes::Nodes), by tools and the registry.
 
+mod caller;
 mod calls;
 mod channel;
 mod hub;
@@ -12,6 +13,7 @@ mod outbox;
 mod pairing;
 #[cfg(test)]
 mod pairing_tests;
+mod proof;
 mod waiting;
 
 use std::net::{IpAddr, Ipv4Addr};

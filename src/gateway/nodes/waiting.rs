@@ -48,7 +48,7 @@ pub(super) struct WaitingNode {
     decision: watch::Sender<Decision>,
 }
 
-/// What becomes of a request.
+/// The decision on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Decision {
     /// No operator has decided.

@@ -312,7 +312,7 @@ mod tests {
         let began = step(StepKind::Tool, Once, Started);
         assert_eq!(fate(&began, OnUncertain::Review), StepFate::Review);
         assert_eq!(fate(&began, OnUncertain::Retry), StepFate::Repeat);
-        // Whoever keeps the effect knows what became of it.
+        // The process that keeps the effect knows how it ended.
         let began = step(StepKind::Tool, Kept, Started);
         for on_uncertain in OnUncertain::ALL {
             assert_eq!(fate(&began, *on_uncertain), StepFate::Continue);

@@ -197,6 +197,20 @@ fn pairing_again_says_so_and_keeps_key_and_allow_list() {
         assert_eq!(allow, "default = \"allow\"\n");
         let settings = fs::read_to_string(node.folder().join("node.toml")).unwrap();
         assert!(settings.contains(work.to_str().unwrap()), "{settings}");
+        let offers_programs = || {
+            let settings = fs::read_to_string(node.folder().join("node.toml")).unwrap();
+            settings.contains("run = true")
+        };
+        // What was taken back stays so until it is offered by name.
+        for (flags, is_offered) in [
+            (&["--again", "--no-run"][..], false),
+            (&["--again"], false),
+            (&["--again", "--run"], true),
+            (&["--again"], true),
+        ] {
+            node.pair(&gateway, flags).await;
+            assert_eq!(offers_programs(), is_offered, "{flags:?}");
+        }
     });
 }
 

@@ -77,7 +77,7 @@ fn a_kill_of_the_gateway_in_the_middle_of_a_call_leaves_it_to_the_node() {
                         ran += 1;
                         link.done(&frame, "once").await;
                     }
-                    assert_ne!(frame["type"], "release", "nobody has the answer");
+                    assert_ne!(frame["type"], "release", "no caller has the answer");
                 }
             });
             assert!(matches!(answer, Err(None)), "{point}: {answer:?}");

@@ -221,7 +221,7 @@ fn requests_to_be_paired_are_checked_and_limited_before_anything_is_known_of_the
 }
 
 #[test]
-fn a_name_or_an_id_of_a_node_of_nobody_is_not_found() {
+fn a_name_or_an_id_of_no_node_is_not_found() {
     run(async {
         let place = place();
         let daemon = place.start().await;

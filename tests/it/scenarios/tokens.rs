@@ -29,7 +29,7 @@ async fn tokens(caller: &mut Caller) {
     assert!(used.unwrap()["usedAt"].is_string());
 }
 
-/// A creation that was not answered may have happened; its token is known to nobody.
+/// A creation that was not answered may have happened; no client knows its token.
 async fn create(caller: &mut Caller, user: &str) -> Value {
     let params = json!({ "user": user, "scopes": ["read"] });
     caller.call("tokens.create", params).await

@@ -75,7 +75,7 @@ fn a_certificate_is_accepted_once_at_a_terminal_and_a_change_is_refused() {
         assert_eq!(terminal.end().0, 0);
         let mode = fs::metadata(&known).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
-        // From now on nobody is asked.
+        // From now on the user is not asked.
         assert_eq!(run_of(remote(&place, &url, &["status"])).0, Some(0));
 
         let new = certify(&place, 90, now());

@@ -62,7 +62,7 @@ fn open(daemon: &Daemon) -> TcpStream {
 }
 
 #[test]
-fn a_client_that_never_ends_its_handshake_is_closed_and_keeps_nobody_out() {
+fn a_client_that_never_ends_its_handshake_is_closed_and_keeps_no_other_out() {
     run(async {
         let (place, _) = encrypted();
         let daemon = place.start().await;

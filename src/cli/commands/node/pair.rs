@@ -46,6 +46,10 @@ pub(crate) struct PairArgs {
     #[arg(long)]
     no_run: bool,
 
+    /// Offer to run programs again, after --no-run
+    #[arg(long, conflicts_with = "no_run")]
+    run: bool,
+
     /// Pair again with a gateway that is known: to offer more, or to get a new token
     #[arg(long)]
     again: bool,
@@ -81,7 +85,11 @@ impl PairArgs {
             name: self.name,
             code: self.code,
             roots,
-            run: !self.no_run,
+            run: match (self.run, self.no_run) {
+                (true, _) => Some(true),
+                (_, true) => Some(false),
+                _ => None,
+            },
             again: self.again,
         };
         let folders = NodeFolders::usual().map_err(|error| failure(&error))?;
