@@ -1,3 +1,5 @@
+//! Tests of the calls to one node: who waits, what is sent again, what is released.
+
 use super::*;
 use crate::gateway::nodes::outbox::NextFrame;
 use crate::kernel::node::{NodeCommand, RunCall};
