@@ -1,8 +1,10 @@
 //! The daemon's log on stderr: lines for users on a terminal, JSON lines otherwise. Metrics are in
 //! [`metrics`], traces in [`spans`], the masking of secrets in [`hidden`].
 
+mod live;
 pub mod metrics;
 mod otlp;
+mod process;
 pub mod redaction;
 pub mod spans;
 

@@ -127,6 +127,15 @@ pub struct Drain {
     pub then: Then,
 }
 
+/// Numbers about what surrounds the daemon.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SurroundingGauges {
+    /// Free bytes on the disk of the state folder, if known.
+    pub free_bytes: Option<u64>,
+    /// Watchers that check their folders at intervals, because file events are unavailable.
+    pub polling_watchers: u64,
+}
+
 /// Operations on the daemon process that the gateway may call. Implemented by the daemon.
 pub trait Control: Send + Sync + 'static {
     /// The current phase.
@@ -134,6 +143,9 @@ pub trait Control: Send + Sync + 'static {
 
     /// Findings about the state folder, the disk, the system, providers and tool servers.
     fn surroundings(&self) -> Vec<Finding>;
+
+    /// Numbers about the surroundings, for the metrics.
+    fn gauges(&self) -> SurroundingGauges;
 
     /// What differs at present from the settings, one line each.
     fn notices(&self) -> Vec<String>;

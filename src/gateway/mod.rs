@@ -210,7 +210,7 @@ pub async fn serve(
         limits,
         document: OnceLock::new(),
     };
-    let metrics = metrics::of(shared.registry.clone());
+    let metrics = metrics::of(shared.registry.clone(), Arc::clone(&control));
     let issued = Arc::clone(shared.registry.access_tokens());
     let methods = method::table(shared);
     let guard = auth::Guard::new(&token, issued, names, clock.clone());

@@ -27,7 +27,7 @@ use super::{ClientLimits, GatewayKey, Listeners, NodeHub, NodeHubParts, open, rp
 use crate::clock::Clock;
 use crate::contract::BoxFuture;
 use crate::contract::control::{
-    Control, Drain, EffectiveSettings, ModelProvider, Phase, Reloaded, Then,
+    Control, Drain, EffectiveSettings, ModelProvider, Phase, Reloaded, SurroundingGauges, Then,
 };
 use crate::contract::nodes::{ChangeNode, NodeNote, NodeRows, PairNode, Stored};
 use crate::gateway::access::{auth, peer};
@@ -55,6 +55,10 @@ struct Stage(Mutex<Phase>);
 impl Control for Stage {
     fn surroundings(&self) -> Vec<crate::contract::finding::Finding> {
         Vec::new()
+    }
+
+    fn gauges(&self) -> SurroundingGauges {
+        SurroundingGauges::default()
     }
 
     fn phase(&self) -> Phase {

@@ -355,9 +355,10 @@ impl ServiceLoop {
                 }
             }
             let command = Recover { run, loss, aged_at };
-            if let Err(fault) = inner.store.submit_waiting(command).await {
+            match inner.store.submit_waiting(command).await {
+                Ok(_) => metrics().recovered(loss),
                 // The next comparison of rows and tasks finds the run again.
-                tracing::error!(%run, %fault, "a run could not be recovered yet");
+                Err(fault) => tracing::error!(%run, %fault, "a run could not be recovered yet"),
             }
             let _ = inner.signals.send(Signal::Recovered(run));
         });

@@ -168,6 +168,12 @@ impl Store {
         .unwrap_or_else(|fault| Err(Fault::internal(format!("a read panicked: {fault}"))))
     }
 
+    /// Size of the database file in bytes.
+    pub fn bytes(&self) -> u64 {
+        let file = &self.inner.readers.path;
+        std::fs::metadata(file).map_or(0, |about| about.len())
+    }
+
     /// Size of the WAL in bytes.
     pub fn log_bytes(&self) -> u64 {
         let file = self.inner.readers.path.with_extension("db-wal");

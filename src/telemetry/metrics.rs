@@ -14,6 +14,10 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
+pub use super::live::{LaneGauges, LiveGauges};
+
+use super::live::LiveSeries;
+use crate::kernel::run::recover::Loss;
 use crate::kernel::run::{Outcome, Usage};
 use crate::kernel::time::Timestamp;
 
@@ -26,14 +30,16 @@ pub fn metrics() -> &'static Metrics {
     &METRICS
 }
 
+/// How runs lose their executor: by a kill of the daemon, by a drain that did not wait for them, by
+/// a fault in this process.
+const CAUSES: [&str; 3] = ["killed", "drained", "executor"];
+
 /// The metrics of this process, with their registry.
 pub struct Metrics {
     registry: Registry,
     started: Gauge<f64, AtomicU64>,
-    live: Family<StateLabels, Gauge>,
-    queued: Family<LaneLabels, Gauge>,
-    pending: Gauge,
-    log_bytes: Gauge,
+    live: LiveSeries,
+    recovered: Family<RecoveryLabels, Counter>,
     ended: Family<EndedLabels, Counter>,
     lived: Histogram,
     commits: Histogram,
@@ -48,13 +54,8 @@ pub struct Metrics {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct StateLabels {
-    state: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct LaneLabels {
-    lane: &'static str,
+struct RecoveryLabels {
+    cause: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -96,19 +97,6 @@ struct ProviderLabels {
 /// OpenTelemetry's name for a model call.
 const CHAT: &str = "chat";
 
-/// Values that are read from the store when metrics are requested.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LiveGauges {
-    /// Open runs by state.
-    pub states: Vec<(&'static str, u64)>,
-    /// Queued runs by lane.
-    pub queues: Vec<(&'static str, u64)>,
-    /// Announces that wait to be delivered.
-    pub pending_announces: u64,
-    /// Size of the store's write-ahead log in bytes.
-    pub log_bytes: u64,
-}
-
 /// Increments a gauge until it is dropped.
 pub struct GaugeGuard(&'static Gauge);
 
@@ -133,10 +121,8 @@ impl Metrics {
         let metrics = Metrics {
             registry: Registry::default(),
             started: Gauge::default(),
-            live: Family::default(),
-            queued: Family::default(),
-            pending: Gauge::default(),
-            log_bytes: Gauge::default(),
+            live: LiveSeries::default(),
+            recovered: Family::default(),
             ended: Family::default(),
             lived: long,
             commits: quick(),
@@ -161,6 +147,9 @@ impl Metrics {
                 outcome: outcome.as_str(),
             });
         }
+        for cause in CAUSES {
+            let _ = metrics.recovered.get_or_create(&RecoveryLabels { cause });
+        }
         metrics.listed()
     }
 
@@ -173,16 +162,11 @@ impl Metrics {
             "Start time of the daemon, seconds since 1970",
             self.started.clone(),
         );
-        list.register("abide_runs", "Open runs by state", self.live.clone());
+        self.live.list(list);
         list.register(
-            "abide_queue_depth",
-            "Queued runs by lane",
-            self.queued.clone(),
-        );
-        list.register(
-            "abide_announces_pending",
-            "Announces that wait to be delivered",
-            self.pending.clone(),
+            "abide_recoveries",
+            "Runs that were recovered, by how they had lost their executor",
+            self.recovered.clone(),
         );
         // Counters get the suffix `_total`, so this does not collide with the gauge of open runs.
         list.register("abide_runs", "Runs that have ended", self.ended.clone());
@@ -200,11 +184,6 @@ impl Metrics {
             "abide_store_batch_commands",
             "Number of commands in a commit",
             self.commands.clone(),
-        );
-        list.register(
-            "abide_store_wal_bytes",
-            "Size of the write-ahead file",
-            self.log_bytes.clone(),
         );
         list.register(
             "abide_rpc_requests",
@@ -287,6 +266,19 @@ impl Metrics {
         self.lived.observe(lived.as_secs_f64());
     }
 
+    /// Records that a run was recovered after this loss.
+    pub fn recovered(&self, loss: Loss) {
+        let [killed, drained, executor] = CAUSES;
+        let cause = match loss {
+            Loss::Killed => killed,
+            Loss::Drained | Loss::CutOff => drained,
+            Loss::Executor => executor,
+        };
+        self.recovered
+            .get_or_create(&RecoveryLabels { cause })
+            .inc();
+    }
+
     /// Records a commit of `commands` commands.
     pub fn committed(&self, commands: usize, took: Duration) {
         self.commits.observe(took.as_secs_f64());
@@ -317,19 +309,7 @@ impl Metrics {
 
     /// All metrics in the Prometheus text format.
     pub fn text(&self, live: &LiveGauges) -> Result<String, fmt::Error> {
-        let whole = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
-        for (state, count) in &live.states {
-            self.live
-                .get_or_create(&StateLabels { state })
-                .set(whole(*count));
-        }
-        for (lane, count) in &live.queues {
-            self.queued
-                .get_or_create(&LaneLabels { lane })
-                .set(whole(*count));
-        }
-        self.pending.set(whole(live.pending_announces));
-        self.log_bytes.set(whole(live.log_bytes));
+        self.live.set(live);
         let mut text = String::new();
         prometheus_text::encode(&mut text, &self.registry)?;
         Ok(text)

@@ -62,6 +62,7 @@ mod live_display;
 mod mcp;
 mod memory;
 mod messages;
+mod metrics;
 mod migrations;
 mod names;
 mod needs;

@@ -12,7 +12,7 @@ use super::doctor::surroundings::{self, Surroundings};
 use super::supervisor::Supervisor;
 use crate::contract::BoxFuture;
 use crate::contract::control::{
-    Control, Drain, EffectiveSettings, ModelProvider, Phase, Reloaded, Then,
+    Control, Drain, EffectiveSettings, ModelProvider, Phase, Reloaded, SurroundingGauges, Then,
 };
 use crate::contract::finding::Finding;
 use crate::kernel::fault::Fault;
@@ -66,6 +66,10 @@ impl Process {
 }
 
 impl Control for Process {
+    fn gauges(&self) -> SurroundingGauges {
+        self.surroundings.gauges()
+    }
+
     fn phase(&self) -> Phase {
         if !self.ready.load(Ordering::Acquire) {
             let (done, total) = self.registry.restore_progress();

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::program;
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::contract::control::ModelProvider;
+use crate::contract::control::{ModelProvider, SurroundingGauges};
 use crate::contract::finding::{Finding, Health};
 use crate::contract::servers::{ServerState, ServerViews};
 use crate::daemon::boot::Boot;
@@ -96,6 +96,18 @@ impl Surroundings {
         let protection = self.protection.findings().into_iter();
         let findings = findings.chain(protection.filter(|one| one.status != Health::Ok));
         findings.map(|finding| finding.message).collect()
+    }
+
+    /// Numbers for the metrics.
+    pub fn gauges(&self) -> SurroundingGauges {
+        let polling = self
+            .watchers
+            .iter()
+            .filter(|(_, notice)| notice.get().is_some());
+        SurroundingGauges {
+            free_bytes: crate::store::free(&self.folder),
+            polling_watchers: polling.count() as u64,
+        }
     }
 
     /// All findings.

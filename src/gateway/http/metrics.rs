@@ -3,20 +3,26 @@
 use std::sync::Arc;
 
 use crate::contract::BoxFuture;
+use crate::contract::control::Control;
 use crate::kernel::fault::Fault;
 use crate::registry::Registry;
-use crate::telemetry::metrics::metrics;
+use crate::telemetry::metrics::{LiveGauges, metrics};
 
 /// Renders the metrics as text.
 pub(crate) type Scrape = Box<dyn Fn() -> BoxFuture<'static, Result<String, Fault>> + Send + Sync>;
 
 /// A renderer for the metrics of the daemon with this registry.
-pub(crate) fn of(registry: Registry) -> Scrape {
+pub(crate) fn of(registry: Registry, control: Arc<dyn Control>) -> Scrape {
     let registry = Arc::new(registry);
     Box::new(move || {
-        let registry = Arc::clone(&registry);
+        let (registry, control) = (Arc::clone(&registry), Arc::clone(&control));
         Box::pin(async move {
-            let live = registry.live().await?;
+            let surroundings = control.gauges();
+            let live = LiveGauges {
+                free_bytes: surroundings.free_bytes,
+                polling_watchers: surroundings.polling_watchers,
+                ..registry.live().await?
+            };
             metrics().text(&live).map_err(Fault::internal)
         })
     })

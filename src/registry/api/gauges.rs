@@ -3,7 +3,7 @@
 use crate::kernel::fault::Fault;
 use crate::registry::Registry;
 use crate::store::tables::gauges;
-use crate::telemetry::metrics::LiveGauges;
+use crate::telemetry::metrics::{LaneGauges, LiveGauges};
 use crate::wire::gateway::LaneUse;
 
 impl Registry {
@@ -33,16 +33,33 @@ impl Registry {
     pub async fn live(&self) -> Result<LiveGauges, Fault> {
         let store = &self.inner.store;
         let found = store.read(gauges::read).await?;
+        let now = self.inner.clock.now();
+        let caps = self.inner.options().lanes;
+        let lanes = found
+            .lanes
+            .into_iter()
+            .map(|(lane, running, queued)| LaneGauges {
+                name: lane.as_str(),
+                running,
+                queued,
+                limit: caps.of(lane) as u64,
+            });
+        let paused = found.paused.into_iter();
+        let backup = self.newest_backup().map(|newest| newest.made_at.0);
         let names = ["queued", "running", "paused", "settling"];
         Ok(LiveGauges {
             states: names.into_iter().zip(found.states).collect(),
-            queues: found
-                .queues
-                .into_iter()
-                .map(|(lane, count)| (lane.as_str(), count))
+            paused: paused
+                .map(|(reason, count)| (reason.as_str(), count))
                 .collect(),
+            lanes: lanes.collect(),
             pending_announces: found.pending_announces,
+            oldest_announce_ms: found.oldest_announce.map_or(0, |oldest| now.since(oldest)),
+            undelivered_announces: found.undelivered_announces,
+            store_bytes: store.bytes(),
             log_bytes: store.log_bytes(),
+            newest_backup_ms: backup.map_or(0, |at| u64::try_from(at).unwrap_or(0)),
+            ..LiveGauges::default()
         })
     }
 }

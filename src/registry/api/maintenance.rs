@@ -6,7 +6,7 @@ use crate::contract::finding::Finding;
 use crate::kernel::event::Salvage;
 use crate::kernel::fault::Fault;
 use crate::registry::Registry;
-use crate::registry::upkeep::backups;
+use crate::registry::upkeep::{backups, stuck};
 use crate::store::repair::findings;
 use crate::store::{BackupFile, CheckedBackup, newest_in};
 
@@ -32,7 +32,14 @@ impl Registry {
         let mut found = findings::of(&self.inner.store.health().await?);
         let policy = &self.inner.options().backups;
         let newest = self.inner.store.newest_backup(policy).await?;
-        found.push(backups::finding(policy, newest, self.inner.clock.now()));
+        let now = self.inner.clock.now();
+        found.push(backups::finding(policy, newest, now));
+        let idle = self
+            .inner
+            .store
+            .read(move |tx| stuck::read(tx, now))
+            .await?;
+        found.extend(stuck::findings(&idle, now));
         Ok(found)
     }
 }

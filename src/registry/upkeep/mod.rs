@@ -7,5 +7,6 @@ pub(crate) mod drain;
 pub(crate) mod providers;
 pub(crate) mod restore;
 pub(crate) mod run_cleanup;
+pub(crate) mod stuck;
 pub(crate) mod sweeps;
 pub(crate) mod timers;

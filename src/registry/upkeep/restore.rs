@@ -23,6 +23,7 @@ use crate::store::Store;
 use crate::store::tables::{events, outbox, read, runs, sends, steps};
 use crate::store::tx::Tx;
 use crate::store::write::Command;
+use crate::telemetry::metrics::metrics;
 
 /// Maximum number of rows restored in one group of commits.
 const AT_ONCE: usize = 256;
@@ -231,7 +232,10 @@ impl Registry {
         let mut refused = Vec::new();
         for (run, reply) in group.iter().zip(join_all(commands).await) {
             match reply {
-                Ok(after) => count(restored, run, &after),
+                Ok(after) => {
+                    metrics().recovered(loss);
+                    count(restored, run, &after);
+                }
                 Err(fault) => {
                     tracing::warn!(run = %run.id, %fault, "a run could not be restored at the first attempt");
                     refused.push(run.clone());

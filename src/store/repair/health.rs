@@ -9,7 +9,7 @@ use crate::kernel::event::Salvage;
 use crate::kernel::time::Timestamp;
 use crate::store::placement::Placement;
 use crate::store::sqlite::{Sqlite, Use, header_version};
-use crate::store::tables::{boots, quarantine};
+use crate::store::tables::{boots, outbox, quarantine};
 use crate::store::tx::{DbError, DbErrorKind, Tx, first, number};
 use crate::store::{backup, files, migrate};
 
@@ -107,16 +107,8 @@ fn gather(
         log_bytes: size(&files::log(path)),
         quarantine: quarantine::counts(tx)?,
         latest: quarantine::list(tx, after, u32::try_from(LATEST).unwrap_or(20))?,
-        undelivered: number(
-            tx,
-            "SELECT count(*) FROM outbox WHERE state = 'undelivered'",
-            &[],
-        )?,
-        pending: number(
-            tx,
-            "SELECT count(*) FROM outbox WHERE state = 'pending'",
-            &[],
-        )?,
+        undelivered: outbox::count_undelivered(tx)?,
+        pending: outbox::count_pending(tx, None)?,
         salvaged: salvage::report(tx)?,
         unclean_since: unclean.map(Timestamp),
         set_aside: set_aside(path),

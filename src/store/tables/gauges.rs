@@ -2,7 +2,8 @@
 
 use super::outbox;
 use super::runs;
-use crate::kernel::run::Lane;
+use crate::kernel::run::{Lane, PauseReason};
+use crate::kernel::time::Timestamp;
 use crate::store::tx::{DbError, Tx};
 
 /// Counts of live rows.
@@ -10,10 +11,16 @@ use crate::store::tx::{DbError, Tx};
 pub struct Gauges {
     /// Open runs by state: queued, running, paused, settling.
     pub states: [u64; 4],
-    /// Queued runs by lane, in the order of [`Lane::ALL`].
-    pub queues: Vec<(Lane, u64)>,
+    /// Paused runs by what they wait for, in the order of [`PauseReason::ALL`].
+    pub paused: Vec<(PauseReason, u64)>,
+    /// Running and queued runs by lane, in the order of [`Lane::ALL`].
+    pub lanes: Vec<(Lane, u64, u64)>,
     /// Announces that are pending delivery.
     pub pending_announces: u64,
+    /// When the oldest of them was created.
+    pub oldest_announce: Option<Timestamp>,
+    /// Announces that could not be delivered.
+    pub undelivered_announces: u64,
 }
 
 /// Running and queued runs by lane, in the order of [`Lane::ALL`].
@@ -41,23 +48,13 @@ pub fn lanes(tx: &mut dyn Tx) -> Result<Vec<(Lane, u64, u64)>, DbError> {
 
 /// Reads all counts.
 pub fn read(tx: &mut dyn Tx) -> Result<Gauges, DbError> {
-    let states = runs::count_live(tx, None)?;
-    let pending = outbox::count_pending(tx, None)?;
-    let mut queues: Vec<(Lane, u64)> = Lane::ALL.iter().map(|lane| (*lane, 0)).collect();
-    tx.query(
-        "SELECT lane, count(*) FROM runs WHERE ended_at IS NULL AND state = 'queued' GROUP BY lane",
-        &[],
-        &mut |row| {
-            let lane = row.text(0)?;
-            if let Some(queue) = queues.iter_mut().find(|(of, _)| of.as_str() == lane) {
-                queue.1 = u64::try_from(row.int(1)?).unwrap_or(0);
-            }
-            Ok(())
-        },
-    )?;
+    let count = |count: i64| u64::try_from(count).unwrap_or(0);
     Ok(Gauges {
-        states,
-        queues,
-        pending_announces: u64::try_from(pending).unwrap_or(0),
+        states: runs::count_live(tx, None)?,
+        paused: runs::count_paused(tx)?,
+        lanes: lanes(tx)?,
+        pending_announces: count(outbox::count_pending(tx, None)?),
+        oldest_announce: outbox::oldest_pending(tx)?,
+        undelivered_announces: count(outbox::count_undelivered(tx)?),
     })
 }

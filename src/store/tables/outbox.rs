@@ -177,6 +177,19 @@ pub fn count_pending(tx: &mut dyn Tx, org: Option<&str>) -> Result<i64, DbError>
     )
 }
 
+/// When the oldest pending announce was created; `None` if none is pending.
+pub fn oldest_pending(tx: &mut dyn Tx) -> Result<Option<Timestamp>, DbError> {
+    let sql = "SELECT min(created_at) FROM outbox WHERE state = 'pending'";
+    let oldest = first(tx, sql, &[], |row| row.opt_int(0))?;
+    Ok(oldest.flatten().map(Timestamp))
+}
+
+/// The number of announces that could not be delivered, over all sessions.
+pub fn count_undelivered(tx: &mut dyn Tx) -> Result<i64, DbError> {
+    let sql = "SELECT count(*) FROM outbox WHERE state = 'undelivered'";
+    number(tx, sql, &[])
+}
+
 /// The number of pending announces for this session.
 pub fn count_pending_for(tx: &mut dyn Tx, target: SessionId) -> Result<i64, DbError> {
     number(

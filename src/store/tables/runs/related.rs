@@ -4,7 +4,7 @@
 use super::COLUMNS;
 use crate::kernel::delegation::breaker::{CallEnd, MOST_ENDS};
 use crate::kernel::ids::{AgentId, RunId, SessionId};
-use crate::kernel::run::{Run, RunOrigin, RunState};
+use crate::kernel::run::{PauseReason, Run, RunOrigin, RunState};
 use crate::kernel::time::Timestamp;
 use crate::store::tables::columns::{columns_of, values};
 use crate::store::tables::filter::Filter;
@@ -308,6 +308,35 @@ pub fn last_in(tx: &mut dyn Tx, session: SessionId) -> Result<Option<Run>, DbErr
         "SELECT {COLUMNS} FROM runs WHERE session_id = ?1 AND {IN_OWN_SESSION} ORDER BY seq DESC LIMIT 1"
     );
     first(tx, sql, &[(&session).into()], read)
+}
+
+/// The number of paused runs by what they wait for, in the order of [`PauseReason::ALL`].
+pub fn count_paused(tx: &mut dyn Tx) -> Result<Vec<(PauseReason, u64)>, DbError> {
+    let mut counts: Vec<(PauseReason, u64)> =
+        PauseReason::ALL.iter().map(|reason| (*reason, 0)).collect();
+    tx.query(
+        "SELECT pause, count(*) FROM runs WHERE ended_at IS NULL AND state = 'paused' GROUP BY pause",
+        &[],
+        &mut |row| {
+            let reason = row.text(0)?;
+            if let Some(found) = counts.iter_mut().find(|(of, _)| of.as_str() == reason) {
+                found.1 = u64::try_from(row.int(1)?).unwrap_or(0);
+            }
+            Ok(())
+        },
+    )?;
+    Ok(counts)
+}
+
+/// The oldest `limit` running runs without activity since `before`.
+pub fn idle_since(tx: &mut dyn Tx, before: Timestamp, limit: u32) -> Result<Vec<RunId>, DbError> {
+    all(
+        tx,
+        "SELECT id FROM runs WHERE ended_at IS NULL AND state = 'running' \
+         AND last_activity_at < ?1 ORDER BY last_activity_at LIMIT ?2",
+        &[before.0.into(), limit.into()],
+        values,
+    )
 }
 
 /// The number of open runs by state: queued, running, paused, settling; of one org or of all.
