@@ -409,21 +409,26 @@ fn a_link_says_where_its_agent_works_and_what_becomes_of_its_failure() {
 fn a_gate_is_rules_in_their_order() {
     let draft = markdown(
         "---\ndescription: d\nwrite_scope: own\ngate:\n  read: ask\n  shell:\n    \
-         - decision: ask\n    - {match: \"git *\", decision: allow}\n---\nx",
+         - decision: ask\n    - {match: \"git *\", decision: allow}\n  \"node_*\":\n    \
+         - {node: mac, decision: deny}\n---\nx",
     )
     .unwrap();
     let rules: Vec<String> = draft
         .definition
         .gate
         .iter()
-        .map(|rule| format!("{} {:?} {}", rule.tool, rule.pattern, rule.decision))
+        .map(|rule| {
+            let (pattern, node) = (&rule.pattern, &rule.node);
+            format!("{} {pattern:?} {node:?} {}", rule.tool, rule.decision)
+        })
         .collect();
     assert_eq!(
         rules,
         [
-            "read None ask",
-            "shell None ask",
-            "shell Some(\"git *\") allow"
+            "read None None ask",
+            "shell None None ask",
+            "shell Some(\"git *\") None allow",
+            "node_* None Some(\"mac\") deny"
         ]
     );
     assert_eq!(draft.definition.write_scope, Some(WriteScope::Own));
@@ -437,6 +442,10 @@ fn a_gate_is_rules_in_their_order() {
             "is not one of",
         ),
         ("gate: {shell: [{when: x, decision: ask}]}", "not \"when\""),
+        (
+            "gate: {fetch: [{node: mac, decision: deny}]}",
+            "fetch is never called on a node",
+        ),
         ("write_scope: all", "workspace, own, none"),
     ] {
         let broken = markdown(&format!("---\ndescription: d\n{field}\n---\nx")).unwrap_err();

@@ -104,7 +104,7 @@ pub struct AgentDefinition {
     /// The node on which its `shell`, `read` and `list` work; this machine if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// How an effect is handled that may have happened before the daemon was killed; if unset, it
+    /// How an effect is handled of which is unknown whether it has happened; if unset, it
     /// is reported to the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_uncertain: Option<OnUncertain>,

@@ -40,6 +40,7 @@ fn rule(tool: &str, decision: Decision) -> Rule {
     Rule {
         tool: tool.to_owned(),
         pattern: None,
+        node: None,
         decision,
     }
 }

@@ -7,30 +7,46 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::contract::nodes::{NODE_LIST, NODE_READ, NODE_RUN};
 use crate::kernel::ids::AgentId;
-use crate::kernel::policy::gate::Decision;
+use crate::kernel::policy::gate::{Decision, Rule};
 use crate::kernel::policy::overlay;
+use crate::kernel::policy::pattern::fits;
 use crate::kernel::run::thinking::Thinking;
 use crate::kernel::secret::{GivenValue, Reference};
 use crate::kernel::text::{in_quotes, preview};
 
 /// The maximum number of characters of a one-line text, such as a description or title.
 const TEXT_LIMIT: usize = 4096;
+/// The tools whose calls may be made on a node, the last three by an agent that works on one.
+const ON_NODES: [&str; 6] = [NODE_RUN, NODE_READ, NODE_LIST, "shell", "read", "list"];
 /// The maximum time limit of a run.
 const RUN_LIMIT: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// Parses one rule: an optional pattern for the call, and its decision.
-pub(super) fn matched(item: &Value) -> Result<(Option<String>, Decision), String> {
-    let expected = "a rule needs decision (allow, deny or ask) and may have match (a pattern)";
+/// Parses one rule for calls of `tool`.
+pub(super) fn rule(tool: &str, item: &Value) -> Result<Rule, String> {
+    let expected =
+        "a rule needs decision (allow, deny or ask) and may have match and node (patterns)";
     let fields = item.as_object().ok_or(expected)?;
     if let Some(other) = fields
         .keys()
-        .find(|name| !matches!(name.as_str(), "match" | "decision"))
+        .find(|name| !matches!(name.as_str(), "match" | "node" | "decision"))
     {
         return Err(format!("{expected}, not {}", in_quotes(other, 64)));
     }
-    let pattern = fields.get("match").map(text).transpose()?;
-    Ok((pattern, decision(fields.get("decision").ok_or(expected)?)?))
+    let node = fields.get("node").map(text).transpose()?;
+    if node.is_some() && !ON_NODES.iter().any(|known| fits(tool, known)) {
+        let known = ON_NODES.join(", ");
+        return Err(format!(
+            "{tool} is never called on a node: node is for {known}"
+        ));
+    }
+    Ok(Rule {
+        tool: tool.to_owned(),
+        pattern: fields.get("match").map(text).transpose()?,
+        node,
+        decision: decision(fields.get("decision").ok_or(expected)?)?,
+    })
 }
 
 pub(super) fn decision(value: &Value) -> Result<Decision, String> {

@@ -1,18 +1,21 @@
 //! Pairing, change and removal of nodes, and the invitations of nodes.
 
+use std::collections::HashMap;
+
 use super::context::Context;
 use super::{AddInvite, NoteNode};
 use crate::contract::nodes::{
-    Admission, ChangeNode, NodeChange, NodeNote, NodeRows, PairNode, Stored,
+    Admission, ChangeNode, NodeChange, NodeNote, NodeRows, PairNode, StepOfCall, Stored,
 };
 use crate::kernel::event::{
     EventData, NodeChanged, NodeNamed, NodeOfferChanged, NodePaired, NodeRemoved,
 };
 use crate::kernel::fault::{Fault, Kind};
-use crate::kernel::ids::{NodeId, is_name};
+use crate::kernel::ids::{CallId, NodeId, StepId, is_name};
 use crate::kernel::node::{NodeInvite, Offer, OfferLimit, PairedNode, free_name, name_from};
 use crate::store::Store;
-use crate::store::tables::{invites, nodes};
+use crate::store::tables::{invites, nodes, steps};
+use crate::store::tx::Tx;
 use crate::store::write::Reply;
 
 /// Maximum number of nodes per tenant.
@@ -379,5 +382,16 @@ impl NodeRows for Store {
     fn note_node(&self, org: &str, note: NodeNote) -> Stored<()> {
         let org = org.to_owned();
         Box::pin(self.begin(NoteNode { org, note }))
+    }
+
+    fn steps_of_calls(&self, org: &str, calls: Vec<CallId>) -> Stored<HashMap<CallId, StepOfCall>> {
+        let (store, org) = (self.clone(), org.to_owned());
+        Box::pin(async move {
+            let ids: Vec<StepId> = calls.into_iter().map(|call| StepId(call.0)).collect();
+            let query = move |tx: &mut dyn Tx| steps::kept(tx, &org, &ids);
+            let found = store.read_for_registry(query).await?;
+            let of_calls = found.into_iter().map(|(id, step)| (CallId(id.0), step));
+            Ok(of_calls.collect())
+        })
     }
 }

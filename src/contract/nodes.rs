@@ -1,7 +1,7 @@
 //! The paired nodes as tools, skills and the registry see them. The gateway's node links implement
 //! it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use tokio::sync::watch;
@@ -205,7 +205,18 @@ pub enum NodeNote {
     Asked(crate::kernel::event::NodeAsked),
 }
 
-/// The result of a write. The write is carried out even if the future is dropped.
+/// The step to which a call belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StepOfCall {
+    /// It is open: its run asks for the call.
+    Open,
+    /// It is open until a person has decided whether the call has happened.
+    InReview,
+    /// It has ended, or its run has: nothing asks for the call any more.
+    Ended,
+}
+
+/// The result of a write or a read. A write is carried out even if the future is dropped.
 pub type Stored<T> = BoxFuture<'static, Result<T, Fault>>;
 
 /// The rows of paired nodes. The store implements it; the writes begin when they are called.
@@ -225,4 +236,8 @@ pub trait NodeRows: Send + Sync + 'static {
 
     /// Once this resolves, the event log has this event of the tenant.
     fn note_node(&self, org: &str, note: NodeNote) -> Stored<()>;
+
+    /// Those of the calls that belong to steps of the tenant's runs. Others belong to clients, or to
+    /// steps that were removed.
+    fn steps_of_calls(&self, org: &str, calls: Vec<CallId>) -> Stored<HashMap<CallId, StepOfCall>>;
 }

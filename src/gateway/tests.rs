@@ -5,6 +5,7 @@ mod limits_tests;
 mod messages_tests;
 mod socket_tests;
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -29,9 +30,10 @@ use crate::contract::BoxFuture;
 use crate::contract::control::{
     Control, Drain, EffectiveSettings, ModelProvider, Phase, Reloaded, SurroundingGauges, Then,
 };
-use crate::contract::nodes::{ChangeNode, NodeNote, NodeRows, PairNode, Stored};
+use crate::contract::nodes::{ChangeNode, NodeNote, NodeRows, PairNode, StepOfCall, Stored};
 use crate::gateway::access::{auth, peer};
 use crate::kernel::fault::Fault;
+use crate::kernel::ids::CallId;
 use crate::kernel::node::{NodeInvite, PairedNode};
 use crate::registry::{AccessTokens, Principal};
 use crate::wire::method::{MethodRow, Requires};
@@ -113,6 +115,10 @@ impl NodeRows for NoNodes {
 
     fn note_node(&self, _: &str, _: NodeNote) -> Stored<()> {
         Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn steps_of_calls(&self, _: &str, _: Vec<CallId>) -> Stored<HashMap<CallId, StepOfCall>> {
+        Box::pin(std::future::ready(Ok(HashMap::new())))
     }
 }
 

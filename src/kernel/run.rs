@@ -309,7 +309,7 @@ pub struct Run {
     pub retry_of: Option<RunId>,
     /// The tool call that it carries out for `parent_run`, which waits for it.
     pub delegated: Option<Delegated>,
-    /// How to treat its effects that may have happened when the daemon was killed.
+    /// How to treat its effects of which is unknown whether they have happened.
     pub on_uncertain: OnUncertain,
     /// How it was created.
     pub origin: RunOrigin,

@@ -15,6 +15,32 @@ pub struct ProcessIdentity {
     pub start: u64,
 }
 
+/// What the start times of a system tell.
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(not(test), expect(dead_code, reason = "each system has one of them"))]
+enum StartTimes {
+    /// They grow with time.
+    Ordered,
+    /// Equal ones are of the same time, and that is all.
+    EqualOrNot,
+}
+
+impl StartTimes {
+    fn is_older(self, start: u64, than: u64) -> bool {
+        match self {
+            StartTimes::Ordered => start < than,
+            StartTimes::EqualOrNot => false,
+        }
+    }
+}
+
+impl ProcessIdentity {
+    /// True if the process is certainly older than one with this start time.
+    pub(super) fn is_older_than(self, start: u64) -> bool {
+        system::STARTS.is_older(self.start, start)
+    }
+}
+
 /// The entry of a process in the process table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ProcessEntry {
@@ -62,7 +88,10 @@ mod system {
 
     use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 
-    use super::{MarkFilter, ProcessEntry, ProcessIdentity};
+    use super::{MarkFilter, ProcessEntry, ProcessIdentity, StartTimes};
+
+    /// Ticks since the boot.
+    pub(super) const STARTS: StartTimes = StartTimes::Ordered;
 
     /// Lists all processes; those that end meanwhile are left out.
     pub(in crate::process) fn all() -> Vec<ProcessEntry> {
@@ -202,7 +231,10 @@ mod system {
 
     use rustix::process::{Pid, Signal, kill_process};
 
-    use super::{MarkFilter, ProcessEntry, ProcessIdentity};
+    use super::{MarkFilter, ProcessEntry, ProcessIdentity, StartTimes};
+
+    /// Hashes of texts.
+    pub(super) const STARTS: StartTimes = StartTimes::EqualOrNot;
 
     pub(in crate::process) fn all() -> Vec<ProcessEntry> {
         ps(&["-A"])
@@ -307,6 +339,15 @@ mod tests {
             assert_eq!(stat(odd).as_ref(), Some(&plain));
         }
         assert_eq!(system::Stat::read(b"77 (sh) S 1"), None);
+    }
+
+    #[test]
+    fn a_process_is_older_only_where_start_times_have_an_order() {
+        assert!(StartTimes::Ordered.is_older(7, 8));
+        assert!(!StartTimes::Ordered.is_older(8, 8));
+        for start in [0, 7, 8, u64::MAX] {
+            assert!(!StartTimes::EqualOrNot.is_older(start, 8));
+        }
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub(super) struct ProcessQuery {
     pub session: Option<u32>,
     /// Selects processes by their marks.
     pub whose: MarkFilter,
-    /// The earliest start time; older processes never belong to it.
+    /// The earliest start time; processes that are certainly older never belong to it.
     pub since: u64,
 }
 
@@ -48,7 +48,7 @@ fn members(
         .map_or(0, |row| row.session);
     let candidates: Vec<&ProcessEntry> = rows
         .iter()
-        .filter(|row| row.id.pid != me && row.id.pid != 1 && row.id.start >= wanted.since)
+        .filter(|row| row.id.pid != me && row.id.pid != 1 && !row.id.is_older_than(wanted.since))
         .collect();
     let mut inside: HashSet<u32> = HashSet::new();
     let mut sessions: HashSet<u32> = wanted.session.into_iter().collect();

@@ -35,6 +35,11 @@ const MIGRATIONS: &[Migration] = &[
         sql: include_str!("migrations/sqlite/0004_delegation.sql"),
         destructive: false,
     },
+    Migration {
+        name: "0005_kept_steps",
+        sql: include_str!("migrations/sqlite/0005_kept_steps.sql"),
+        destructive: false,
+    },
 ];
 
 /// The schema version of this program.

@@ -300,6 +300,7 @@ async fn the_gate_looks_at_where_a_path_leads() {
     let rule = |pattern: Option<&str>, decision| Rule {
         tool: "read".to_owned(),
         pattern: pattern.map(str::to_owned),
+        node: None,
         decision,
     };
     let rights = rights(&[
@@ -352,6 +353,7 @@ async fn a_call_touches_what_was_judged_whatever_becomes_of_the_links() {
     let rules = ["read", "write"].map(|tool| Rule {
         tool: tool.to_owned(),
         pattern: Some("secrets/*".to_owned()),
+        node: None,
         decision: Decision::Deny,
     });
     let rights = rights(&rules);
@@ -432,6 +434,7 @@ async fn no_rule_lets_a_tool_write_what_defines_agents_by_itself() {
     let allow = |tool: &str| Rule {
         tool: tool.to_owned(),
         pattern: None,
+        node: None,
         decision: Decision::Allow,
     };
     let open = rights(&[allow("write"), allow("edit"), allow("files__write")]);

@@ -124,6 +124,7 @@ fn node_path(path: &str) -> Subject {
         things,
         texts: vec![path.to_owned()],
         covers: plain,
+        node: None,
     }
 }
 
@@ -225,6 +226,7 @@ fn web(text: &str) -> Subject {
         covers: host,
         things,
         texts,
+        node: None,
     }
 }
 
@@ -283,6 +285,7 @@ fn commands(line: CommandLine, text: &str) -> Subject {
         things: line.commands.into_iter().map(CallTarget::Command).collect(),
         texts: line.texts,
         covers: text.trim().to_owned(),
+        node: None,
     }
 }
 

@@ -23,6 +23,7 @@ fn judge(rules: &[(&str, &str)], command: &str) -> Decision {
         .map(|(pattern, decision)| Rule {
             tool: "shell".to_owned(),
             pattern: Some((*pattern).to_owned()),
+            node: None,
             decision: Decision::parse(decision).unwrap(),
         })
         .collect();
@@ -79,6 +80,7 @@ fn an_address_is_what_its_parser_makes_of_it() {
         let rule = Rule {
             tool: "fetch".to_owned(),
             pattern: Some(pattern.to_owned()),
+            node: None,
             decision: Decision::Deny,
         };
         let rights = Rights::new("a", &[rule], WriteScope::Workspace, Bundle::default());

@@ -125,7 +125,7 @@ pub struct Run {
     /// Its todo list; only in `runs.get`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub todo: Vec<TodoItem>,
-    /// Calls that may have happened when the daemon was killed; a user must decide.
+    /// Calls that may or may not have happened; a user must decide.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reviews: Vec<OpenReview>,
     /// Trace id, shared by parent and child runs and kept across restarts.
@@ -256,6 +256,9 @@ pub struct OpenReview {
     pub started_at: Timestamp,
     /// Number of times it was started.
     pub attempts: u32,
+    /// Why its outcome is unknown; absent: the daemon was killed during the call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 /// The current step of a run.

@@ -8,6 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream, UnixStream};
 
 use crate::harness::{Daemon, Link, Place, Script, run};
+use crate::tenants::token;
 
 /// Failed attempts from one address that are answered with 401; then 429 is answered.
 const FREE: usize = 20;
@@ -59,8 +60,17 @@ fn failed_attempts_count_per_address_and_lock_nobody_out() {
         assert_eq!(status(&daemon, one, &[wrong()]).await, 429);
         assert_eq!(status(&daemon, one, &[]).await, 429);
         assert_eq!(status(&daemon, other, &[wrong()]).await, 401);
-        // The right token passes from there, too.
+        // The right token passes from there, too, and that of a user.
         assert_eq!(status(&daemon, one, &[right(&daemon)]).await, 200);
+        let owner = daemon.client().await;
+        let params = json!({ "user": "ann", "scopes": ["read", "admin"] });
+        let issued = token(&owner, params).await;
+        let shown = [format!("authorization: Bearer {issued}")];
+        assert_eq!(status(&daemon, one, &shown).await, 200);
+        let listed = owner.call("tokens.list", json!({})).await;
+        let id = &listed["tokens"][0]["id"];
+        owner.call("tokens.revoke", json!({ "id": id })).await;
+        assert_eq!(status(&daemon, one, &shown).await, 429, "it has ended");
         assert!(
             place.log().contains("\"client\":\"127.0.0.2\""),
             "{}",

@@ -11,6 +11,7 @@ use abide::client::Client;
 use serde_json::{Value, json};
 
 use crate::harness::{Daemon, Place, Script, calls, eventually, run, says};
+use crate::tenants::{ALL, user_of};
 
 /// The uid of an unprivileged user.
 const NOBODY: u32 = 65534;
@@ -332,6 +333,50 @@ fn what_a_program_of_a_run_does_is_recorded_as_its_runs() {
             .call("gateway.audit", json!({ "method": "runs.cancel" }))
             .await;
         assert_eq!(audit["entries"][0]["principal"], name.as_str(), "{audit}");
+        assert_eq!(daemon.stop().await, 0);
+    });
+}
+
+#[test]
+fn a_program_of_a_run_in_another_org_acts_in_that_org() {
+    run(async {
+        let abide = env!("CARGO_BIN_EXE_abide");
+        let own = r#"{"runId":"'$ABIDE_RUN_ID'"}"#;
+        let foreign = r#"{"runId":"'$(cat foreign)'"}"#;
+        let place = place(&format!(
+            "until test -s foreign; do sleep 0.01; done\n\
+             {abide} rpc runs.get '{foreign}' > foreign.txt 2>&1\n\
+             {abide} rpc runs.get '{own}' > own.txt\n\
+             {abide} rpc runs.cancel '{own}'; sleep 4000"
+        ));
+        let daemon = place.start().await;
+        let (owner, eve) = (daemon.client().await, user_of(&daemon, "other", ALL).await);
+        let careful = json!({ "task": "[look]", "agent": "careful" });
+        let held = owner.spawn(careful).await;
+        let worker = eve
+            .spawn(json!({ "task": "[go]", "agent": "worker" }))
+            .await;
+        let work = place.work();
+        fs::write(work.join("foreign.new"), &held.id).unwrap();
+        fs::rename(work.join("foreign.new"), work.join("foreign")).unwrap();
+        let ended = eve.ended(&worker.id).await;
+        assert_eq!(ended["status"], "cancelled", "{ended}");
+        let name = format!("run:{}", worker.id);
+        assert_eq!(ended["cancel"]["by"], name.as_str(), "{ended}");
+        let said = fs::read_to_string(work.join("own.txt")).unwrap();
+        assert!(said.contains(&worker.id), "{said}");
+        let said = fs::read_to_string(work.join("foreign.txt")).unwrap();
+        assert!(
+            said.contains("forbidden") || said.contains("not_found"),
+            "{said}"
+        );
+        assert!(!said.contains("[look]"), "{said}");
+        // Its call is recorded in its own org alone.
+        let cancels = json!({ "method": "runs.cancel" });
+        let audit = eve.call("gateway.audit", cancels.clone()).await;
+        assert_eq!(audit["entries"][0]["principal"], name.as_str(), "{audit}");
+        let audit = owner.call("gateway.audit", cancels).await;
+        assert_eq!(audit["entries"], json!([]));
         assert_eq!(daemon.stop().await, 0);
     });
 }

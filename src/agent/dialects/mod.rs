@@ -53,6 +53,7 @@ impl Narrowing {
         let rule = Rule {
             tool: tool.to_owned(),
             pattern,
+            node: None,
             decision,
         };
         match self.rules.last_mut() {

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::FieldReader;
-use crate::agent::values::{decision, matched, text, texts};
+use crate::agent::values::{decision, rule, text, texts};
 use crate::kernel::policy::gate::{Decision, Rule};
 use crate::kernel::text::preview;
 
@@ -72,17 +72,16 @@ impl FieldReader<'_> {
         for (tool, value) in tools {
             let line = self.raw.line_of(&["gate", tool]);
             self.draft.gate_lines.push((tool.clone(), line));
-            let rule = |pattern, decision| Rule {
-                tool: tool.clone(),
-                pattern,
-                decision,
-            };
             match value {
-                Value::String(_) => rules.push(rule(None, decision(value)?)),
+                Value::String(_) => rules.push(Rule {
+                    tool: tool.clone(),
+                    pattern: None,
+                    node: None,
+                    decision: decision(value)?,
+                }),
                 Value::Array(items) => {
                     for item in items {
-                        let (pattern, decision) = matched(item)?;
-                        rules.push(rule(pattern, decision));
+                        rules.push(rule(tool, item)?);
                     }
                 }
                 _ => return Err("allow, deny, ask or a list of rules is expected".to_owned()),

@@ -115,10 +115,13 @@ fn of_asked(asked: &OpenRequest) -> Need {
 fn of_review(run: &Run) -> Need {
     let digits = short(run.run_id);
     let name = run.label.as_deref().unwrap_or(run.agent.as_str());
-    let message = format!(
-        "! {name} (run {digits}) needs a review: a call was interrupted by a kill and may have \
-         happened"
-    );
+    let reason = run
+        .reviews
+        .iter()
+        .find_map(|review| review.reason.as_deref());
+    let reason = reason.unwrap_or("the daemon was killed during a call");
+    let message =
+        format!("! {name} (run {digits}) needs a review, a call may have happened: {reason}");
     let command = format!("abide review {digits} done|not-done|abort");
     Need {
         id: run.run_id.0,

@@ -16,10 +16,10 @@ use crate::wire::lifecycle::{Decision, ResolveRun};
 use crate::wire::runs::ListRuns;
 use crate::wire::shapes::{OpenReview, Run};
 
-/// Resolve calls that were interrupted by a kill
+/// Resolve calls whose outcome is unknown
 ///
-/// If the daemon is killed during a call that must not be repeated, the outcome of the call is
-/// unknown. A run of an agent with `on_uncertain: review` is then paused. Check what has happened
+/// If the daemon is killed during a call that must not be repeated, or the node that runs it is lost,
+/// the outcome of the call is unknown. A run of an agent with `on_uncertain: review` is then paused. Check what has happened
 /// and record it. Without a run: every open review, with the exact call.
 #[derive(Debug, Args)]
 #[command(after_help = r#"abide review
@@ -159,13 +159,20 @@ fn show(run: &Run, now: Timestamp) -> String {
 
 /// Formats one call with its exact arguments.
 fn call(review: &OpenReview, now: Timestamp) -> String {
-    let what = format!(
-        "step {}, {}, was running when the daemon was killed; started {} ago",
-        review.seq,
-        review.tool,
-        age(review.started_at, now)
-    );
+    let (seq, tool) = (review.seq, &review.tool);
+    let ago = age(review.started_at, now);
+    let what = match review.reason {
+        None => {
+            format!("step {seq}, {tool}, was running when the daemon was killed; started {ago} ago")
+        }
+        Some(_) => {
+            format!("step {seq}, {tool}, has ended without a known outcome; started {ago} ago")
+        }
+    };
     let mut out = format!("  {}", line(&what, print::room(2)));
+    if let Some(reason) = &review.reason {
+        out.push_str(&format!("\n  {}", line(reason, print::room(2))));
+    }
     let within = print::screen_width().map(|columns| columns.saturating_sub(2));
     let mut shown = verbatim::arguments(&review.arguments, within);
     if shown.is_empty() {

@@ -89,7 +89,10 @@ impl Facts {
         for step in &detail.reviews {
             let title = format!("{who} needs a review");
             let tool = step.tool.as_deref().unwrap_or("its program");
-            let said = format!("{tool} may have taken effect before the daemon was killed");
+            let said = match &step.error {
+                Some(why) => format!("{tool} may have taken effect: {why}"),
+                None => format!("{tool} may have taken effect before the daemon was killed"),
+            };
             let id = step.id.to_string();
             all.push(Facts::of(run, "review", id, title, &said));
         }

@@ -164,6 +164,7 @@ fn open_review(step: Step) -> shapes::OpenReview {
         summary: step.params_summary,
         started_at: step.started_at,
         attempts: step.attempts,
+        reason: step.error,
     }
 }
 

@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use super::orphans::Orphans;
 use super::outbox::Outbox;
-use crate::contract::nodes::{NodeEnd, NodeOutput};
+use crate::contract::nodes::{NodeEnd, NodeOutput, StepOfCall};
 use crate::kernel::ids::CallId;
 use crate::kernel::node::{CallEnd, NodeCall, Offer, OutputStream, RunQuestion};
 use crate::wire::node_link::ToNode;
@@ -23,11 +24,8 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(60);
 const CALLS_LIMIT: usize = 64;
 /// Maximum number of calls per node that were cancelled and have not ended there.
 const CANCELLED_LIMIT: usize = 256;
-/// Maximum number of calls per node that it knows and that have no caller.
-const ORPHANS_LIMIT: usize = 4096;
-/// A call that no caller has asked for is released after this time. A restored run asks for its
-/// call within this time.
-const ORPHAN_AGE: Duration = Duration::from_secs(24 * 3600);
+/// Maximum number of released calls per node that it is told again when it names them.
+const RELEASES_LIMIT: usize = 4096;
 /// A client that names its call can repeat it for this long after its end.
 const KEPT_FOR: Duration = Duration::from_secs(300);
 /// Maximum number of ended calls per node that are kept for this; the oldest is released.
@@ -41,8 +39,8 @@ pub(super) struct Calls {
     pending: HashMap<CallId, PendingCall>,
     /// What the node asks the operator, also about calls without a caller.
     questions: BTreeMap<CallId, RunQuestion>,
-    /// Calls that the node knows and that have no caller, by when they were first seen.
-    orphans: HashMap<CallId, Duration>,
+    /// Calls that the node knows and that have no caller.
+    orphans: Orphans,
     /// Calls that were released while the node was away.
     releases: HashSet<CallId>,
     /// Calls that are released then, oldest first.
@@ -117,7 +115,7 @@ impl Calls {
                     answer_by: None,
                     waiters: vec![waiter],
                 };
-                self.orphans.remove(&id);
+                self.orphans.remove(id);
                 self.pending.insert(id, pending);
             }
         }
@@ -152,12 +150,11 @@ impl Calls {
                 self.end_released(*id, outbox);
             } else if !self.pending.contains_key(id)
                 && !self.kept.iter().any(|(kept, _)| kept == id)
-                && self.orphans.len() < ORPHANS_LIMIT
             {
-                self.orphans.entry(*id).or_insert(now);
+                self.orphans.add(*id, now);
             }
         }
-        self.orphans.retain(|id, _| known.contains(id));
+        self.orphans.keep_known(known);
         self.pending.retain(|id, pending| {
             if pending.is_cancelled {
                 outbox.push(&ToNode::Cancel { id: *id });
@@ -182,10 +179,12 @@ impl Calls {
             Some(pending) if pending.is_cancelled => outbox.push(&ToNode::Release { id }),
             Some(mut pending) => pending.end(NodeEnd::Answered(end)),
             None if self.releases.remove(&id) => outbox.push(&ToNode::Release { id }),
-            None if self.orphans.len() < ORPHANS_LIMIT => {
-                self.orphans.entry(id).or_insert(now);
+            None => {
+                self.orphans.add(id, now);
+                if let CallEnd::Uncertain { .. } = end {
+                    self.orphans.note_uncertain(id);
+                }
             }
-            None => {}
         }
     }
 
@@ -294,11 +293,11 @@ impl Calls {
 
     /// The caller has stored the end of the call.
     pub(super) fn release(&mut self, id: CallId, outbox: Option<&Outbox>) {
-        let is_orphan = self.orphans.remove(&id).is_some();
+        let is_orphan = self.orphans.remove(id);
         match outbox {
             Some(outbox) if is_orphan => self.end_released(id, outbox),
             Some(outbox) => outbox.push(&ToNode::Release { id }),
-            None if self.releases.len() < ORPHANS_LIMIT => {
+            None if self.releases.len() < RELEASES_LIMIT => {
                 self.releases.insert(id);
             }
             // The node names the call again when it connects.
@@ -310,7 +309,7 @@ impl Calls {
     fn end_released(&mut self, id: CallId, outbox: &Outbox) {
         outbox.push(&ToNode::Cancel { id });
         outbox.push(&ToNode::Release { id });
-        if self.releases.len() < ORPHANS_LIMIT {
+        if self.releases.len() < RELEASES_LIMIT {
             self.releases.insert(id);
         }
     }
@@ -338,14 +337,28 @@ impl Calls {
             self.kept.pop_front();
             self.release(id, Some(outbox));
         }
-        self.orphans.retain(|id, since| {
-            let is_old = now.saturating_sub(*since) >= ORPHAN_AGE;
-            if is_old {
-                outbox.push(&ToNode::Cancel { id: *id });
-                outbox.push(&ToNode::Release { id: *id });
-            }
-            !is_old
-        });
+        for id in self.orphans.take_old(now) {
+            outbox.push(&ToNode::Cancel { id });
+            outbox.push(&ToNode::Release { id });
+        }
+    }
+
+    /// Calls without a caller that may belong to steps of runs.
+    pub(super) fn maybe_of_steps(&self) -> Vec<CallId> {
+        self.orphans.maybe_of_steps()
+    }
+
+    /// Ends those of the `asked` calls without a caller for which no step will ask: recovery has ended
+    /// its run, for example. Those of steps are in `steps`.
+    pub(super) fn end_unwanted(
+        &mut self,
+        asked: &[CallId],
+        steps: &HashMap<CallId, StepOfCall>,
+        outbox: &Outbox,
+    ) {
+        for id in self.orphans.identified(asked, steps) {
+            self.release(id, Some(outbox));
+        }
     }
 
     /// The node was removed: nothing more comes of its calls.

@@ -1,6 +1,7 @@
 //! Tests of the calls to one node: who waits, what is sent again, what is released.
 
 use super::*;
+use crate::gateway::nodes::orphans::{ORPHAN_AGE, ORPHANS_LIMIT};
 use crate::gateway::nodes::outbox::NextFrame;
 use crate::kernel::node::{NodeCommand, RunCall};
 
@@ -182,6 +183,42 @@ fn what_the_node_keeps_is_released_when_its_callers_are_done_or_never_come() {
     assert_eq!(frames(&outbox).len(), KEPT_LIMIT - 1);
     calls.sweep(&outbox, KEPT_FOR + seconds(1));
     assert_eq!(frames(&outbox), [frame("release", 99)]);
+}
+
+#[test]
+fn a_call_that_no_step_asks_for_is_ended_and_those_of_clients_and_open_steps_are_kept() {
+    let (mut calls, outbox) = (Calls::default(), Outbox::default());
+    let known: HashSet<CallId> = [1, 2, 3, 4, 5].map(id).into();
+    calls.resume(&known, &callable(), &outbox, seconds(0));
+    let end = || CallEnd::Uncertain {
+        message: "stopped".to_owned(),
+    };
+    calls.answered(id(4), end(), &outbox, seconds(0));
+    let asked = |calls: &Calls| {
+        let mut asked = calls.maybe_of_steps();
+        asked.sort_unstable();
+        asked
+    };
+    assert_eq!(asked(&calls), [1, 2, 3, 4, 5].map(id));
+    let steps: HashMap<CallId, StepOfCall> = [
+        (id(1), StepOfCall::Ended),
+        (id(2), StepOfCall::Open),
+        (id(4), StepOfCall::InReview),
+        (id(5), StepOfCall::InReview),
+    ]
+    .into();
+    calls.end_unwanted(&[1, 2, 3, 4, 5].map(id), &steps, &outbox);
+    // The fourth is known to be uncertain; the fifth may still end with a result.
+    let ended = [1, 4].map(|number| [frame("cancel", number), frame("release", number)]);
+    assert_eq!(frames(&outbox), ended.concat());
+    assert_eq!(asked(&calls), [2, 5].map(id), "3 is a client's");
+    // A caller may have come while the store was read.
+    let _ticket = joined(&mut calls, 2, seconds(1));
+    let ended: HashMap<CallId, StepOfCall> = [(id(2), StepOfCall::Ended)].into();
+    calls.end_unwanted(&[id(2)], &ended, &outbox);
+    assert_eq!(frames(&outbox), []);
+    calls.answered(id(1), end(), &outbox, seconds(2));
+    assert_eq!(frames(&outbox), [frame("release", 1)]);
 }
 
 #[test]

@@ -365,11 +365,33 @@ impl HubInner {
         });
     }
 
-    fn sweep(&self, node: NodeId, outbox: &Outbox) {
+    /// Ends calls of the node that have no caller any more.
+    fn sweep(self: &Arc<Self>, id: NodeId, outbox: &Outbox) {
         let now = self.clock.monotonic();
-        if let Some(node) = self.lock().nodes.get_mut(&node) {
-            node.calls.sweep(outbox, now);
+        let mut state = self.lock();
+        let Some(node) = state.nodes.get_mut(&id) else {
+            return;
+        };
+        node.calls.sweep(outbox, now);
+        let asked = node.calls.maybe_of_steps();
+        if asked.is_empty() {
+            return;
         }
+        let finding = self.rows.steps_of_calls(&node.row.org, asked.clone());
+        drop(state);
+        let (inner, outbox) = (Arc::clone(self), outbox.clone());
+        tokio::spawn(async move {
+            let steps = match finding.await {
+                Ok(steps) => steps,
+                // The next sweep tries again.
+                Err(fault) => {
+                    return tracing::warn!(%id, %fault, "the steps of a node's calls were not read");
+                }
+            };
+            if let Some(node) = inner.lock().nodes.get_mut(&id) {
+                node.calls.end_unwanted(&asked, &steps, &outbox);
+            }
+        });
     }
 }
 

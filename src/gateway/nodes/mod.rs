@@ -9,6 +9,7 @@ mod hub;
 mod keys;
 mod link;
 mod operate;
+mod orphans;
 mod outbox;
 mod pairing;
 #[cfg(test)]

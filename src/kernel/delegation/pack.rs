@@ -251,6 +251,7 @@ mod tests {
         let rule = Rule {
             tool: "fetch".to_owned(),
             pattern: None,
+            node: None,
             decision: Decision::Deny,
         };
         let pack = Pack::build(

@@ -50,6 +50,7 @@ pub fn lost() -> String {
             rules: vec![Rule {
                 tool: "*".to_owned(),
                 pattern: None,
+                node: None,
                 decision: Decision::Deny,
             }],
         }],

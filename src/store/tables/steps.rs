@@ -3,6 +3,7 @@
 use super::columns::{columns_of, keyed, values};
 use super::filter::Filter;
 use super::table::{self, read, table};
+use crate::contract::nodes::StepOfCall;
 use crate::kernel::ids::{RunId, StepId};
 use crate::kernel::run::Run;
 use crate::kernel::run::step::{Step, StepWait, WaitKind};
@@ -174,6 +175,34 @@ pub fn open(tx: &mut dyn Tx, run: RunId) -> Result<Vec<Step>, DbError> {
         &[(&run).into()],
         read,
     )
+}
+
+/// Those of these steps of the tenant whose effect another process keeps.
+pub fn kept(
+    tx: &mut dyn Tx,
+    org: &str,
+    ids: &[StepId],
+) -> Result<Vec<(StepId, StepOfCall)>, DbError> {
+    if ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut filter = Filter::default();
+    filter.one_of("steps.id", ids);
+    filter.only("steps.effect = 'kept'");
+    filter.by("runs.org = ?", org);
+    let (conditions, params) = filter.finish();
+    let sql = format!(
+        "SELECT steps.id, steps.ended_at IS NOT NULL OR runs.ended_at IS NOT NULL, \
+         coalesce(steps.waits, '') = 'review', steps.run_id, steps.seq \
+         FROM steps JOIN runs ON runs.id = steps.run_id WHERE {conditions}"
+    );
+    let found: Vec<(StepId, bool, bool)> = all(tx, &sql, &params, keyed("steps", KEY))?;
+    let of_call = |(id, has_ended, is_reviewed)| match (has_ended, is_reviewed) {
+        (true, _) => (id, StepOfCall::Ended),
+        (false, true) => (id, StepOfCall::InReview),
+        (false, false) => (id, StepOfCall::Open),
+    };
+    Ok(found.into_iter().map(of_call).collect())
 }
 
 /// A step as shown in lists: its seq, and its tool name or, without one, its kind.

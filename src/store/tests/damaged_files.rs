@@ -419,6 +419,7 @@ fn a_run_whose_restrictions_are_lost_may_do_nothing() {
     let allowed = Rule {
         tool: "read".to_owned(),
         pattern: None,
+        node: None,
         decision: Decision::Allow,
     };
     let rights = Rights::new("a", &[allowed], WriteScope::Workspace, rights);

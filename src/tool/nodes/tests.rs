@@ -191,6 +191,7 @@ impl Stage {
         let rule = |tool: &str, pattern: &str, decision| Rule {
             tool: tool.to_owned(),
             pattern: Some(pattern.to_owned()),
+            node: None,
             decision,
         };
         let rules = [
@@ -198,6 +199,15 @@ impl Stage {
             rule(NODE_RUN, "rm *", Decision::Deny),
             rule(NODE_READ, "/etc/**", Decision::Deny),
             rule("read", "/etc/**", Decision::Deny),
+            Rule {
+                node: Some("mac".to_owned()),
+                ..rule(NODE_RUN, "cargo *", Decision::Allow)
+            },
+            Rule {
+                node: Some("mac".to_owned()),
+                pattern: None,
+                ..rule("shell", "", Decision::Deny)
+            },
         ];
         let admitted = self.catalogue.admit(Call {
             site: site(),
@@ -423,6 +433,27 @@ async fn the_gate_judges_an_argv_like_a_command_line() {
             );
         }
     }
+}
+
+#[tokio::test]
+async fn a_rule_for_one_node_applies_there_alone() {
+    let stage = Stage::new([], None);
+    let is_refused = |admitted| matches!(admitted, Admission::Refused(_));
+    for node in ["mac", "mac-2", "build"] {
+        let cargo = json!({ "node": node, "argv": ["cargo", "test"] });
+        let admitted = stage.admit(NODE_RUN, None, cargo).await;
+        assert_eq!(
+            admitted == Admission::Allowed,
+            node == "mac",
+            "{admitted:?}"
+        );
+        let shell = json!({ "command": "ls" });
+        let admitted = stage.admit("shell", Some(node), shell).await;
+        assert_eq!(is_refused(admitted), node == "mac", "{node}");
+    }
+    // This machine is no node.
+    let admitted = stage.admit("shell", None, json!({ "command": "ls" })).await;
+    assert!(!is_refused(admitted));
 }
 
 #[tokio::test]

@@ -47,6 +47,8 @@ pub(crate) struct History {
     pub(crate) kills: Vec<Kill>,
     /// The rows after the latest kill.
     pub(crate) latest: Option<StoreRows>,
+    /// Steps of which a user has decided that they have not happened, once per decision.
+    pub(crate) not_done: Vec<String>,
 }
 
 /// The state that a kill left. A step is identified by its run and its position.

@@ -1,6 +1,6 @@
 //! A node without its program: a key, and a connection on which a test sends what it wants.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 use abide::wire::node_link::{Challenge, from_hex, proof_bytes, to_hex};
 use futures_util::{SinkExt, StreamExt};
@@ -204,6 +204,12 @@ pub(crate) fn result(id: &str, stdout: &str) -> Value {
     json!({ "type": "result", "id": id, "end": { "type": "done", "value": value } })
 }
 
+/// The result of a program whose end the node has not seen.
+pub(crate) fn uncertain(id: &str) -> Value {
+    let end = json!({ "type": "uncertain", "message": "the node was killed during the call" });
+    json!({ "type": "result", "id": id, "end": end })
+}
+
 fn merge(frame: &mut Value, with: Value) {
     let Value::Object(with) = with else {
         return;
@@ -220,7 +226,10 @@ pub(crate) struct HonestNode {
     pub(crate) token: Option<String>,
     /// The ids of the calls, in the order in which they ran.
     pub(crate) ran: Vec<String>,
-    kept: HashSet<String>,
+    /// The result of each call that the gateway has not released.
+    kept: HashMap<String, Value>,
+    /// So many of the next calls end without a known outcome.
+    pub(crate) doubts: usize,
     /// Why the gateway has refused it.
     pub(crate) refused: Option<String>,
 }
@@ -231,7 +240,8 @@ impl HonestNode {
             key: NodeKey::new(),
             token: None,
             ran: Vec::new(),
-            kept: HashSet::new(),
+            kept: HashMap::new(),
+            doubts: 0,
             refused: None,
         }
     }
@@ -268,21 +278,32 @@ impl HonestNode {
         let Ok(mut link) = FakeLink::open(url, "/node", Some(&token)).await else {
             return;
         };
-        link.hello(&self.key, json!({ "calls": self.kept })).await;
+        link.hello(
+            &self.key,
+            json!({ "calls": self.kept.keys().collect::<Vec<_>>() }),
+        )
+        .await;
         if link.proof("/node").await.is_err() {
             return;
         }
-        for id in &self.kept {
-            link.send(&result(id, "once")).await;
+        for result in self.kept.values() {
+            link.send(result).await;
         }
         while let Ok(frame) = link.next().await {
             let id = frame["id"].as_str().unwrap_or_default().to_owned();
             match frame["type"].as_str().unwrap() {
                 "call" => {
-                    if self.kept.insert(id.clone()) {
-                        self.ran.push(id);
+                    if !self.kept.contains_key(&id) {
+                        self.ran.push(id.clone());
+                        let end = match self.doubts {
+                            0 => result(&id, "once"),
+                            _ => uncertain(&id),
+                        };
+                        self.doubts = self.doubts.saturating_sub(1);
+                        self.kept.insert(id.clone(), end);
                     }
-                    link.done(&frame, "once").await;
+                    link.send(&json!({ "type": "accepted", "id": id })).await;
+                    link.send(&self.kept[&id]).await;
                 }
                 "release" => {
                     self.kept.remove(&id);

@@ -22,9 +22,9 @@ use uuid::Uuid;
 use crate::harness::{Place, Script, TEST_TIMEOUT, eventually};
 
 /// The token that the gateway of the tests gives.
-pub(super) const TOKEN: &str = "token-of-a-node-0123456789";
+pub(crate) const TOKEN: &str = "token-of-a-node-0123456789";
 
-pub(super) fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
@@ -36,19 +36,19 @@ fn from_hex(text: &str) -> Vec<u8> {
 }
 
 /// A gateway on a loopback port.
-pub(super) struct Gateway {
+pub(crate) struct Gateway {
     listener: TcpListener,
     key: Ed25519KeyPair,
-    pub(super) id: String,
+    pub(crate) id: String,
 }
 
 impl Gateway {
-    pub(super) async fn new() -> Gateway {
+    pub(crate) async fn new() -> Gateway {
         Gateway::at("127.0.0.1:0").await
     }
 
     /// A gateway with a new key at this address.
-    pub(super) async fn at(address: &str) -> Gateway {
+    pub(crate) async fn at(address: &str) -> Gateway {
         let document = Ed25519KeyPair::generate_pkcs8(&ring::rand::SystemRandom::new()).unwrap();
         Gateway {
             listener: TcpListener::bind(address).await.unwrap(),
@@ -57,22 +57,22 @@ impl Gateway {
         }
     }
 
-    pub(super) fn address(&self) -> String {
+    pub(crate) fn address(&self) -> String {
         self.listener.local_addr().unwrap().to_string()
     }
 
-    pub(super) fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("ws://{}", self.address())
     }
 
     /// The next connection as TCP.
-    pub(super) async fn tcp(&self) -> TcpStream {
+    pub(crate) async fn tcp(&self) -> TcpStream {
         let accepted = tokio::time::timeout(TEST_TIMEOUT, self.listener.accept()).await;
         accepted.expect("no node connects").unwrap().0
     }
 
     /// The next connection, after the challenge was sent.
-    pub(super) async fn accept(&self) -> Link {
+    pub(crate) async fn accept(&self) -> Link {
         let mut seen = (String::new(), None);
         #[expect(
             clippy::result_large_err,
@@ -105,12 +105,12 @@ impl Gateway {
         link
     }
 
-    pub(super) fn sign(&self, bytes: &[u8]) -> String {
+    pub(crate) fn sign(&self, bytes: &[u8]) -> String {
         hex(self.key.sign(bytes).as_ref())
     }
 
     /// Accepts a pairing request and proves the gateway's key.
-    pub(super) async fn request(&self) -> (Link, PairRequest) {
+    pub(crate) async fn request(&self) -> (Link, PairRequest) {
         let mut link = self.accept().await;
         assert_eq!((link.path.as_str(), &link.token), ("/pair", &None));
         let request: PairRequest = link.next().await;
@@ -121,7 +121,7 @@ impl Gateway {
     }
 
     /// Accepts a link and welcomes the node; returns the ids of the calls that it has begun.
-    pub(super) async fn welcome(&self, node: &Node) -> (Link, Vec<CallId>) {
+    pub(crate) async fn welcome(&self, node: &Node) -> (Link, Vec<CallId>) {
         let mut link = self.accept().await;
         assert_eq!(link.path, "/node");
         assert_eq!(link.token.as_deref(), Some(&*format!("Bearer {TOKEN}")));
@@ -160,21 +160,21 @@ impl OfTest for Uuid {
 }
 
 /// One connection of a node.
-pub(super) struct Link {
+pub(crate) struct Link {
     socket: WebSocketStream<TcpStream>,
-    pub(super) path: String,
-    pub(super) token: Option<String>,
-    pub(super) challenge: Challenge,
+    pub(crate) path: String,
+    pub(crate) token: Option<String>,
+    pub(crate) challenge: Challenge,
 }
 
 impl Link {
-    pub(super) async fn send(&mut self, frame: &impl Serialize) {
+    pub(crate) async fn send(&mut self, frame: &impl Serialize) {
         let text = serde_json::to_string(frame).unwrap();
         self.socket.send(Message::text(text)).await.unwrap();
     }
 
     /// The next frame; `None` once the node has closed the connection.
-    pub(super) async fn try_next<T: DeserializeOwned>(&mut self) -> Option<T> {
+    pub(crate) async fn try_next<T: DeserializeOwned>(&mut self) -> Option<T> {
         loop {
             let next = tokio::time::timeout(TEST_TIMEOUT, self.socket.next()).await;
             match next.expect("no frame arrives") {
@@ -187,18 +187,18 @@ impl Link {
         }
     }
 
-    pub(super) async fn next<T: DeserializeOwned>(&mut self) -> T {
+    pub(crate) async fn next<T: DeserializeOwned>(&mut self) -> T {
         self.try_next().await.expect("the node has closed the link")
     }
 
     /// The node has signed the challenge with this key.
-    pub(super) fn check(&self, public_key: &str, signature: &str) {
+    pub(crate) fn check(&self, public_key: &str, signature: &str) {
         let key = UnparsedPublicKey::new(&ED25519, from_hex(public_key));
         let signed = self.challenge.signed_bytes(&self.path);
         key.verify(&signed, &from_hex(signature)).unwrap();
     }
 
-    pub(super) async fn call(&mut self, id: CallId, call: NodeCall) {
+    pub(crate) async fn call(&mut self, id: CallId, call: NodeCall) {
         self.send(&ToNode::Call {
             id,
             begin_within_ms: 600_000,
@@ -208,7 +208,7 @@ impl Link {
     }
 
     /// Carries out a call and returns its end as JSON; other frames are dropped.
-    pub(super) async fn end_of(&mut self, id: CallId) -> Value {
+    pub(crate) async fn end_of(&mut self, id: CallId) -> Value {
         loop {
             if let FromNode::Result { id: of, end } = self.next().await {
                 assert_eq!(of, id);
@@ -218,18 +218,18 @@ impl Link {
     }
 
     /// Calls, and waits for the end.
-    pub(super) async fn does(&mut self, id: CallId, call: NodeCall) -> Value {
+    pub(crate) async fn does(&mut self, id: CallId, call: NodeCall) -> Value {
         self.call(id, call).await;
         self.end_of(id).await
     }
 }
 
-pub(super) fn id(number: u128) -> CallId {
+pub(crate) fn id(number: u128) -> CallId {
     CallId(Uuid::from_u128(number))
 }
 
 /// A call of `system.run`.
-pub(super) fn runs(argv: &[&str]) -> RunCall {
+pub(crate) fn runs(argv: &[&str]) -> RunCall {
     serde_json::from_value(serde_json::json!({
         "argv": argv, "timeoutMs": 600_000, "keep": 65_536,
     }))
@@ -237,23 +237,30 @@ pub(super) fn runs(argv: &[&str]) -> RunCall {
 }
 
 /// A call that runs a line of shell.
-pub(super) fn shell(line: &str) -> NodeCall {
+pub(crate) fn shell(line: &str) -> NodeCall {
     NodeCall::Run(runs(&["sh", "-c", line]))
 }
 
 /// The second machine: its home folder, in which its processes run one after another.
-pub(super) struct Node {
+pub(crate) struct Node {
     place: Place,
+    /// Its name at the gateway.
+    pub(crate) name: &'static str,
 }
 
 impl Node {
-    pub(super) fn new() -> Node {
+    pub(crate) fn new() -> Node {
+        Node::named("mac")
+    }
+
+    /// A node that has this name once it is paired with a real gateway.
+    pub(crate) fn named(name: &'static str) -> Node {
         let place = Place::new(Script::new());
-        Node { place }
+        Node { place, name }
     }
 
     /// A node that is paired with the gateway and may run everything.
-    pub(super) async fn paired(gateway: &Gateway) -> Node {
+    pub(crate) async fn paired(gateway: &Gateway) -> Node {
         let node = Node::new();
         node.pair(gateway, &[]).await;
         node.allows("default = \"allow\"\n");
@@ -261,7 +268,7 @@ impl Node {
     }
 
     /// Pairs the node; the gateway admits it.
-    pub(super) async fn pair(&self, gateway: &Gateway, more: &[&str]) {
+    pub(crate) async fn pair(&self, gateway: &Gateway, more: &[&str]) {
         let pairing = self.pairing(gateway, more);
         let (mut link, request) = gateway.request().await;
         link.send(&paired(&request)).await;
@@ -270,19 +277,19 @@ impl Node {
     }
 
     /// Starts `abide node pair`.
-    pub(super) fn pairing(&self, gateway: &Gateway, more: &[&str]) -> Child {
+    pub(crate) fn pairing(&self, gateway: &Gateway, more: &[&str]) -> Child {
         let url = gateway.url();
         let mut words = vec!["node", "pair", "--gateway", &url];
         words.extend(more);
         spawned(self.command(&words))
     }
 
-    pub(super) fn path(&self) -> PathBuf {
+    pub(crate) fn path(&self) -> PathBuf {
         self.place.path().canonicalize().unwrap()
     }
 
     /// The folder of the only gateway.
-    pub(super) fn folder(&self) -> PathBuf {
+    pub(crate) fn folder(&self) -> PathBuf {
         let node = self.path().join(".config/abide/node");
         let mut folders: Vec<PathBuf> = fs::read_dir(node)
             .unwrap()
@@ -293,12 +300,12 @@ impl Node {
     }
 
     /// Replaces the allow-list.
-    pub(super) fn allows(&self, text: &str) {
+    pub(crate) fn allows(&self, text: &str) {
         fs::write(self.folder().join("allow.toml"), text).unwrap();
     }
 
     /// Replaces the settings.
-    pub(super) fn offers(&self, text: &str) {
+    pub(crate) fn offers(&self, text: &str) {
         fs::write(self.folder().join("node.toml"), text).unwrap();
     }
 
@@ -309,26 +316,26 @@ impl Node {
     }
 
     /// The number of calls in the journal.
-    pub(super) fn journaled(&self) -> usize {
+    pub(crate) fn journaled(&self) -> usize {
         fs::read_dir(self.folder().join("calls")).unwrap().count()
     }
 
-    pub(super) fn command(&self, words: &[&str]) -> Command {
+    pub(crate) fn command(&self, words: &[&str]) -> Command {
         self.place.command(words)
     }
 
     /// The output of a command that ends by itself.
-    pub(super) async fn output(&self, words: &[&str]) -> Output {
+    pub(crate) async fn output(&self, words: &[&str]) -> Output {
         ended(spawned(self.command(words))).await
     }
 
     /// Starts `abide node run`.
-    pub(super) fn start(&self) -> NodeProcess {
+    pub(crate) fn start(&self) -> NodeProcess {
         self.start_with("")
     }
 
     /// Starts `abide node run` with failpoints.
-    pub(super) fn start_with(&self, orders: &str) -> NodeProcess {
+    pub(crate) fn start_with(&self, orders: &str) -> NodeProcess {
         let mut command = self.command(&["node", "run"]);
         if !orders.is_empty() {
             command.env("ABIDE_FAILPOINTS", orders);
@@ -336,7 +343,7 @@ impl Node {
         self.started(command)
     }
 
-    pub(super) fn started(&self, mut command: Command) -> NodeProcess {
+    pub(crate) fn started(&self, mut command: Command) -> NodeProcess {
         let log = self.path().join("node.log");
         let file = fs::OpenOptions::new()
             .create(true)
@@ -351,18 +358,18 @@ impl Node {
     }
 
     /// The lines of a file in which programs leave traces; none if it does not exist.
-    pub(super) fn traces(&self) -> Vec<String> {
+    pub(crate) fn traces(&self) -> Vec<String> {
         let text = fs::read_to_string(self.trace()).unwrap_or_default();
         text.lines().map(str::to_owned).collect()
     }
 
-    pub(super) fn trace(&self) -> PathBuf {
+    pub(crate) fn trace(&self) -> PathBuf {
         self.path().join("trace")
     }
 }
 
 /// The reply that admits a node.
-pub(super) fn paired(request: &PairRequest) -> PairReply {
+pub(crate) fn paired(request: &PairRequest) -> PairReply {
     PairReply::Paired {
         node: "the-node".to_owned(),
         name: request.name.clone(),
@@ -377,7 +384,7 @@ fn spawned(mut command: Command) -> Child {
 }
 
 /// Waits for the end of a process.
-pub(super) async fn ended(child: Child) -> Output {
+pub(crate) async fn ended(child: Child) -> Output {
     let waiting = tokio::task::spawn_blocking(move || child.wait_with_output().unwrap());
     tokio::time::timeout(TEST_TIMEOUT, waiting)
         .await
@@ -386,23 +393,23 @@ pub(super) async fn ended(child: Child) -> Output {
 }
 
 /// A process of `abide node run`; killed on drop.
-pub(super) struct NodeProcess {
+pub(crate) struct NodeProcess {
     child: Child,
     log: PathBuf,
 }
 
 impl NodeProcess {
-    pub(super) fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    pub(super) fn signal(&self, signal: Signal) {
+    pub(crate) fn signal(&self, signal: Signal) {
         let pid = Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap();
         let _ = kill_process(pid, signal);
     }
 
     /// Waits for its end.
-    pub(super) async fn ended(&mut self) -> ExitStatus {
+    pub(crate) async fn ended(&mut self) -> ExitStatus {
         eventually("the end of the node", || {
             let ended = self.child.try_wait().unwrap();
             async move { ended }
@@ -411,19 +418,19 @@ impl NodeProcess {
     }
 
     /// Kills it and waits until it is gone.
-    pub(super) async fn kill(mut self) {
+    pub(crate) async fn kill(mut self) {
         self.signal(Signal::KILL);
         self.ended().await;
     }
 
     /// Stops it with SIGTERM; returns the exit code.
-    pub(super) async fn stop(mut self) -> Option<i32> {
+    pub(crate) async fn stop(mut self) -> Option<i32> {
         self.signal(Signal::TERM);
         self.ended().await.code()
     }
 
     /// The log of all processes of this node.
-    pub(super) fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 }
@@ -436,7 +443,7 @@ impl Drop for NodeProcess {
 }
 
 /// True while a process with this pid exists that is no zombie.
-pub(super) fn is_alive(pid: u32) -> bool {
+pub(crate) fn is_alive(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"));
     stat.is_ok_and(|stat| {
         !stat
@@ -449,7 +456,7 @@ pub(super) fn is_alive(pid: u32) -> bool {
 }
 
 /// The pid that a program has written to this file.
-pub(super) async fn pid_in(file: &Path) -> u32 {
+pub(crate) async fn pid_in(file: &Path) -> u32 {
     eventually("a pid", || {
         let text = fs::read_to_string(file).unwrap_or_default();
         let pid = text.trim().parse().ok();
@@ -459,6 +466,6 @@ pub(super) async fn pid_in(file: &Path) -> u32 {
 }
 
 /// The standard error of a finished command.
-pub(super) fn said(output: &Output) -> String {
+pub(crate) fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }

@@ -3,8 +3,9 @@
 
 mod asks;
 mod calls;
-mod fixture;
+pub(crate) mod fixture;
 mod kills;
 mod links;
+pub(crate) mod paired;
 mod pairing;
 mod real;

@@ -5,56 +5,9 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-use super::fixture::{Node, NodeProcess, ended, is_alive, pid_in};
-use crate::harness::{Daemon, Link, Place, Script, eventually, kind_of, run};
-
-const ID: &str = "01936f0e-0000-7000-8000-0000000000c1";
-
-fn gateway() -> Place {
-    Place::new(Script::new())
-}
-
-fn url(daemon: &Daemon) -> String {
-    daemon.url().replace("http://", "ws://")
-}
-
-impl Node {
-    /// Pairs the node by an invitation; it may run everything.
-    async fn invited(daemon: &Daemon, client: &Link) -> Node {
-        let node = Node::new();
-        let invited = client.call("nodes.invite", json!({ "name": "mac" })).await;
-        let code = invited["code"].as_str().unwrap();
-        let words = ["node", "pair", "--gateway", &url(daemon), "--code", code];
-        let paired = node.output(&words).await;
-        assert!(paired.status.success(), "{paired:?}");
-        node.allows("default = \"allow\"\n");
-        node
-    }
-
-    /// Starts the node and waits until the gateway has it.
-    async fn connected(&self, client: &Link, orders: &str) -> NodeProcess {
-        let process = self.start_with(orders);
-        in_state(client, "connected").await;
-        process
-    }
-
-    /// A call that leaves a trace on the node.
-    fn traced(&self, line: &str) -> Value {
-        let line = format!("echo ran >> {}; {line}", self.trace().display());
-        let argv = ["sh", "-c", &line];
-        let call =
-            json!({ "command": "system.run", "argv": argv, "timeoutMs": 600_000, "keep": 65_536 });
-        json!({ "node": "mac", "id": ID, "call": call })
-    }
-}
-
-async fn in_state(client: &Link, state: &str) {
-    eventually(&format!("the node is {state}"), async || {
-        let node = client.call("nodes.get", json!({ "node": "mac" })).await;
-        (node["state"] == state).then_some(())
-    })
-    .await;
-}
+use super::fixture::{Node, ended, is_alive, pid_in};
+use super::paired::{ID, at_fixed_address, gateway, in_state, url};
+use crate::harness::{eventually, kind_of, run};
 
 /// The first line of a command's output, and the command.
 async fn first_line(mut command: Command) -> (Value, std::process::Child) {
@@ -75,11 +28,7 @@ async fn first_line(mut command: Command) -> (Value, std::process::Child) {
 #[test]
 fn a_machine_is_admitted_by_its_code_also_when_the_gateway_was_killed_meanwhile() {
     run(async {
-        // The node comes back to the same address.
-        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = free.local_addr().unwrap();
-        drop(free);
-        let place = gateway().with("gateway.listen", &format!("\"{address}\""));
+        let place = at_fixed_address(gateway());
         let daemon = place.start().await;
         let node = Node::new();
         let words = [
@@ -113,7 +62,7 @@ fn a_machine_is_admitted_by_its_code_also_when_the_gateway_was_killed_meanwhile(
         assert_eq!(daemon.stop().await, 0);
         let daemon = place.start().await;
         let client = daemon.client().await;
-        in_state(&client, "connected").await;
+        in_state(&client, "mac", "connected").await;
         assert_eq!(process.stop().await, Some(0));
         let process = node.connected(&client, "").await;
         assert_eq!(process.stop().await, Some(0));
@@ -155,10 +104,7 @@ fn a_kill_of_the_node_at_any_step_of_a_call_runs_nothing_twice() {
 #[test]
 fn a_kill_of_the_gateway_during_a_call_neither_repeats_nor_loses_it() {
     run(async {
-        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = free.local_addr().unwrap();
-        drop(free);
-        let place = gateway().with("gateway.listen", &format!("\"{address}\""));
+        let place = at_fixed_address(gateway());
         let daemon = place.start().await;
         let client = daemon.client().await;
         let node = Node::invited(&daemon, &client).await;

@@ -1,5 +1,5 @@
-//! Paired nodes from the gateway's side: a real daemon, and nodes that are played by the tests, so
-//! that they can lie.
+//! Paired nodes from the gateway's side: a real daemon, and nodes that are played by the tests where
+//! they lie or lose frames, or real ones.
 
 mod agents;
 mod calls;
@@ -10,7 +10,8 @@ mod pairing;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Daemon, FakeLink, Link, NodeKey, Place, Script, eventually};
+use crate::harness::{Daemon, FakeLink, Link, NodeKey, Place, Script};
+use crate::node::paired::in_state;
 
 fn place() -> Place {
     Place::new(Script::new())
@@ -46,15 +47,6 @@ async fn connected(daemon: &Daemon, key: &NodeKey, token: &str, with: Value) -> 
     let welcome = link.next().await.unwrap();
     assert_eq!(welcome["type"], "welcome", "{welcome}");
     link
-}
-
-/// Waits until the node is in this state.
-async fn in_state(client: &Link, node: &str, state: &str) {
-    eventually(&format!("{node} is {state}"), async || {
-        let shown = client.call("nodes.get", json!({ "node": node })).await;
-        (shown["state"] == state).then_some(())
-    })
-    .await;
 }
 
 /// Parameters of a call that runs a program.

@@ -8,14 +8,22 @@ use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 
 use super::Scenario;
-use crate::harness::{Caller, HonestNode, Place, Script};
+use crate::agents::{config, write};
+use crate::harness::{Caller, HonestNode, Place, Script, calls, says};
 
-/// The scenario of nodes.
-pub(crate) const SCENARIOS: &[Scenario] = &[Scenario {
-    name: "nodes",
-    place: || Place::new(Script::new()),
-    play: |caller| Box::pin(nodes(caller)),
-}];
+/// The scenarios of nodes.
+pub(crate) const SCENARIOS: &[Scenario] = &[
+    Scenario {
+        name: "nodes",
+        place: || Place::new(Script::new()),
+        play: |caller| Box::pin(nodes(caller)),
+    },
+    Scenario {
+        name: "node_steps",
+        place: steps_place,
+        play: |caller| Box::pin(steps(caller)),
+    },
+];
 
 const CALL: &str = "01936f0e-0000-7000-8000-0000000000aa";
 
@@ -34,7 +42,16 @@ impl Drop for Running {
 impl Running {
     /// Starts a node that pairs and then serves, until the gateway refuses it.
     fn start(caller: &Caller, name: &'static str, invite: Option<String>) -> Running {
-        let node = Arc::new(Mutex::new(HonestNode::new()));
+        Running::start_node(caller, HonestNode::new(), name, invite)
+    }
+
+    fn start_node(
+        caller: &Caller,
+        node: HonestNode,
+        name: &'static str,
+        invite: Option<String>,
+    ) -> Running {
+        let node = Arc::new(Mutex::new(node));
         let (file, own) = (
             caller.place().state().join("endpoint.json"),
             Arc::clone(&node),
@@ -118,4 +135,55 @@ async fn nodes(caller: &mut Caller) {
     let names: Vec<&Value> = shown["nodes"].as_array().unwrap().iter().collect();
     assert_eq!(names.len(), 1, "{shown}");
     assert_eq!(names[0]["name"], "build");
+}
+
+fn steps_place() -> Place {
+    let make = json!({ "node": "mac", "argv": ["make", "all"] });
+    let script = Script::new().on("[go]", [calls("node_run", make), says("it is built")]);
+    let place = Place::new(script);
+    let header = "tools: [node_run]\ngate: {node_run: allow}\non_uncertain: review\n";
+    write(&config(&place), "worker.md", header, "Work.");
+    place
+}
+
+/// A run calls a program on a node, which loses its end. A user decides that it has not happened, and
+/// it runs once more.
+async fn steps(caller: &mut Caller) {
+    let invited = caller.call("nodes.invite", json!({ "name": "mac" })).await;
+    let code = invited["code"].as_str().unwrap().to_owned();
+    let mut node = HonestNode::new();
+    node.doubts = 1;
+    let mac = Running::start_node(caller, node, "mac", Some(code));
+    connected(caller, "mac").await;
+    let task = json!({ "task": "[go]", "agent": "worker" });
+    let run = caller.spawn(task).await;
+    let mut reviews = 0;
+    let ended = caller
+        .until("the end", async |caller: &mut Caller| {
+            let run = caller.run(&run.id).await;
+            if run["needsReview"] == true {
+                let step = &run["reviews"][0]["stepId"];
+                let params =
+                    json!({ "runId": run["runId"], "stepId": step, "decision": "not_done" });
+                let id = step.as_str().unwrap().to_owned();
+                caller.history.not_done.push(id);
+                caller.once("runs.resolve", params, "conflict").await;
+                reviews += 1;
+            }
+            run["endedAt"].is_string().then_some(run)
+        })
+        .await;
+    assert_eq!(ended["result"], "it is built", "{ended}");
+    // A kill before the node was told to forget the call leads to the same review again.
+    assert!((1..=2).contains(&reviews), "{reviews}");
+    // Its result is released once it is stored; then the node is removed.
+    connected(caller, "mac").await;
+    let params = json!({ "node": "mac" });
+    caller.once("nodes.remove", params, "not_found").await;
+    let (_, ran) = mac.refused().await;
+    assert_eq!(
+        ran.len(),
+        2,
+        "once before the decision and once after it: {ran:?}"
+    );
 }

@@ -167,7 +167,7 @@ impl Rights {
             .iter()
             .chain([&self.own])
             .flat_map(|layer| &layer.rules);
-        rules.any(|rule| rule.pattern.is_some())
+        rules.any(Rule::looks_at_arguments)
     }
 
     /// True if there is a rule with this decision, its own or an ancestor's.

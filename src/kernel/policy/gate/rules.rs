@@ -14,6 +14,10 @@ pub struct Rule {
     /// A pattern that the call's arguments must match; `None` matches any call.
     #[serde(rename = "match", default, skip_serializing_if = "Option::is_none")]
     pub pattern: Option<String>,
+    /// The name of a node, or a pattern of names: the rule applies to calls on these nodes alone.
+    /// `None` applies to calls on any machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
     /// The decision on a matching call.
     pub decision: Decision,
 }
@@ -40,6 +44,8 @@ pub struct Subject {
     pub texts: Vec<String>,
     /// What a remembered decision covers; empty: every call of the tool.
     pub covers: String,
+    /// The node on which the call is made; `None`: this machine.
+    pub node: Option<String>,
 }
 
 impl Subject {
@@ -50,6 +56,7 @@ impl Subject {
             let placed: Vec<String> = self.texts.iter().map(place).collect();
             self.texts.extend(placed);
             self.covers = place(&self.covers);
+            self.node = Some(node.to_owned());
         }
         self
     }
@@ -93,6 +100,17 @@ impl Rule {
         }
     }
 
+    /// Whether the rule is one for the machine on which the call is made.
+    fn is_for_machine(&self, subject: &Subject) -> bool {
+        let named = |nodes: &String| subject.node.as_ref().is_some_and(|node| fits(nodes, node));
+        self.node.as_ref().is_none_or(named)
+    }
+
+    /// Whether it depends on the arguments of calls.
+    pub(super) fn looks_at_arguments(&self) -> bool {
+        self.pattern.is_some() || self.node.is_some()
+    }
+
     fn fits_text(&self, subject: &Subject) -> bool {
         let pattern = self.pattern.as_deref();
         self.decision != Decision::Allow
@@ -100,10 +118,14 @@ impl Rule {
     }
 
     pub(super) fn shown(&self) -> String {
-        match &self.pattern {
-            Some(pattern) => format!("{} {pattern:?}: {}", self.tool, self.decision),
-            None => format!("{}: {}", self.tool, self.decision),
+        let mut shown = self.tool.clone();
+        if let Some(pattern) = &self.pattern {
+            shown.push_str(&format!(" {pattern:?}"));
         }
+        if let Some(node) = &self.node {
+            shown.push_str(&format!(" on node {node}"));
+        }
+        format!("{shown}: {}", self.decision)
     }
 }
 
@@ -128,9 +150,9 @@ struct Weighed<'a> {
 
 /// Of the rules for exactly this tool the last one that applies; otherwise the strictest of those
 /// whose name pattern matches the tool.
-fn weigh<'a>(rules: &'a [Rule], tool: &str, thing: Option<&CallTarget>) -> Weighed<'a> {
+fn weigh<'a>(rules: &[&'a Rule], tool: &str, thing: Option<&CallTarget>) -> Weighed<'a> {
     let mut floor = None;
-    for (at, rule) in rules.iter().enumerate().rev() {
+    for (at, rule) in rules.iter().copied().enumerate().rev() {
         if rule.tool != tool {
             continue;
         }
@@ -147,6 +169,7 @@ fn weigh<'a>(rules: &'a [Rule], tool: &str, thing: Option<&CallTarget>) -> Weigh
     }
     let named = rules
         .iter()
+        .copied()
         .filter(|rule| rule.tool != tool && fits(&rule.tool, tool));
     let mut strictest: Option<&Rule> = None;
     for rule in named {
@@ -172,6 +195,8 @@ pub(super) fn judged<'a>(
     subject: &Subject,
     habit: Option<Decision>,
 ) -> Option<(Decision, Reason<'a>)> {
+    let here = rules.iter().filter(|rule| rule.is_for_machine(subject));
+    let rules: Vec<&Rule> = here.collect();
     let things: Vec<Option<&CallTarget>> = match subject.things.is_empty() {
         true => vec![None],
         false => subject.things.iter().map(Some).collect(),
@@ -185,7 +210,7 @@ pub(super) fn judged<'a>(
     // The index after which no rule has been overridden for the whole call.
     let mut since: Option<usize> = Some(usize::MAX);
     for thing in things {
-        let Weighed { rule, floor } = weigh(rules, tool, thing);
+        let Weighed { rule, floor } = weigh(&rules, tool, thing);
         since = since.min(rule.and_then(|(at, _)| at));
         let said = rule.map(|(_, rule)| (rule.decision, Reason::Rule(rule)));
         let said = said.or(habit.map(|habit| (habit, Reason::Habit)));
@@ -196,7 +221,7 @@ pub(super) fn judged<'a>(
             take((Decision::Ask, Reason::Unsure(rule)));
         }
     }
-    for (at, rule) in rules.iter().enumerate() {
+    for (at, rule) in rules.into_iter().enumerate() {
         let counts = match rule.tool == tool {
             true => since < Some(at),
             false => since.is_none() && fits(&rule.tool, tool),

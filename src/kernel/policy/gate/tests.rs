@@ -8,6 +8,7 @@ fn says(tool: &str, pattern: Option<&str>, decision: Decision) -> Rule {
     Rule {
         tool: tool.to_owned(),
         pattern: pattern.map(str::to_owned),
+        node: None,
         decision,
     }
 }
@@ -175,4 +176,31 @@ fn what_may_be_forbidden_is_asked_for() {
         };
         assert_eq!(judge(&rules, "grep", &subject), expected, "{folder}");
     }
+}
+
+#[test]
+fn a_rule_for_nodes_narrows_on_these_alone_also_from_an_ancestor() {
+    let on = |nodes: &str, decision| Rule {
+        node: Some(nodes.to_owned()),
+        ..says("node_run", None, decision)
+    };
+    let rules = [on("*", Decision::Deny), on("mac*", Decision::Allow)];
+    assert!(!is_closed(&rules, "node_run"), "one node is allowed");
+    assert!(!is_closed(&rules[..1], "node_run"), "no node is named yet");
+    let parent = Rights::new("lead", &rules, WriteScope::Workspace, Bundle::default());
+    let own = [says("node_run", None, Decision::Allow)];
+    let child = Rights::new("child", &own, WriteScope::Workspace, parent.bundle());
+    for (node, expected) in [
+        (Some("mac-1"), Decision::Allow),
+        (Some("build"), Decision::Deny),
+        (None, Decision::Allow),
+    ] {
+        let subject = about(&["make"]).on_node(node);
+        let verdict = child.judge("node_run", Decision::Ask, &subject);
+        assert_eq!(verdict.decision, expected, "{node:?}: {}", verdict.why);
+    }
+    let build = about(&["make"]).on_node(Some("build"));
+    let why = child.judge("node_run", Decision::Ask, &build).why;
+    assert!(why.contains("node_run on node *: deny"), "{why}");
+    assert!(parent.looks_at_arguments());
 }

@@ -15,6 +15,7 @@ pub(super) fn judge(rules: &[(&str, Decision)], line: &str) -> Decision {
         .map(|(pattern, decision)| Rule {
             tool: "shell".to_owned(),
             pattern: Some((*pattern).to_owned()),
+            node: None,
             decision: *decision,
         })
         .collect();
@@ -23,6 +24,7 @@ pub(super) fn judge(rules: &[(&str, Decision)], line: &str) -> Decision {
         things: line.commands.into_iter().map(CallTarget::Command).collect(),
         texts: line.texts,
         covers: String::new(),
+        node: None,
     };
     let rights = Rights::new("a", &rules, WriteScope::Workspace, Bundle::default());
     rights.judge("shell", Decision::Ask, &subject).decision
