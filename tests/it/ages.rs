@@ -2,6 +2,8 @@
 //! after days, runs older than `recovery.max_age` are closed with a notice, runs that wait for a
 //! user keep waiting, and an implausible clock ends nothing.
 
+use abide::clock::Clock;
+use abide::kernel::time::Timestamp;
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
@@ -27,6 +29,7 @@ fn place() -> Place {
     });
     let script = Script::new()
         .on("[a]", [says("a is done").held_by("go")])
+        .on("[limited]", [says("in time").held_by("go")])
         .on("[look]", look("looked"))
         .on("[kid]", look("kid looked"))
         .on("[boss]", [calls("task", task), says("boss is done")])
@@ -203,6 +206,63 @@ fn by_a_clock_that_was_set_nothing_ends_and_no_wait_is_over() {
             );
             open.people_are_waited_for(&client).await;
             open.work_goes_on(&client).await;
+            client.quiet().await;
+            assert_eq!(daemon.stop().await, 0);
+        }
+    });
+}
+
+/// Whether the daemon has stored this by a clock that is half an hour or more from this test's.
+fn is_away(created: &Value) -> bool {
+    let created: Timestamp = serde_json::from_value(created["createdAt"].clone()).unwrap();
+    created.0.abs_diff(Clock::system().now().0) > 1_800_000
+}
+
+/// Calls until the daemon's wall clock has jumped away from this test's.
+async fn has_jumped(client: &Link) {
+    let mut number = 0;
+    eventually("the jump", || {
+        number += 1;
+        let params = json!({ "key": format!("agent:build:{number}"), "agent": "build" });
+        async move {
+            let made = client.call("sessions.create", params).await;
+            is_away(&made["session"]).then_some(())
+        }
+    })
+    .await;
+}
+
+#[test]
+fn a_clock_that_jumps_under_a_daemon_ends_no_run_no_wait_and_no_approval() {
+    run(async {
+        let year = 365 * DAY_MS;
+        for jump in [
+            "clock.ahead=give:3600000@400".to_owned(),
+            format!("clock.ahead=give:{DAY_MS}@400"),
+            format!("clock.behind=give:{year}@400"),
+        ] {
+            let mut open = Open::new().await;
+            open.place.set("defaults.run_timeout", "\"10m\"");
+            let daemon = open.start_at(&jump).await;
+            let client = daemon.client().await;
+            let limited = json!({ "task": "[limited]", "parent": open.root, "runTimeout": 120 });
+            let limited = client.spawn(limited).await;
+            client.in_state(&limited.id, "running").await;
+            assert!(
+                !is_away(&client.run(&limited.id).await),
+                "{jump}: before the run began"
+            );
+            let waiting = daemon.client().await;
+            let params = json!({ "runId": limited.id, "waitTimeout": 100 });
+            let wait = tokio::spawn(async move { waiting.call("agent.wait", params).await });
+            has_jumped(&client).await;
+            assert_eq!(client.run(&limited.id).await["state"], "running");
+            assert!(!wait.is_finished(), "{jump}: the wait has ended");
+            open.people_are_waited_for(&client).await;
+            open.work_goes_on(&client).await;
+            let waited = wait.await.unwrap();
+            assert_eq!(waited["cause"], "ended", "{jump}: {waited}");
+            assert_eq!(waited["runs"][0]["result"], "in time", "{jump}: {waited}");
             client.quiet().await;
             assert_eq!(daemon.stop().await, 0);
         }

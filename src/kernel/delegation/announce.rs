@@ -94,7 +94,7 @@ impl AnnounceNote {
         let quoted = quote(&self.result);
         let whole = self.result.len();
         let room = most.saturating_sub(out.len() + AROUND);
-        let shown = if room >= quoted.len() {
+        let shown = if room >= quoted.len() || quoted.len() <= SHORT {
             quoted.as_str()
         } else if room >= LEAST_QUOTED {
             text::prefix(&quoted, room)
@@ -153,6 +153,9 @@ impl AnnounceNote {
     }
 }
 
+/// A result of so many bytes is always shown: with its quotation marks it is no longer than the
+/// sentence that it is not shown.
+const SHORT: usize = 64;
 /// Upper bound for the bytes around a quoted result, without the head.
 const AROUND: usize = 256;
 const OPEN: &str = "<<<result";
@@ -240,6 +243,20 @@ mod tests {
         let frame = note.frame();
         assert_eq!(parts(&frame).result, None);
         assert_eq!(parts(&frame).error, Some("it broke"));
+    }
+
+    #[test]
+    fn a_result_is_left_out_only_if_that_is_shorter() {
+        let short = note(&"a".repeat(SHORT));
+        assert_eq!(short.frame_within(0), short.frame());
+        let long = note(&"a".repeat(SHORT + 1));
+        let left_out = long.frame_within(0);
+        assert!(
+            left_out.contains("65 bytes is not shown here"),
+            "{left_out}"
+        );
+        assert_eq!(parts(&left_out).result, None);
+        assert!(short.frame().len() <= left_out.len());
     }
 
     #[test]

@@ -17,6 +17,18 @@ impl Caller {
         self.hunt = Some(hunt);
     }
 
+    /// From the next start on, no daemon is killed.
+    pub(crate) fn stop_killing(&mut self) {
+        if let Some(hunt) = &mut self.hunt {
+            hunt.left = 0;
+        }
+    }
+
+    /// The daemon's metrics by series.
+    pub(crate) fn metrics(&self) -> std::collections::BTreeMap<String, f64> {
+        crate::metrics::numbers(self.daemon.as_ref().unwrap())
+    }
+
     /// Are more kills to come?
     pub(crate) fn has_kills_left(&self) -> bool {
         self.hunt.as_ref().is_some_and(|hunt| hunt.left > 0)

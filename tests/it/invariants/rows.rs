@@ -25,8 +25,8 @@ pub(super) fn sessions_are_whole(book: &StoreRows) {
                 let called = |run: &&Run| run.is_called() && run.session == parent.id;
                 let mut called = book.runs.values().filter(called);
                 let is_next = session.depth == parent.depth + 1;
-                let is_below_one = called.any(|run| session.depth == run.depth + 1);
-                assert!(is_next || is_below_one, "{}", session.key);
+                let is_whole = is_next || called.any(|run| session.depth == run.depth + 1);
+                assert!(is_whole, "{}", session.key);
                 assert_eq!(session.root, parent.root, "{}", session.key);
             }
         }
@@ -221,7 +221,11 @@ fn announce_says_how_it_ended(message: &Message, notice: &OutboxRow, run: &Run) 
         parts.head.contains(&format!(" ended {} ", run.state)),
         "{text}"
     );
-    assert_eq!(parts.result, run.result.as_deref(), "{text}");
+    let bytes = run.result.as_deref().unwrap_or_default().len();
+    // Among many announces at once a long result is only pointed to.
+    if !text.contains(&format!("Its result of {bytes} bytes is not shown here")) {
+        assert_eq!(parts.result, run.result.as_deref(), "{text}");
+    }
 }
 
 /// In a cancelled session no run continues, and no announce is pending that would start one.

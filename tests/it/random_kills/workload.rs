@@ -1,26 +1,18 @@
-//! Kills at random instants under a busy, mixed workload. The test does not control where the kills
-//! happen; the checker must pass after each of them and at the end.
-
-use std::time::Duration;
+//! The busy, mixed workload of one client, against a model whose answers are known.
 
 use serde_json::{Value, json};
 
-use crate::harness::{Caller, Place, RandomKills, Script, Spawned, calls, run, says};
+use crate::harness::{Caller, Place, Script, Spawned, calls, says};
 
-/// Number of daemons that are killed repeatedly in parallel, each in its own folder.
-const PACKS: u64 = 4;
-/// Number of kills of each daemon.
-const KILLS: usize = 27;
 /// Maximum number of open runs of one client.
 const OPEN: usize = 16;
-/// Number of tasks in the script. A client that needs more indicates a defect.
-const TASKS: usize = 1000;
 
 /// A small random number generator (splitmix64), so that a failure can be reproduced.
-struct RandomGenerator(u64);
+pub(super) struct RandomGenerator(pub(super) u64);
 
 impl RandomGenerator {
-    fn roll(&mut self, below: u64) -> u64 {
+    /// A number below `below`.
+    pub(super) fn roll(&mut self, below: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -29,44 +21,15 @@ impl RandomGenerator {
     }
 }
 
-/// `ABIDE_TEST_SEED`, or a different seed each time.
-fn seed() -> u64 {
-    if let Ok(seed) = std::env::var("ABIDE_TEST_SEED") {
-        return seed.parse().unwrap();
-    }
-    getrandom::u64().unwrap() % 1_000_000
-}
-
-/// Takes some 15 s: four daemons in parallel, 27 kills each, every one during work.
-#[test]
-fn more_than_a_hundred_kills_at_random_instants_lose_and_double_nothing() {
-    let seed = seed();
-    println!("ABIDE_TEST_SEED={seed}");
-    let hits: Vec<(usize, usize)> = std::thread::scope(|scope| {
-        let packs: Vec<_> = (0..PACKS)
-            .map(|pack| scope.spawn(move || run(hunt(seed + pack))))
-            .collect();
-        packs.into_iter().map(|pack| pack.join().unwrap()).collect()
-    });
-    let kills: usize = hits.iter().map(|(kills, _)| kills).sum();
-    let middle: usize = hits.iter().map(|(_, middle)| middle).sum();
-    println!("{kills} kills, {middle} of them in the middle of a step");
-    assert!(kills >= 100, "{kills}");
-    assert!(
-        middle * 2 > kills,
-        "only {middle} of {kills} hit a run in the middle of a step"
-    );
-}
-
 fn task(number: usize) -> String {
-    format!("[t{number:04}]")
+    format!("[t{number:06}]")
 }
 
 /// Each task reads in two or three rounds of parallel calls, at a pace that spends most of its time
 /// inside steps.
-fn place(dice: &mut RandomGenerator) -> Place {
+pub(super) fn place(dice: &mut RandomGenerator, tasks: usize) -> Place {
     let mut script = Script::new().on_announce("*", [says("heard").after_ms(20)]);
-    for number in 0..TASKS {
+    for number in 0..tasks {
         let mut pace = || 20 + dice.roll(60);
         let look = calls("grep", json!({ "pattern": "alpha" }))
             .and("read", json!({ "path": "notes.txt" }))
@@ -88,39 +51,18 @@ fn place(dice: &mut RandomGenerator) -> Place {
         .with("lanes.subagent", "4")
 }
 
-/// One client and its daemon; returns the number of kills, and of those that found a run in the
-/// middle of a step.
-async fn hunt(seed: u64) -> (usize, usize) {
-    let mut dice = RandomGenerator(seed);
-    let place = place(&mut dice);
-    let mut caller = Caller::begin(place, None, false).await;
-    let mut client = Workload::prepare(&mut caller).await;
-    let mut lives = RandomGenerator(seed ^ 0xabcd);
-    caller.kill_randomly(RandomKills {
-        left: KILLS,
-        next: Box::new(move || Duration::from_millis(60 + lives.roll(450))),
-    });
-    caller.kill_once().await;
-    while caller.has_kills_left() {
-        client.go_on(&mut caller, &mut dice).await;
-    }
-    client.end(&mut caller).await;
-    caller.finish().await;
-    let kills = &caller.history.kills;
-    let middle = kills.iter().filter(|kill| !kill.held.is_empty()).count();
-    (kills.len(), middle)
-}
-
 /// The workload of one client.
-struct Workload {
+pub(super) struct Workload {
     parents: Vec<String>,
     inboxes: Vec<String>,
     open: Vec<(usize, Spawned)>,
     tasks: usize,
+    script: usize,
 }
 
 impl Workload {
-    async fn prepare(caller: &mut Caller) -> Workload {
+    /// Creates its sessions. The script has `script` tasks.
+    pub(super) async fn prepare(caller: &mut Caller, script: usize) -> Workload {
         let mut inboxes = Vec::new();
         for number in 0..3 {
             inboxes.push(caller.session("client", &format!("bot:{number}")).await);
@@ -138,11 +80,17 @@ impl Workload {
             inboxes,
             open: Vec::new(),
             tasks: 0,
+            script,
         }
     }
 
+    /// Tasks that were given so far.
+    pub(super) fn given(&self) -> usize {
+        self.tasks
+    }
+
     /// Starts something new, or reads existing state.
-    async fn go_on(&mut self, caller: &mut Caller, dice: &mut RandomGenerator) {
+    pub(super) async fn go_on(&mut self, caller: &mut Caller, dice: &mut RandomGenerator) {
         match dice.roll(8) {
             0..=4 if self.open.len() < OPEN => self.ask(caller, dice).await,
             5 => {
@@ -161,7 +109,7 @@ impl Workload {
     async fn ask(&mut self, caller: &mut Caller, dice: &mut RandomGenerator) {
         let number = self.tasks;
         self.tasks += 1;
-        assert!(number < TASKS, "the script has no more tasks");
+        assert!(number < self.script, "the script has no more tasks");
         let task = task(number);
         let choice = usize::try_from(dice.roll(self.parents.len() as u64 + 2)).unwrap();
         let run = match self.parents.get(choice) {
@@ -200,7 +148,7 @@ impl Workload {
     }
 
     /// Checks that everything ends as expected.
-    async fn end(&mut self, caller: &mut Caller) {
+    pub(super) async fn end(&mut self, caller: &mut Caller) {
         for (number, run) in std::mem::take(&mut self.open) {
             let ended = caller.ended(&run.id).await;
             assert_eq!(
