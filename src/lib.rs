@@ -31,5 +31,6 @@ pub mod store;
 pub mod telemetry;
 pub mod tls;
 pub mod tool;
+pub mod version;
 pub mod watch;
 pub mod wire;

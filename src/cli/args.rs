@@ -12,7 +12,8 @@ use super::{chat, demo, help, setup, top};
 use crate::cli::commands::{
     agents, answer, approvals, attach, audit, backup, cancel, completions, config, doctor, env,
     events, history, inbox, logs, mcp, memory, node, nodes, ps, restore, retry, review, rpc, run,
-    send, serve, sessions, skills, spawn, status, steer, stop, tls, tokens, trust, usage, wait,
+    send, serve, service, sessions, skills, spawn, status, steer, stop, tls, tokens, trust, usage,
+    wait,
 };
 use crate::cli::common::Common;
 use crate::cli::common::failure::{Failure, exit};
@@ -61,6 +62,7 @@ serve: 74 store, 75 folder, port or store in use, 77 permissions,
 #[derive(Debug, Subcommand)]
 enum CliCommand {
     Serve(serve::Serve),
+    Service(service::ServiceArgs),
     Status(status::StatusArgs),
     Stop(stop::StopArgs),
     Run(run::RunArgs),
@@ -197,6 +199,7 @@ fn carry_out(common: &Common, command: CliCommand) -> Result<u8, Failure> {
         CliCommand::Completions(command) => return command.run(),
         CliCommand::Node(command) if command.is_service() => return command.serve(common),
         CliCommand::Serve(command) => Box::pin(command.detach(common)),
+        CliCommand::Service(command) => Box::pin(command.run(common)),
         CliCommand::Status(command) => Box::pin(command.run(common)),
         CliCommand::Stop(command) => Box::pin(command.run(common)),
         CliCommand::Run(command) => Box::pin(signals::in_order(command.run(common))),

@@ -38,7 +38,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
     (
         "Run the daemon",
         &[
-            "serve", "status", "stop", "doctor", "backup", "restore", "config", "audit",
+            "serve", "service", "status", "stop", "doctor", "backup", "restore", "config", "audit",
         ],
     ),
     (

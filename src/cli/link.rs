@@ -1,6 +1,7 @@
 //! A connection to the daemon, and the translation of its errors into failures. Used by every
 //! command that calls a daemon.
 
+pub(crate) mod activation;
 pub(crate) mod discover;
 pub(crate) mod known;
 pub(crate) mod start;
@@ -23,6 +24,7 @@ use crate::client::{Client, ClientError, EventSubscription, NodeOutputParts};
 use crate::clock::Clock;
 use crate::daemon::Endpoint;
 use crate::kernel::fault::Kind;
+use crate::version::version;
 use crate::wire::PROTOCOL;
 use crate::wire::events::SubscribeEvents;
 use crate::wire::method::Method;
@@ -117,7 +119,7 @@ fn speaks(endpoint: &Endpoint) -> Result<(), Failure> {
     if endpoint.protocol == PROTOCOL {
         return Ok(());
     }
-    let own = env!("CARGO_PKG_VERSION");
+    let own = version();
     let (theirs, protocol) = (&endpoint.version, endpoint.protocol);
     Err(Failure::new(
         exit::NO_DAEMON,
@@ -139,7 +141,10 @@ pub(crate) async fn by_any_way<C>(
     place: &Where,
     connect: impl AsyncFn(&Transport) -> Result<Result<C, ClientError>, Failure>,
 ) -> Result<(C, DaemonTarget), Failure> {
-    let target = place.target()?;
+    let target = match place.target() {
+        Err(none) if activation::start(place).await => place.target().map_err(|_| none)?,
+        found => found?,
+    };
     if let Some(endpoint) = &target.endpoint {
         speaks(endpoint)?;
     }
@@ -303,7 +308,7 @@ fn failure(error: ClientError, target: &DaemonTarget) -> Failure {
 
 /// Adds a hint if a version difference may explain why the request was refused.
 fn with_versions(failure: Failure, target: &DaemonTarget) -> Failure {
-    let own = env!("CARGO_PKG_VERSION");
+    let own = version();
     let Some(theirs) = target.endpoint.as_ref().map(|endpoint| &endpoint.version) else {
         return failure;
     };
@@ -358,11 +363,11 @@ mod tests {
         let unknown = || Failure::new(2, "unknown_method", "no method runs.new");
         let told = with_versions(unknown(), &target("0.0.1")).to_string();
         assert!(told.contains("version 0.0.1"), "{told}");
-        assert!(told.contains(env!("CARGO_PKG_VERSION")), "{told}");
+        assert!(told.contains(version()), "{told}");
         assert!(told.contains("abide stop && abide serve"), "{told}");
 
         // For the same version, or another kind of error, no hint is added.
-        let same = target(env!("CARGO_PKG_VERSION"));
+        let same = target(version());
         assert_eq!(with_versions(unknown(), &same), unknown());
         let missing = || Failure::new(3, "not_found", "no run");
         assert_eq!(with_versions(missing(), &target("0.0.1")), missing());

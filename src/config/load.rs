@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -40,6 +41,23 @@ impl Loaded {
         self.file.as_ref().map(|file| file.display().to_string())
     }
 
+    /// The variables whose values are in force, by key: name of the variable. Without secret ones.
+    pub fn variables(&self) -> BTreeMap<&str, &str> {
+        let public = |key: &str| !is_secret(key) && !hides_values(key);
+        let named = self.origins.iter().filter_map(variable);
+        named.filter(|(key, _)| public(key)).collect()
+    }
+
+    /// The names of the variables whose values are in force and secret.
+    pub fn secret_variables(&self) -> Vec<&str> {
+        let public = self.variables();
+        let named = self.origins.iter().filter_map(variable);
+        named
+            .filter(|(key, _)| !public.contains_key(key))
+            .map(|(_, name)| name)
+            .collect()
+    }
+
     /// Copies the value of `key` and its origin from `other`.
     pub fn take_from(&mut self, other: &Loaded, key: &str) -> Result<(), Fault> {
         if let Some(value) = other.config.value(key) {
@@ -71,8 +89,7 @@ impl Loaded {
                     .to_owned(),
             ));
         }
-        let is_exposed = !config.listen.ip().to_canonical().is_loopback();
-        if is_exposed && config.tls_cert_file.is_none() && !config.allow_plain {
+        if config.exposes(config.listen) {
             return Err(ConfigError::Together(format!(
                 "other machines can reach gateway.listen = {}, so it needs TLS: set \
                  gateway.tls_cert_file and gateway.tls_key_file (abide tls new makes both); or let \
@@ -86,6 +103,23 @@ impl Loaded {
     /// Applies a command-line flag, which takes precedence over file and variables.
     pub(super) fn flag(&mut self, flag: &FlagValue) -> Result<(), ConfigError> {
         take(flag.key, &flag.value, &ValueOrigin::Flag(flag.name), self)
+    }
+}
+
+/// Key and name of a variable, if the value came from one.
+fn variable<'a>((key, origin): (&'a String, &'a ValueOrigin)) -> Option<(&'a str, &'a str)> {
+    match origin {
+        ValueOrigin::Variable(name) => Some((key, name)),
+        _ => None,
+    }
+}
+
+impl Config {
+    /// Would listening there let others on the network read tokens and data? True for an address
+    /// that other machines reach, without TLS and without `gateway.allow_plain`.
+    pub fn exposes(&self, address: SocketAddr) -> bool {
+        let is_reachable = !address.ip().to_canonical().is_loopback();
+        is_reachable && self.tls_cert_file.is_none() && !self.allow_plain
     }
 }
 

@@ -1,6 +1,7 @@
 //! Operations on the daemon process that the gateway may call.
 
 use std::borrow::Cow;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -89,6 +90,25 @@ pub struct SettingChange {
     pub after: Value,
 }
 
+text_enum! {
+    /// What happened to the file of a running program.
+    ProgramChange {
+        /// Another file is at its path.
+        Replaced = "replaced",
+        /// No file is at its path.
+        Removed = "removed",
+    }
+}
+
+/// The file of the running program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProgramFile {
+    /// The path that it was started from.
+    pub path: PathBuf,
+    /// What happened to it since; `None` if nothing.
+    pub change: Option<ProgramChange>,
+}
+
 /// A provider of models.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelProvider {
@@ -146,6 +166,9 @@ pub trait Control: Send + Sync + 'static {
 
     /// Numbers about the surroundings, for the metrics.
     fn gauges(&self) -> SurroundingGauges;
+
+    /// The file of the running program; `None` if this system cannot tell.
+    fn program(&self) -> Option<ProgramFile>;
 
     /// What differs at present from the settings, one line each.
     fn notices(&self) -> Vec<String>;

@@ -1,6 +1,7 @@
 //! One boot of the daemon: its identity, and what it sets up for the process as a whole.
 
 use super::DaemonFailure;
+use super::doctor::program;
 use super::signals::Signals;
 use super::supervisor::Supervisor;
 use crate::clock::Clock;
@@ -49,6 +50,7 @@ impl Boot {
                  hard limit (ulimit -H -n, LimitNOFILE=)"
             );
         }
+        program::note_path();
         Processes::adopt_orphans();
         let signals = Signals::catch()?;
         let boot = Boot {

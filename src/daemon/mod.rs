@@ -42,6 +42,7 @@ use crate::config::{Config, Loaded, SettingsSource};
 use crate::contract::control::Then;
 use crate::registry::Restored;
 use crate::store::{OpenOptions, OpenedStore, Store};
+use crate::version::version;
 
 /// Time limit for threads that wait for a disk.
 const LAST_THREADS: Duration = Duration::from_secs(1);
@@ -86,7 +87,7 @@ impl Ready {
     ) -> Ready {
         Ready {
             endpoint: Endpoint {
-                version: env!("CARGO_PKG_VERSION").to_owned(),
+                version: version().to_owned(),
                 protocol: 1,
                 pid: boot.pid,
                 boot_id: boot.id,
@@ -134,7 +135,7 @@ pub enum Ending {
 pub fn versions() -> String {
     format!(
         "abide {} (SQLite {}, store schema {})",
-        env!("CARGO_PKG_VERSION"),
+        version(),
         crate::store::library_version(),
         crate::store::SCHEMA,
     )

@@ -1,6 +1,7 @@
 //! Communication with the supervisor. systemd is notified over `NOTIFY_SOCKET`; any other
 //! supervisor sets `ABIDE_SUPERVISOR`, so that restarts go through it. `ABIDE_STOP_TIMEOUT` is how
-//! long the supervisor waits before it kills.
+//! long the supervisor waits before it kills. Sockets that it passes (`LISTEN_FDS`) are taken over in
+//! `listen/passed.rs`.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -26,6 +27,7 @@ const PROGRESS: Duration = Duration::from_millis(250);
 #[derive(Clone, Debug, Default)]
 pub struct Supervisor {
     notified: bool,
+    activated: bool,
     watchdog: Option<Duration>,
     named: bool,
     stop_timeout: Option<Duration>,
@@ -44,15 +46,17 @@ impl Supervisor {
             .transpose()?;
         Ok(Supervisor {
             notified: text("NOTIFY_SOCKET").is_some(),
+            activated: text("LISTEN_PID").is_some_and(|pid| pid == std::process::id().to_string()),
             watchdog: sd_notify::watchdog_enabled().filter(|period| !period.is_zero()),
             named: text("ABIDE_SUPERVISOR").is_some(),
             stop_timeout,
         })
     }
 
-    /// Will a supervisor start the daemon again?
+    /// Will a supervisor start the daemon again? One that passed sockets does: they cannot be passed
+    /// on to a program that this process would start.
     pub fn is_present(&self) -> bool {
-        self.notified || self.named
+        self.notified || self.named || self.activated
     }
 
     /// How long running steps may continue: as configured, but short enough that the supervisor

@@ -13,9 +13,10 @@ use serde_json::{Map, Value, json};
 use super::CallContext;
 use crate::gateway::discover::sample::sample;
 use crate::gateway::methods::method::MethodsBuilder;
-use crate::gateway::methods::{JsonText, MethodReply, MethodResult, status};
+use crate::gateway::methods::{JsonText, MethodReply, MethodResult};
 use crate::kernel::event::EventKind;
 use crate::kernel::fault::{Fault, Kind};
+use crate::version::version;
 use crate::wire::gateway::{Discover, OpenRpc};
 use crate::wire::method::MethodRow;
 use crate::wire::methods::METHODS;
@@ -77,7 +78,7 @@ fn document(url: &str) -> Document {
         "info": {
             "title": "abide",
             "description": "A durable session daemon with a persistent subagent registry.",
-            "version": status::VERSION,
+            "version": version(),
             "license": { "name": "MIT OR Apache-2.0" },
         },
         "servers": [{ "name": "This daemon", "url": url }],

@@ -28,7 +28,8 @@ use super::{ClientLimits, GatewayKey, Listeners, NodeHub, NodeHubParts, open, rp
 use crate::clock::Clock;
 use crate::contract::BoxFuture;
 use crate::contract::control::{
-    Control, Drain, EffectiveSettings, ModelProvider, Phase, Reloaded, SurroundingGauges, Then,
+    Control, Drain, EffectiveSettings, ModelProvider, Phase, ProgramFile, Reloaded,
+    SurroundingGauges, Then,
 };
 use crate::contract::nodes::{ChangeNode, NodeNote, NodeRows, PairNode, StepOfCall, Stored};
 use crate::gateway::access::{auth, peer};
@@ -65,6 +66,10 @@ impl Control for Stage {
 
     fn phase(&self) -> Phase {
         *self.0.lock().unwrap()
+    }
+
+    fn program(&self) -> Option<ProgramFile> {
+        None
     }
 
     fn notices(&self) -> Vec<String> {

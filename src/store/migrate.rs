@@ -1,5 +1,5 @@
 //! Migrates a database to the schema of this program: numbered, append-only steps, one
-//! transaction each. Called when a store is opened.
+//! transaction each. Called when a store is opened, after its copy was made.
 
 use std::path::Path;
 
@@ -9,8 +9,6 @@ use super::tx::{DbError, DbErrorKind, Tx};
 struct Migration {
     name: &'static str,
     sql: &'static str,
-    /// It drops or rewrites data: the file is copied first.
-    destructive: bool,
 }
 
 /// The history of the schema. Append only: a released step never changes.
@@ -18,27 +16,22 @@ const MIGRATIONS: &[Migration] = &[
     Migration {
         name: "0001_schema",
         sql: include_str!("migrations/sqlite/0001_schema.sql"),
-        destructive: false,
     },
     Migration {
         name: "0002_nodes",
         sql: include_str!("migrations/sqlite/0002_nodes.sql"),
-        destructive: false,
     },
     Migration {
         name: "0003_tokens",
         sql: include_str!("migrations/sqlite/0003_tokens.sql"),
-        destructive: false,
     },
     Migration {
         name: "0004_delegation",
         sql: include_str!("migrations/sqlite/0004_delegation.sql"),
-        destructive: false,
     },
     Migration {
         name: "0005_kept_steps",
         sql: include_str!("migrations/sqlite/0005_kept_steps.sql"),
-        destructive: false,
     },
 ];
 
@@ -50,11 +43,7 @@ pub const SCHEMA: i64 = MIGRATIONS.len() as i64;
 pub enum MigrateError {
     /// Another version wrote it: a newer one, or a build from before the first release. Nothing was
     /// written to it.
-    #[error(
-        "the store has schema version {found}, this program knows {known}: another version of \
-         abide wrote it, a newer one or a build from before the first release. Nothing was \
-         changed; use that version, or another state folder"
-    )]
+    #[error("the store has schema version {found}, this program knows {known}")]
     Newer {
         /// The schema version of the file.
         found: i64,
@@ -92,17 +81,23 @@ pub fn check_not_newer(found: i64) -> Result<(), MigrateError> {
     Ok(())
 }
 
-/// Once this returns, the file at `path` has the schema of this program.
-pub fn migrate(db: &mut Sqlite, path: &Path) -> Result<(), MigrateError> {
-    run(db, path, MIGRATIONS)
+/// Is the schema of the open store older than that of this program? Not for a new, empty file.
+pub fn is_needed(db: &Sqlite) -> Result<Option<i64>, DbError> {
+    let found = version(db)?;
+    Ok((1..SCHEMA).contains(&found).then_some(found))
+}
+
+/// Once this returns, the open store has the schema of this program. An error names `copy`, where the
+/// store is as it was before.
+pub fn migrate(db: &mut Sqlite, copy: Option<&Path>) -> Result<(), MigrateError> {
+    run(db, copy, MIGRATIONS)
 }
 
 /// Once this returns, the empty database has the schema of `version`, which this program must
 /// know.
 pub fn make(db: &mut Sqlite, version: i64) -> Result<(), DbError> {
     let steps = usize::try_from(version).unwrap_or(0).min(MIGRATIONS.len());
-    // An empty database is not copied, so the path is not used.
-    run(db, Path::new(""), &MIGRATIONS[..steps]).map_err(|fault| match fault {
+    run(db, None, &MIGRATIONS[..steps]).map_err(|fault| match fault {
         MigrateError::Db(fault) | MigrateError::Failed { source: fault, .. } => fault,
         fault @ MigrateError::Newer { .. } => DbError {
             kind: DbErrorKind::Other,
@@ -111,7 +106,7 @@ pub fn make(db: &mut Sqlite, version: i64) -> Result<(), DbError> {
     })
 }
 
-fn run(db: &mut Sqlite, path: &Path, migrations: &[Migration]) -> Result<(), MigrateError> {
+fn run(db: &mut Sqlite, copy: Option<&Path>, migrations: &[Migration]) -> Result<(), MigrateError> {
     let found = version(db)?;
     let known = migrations.len() as i64;
     if found > known {
@@ -121,14 +116,6 @@ fn run(db: &mut Sqlite, path: &Path, migrations: &[Migration]) -> Result<(), Mig
         let to = index as i64 + 1;
         if to <= found {
             continue;
-        }
-        let mut copy = String::new();
-        if migration.destructive && found > 0 {
-            let beside = path.with_extension(format!("before-{}.db", migration.name));
-            // A copy left by a failed earlier attempt is of the same old file, so it is replaced.
-            let _ = std::fs::remove_file(&beside);
-            db.copy_to(&beside)?;
-            copy = format!(", with a copy at {}", beside.display());
         }
         // A table that is rebuilt is dropped while others refer to it, so references are checked
         // before the commit instead.
@@ -146,9 +133,10 @@ fn run(db: &mut Sqlite, path: &Path, migrations: &[Migration]) -> Result<(), Mig
         }
         db.batch("PRAGMA foreign_keys = 1")?;
         if let Err(source) = done {
+            let copy = copy.map(|copy| format!(", with a copy at {}", copy.display()));
             return Err(MigrateError::Failed {
                 name: migration.name,
-                copy,
+                copy: copy.unwrap_or_default(),
                 source,
             });
         }
@@ -182,34 +170,27 @@ mod tests {
     const GOOD: Migration = Migration {
         name: "good",
         sql: "CREATE TABLE kept (n INTEGER); INSERT INTO kept VALUES (7);",
-        destructive: false,
     };
     const BROKEN: Migration = Migration {
         name: "broken",
         sql: "DROP TABLE kept; CREATE TABLE nonsense (",
-        destructive: true,
     };
 
     #[test]
-    fn g5_10_a_failed_migration_leaves_the_old_store_and_a_copy() {
+    fn g5_10_a_failed_migration_leaves_the_old_store_and_names_its_copy() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("abide.db");
         let mut db = Sqlite::open(&path, Use::Write).unwrap();
-        run(&mut db, &path, &[GOOD]).unwrap();
-        let error = run(&mut db, &path, &[GOOD, BROKEN]).unwrap_err();
+        run(&mut db, None, &[GOOD]).unwrap();
+        let copy = dir.path().join("copy.db");
+        let error = run(&mut db, Some(&copy), &[GOOD, BROKEN]).unwrap_err();
         assert!(
             matches!(error, MigrateError::Failed { name: "broken", .. }),
             "{error}"
         );
         assert_eq!(version(&db).unwrap(), 1);
         assert_eq!(number(&mut db, "SELECT n FROM kept", &[]).unwrap(), 7);
-        let copy = dir.path().join("abide.before-broken.db");
-        let mut copy = Sqlite::open(&copy, Use::Write).unwrap();
-        assert_eq!(number(&mut copy, "SELECT n FROM kept", &[]).unwrap(), 7);
-        assert!(
-            error.to_string().contains("abide.before-broken.db"),
-            "{error}"
-        );
+        assert!(error.to_string().contains("copy.db"), "{error}");
     }
 
     #[test]
@@ -218,7 +199,7 @@ mod tests {
         let path = dir.path().join("abide.db");
         let mut db = Sqlite::open(&path, Use::Write).unwrap();
         db.batch("PRAGMA user_version = 99").unwrap();
-        let error = migrate(&mut db, &path).unwrap_err().to_string();
+        let error = migrate(&mut db, None).unwrap_err().to_string();
         assert!(
             error.contains("99") && error.contains(&SCHEMA.to_string()),
             "{error}"

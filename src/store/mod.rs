@@ -11,6 +11,7 @@ pub mod tables;
 pub mod tx;
 
 mod backup;
+mod before_migration;
 mod checkpoint;
 mod files;
 mod handle;

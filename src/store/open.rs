@@ -16,7 +16,7 @@ use super::sqlite::{Sqlite, Use, header_version};
 use super::threads::{Threads, thread};
 use super::tx::{DbError, DbErrorKind};
 use super::writer::{CommitChannels, OnFatal, QUEUE, Writer, WriterMessage, WriterShared};
-use super::{backup, checkpoint, files, migrate};
+use super::{backup, before_migration, checkpoint, files, migrate};
 use crate::clock::Clock;
 use crate::contract::commit::{CommandSettings, CommitEffect};
 use crate::kernel::event::Salvage;
@@ -25,6 +25,7 @@ use crate::store::repair::outline::Outline;
 use crate::store::repair::salvage::Unsaved;
 use crate::store::repair::{check, redo, salvage};
 use crate::store::tables::boots;
+use crate::version::version;
 
 /// Options for opening a store.
 pub struct OpenOptions {
@@ -44,6 +45,22 @@ pub enum OpenError {
     /// The schema is too new, or a migration failed.
     #[error(transparent)]
     Migrate(#[from] MigrateError),
+    /// A program with a newer schema, or one from before the first release, wrote the store.
+    #[error(
+        "the store has schema version {found}, this program (abide {}) knows {known}: {reader}. Nothing \
+         was changed; use that version, or another state folder{advice}",
+        version()
+    )]
+    Newer {
+        /// The schema version of the file.
+        found: i64,
+        /// The schema version of this program.
+        known: i64,
+        /// Which version reads the store, as text for the operator.
+        reader: String,
+        /// `. The store before its migration …`, or empty.
+        advice: String,
+    },
     /// The file is damaged or is not a database, and no row could be read.
     #[error(
         "{path} cannot be read as a store: {why}. No row could be salvaged. The file was not \
@@ -138,6 +155,36 @@ impl OpenError {
         }
     }
 
+    fn newer(path: &Path, found: i64, known: i64) -> Self {
+        let reader = Sqlite::open_unchanged(path)
+            .and_then(|mut db| boots::meta(&mut db, &schema_name(found)))
+            .ok()
+            .flatten();
+        let reader = match reader {
+            Some(version) => format!("abide {version} or a later version reads it"),
+            None => {
+                "another version of abide wrote it, a newer one or a build from before the first \
+                     release"
+                    .to_owned()
+            }
+        };
+        let copy = before_migration::newest(path);
+        let advice = copy.map(|copy| {
+            format!(
+                ". This program reads the store as it was before the migration: `abide restore {} \
+                 --force` puts that in place and keeps the present file, which has what was done since, \
+                 beside it",
+                copy.display()
+            )
+        });
+        OpenError::Newer {
+            found,
+            known,
+            reader,
+            advice: advice.unwrap_or_default(),
+        }
+    }
+
     fn of_schema(path: &Path, fault: MigrateError) -> Self {
         match fault {
             MigrateError::Failed { source, .. }
@@ -146,6 +193,7 @@ impl OpenError {
                 OpenError::of(path, source)
             }
             MigrateError::Db(source) => OpenError::of(path, source),
+            MigrateError::Newer { found, known } => OpenError::newer(path, found, known),
             fault => OpenError::Migrate(fault),
         }
     }
@@ -280,6 +328,12 @@ fn begin_or_salvage(
     Ok((begun, salvaged))
 }
 
+/// The row of `meta` with the version of abide that first gave a store this schema. It stays, so that an
+/// older program can name a version that reads the store.
+fn schema_name(schema: i64) -> String {
+    format!("schema_{schema}")
+}
+
 /// The writer's connection to an intact store, and the store's identity.
 struct OpenedDatabase {
     db: Sqlite,
@@ -287,10 +341,25 @@ struct OpenedDatabase {
     digest_key: [u8; 32],
 }
 
-/// Once this returns, the store has this program's schema, and its outline is saved beside it.
+/// Once this returns, the store has this program's schema, and its outline is saved beside it. Before a
+/// migration a copy was made.
 fn begin(path: &Path, clock: &Clock) -> Result<OpenedDatabase, MigrateError> {
     let mut db = Sqlite::open(path, Use::Write)?;
-    migrate::migrate(&mut db, path)?;
+    let copy = match migrate::is_needed(&db)? {
+        Some(found) => {
+            let copy = before_migration::copy(&mut db, path, found, clock)?;
+            tracing::info!(
+                from = found,
+                to = migrate::SCHEMA,
+                copy = %copy.display(),
+                "migrating the store"
+            );
+            Some(copy)
+        }
+        None => None,
+    };
+    migrate::migrate(&mut db, copy.as_deref())?;
+    boots::set_meta_once(&mut db, &schema_name(migrate::SCHEMA), version())?;
     Outline::of(&mut db)?.keep(path).map_err(DbError::from)?;
     let (id, digest_key) = identity(&mut db, clock)?;
     Ok(OpenedDatabase { db, id, digest_key })
@@ -324,7 +393,7 @@ fn prepare(path: &Path, clock: &Clock) -> Result<Option<Salvage>, OpenError> {
     let damage = match header_version(path) {
         // A newer file is refused before it is touched.
         Ok(found) => {
-            migrate::check_not_newer(found)?;
+            migrate::check_not_newer(found).map_err(|fault| OpenError::of_schema(path, fault))?;
             // First: what the engine reads beside a damaged WAL is not a state of the store.
             match check::lost_of_log(path).map_err(wrap)? {
                 Some(lost) => {
@@ -384,7 +453,7 @@ fn make(path: &Path, clock: &Clock) -> Result<(), MigrateError> {
     }
     files::private(&aside).map_err(io)?;
     let mut db = Sqlite::open(&aside, Use::Make)?;
-    migrate::migrate(&mut db, &aside)?;
+    migrate::migrate(&mut db, None)?;
     identity(&mut db, clock)?;
     db.checkpoint_truncate()?;
     drop(db);

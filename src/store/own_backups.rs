@@ -150,14 +150,14 @@ impl Store {
 }
 
 /// The positions of the last event and of the last audited call: every change has one of them.
-fn last_change(tx: &mut dyn Tx) -> Result<(i64, i64), DbError> {
+pub(super) fn last_change(tx: &mut dyn Tx) -> Result<(i64, i64), DbError> {
     let event = "SELECT coalesce(max(cursor), 0) FROM events";
     let audited = "SELECT coalesce(max(seq), 0) FROM audit";
     Ok((number(tx, event, &[])?, number(tx, audited, &[])?))
 }
 
 /// The last change of the store in this file; `None` if it cannot be read.
-fn head_of(path: &Path) -> Option<(i64, i64)> {
+pub(super) fn head_of(path: &Path) -> Option<(i64, i64)> {
     let mut db = Sqlite::open(path, Use::Examine).ok()?;
     last_change(&mut db).ok()
 }

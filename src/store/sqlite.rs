@@ -136,6 +136,29 @@ impl Sqlite {
         Ok(sqlite)
     }
 
+    /// Reads the database file at `path` alone and as it is: no WAL, no lock, and no file is made beside
+    /// it. No process may write to it.
+    pub fn open_unchanged(path: &Path) -> Result<Self, DbError> {
+        let text = path
+            .to_str()
+            .ok_or_else(|| other(format!("{} is not UTF-8", path.display())))?;
+        let encoded = text
+            .replace('%', "%25")
+            .replace('?', "%3f")
+            .replace('#', "%23");
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
+            | OpenFlags::SQLITE_OPEN_NO_MUTEX
+            | OpenFlags::SQLITE_OPEN_URI;
+        let name = format!("file:{encoded}?immutable=1");
+        let connection = Connection::open_with_flags(name, flags).map_err(error)?;
+        Ok(Sqlite {
+            connection,
+            for_use: Use::Examine,
+            bad: Vec::new(),
+            corrupt: false,
+        })
+    }
+
     fn set_pragmas(&mut self, for_use: Use) -> Result<(), DbError> {
         let connection = &self.connection;
         connection

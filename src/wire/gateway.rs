@@ -181,6 +181,9 @@ pub struct Status {
     /// `gateway.doctor` says what to do.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notices: Vec<String>,
+    /// Program of the running daemon; absent if its file is unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<RunningProgram>,
     /// Load of each lane; the last entry is `global`, the sum of all lanes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lanes: Vec<LaneUse>,
@@ -198,6 +201,17 @@ pub struct NewestBackup {
     pub made_at: Timestamp,
     /// Size in bytes.
     pub bytes: u64,
+}
+
+/// Program of the running daemon.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RunningProgram {
+    /// Path of the file that it was started from.
+    pub path: String,
+    /// What happened to the file since: `replaced` or `removed`; absent if nothing. A restart switches
+    /// to the program that is there now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub change: Option<Word>,
 }
 
 /// Load of a lane.

@@ -25,6 +25,7 @@ const TABLE: &[(&str, &[&str])] = &[
     ("config", &[]),
     ("outbound", &[]),
     ("tls", &[]),
+    ("version", &[]),
     ("store", &[]),
     ("command", &["store"]),
     ("watch", &[]),
@@ -66,6 +67,7 @@ const OPEN_TO: &[(&str, &[&str])] = &[
     ("config", &["kernel", "contract", "wire"]),
     ("outbound", &["kernel", "contract", "wire"]),
     ("tls", &["kernel", "contract", "wire"]),
+    ("version", &["kernel", "contract", "wire"]),
 ];
 
 /// Names that only certain files or folders may use.

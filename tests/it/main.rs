@@ -6,6 +6,7 @@
 )]
 
 mod accidents;
+mod activation;
 mod addresses;
 mod agents;
 mod ages;
@@ -95,6 +96,7 @@ mod schemas;
 mod secrets;
 mod sends;
 mod service;
+mod service_commands;
 mod session_tools;
 mod setup;
 mod skills;
@@ -116,7 +118,9 @@ mod tls;
 mod top;
 mod traces;
 #[cfg(target_os = "linux")]
+mod units;
 mod unread;
+mod upgrades;
 mod usage;
 mod visible;
 mod waits;

@@ -1,17 +1,15 @@
-//! The daemon as a service: its messages to the service manager, and the files that install it.
+//! The daemon under a service manager: its messages, its folder, its stop timeout.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::net::UnixDatagram;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
 use abide::client::Client;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::harness::{Place, Script, TEST_TIMEOUT, run, says};
-use crate::house::root;
 
 fn place() -> Place {
     Place::new(Script::new().on("[a]", [says("a is done").held_by("go")]))
@@ -261,205 +259,35 @@ fn the_folder_that_a_service_manager_made_is_the_daemons_and_no_clients() {
     assert_eq!(daemon.wait().unwrap().code(), Some(0));
 }
 
-fn packaged(name: &str) -> String {
-    fs::read_to_string(root().join("packaging").join(name)).unwrap()
-}
-
-/// The units, and whether they are for a user's service manager.
-const UNITS: &[(&str, bool)] = &[
-    ("systemd/abide.service", false),
-    ("systemd/user/abide.service", true),
-    (NODE_UNIT, true),
-];
-/// The unit of a node, which has no drain and no requested restart.
-const NODE_UNIT: &str = "systemd/user/abide-node.service";
-
-/// The values of a key in a unit.
-fn values<'a>(unit: &'a str, key: &'a str) -> impl Iterator<Item = &'a str> {
-    let lines = unit.lines().filter_map(|line| line.split_once('='));
-    lines
-        .filter(move |(name, _)| *name == key)
-        .map(|(_, value)| value)
-}
-
-fn seconds(text: &str) -> u64 {
-    text.trim_end_matches('s').parse().unwrap()
-}
-
 #[test]
-fn the_units_say_what_the_program_does() {
-    for (name, _) in UNITS {
-        let unit = packaged(name);
-        let start = values(&unit, "ExecStart").next().unwrap();
-        let (program, line) = start.split_once(' ').unwrap();
-        assert!(
-            program.starts_with('/') || program.starts_with("%h/"),
-            "{program}"
-        );
-        let line: Vec<&str> = line.split(' ').collect();
-        assert!(accepts(&line), "{name}: {start}");
-        let value = |key| values(&unit, key).next().unwrap();
-        assert_eq!(value("Type"), "notify");
-        if *name == NODE_UNIT {
-            assert_eq!(value("RestartPreventExitStatus"), "9 11 77 78");
-            continue;
+fn keys_that_the_service_manager_gives_replace_those_of_the_state_folder() {
+    run(async {
+        let managed = place();
+        let credentials = managed.path().join("credentials");
+        fs::create_dir(&credentials).unwrap();
+        let give = |name: &str, text: &str| fs::write(credentials.join(name), text).unwrap();
+        give("abide-env-key", "any secret text\n");
+        give("abide-gateway-key", &format!("{}\n", "7".repeat(64)));
+        let variables = [("CREDENTIALS_DIRECTORY", credentials.to_str().unwrap())];
+        let mut managed = Managed::start(managed, &variables);
+        managed.notifications_until("READY=1");
+        let state = managed.place.state();
+        assert!(state.join("token").exists());
+        for key in ["env.key", "gateway.key"] {
+            assert!(!state.join(key).exists(), "{key}");
         }
-        // The daemon is given the same timeout that systemd applies.
-        let stop = seconds(values(&unit, "TimeoutStopSec").next().unwrap());
-        let told = values(&unit, "Environment")
-            .find_map(|value| value.strip_prefix("ABIDE_STOP_TIMEOUT="))
-            .unwrap();
-        assert_eq!(seconds(told), stop, "{name}");
-        assert_eq!(value("RestartForceExitStatus"), "79");
-        assert_eq!(value("SuccessExitStatus"), "79");
-        assert_eq!(value("RestartPreventExitStatus"), "77 78");
-    }
-    assert!(
-        !accepts(&["serve", "--no-such-option"]),
-        "this check checks"
-    );
-}
+        managed.terminate();
+        assert_eq!(managed.daemon.wait().unwrap().code(), Some(0));
 
-/// Does the command line of the binary accept these arguments?
-fn accepts(line: &[&str]) -> bool {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_abide"));
-    // The arguments before `--help` are parsed first, so help is printed only if they are valid.
-    command.args(line).arg("--help").stdin(Stdio::null());
-    command.output().unwrap().status.success()
-}
-
-#[test]
-fn systemd_finds_no_fault_in_the_units() {
-    let folder = tempfile::tempdir().unwrap();
-    let analyze = Command::new("systemd-analyze").arg("--version").output();
-    if !analyze.is_ok_and(|output| output.status.success()) {
-        println!("skipped: there is no systemd-analyze here");
-        return;
-    }
-    for (name, user) in UNITS {
-        // systemd-analyze checks that the program exists, and it is not installed here.
-        let unit = packaged(name);
-        let start = values(&unit, "ExecStart").next().unwrap();
-        let (program, _) = start.split_once(' ').unwrap();
-        let unit = unit.replace(
-            &format!("ExecStart={program}"),
-            &format!("ExecStart={}", env!("CARGO_BIN_EXE_abide")),
-        );
-        let file = folder.path().join("abide.service");
-        fs::write(&file, &unit).unwrap();
-        let verify = |file: &Path| {
-            let mut command = Command::new("systemd-analyze");
-            command.arg("verify").args(user.then_some("--user"));
-            command.arg(file).env("XDG_RUNTIME_DIR", folder.path());
-            let output = command.output().unwrap();
-            (
-                output.status.success(),
-                String::from_utf8(output.stderr).unwrap(),
-            )
-        };
-        let (good, said) = verify(&file);
-        assert!(good && !said.contains("abide.service"), "{name}: {said}");
-        fs::write(&file, unit.replace("Type=notify", "Type=tape")).unwrap();
-        let (_, said) = verify(&file);
-        assert!(said.contains("abide.service"), "this check checks: {said}");
-    }
-}
-
-#[test]
-fn the_launchd_files_are_well_formed_and_start_the_program() {
-    for label in ["org.abide.daemon", "org.abide.node"] {
-        let text = packaged(&format!("launchd/{label}.plist"));
-        let found = elements(&text);
-        let after = |key: &str| {
-            let at = found
-                .iter()
-                .position(|(name, text)| name == "key" && text == key);
-            &found[at.unwrap_or_else(|| panic!("no {key}")) + 1..]
-        };
-        let arguments: Vec<&str> = after("ProgramArguments")
-            .iter()
-            .take_while(|(name, _)| name == "string")
-            .map(|(_, text)| text.as_str())
-            .collect();
-        assert!(arguments[0].ends_with("/abide"), "{arguments:?}");
-        assert!(accepts(&arguments[1..]), "{arguments:?}");
-        assert_eq!(after("Label")[0].1, label);
-        assert_eq!(after("ABIDE_SUPERVISOR")[0].1, "launchd");
-        if label == "org.abide.daemon" {
-            let stop = seconds(&after("ExitTimeOut")[0].1);
-            assert_eq!(seconds(&after("ABIDE_STOP_TIMEOUT")[0].1), stop);
+        // One that cannot be used is an error, so that no other key takes its place.
+        for (name, text) in [("abide-gateway-key", "no key"), ("abide-env-key", "")] {
+            give(name, text);
+            let mut command = managed.place.command(&["serve"]);
+            let output = command.envs(variables).output().unwrap();
+            let error = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(output.status.code(), Some(78), "{error}");
+            assert!(error.contains(name), "{error}");
+            give("abide-gateway-key", &"7".repeat(64));
         }
-    }
-    for broken in [
-        "</dict></plist>",
-        "<plist><dict></plist>",
-        "<a>&</a>",
-        "<a><b></a></b>",
-    ] {
-        let read = std::panic::catch_unwind(|| elements(broken));
-        assert!(read.is_err(), "taken for well-formed: {broken}");
-    }
-}
-
-/// The elements that contain only text, in order. Panics on mismatched tags or an unescaped
-/// ampersand: the file is then invalid XML.
-fn elements(xml: &str) -> Vec<(String, String)> {
-    let mut rest = xml;
-    let mut open: Vec<&str> = Vec::new();
-    let mut found = Vec::new();
-    let mut text = "";
-    while let Some(start) = rest.find('<') {
-        text = if start > 0 { &rest[..start] } else { text };
-        assert!(!text.contains('&') || text.contains(';'), "{text}");
-        rest = &rest[start..];
-        if let Some(comment) = rest.strip_prefix("<!--") {
-            rest = &comment[comment.find("-->").unwrap() + 3..];
-            continue;
-        }
-        let end = rest.find('>').unwrap();
-        let tag = &rest[1..end];
-        rest = &rest[end + 1..];
-        if tag.starts_with('?') || tag.starts_with('!') || tag.ends_with('/') {
-            continue;
-        }
-        if let Some(name) = tag.strip_prefix('/') {
-            assert_eq!(open.pop(), Some(name));
-            if matches!(name, "key" | "string" | "integer") {
-                found.push((name.to_owned(), text.to_owned()));
-            }
-        } else {
-            open.push(tag.split(' ').next().unwrap());
-            text = "";
-        }
-    }
-    assert!(open.is_empty(), "left open: {open:?}");
-    found
-}
-
-#[test]
-fn everything_packaged_is_looked_at() {
-    let mut found = Vec::new();
-    let mut folders = vec![root().join("packaging")];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path: PathBuf = entry.unwrap().path();
-            if path.is_dir() {
-                folders.push(path);
-            } else {
-                let name = path.strip_prefix(root().join("packaging")).unwrap();
-                found.push(name.to_str().unwrap().to_owned());
-            }
-        }
-    }
-    found.sort();
-    let looked_at = [
-        // Run manually: it builds everything from scratch.
-        "first-minutes",
-        "launchd/org.abide.daemon.plist",
-        "launchd/org.abide.node.plist",
-        "systemd/abide.service",
-        "systemd/user/abide-node.service",
-        "systemd/user/abide.service",
-    ];
-    assert_eq!(found, looked_at);
+    });
 }

@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use clap::Args;
 use unicode_width::UnicodeWidthStr;
 
-use super::serve;
-use crate::cli::common::Common;
+use super::{serve, service};
 use crate::cli::common::failure::Failure;
+use crate::cli::common::{Common, skew};
 use crate::cli::link;
 use crate::cli::link::DaemonLink;
 use crate::cli::output::print;
@@ -19,6 +19,7 @@ use crate::config::Config;
 use crate::contract::finding::{Finding, Health};
 use crate::daemon::{offline, ollama};
 use crate::wire::agents::ListAgents;
+use crate::wire::gateway::GetStatus;
 use crate::wire::input::{PAGE_LIMIT, PageSize};
 use crate::wire::maintenance::{Examine, Examined};
 
@@ -58,6 +59,7 @@ impl Doctor {
             findings.extend(from_inside(common).await);
             models.extend(of_agents(common).await);
         }
+        findings.extend(service::findings(common));
         findings.extend(ollama::look(&settings, &models).await);
         let examined = Examined::of(findings);
         if common.json {
@@ -105,7 +107,9 @@ async fn from_inside(common: &Common) -> Vec<Finding> {
         let link = DaemonLink::open(&common.place).await?;
         let raw = link.raw(&Examine {}).await?;
         let examined: Examined = link::read(&raw)?;
-        Ok::<_, Failure>(examined.findings)
+        let status = link.ask(&GetStatus {}).await?;
+        let versions = std::iter::once(skew::finding(&status));
+        Ok::<_, Failure>(versions.chain(examined.findings).collect::<Vec<_>>())
     };
     match asked.await {
         Ok(findings) => {

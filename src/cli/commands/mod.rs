@@ -28,6 +28,7 @@ pub(crate) mod rpc;
 pub(crate) mod run;
 pub(crate) mod send;
 pub(crate) mod serve;
+pub(crate) mod service;
 pub(crate) mod sessions;
 pub(crate) mod skills;
 pub(crate) mod spawn;

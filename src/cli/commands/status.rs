@@ -4,8 +4,9 @@ use std::path::Path;
 
 use clap::Args;
 
-use crate::cli::common::Common;
+use crate::cli::commands::service;
 use crate::cli::common::failure::Failure;
+use crate::cli::common::{Common, skew};
 use crate::cli::link::DaemonLink;
 use crate::cli::output::print;
 use crate::cli::output::text::{age, clean, size, span, wrap};
@@ -23,11 +24,13 @@ impl StatusArgs {
             return Ok(0);
         };
         print::folded(&show(&status, &common.place.state_dir()?))?;
-        let own = env!("CARGO_PKG_VERSION");
-        if status.version != own {
-            print::note(&format!(
-                "this program is version {own}; to run that version: abide stop && abide serve --detach"
-            ));
+        if let Some((message, todo)) = skew::between(&status) {
+            print::note(&format!("{message}; {todo}"));
+        }
+        for finding in service::findings(common) {
+            if let Some(fix) = finding.fix {
+                print::note(&format!("{}; {fix}", finding.message));
+            }
         }
         Ok(0)
     }

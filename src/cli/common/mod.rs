@@ -6,6 +6,7 @@ pub(crate) mod failure;
 pub(crate) mod ids;
 pub(crate) mod origin;
 pub(crate) mod signals;
+pub(crate) mod skew;
 pub(crate) mod turn;
 pub(crate) mod under_way;
 

@@ -4,11 +4,12 @@
 use std::env;
 use std::fs;
 use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::cli::common::failure::{Failure, exit};
 use crate::client::GatewayUrl;
-use crate::daemon::Endpoint;
+use crate::daemon::{Endpoint, offline};
 use crate::tls::Fingerprint;
 
 /// Flags that select the daemon.
@@ -149,6 +150,18 @@ impl Where {
             (None, Some(url)) => self.at_address(&url, &folder),
             (None, None) => self.in_folder(&folder),
         }
+    }
+
+    /// The socket by which a service manager starts the daemon of the state folder, if nothing else was
+    /// named.
+    pub(crate) fn activating_socket(&self) -> Option<PathBuf> {
+        let is_named = self.socket.is_some() || self.url.is_some();
+        let by_variable = self.state_dir.is_none()
+            && (variable("ABIDE_SOCKET").is_some() || variable("ABIDE_URL").is_some());
+        if is_named || by_variable {
+            return None;
+        }
+        offline::activating_socket(&self.state_dir().ok()?)
     }
 
     /// True if a daemon may be running although it does not answer. False if no process runs for
@@ -338,6 +351,13 @@ pub(crate) fn process_exists(pid: u32) -> bool {
     };
     // A permission error means that it exists.
     rustix::process::test_kill_process(number) != Err(rustix::io::Errno::SRCH) && !is_zombie(pid)
+}
+
+/// Is the file at this path the program of this process?
+pub(crate) fn same_program(path: &str) -> bool {
+    let file = |path: &Path| fs::metadata(path).map(|found| (found.dev(), found.ino()));
+    let own = env::current_exe().and_then(|own| file(&own));
+    own.is_ok_and(|own| file(Path::new(path)).is_ok_and(|found| found == own))
 }
 
 /// Detects zombies on Linux; elsewhere ended processes are assumed to be reaped at once.

@@ -8,11 +8,13 @@ use std::time::Duration;
 
 pub use settings::{Followers, InForce};
 
+use super::doctor::program;
 use super::doctor::surroundings::{self, Surroundings};
 use super::supervisor::Supervisor;
 use crate::contract::BoxFuture;
 use crate::contract::control::{
-    Control, Drain, EffectiveSettings, ModelProvider, Phase, Reloaded, SurroundingGauges, Then,
+    Control, Drain, EffectiveSettings, ModelProvider, Phase, ProgramFile, Reloaded,
+    SurroundingGauges, Then,
 };
 use crate::contract::finding::Finding;
 use crate::kernel::fault::Fault;
@@ -88,6 +90,10 @@ impl Control for Process {
         findings.extend(surroundings::of_providers(&self.providers()));
         findings.extend(surroundings::of_servers(&self.in_force.servers()));
         findings
+    }
+
+    fn program(&self) -> Option<ProgramFile> {
+        program::of_this_process()
     }
 
     fn notices(&self) -> Vec<String> {

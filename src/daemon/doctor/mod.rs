@@ -3,5 +3,5 @@
 
 pub mod offline;
 pub mod ollama;
-mod program;
+pub mod program;
 pub mod surroundings;

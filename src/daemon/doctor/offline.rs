@@ -30,6 +30,23 @@ pub fn prepare_folder(state: &Path) -> Result<(), DaemonFailure> {
     folder::check_files(state)
 }
 
+/// Does a process hold this state folder, be it starting, ready or ending?
+pub fn is_held(state: &Path) -> bool {
+    lock::is_held(state)
+}
+
+/// The socket in this state folder by which a service manager starts the daemon: another process than
+/// the one that holds the folder, if there is one, has opened it. The question is a connection.
+pub fn activating_socket(state: &Path) -> Option<PathBuf> {
+    let socket = state.join(unix::FILE);
+    let opener = unix::opener(&socket)?;
+    let is_of_daemon = match lock::holder(state) {
+        Some(holder) => holder.is_none_or(|holder| holder == opener),
+        None => false,
+    };
+    (!is_of_daemon).then_some(socket)
+}
+
 /// Was this state folder used by a daemon, but its store is gone? A start would create an empty
 /// one.
 pub fn has_lost_store(state: &Path) -> bool {
@@ -101,6 +118,13 @@ pub fn look(state: &Path, config: &Config, mend: bool) -> OfflineReport {
                 refused.to_string(),
             )),
         }
+        // A daemon that the question starts needs the lock.
+        drop(taken);
+        if let Some(path) = unix::service_managers(state, config.socket.as_deref()) {
+            // Its address is in use as well.
+            findings.push(unix::activating(&path));
+            return OfflineReport { findings, is_held };
+        }
         findings.push(port(config.listen));
     } else if mend {
         findings.extend(surroundings::look(state, config.min_free, &clock, true));
@@ -108,7 +132,6 @@ pub fn look(state: &Path, config: &Config, mend: bool) -> OfflineReport {
     let told = Endpoint::read(state).filter(|_| is_held);
     let told = told.map(|endpoint| endpoint.socket);
     findings.push(unix::look(state, config.socket.as_deref(), is_held, told));
-    drop(taken);
     OfflineReport { findings, is_held }
 }
 

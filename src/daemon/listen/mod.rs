@@ -1,5 +1,7 @@
-//! The sockets of the daemon: TCP, with TLS if a certificate is configured, and Unix.
+//! The sockets of the daemon: TCP, with TLS if a certificate is configured, and Unix. Those that a
+//! service manager passes take the place of its own.
 
+mod passed;
 pub mod tls;
 pub mod unix;
 
@@ -9,6 +11,7 @@ use std::sync::Arc;
 
 use tokio::net::TcpListener;
 
+use self::passed::PassedSockets;
 use self::tls::GatewayCertificate;
 use self::unix::SocketFile;
 use super::DaemonFailure;
@@ -26,7 +29,7 @@ pub struct DaemonAddress {
     pub protection: Protection,
     /// The path of the Unix socket, if there is one and it is UTF-8.
     pub socket: Option<String>,
-    /// Removes the Unix socket when it is dropped.
+    /// Removes the Unix socket when it is dropped; a passed one is the service manager's.
     _file: Option<SocketFile>,
 }
 
@@ -75,15 +78,23 @@ pub async fn open(
 ) -> Result<(Listeners, DaemonAddress), DaemonFailure> {
     let address = config.listen;
     let certificate = GatewayCertificate::open(config, clock)?;
-    let tcp = bind(address, Endpoint::read(folder), clock).await?;
+    let passed = PassedSockets::take(config)?;
+    let tcp = match passed.tcp {
+        Some(tcp) => tcp,
+        None => bind(address, Endpoint::read(folder), clock).await?,
+    };
     let local = tcp.local_addr().map_err(|fault| {
         let what = format!("the local address of {address} could not be read");
         DaemonFailure::System(what, fault)
     })?;
-    let (unix, file) = unix::listen(folder, config.socket.as_deref(), clock)
-        .await?
-        .unzip();
-    let path = file.as_ref().and_then(|file| file.path().to_str());
+    let (unix, path, file) = match passed.unix {
+        Some((unix, path)) => (Some(unix), Some(path), None),
+        None => match unix::listen(folder, config.socket.as_deref(), clock).await? {
+            Some((unix, file)) => (Some(unix), Some(file.path().to_owned()), Some(file)),
+            None => (None, None, None),
+        },
+    };
+    let path = path.as_deref().and_then(Path::to_str);
     let scheme = match certificate {
         Some(_) => "https",
         None => "http",

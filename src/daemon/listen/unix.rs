@@ -15,7 +15,7 @@ use crate::daemon::DaemonFailure;
 use crate::daemon::state::lock;
 
 /// The socket's file name in the state folder.
-const FILE: &str = "abide.sock";
+pub const FILE: &str = "abide.sock";
 /// Maximum length of a socket path in bytes. The limits of the systems are 108 and 104, including
 /// the terminating zero.
 const LONGEST: usize = 103;
@@ -70,6 +70,46 @@ pub async fn listen(
         .and_then(|()| identity(&path))
         .map_err(|fault| refused(&path, fault))?;
     Ok(Some((listener, SocketFile { path, identity })))
+}
+
+/// The socket at which a service manager waits for connections to start the daemon of this folder;
+/// `None` if it does not. The question is such a connection.
+pub fn service_managers(folder: &Path, named: Option<&Path>) -> Option<PathBuf> {
+    let path = place(folder, named, runtime_folder().as_deref()).ok()??;
+    is_of_systemd(&path).then_some(path)
+}
+
+fn is_of_systemd(path: &Path) -> bool {
+    opener(path).is_some_and(|pid| {
+        let name = fs::read_to_string(format!("/proc/{pid}/comm"));
+        name.is_ok_and(|name| name.trim().starts_with("systemd"))
+    })
+}
+
+/// The process that opened the listening socket at `path`; `None` if no process listens there, or if
+/// this system cannot tell. The question is a connection.
+pub fn opener(path: &Path) -> Option<i32> {
+    let stream = std::os::unix::net::UnixStream::connect(path).ok()?;
+    // The credentials of a listening socket are those of the process that opened it.
+    #[cfg(target_os = "linux")]
+    {
+        let opener = rustix::net::sockopt::socket_peercred(&stream).ok()?;
+        Some(opener.pid.as_raw_nonzero().get())
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        drop(stream);
+        None
+    }
+}
+
+/// The doctor's finding on a socket at which a service manager waits.
+pub fn activating(path: &Path) -> Finding {
+    let message = format!(
+        "systemd listens on {} and starts the daemon at the first connection",
+        path.display()
+    );
+    Finding::new("gateway.socket", Health::Ok, message)
 }
 
 /// The doctor's finding on the socket of this state folder. `is_running`: a daemon holds the
@@ -196,7 +236,7 @@ fn runtime_folder() -> Option<PathBuf> {
 }
 
 /// Once this returns, the folder exists, and no other user can replace the socket in it.
-fn private_folder(folder: &Path) -> Result<(), DaemonFailure> {
+pub(super) fn private_folder(folder: &Path) -> Result<(), DaemonFailure> {
     DirBuilder::new()
         .recursive(true)
         .mode(0o700)

@@ -57,6 +57,24 @@ pub fn take(
     take_as(folder, text)
 }
 
+/// Does a process hold the folder's lock? False if the folder has none.
+pub fn is_held(folder: &Path) -> bool {
+    holder(folder).is_some()
+}
+
+/// The process that holds the folder's lock, with its id if that is known here; `None` if no process
+/// does.
+pub fn holder(folder: &Path) -> Option<Option<i32>> {
+    let mut options = OpenOptions::new();
+    let file = options
+        .read(true)
+        .write(true)
+        .open(folder.join(FILE))
+        .ok()?;
+    let lock = fcntl_getlk(file, &Flock::from(FlockType::WriteLock)).ok()??;
+    Some(lock.pid.map(|pid| pid.as_raw_nonzero().get()))
+}
+
 fn take_as(folder: &Path, text: String) -> Result<Lock, DaemonFailure> {
     let path = folder.join(FILE);
     let clock = Clock::system();

@@ -13,8 +13,10 @@ use crate::gateway::GatewayKey;
 use crate::kernel::secret::Reference;
 use crate::store::Seal;
 
-/// Name of the supervisor's credential.
-const CREDENTIAL: &str = "abide-env-key";
+/// The supervisor's credential that replaces the key of values.
+const SEAL_CREDENTIAL: &str = "abide-env-key";
+/// The supervisor's credential that replaces the gateway's key.
+const GATEWAY_CREDENTIAL: &str = "abide-gateway-key";
 /// What to do about an unusable key file.
 const ADVICE: &str = "Restore the right key, or remove it: the next start creates a new one, and \
                       values that were encrypted with the old one are lost";
@@ -31,15 +33,8 @@ pub struct Token {
 
 /// The key from the supervisor's credential, else from the state folder's file, created if missing.
 pub fn seal(state: &Path) -> Result<Seal, DaemonFailure> {
-    let given = std::env::var_os("CREDENTIALS_DIRECTORY")
-        .map(|folder| Path::new(&folder).join(CREDENTIAL))
-        .filter(|path| path.exists());
-    let text = match given {
-        // An unreadable credential is an error, so that no other key silently replaces it.
-        Some(_) => config::read(&Reference::Credential(CREDENTIAL.to_owned()))
-            .map_err(DaemonFailure::Config)?
-            .expose()
-            .to_owned(),
+    let text = match credential(SEAL_CREDENTIAL)? {
+        Some(text) => text,
         None => load_or_create(state, KEY, ADVICE)?.text,
     };
     Ok(Seal::new(blake3::derive_key(PURPOSE, text.as_bytes())))
@@ -51,8 +46,30 @@ pub fn token(folder: &Path) -> Result<Token, DaemonFailure> {
     load_or_create(folder, TOKEN, advice)
 }
 
-/// The key by which nodes recognize this gateway, created at the first start.
+/// The supervisor's credential of this name; `None` if it gives none. One that is there and cannot be
+/// read is an error, so that no other key silently replaces it.
+fn credential(name: &str) -> Result<Option<String>, DaemonFailure> {
+    let given = std::env::var_os("CREDENTIALS_DIRECTORY")
+        .is_some_and(|folder| fs::symlink_metadata(Path::new(&folder).join(name)).is_ok());
+    if !given {
+        return Ok(None);
+    }
+    let secret = config::read(&Reference::Credential(name.to_owned()));
+    let secret = secret.map_err(DaemonFailure::Config)?;
+    Ok(Some(secret.expose().to_owned()))
+}
+
+/// The key by which nodes recognize this gateway: the supervisor's credential, else that in the state
+/// folder, created at the first start.
 pub fn gateway_key(folder: &Path) -> Result<GatewayKey, DaemonFailure> {
+    if let Some(seed) = credential(GATEWAY_CREDENTIAL)? {
+        return GatewayKey::from_seed(&seed).map_err(|fault| {
+            DaemonFailure::Config(format!(
+                "credential {GATEWAY_CREDENTIAL}: {}",
+                fault.message
+            ))
+        });
+    }
     let advice = "Restore it, or remove it: the next start creates a new one, and every node must be \
                   paired again";
     let seed = load_or_create(folder, GATEWAY_KEY, advice)?;

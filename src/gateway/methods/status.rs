@@ -8,12 +8,10 @@ use crate::contract::control::{self, Drain, Phase};
 use crate::gateway::CallContext;
 use crate::kernel::event::Salvage;
 use crate::kernel::fault::Fault;
+use crate::version::version;
 use crate::wire::gateway as wire;
 use crate::wire::methods::METHODS;
 use crate::wire::{PROTOCOL, gateway::Empty};
-
-/// The daemon's version.
-pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 pub(crate) fn register(table: &mut MethodsBuilder) {
     table.method(hello);
@@ -42,7 +40,7 @@ async fn hello(context: Arc<CallContext>, params: wire::Hello) -> Result<wire::W
     let limits = context.limits;
     Ok(wire::Welcome {
         protocol: PROTOCOL,
-        version: VERSION.to_owned(),
+        version: version().to_owned(),
         store_id: context.registry.store_id().to_owned(),
         capabilities: capabilities(),
         limits: wire::Limits {
@@ -86,7 +84,7 @@ async fn status(context: Arc<CallContext>, _: wire::GetStatus) -> Result<wire::S
     };
     let agent = catalog.get(place, catalog.default_agent().as_str())?;
     Ok(wire::Status {
-        version: VERSION.to_owned(),
+        version: version().to_owned(),
         protocol: PROTOCOL,
         pid: std::process::id(),
         boot_id: context.boot,
@@ -115,6 +113,14 @@ async fn status(context: Arc<CallContext>, _: wire::GetStatus) -> Result<wire::S
             true => context.control.notices(),
             false => Vec::new(),
         },
+        program: context
+            .control
+            .program()
+            .filter(|_| is_inside)
+            .map(|file| wire::RunningProgram {
+                path: file.path.to_string_lossy().into_owned(),
+                change: file.change.map(|change| change.as_str().into()),
+            }),
         lanes: match is_inside {
             true => registry.lanes().await?,
             false => Vec::new(),

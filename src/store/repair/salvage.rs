@@ -84,7 +84,7 @@ pub fn salvage(
         files::discard(&saved)?;
         return Err(Unsaved::Nothing);
     }
-    migrate::migrate(&mut target, &saved).map_err(|fault| DbError {
+    migrate::migrate(&mut target, None).map_err(|fault| DbError {
         kind: DbErrorKind::Other,
         message: fault.to_string(),
     })?;

@@ -6,6 +6,7 @@ use crate::kernel::ages::{BootBaseline, ClockTrust, HostBoot};
 use crate::kernel::ids::BootId;
 use crate::kernel::time::{Moment, Timestamp};
 use crate::store::tx::{DbError, Tx, execute, first, number};
+use crate::version::version;
 
 /// Reserves `count` new sequence numbers; returns the first.
 fn take_seqs(tx: &mut dyn Tx, count: i64) -> Result<i64, DbError> {
@@ -122,7 +123,7 @@ pub fn begin(
             seq.into(),
             (&boot.0).into(),
             pid.into(),
-            env!("CARGO_PKG_VERSION").into(),
+            version().into(),
             now.0.into(),
         ],
     )?;

@@ -11,7 +11,7 @@ fn fresh() -> (tempfile::TempDir, Sqlite) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("abide.db");
     let mut db = Sqlite::open(&path, Use::Write).unwrap();
-    migrate::migrate(&mut db, &path).unwrap();
+    migrate::migrate(&mut db, None).unwrap();
     (folder, db)
 }
 

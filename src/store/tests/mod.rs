@@ -334,7 +334,7 @@ pub(super) fn policy(spawn: Spawn, announce: AnnouncePolicy) -> Spawn {
 fn sqlite(folder: &std::path::Path) -> Box<dyn Tx> {
     let path = folder.join("abide.db");
     let mut db = Sqlite::open(&path, Use::Write).unwrap();
-    migrate::migrate(&mut db, &path).unwrap();
+    migrate::migrate(&mut db, None).unwrap();
     Box::new(db)
 }
 

@@ -23,7 +23,7 @@ fn read_so_far() -> Option<u64> {
 fn store(folder: &Path, events: u32) -> u64 {
     let path = folder.join(files::DATABASE);
     let mut db = Sqlite::open(&path, Use::Write).unwrap();
-    migrate::migrate(&mut db, &path).unwrap();
+    migrate::migrate(&mut db, None).unwrap();
     db.batch(&format!(
         "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {events}) \
          INSERT INTO events (cursor, at, kind, org, data) \

@@ -1,4 +1,4 @@
-//! `abide logs --daemon`: prints the daemon's own log file.
+//! Prints a log file of the daemon: for `abide logs --daemon`, and for services that have one.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
@@ -23,8 +23,17 @@ pub(super) async fn run(common: &Common, lines: usize, follow: bool) -> Result<u
     common
         .place
         .refuse_address("logs --daemon", "--state-dir")?;
-    let path = common.place.state_dir()?.join(LOG);
-    let mut log = Log::open(&path).map_err(|fault| missing(&path, fault))?;
+    show(&common.place.state_dir()?.join(LOG), lines, follow).await
+}
+
+/// The last `lines` of the log at `path`, without those that are not complete.
+pub(crate) fn last_lines(path: &Path, lines: usize) -> io::Result<Vec<u8>> {
+    Log::open(path)?.tail(lines)
+}
+
+/// Prints the last `lines` of the log at `path` and, with `follow`, what is appended.
+pub(crate) async fn show(path: &Path, lines: usize, follow: bool) -> Result<u8, Failure> {
+    let mut log = Log::open(path).map_err(|fault| missing(path, fault))?;
     let told = log
         .tail(lines)
         .map_err(|fault| Failure::local(path.display(), fault))?;
@@ -39,7 +48,7 @@ pub(super) async fn run(common: &Common, lines: usize, follow: bool) -> Result<u
             () = interrupt.pressed() => return Ok(0),
         }
         let told = log
-            .more(&path)
+            .more(path)
             .map_err(|fault| Failure::local(path.display(), fault))?;
         say(&told)?;
     }
@@ -51,9 +60,8 @@ fn missing(path: &Path, fault: io::Error) -> Failure {
     }
     let message = format!("there is no log at {}", path.display());
     Failure::new(exit::NOT_FOUND, "not_found", message).hint(
-        "a daemon writes one there when it was started with --detach; as a service: \
-         journalctl --user -u abide (systemd), or the file that the launchd unit names; in the \
-         foreground it writes to its terminal",
+        "a daemon writes one there when it was started with --detach; as a service: abide service \
+         logs; in the foreground it writes to its terminal",
     )
 }
 

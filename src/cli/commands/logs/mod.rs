@@ -1,6 +1,6 @@
 //! `abide logs`: prints the journal of a run, or the daemon's own log.
 
-mod daemon;
+pub(crate) mod daemon;
 
 use std::collections::HashSet;
 
